@@ -76,6 +76,24 @@ TEST(DistributedLinearBackward, TakesKeyLengths) {
   check_all(whole, true);
 }
 
+/// Without values there is no output, so that denominators of exactly 0 reach no gradient.
+TEST(DistributedLinearBackward, WithoutValuesIsWithoutGradients) {
+  using fovea::Relu;
+  LinearProblem<float> whole(1, 2, 1, fovea::kLinearSegment + 77, 0);
+  whole.q.fill(constant(-1));
+  whole.k.fill(constant(-1));
+  const auto expect_zero = [&](const std::string& name, const auto& op) {
+    check(name, op, whole, true);
+    for (const float gradient : whole.d_q.values()) ASSERT_EQ(gradient, 0);
+    for (const float gradient : whole.d_k.values()) ASSERT_EQ(gradient, 0);
+  };
+  for (const bool causal : {false, true}) {
+    expect_zero("linear", fovea::LinearAttention<Relu>({.causal = causal}));
+    expect_zero("FMM", fovea::FmmAttention<Relu>({.near = {.left = 9}, .causal = causal}));
+  }
+  expect_zero("delta rule", fovea::DeltaRuleAttention<Relu>());
+}
+
 /// A floor keeps signs of each row from the first step to the second.
 TEST(DistributedLinearBackward, KeepsWhatAFloorNeeds) {
   const fovea::LinearAttention<fovea::Tanh, EluPlusOne> op(

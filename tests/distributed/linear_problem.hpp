@@ -17,12 +17,12 @@ namespace fovea_test {
 /// All tensors of a call.
 template <class T>
 struct LinearProblem {
-  LinearProblem(Index batch, Index query_heads, Index key_heads, Index rows)
+  LinearProblem(Index batch, Index query_heads, Index key_heads, Index rows, Index value_width = 7)
       : q({batch, query_heads, rows, 5}),
         k({batch, key_heads, rows, 5}),
-        v({batch, key_heads, rows, 7}),
+        v({batch, key_heads, rows, value_width}),
         beta({batch, key_heads, rows, 1}),
-        out({batch, query_heads, rows, 7}),
+        out({batch, query_heads, rows, value_width}),
         near_out(out.shape()),
         near_lse({batch, query_heads, rows, 1}),
         d_out(out.shape()),

@@ -113,10 +113,10 @@ TEST(OptionsText, TellsMapsModifiersAndDenominators) {
   EXPECT_EQ(options_text(LinearAttention<Tanh>{{.denominator = Denominator::signed_floor(0.25)}}),
             ", tanh(x), options {false, 0, {2, 0.25}, 0}");
   EXPECT_EQ(options_text(ModifiedAttention(LocalAttention{{.left = 3}}, Halved{})),
-            ", modified, options {3, 0, {}, 0, {}, {0, 0}}");
+            ", modified, options {3, 0, {}, 0, {}, {0}}");
   // Patterns are told by the numbers of their plans.
   EXPECT_EQ(options_text(SparseAttention{{.patterns = {Causal{}, Dense{}}}}),
-            ", options {{?, ?}, {}, 0, {}, {0, 0}}");
+            ", options {{?, ?}, {}, 0, {}, {0}}");
 }
 
 }  // namespace fovea_test::distributed_options_text

@@ -118,7 +118,8 @@ TEST(DistributedLayerBadInput, IsSeenWhereOptionsDiffer) {
   using Heads = fovea::MultiHead<fovea::FullAttention, float>;
   const auto heads = [](double base) {
     Initialiser initialiser(1);
-    return Heads({}, {.width = 6, .heads = 1, .rotary = fovea::RotaryOptions{.base = base}},
+    return Heads(fovea::FullAttention{},
+                 {.width = 6, .heads = 1, .rotary = fovea::RotaryOptions{.base = base}},
                  initialiser);
   };
   EXPECT_EQ(

@@ -71,12 +71,12 @@ TEST_F(DistributedDifferences, OfOptions) {
   };
   const FullAttention full;
   said(FullAttention{{.causal = true, .window = {5, 5}}}, full,
-       ", options {true, {5, 5}, {}, 0, {}, {0, 0}}");
+       ", options {true, {5, 5}, {}, 0, {}, {0}}");
   said(LocalAttention{{.left = 30}}, LocalAttention{{.left = 3}},
-       ", options {30, 0, {}, 0, {}, {0, 0}}");
+       ", options {30, 0, {}, 0, {}, {0}}");
   said(LocalAttention{{.left = 3, .scale = 0.25}}, LocalAttention{{.left = 3}},
-       ", options {3, 0, {0.25}, 0, {}, {0, 0}}");
-  said(LocalAttention{{.soft_cap = 30}}, LocalAttention{}, ", options {0, 0, {}, 0, {30}, {0, 0}}");
+       ", options {3, 0, {0.25}, 0, {}, {0}}");
+  said(LocalAttention{{.soft_cap = 30}}, LocalAttention{}, ", options {0, 0, {}, 0, {30}, {0}}");
   said(LocalAttention{{.dropout = {0.5, 7}}}, LocalAttention{{.dropout = {0.5, 8}}},
        ", options {0, 0, {}, 0, {}, {0.5, 7}}");
   EXPECT_EQ(forward(FullAttention{{.scale = 0.25}}, rows_), "accepted");

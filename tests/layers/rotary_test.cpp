@@ -265,7 +265,7 @@ TEST(Rotary, TurnsNoHeadBetweenThoseOfAView) {
   const Activations x = drawn({kBatch, 5, kRows, kHeadWidth}, 1);
   const Activations before = x.in({});
   const auto every_other = [](const Activations& of) {
-    const Shape& s = of.view().strides();
+    const Shape s = of.view().strides();
     return View<double>(of.view().data() + 4 * s[1], {kBatch, 3, kRows, kHeadWidth},
                         {s[0], -2 * s[1], s[2], s[3]});
   };

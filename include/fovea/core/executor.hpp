@@ -346,10 +346,11 @@ template <class X>
 decltype(auto) for_call(X& x) {
   static_assert(!SpreadsRows<X>,
                 "this operator or layer has no pass over a sequence that is spread over ranks");
-  static_assert(detail::RunsWork<X>,
+  constexpr bool runs_work = detail::RunsWork<X>;
+  static_assert(runs_work,
                 "fovea: what runs the work is an Executor, for instance fovea::ThreadPool, or an "
                 "Eigen::ThreadPoolDevice (<fovea/core/thread_pool.hpp>)");
-  if constexpr (!detail::RunsWork<X>) {
+  if constexpr (!runs_work) {
     return Serial{};  // the sentence above is enough
   } else if constexpr (LeasesMemory<X>) {
     return LeasedExecutor<X>(x);

@@ -22,9 +22,15 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
+/// What converts, as std::convertible_to says by way of more templates, which compilers would list.
+template <class X, class To>
+concept ConvertsTo = requires(X&& x, void take(To)) {
+  take(static_cast<X&&>(x));
+};
+
 /// What does not convert. (A concept, so that constraints which add to it are stricter.)
 template <class X, class To>
-concept NoConversion = !std::convertible_to<X, To>;
+concept NoConversion = !ConvertsTo<X, To>;
 
 /// A tensor of elements U.
 template <class X, class U>
@@ -54,7 +60,7 @@ concept TensorOf = OfScalar<X, T> && TensorScalar<T>;
 
 /// A tensor of the scalar T that can be written.
 template <class X, class T>
-concept OutputOf = TensorOf<X, T> && std::convertible_to<X, View<T>>;
+concept OutputOf = TensorOf<X, T> && ConvertsTo<X, View<T>>;
 
 }  // namespace detail
 
@@ -71,7 +77,7 @@ class ViewMember : public View<T> {
   /// The view that such a constructor of View makes.
   ViewMember(T* data, const Shape& shape, const Shape& strides) : View<T>(data, shape, strides) {}
   /// Whatever a View<T> can be made of.
-  template <std::convertible_to<View<T>> X>
+  template <detail::ConvertsTo<View<T>> X>
   // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload)
   ViewMember(X&& x) : View<T>(std::forward<X>(x)) {}
 
@@ -110,7 +116,7 @@ class SpanMember : public std::span<T> {
   /// No numbers.
   SpanMember() = default;
   /// Whatever a std::span<T> can be made of.
-  template <std::convertible_to<std::span<T>> X>
+  template <detail::ConvertsTo<std::span<T>> X>
   // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload)
   SpanMember(X&& x) : std::span<T>(std::forward<X>(x)) {}
   /// `count` numbers from `data` on.
@@ -118,7 +124,7 @@ class SpanMember : public std::span<T> {
 
   /// Catches every other type.
   template <class X>
-  requires(!std::convertible_to<X, std::span<T>>)
+  requires(!detail::ConvertsTo<X, std::span<T>>)
       // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload)
       __attribute__((unavailable(
           "fovea: this member is a std::vector, std::array or std::span of numbers, one for each "

@@ -141,8 +141,8 @@ class CrossBackwardPass {
     inputs_.bring();
     d_out_.bring(own_d_out_);
     const std::exception_ptr error = fovea::detail::caught([&] { cross_.run(executor); });
-    d_f1_.bring_back(error ? View<T>() : grads_.f1);
-    d_f2_.bring_back(error ? View<T>() : grads_.f2);
+    d_f1_.bring_back(error ? View<T>() : View<T>(grads_.f1));
+    d_f2_.bring_back(error ? View<T>() : View<T>(grads_.f2));
     return error;
   }
 

@@ -79,9 +79,11 @@ class LinformerBackwardPass {
 
   /// The shape of what is made if it was not saved.
   Shape made_shape(const Shape& shape) const { return saved_.has_projected() ? Shape{} : shape; }
-  View<const T> keys() { return saved_.has_projected() ? saved_.projected_keys : keys_.view(); }
+  View<const T> keys() {
+    return saved_.has_projected() ? View<T>(saved_.projected_keys) : keys_.view();
+  }
   View<const T> values() {
-    return saved_.has_projected() ? saved_.projected_values : values_.view();
+    return saved_.has_projected() ? View<T>(saved_.projected_values) : values_.view();
   }
 
   /// How many tokens of this rank each sequence has: the first ones, since rows ascend.

@@ -108,7 +108,8 @@ class EncoderStack : public LayerCalls<EncoderStack<Block>, typename Block::Scal
     auto&& threads = as_executor(executor);
     View<const T> d_out = d_y;
     for (std::size_t i = blocks.size(); i-- > 0;) {
-      const View<const T> from = i == 0 ? View<const T>(tokens.x) : saved.hidden[i - 1].view();
+      const View<const T> from =
+          i == 0 ? View<const T>(tokens.x) : View<const T>(saved.hidden[i - 1].view());
       const View<T> d_from = i == 0 ? d_x : saved.d_hidden[i % 2].resize(d_y.shape());
       blocks[i].backward(tokens.with(from).in_layer(i), saved.blocks[i], d_out, d_from, threads);
       d_out = d_from;

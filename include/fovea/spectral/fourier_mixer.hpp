@@ -78,8 +78,9 @@ class FourierMixer {
   /// \throws std::bad_alloc if there is no memory for scratch or plans
   template <class Out, class E = Serial, class T = typename detail::CallScalar<Out>::Type>
   void forward(const View<const std::type_identity_t<T>>& x, Out&& out, E&& executor = {}) const {
+    constexpr bool is_output = detail::OutputOf<Out, T> && std::floating_point<T>;
     static_assert(
-        detail::OutputOf<Out, T> && std::floating_point<T>,
+        is_output,
         "fovea: what is written is a tensor of float or double that is not const: an Eigen tensor "
         "[B, 1, N, D], fovea::channels_view of one of [B, N, D], or a fovea::View");
     check<T>(x, out);
@@ -92,8 +93,9 @@ class FourierMixer {
   template <class D, class E = Serial, class T = typename detail::CallScalar<D>::Type>
   void backward(const View<const std::type_identity_t<T>>& d_out, D&& d_x,
                 E&& executor = {}) const {
+    constexpr bool is_output = detail::OutputOf<D, T> && std::floating_point<T>;
     static_assert(
-        detail::OutputOf<D, T> && std::floating_point<T>,
+        is_output,
         "fovea: what is written is a tensor of float or double that is not const: an Eigen tensor "
         "[B, 1, N, D], fovea::channels_view of one of [B, N, D], or a fovea::View");
     check_backward<T>(d_out, d_x);

@@ -33,12 +33,13 @@ class ForwardCalls {
   template <class Out, class T = typename detail::CallScalar<Out>::Type, class In = InputsOf<Op, T>,
             class S = SavedOf<Op, T>, class E = Serial>
   void forward(const In& inputs, Out&& out, S&& saved = {}, E&& executor = {}) const {
+    constexpr bool is_output = detail::OutputOf<Out, T>;
     static_assert(
-        detail::OutputOf<Out, T>,
+        is_output,
         "fovea: out is a tensor of float, double, Eigen::bfloat16 or Eigen::half that can "
         "be written: an Eigen tensor of rank 4, an Eigen matrix or a fovea::View, which "
         "is neither const nor an expression");
-    if constexpr (!detail::OutputOf<Out, T>) {
+    if constexpr (!is_output) {
       return;
     } else if constexpr (!std::convertible_to<const In&, InputsOf<Op, T>>) {
       detail::refuse_family<In>();

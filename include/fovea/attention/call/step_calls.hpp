@@ -28,6 +28,29 @@ Index new_tokens(const In& inputs) {
 
 }  // namespace detail
 
+/// The call of `append` for a decoder `D` that derives from this class. `D` has, for this class,
+/// `append_tokens(tokens)`, which documents the cost.
+/// \tparam Tokens the operator's Tokens<T>
+template <class D, class Tokens>
+class AppendCalls {
+ public:
+  /// Appends n tokens: `append({.k = k, .v = v})`, or tensors in the order of the members of
+  /// Tokens, `append(k, v)`. \throws std::invalid_argument if the tokens do not fit the decoder;
+  /// std::bad_alloc
+  template <class In = Tokens, class... More>
+  void append(const In& first, const More&... more) {
+    D& decoder = static_cast<D&>(*this);
+    if constexpr (sizeof...(More) == 0 && std::convertible_to<const In&, Tokens>) {
+      decoder.append_tokens(first);
+    } else {
+      decoder.append_tokens(Tokens{first, more...});
+    }
+  }
+
+ protected:
+  ~AppendCalls() = default;
+};
+
 /// The call of `step` for a decoder `D` of the scalar T that derives from this class. `D` has, for
 /// this class, `run_step(inputs, out, saved, executor)`, which documents what is read and thrown.
 /// \tparam Inputs the operator's Inputs<T>
@@ -41,15 +64,18 @@ class StepCalls {
   /// \param inputs q [B, Hq, n, D], and the rest as in `forward`, where Nk is the length after
   /// appending
   /// \param out [B, Hq, n, Dv]: every element is written
-  template <class Out, class S = Saved, class E = Serial>
-  void step(const Inputs& inputs, Out&& out, S&& saved = {}, E&& executor = {}) {
+  template <class Out, class In = Inputs, class S = Saved, class E = Serial>
+  void step(const In& inputs, Out&& out, S&& saved = {}, E&& executor = {}) {
+    constexpr bool is_output = detail::OutputOf<Out, T>;
     static_assert(
-        detail::OutputOf<Out, T>,
+        is_output,
         "fovea: out is a tensor of the decoder's scalar type that can be written: an Eigen "
         "tensor of rank 4, an Eigen matrix or a fovea::View, which is neither const nor "
         "an expression");
-    if constexpr (!detail::OutputOf<Out, T>) {
+    if constexpr (!is_output) {
       return;
+    } else if constexpr (!std::convertible_to<const In&, Inputs>) {
+      detail::refuse_family<In>();
     } else if constexpr (std::convertible_to<S, Saved>) {
       static_cast<D&>(*this).run_step(inputs, View<T>(out), saved, for_call(executor));
     } else {

@@ -27,7 +27,8 @@ FOVEA_NAMESPACE_BEGIN
 /// std::bad_alloc, and leave the decoder and the outputs as they were. If the executor of a step
 /// throws something else in the middle, all tokens are forgotten.
 template <class Op, class T>
-class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>, SavedOf<Op, T>> {
+class LinearDecoder : public AppendCalls<LinearDecoder<Op, T>, typename Op::template Tokens<T>>,
+                      public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>, SavedOf<Op, T>> {
  public:
   /// The type of the arithmetic.
   using C = Compute<T>;
@@ -54,28 +55,6 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
     Index bytes = state_.size_bytes() + scratch_.size_bytes();
     if constexpr (Op::kHasNear) bytes += near_->memory_bytes();
     return bytes;
-  }
-
-  /// Appends n tokens. Cost: O(D Dv) flops for each token, key head and term.
-  /// \throws std::invalid_argument if the tokens do not fit the decoder; std::bad_alloc
-  void append(const typename Op::template Tokens<T>& tokens) {
-    LinearFamilyInputs<T> inputs;
-    inputs.k = tokens.k;
-    inputs.v = tokens.v;
-    if constexpr (Op::kHasBeta) inputs.beta = tokens.beta;
-    check_tokens(inputs);
-    inputs.q = no_rows();
-    add(inputs, View<T>(nullptr, {shape_.batch, shape_.query_heads, 0, shape_.value_width}), {},
-        Serial{});
-  }
-  /// Appends n tokens: k [B, Hk, n, D] and v [B, Hk, n, Dv].
-  void append(const View<const T>& k, const View<const T>& v) requires(!Op::kHasBeta) {
-    append({k, v});
-  }
-  /// Appends n tokens: k [B, Hk, n, D], v [B, Hk, n, Dv] and beta [B, Hk, n, 1].
-  void append(const View<const T>& k, const View<const T>& v,
-              const View<const C>& beta) requires(Op::kHasBeta) {
-    append({k, v, beta});
   }
 
   /// Forgets the tokens from position `length` on: either all tokens, or some of the open chunk. To
@@ -138,7 +117,20 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
   }
 
  private:
+  friend class AppendCalls<LinearDecoder<Op, T>, typename Op::template Tokens<T>>;
   friend class StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>, SavedOf<Op, T>>;
+
+  /// Appends n tokens (AppendCalls). Cost: O(D Dv) flops for each token, key head and term.
+  void append_tokens(const typename Op::template Tokens<T>& tokens) {
+    LinearFamilyInputs<T> inputs;
+    inputs.k = tokens.k;
+    inputs.v = tokens.v;
+    if constexpr (Op::kHasBeta) inputs.beta = tokens.beta;
+    check_tokens(inputs);
+    inputs.q = no_rows();
+    add(inputs, View<T>(nullptr, {shape_.batch, shape_.query_heads, 0, shape_.value_width}), {},
+        Serial{});
+  }
 
   using Inputs = InputsOf<Op, T>;
   using Saved = SavedOf<Op, T>;

@@ -24,7 +24,8 @@ FOVEA_NAMESPACE_BEGIN
 /// throws something else in the middle, all tokens are forgotten.
 template <class Op, class T>
 class PerformerDecoder
-    : public StepCalls<PerformerDecoder<Op, T>, T, InputsOf<Op, T>, SavedOf<Op, T>> {
+    : public AppendCalls<PerformerDecoder<Op, T>, PerformerTokens<T>>,
+      public StepCalls<PerformerDecoder<Op, T>, T, InputsOf<Op, T>, SavedOf<Op, T>> {
  public:
   /// An empty decoder.
   /// \throws std::invalid_argument if the options or the sizes do not allow a decoder;
@@ -42,25 +43,6 @@ class PerformerDecoder
 
   /// Bytes of memory for the states and the scratch.
   [[nodiscard]] Index memory_bytes() const { return memory_.size_bytes() + scratch_.size_bytes(); }
-
-  /// Appends n tokens. Cost: O(R (D + Dv)) flops for each token and key head.
-  /// \throws std::invalid_argument if the tokens do not fit the decoder; std::bad_alloc
-  void append(const PerformerTokens<T>& tokens) {
-    PerformerInputs<T> inputs;
-    inputs.q = {nullptr, {shape_.batch, shape_.query_heads, 0, shape_.width}};
-    inputs.k = tokens.k;
-    inputs.v = tokens.v;
-    inputs.projection = tokens.projection;
-    check_tokens(inputs);
-    check_projection(Op::name(), inputs.projection, shape_.width, shape_.features,
-                     heads() * inputs.k.rows() > 0);
-    add(inputs, View<T>(nullptr, {shape_.batch, shape_.query_heads, 0, shape_.value_width}),
-        Serial{});
-  }
-  /// Appends n tokens: k [B, Hk, n, D], v [B, Hk, n, Dv], and the projection [1, 1, R, D].
-  void append(const View<const T>& k, const View<const T>& v, const View<const T>& projection) {
-    append({k, v, projection});
-  }
 
   /// Forgets the tokens from position `length` on: either all tokens, or some of the open chunk. To
   /// go back further, keep a `fork`.
@@ -95,7 +77,22 @@ class PerformerDecoder
   }
 
  private:
+  friend class AppendCalls<PerformerDecoder<Op, T>, PerformerTokens<T>>;
   friend class StepCalls<PerformerDecoder<Op, T>, T, InputsOf<Op, T>, SavedOf<Op, T>>;
+
+  /// Appends n tokens (AppendCalls). Cost: O(R (D + Dv)) flops for each token and key head.
+  void append_tokens(const PerformerTokens<T>& tokens) {
+    PerformerInputs<T> inputs;
+    inputs.q = {nullptr, {shape_.batch, shape_.query_heads, 0, shape_.width}};
+    inputs.k = tokens.k;
+    inputs.v = tokens.v;
+    inputs.projection = tokens.projection;
+    check_tokens(inputs);
+    check_projection(Op::name(), inputs.projection, shape_.width, shape_.features,
+                     heads() * inputs.k.rows() > 0);
+    add(inputs, View<T>(nullptr, {shape_.batch, shape_.query_heads, 0, shape_.value_width}),
+        Serial{});
+  }
 
   using Inputs = InputsOf<Op, T>;
   using Saved = SavedOf<Op, T>;

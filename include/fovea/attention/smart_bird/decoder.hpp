@@ -37,7 +37,8 @@ struct SketchTokens {
 /// std::bad_alloc, and leave the decoder and the outputs as they were.
 template <class T>
 class SmartBirdDecoder
-    : public StepCalls<SmartBirdDecoder<T>, T, SmartBirdInputs<T>, SmartBirdSaved<T>> {
+    : public AppendCalls<SmartBirdDecoder<T>, SketchTokens<T>>,
+      public StepCalls<SmartBirdDecoder<T>, T, SmartBirdInputs<T>, SmartBirdSaved<T>> {
  public:
   /// The type of the arithmetic.
   using C = Compute<T>;
@@ -62,19 +63,6 @@ class SmartBirdDecoder
 
   /// Bytes of memory for keys, values and sketch keys.
   [[nodiscard]] Index memory_bytes() const { return cache_.memory_bytes() + sketch_.size_bytes(); }
-
-  /// Appends n tokens. Cost: O(D + Dv) for each token and key head, and O(d) for each token, on
-  /// average.
-  /// \throws std::invalid_argument if the tokens do not fit the decoder; std::bad_alloc
-  void append(const SketchTokens<T>& tokens) {
-    check_tokens(tokens.k, tokens.v, tokens.sketch_k);
-    make_room(length() + tokens.k.rows());
-    add(tokens.k, tokens.v, tokens.sketch_k);
-  }
-  /// Appends n tokens: k [B, Hk, n, D], v [B, Hk, n, Dv] and sketch_k [B, 1, n, d].
-  void append(const View<const T>& k, const View<const T>& v, const View<const C>& sketch_k) {
-    append({k, v, sketch_k});
-  }
 
   /// Forgets the tokens from position `length` on.
   /// \throws std::invalid_argument if `length` is not one of 0 to length()
@@ -104,7 +92,16 @@ class SmartBirdDecoder
   }
 
  private:
+  friend class AppendCalls<SmartBirdDecoder<T>, SketchTokens<T>>;
   friend class StepCalls<SmartBirdDecoder<T>, T, SmartBirdInputs<T>, SmartBirdSaved<T>>;
+
+  /// Appends n tokens (AppendCalls). Cost: O(D + Dv) for each token and key head, and O(d) for each
+  /// token, on average.
+  void append_tokens(const SketchTokens<T>& tokens) {
+    check_tokens(tokens.k, tokens.v, tokens.sketch_k);
+    make_room(length() + tokens.k.rows());
+    add(tokens.k, tokens.v, tokens.sketch_k);
+  }
 
   SmartBirdDecoder(const SmartBirdDecoder& other, KeyValueCache<T> cache, SketchKeys<C> sketch)
       : name_(other.name_),

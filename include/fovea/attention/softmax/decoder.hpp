@@ -35,7 +35,8 @@ class DecoderScores;
 /// It must not be called from several threads at once. Errors are std::invalid_argument or
 /// std::bad_alloc, and leave the decoder and the outputs as they were.
 template <class Op, class T>
-class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSaved<T>> {
+class Decoder : public AppendCalls<Decoder<Op, T>, KeyValueTokens<T>>,
+                public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSaved<T>> {
  public:
   /// An empty decoder.
   /// \throws std::invalid_argument if the options or the sizes do not allow a decoder;
@@ -55,16 +56,6 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
   [[nodiscard]] Index memory_bytes() const {
     return cache_.memory_bytes() + scratch_.size_bytes() + decode_plan_.memory_bytes();
   }
-
-  /// Appends n tokens. Cost: O(D + Dv) for each token and key head, on average.
-  /// \throws std::invalid_argument if their shapes are not those of the decoder; std::bad_alloc
-  void append(const KeyValueTokens<T>& tokens) {
-    check_tokens(tokens.k, tokens.v);
-    cache_.make_room(length() + tokens.k.rows());
-    cache_.append(tokens.k, tokens.v);
-  }
-  /// Appends n tokens: k [B, Hk, n, D] and v [B, Hk, n, Dv].
-  void append(const View<const T>& k, const View<const T>& v) { append({k, v}); }
 
   /// Forgets the tokens from position `length` on. Under a window at least the last
   /// `rollback_tokens` tokens can be forgotten, or all.
@@ -108,8 +99,16 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
   [[nodiscard]] Decoder fork() const { return Decoder(*this, cache_.copy()); }
 
  private:
+  friend class AppendCalls<Decoder<Op, T>, KeyValueTokens<T>>;
   friend class StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSaved<T>>;
   friend class DecoderScores<Op, T>;  // fovea/attention/scores.hpp
+
+  /// Appends n tokens (AppendCalls). Cost: O(D + Dv) for each token and key head, on average.
+  void append_tokens(const KeyValueTokens<T>& tokens) {
+    check_tokens(tokens.k, tokens.v);
+    cache_.make_room(length() + tokens.k.rows());
+    cache_.append(tokens.k, tokens.v);
+  }
 
   Decoder(const Decoder& other, DecoderCache<T> cache)
       : op_(other.op_),

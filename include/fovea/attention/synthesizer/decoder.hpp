@@ -45,7 +45,8 @@ void check_reaches(const char* op, const char* tensor, const View<U>& x, std::si
 /// Memory: at most twice the tokens, values and what the softmax has as keys.
 template <class Op, class T>
 class SynthesizerDecoder
-    : public StepCalls<SynthesizerDecoder<Op, T>, T, InputsOf<Op, T>, SavedOf<Op, T>> {
+    : public AppendCalls<SynthesizerDecoder<Op, T>, typename Op::template Tokens<T>>,
+      public StepCalls<SynthesizerDecoder<Op, T>, T, InputsOf<Op, T>, SavedOf<Op, T>> {
   using Softmax = detail::SynthesizedSoftmax<Op>;
   using Form = typename Op::template DecoderForm<T>;
 
@@ -60,14 +61,6 @@ class SynthesizerDecoder
   [[nodiscard]] Index length() const { return inner_.length(); }
   /// Bytes of memory for tokens and scratch.
   [[nodiscard]] Index memory_bytes() const { return inner_.memory_bytes() + form_.memory_bytes(); }
-
-  /// Appends n tokens, as many as `tokens.v` has rows.
-  /// \throws std::invalid_argument if their shapes are not those of the decoder; std::bad_alloc
-  void append(const typename Op::template Tokens<T>& tokens) {
-    const Index count = tokens.v.rows();
-    Form::check_keys(shape_, tokens, length() + count);
-    inner_.append(form_.keys(shape_, tokens, length(), count), tokens.v);
-  }
 
   /// Forgets the tokens from position `length` on.
   /// \throws std::invalid_argument if `length` is not one of 0 to length()
@@ -85,7 +78,15 @@ class SynthesizerDecoder
   }
 
  private:
+  friend class AppendCalls<SynthesizerDecoder<Op, T>, typename Op::template Tokens<T>>;
   friend class StepCalls<SynthesizerDecoder<Op, T>, T, InputsOf<Op, T>, SavedOf<Op, T>>;
+
+  /// Appends n tokens (AppendCalls), as many as `tokens.v` has rows.
+  void append_tokens(const typename Op::template Tokens<T>& tokens) {
+    const Index count = tokens.v.rows();
+    Form::check_keys(shape_, tokens, length() + count);
+    inner_.append(form_.keys(shape_, tokens, length(), count), tokens.v);
+  }
 
   SynthesizerDecoder(const Op& op, const DecoderShape& shape, Decoder<Softmax, T> inner)
       : op_(op), shape_(shape), inner_(std::move(inner)) {}
