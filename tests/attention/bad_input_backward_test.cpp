@@ -23,77 +23,80 @@ TYPED_TEST(BadInput, BackwardRefusesInputsLikeForward) {
   using Op = typename TypeParam::Operator;
   auto& call = this->call_;
   call.k = {call.at(1000), {3, 2, 9, 5}};
-  this->expect_backward("batch of k is 3; expected 2, the batch of q");
+  this->expect_backward("k has batch 3; expected 2, the batch of q");
   call.lengths = {9, 10};
   this->expect_backward("key_lengths[1] is 10; expected 0 to 9, the rows of k");
   call.cu_k = {0, 9};
-  this->expect_backward("cu_seqlens_q is empty; expected what cu_seqlens_k goes with");
+  this->expect_backward("cu_seqlens_q is required: cu_seqlens_k is given");
   call.bias = {call.at(9000), {1, 1, 5, 1}};
-  this->expect_backward("rows of bias is 5; expected 1 or 6, the rows of q");
+  this->expect_backward("bias has 5 rows; expected 1 or 6, the rows of q");
   call.sink_count = 3;
   this->expect_backward("the number of sinks is 3; expected 4, the heads of q, or 0");
   this->expect_backward("soft_cap is -1; expected more than 0 and finite in the inputs' type",
                         Op({.soft_cap = -1.0}));
-  this->expect_backward("dropout.probability is 1; expected 0 <= p < 1",
+  this->expect_backward("dropout.probability is 1; expected at least 0 and less than 1",
                         Op({.dropout = {.probability = 1.0}}));
 }
 
 TYPED_TEST(BadInput, WhatBackwardReads) {
   auto& call = this->call_;
   call.lse = {};
-  this->expect_backward("lse is missing; expected the lse that forward saved");
+  this->expect_backward("lse is required: the lse that forward saved");
   call.lse = {call.at(4000), {2, 4, 5, 1}};
-  this->expect_backward("rows of lse is 5; expected 6, as the inputs make it 2x4x6x1");
+  this->expect_backward(
+      "lse has shape 2x4x5x1; expected 2x4x6x1, as the shapes of the inputs require");
   call.lse = {call.at(4000), {2, 4, 6, 3}};
-  this->expect_backward("width of lse is 3; expected 1, as the inputs make it 2x4x6x1");
-  const std::string rest = ", as the inputs make it 2x4x6x3";
+  this->expect_backward(
+      "lse has shape 2x4x6x3; expected 2x4x6x1, as the shapes of the inputs require");
+  const std::string rest = "; expected 2x4x6x3, as the shapes of the inputs require";
   call.out = {call.at(3000), {2, 4, 6, 5}};
-  this->expect_backward("width of out is 5; expected 3" + rest);
+  this->expect_backward("out has shape 2x4x6x5" + rest);
   call.out = {};
-  this->expect_backward("out is missing; expected one of batch 2" + rest);
+  this->expect_backward("out is empty: it was passed without memory" + rest);
   call.d_out = {call.at(5200), {1, 4, 6, 3}};
-  this->expect_backward("batch of d_out is 1; expected 2" + rest);
+  this->expect_backward("d_out has shape 1x4x6x3" + rest);
   call.d_out = {call.at(5200), {2, 2, 6, 3}};
-  this->expect_backward("heads of d_out is 2; expected 4" + rest);
+  this->expect_backward("d_out has shape 2x2x6x3" + rest);
   call.d_out = {};
-  this->expect_backward("d_out is missing; expected one of batch 2" + rest);
+  this->expect_backward("d_out is empty: it was passed without memory" + rest);
 }
 
 TYPED_TEST(BadInput, ShapesOfGradients) {
   auto& call = this->call_;
   call.grads.q = {call.at(6000), {2, 4, 6, 4}};
   this->expect_backward(
-      "width of the gradient of q is 4; expected 5, as the inputs make it 2x4x6x5");
+      "the gradient of q has shape 2x4x6x4; expected 2x4x6x5, as the shapes of the inputs require");
   call.grads.k = {call.at(7000), {2, 4, 9, 5}};
   this->expect_backward(
-      "heads of the gradient of k is 4; expected 2, as the inputs make it 2x2x9x5");
+      "the gradient of k has shape 2x4x9x5; expected 2x2x9x5, as the shapes of the inputs require");
   call.grads.v = {call.at(8000), {2, 2, 6, 3}};
   this->expect_backward(
-      "rows of the gradient of v is 6; expected 9, as the inputs make it 2x2x9x3");
+      "the gradient of v has shape 2x2x6x3; expected 2x2x9x3, as the shapes of the inputs require");
   call.bias = {call.at(9000), {1, 4, 6, 1}};
   call.grads.bias = {call.at(9100), {2, 4, 6, 9}};
   this->expect_backward(
-      "batch of the gradient of bias is 2; expected 1, as the inputs make it 1x4x6x1");
+      "the gradient of bias has shape 2x4x6x9; expected 1x4x6x1, as the shapes of the inputs "
+      "require");
   call.grads.bias = {call.at(9100), {1, 1, 1, 1}};
-  this->expect_backward("the gradient of bias is asked for; expected a bias");
+  this->expect_backward("the gradient of bias must not be given: the inputs have no bias");
   call.grads.sink = {call.at(9500), 4};
   this->expect_backward(
-      "the number of sinks in the gradients is 4; expected 0, those of the inputs");
+      "the number of sinks in the gradients is 4; expected 0, the number of sinks of the inputs");
   call.sink_count = 4;
   call.grads.sink = {call.at(9500), 3};
   this->expect_backward(
-      "the number of sinks in the gradients is 3; expected 4, those of the inputs");
+      "the number of sinks in the gradients is 3; expected 4, the number of sinks of the inputs");
 }
 
 TYPED_TEST(BadInput, LayoutsOfGradients) {
   auto& call = this->call_;
   call.grads.q = {call.at(6000 + 25), {2, 4, 6, 5}, {120, 30, -5, 1}};
   this->expect_backward(
-      "stride of rows of the gradient of q is -5; expected at least 0 in a tensor that is written");
+      "stride of rows of the gradient of q is -5; expected at least 0 in an output");
   call.grads.k = {call.at(7000), {2, 2, 9, 5}, {0, 45, 5, 1}};
   this->expect_backward(
-      "the layout of the gradient of k is strides 0x45x5x1 for 2x2x9x5; expected strides that give "
-      "each element its own place");
+      "the gradient of k has strides [0, 45, 5, 1] for 2x2x9x5; the elements of an output need "
+      "different addresses");
   call.grads.v = {call.at(8000), {2, 2, 9, 3}, {1, 2, 4, 36}};
   this->expect_backward("accepted");
 }
@@ -102,7 +105,7 @@ TYPED_TEST(BadInput, GradientsInTheMemoryOfWhatIsRead) {
   auto& call = this->call_;
   const auto expect = [&](const char* name, Index offset) {
     const std::string rest =
-        std::string(" is in the memory of ") + name + "; expected memory of its own";
+        std::string(" overlaps ") + name + "; outputs must not alias inputs or each other";
     call.grads.q = {call.at(offset), {2, 4, 6, 5}};
     this->expect_backward("the gradient of q" + rest);
     call.grads.k = {call.at(offset), {2, 2, 9, 5}};
@@ -119,19 +122,19 @@ TYPED_TEST(BadInput, GradientsInTheMemoryOfWhatIsRead) {
   call.sink_count = 4;
   call.grads.sink = {call.at(5103), 4};
   this->expect_backward(
-      "the gradient of sink is in the memory of sink; expected memory of its own");
+      "the gradient of sink overlaps sink; outputs must not alias inputs or each other");
   call.bias = {call.at(9000), {1, 1, 6, 9}};
   call.grads.bias = {call.at(9053), {1, 1, 6, 9}};
   this->expect_backward(
-      "the gradient of bias is in the memory of bias; expected memory of its own");
+      "the gradient of bias overlaps bias; outputs must not alias inputs or each other");
 }
 
 TYPED_TEST(BadInput, GradientsInTheMemoryOfEachOther) {
   auto& call = this->call_;
   const auto expect = [&](const char* gradient, const char* name) {
     this->expect_backward(std::string("the gradient of ") + gradient +
-                          " is in the memory of the gradient of " + name +
-                          "; expected memory of its own");
+                          " overlaps the gradient of " + name +
+                          "; outputs must not alias inputs or each other");
   };
   call.grads.k = {call.at(6239), {2, 2, 9, 5}};
   expect("k", "q");
@@ -174,7 +177,7 @@ TYPED_TEST(BadInput, GradientsThroughLse) {
   expect({call.at(4000), {2, 4, 6, 3}},
          name + ": width of d_lse is 3; expected 1, as the inputs make it 2x4x6x1");
   expect({call.at(6010), {2, 4, 6, 1}},
-         name + ": the gradient of q is in the memory of d_lse; expected memory of its own");
+         name + ": the gradient of q overlaps d_lse; outputs must not alias inputs or each other");
 }
 
 /// What is read may share memory; gradients may stand between the elements of each other.

@@ -69,26 +69,26 @@ TEST_F(BadFsatInput, Options) {
   expect("variance is 1e-300" + positive, {.max_length = 9, .variance = 1e-300});
   expect("accepted", {.max_length = 9, .variance = std::numeric_limits<float>::max()});
   expect("accepted", {.max_length = 9, .variance = std::numeric_limits<float>::min()});
-  expect("scale is inf; expected finite in the inputs' type",
+  expect("scale is inf; expected a finite number of the inputs' type",
          {.max_length = 9, .scale = kInfinity});
 }
 
 TEST_F(BadFsatInput, ShapesOfDominantIndices) {
   call_.dominant = {};
   call_.grads.dominant = {};
-  expect("dominant is missing; expected [B, Hq, Nk, M], the dominant indices of each key");
+  expect("dominant is required: [B, Hq, Nk, M], the dominant indices of each key");
   call_.grads.dominant = {};
   call_.dominant = {dominant_.data(), {2, 4, 9, 0}};
-  expect("width of dominant is 0; expected at least 1, the dominant queries of a key");
+  expect("dominant has width 0; expected at least 1, the dominant queries of a key");
   call_.grads.dominant = {};
   call_.dominant = {dominant_.data(), {1, 4, 9, 2}};
-  expect("batch of dominant is 1; expected 2, the batch of q");
+  expect("dominant has batch 1; expected 2, the batch of q");
   call_.grads.dominant = {};
   call_.dominant = {dominant_.data(), {2, 2, 9, 2}};
-  expect("heads of dominant is 2; expected 4, the heads of q");
+  expect("dominant has 2 heads; expected 4, the heads of q");
   call_.grads.dominant = {};
   call_.dominant = {dominant_.data(), {2, 4, 8, 2}};
-  expect("rows of dominant is 8; expected 9, the rows of k");
+  expect("dominant has 8 rows; expected 9, the rows of k");
 }
 
 TEST_F(BadFsatInput, EntriesOfDominantIndices) {
@@ -126,9 +126,9 @@ TEST_F(BadFsatInput, WhatLooksBadAndIsNot) {
 }
 
 TEST_F(BadFsatInput, QueriesAndKeysAreTheSameTokens) {
-  const std::string token = ": an index of a query is one of a key's token";
+  const std::string token = ": queries and keys are the same tokens";
   call_.q = {call_.at(0), {2, 4, 6, 5}};
-  expect("rows of k is 9; expected 6, the rows of q" + token);
+  expect("k has 9 rows; expected 6, the rows of q" + token);
   const auto pack = [&] {
     call_.q = {call_.at(0), {1, 4, 9, 5}};
     call_.k = {call_.at(1000), {1, 2, 9, 5}};
@@ -152,37 +152,39 @@ TEST_F(BadFsatInput, QueriesAndKeysAreTheSameTokens) {
   expect("accepted");
   pack();
   call_.cu_k = {0, 4, 9};
-  expect("cu_seqlens_k[1] is 4; expected 3, as of cu_seqlens_q" + token);
+  expect("cu_seqlens_k[1] is 4; expected 3, as cu_seqlens_q" + token);
 }
 
 TEST_F(BadFsatInput, WhatIsWritten) {
   call_.out = {call_.at(3000), {2, 4, 9, 2}};
   EXPECT_EQ(call_.refusal(FsatAttention({.max_length = 9})),
-            "FsatAttention: width of out is 2; expected 3, as the inputs make it 2x4x9x3");
+            "FsatAttention: out has shape 2x4x9x2; expected 2x4x9x3, as the shapes of the inputs "
+            "require");
   reset();
   call_.d_out = {call_.at(5200), {2, 4, 8, 3}};
   EXPECT_EQ(call_.backward_refusal(FsatAttention({.max_length = 9})),
-            "FsatAttention: rows of d_out is 8; expected 9, as the inputs make it 2x4x9x3");
+            "FsatAttention: d_out has shape 2x4x8x3; expected 2x4x9x3, as the shapes of the inputs "
+            "require");
   reset();
   call_.lse = {};
   EXPECT_EQ(call_.backward_refusal(FsatAttention({.max_length = 9})),
-            "FsatAttention: lse is missing; expected the lse that forward saved");
+            "FsatAttention: lse is required: the lse that forward saved");
   reset();
   call_.grads.dominant = {call_.at(8500), {2, 4, 9, 1}};
   EXPECT_EQ(call_.backward_refusal(FsatAttention({.max_length = 9})),
-            "FsatAttention: width of the gradient of dominant is 1; expected 2, as the inputs make "
-            "it 2x4x9x2");
+            "FsatAttention: the gradient of dominant has shape 2x4x9x1; expected 2x4x9x2, as the "
+            "shapes of the inputs require");
   reset();
   call_.grads.dominant = {dominant_.data(), {2, 4, 9, 2}};
   EXPECT_EQ(call_.backward_refusal(FsatAttention({.max_length = 9})),
-            "FsatAttention: the gradient of dominant is in the memory of dominant; expected memory "
-            "of its own");
+            "FsatAttention: the gradient of dominant overlaps dominant; outputs must not alias "
+            "inputs or each other");
 }
 
 TEST(BadFatInput, ScaleIsFinite) {
   const fovea::FatAttention op({.scale = kInfinity});
   EXPECT_EQ(Call<float>().refusal(op),
-            "FatAttention: scale is inf; expected finite in the inputs' type");
+            "FatAttention: scale is inf; expected a finite number of the inputs' type");
   EXPECT_EQ(Call<float>().refusal(fovea::FatAttention{}), "accepted");
 }
 

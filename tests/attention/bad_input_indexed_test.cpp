@@ -49,19 +49,19 @@ class BadIndexedInput : public testing::Test {
 TEST_F(BadIndexedInput, ShapesOfLists) {
   expect("accepted");
   call_.indices = {};
-  expect("indices is missing; expected [B, Hq, Nq, K], the keys of each row");
+  expect("indices is required: [B, Hq, Nq, K], the keys of each row");
   call_.indices = {lists_.data(), {1, 4, 6, 4}};
-  expect("batch of indices is 1; expected 2, the batch of q");
+  expect("indices has batch 1; expected 2, the batch of q");
   call_.indices = {lists_.data(), {2, 2, 6, 4}};
-  expect("heads of indices is 2; expected 4, the heads of q");
+  expect("indices has 2 heads; expected 4, the heads of q");
   call_.indices = {lists_.data(), {2, 4, 5, 4}};
-  expect("rows of indices is 5; expected 6, the rows of q");
+  expect("indices has 5 rows; expected 6, the rows of q");
   call_.indices = {lists_.data(), {2, 4, 6, 0}};
   expect("accepted");
 }
 
 TEST_F(BadIndexedInput, EntriesOfLists) {
-  const std::string keys = "; expected a key from 0 to 8, or -1 behind the last one";
+  const std::string keys = "; expected 0 to 8, the keys of the sequence, or -1 after the last one";
   entry(3, 2) = 9;
   expect("indices[1, 2, 3, 2] is 9" + keys);
   entry(0, 0) = -2;
@@ -70,12 +70,12 @@ TEST_F(BadIndexedInput, EntriesOfLists) {
   expect("indices[1, 2, 5, 3] is 9223372036854775807" + keys);
   entry(4, 1) = std::numeric_limits<Index>::min();
   expect("indices[1, 2, 4, 1] is -9223372036854775808" + keys);
-  const std::string ascends = ": the keys of a row must ascend, and none may come twice";
+  const std::string ascends = ": the keys of a row must ascend, without repetition";
   entry(2, 2) = 2;
   expect("indices[1, 2, 2, 2] is 2; expected more than 3" + ascends);
   entry(2, 1) = 1;
   expect("indices[1, 2, 2, 1] is 1; expected more than 1" + ascends);
-  const std::string ended = "; expected -1, as before it: nothing stands behind the last key";
+  const std::string ended = "; expected -1, as before it: -1 ends the list";
   entry(1, 0) = -1;
   expect("indices[1, 2, 1, 1] is 3" + ended);
   entry(1, 2) = -1;
@@ -116,19 +116,21 @@ TEST_F(BadIndexedInput, ListsOfPackedSequences) {
   expect("accepted");
   pack();
   lists_[4 * 2 + 1] = 4;  // the first row of the second sequence
-  expect("indices[0, 0, 2, 1] is 4; expected a key from 0 to 3, or -1 behind the last one");
+  expect(
+      "indices[0, 0, 2, 1] is 4; expected 0 to 3, the keys of the sequence, or -1 after the last "
+      "one");
 }
 
 TEST_F(BadIndexedInput, OptionsAndOutputs) {
-  expect("scale is inf; expected finite in the inputs' type",
+  expect("scale is inf; expected a finite number of the inputs' type",
          {.scale = std::numeric_limits<double>::infinity()});
   call_.q = {call_.at(0), {2, 3, 6, 5}};
-  expect("heads of k is 2; expected a divisor of 3, the heads of q");
+  expect("k has 2 heads; expected a divisor of the 3 heads of q");
   call_.out = {call_.at(3000), {2, 4, 6, 2}};
-  expect("width of out is 2; expected 3, as the inputs make it 2x4x6x3");
+  expect("out has shape 2x4x6x2; expected 2x4x6x3, as the shapes of the inputs require");
   call_.lse = {};
   EXPECT_EQ(call_.backward_refusal(IndexedAttention{}),
-            "IndexedAttention: lse is missing; expected the lse that forward saved");
+            "IndexedAttention: lse is required: the lse that forward saved");
 }
 
 }  // namespace fovea_test::attention_bad_input_indexed

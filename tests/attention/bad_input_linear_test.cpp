@@ -85,31 +85,33 @@ TEST_F(BadLinearInput, TheCallItselfIsAccepted) {
 
 TEST_F(BadLinearInput, ShapesAndLengths) {
   call_.k = {call_.at(1000), {3, 2, 9, 5}};
-  expect("batch of k is 3; expected 2, the batch of q", Plain{});
+  expect("k has batch 3; expected 2, the batch of q", Plain{});
   call_.k = {call_.at(1000), {2, 2, 9, 4}};
-  expect("width of k is 4; expected 5, the width of q", Fmm{});
+  expect("k has width 4; expected 5, the width of q", Fmm{});
   call_.lengths = {9, 10};
   expect("key_lengths[1] is 10; expected 0 to 9, the rows of k", Plain{});
   call_.out = {call_.at(3000), {2, 4, 6, 5}};
-  expect("width of out is 5; expected 3, as the inputs make it 2x4x6x3", Plain{});
+  expect("out has shape 2x4x6x5; expected 2x4x6x3, as the shapes of the inputs require", Plain{});
   call_.cu_k = {0, 9};
-  expect("cu_seqlens_q is empty; expected what cu_seqlens_k goes with", Fmm{});
+  expect("cu_seqlens_q is required: cu_seqlens_k is given", Fmm{});
 }
 
 TEST_F(BadLinearInput, Rates) {
-  expect("beta is missing; expected rates 2x2x9x1", Delta{});
-  expect("beta is missing; expected rates 2x2x9x1", FmmAttention<DeltaRule<EluPlusOne>>{});
+  expect("beta is required: 2x2x9x1, one rate for each token and key head", Delta{});
+  expect("beta is required: 2x2x9x1, one rate for each token and key head",
+         FmmAttention<DeltaRule<EluPlusOne>>{});
   call_.beta = {call_.at(9200), {2, 4, 9, 1}};
-  expect("heads of beta is 4; expected 2, as of k", Delta{});
+  expect("beta has 4 heads; expected 2, as in k", Delta{});
   call_.beta = {call_.at(9200), {2, 2, 6, 1}};
-  expect("rows of beta is 6; expected 9, as of k", Delta{});
+  expect("beta has 6 rows; expected 9, as in k", Delta{});
   call_.beta = {call_.at(9200), {2, 2, 9, 3}};
-  expect("width of beta is 3; expected 1, one rate for a token", Delta{});
+  expect("beta has width 3; expected 1, one rate for a token", Delta{});
   for (const float beta : {-0.25f, kNaN, kInfinity, -kInfinity}) {
     give_beta();
     *call_.at(9200 + 18 + 9 + 4) = beta;
-    expect("beta[1, 1, 4] is " + fovea::to_string(beta) + "; expected finite and at least 0",
-           Delta{});
+    expect(
+        "beta[1, 1, 4] is " + fovea::to_string(beta) + "; expected a finite number of at least 0",
+        Delta{});
     give_beta();
     *call_.at(9200 + 18 + 9 + 4) = beta;
     call_.lengths = {9, 4};  // which hides it
@@ -127,13 +129,13 @@ TEST_F(BadLinearInput, BlendLogits) {
     call_.far_logits = {call_.at(9400), far};
   };
   set({1, 2, 1, 1}, {1, 1, 1, 1});
-  expect("heads of near_logits is 2; expected 1 or 4, the heads of q", Fmm{});
+  expect("near_logits has 2 heads; expected 1 or 4, the heads of q", Fmm{});
   set({1, 1, 1, 1}, {1, 4, 1, 5});
-  expect("width of far_logits is 5; expected 1 or 3, the width of v", Fmm{});
+  expect("far_logits has width 5; expected 1 or 3, the width of v", Fmm{});
   set({2, 4, 1, 1}, {1, 1, 1, 1});
-  expect("batch of near_logits is 2; expected 1, for the whole batch", Fmm{});
+  expect("near_logits has batch 2; expected 1, since all sequences share it", Fmm{});
   set({1, 1, 1, 1}, {1, 1, 6, 1});
-  expect("rows of far_logits is 6; expected 1, for all rows", Fmm{});
+  expect("far_logits has 6 rows; expected 1, since all rows share it", Fmm{});
   set({1, 4, 1, 3}, {1, 4, 1, 1});
   *call_.at(9300 + 2 * 3 + 1) = kNaN;
   expect("near_logits[2, 1] is nan; expected a number", Fmm{});
@@ -148,7 +150,7 @@ TEST_F(BadLinearInput, BlendLogits) {
   set({1, 1, 1, 1}, {1, 4, 1, 1});
   *call_.at(9300) = -kInfinity;
   *call_.at(9402) = -kInfinity;
-  expect("the weights of head 2 is all 0; expected one above 0, since rows are normalised",
+  expect("the blend weights of head 2 are all 0; expected one above 0, since normalise_rows is set",
          normalised);
 }
 
@@ -159,36 +161,38 @@ TEST_F(BadLinearInput, Options) {
                                   .denominator = Denominator::signed_floor(tau)}};
   };
   for (const double tau : {0.0, -0.5, 1.5, std::nan(""), HUGE_VAL}) {
-    expect("tau of signed_floor is " + fovea::to_string(tau) + "; expected 0 < tau <= 1",
+    expect("the tau of signed_floor is " + fovea::to_string(tau) +
+               "; expected more than 0, and at most 1",
            with_floor(tau));
   }
   expect("accepted", with_floor(1));
   expect("accepted", with_floor(1e-6));
   expect("left is -1; expected at least 0 keys", Fmm{{.near = {.left = -1}}});
   expect("right is -2; expected at least 0 keys", Fmm{{.near = {.right = -2}}});
-  expect("scale is nan; expected finite in the inputs' type",
+  expect("scale is nan; expected a finite number of the inputs' type",
          Fmm{{.near = {.left = 1}, .scale = std::nan("")}});
   give_beta();
-  expect("causal is false; expected true: of the delta rule",
+  expect("causal is false; expected true: the delta rule is causal",
          FmmAttention<DeltaRule<EluPlusOne>>{{.near = {.left = 1}, .causal = false}});
 }
 
 TEST_F(BadLinearInput, Gradients) {
   call_.grads.near_logits = {call_.at(9500), {1, 1, 1, 1}};
   EXPECT_EQ(call_.backward_refusal(Fmm{}),
-            "FmmAttention: the gradient of near_logits is asked for; expected a near_logits");
+            "FmmAttention: the gradient of near_logits must not be given: the inputs have no "
+            "near_logits");
   reset();
   give_beta();
   call_.grads.beta = {call_.at(9500), {2, 4, 9, 1}};
   EXPECT_EQ(call_.backward_refusal(Delta{}),
-            "DeltaRuleAttention: heads of the gradient of beta is 4; expected 2, as the inputs "
-            "make it 2x2x9x1");
+            "DeltaRuleAttention: the gradient of beta has shape 2x4x9x1; expected 2x2x9x1, as the "
+            "shapes of the inputs require");
   reset();
   give_beta();
   call_.grads.beta = {call_.at(9201), {2, 2, 9, 1}};
   EXPECT_EQ(call_.backward_refusal(Delta{}),
-            "DeltaRuleAttention: the gradient of beta is in the memory of beta; expected memory "
-            "of its own");
+            "DeltaRuleAttention: the gradient of beta overlaps beta; outputs must not alias inputs "
+            "or each other");
 }
 
 TEST_F(BadLinearInput, Decoders) {
@@ -198,12 +202,12 @@ TEST_F(BadLinearInput, Decoders) {
   };
   const Plain causal{{.causal = true}};
   EXPECT_EQ(message(Plain{}, shape),
-            "LinearAttention: causal is false; expected true in a decoder");
+            "LinearAttention: causal is false; expected true: a decoder is causal");
   fovea::DecoderShape spoilt = shape;
   spoilt.rollback_tokens = 3;
   EXPECT_EQ(message(causal, spoilt),
-            "LinearAttention: rollback_tokens is 3; expected 0: earlier tokens are sums (keep a "
-            "fork or a save)");
+            "LinearAttention: rollback_tokens is 3; expected 0: tokens are summed up at once (keep "
+            "a fork or a save)");
   spoilt = shape;
   spoilt.key_heads = 3;
   EXPECT_NE(message(causal, spoilt), "accepted");
@@ -217,11 +221,11 @@ TEST_F(BadLinearInput, Decoders) {
     return refusal([&] { decoder.step(in, View<float>(call_.at(3000), {1, 4, rows, 3})); });
   };
   EXPECT_EQ(step(3, 2),
-            "LinearAttention: rows of q is 3; expected at most 2, the tokens in the "
-            "decoder");
+            "LinearAttention: q has 3 rows; expected at most 2, the tokens in the decoder");
   EXPECT_EQ(step(2, 2), "accepted");
-  EXPECT_EQ(step(4, 2),
-            "LinearAttention: rows of q is 4; expected at most 3: earlier tokens are sums");
+  EXPECT_EQ(
+      step(4, 2),
+      "LinearAttention: q has 4 rows; expected at most 3: earlier tokens are summed up already");
   EXPECT_EQ(decoder.length(), 2);
   // As many tokens as an empty decoder would take.
   const Index most = fovea::kMostDecoderTokens;
@@ -231,7 +235,7 @@ TEST_F(BadLinearInput, Decoders) {
   EXPECT_EQ(refusal([&] {
               decoder.step(many, View<float>(call_.at(3000), {1, 4, 2, 3}));
             }),
-            "LinearAttention: rows of k is " + std::to_string(most) + "; expected at most " +
+            "LinearAttention: k has " + std::to_string(most) + " rows; expected at most " +
                 std::to_string(most - 2));
 }
 

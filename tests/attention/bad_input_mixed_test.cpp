@@ -76,55 +76,55 @@ TEST(BadLinformerInput, Projections) {
   const LinformerAttention op;
   const auto accept = [](MixedCall&) {};
   refused(op, "accepted", accept);
-  refused(op, "key_projection is missing; expected [1, 1 or Hk, P, Nk], what makes P keys of Nk",
+  refused(op, "key_projection is required: [1, 1 or Hk, P, Nk], which makes P rows from Nk",
           [](MixedCall& c) { c.in.key_projection = {}; });
-  refused(op, "value_projection is missing; expected [1, 1 or Hk, P, Nk], what makes P keys of Nk",
+  refused(op, "value_projection is required: [1, 1 or Hk, P, Nk], which makes P rows from Nk",
           [](MixedCall& c) { c.in.value_projection = {}; });
-  refused(op, "batch of key_projection is 2; expected 1, since all sequences share it",
+  refused(op, "key_projection has batch 2; expected 1, since all sequences share it",
           [](MixedCall& c) {
             c.in.key_projection = {c.at(3000), {2, 1, 6, 8}};
           });
-  refused(op, "heads of key_projection is 4; expected 1 or 2, the heads of k", [](MixedCall& c) {
+  refused(op, "key_projection has 4 heads; expected 1 or 2, the heads of k", [](MixedCall& c) {
     c.in.key_projection = {c.at(3000), {1, 4, 6, 8}};
   });
-  refused(op, "rows of key_projection is 0; expected at least 1, the projected keys",
+  refused(op, "key_projection has 0 rows; expected at least 1, the projected keys",
           [](MixedCall& c) {
             c.in.key_projection = {c.at(3000), {1, 1, 0, 8}};
           });
-  refused(op, "rows of value_projection is 5; expected 6, the rows of key_projection",
+  refused(op, "value_projection has 5 rows; expected 6, the rows of key_projection",
           [](MixedCall& c) {
             c.in.value_projection = {c.at(3500), {1, 2, 5, 8}};
           });
-  refused(op, "width of key_projection is 9; expected 8, the rows of k", [](MixedCall& c) {
+  refused(op, "key_projection has width 9; expected 8, the rows of k", [](MixedCall& c) {
     c.in.key_projection = {c.at(3000), {1, 1, 6, 9}};
   });
-  refused(op, "width of value_projection is 7; expected 8, the rows of k", [](MixedCall& c) {
+  refused(op, "value_projection has width 7; expected 8, the rows of k", [](MixedCall& c) {
     c.in.value_projection = {c.at(3500), {1, 1, 6, 7}};
   });
 }
 
 TEST(BadLinformerInput, Others) {
   const LinformerAttention op;
-  refused(op, "cu_seqlens is given; expected none: the projections are of one length",
+  refused(op, "cu_seqlens must not be given: the projections have a fixed length",
           [](MixedCall& c) {
             c.cu_q = {0, 8};
           });
   refused(op, "key_lengths[1] is 9; expected 0 to 8, the rows of k", [](MixedCall& c) {
     c.lengths = {3, 9};
   });
-  refused(op, "heads of k is 3; expected a divisor of 4, the heads of q", [](MixedCall& c) {
+  refused(op, "k has 3 heads; expected a divisor of the 4 heads of q", [](MixedCall& c) {
     c.in.k = {c.at(1000), {2, 3, 8, 5}};
   });
   refused(LinformerAttention({.scale = std::numeric_limits<double>::infinity()}),
-          "scale is inf; expected finite in the inputs' type", [](MixedCall&) {});
+          "scale is inf; expected a finite number of the inputs' type", [](MixedCall&) {});
   refused(
-      op, "out is in the memory of key_projection; expected memory of its own",
+      op, "out overlaps key_projection; outputs must not alias inputs or each other",
       [](MixedCall& c) {
         c.in.key_projection = {c.at(4000), {1, 1, 6, 8}};
       },
       false);
   refused(
-      op, "rows of projected_keys is 5; expected 6, as the inputs make it 2x2x6x5",
+      op, "projected_keys has shape 2x2x5x5; expected 2x2x6x5, as the shapes of the inputs require",
       [](MixedCall& c) {
         c.saved.projected_keys = {c.at(10000), {2, 2, 5, 5}};
         c.saved.projected_values = {c.at(11000), {2, 2, 6, 3}};
@@ -139,11 +139,11 @@ TEST(BadLinformerInput, Gradients) {
   const View<const float> from = call.out;
   const std::string got =
       refusal([&] { op.check_backward(call.in, from, call.saved, call.d_out, call.grads); });
-  EXPECT_EQ(got.substr(0, 63), "LinformerAttention: heads of the gradient of key_projection is ");
+  EXPECT_EQ(got.substr(0, 63), "LinformerAttention: the gradient of key_projection has shape 1x");
   call.grads.key_projection = {};
   call.saved.lse = {};
   EXPECT_EQ(refusal([&] { op.check_backward(call.in, from, call.saved, call.d_out, call.grads); }),
-            "LinformerAttention: lse is missing; expected the lse that forward saved");
+            "LinformerAttention: lse is required: the lse that forward saved");
 }
 
 TEST(BadNystroemInput, Landmarks) {
@@ -156,22 +156,25 @@ TEST(BadNystroemInput, Landmarks) {
   const auto accept = [](MixedCall&) {};
   refused(with(4), "accepted", accept);
   refused(with(8), "accepted", accept);
-  refused(with(3), "rows of q is 8; expected a multiple of 3, the landmarks", accept);
-  refused(with(16), "rows of q is 8; expected a multiple of 16, the landmarks", accept);
+  refused(with(3), "q has 8 rows; expected a multiple of 3, the landmarks", accept);
+  refused(with(16), "q has 8 rows; expected a multiple of 16, the landmarks", accept);
   refused(with(0), "landmarks is 0; expected 1 to 1048576", accept);
   refused(with(-4), "landmarks is -4; expected 1 to 1048576", accept);
   refused(with(4, -1), "iterations is -1; expected 0 to 1048576", accept);
-  refused(with(4), "rows of landmark_lse is 3; expected 4, as the inputs make it 2x4x4x1",
+  refused(with(4),
+          "landmark_lse has shape 2x4x3x1; expected 2x4x4x1, as the shapes of the inputs require",
           [](MixedCall& c) {
             c.saved.landmark_lse = {c.at(10000), {2, 4, 3, 1}};
             c.saved.landmark_values = {c.at(10500), {2, 4, 4, 3}};
           });
-  refused(with(4), "width of landmark_values is 2; expected 3, as the inputs make it 2x4x4x3",
-          [](MixedCall& c) {
-            c.saved.landmark_lse = {c.at(10000), {2, 4, 4, 1}};
-            c.saved.landmark_values = {c.at(10500), {2, 4, 4, 2}};
-          });
-  refused(with(4), "rows of k is 6; expected a multiple of 4, the landmarks", [](MixedCall& c) {
+  refused(
+      with(4),
+      "landmark_values has shape 2x4x4x2; expected 2x4x4x3, as the shapes of the inputs require",
+      [](MixedCall& c) {
+        c.saved.landmark_lse = {c.at(10000), {2, 4, 4, 1}};
+        c.saved.landmark_values = {c.at(10500), {2, 4, 4, 2}};
+      });
+  refused(with(4), "k has 6 rows; expected a multiple of 4, the landmarks", [](MixedCall& c) {
     c.in.k = {c.at(1000), {2, 2, 6, 5}};
     c.in.v = {c.at(2000), {2, 2, 6, 3}};
     c.grads.k = {c.at(7000), {2, 2, 6, 5}};
@@ -181,13 +184,12 @@ TEST(BadNystroemInput, Landmarks) {
           [](MixedCall& c) {
             c.lengths = {8, 6};
           });
-  refused(with(4), "cu_seqlens is given; expected none: sequences with landmarks are not packed",
+  refused(with(4), "cu_seqlens must not be given: the operator takes no packed sequences",
           [](MixedCall& c) {
             c.cu_q = {0, 8};
           });
   refused(with(4),
-          "rows of k is 4; expected 8, the rows of q, since key_lengths are those of the queries, "
-          "too",
+          "k has 4 rows; expected 8, the rows of q: key_lengths are the lengths of queries, too",
           [](MixedCall& c) {
             c.in.k = {c.at(1000), {2, 2, 4, 5}};
             c.in.v = {c.at(2000), {2, 2, 4, 3}};

@@ -50,8 +50,9 @@ TYPED_TEST(BadInput, PackedSequences) {
   expect({0, 2, 6}, {0, -4, 9}, "cu_seqlens_k[1] is -4; expected at least 0: the ends must ascend");
   expect({0, 2, 6}, {0, 4, 8}, "cu_seqlens_k[2] is 8; expected 9, the rows of k");
   expect({0, 2, 6}, {0, 10, 9}, "cu_seqlens_k[1] is 10; expected at most 9, the rows of k");
-  expect({0, 2, 6}, {0, 9}, "the number of cu_seqlens_k is 2; expected 3, as of cu_seqlens_q");
-  expect({}, {0, 9}, "cu_seqlens_q is empty; expected what cu_seqlens_k goes with");
+  expect({0, 2, 6}, {0, 9},
+         "the number of cu_seqlens_k is 2; expected 3, the number of cu_seqlens_q");
+  expect({}, {0, 9}, "cu_seqlens_q is required: cu_seqlens_k is given");
   expect({0, 2, 6}, {},
          "cu_seqlens_q[2] is 6; expected 9, the rows of k, since there is no cu_seqlens_k");
   expect({0}, {0}, "cu_seqlens_q[0] is 0; expected 6, the rows of q");
@@ -61,10 +62,10 @@ TYPED_TEST(BadInput, PackedSequencesBesideOtherWaysToSaySo) {
   auto& call = this->call_;
   call.cu_q = {0, 2, 6};
   call.cu_k = {0, 4, 9};
-  this->expect("batch of q is 2; expected 1, since cu_seqlens_q is given");
+  this->expect("q has batch 2; expected 1, since cu_seqlens_q is given");
   pack(call, {0, 2, 6}, {0, 4, 9});
   call.lengths = {9};
-  this->expect("the number of key_lengths is 1; expected 0, since cu_seqlens_q is given");
+  this->expect("key_lengths must not be given: cu_seqlens_q says where sequences end");
 }
 
 TYPED_TEST(BadInput, NoSequencesWork) {
@@ -90,12 +91,12 @@ TYPED_TEST(BadInput, BiasThatDoesNotBroadcast) {
     const auto extent = [=](int bit, Index n) { return (full >> bit & 1) != 0 ? n : 1; };
     expect({extent(0, 2), extent(1, 4), extent(2, 6), extent(3, 9)}, "accepted");
   }
-  expect({3, 4, 6, 9}, "batch of bias is 3; expected 1 or 2, the batch of q");
-  expect({2, 2, 6, 9}, "heads of bias is 2; expected 1 or 4, the heads of q");
-  expect({2, 4, 9, 9}, "rows of bias is 9; expected 1 or 6, the rows of q");
-  expect({2, 4, 6, 6}, "width of bias is 6; expected 1 or 9, the rows of k");
-  expect({0, 4, 6, 9}, "batch of bias is 0; expected 1 or 2, the batch of q");
-  expect({1, 1, 1, 0}, "width of bias is 0; expected 1 or 9, the rows of k");
+  expect({3, 4, 6, 9}, "bias has batch 3; expected 1 or 2, the batch of q");
+  expect({2, 2, 6, 9}, "bias has 2 heads; expected 1 or 4, the heads of q");
+  expect({2, 4, 9, 9}, "bias has 9 rows; expected 1 or 6, the rows of q");
+  expect({2, 4, 6, 6}, "bias has width 6; expected 1 or 9, the rows of k");
+  expect({0, 4, 6, 9}, "bias has batch 0; expected 1 or 2, the batch of q");
+  expect({1, 1, 1, 0}, "bias has width 0; expected 1 or 9, the rows of k");
 }
 
 TYPED_TEST(BadInput, MaskThatDoesNotBroadcast) {
@@ -108,10 +109,10 @@ TYPED_TEST(BadInput, MaskThatDoesNotBroadcast) {
     const auto extent = [=](int bit, Index n) { return (full >> bit & 1) != 0 ? n : 1; };
     expect({extent(0, 2), extent(1, 4), extent(2, 6), extent(3, 9)}, "accepted");
   }
-  expect({3, 1, 6, 9}, "batch of mask is 3; expected 1 or 2, the batch of q");
-  expect({1, 2, 6, 9}, "heads of mask is 2; expected 1 or 4, the heads of q");
-  expect({1, 1, 5, 9}, "rows of mask is 5; expected 1 or 6, the rows of q");
-  expect({1, 1, 6, 10}, "width of mask is 10; expected 1 or 9, the rows of k");
+  expect({3, 1, 6, 9}, "mask has batch 3; expected 1 or 2, the batch of q");
+  expect({1, 2, 6, 9}, "mask has 2 heads; expected 1 or 4, the heads of q");
+  expect({1, 1, 5, 9}, "mask has 5 rows; expected 1 or 6, the rows of q");
+  expect({1, 1, 6, 10}, "mask has width 10; expected 1 or 9, the rows of k");
 }
 
 /// Columns may be left out of keys that no row sees.
@@ -160,7 +161,7 @@ TYPED_TEST(BadInput, NumbersPerHead) {
                         std::numeric_limits<T>::quiet_NaN()}) {
     call.slope_count = 4;
     *call.at(5002) = slope;
-    this->expect("alibi_slopes[2] is " + fovea::to_string(slope) + "; expected finite");
+    this->expect("alibi_slopes[2] is " + fovea::to_string(slope) + "; expected a finite number");
   }
   call.slope_count = 4;
   call.sink_count = 4;
@@ -193,7 +194,7 @@ TYPED_TEST(BadInput, DropoutProbability) {
   using Op = typename TypeParam::Operator;
   const auto expect = [&](double p, bool is_one) {
     const std::string refusal =
-        "dropout.probability is " + fovea::to_string(p) + "; expected 0 <= p < 1";
+        "dropout.probability is " + fovea::to_string(p) + "; expected at least 0 and less than 1";
     this->expect(is_one ? "accepted" : refusal, Op({.dropout = {.probability = p, .seed = 7}}));
   };
   expect(-0.1, false);
@@ -210,8 +211,8 @@ TYPED_TEST(BadInput, OutputsInTheMemoryOfWhatChangesTheLogits) {
   const auto expect = [&](const char* name, auto&& spoil) {
     for (const bool in_out : {true, false}) {
       spoil(in_out ? Index{3000} : Index{4000});
-      this->expect(std::string(in_out ? "out" : "lse") + " is in the memory of " + name +
-                   "; expected memory of its own");
+      this->expect(std::string(in_out ? "out" : "lse") + " overlaps " + name +
+                   "; outputs must not alias inputs or each other");
     }
   };
   expect("bias", [&](Index offset) { call.bias = {call.at(offset), {1, 1, 6, 9}}; });

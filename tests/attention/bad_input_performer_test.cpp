@@ -46,36 +46,38 @@ TEST_F(BadPerformerInput, TheCallItselfIsAccepted) {
 
 TEST_F(BadPerformerInput, Projection) {
   call_.projection = {};
-  expect("projection is missing; expected random features [1, 1, R, 5]");
+  expect("projection is required: [1, 1, R, 5], the random features");
   project({1, 1, 7, 4});
-  expect("width of projection is 4; expected 5, the width of q");
+  expect("projection has width 4; expected 5, the width of q");
   project({1, 1, 0, 5});
-  expect("rows of projection is 0; expected at least one random feature");
+  expect("projection has 0 rows; expected at least 1, the random features");
   project({1, 4, 7, 5});
-  expect("heads of projection is 4; expected 1, one projection for all heads");
+  expect("projection has 4 heads; expected 1, since all heads share it");
   project({2, 1, 7, 5});
-  expect("batch of projection is 2; expected 1, one projection for the whole batch");
+  expect("projection has batch 2; expected 1, since all sequences share it");
 }
 
 TEST_F(BadPerformerInput, SharedWithOtherOperators) {
   call_.lengths = {9, 10};
   expect("key_lengths[1] is 10; expected 0 to 9, the rows of k");
   call_.k = {call_.at(1000), {2, 3, 9, 5}};
-  expect("heads of k is 3; expected a divisor of 4, the heads of q");
+  expect("k has 3 heads; expected a divisor of the 4 heads of q");
   call_.out = {call_.at(3000), {2, 4, 6, 5}};
   EXPECT_EQ(call_.refusal(PerformerAttention{}),
-            "PerformerAttention: width of out is 5; expected 3, as the inputs make it 2x4x6x3");
+            "PerformerAttention: out has shape 2x4x6x5; expected 2x4x6x3, as the shapes of the "
+            "inputs require");
   reset();
   call_.out = {call_.at(9010), {2, 4, 6, 3}};
-  EXPECT_EQ(call_.refusal(PerformerAttention{}),
-            "PerformerAttention: out is in the memory of projection; expected memory of its own");
+  EXPECT_EQ(
+      call_.refusal(PerformerAttention{}),
+      "PerformerAttention: out overlaps projection; outputs must not alias inputs or each other");
 }
 
 TEST_F(BadPerformerInput, Gradients) {
   call_.grads.projection = {call_.at(9500), {1, 1, 8, 5}};
   EXPECT_EQ(call_.backward_refusal(PerformerAttention{}),
-            "PerformerAttention: rows of the gradient of projection is 8; expected 7, as the "
-            "inputs make it 1x1x7x5");
+            "PerformerAttention: the gradient of projection has shape 1x1x8x5; expected 1x1x7x5, "
+            "as the shapes of the inputs require");
 }
 
 TEST_F(BadPerformerInput, Decoders) {
@@ -87,15 +89,15 @@ TEST_F(BadPerformerInput, Decoders) {
   const PerformerAttention causal({.causal = true});
   EXPECT_EQ(message(causal, shape), "accepted");
   EXPECT_EQ(message(PerformerAttention{}, shape),
-            "PerformerAttention: causal is false; expected true in a decoder");
+            "PerformerAttention: causal is false; expected true: a decoder is causal");
   fovea::PerformerDecoderShape spoilt = shape;
   spoilt.features = 0;
   EXPECT_EQ(message(causal, spoilt), "PerformerAttention: features is 0; expected at least 1");
   spoilt = shape;
   spoilt.rollback_tokens = 3;
   EXPECT_EQ(message(causal, spoilt),
-            "PerformerAttention: rollback_tokens is 3; expected 0: earlier tokens are sums (keep a "
-            "fork)");
+            "PerformerAttention: rollback_tokens is 3; expected 0: tokens are summed up at once "
+            "(keep a fork)");
   auto decoder = causal.decoder<float>(shape);
   const View<const float> k(call_.at(1000), {1, 2, 3, 5});
   const View<const float> v(call_.at(2000), {1, 2, 3, 3});
@@ -103,13 +105,13 @@ TEST_F(BadPerformerInput, Decoders) {
     return refusal([&] { decoder.append(k, v, projection); });
   };
   EXPECT_EQ(append({}),
-            "PerformerAttention: projection is missing; expected random features [1, 1, R, 5]");
+            "PerformerAttention: projection is required: [1, 1, R, 5], the random features");
   EXPECT_EQ(append({call_.at(9000), {1, 1, 6, 5}}),
-            "PerformerAttention: rows of projection is 6; expected 7, the features of the decoder");
+            "PerformerAttention: projection has 6 rows; expected 7, the features of the decoder");
   EXPECT_EQ(append({call_.at(9000), {1, 1, 7, 5}}), "accepted");
   EXPECT_EQ(refusal([&] { decoder.rollback(4); }),
-            "PerformerAttention: rollback is 4; expected 1 to 3, or 0: earlier tokens are sums by "
-            "now (keep a fork)");
+            "PerformerAttention: rollback is 4; expected 1 to 3, or 0: earlier tokens are summed "
+            "up already (keep a fork)");
   EXPECT_EQ(decoder.length(), 3);
 }
 

@@ -48,9 +48,9 @@ TEST_F(BadSmartBird, Options) {
   expect("keys_per_row is -3; expected at least 1", {.keys_per_row = -3});
   expect("search is 3; expected automatic, exhaustive or blocks",
          {.keys_per_row = 4, .search = static_cast<fovea::SketchSearch>(3)});
-  expect("scale is nan; expected finite in the inputs' type",
+  expect("scale is nan; expected a finite number of the inputs' type",
          {.keys_per_row = 4, .scale = std::numeric_limits<double>::quiet_NaN()});
-  expect("sketch_scale is inf; expected finite in the inputs' type",
+  expect("sketch_scale is inf; expected a finite number of the inputs' type",
          {.keys_per_row = 4, .sketch_scale = std::numeric_limits<double>::infinity()});
 }
 
@@ -58,24 +58,24 @@ TEST_F(BadSmartBird, Sketch) {
   const View<const float> q = in.sketch_q;
   const View<const float> k = in.sketch_k;
   in.sketch_q = {};
-  expect("sketch_q is missing; expected the sketch's, [B, 1, N, d]");
+  expect("sketch_q is required: [B, 1, N, d], of the sketch");
   in.sketch_k = {};
-  expect("sketch_k is missing; expected the sketch's, [B, 1, N, d]");
+  expect("sketch_k is required: [B, 1, N, d], of the sketch");
   in.sketch_q = {q.data(), {2, 2, 3, 4}};
-  expect("heads of sketch_q is 2; expected 1, since all heads share the sketch");
+  expect("sketch_q has 2 heads; expected 1, since all heads share the sketch");
   in.sketch_k = {k.data(), {2, 3, 3, 4}};
-  expect("heads of sketch_k is 3; expected 1, since all heads share the sketch");
+  expect("sketch_k has 3 heads; expected 1, since all heads share the sketch");
   in.sketch_q = cut(q, 2, 0, 5);
-  expect("rows of sketch_q is 5; expected 6, the rows of q");
+  expect("sketch_q has 5 rows; expected 6, the rows of q");
   in.sketch_k = cut(k, 2, 0, 8);
-  expect("rows of sketch_k is 8; expected 9, the rows of k");
+  expect("sketch_k has 8 rows; expected 9, the rows of k");
   in.sketch_k = cut(k, 3, 0, 3);
-  expect("width of sketch_k is 3; expected 4, the width of sketch_q");
+  expect("sketch_k has width 3; expected 4, the width of sketch_q");
   in.sketch_k = cut(k, 0, 0, 1);
-  expect("batch of sketch_k is 1; expected 2, the batch of sketch_q");
+  expect("sketch_k has batch 1; expected 2, the batch of sketch_q");
   in.sketch_q = cut(q, 0, 0, 1);
   in.sketch_k = cut(k, 0, 0, 1);
-  expect("batch of sketch_q is 1; expected 2, the batch of q");
+  expect("sketch_q has batch 1; expected 2, the batch of q");
 }
 
 TEST_F(BadSmartBird, Draws) {
@@ -84,20 +84,20 @@ TEST_F(BadSmartBird, Draws) {
   expect("accepted");
   indices_ = IndexTensor({2, 3, 6, 4});
   in.draws = {draws.data(), {2, 3, 6, 8}};
-  expect("width of draws is 8; expected 9, one for each pair");
+  expect("draws has width 8; expected 9, one for each pair");
   in.draws = {draws.data(), {2, 1, 6, 9}};
-  expect("heads of draws is 1; expected 3, one for each pair");
+  expect("draws has 1 head; expected 3, one for each pair");
 }
 
 TEST_F(BadSmartBird, WhatIsWritten) {
   saved.indices = View<Index>(indices_.view().data(), {2, 3, 6, 3});
-  expect("width of indices is 3; expected 4, as the inputs make it 2x3x6x4");
+  expect("indices has shape 2x3x6x3; expected 2x3x6x4, as the shapes of the inputs require");
   saved.indices = View<Index>(indices_.view().data(), {2, 3, 6, 4}, {72, 24, 4, 0});
   expect(
-      "the layout of indices is strides 72x24x4x0 for 2x3x6x4; expected strides that give each "
-      "element its own place");
+      "indices has strides [72, 24, 4, 0] for 2x3x6x4; the elements of an output need different "
+      "addresses");
   out = View<float>(memory_.view().data(), {2, 3, 5, 12});
-  expect("rows of out is 5; expected 6, as the inputs make it 2x3x6x12");
+  expect("out has shape 2x3x5x12; expected 2x3x6x12, as the shapes of the inputs require");
 }
 
 TEST_F(BadSmartBird, Selection) {
@@ -109,24 +109,25 @@ TEST_F(BadSmartBird, Selection) {
   };
   EXPECT_EQ(refused(indices_.view()), "accepted");
   EXPECT_EQ(refused(View<Index>(indices_.view().data(), {2, 3, 6, 3})),
-            "SmartBirdAttention: width of indices is 3; expected 4, as the inputs make it 2x3x6x4");
+            "SmartBirdAttention: indices has shape 2x3x6x3; expected 2x3x6x4, as the shapes of the "
+            "inputs require");
   in.sketch_q = {};
   EXPECT_EQ(refused(indices_.view()),
-            "SmartBirdAttention: sketch_q is missing; expected the sketch's, [B, 1, N, d]");
+            "SmartBirdAttention: sketch_q is required: [B, 1, N, d], of the sketch");
   EXPECT_EQ(refusal([&] { static_cast<void>(op.select(in.sketch(), -1)); }),
-            "View: heads is -1; expected at least 0");
+            "View: shape has -1 heads; expected at least 0");
   const std::vector<Index> lengths = {9, 10};
   in.key_lengths = lengths;
   EXPECT_EQ(refused(indices_.view()),
             "SmartBirdAttention: key_lengths[1] is 10; expected 0 to 9, the rows of k");
   in.cu_seqlens_q = lengths;
   EXPECT_EQ(refused(indices_.view()),
-            "SmartBirdAttention: batch of q is 2; expected 1, since cu_seqlens_q is given");
+            "SmartBirdAttention: q has batch 2; expected 1, since cu_seqlens_q is given");
   EXPECT_EQ(refusal([&] {
               IndexTensor({kMost, 2, 2, 2});
             }),
             "View: shape is " + std::to_string(kMost) +
-                "x2x2x2; expected a size that fits std::ptrdiff_t");
+                "x2x2x2; expected a number of elements that fits std::ptrdiff_t");
 }
 
 }  // namespace fovea_test::attention_bad_input_smart_bird

@@ -96,36 +96,35 @@ TEST_F(BadReformerInput, Options) {
   expect("accepted");
   ReformerOptions options = good();
   options.chunk = 5;
-  expect("chunk is 5; expected a divisor of 12, the rows of qk", options);
+  expect("chunk is 5; expected a divisor of the 12 rows of qk", options);
   options.chunk = 0;
-  expect("chunk is 0; expected a divisor of 12, the rows of qk", options);
+  expect("chunk is 0; expected a divisor of the 12 rows of qk", options);
   options.chunk = 24;
-  expect("chunk is 24; expected a divisor of 12, the rows of qk", options);
+  expect("chunk is 24; expected a divisor of the 12 rows of qk", options);
   options = good();
   options.rounds = 0;
   expect("rounds is 0; expected at least 1", options);
   options = good();
   for (const Index buckets : {7, 0, -2}) {
     options.buckets = buckets;
-    expect("buckets is " + std::to_string(buckets) +
-               "; expected an even number of at least 2: half of the buckets are the other half's "
-               "opposites",
+    expect("buckets is " + std::to_string(buckets) + "; expected an even number from 2 to " +
+               std::to_string(fovea::kMostSortedRows),
            options);
   }
   options = good();
   options.scale = kNan;
-  expect("scale is nan; expected finite in the inputs' type", options);
+  expect("scale is nan; expected a finite number of the inputs' type", options);
 }
 
 TEST_F(BadReformerInput, Tensors) {
   in.v = {memory.at(1000), {2, 2, 11, 3}};
-  expect("rows of v is 11; expected 12, the rows of qk");
+  expect("v has 11 rows; expected 12, the rows of qk");
   in.v = {memory.at(1000), {2, 1, 12, 3}};
-  expect("heads of v is 1; expected 2, the heads of qk");
+  expect("v has 1 head; expected 2, the heads of qk");
   in.v = {};
-  expect("v is missing; expected one of batch 2, the batch of qk");
+  expect("v is required: it was not given, or was passed without memory");
   in.qk = {};
-  expect("qk is missing; expected what attends to v");
+  expect("qk is required: it was not given, or was passed without memory");
   lengths = {3};
   expect("the number of key_lengths is 1; expected 2, the batch of qk, or 0");
   lengths = {3, 13};
@@ -135,8 +134,7 @@ TEST_F(BadReformerInput, Tensors) {
   constexpr fovea::Index most = fovea::kMostSortedRows;
   in.qk = {memory.at(0), {2, 2, most + 1, 5}, {0, 0, 0, 1}};
   in.v = {memory.at(1000), {2, 2, most + 1, 3}, {0, 0, 0, 1}};
-  expect("rows of qk is " + std::to_string(most + 1) + "; expected at most " +
-         std::to_string(most));
+  expect("qk has " + std::to_string(most + 1) + " rows; expected at most " + std::to_string(most));
   // Rows of no sequences are never read, so they may be as wide as a row may be at all.
   constexpr fovea::Index wide = std::numeric_limits<fovea::Index>::max() / (Index{1} << 20);
   const auto widen = [&](fovea::Index width) {
@@ -148,19 +146,19 @@ TEST_F(BadReformerInput, Tensors) {
     });
   };
   EXPECT_EQ(widen(wide), "accepted");
-  EXPECT_EQ(widen(wide + 1), "ReformerAttention: width of qk is " + std::to_string(wide + 1) +
+  EXPECT_EQ(widen(wide + 1), "ReformerAttention: qk has width " + std::to_string(wide + 1) +
                                  "; expected at most " + std::to_string(wide));
 }
 
 TEST_F(BadReformerInput, Projection) {
   in.projection = {memory.at(2000), {1, 2, 4, 3}};
-  expect("rows of projection is 4; expected 5, the width of qk");
+  expect("projection has 4 rows; expected 5, the width of qk");
   in.projection = {memory.at(2000), {1, 2, 5, 4}};
-  expect("width of projection is 4; expected 3, half of the buckets of the options");
+  expect("projection has width 4; expected 3, half of the buckets of the options");
   in.projection = {memory.at(2000), {1, 3, 5, 3}};
-  expect("heads of projection is 3; expected 2, the rounds of the options");
+  expect("projection has 3 heads; expected 2, the rounds of the options");
   in.projection = {memory.at(2000), {2, 2, 5, 3}};
-  expect("batch of projection is 2; expected 1, since all sequences are hashed alike");
+  expect("projection has batch 2; expected 1, since all sequences are hashed alike");
   in.projection = {};
   expect("accepted");
 }
@@ -169,35 +167,37 @@ TEST_F(BadReformerInput, WhatIsWritten) {
   const ReformerAttention op(good());
   out = {memory.at(0), {2, 2, 12, 3}};
   EXPECT_EQ(forward(op),
-            "ReformerAttention: out is in the memory of qk; expected memory of its own");
+            "ReformerAttention: out overlaps qk; outputs must not alias inputs or each other");
   reset();
   out = {memory.at(3000), {2, 2, 12, 2}};
   EXPECT_EQ(forward(op),
-            "ReformerAttention: width of out is 2; expected 3, as the inputs make it 2x2x12x3");
+            "ReformerAttention: out has shape 2x2x12x2; expected 2x2x12x3, as the shapes of the "
+            "inputs require");
   reset();
   saved.round_lse = {memory.at(5000), {2, 2, 12, 3}};
-  EXPECT_EQ(
-      forward(op),
-      "ReformerAttention: width of round_lse is 3; expected 2, as the inputs make it 2x2x12x2");
-  EXPECT_EQ(
-      backward(op),
-      "ReformerAttention: width of round_lse is 3; expected 2, as the inputs make it 2x2x12x2");
+  EXPECT_EQ(forward(op),
+            "ReformerAttention: round_lse has shape 2x2x12x3; expected 2x2x12x2, as the shapes of "
+            "the inputs require");
+  EXPECT_EQ(backward(op),
+            "ReformerAttention: round_lse has shape 2x2x12x3; expected 2x2x12x2, as the shapes of "
+            "the inputs require");
   reset();
   grads.v = grads.qk;
   EXPECT_EQ(backward(op),
-            "ReformerAttention: width of the gradient of v is 5; expected 3, as the inputs make it "
-            "2x2x12x3");
+            "ReformerAttention: the gradient of v has shape 2x2x12x5; expected 2x2x12x3, as the "
+            "shapes of the inputs require");
   reset();
   grads.v = {grads.qk.data(), {2, 2, 12, 3}};
   EXPECT_EQ(backward(op),
-            "ReformerAttention: the gradient of v is in the memory of the gradient of qk; expected "
-            "memory of its own");
+            "ReformerAttention: the gradient of v overlaps the gradient of qk; outputs must not "
+            "alias inputs or each other");
   reset();
   std::vector<Index> buckets(96);
   EXPECT_EQ(refusal([&] {
               op.buckets(in, View<Index>(buckets.data(), {2, 2, 12, 2}));
             }),
-            "ReformerAttention: rows of buckets is 12; expected 2, as the inputs make it 2x2x2x12");
+            "ReformerAttention: buckets has shape 2x2x12x2; expected 2x2x2x12, as the shapes of "
+            "the inputs require");
 }
 
 TEST_F(BadReformerInput, EmptyTensorsAreFine) {
@@ -264,29 +264,27 @@ class BadSinkhornInput : public testing::Test {
 
 TEST_F(BadSinkhornInput, Options) {
   expect("accepted");
-  expect("block is 5; expected a divisor of 12, the rows of q", {.block = 5});
-  expect("block is 0; expected a divisor of 12, the rows of q", {.block = 0});
-  expect("block is -4; expected a divisor of 12, the rows of q", {.block = -4});
+  expect("block is 5; expected a divisor of the 12 rows of q", {.block = 5});
+  expect("block is 0; expected a divisor of the 12 rows of q", {.block = 0});
+  expect("block is -4; expected a divisor of the 12 rows of q", {.block = -4});
   expect("iterations is -1; expected at least 0", {.block = 4, .iterations = -1});
-  expect("scale is nan; expected finite in the inputs' type", {.block = 4, .scale = kNan});
+  expect("scale is nan; expected a finite number of the inputs' type", {.block = 4, .scale = kNan});
 }
 
 TEST_F(BadSinkhornInput, Tensors) {
   in.k = {memory.at(1000), {2, 2, 8, 5}};
   in.v = {memory.at(2000), {2, 2, 8, 3}};
-  expect(
-      "rows of k is 8; expected 12, the rows of q: a block of queries has a block of keys of its "
-      "own");
+  expect("k has 8 rows; expected 12, the rows of q: queries and keys are cut into the same blocks");
   in.sorting = {};
-  expect("sorting is missing; expected [B, Hk, N / block, N / block], the sorting logits");
+  expect("sorting is required: [B, Hk, N / block, N / block], the sorting logits");
   in.sorting = {memory.at(2500), {2, 2, 2, 3}};
-  expect("rows of sorting is 2; expected 3, the blocks of q");
+  expect("sorting has 2 rows; expected 3, the blocks of q");
   in.sorting = {memory.at(2500), {2, 2, 3, 2}};
-  expect("width of sorting is 2; expected 3, the blocks of k");
+  expect("sorting has width 2; expected 3, the blocks of k");
   in.sorting = {memory.at(2500), {2, 4, 3, 3}};
-  expect("heads of sorting is 4; expected 2, the heads of k");
+  expect("sorting has 4 heads; expected 2, the heads of k");
   in.sorting = {memory.at(2500), {1, 2, 3, 3}};
-  expect("batch of sorting is 1; expected 2, the batch of k");
+  expect("sorting has batch 1; expected 2, the batch of k");
 }
 
 TEST_F(BadSinkhornInput, Lengths) {
@@ -302,15 +300,15 @@ TEST_F(BadSinkhornInput, WhatIsWritten) {
   const SinkhornAttention op({.block = 4, .iterations = 2});
   out = {memory.at(2500), {2, 4, 12, 3}};
   EXPECT_EQ(forward(op),
-            "SinkhornAttention: out is in the memory of sorting; expected memory of its own");
+            "SinkhornAttention: out overlaps sorting; outputs must not alias inputs or each other");
   reset();
   grads.sorting = {memory.at(9000), {2, 2, 3, 2}};
   EXPECT_EQ(backward(op),
-            "SinkhornAttention: width of the gradient of sorting is 2; expected 3, as the inputs "
-            "make it 2x2x3x3");
+            "SinkhornAttention: the gradient of sorting has shape 2x2x3x2; expected 2x2x3x3, as "
+            "the shapes of the inputs require");
   reset();
   saved = {};
-  EXPECT_EQ(backward(op), "SinkhornAttention: lse is missing; expected the lse that forward saved");
+  EXPECT_EQ(backward(op), "SinkhornAttention: lse is required: the lse that forward saved");
 }
 
 TEST_F(BadSinkhornInput, EmptyTensorsAreFine) {

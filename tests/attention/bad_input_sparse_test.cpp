@@ -66,7 +66,7 @@ TEST(BadSparseInput, Summaries) {
   for (const Index summary : {-1, 0, 5}) {
     EXPECT_EQ(message_of(FixedOptions{.stride = 4, .summary = summary}),
               "FixedAttention: summary is " + std::to_string(summary) +
-                  "; expected 1 to 4 keys, the stride");
+                  "; expected 1 to 4 keys: a block is stride keys long");
   }
 }
 
@@ -119,18 +119,19 @@ TEST(BadSparseInput, Longformer) {
             name + "left is -1; expected at least 0 keys");
   EXPECT_EQ(message_of(LongformerOptions{.right = -2}),
             name + "right is -2; expected at least 0 keys");
-  EXPECT_EQ(message_of(LongformerOptions{.first_global = -3}),
-            name + "count of global tokens is -3; expected at least 0");
+  EXPECT_EQ(
+      message_of(LongformerOptions{.first_global = -3}),
+      name + "the number of global tokens is -3; expected 0 to " + std::to_string(kFarPosition));
   EXPECT_EQ(message_of(LongformerOptions{.global = {0, 4, 4}}),
             name + "global token 2 is 4; expected more than 4, the one before");
   EXPECT_EQ(message_of(LongformerOptions{.global = {5, 2}}),
             name + "global token 1 is 2; expected more than 5, the one before");
   EXPECT_EQ(message_of(LongformerOptions{.global = {-1}}),
-            name + "global token 0 is -1; expected a position");
+            name + "global token 0 is -1; expected at least 0");
   EXPECT_EQ(message_of(LongformerOptions{.first_global = 3, .global = {2}}),
             name + "global token 0 is 2; expected more than 2, the one before");
   EXPECT_EQ(message_of(LongformerOptions{.global = {0, 9}}),
-            name + "last global token is 9; expected less than 9, the keys");
+            name + "the last global token is 9; expected less than 9, the number of keys");
   EXPECT_EQ(message_of(LongformerOptions{.global = {0, 8}}), "accepted");
   EXPECT_EQ(message_of(LongformerOptions{.left = kMost, .right = kMost, .first_global = 1000}),
             "accepted");
@@ -147,9 +148,9 @@ TEST(BadSparseInput, BigBird) {
             name + "global_blocks is " + std::to_string(kMost) + "; expected 0 to " +
                 std::to_string(kFarPosition / 64));
   EXPECT_EQ(message_of(BigBirdOptions{.random_blocks = -1}),
-            name + "count of random blocks is -1; expected 0 to 64");
+            name + "the number of random blocks is -1; expected 0 to 64");
   EXPECT_EQ(message_of(BigBirdOptions{.random_blocks = 65}),
-            name + "count of random blocks is 65; expected 0 to 64");
+            name + "the number of random blocks is 65; expected 0 to 64");
   EXPECT_EQ(message_of(BigBirdOptions{.block = kFarPosition / 4}), "accepted");
 }
 
@@ -165,19 +166,22 @@ TEST(BadSparseInput, BlockLists) {
   EXPECT_EQ(message_of_rows({{0, 1, 3}, {0, 0, 2}}), "accepted");
   EXPECT_EQ(message_of_rows({{0, 1, 3}, {0, 0, 2}}, 0), name + "block is 0; expected at least 1");
   EXPECT_EQ(message_of_rows({{0, 1, 3}, {0, 0, 3}}),
-            name + "block of keys 2, in row 1 is 3; expected ascending in [1, 3)");
+            name + "columns[2], of row 1, is 3; expected 0 to 2, the blocks of keys");
   EXPECT_EQ(message_of_rows({{0, 1, 3}, {-1, 0, 2}}),
-            name + "block of keys 0, in row 0 is -1; expected ascending in [0, 3)");
+            name + "columns[0], of row 0, is -1; expected 0 to 2, the blocks of keys");
   EXPECT_EQ(message_of_rows({{0, 1, 3}, {0, 2, 1}}),
-            name + "block of keys 2, in row 1 is 1; expected ascending in [3, 3)");
+            name + "columns[2], of row 1, is 1; expected more than 2: the columns of a row ascend");
   EXPECT_EQ(message_of_rows({{0, 2}, {1, 1}}),
-            name + "block of keys 1, in row 0 is 1; expected ascending in [2, 3)");
-  EXPECT_EQ(message_of_rows({{0, 2, 1}, {0, 1}}), name + "offset 2 is 1; expected 2 to 2");
-  EXPECT_EQ(message_of_rows({{0, 3}, {0, 1}}), name + "offset 1 is 3; expected 0 to 2");
-  EXPECT_EQ(message_of_rows({{1, 2}, {0, 1}}), name + "offset 0 is 1; expected 0");
-  EXPECT_EQ(message_of_rows({{}, {}}), name + "offset 0 is missing; expected 0");
+            name + "columns[1], of row 0, is 1; expected more than 1: the columns of a row ascend");
+  EXPECT_EQ(message_of_rows({{0, 2, 1}, {0, 1}}),
+            name + "offsets[2] is 1; expected 2: offsets ascend, up to the number of columns");
+  EXPECT_EQ(message_of_rows({{0, 3}, {0, 1}}),
+            name + "offsets[1] is 3; expected 0 to 2: offsets ascend, up to the number of columns");
+  EXPECT_EQ(message_of_rows({{1, 2}, {0, 1}}), name + "offsets[0] is 1; expected 0");
+  EXPECT_EQ(message_of_rows({{}, {}}),
+            name + "offsets is required: 0, and where each row of columns ends");
   EXPECT_EQ(message_of_rows({{0, 1}, {0, 1}}),
-            name + "last offset is 1; expected 2, the blocks of keys");
+            name + "the last of offsets is 1; expected 2, the number of columns");
 }
 
 TEST(BadSparseInput, Patterns) {
@@ -187,7 +191,8 @@ TEST(BadSparseInput, Patterns) {
   const auto law = [](Index i, Index j) { return j <= i; };
   const fovea::EnumeratedPattern listed(law, small);
   EXPECT_EQ(message_of(SparseAttention{{.patterns = {listed}}}),
-            "EnumeratedPattern: positions is 3 to 9; expected 0 to 3");
+            "EnumeratedPattern: the positions of the queries are 3 to 8; expected 0 to 2, which "
+            "were enumerated");
 }
 
 }  // namespace fovea_test::attention_bad_input_sparse

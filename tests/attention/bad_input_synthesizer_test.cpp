@@ -34,28 +34,28 @@ TEST(BadSynthesizerInput, Random) {
   auto in = problem.inputs();
   EXPECT_EQ(message_of(problem, in), "accepted");
   in.r = shaped({1, 4, 5, 6});
-  EXPECT_EQ(message_of(problem, in), name + "rows of r is 5; expected 6, the rows of v");
+  EXPECT_EQ(message_of(problem, in), name + "r has 5 rows; expected 6, the rows of v");
   in.r = shaped({1, 4, 6, 7});
-  EXPECT_EQ(message_of(problem, in), name + "width of r is 7; expected 6, the rows of v");
+  EXPECT_EQ(message_of(problem, in), name + "r has width 7; expected 6, the rows of v");
   in.r = shaped({2, 4, 6, 6});
-  EXPECT_EQ(message_of(problem, in), name + "batch of r is 2; expected 1 or 3, the batch of v");
+  EXPECT_EQ(message_of(problem, in), name + "r has batch 2; expected 1 or 3, the batch of v");
   in.r = shaped({1, 3, 6, 6});
   EXPECT_EQ(message_of(problem, in),
-            name + "heads of r is 3; expected a multiple of 2, the heads of v");
+            name + "r has 3 heads; expected a multiple of 2, the heads of v");
   in.r = {};
   EXPECT_EQ(message_of(problem, in),
-            name + "r is missing; expected one of batch 1 or 3, the batch of v");
+            name + "r is required: it was not given, or was passed without memory");
   in = problem.inputs();
   const std::vector<Index> lengths = {6, 7, 1};
   in.key_lengths = lengths;
   EXPECT_EQ(message_of(problem, in), name + "key_lengths[1] is 7; expected 0 to 6, the rows of v");
   in = problem.inputs();
   EXPECT_EQ(refusal([&] { problem.op().forward(in, View<float>(problem.tensors["v"])); }),
-            name + "heads of out is 2; expected 4, as the inputs make it 3x4x6x5");
+            name + "out has shape 3x2x6x5; expected 3x4x6x5, as the shapes of the inputs require");
   EXPECT_EQ(refusal([&] {
               problem.op().check(in, View<float>(const_cast<float*>(in.r.data()), {3, 4, 6, 5}));
             }),
-            name + "out is in the memory of r; expected memory of its own");
+            name + "out overlaps r; outputs must not alias inputs or each other");
 }
 
 TEST(BadSynthesizerInput, Factorised) {
@@ -65,20 +65,20 @@ TEST(BadSynthesizerInput, Factorised) {
   auto in = problem.inputs();
   EXPECT_EQ(message_of(problem, in), "accepted");
   in.r1 = shaped({1, 4, 7, 3});
-  EXPECT_EQ(message_of(problem, in), name + "rows of r1 is 7; expected 6, the rows of v");
+  EXPECT_EQ(message_of(problem, in), name + "r1 has 7 rows; expected 6, the rows of v");
   in = problem.inputs();
   in.r2 = shaped({1, 2, 5, 3});
-  EXPECT_EQ(message_of(problem, in), name + "rows of r2 is 5; expected 6, the rows of v");
+  EXPECT_EQ(message_of(problem, in), name + "r2 has 5 rows; expected 6, the rows of v");
   in.r2 = shaped({1, 2, 6, 4});
-  EXPECT_EQ(message_of(problem, in), name + "width of r2 is 4; expected 3, the width of r1");
+  EXPECT_EQ(message_of(problem, in), name + "r2 has width 4; expected 3, the width of r1");
   in.r2 = shaped({1, 4, 6, 3});
-  EXPECT_EQ(message_of(problem, in), name + "heads of r2 is 4; expected 2, the heads of v");
+  EXPECT_EQ(message_of(problem, in), name + "r2 has 4 heads; expected 2, the heads of v");
   in.r2 = shaped({2, 2, 6, 3});
-  EXPECT_EQ(message_of(problem, in), name + "batch of r2 is 2; expected 1 or 3, the batch of v");
+  EXPECT_EQ(message_of(problem, in), name + "r2 has batch 2; expected 1 or 3, the batch of v");
   in = problem.inputs();
   in.r1 = shaped({1, 3, 6, 3});
   EXPECT_EQ(message_of(problem, in),
-            name + "heads of r1 is 3; expected a multiple of 2, the heads of v");
+            name + "r1 has 3 heads; expected a multiple of 2, the heads of v");
 }
 
 TEST(BadSynthesizerInput, Dense) {
@@ -88,24 +88,24 @@ TEST(BadSynthesizerInput, Dense) {
   auto in = problem.inputs();
   EXPECT_EQ(message_of(problem, in), "accepted");
   in.x = shaped({3, 2, 6, 3});
-  EXPECT_EQ(message_of(problem, in), name + "heads of x is 2; expected 4, the heads of w1, or 1");
+  EXPECT_EQ(message_of(problem, in), name + "x has 2 heads; expected 4, the heads of w1, or 1");
   in.x = shaped({3, 4, 6, 2});
-  EXPECT_EQ(message_of(problem, in), name + "rows of w1 is 3; expected 2, the width of x");
+  EXPECT_EQ(message_of(problem, in), name + "w1 has 3 rows; expected 2, the width of x");
   in.x = shaped({3, 4, 5, 3});
-  EXPECT_EQ(message_of(problem, in), name + "rows of x is 5; expected 6, the rows of v");
+  EXPECT_EQ(message_of(problem, in), name + "x has 5 rows; expected 6, the rows of v");
   in = problem.inputs();
   in.w2 = shaped({1, 2, 4, 5});
-  EXPECT_EQ(message_of(problem, in), name + "width of w2 is 5; expected at least 6, the rows of v");
+  EXPECT_EQ(message_of(problem, in), name + "w2 has width 5; expected at least 6, the rows of v");
   in.w2 = shaped({1, 2, 5, 8});
-  EXPECT_EQ(message_of(problem, in), name + "rows of w2 is 5; expected 4, the width of w1");
+  EXPECT_EQ(message_of(problem, in), name + "w2 has 5 rows; expected 4, the width of w1");
   in = problem.inputs();
   in.b1 = shaped({1, 4, 1, 5});
-  EXPECT_EQ(message_of(problem, in), name + "width of b1 is 5; expected 4, the width of w1");
+  EXPECT_EQ(message_of(problem, in), name + "b1 has width 5; expected 4, the width of w1");
   in = problem.inputs();
   in.b2 = shaped({1, 2, 1, 6});
-  EXPECT_EQ(message_of(problem, in), name + "width of b2 is 6; expected 8, the width of w2");
+  EXPECT_EQ(message_of(problem, in), name + "b2 has width 6; expected 8, the width of w2");
   in.b2 = shaped({1, 2, 2, 8});
-  EXPECT_EQ(message_of(problem, in), name + "rows of b2 is 2; expected 1, one row of biases");
+  EXPECT_EQ(message_of(problem, in), name + "b2 has 2 rows; expected 1, one row of biases");
   in = problem.inputs();
   const std::vector<Index> lengths = {6, 7, 1};
   in.key_lengths = lengths;
@@ -125,20 +125,22 @@ TEST(BadSynthesizerInput, Backward) {
       problem.op().backward(problem.inputs(), out.view(), saved, problem.d_out.view(), grads);
     });
   };
-  EXPECT_EQ(message({}, {}), name + "lse is missing; expected the lse that forward saved");
+  EXPECT_EQ(message({}, {}), name + "lse is required: the lse that forward saved");
   const Tensor<float> short_out({1, 1, 5, 5});
   EXPECT_EQ(refusal([&] {
               problem.op().backward(problem.inputs(), short_out.view(),
                                     fovea::SoftmaxSaved<float>{lse.view()}, problem.d_out.view(),
                                     fovea::DenseSynthesizerGrads<float>{});
             }),
-            name + "rows of out is 5; expected 6, as the inputs make it 1x1x6x5");
+            name + "out has shape 1x1x5x5; expected 1x1x6x5, as the shapes of the inputs require");
   EXPECT_EQ(message({lse.view()}, {.b1 = d_b1.view()}),
-            name + "the gradient of b1 is asked for; expected a b1");
+            name + "the gradient of b1 must not be given: the inputs have no b1");
   EXPECT_EQ(message({lse.view()}, {.w1 = d_w1.view()}),
-            name + "rows of the gradient of w1 is 4; expected 3, as the inputs make it 1x1x3x4");
+            name +
+                "the gradient of w1 has shape 1x1x4x3; expected 1x1x3x4, as the shapes of the "
+                "inputs require");
   EXPECT_EQ(message({lse.view()}, {.x = problem.tensors["x"]}),
-            name + "the gradient of x is in the memory of x; expected memory of its own");
+            name + "the gradient of x overlaps x; outputs must not alias inputs or each other");
 }
 
 }  // namespace fovea_test::attention_bad_input_synthesizer

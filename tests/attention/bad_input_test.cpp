@@ -22,46 +22,46 @@ TYPED_TEST(BadInput, TheCallItselfIsAccepted) { this->expect("accepted"); }
 TYPED_TEST(BadInput, Batch) {
   auto& call = this->call_;
   call.k = {call.at(1000), {3, 2, 9, 5}};
-  this->expect("batch of k is 3; expected 2, the batch of q");
+  this->expect("k has batch 3; expected 2, the batch of q");
   call.v = {call.at(2000), {1, 2, 9, 3}};
-  this->expect("batch of v is 1; expected 2, the batch of q");
+  this->expect("v has batch 1; expected 2, the batch of q");
   call.q = {call.at(0), {0, 4, 6, 5}};
-  this->expect("batch of k is 2; expected 0, the batch of q");
+  this->expect("k has batch 2; expected 0, the batch of q");
 }
 
 TYPED_TEST(BadInput, MissingTensors) {
   auto& call = this->call_;
   call.k = {};
-  this->expect("k is missing; expected one of batch 2, the batch of q");
+  this->expect("k is required: it was not given, or was passed without memory");
   call.v = {};
-  this->expect("v is missing; expected one of batch 2, the batch of q");
+  this->expect("v is required: it was not given, or was passed without memory");
   call.q = {};
-  this->expect("q is missing; expected what attends to k and v");
+  this->expect("q is required: it was not given, or was passed without memory");
 }
 
 TYPED_TEST(BadInput, Heads) {
   auto& call = this->call_;
   for (const Index heads : {3, 8, 0}) {
     call.k = {call.at(1000), {2, heads, 9, 5}};
-    this->expect("heads of k is " + std::to_string(heads) +
-                 "; expected a divisor of 4, the heads of q");
+    this->expect("k has " + std::to_string(heads) +
+                 " heads; expected a divisor of the 4 heads of q");
   }
   call.v = {call.at(2000), {2, 4, 9, 3}};
-  this->expect("heads of v is 4; expected 2, the heads of k");
+  this->expect("v has 4 heads; expected 2, the heads of k");
   call.v = {call.at(2000), {2, 1, 9, 3}};
-  this->expect("heads of v is 1; expected 2, the heads of k");
+  this->expect("v has 1 head; expected 2, the heads of k");
 }
 
 TYPED_TEST(BadInput, RowsAndWidths) {
   auto& call = this->call_;
   call.k = {call.at(1000), {2, 2, 9, 4}};
-  this->expect("width of k is 4; expected 5, the width of q");
+  this->expect("k has width 4; expected 5, the width of q");
   call.q = {call.at(0), {2, 4, 6, 0}};
-  this->expect("width of k is 5; expected 0, the width of q");
+  this->expect("k has width 5; expected 0, the width of q");
   call.v = {call.at(2000), {2, 2, 8, 3}};
-  this->expect("rows of v is 8; expected 9, the rows of k");
+  this->expect("v has 8 rows; expected 9, the rows of k");
   call.k = {call.at(1000), {2, 2, 0, 5}};
-  this->expect("rows of v is 9; expected 0, the rows of k");
+  this->expect("v has 9 rows; expected 0, the rows of k");
 }
 
 TYPED_TEST(BadInput, KeyLengths) {
@@ -84,7 +84,7 @@ TYPED_TEST(BadInput, Scale) {
   using Op = typename TypeParam::Operator;
   using T = typename TypeParam::Scalar;
   const auto with_scale = [](double scale) { return Op({.scale = scale}); };
-  const std::string rest = "; expected finite in the inputs' type";
+  const std::string rest = "; expected a finite number of the inputs' type";
   for (const double scale :
        {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
         -std::numeric_limits<double>::infinity()}) {
@@ -125,29 +125,31 @@ TYPED_TEST(BadInput, Window) {
 
 TYPED_TEST(BadInput, OutShape) {
   auto& call = this->call_;
-  const std::string rest = ", as the inputs make it 2x4x6x3";
+  const std::string rest = "; expected 2x4x6x3, as the shapes of the inputs require";
   call.out = {call.at(3000), {3, 4, 6, 3}};
-  this->expect("batch of out is 3; expected 2" + rest);
+  this->expect("out has shape 3x4x6x3" + rest);
   call.out = {call.at(3000), {2, 2, 6, 3}};
-  this->expect("heads of out is 2; expected 4" + rest);
+  this->expect("out has shape 2x2x6x3" + rest);
   call.out = {call.at(3000), {2, 4, 9, 3}};
-  this->expect("rows of out is 9; expected 6" + rest);
+  this->expect("out has shape 2x4x9x3" + rest);
   call.out = {call.at(3000), {2, 4, 6, 5}};
-  this->expect("width of out is 5; expected 3" + rest);
+  this->expect("out has shape 2x4x6x5" + rest);
   call.out = {};
-  this->expect("out is missing; expected one of batch 2" + rest);
+  this->expect("out is empty: it was passed without memory" + rest);
 }
 
 TYPED_TEST(BadInput, OutLayout) {
   auto& call = this->call_;
   call.out = {call.at(3000 + 15), {2, 4, 6, 3}, {72, 18, -3, 1}};
-  this->expect("stride of rows of out is -3; expected at least 0 in a tensor that is written");
+  this->expect("stride of rows of out is -3; expected at least 0 in an output");
   call.out = {call.at(3000 + 72), {2, 4, 6, 3}, {-72, 18, 3, 1}};
-  this->expect("stride of batch of out is -72; expected at least 0 in a tensor that is written");
+  this->expect("stride of batch of out is -72; expected at least 0 in an output");
   const auto shared = [&](const Shape& strides) {
     call.out = {call.at(3000), {2, 4, 6, 3}, strides};
-    this->expect("the layout of out is strides " + fovea::to_string(strides) +
-                 " for 2x4x6x3; expected strides that give each element its own place");
+    std::string text;
+    for (const Index stride : strides) text += (text.empty() ? "" : ", ") + std::to_string(stride);
+    this->expect("out has strides [" + text +
+                 "] for 2x4x6x3; the elements of an output need different addresses");
   };
   shared({72, 18, 3, 0});
   shared({72, 18, 0, 1});
@@ -167,7 +169,7 @@ TYPED_TEST(BadInput, OutInTheMemoryOfAnInput) {
     call.out = {call.at(offset), {2, 4, 6, 3}};
     this->expect(input == "none"
                      ? "accepted"
-                     : "out is in the memory of " + input + "; expected memory of its own");
+                     : "out overlaps " + input + "; outputs must not alias inputs or each other");
   };
   in_memory_of("q", 0);
   in_memory_of("q", 2 * 4 * 6 * 5 - 1);
@@ -190,35 +192,35 @@ TYPED_TEST(BadInput, InterleavedTensorsThatShareNothingAreAccepted) {
   this->expect("accepted");
   call.q = {call.at(5000), {2, 4, 6, 5}, {192, 48, 8, 1}};
   call.out = {call.at(5004), {2, 4, 6, 3}, {192, 48, 8, 1}};
-  this->expect("out is in the memory of q; expected memory of its own");
+  this->expect("out overlaps q; outputs must not alias inputs or each other");
   // Every other element.
   call.q = {call.at(5000), {2, 4, 6, 5}, {240, 60, 10, 2}};
   call.out = {call.at(5001), {2, 4, 6, 3}, {240, 60, 10, 2}};
   EXPECT_EQ(call.refusal(Op{}), "accepted");
   call.out = {call.at(5002), {2, 4, 6, 3}, {240, 60, 10, 2}};
-  this->expect("out is in the memory of q; expected memory of its own");
+  this->expect("out overlaps q; outputs must not alias inputs or each other");
 }
 
 TYPED_TEST(BadInput, Lse) {
   auto& call = this->call_;
   call.lse = {call.at(4000), {2, 4, 6, 3}};
-  this->expect("width of lse is 3; expected 1, as the inputs make it 2x4x6x1");
+  this->expect("lse has shape 2x4x6x3; expected 2x4x6x1, as the shapes of the inputs require");
   call.lse = {call.at(4000), {2, 6, 4, 1}};
-  this->expect("heads of lse is 6; expected 4, as the inputs make it 2x4x6x1");
+  this->expect("lse has shape 2x6x4x1; expected 2x4x6x1, as the shapes of the inputs require");
   call.lse = {call.at(4005), {2, 4, 6, 1}, {24, 6, -1, 1}};
-  this->expect("stride of rows of lse is -1; expected at least 0 in a tensor that is written");
+  this->expect("stride of rows of lse is -1; expected at least 0 in an output");
   call.lse = {call.at(4000), {2, 4, 6, 1}, {0, 6, 1, 1}};
   this->expect(
-      "the layout of lse is strides 0x6x1x1 for 2x4x6x1; expected strides that give each element "
-      "its own place");
+      "lse has strides [0, 6, 1, 1] for 2x4x6x1; the elements of an output need different "
+      "addresses");
   call.lse = {call.at(3), {2, 4, 6, 1}};
-  this->expect("lse is in the memory of q; expected memory of its own");
+  this->expect("lse overlaps q; outputs must not alias inputs or each other");
   call.lse = {call.at(1003), {2, 4, 6, 1}};
-  this->expect("lse is in the memory of k; expected memory of its own");
+  this->expect("lse overlaps k; outputs must not alias inputs or each other");
   call.lse = {call.at(2003), {2, 4, 6, 1}};
-  this->expect("lse is in the memory of v; expected memory of its own");
+  this->expect("lse overlaps v; outputs must not alias inputs or each other");
   call.lse = {call.at(3000 + 143), {2, 4, 6, 1}};
-  this->expect("lse is in the memory of out; expected memory of its own");
+  this->expect("lse overlaps out; outputs must not alias inputs or each other");
   call.lse = {call.at(3000 + 144), {2, 4, 6, 1}};
   this->expect("accepted");
   // Beside out, in rows of four.
@@ -236,23 +238,23 @@ TYPED_TEST(BadInput, SizesBeyondReach) {
   call.q = View<const T>(call.at(0), {1, 1, rows, 1}, {0, 0, 0, 1});
   call.k = View<const T>(call.at(0), {1, 1, 3, 1});
   call.v = View<const T>(call.at(0), {1, 1, 3, 1});
-  this->expect("rows of q is " + std::to_string(rows) + "; expected at most " +
+  this->expect("q has " + std::to_string(rows) + " rows; expected at most " +
                std::to_string(rows - 1));
   call.q = View<const T>(call.at(0), {1, 1, 3, 1});
   call.k = View<const T>(call.at(0), {1, 1, rows, 1}, {0, 0, 0, 1});
   call.v = View<const T>(call.at(0), {1, 1, rows, 1}, {0, 0, 0, 1});
-  this->expect("rows of k is " + std::to_string(rows) + "; expected at most " +
+  this->expect("k has " + std::to_string(rows) + " rows; expected at most " +
                std::to_string(rows - 1));
   const Index width = kMost / 65536 + 1;
   call.q = View<const T>(call.at(0), {1, 1, 3, width}, {0, 0, 1, 0});
   call.k = View<const T>(call.at(0), {1, 1, 3, width}, {0, 0, 1, 0});
   call.v = View<const T>(call.at(0), {1, 1, 3, 1});
-  this->expect("width of q is " + std::to_string(width) + "; expected at most " +
+  this->expect("q has width " + std::to_string(width) + "; expected at most " +
                std::to_string(width - 1));
   call.q = View<const T>(call.at(0), {1, 1, 3, 1});
   call.k = View<const T>(call.at(0), {1, 1, 3, 1});
   call.v = View<const T>(call.at(0), {1, 1, 3, width}, {0, 0, 1, 0});
-  this->expect("width of v is " + std::to_string(width) + "; expected at most " +
+  this->expect("v has width " + std::to_string(width) + "; expected at most " +
                std::to_string(width - 1));
 }
 

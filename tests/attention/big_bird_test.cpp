@@ -157,15 +157,17 @@ TEST(BigBirdBadInput, IsNamed) {
   EXPECT_EQ(
       message({.block = 4, .last_global_blocks = -1}),
       name + "last_global_blocks is -1; expected 0 to " + std::to_string(fovea::kFarPosition / 4));
-  EXPECT_EQ(message({.block = 4, .last_global_blocks = 1, .causal = true}),
-            name +
-                "last_global_blocks is 1; expected 0, since causal: a row must not depend on "
-                "where the sequence ends");
+  EXPECT_EQ(
+      message({.block = 4, .last_global_blocks = 1, .causal = true}),
+      name +
+          "last_global_blocks is 1; expected 0 in a causal pattern: a row must not depend on where "
+          "the sequence ends");
   EXPECT_EQ(message({.block = 4, .given_blocks = {{{0, 1}, {3}}}}),
-            name + "block of keys 0, in row 0 is 3; expected ascending in [0, 3)");
+            name + "columns[0], of row 0, is 3; expected 0 to 2, the blocks of keys");
   EXPECT_EQ(message({.block = 4, .given_blocks = {{{0, 2}, {1, 1}}}}),
-            name + "block of keys 1, in row 0 is 1; expected ascending in [2, 3)");
-  EXPECT_EQ(message({.block = 4, .given_blocks = {{}}}), name + "offset 0 is missing; expected 0");
+            name + "columns[1], of row 0, is 1; expected more than 1: the columns of a row ascend");
+  EXPECT_EQ(message({.block = 4, .given_blocks = {{}}}),
+            name + "offsets is required: 0, and where each row of columns ends");
   EXPECT_EQ(message({.block = 4, .given_blocks = {{{0, 1}, {2}}, {{0}, {}}}}), "accepted");
   EXPECT_EQ(message({.block = 4, .global_blocks = 9, .last_global_blocks = 9}), "accepted");
 }

@@ -79,9 +79,9 @@ void expect_serves(const Trial& trial, const std::function<Index(Index)>& bytes,
     }
     {
       const fovea::ArenaLease other(arena);
-      EXPECT_EQ(refusal([&] { trial.run_in(arena, pool); }),
-                "Arena: its memory is in use by another call; expected no use by two calls at a "
-                "time");
+      EXPECT_EQ(
+          refusal([&] { trial.run_in(arena, pool); }),
+          "Arena: the memory is in use by another call; use one arena for each concurrent call");
       EXPECT_TRUE(trial.untouched());
     }
     const Index needed = needed_bytes(trial, pool);

@@ -60,48 +60,48 @@ class BadDecoderInput : public testing::Test {
 
 TEST_F(BadDecoderInput, Queries) {
   in_.q = {in_.q.data(), {1, 4, 2, 5}};
-  expect("batch of q is 1; expected 2, the batch of the decoder");
+  expect("q has batch 1; expected 2, the batch of the decoder");
   in_.q = {in_.q.data(), {2, 2, 2, 5}};
-  expect("heads of q is 2; expected 4, the query_heads of the decoder");
+  expect("q has 2 heads; expected 4, the query_heads of the decoder");
   in_.q = {in_.q.data(), {2, 4, 2, 4}};
-  expect("width of q is 4; expected 5, the width of the decoder");
+  expect("q has width 4; expected 5, the width of the decoder");
   in_.q = cut(tokens_.q.view(), 2, 0, 13);
-  expect("rows of q is 13; expected at most 12, the tokens in the decoder");
+  expect("q has 13 rows; expected at most 12, the tokens in the decoder");
 }
 
 TEST_F(BadDecoderInput, KeysAndValues) {
   in_.k = {in_.k.data(), {1, 2, 2, 5}};
-  expect("batch of k is 1; expected 2, the batch of the decoder");
+  expect("k has batch 1; expected 2, the batch of the decoder");
   in_.k = {in_.k.data(), {2, 1, 2, 5}};
-  expect("heads of k is 1; expected 2, the key_heads of the decoder");
+  expect("k has 1 head; expected 2, the key_heads of the decoder");
   in_.k = {in_.k.data(), {2, 2, 2, 6}};
-  expect("width of k is 6; expected 5, the width of the decoder");
+  expect("k has width 6; expected 5, the width of the decoder");
   in_.k = {};
-  expect("k is missing; expected one of batch 2, the batch of the decoder");
+  expect("k is required: it was not given, or was passed without memory");
   in_.v = {in_.v.data(), {3, 2, 2, 3}};
-  expect("batch of v is 3; expected 2, the batch of the decoder");
+  expect("v has batch 3; expected 2, the batch of the decoder");
   in_.v = {in_.v.data(), {2, 4, 2, 3}};
-  expect("heads of v is 4; expected 2, the key_heads of the decoder");
+  expect("v has 4 heads; expected 2, the key_heads of the decoder");
   in_.v = {in_.v.data(), {2, 2, 2, 2}};
-  expect("width of v is 2; expected 3, the value_width of the decoder");
+  expect("v has width 2; expected 3, the value_width of the decoder");
   in_.v = {in_.v.data(), {2, 2, 1, 3}};
-  expect("rows of v is 1; expected 2, the rows of k");
+  expect("v has 1 row; expected 2, the rows of k");
 }
 
 TEST_F(BadDecoderInput, WhatADecoderHasNoUseFor) {
   const std::vector<Index> lengths = {12, 12};
   in_.key_lengths = lengths;
-  expect("key_lengths is given; expected none in a decoder");
+  expect("key_lengths must not be given: a decoder keeps its own length");
   in_.cu_seqlens_q = lengths;
-  expect("cu_seqlens is given; expected none in a decoder");
+  expect("cu_seqlens must not be given: a decoder takes no packed sequences");
   in_.cu_seqlens_k = lengths;
-  expect("cu_seqlens is given; expected none in a decoder");
+  expect("cu_seqlens must not be given: a decoder takes no packed sequences");
 }
 
 TEST_F(BadDecoderInput, Options) {
   const Tensor<float> bias({1, 1, 2, 10});
   in_.bias = bias.view();
-  expect("width of bias is 10; expected 1 or 12, the rows of k");
+  expect("bias has width 10; expected 1 or 12, the rows of k");
   const std::vector<float> three(3);
   in_.sink = three;
   expect("the number of sinks is 3; expected 4, the heads of q, or 0");
@@ -111,15 +111,15 @@ TEST_F(BadDecoderInput, Options) {
 
 TEST_F(BadDecoderInput, Outputs) {
   out_ = tokens_.out_rows(10, 1);
-  expect("rows of out is 1; expected 2, as the inputs make it 2x4x2x3");
+  expect("out has shape 2x4x1x3; expected 2x4x2x3, as the shapes of the inputs require");
   out_ = {const_cast<float*>(in_.q.data()), {2, 4, 2, 3}};
-  expect("out is in the memory of q; expected memory of its own");
+  expect("out overlaps q; outputs must not alias inputs or each other");
   out_ = {const_cast<float*>(in_.k.data()), {2, 4, 2, 3}};
-  expect("out is in the memory of k; expected memory of its own");
+  expect("out overlaps k; outputs must not alias inputs or each other");
   saved_.lse = {const_cast<float*>(in_.v.data()), {2, 4, 2, 1}};
-  expect("lse is in the memory of v; expected memory of its own");
+  expect("lse overlaps v; outputs must not alias inputs or each other");
   saved_.lse = {out_.data(), {2, 4, 2, 1}};
-  expect("lse is in the memory of out; expected memory of its own");
+  expect("lse overlaps out; outputs must not alias inputs or each other");
 }
 
 TEST_F(BadDecoderInput, Append) {
@@ -131,13 +131,13 @@ TEST_F(BadDecoderInput, Append) {
     return message;
   };
   EXPECT_EQ(append({2, 3, 2, 5}, {2, 2, 2, 3}),
-            "FullAttention: heads of k is 3; expected 2, the key_heads of the decoder");
+            "FullAttention: k has 3 heads; expected 2, the key_heads of the decoder");
   EXPECT_EQ(append({2, 2, 2, 5}, {2, 2, 2, 4}),
-            "FullAttention: width of v is 4; expected 3, the value_width of the decoder");
+            "FullAttention: v has width 4; expected 3, the value_width of the decoder");
   EXPECT_EQ(append({2, 2, 2, 5}, {1, 2, 2, 3}),
-            "FullAttention: batch of v is 1; expected 2, the batch of the decoder");
+            "FullAttention: v has batch 1; expected 2, the batch of the decoder");
   EXPECT_EQ(append({2, 2, 2, 5}, {2, 2, 3, 3}),
-            "FullAttention: rows of v is 3; expected 2, the rows of k");
+            "FullAttention: v has 3 rows; expected 2, the rows of k");
 }
 
 TEST_F(BadDecoderInput, RollBackAndReserve) {
@@ -158,22 +158,20 @@ TEST(DecoderErrors, Options) {
   const auto made = [](const auto& op, const DecoderShape& sizes) {
     return refusal([&] { static_cast<void>(op.template decoder<float>(sizes)); });
   };
-  EXPECT_EQ(
-      made(FullAttention{{.alignment = fovea::CausalAlignment::top_left}}, kSizes),
-      "FullAttention: alignment is top_left; expected bottom_right or key_length in a decoder, "
-      "whose queries end where its keys end");
+  EXPECT_EQ(made(FullAttention{{.alignment = fovea::CausalAlignment::top_left}}, kSizes),
+            "FullAttention: alignment is top_left; expected bottom_right or key_length: the last "
+            "query of a decoder is its last token");
   EXPECT_EQ(made(LocalAttention{{.left = -1}}, kSizes),
             "LocalAttention: left is -1; expected at least 0 keys");
   EXPECT_EQ(made(FullAttention{{.soft_cap = 0.0}}, kSizes),
-            "FullAttention: soft_cap is 0; expected more than 0 and finite in the inputs' "
-            "type");
+            "FullAttention: soft_cap is 0; expected more than 0 and finite in the inputs' type");
   DecoderShape sizes = kSizes;
   sizes.key_heads = 3;
   EXPECT_EQ(made(FullAttention{}, sizes),
-            "FullAttention: key_heads is 3; expected a divisor of 4, query_heads");
+            "FullAttention: key_heads is 3; expected a divisor of the 4 query_heads");
   sizes.key_heads = 0;
   EXPECT_EQ(made(FullAttention{}, sizes),
-            "FullAttention: key_heads is 0; expected a divisor of 4, query_heads");
+            "FullAttention: key_heads is 0; expected a divisor of the 4 query_heads");
   for (const auto& [name, member] : {std::pair{"batch", &DecoderShape::batch},
                                      {"query_heads", &DecoderShape::query_heads},
                                      {"key_heads", &DecoderShape::key_heads},
@@ -196,12 +194,11 @@ TEST(DecoderErrors, WhatARingHasLost) {
   tokens.decode(decoder, {50});
   // It holds left + 1 + 64 + rollback_tokens = 175 tokens, from 325 on.
   EXPECT_EQ(refusal([&] { decoder.rollback(335); }),
-            "LocalAttention: rollback is 335; expected at least 336, or 0: earlier keys of the "
-            "window are gone (see rollback_tokens)");
+            "LocalAttention: rollback is 335; expected at least 336, or 0: earlier keys have left "
+            "the window (see rollback_tokens)");
   EXPECT_EQ(
       refusal([&] { decoder.step(tokens.queries(334, 166, 500), tokens.out_rows(334, 166)); }),
-      "LocalAttention: rows of q is 166; expected at most 165: earlier keys of the window "
-      "are gone");
+      "LocalAttention: q has 166 rows; expected at most 165: earlier keys have left the window");
   decoder.step(tokens.queries(335, 165, 500), tokens.out_rows(335, 165));
   decoder.rollback(336);
   const TokenTensors<float> expected(shape);
@@ -233,13 +230,13 @@ TEST(DecoderErrors, PatternsOfPositions) {
         static_cast<void>(
             fovea::BlockSparseAttention{{.block = 3, .layouts = {{{0, 2}, {1, 0}}}}}.decoder<float>(
                 {}));
-      }).substr(0, 54),
-      "BlockSparseAttention: block of keys 1, in row 0 is 0; ");
+      }).substr(0, 50),
+      "BlockSparseAttention: columns[1], of row 0, is 0; ");
   EXPECT_EQ(
       refusal([] {
         static_cast<void>(fovea::FixedAttention{{.stride = 4, .summary = 5}}.decoder<float>({}));
       }),
-      "FixedAttention: summary is 5; expected 1 to 4 keys, the stride");
+      "FixedAttention: summary is 5; expected 1 to 4 keys: a block is stride keys long");
 }
 
 /// What plans refuse changes nothing.
@@ -251,8 +248,8 @@ TEST(DecoderErrors, WhatAPatternRefuses) {
   tokens.step(decoder, 0, 10);
   for (const Index rows : {3, 90}) {
     EXPECT_EQ(refusal([&] { tokens.step(decoder, 10, rows); }),
-              "EnumeratedPattern: positions is 10 to " + std::to_string(10 + rows) +
-                  "; expected 0 to 12");
+              "EnumeratedPattern: the positions of the queries are 10 to " +
+                  std::to_string(9 + rows) + "; expected 0 to 11, which were enumerated");
     EXPECT_EQ(decoder.length(), 10);
   }
   tokens.step(decoder, 10, 2);

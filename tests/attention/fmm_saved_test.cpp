@@ -176,9 +176,11 @@ TEST(FmmSaved, RefusesWhatDoesNotFit) {
     return refusal([&] { op.forward({x.view(), x.view(), x.view()}, out.view(), saved); });
   };
   EXPECT_EQ(forward({rows.view(), {}}),
-            "FmmAttention: width of near_out is 1; expected 4, as the inputs make it 1x2x5x4");
+            "FmmAttention: near_out has shape 1x2x5x1; expected 1x2x5x4, as the shapes of the "
+            "inputs require");
   EXPECT_EQ(forward({{}, wrong.view()}),
-            "FmmAttention: rows of near_lse is 4; expected 5, as the inputs make it 1x2x5x1");
+            "FmmAttention: near_lse has shape 1x2x4x1; expected 1x2x5x1, as the shapes of the "
+            "inputs require");
   EXPECT_NE(forward({out.view(), {}}), "");
   EXPECT_NE(forward({x.view(), {}}), "");
   const Tensor<float> d(x.shape());
@@ -186,7 +188,8 @@ TEST(FmmSaved, RefusesWhatDoesNotFit) {
               op.backward({x.view(), x.view(), x.view()}, out.view(), {{}, wrong.view()}, x.view(),
                           {.q = d.view()});
             }),
-            "FmmAttention: rows of near_lse is 4; expected 5, as the inputs make it 1x2x5x1");
+            "FmmAttention: near_lse has shape 1x2x4x1; expected 1x2x5x1, as the shapes of the "
+            "inputs require");
   EXPECT_NE(refusal([&] {
               op.backward({x.view(), x.view(), x.view()}, out.view(), {d.view(), {}}, x.view(),
                           {.q = d.view()});

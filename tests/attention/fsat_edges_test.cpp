@@ -145,9 +145,9 @@ TEST(FsatEdges, Refusals) {
   const auto message = [&] { return refusal([&] { op.forward(in, out.view()); }); };
   EXPECT_EQ(message(), "accepted");
   random(1, 1, 19, 2) = 20;
-  EXPECT_EQ(message(),
-            "FsatAttention: random[1, 1, 19, 2] is 20; expected 0 to 19, the queries of "
-            "its sequence");
+  EXPECT_EQ(
+      message(),
+      "FsatAttention: random[1, 1, 19, 2] is 20; expected 0 to 19, the queries of its sequence");
   random(1, 1, 19, 2) = -1;
   EXPECT_NE(message().find("random[1, 1, 19, 2] is -1"), std::string::npos);
   random(1, 1, 19, 2) = 0;
@@ -155,11 +155,11 @@ TEST(FsatEdges, Refusals) {
   EXPECT_EQ(message(), "accepted");
   const Tensor<Index> narrow({2, kHeads, kTokens, kSlots - 1});
   in.random = narrow.view();
-  EXPECT_EQ(message(), "FsatAttention: width of random is 2; expected 3, the width of dominant");
+  EXPECT_EQ(message(), "FsatAttention: random has width 2; expected 3, the width of dominant");
   in.random = {};
   const Tensor<Index> edges({2, kHeads, kTokens, kSlots});
   EXPECT_EQ(refusal([&] { op.edges(in, edges.view()); }),
-            "FsatAttention: width of edges is 3; expected 6, that of the call's edges");
+            "FsatAttention: edges has width 3; expected 6, as in the call's edges");
 }
 
 }  // namespace fovea_test::attention_fsat_edges

@@ -54,7 +54,7 @@ void set_word(std::vector<std::byte>& bytes, std::size_t at, std::int64_t number
 
 /// What a decoder says of a state that it does not take.
 std::string refused_state(const char* op, const char* what) {
-  return std::string(op) + ": state is " + what +
+  return std::string(op) + ": state " + what +
          "; expected the bytes that `save` of such a decoder gave";
 }
 
@@ -69,7 +69,7 @@ TYPED_TEST(LinearDecoderState, RefusesStatesOfOthers) {
     ++wider.width;
     auto other = op.template decoder<T>(wider);
     const auto refused = [&](const char* what) { return refused_state(op.name(), what); };
-    const char* const of_another = "of another operator, shape, scalar or version";
+    const char* const of_another = "is that of another operator, shape, scalar or version";
     EXPECT_EQ(refusal([&] { other.restore(state); }), refused(of_another));
     const LinearAttention<fovea::EluMinusPlusOne, EluPlusOne, EluPlusOne> three{{.causal = true}};
     auto of_three = three.template decoder<T>(stream.decoder_shape());
@@ -78,16 +78,16 @@ TYPED_TEST(LinearDecoderState, RefusesStatesOfOthers) {
       return refusal([&] { decoder.restore(bytes); });
     };
     for (const std::size_t size : {std::size_t{0}, std::size_t{7}, state.size() - 1}) {
-      EXPECT_EQ(message(std::span(state).first(size)), refused("cut off")) << size;
+      EXPECT_EQ(message(std::span(state).first(size)), refused("is cut off")) << size;
     }
     constexpr std::size_t length = sizeof(fovea::LinearStateHeader{}.identity());
     for (const std::int64_t tokens : {Index{-1}, fovea::kMostDecoderTokens + 1}) {
       set_word(state, length, tokens);
-      EXPECT_EQ(message(state), refused("of no length that there is")) << tokens;
+      EXPECT_EQ(message(state), refused("has an impossible length")) << tokens;
     }
     set_word(state, length, 70);
     state.push_back({});
-    EXPECT_EQ(message(state), refused("with bytes behind its end"));
+    EXPECT_EQ(message(state), refused("has bytes after its end"));
     // As it was.
     EXPECT_EQ(decoder.length(), 70);
     stream.decode(decoder, 200, 9);

@@ -80,8 +80,8 @@ TYPED_TEST(LinearDecoder, RollsBackWithinTheChunk) {
         for (const Index length : {keep, Index{-1}, Index{201}}) {
           EXPECT_EQ(refusal([&] { decoder.rollback(length); }),
                     std::string(op.name()) + ": rollback is " + std::to_string(length) +
-                        "; expected 193 to 200, or 0: earlier tokens are sums by now (keep a fork "
-                        "or a save)");
+                        "; expected 193 to 200, or 0: earlier tokens are summed up already (keep a "
+                        "fork or a save)");
         }
         decoder.rollback(0);
         EXPECT_EQ(decoder.length(), 0);

@@ -181,23 +181,27 @@ TEST(LongformerProjectionsBadInput, IsNamed) {
   const std::string name = "LongformerAttention: ";
   LongformerInputs<float> in = of.inputs();
   in.global_k = {};
-  EXPECT_EQ(message(in), name + "global_k is missing; expected one of batch 1, as of k");
+  EXPECT_EQ(message(in),
+            name + "global_k is required: global_q, global_k and global_v belong together");
   in.global_v = {};  // one of the three alone
-  EXPECT_EQ(message(in), name + "global_k is missing; expected one of batch 1, as of k");
+  EXPECT_EQ(message(in),
+            name + "global_k is required: global_q, global_k and global_v belong together");
   in.global_q = {};
   in.global_k = of.inputs().global_k;
-  EXPECT_EQ(message(in), name + "global_q is missing; expected one of batch 1, as of q");
+  EXPECT_EQ(message(in),
+            name + "global_q is required: global_q, global_k and global_v belong together");
   in.global_k = {};
   in.global_v = of.inputs().global_v;
-  EXPECT_EQ(message(in), name + "global_q is missing; expected one of batch 1, as of q");
+  EXPECT_EQ(message(in),
+            name + "global_q is required: global_q, global_k and global_v belong together");
   in = of.inputs();
   in.global_q = in.global_k;
-  EXPECT_EQ(message(in), name + "heads of global_q is 1; expected 2, as of q");
+  EXPECT_EQ(message(in), name + "global_q has shape 1x1x9x4; expected 1x2x9x4, the shape of q");
   in = of.inputs();
   in.global_v = in.global_k;
-  EXPECT_EQ(message(in), name + "width of global_v is 4; expected 3, as of v");
+  EXPECT_EQ(message(in), name + "global_v has shape 1x1x9x4; expected 1x1x9x3, the shape of v");
   EXPECT_EQ(refusal([&] { op.forward(of.inputs(), View<float>(of.global_v.view())); }),
-            name + "heads of out is 1; expected 2, as the inputs make it 1x2x9x3");
+            name + "out has shape 1x1x9x3; expected 1x2x9x3, as the shapes of the inputs require");
   const Tensor<float> bias({1, 1, 1, 9});
   bias.fill(constant(0));
   in = of.inputs();
@@ -206,7 +210,7 @@ TEST(LongformerProjectionsBadInput, IsNamed) {
   EXPECT_EQ(refusal([&] {
               op.backward(in, out.view(), {lse.view()}, of.d_out.view(), {.bias = d_bias.view()});
             }),
-            name + "the gradient of bias is asked for; expected none, since global_q is given");
+            name + "the gradient of bias must not be given: it is not defined with global_q");
   in = of.inputs();
   in.global_q = in.global_k = in.global_v = {};
   const Tensor<float> d_global(of.q.shape());
@@ -214,12 +218,10 @@ TEST(LongformerProjectionsBadInput, IsNamed) {
               op.backward(in, out.view(), {lse.view()}, of.d_out.view(),
                           {.global_q = d_global.view()});
             }),
-            name + "the gradient of global_q is asked for; expected a global_q");
+            name + "the gradient of global_q must not be given: the inputs have no global_q");
   auto decoder = op.decoder<float>({.query_heads = 2, .width = 4, .value_width = 3});
   EXPECT_EQ(refusal([&] { decoder.step(of.inputs(), out.view()); }),
-            name +
-                "global_q is given; expected none in a decoder, which keeps one set of keys and "
-                "values");
+            name + "global_q must not be given: a decoder keeps one set of keys and values");
 }
 
 /// Every gradient by central differences.

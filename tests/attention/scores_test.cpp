@@ -302,16 +302,16 @@ TEST(Scores, Refusals) {
          [](auto& of, In&, To& to) {
            to.weights = {of.at(7000), {2, 4, 6, 8}};
          });
-  expect("logits is in the memory of k; expected memory of its own", [](auto& of, In&, To& to) {
+  expect("logits overlaps k; outputs must not alias inputs or each other", [](auto& of, In&, To& to) {
     to.logits = {of.at(1010), {2, 4, 6, 9}};
   });
-  expect("logits is in the memory of out; expected memory of its own", [](auto& of, In&, To& to) {
+  expect("logits overlaps out; outputs must not alias inputs or each other", [](auto& of, In&, To& to) {
     to.logits = {of.at(3010), {2, 4, 6, 9}};
   });
-  expect("logits is in the memory of lse; expected memory of its own", [](auto& of, In&, To& to) {
+  expect("logits overlaps lse; outputs must not alias inputs or each other", [](auto& of, In&, To& to) {
     to.logits = {of.at(4010), {2, 4, 6, 9}};
   });
-  expect("weights is in the memory of logits; expected memory of its own",
+  expect("weights overlaps logits; outputs must not alias inputs or each other",
          [](auto& of, In&, To& to) {
            to.weights = {of.at(6100), {2, 4, 6, 9}};
          });

@@ -150,34 +150,37 @@ TEST(SmartBirdDecoding, RefusesWhatDoesNotFit) {
   AllInputs<float> in = tokens(problem, 0, 2);
   in.sketch_k = {};
   EXPECT_EQ(refused(in),
-            "SmartBirdAttention: sketch_k is missing; expected the sketch's keys, [B, 1, n, d]");
+            "SmartBirdAttention: sketch_k is required: [B, 1, n, d], the keys of the sketch");
   in = tokens(problem, 0, 2);
   in.sketch_q = cut(problem.sketch_q.view(), 2, 0, 1);
-  EXPECT_EQ(refused(in), "SmartBirdAttention: rows of sketch_q is 1; expected 2, the rows of q");
+  EXPECT_EQ(refused(in), "SmartBirdAttention: sketch_q has 1 row; expected 2, the rows of q");
   in = tokens(problem, 0, 2);
   in.sketch_k = cut(cut(problem.sketch_k.view(), 2, 0, 2), 3, 0, 3);
-  EXPECT_EQ(refused(in), "SmartBirdAttention: width of sketch_k is 3; expected 4, of the decoder");
+  EXPECT_EQ(
+      refused(in),
+      "SmartBirdAttention: sketch_k has width 3; expected 4, the sketch_width of the decoder");
   in = tokens(problem, 0, 2);
   const Tensor<float> two({2, 1, 2, 4});
   in.sketch_k = two.view();
-  EXPECT_EQ(refused(in), "SmartBirdAttention: batch of sketch_k is 2; expected 1, of the decoder");
+  EXPECT_EQ(refused(in),
+            "SmartBirdAttention: sketch_k has batch 2; expected 1, the batch of the decoder");
   in = tokens(problem, 0, 1);
   in.q = cut(problem.q.view(), 2, 0, 2);
   in.sketch_q = cut(problem.sketch_q.view(), 2, 0, 2);
   EXPECT_EQ(refused(in),
-            "SmartBirdAttention: rows of q is 2; expected at most 1, the tokens in the decoder");
+            "SmartBirdAttention: q has 2 rows; expected at most 1, the tokens in the decoder");
   EXPECT_EQ(refusal([&] {
               decoder.append({cut(problem.k.view(), 2, 0, 2), cut(problem.v.view(), 2, 0, 2), {}});
             }),
-            "SmartBirdAttention: sketch_k is missing; expected the sketch's keys, [B, 1, n, d]");
+            "SmartBirdAttention: sketch_k is required: [B, 1, n, d], the keys of the sketch");
   EXPECT_EQ(refusal([&] { decoder.rollback(1); }),
-            "SmartBirdAttention: rollback is 1; expected 0 to 0, the tokens in the decoder");
+            "SmartBirdAttention: rollback is 1; expected 0, the tokens in the decoder");
   EXPECT_EQ(refusal([&] {
               static_cast<void>(SmartBirdAttention({.alignment = fovea::CausalAlignment::top_left})
                                     .decoder<float>(decoder_shape(problem.sizes)));
             }),
-            "SmartBirdAttention: alignment is top_left; expected bottom_right or key_length in a "
-            "decoder, whose queries end where its keys end");
+            "SmartBirdAttention: alignment is top_left; expected bottom_right or key_length: the "
+            "last query of a decoder is its last token");
 }
 
 }  // namespace fovea_test::attention_smart_bird_decoder

@@ -74,16 +74,16 @@ TYPED_TEST(SynthesizerDecoder, Refuses) {
   const Tensor<T> out({1, 2, 6, 5});
   in.v = {};
   EXPECT_EQ(refusal([&] { decoder.step(in, out.view()); }),
-            name + "rows of out is 6; expected at most 0, the tokens in the decoder");
+            name + "out has 6 rows; expected at most 0, the tokens in the decoder");
   const std::vector<Index> lengths = {3};
   in = problem.inputs();
   in.key_lengths = lengths;
   EXPECT_EQ(refusal([&] { decoder.step(in, out.view()); }),
-            name + "key_lengths is given; expected none in a decoder");
+            name + "key_lengths must not be given: a decoder keeps its own length");
   in = problem.inputs();
   const View<T> in_v(const_cast<T*>(in.v.data()), out.shape());
   EXPECT_EQ(refusal([&] { decoder.step(in, in_v); }),
-            name + "out is in the memory of v; expected memory of its own");
+            name + "out overlaps v; outputs must not alias inputs or each other");
   const View<T> lse(out.view().data(), {1, 2, 6, 1});
   EXPECT_NE(refusal([&] { decoder.step(in, out.view(), {lse}); }), "accepted");
   EXPECT_EQ(decoder.length(), 0);
@@ -110,7 +110,7 @@ TYPED_TEST(SynthesizerDecoder, DoesNotWriteOverWhatItReads) {
   const View<T> out(x.view().data(), {1, 2, 6, 5});
   const std::string name = std::string(TypeParam::Op::name()) + ": ";
   EXPECT_EQ(refusal([&] { decoder.step(problem.inputs(), out); }),
-            name + "out is in the memory of " + first + "; expected memory of its own");
+            name + "out overlaps " + first + "; outputs must not alias inputs or each other");
   EXPECT_EQ(decoder.length(), 0);
 }
 
@@ -152,11 +152,11 @@ TEST(FactorisedSynthesizerDecoder, RefusesOtherWeights) {
     EXPECT_EQ(decoder.length(), 0);
     return message.substr(message.find(':') + 2);
   };
-  EXPECT_EQ(with({2, 4, 6, 3}, {}), "batch of r1 is 2; expected 1 or 3, the batch of v");
-  EXPECT_EQ(with({1, 2, 6, 3}, {}), "heads of r1 is 2; expected 4, the query_heads of the decoder");
-  EXPECT_EQ(with({1, 4, 6, 2}, {}), "width of r1 is 2; expected 3, the width of the decoder");
-  EXPECT_EQ(with({}, {2, 2, 6, 3}), "batch of r2 is 2; expected 1 or 3, the batch of v");
-  EXPECT_EQ(with({}, {1, 4, 6, 3}), "heads of r2 is 4; expected 2, the key_heads of the decoder");
+  EXPECT_EQ(with({2, 4, 6, 3}, {}), "r1 has batch 2; expected 1 or 3, the batch of v");
+  EXPECT_EQ(with({1, 2, 6, 3}, {}), "r1 has 2 heads; expected 4, the query_heads of the decoder");
+  EXPECT_EQ(with({1, 4, 6, 2}, {}), "r1 has width 2; expected 3, the width of the decoder");
+  EXPECT_EQ(with({}, {2, 2, 6, 3}), "r2 has batch 2; expected 1 or 3, the batch of v");
+  EXPECT_EQ(with({}, {1, 4, 6, 3}), "r2 has 4 heads; expected 2, the key_heads of the decoder");
 }
 
 }  // namespace fovea_test::attention_synthesizer_decoder

@@ -153,7 +153,7 @@ TEST(Arena, ServesOneCallAtATime) {
     });
   };
   const std::string in_use =
-      "Arena: its memory is in use by another call; expected no use by two calls at a time";
+      "Arena: the memory is in use by another call; use one arena for each concurrent call";
   {
     auto&& call = for_call(first);
     EXPECT_EQ(use(first), in_use);

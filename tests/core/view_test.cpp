@@ -11,6 +11,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "support/refusal.hpp"
+
 namespace fovea_test::core_view {
 
 using fovea::Index;
@@ -29,19 +31,9 @@ static_assert(std::is_same_v<View<const float>::Scalar, float>);
 constexpr Index kMost = std::numeric_limits<Index>::max();
 constexpr Index kLeast = std::numeric_limits<Index>::min();
 
-template <class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "accepted";
-}
-
 template <class T>
 std::string strided(T* data, const Shape& shape, const Shape& strides) {
-  return message_of([&] { View<T>(data, shape, strides); });
+  return refusal([&] { View<T>(data, shape, strides); });
 }
 
 TEST(View, IsNoneAtFirst) {
@@ -108,15 +100,14 @@ TEST(View, WritesThrough) {
 
 TEST(View, RefusesNegativeExtents) {
   float x = 0;
-  const char* names[] = {"batch", "heads", "rows", "width"};
   for (std::size_t d = 0; d < 4; ++d) {
     for (const Index extent : {Index{-1}, kLeast}) {
       Shape shape = {1, 1, 1, 1};
       shape[d] = extent;
-      const std::string expected = std::string("View: ") + names[d] + " is " +
-                                   std::to_string(extent) + "; expected at least 0";
+      const std::string expected =
+          "View: shape has " + fovea::extent_text(shape, d) + "; expected at least 0";
       EXPECT_EQ(strided(&x, shape, {1, 1, 1, 1}), expected);
-      EXPECT_EQ(message_of([&] { View<float>(&x, shape); }), expected);
+      EXPECT_EQ(refusal([&] { View<float>(&x, shape); }), expected);
       shape[(d + 1) % 4] = 0;  // an empty one too
       EXPECT_EQ(strided<float>(nullptr, shape, {1, 1, 1, 1}), expected);
     }
@@ -129,9 +120,9 @@ TEST(View, RefusesSizesThatDoNotFit) {
   for (const Shape& shape :
        {Shape{half, 2, 1, 1}, Shape{1, 1, half, half}, Shape{half, 0, half, 1},
         Shape{3037000500, 3037000500, 1, 1}, Shape{kMost, kMost, kMost, kMost}}) {
-    const std::string expected =
-        "View: shape is " + fovea::to_string(shape) + "; expected a size that fits std::ptrdiff_t";
-    EXPECT_EQ(message_of([&] { View<float>(&x, shape); }), expected);
+    const std::string expected = "View: shape is " + fovea::to_string(shape) +
+                                 "; expected a number of elements that fits std::ptrdiff_t";
+    EXPECT_EQ(refusal([&] { View<float>(&x, shape); }), expected);
     EXPECT_EQ(strided(&x, shape, {0, 0, 0, 0}), expected);
   }
   EXPECT_EQ(strided(&x, {half, 1, 1, 1}, {0, 0, 0, 0}), "accepted");
@@ -139,16 +130,16 @@ TEST(View, RefusesSizesThatDoNotFit) {
 }
 
 TEST(View, RefusesNullData) {
-  EXPECT_EQ(message_of([] {
+  EXPECT_EQ(refusal([] {
               View<float>(nullptr, {1, 2, 3, 4});
             }),
-            "View: data is null; expected storage for 1x2x3x4");
+            "View: data is null; expected the address of 1x2x3x4 elements");
   EXPECT_EQ(strided<float>(nullptr, {1, 2, 3, 4}, {0, 0, 0, 0}),
-            "View: data is null; expected storage for 1x2x3x4");
+            "View: data is null; expected the address of 1x2x3x4 elements");
   for (std::size_t d = 0; d < 4; ++d) {
     Shape shape = {1, 2, 3, 4};
     shape[d] = 0;
-    EXPECT_EQ(message_of([&] { View<float>(nullptr, shape); }), "accepted");
+    EXPECT_EQ(refusal([&] { View<float>(nullptr, shape); }), "accepted");
   }
 }
 
@@ -159,7 +150,7 @@ TEST(View, RefusesOffsetsThatDoNotFit) {
                            Index stride) {
     EXPECT_EQ(strided(&x, shape, strides),
               "View: stride of " + name + " is " + std::to_string(stride) + " for " +
-                  fovea::to_string(shape) + "; expected offsets that fit std::ptrdiff_t");
+                  fovea::to_string(shape) + " elements; expected offsets that fit std::ptrdiff_t");
   };
   refused({1, 1, 2, 1}, {0, 0, kMost, 0}, "rows", kMost);
   refused({1, 1, 2, 1}, {0, 0, kLeast, 0}, "rows", kLeast);
@@ -178,8 +169,44 @@ TEST(View, ShapesAreWritten) {
 }
 
 TEST(Refuse, HasOneForm) {
-  EXPECT_EQ(message_of([] { fovea::refuse("Op", "heads of k", "3", "a divisor of 8"); }),
-            "Op: heads of k is 3; expected a divisor of 8");
+  using fovea::refuse_extent;
+  EXPECT_EQ(refusal([] { fovea::refuse("Op", "left", "-1", "at least 0 keys"); }),
+            "Op: left is -1; expected at least 0 keys");
+  EXPECT_EQ(refusal([] {
+              refuse_extent("Op", "k", {2, 3, 1, 5}, 0, "1");
+            }),
+            "Op: k has batch 2; expected 1");
+  EXPECT_EQ(refusal([] {
+              refuse_extent("Op", "k", {2, 3, 1, 5}, 1, "a divisor of 8");
+            }),
+            "Op: k has 3 heads; expected a divisor of 8");
+  EXPECT_EQ(refusal([] {
+              refuse_extent("Op", "k", {2, 3, 1, 5}, 2, "4, the rows of v");
+            }),
+            "Op: k has 1 row; expected 4, the rows of v");
+  EXPECT_EQ(refusal([] { refuse_extent("Op", "k", {}, 3, "4"); }),
+            "Op: k is required: it was not given, or was passed without memory");
+  EXPECT_EQ(refusal([] { fovea::refuse_given("Op", "mask", "it is not read"); }),
+            "Op: mask must not be given: it is not read");
+}
+
+/// The check that all refusals of the tests go through finds what it is there for.
+TEST(Refuse, ItsFormIsChecked) {
+  EXPECT_EQ(fault_of_message("Op: left is -1; expected 0 to 3"), "");
+  EXPECT_EQ(fault_of_message("rank 1: Op: out has strides [2, 1, 0, 0] for 1x2x3x4; they"), "");
+  for (const char* const text :
+       {"left is -1", ": left is -1", "Op: q is missing; expected it",
+        "Op: k is 4; expected 2 to 2", "Op: k is 4; expected 2 to -1",
+        "Op: k is 4; expected ascending in [2, 2)", "Op: out is missing; expected one of batch 1",
+        "Op: mask is given; expected none"}) {
+    EXPECT_NE(fault_of_message(text), "") << text;
+  }
+}
+
+TEST(Refuse, WritesRanges) {
+  EXPECT_EQ(fovea::range_text(0, 5), "0 to 5");
+  EXPECT_EQ(fovea::range_text(-3, -3), "-3");
+  EXPECT_EQ(fovea::range_text(0, -1), "none");
 }
 
 }  // namespace fovea_test::core_view

@@ -272,12 +272,12 @@ TEST(DistributedBias, IsRefusedWhereItDoesNotFit) {
   SoftmaxInputs<float> in = own.inputs();
   const Tensor<float> narrow({1, 1, rows.own_count(), 69});
   if (is_last) in.bias = narrow.view();
-  EXPECT_EQ(refused(in), begin + "width of bias is 69; expected 1 or 70, the rows of the sequence");
+  EXPECT_EQ(refused(in), begin + "bias has width 69; expected 1 or 70, the rows of the sequence");
   in = own.inputs();
   const Index own_rows = rows.layout().count(last);
   const Tensor<bool> longer({1, 1, 71, 70});
   if (is_last) in.mask = longer.view();
-  EXPECT_EQ(refused(in), begin + "rows of mask is 71; expected 1 or " + std::to_string(own_rows) +
+  EXPECT_EQ(refused(in), begin + "mask has 71 rows; expected 1 or " + std::to_string(own_rows) +
                              ", the rows of q");
   for (const float x : own.out.values()) EXPECT_EQ(x, 77);
   if (last == 0) return;
@@ -304,15 +304,15 @@ TEST(DistributedBias, IsRefusedInBackwardWhereItHasOneRow) {
   };
   EXPECT_EQ(refused(own.inputs(), own.grads<Grads>(is_last)),
             begin +
-                "the gradient of bias is asked for; expected none, since one row of bias is that "
-                "of all rows, which are spread over ranks");
+                "the gradient of bias must not be given: bias has one row, and its sum over rows "
+                "that are distributed is not computed");
   if (last == 0) return;
   SoftmaxInputs<float> in = own.inputs();
   const Tensor<float> other({1, 1, rows.own_count(), 70});
   if (is_last) in.bias = other.view();
-  EXPECT_EQ(refused(in, own.grads<Grads>(false)), begin + "rows of bias is " +
+  EXPECT_EQ(refused(in, own.grads<Grads>(false)), begin + "bias has " +
                                                       std::to_string(rows.layout().count(last)) +
-                                                      "; expected 1, as on another rank");
+                                                      " rows; expected 1, the rows of bias on another rank");
   for (const float x : own.d_q.values()) EXPECT_EQ(x, 77);
 }
 

@@ -307,26 +307,27 @@ TEST(DistributedByHeads, RefusesWhatOneRankBrings) {
     });
   };
   EXPECT_EQ(of_reformer(own.inputs(), 7),
-            "rank 0: ReformerAttention: chunk is 7; expected a divisor of 72, the rows of qk");
+            "rank 0: ReformerAttention: chunk is 7; expected a divisor of the 72 rows of qk");
   EXPECT_EQ(of_sinkhorn(sorted.inputs(), 7),
-            "rank 0: SinkhornAttention: block is 7; expected a divisor of 72, the rows of q");
+            "rank 0: SinkhornAttention: block is 7; expected a divisor of the 72 rows of q");
   const std::vector<Index> lengths = {73};
   ReformerInputs<float> in = own.inputs();
   if (is_last) in.key_lengths = lengths;
-  EXPECT_EQ(of_reformer(in), begin +
-                                 "ReformerAttention: key_lengths[0] is 73; expected 0 to 72, the "
-                                 "rows of the sequence");
+  EXPECT_EQ(
+      of_reformer(in),
+      begin +
+          "ReformerAttention: key_lengths[0] is 73; expected 0 to 72, the rows of the sequence");
   in = own.inputs();
   const Tensor<float> wide({1, 2, rows.own_count() + 1, 3});
   if (is_last) in.v = wide.view();
   const std::string of_rows = of_reformer(in);
   EXPECT_EQ(of_rows.substr(0, of_rows.find(';')),
-            begin + "ReformerAttention: rows of v is " + std::to_string(last_rows + 1));
+            begin + "ReformerAttention: v has " + std::to_string(last_rows + 1) + " rows");
   SinkhornInputs<float> logits = sorted.inputs();
   const Tensor<float> many({1, 2, blocks.own_count() + 1, 6});
   if (is_last) logits.sorting = many.view();
-  EXPECT_EQ(of_sinkhorn(logits), begin + "SinkhornAttention: rows of sorting is " +
-                                     std::to_string(last_blocks + 1) + "; expected " +
+  EXPECT_EQ(of_sinkhorn(logits), begin + "SinkhornAttention: sorting has " +
+                                     std::to_string(last_blocks + 1) + " rows; expected " +
                                      std::to_string(last_blocks) + ", the blocks of q");
   for (const Tensor<float>* out : {&own.out, &sorted.out}) {
     for (const float x : out->values()) EXPECT_EQ(x, 77);

@@ -44,9 +44,8 @@ TEST(Communicator, MayBeAPartOfTheWorld) {
 
 TEST(Communicator, RefusesWhatIsNone) {
   EXPECT_EQ(refusal([] { Communicator ranks(MPI_COMM_NULL); }),
-            "Communicator: the communicator is MPI_COMM_NULL; expected one");
-  EXPECT_EQ(refusal_before_init(),
-            "Communicator: MPI is not initialised; expected MPI_Init before");
+            "Communicator: the communicator is MPI_COMM_NULL");
+  EXPECT_EQ(refusal_before_init(), "Communicator: MPI is not initialised; call MPI_Init before");
 }
 
 TEST(Communicator, SaysWhichCallFailed) {
@@ -105,10 +104,11 @@ TEST(Agreement, AllThrowWhatOneThrows) {
 
 TEST(Agreement, TheLowestRankIsHeard) {
   EXPECT_EQ(refusal([] {
-              together(all_ranks(), "a call",
-                       [] { throw std::invalid_argument(std::to_string(all_ranks().rank())); });
+              together(all_ranks(), "a call", [] {
+                throw std::invalid_argument("Op: " + std::to_string(all_ranks().rank()));
+              });
             }),
-            "rank 0: 0");
+            "rank 0: Op: 0");
 }
 
 TEST(Agreement, CallsThatDifferAreRefused) {
@@ -123,8 +123,8 @@ TEST(Agreement, CallsThatDifferAreRefused) {
 TEST(Rows, HaveTheSameLayoutOnAllRanks) {
   const int size = all_ranks().size();
   EXPECT_EQ(refusal([&] { Rows rows(all_ranks(), RowLayout::contiguous(9, size + 1)); }),
-            "rank 0: Rows: ranks of the layout is " + std::to_string(size + 1) + "; expected " +
-                std::to_string(size) + ", the size of the communicator");
+            "rank 0: Rows: the number of ranks of the layout is " + std::to_string(size + 1) +
+                "; expected " + std::to_string(size) + ", the size of the communicator");
   if (size == 1) return;
   const Index own = all_ranks().rank() == 1 ? 1 : 0;
   const std::string text =

@@ -114,9 +114,10 @@ TEST(DistributedFsat, RefusesWhatDoesNotFit) {
     in.random = fovea::View<const Index>(queries.data(), {1, 2, rows.own_count(), 4});
   }
   EXPECT_EQ(refused(in, 40),
-            begin + "random is given; expected none, since the sequence is spread over ranks");
-  EXPECT_EQ(refused(own.inputs(), 39),
-            "rank 0: FsatAttention: max_length is 39; expected at least 40");
+            begin + "random must not be given: the sequence is distributed over ranks");
+  EXPECT_EQ(
+      refused(own.inputs(), 39),
+      "rank 0: FsatAttention: max_length is 39; expected at least 40, the rows of the sequence");
   for (const float x : own.out.values()) EXPECT_EQ(x, 77);
 }
 

@@ -210,13 +210,11 @@ TEST(DistributedIndexed, RefusesWhatOneRankBrings) {
     in.indices = wrong.view();
     wrong(0, 1, 2, 0) = 70;
   }
-  EXPECT_EQ(refused(in),
-            begin +
-                "indices[0, 1, 2, 0] is 70; expected a key from 0 to 69, or -1 behind the "
-                "last one");
+  EXPECT_EQ(refused(in), begin +
+                             "indices[0, 1, 2, 0] is 70; expected 0 to 69, the keys of the "
+                             "sequence, or -1 after the last one");
   if (is_last) in.indices = {};
-  EXPECT_EQ(refused(in),
-            begin + "indices is missing; expected [B, Hq, Nq, K], the keys of each row");
+  EXPECT_EQ(refused(in), begin + "indices is required: [B, Hq, Nq, K], the keys of each row");
   for (const float x : own.out.values()) EXPECT_EQ(x, 77);
   // Keys that another rank holds are no mistake.
   EXPECT_EQ(refused(own.inputs()), "accepted");

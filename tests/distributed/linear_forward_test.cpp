@@ -97,8 +97,8 @@ TEST(DistributedLinear, RefusesWhatDoesNotFit) {
   if (is_last) in.cu_seqlens_q = ends;
   text = refusal([&] { fovea::distributed::forward(op, in, own.out.view(), rows); });
   EXPECT_EQ(text, begin +
-                      "DeltaRuleAttention: cu_seqlens is given; expected none, since the "
-                      "sequence is spread over ranks");
+                      "DeltaRuleAttention: cu_seqlens must not be given: the sequence is "
+                      "distributed over ranks");
   const fovea::FmmOneKernel wrong({.near = {.left = -1}});
   text =
       refusal([&] { fovea::distributed::forward(wrong, own.inputs(wrong), own.out.view(), rows); });

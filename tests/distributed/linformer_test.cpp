@@ -312,23 +312,19 @@ TEST(DistributedLinformer, RefusesWhatOneRankBrings) {
   LinformerInputs<float> in = own.inputs();
   if (is_last) in.key_projection = {};
   EXPECT_EQ(refused(in, own.saved(true)),
-            begin +
-                "key_projection is missing; expected [1, 1 or Hk, P, Nk], what makes P keys "
-                "of Nk");
+            begin + "key_projection is required: [1, 1 or Hk, P, Nk], which makes P rows from Nk");
   in = own.inputs();
   const Tensor<float> all(whole.e.shape());
   if (is_last) in.value_projection = all.view();
   EXPECT_EQ(refused(in, own.saved(true)),
             last == 0
                 ? "accepted"
-                : begin + "width of value_projection is 70; expected " + count + ", the rows of k");
+                : begin + "value_projection has width 70; expected " + count + ", the rows of k");
   in = own.inputs();
   const std::vector<Index> ends = {0, 70};
   if (is_last) in.cu_seqlens_q = ends;
   EXPECT_EQ(refused(in, own.saved(true)),
-            begin +
-                "cu_seqlens is given; expected none, since the sequence is "
-                "spread over ranks");
+            begin + "cu_seqlens must not be given: the sequence is distributed over ranks");
   in = own.inputs();
   const std::vector<Index> lengths = {71};
   in.key_lengths = lengths;
@@ -364,15 +360,14 @@ TEST(DistributedLinformer, RefusesGradientsThatDoNotFit) {
   };
   LinformerSaved<float> saved = own.saved(true);
   if (is_last) saved.lse = {};
-  EXPECT_EQ(refused(saved, own.grads()),
-            begin + "lse is missing; expected the lse that forward saved");
+  EXPECT_EQ(refused(saved, own.grads()), begin + "lse is required: the lse that forward saved");
   LinformerGrads<float> grads = own.grads();
   const Tensor<float> wide({1, 1, 7, 71});
   if (is_last) grads.key_projection = wide.view();
   EXPECT_EQ(refused(own.saved(true), grads),
-            begin + "width of the gradient of key_projection is 71; expected " +
-                std::to_string(rows.layout().count(last)) + ", as the inputs make it 1x1x7x" +
-                std::to_string(rows.layout().count(last)));
+            begin + "the gradient of key_projection has shape 1x1x7x71; expected 1x1x7x" +
+                std::to_string(rows.layout().count(last)) +
+                ", as the shapes of the inputs require");
   // Whether the projected keys and values are saved is the same on all ranks.
   if (last > 0) {
     const std::string differ = refused(own.saved(!is_last), own.grads());

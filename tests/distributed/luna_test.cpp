@@ -322,13 +322,12 @@ TEST(DistributedLuna, RefusesWhatDoesNotFit) {
   const Tensor<float> wrong({1, 1, 41, 5});
   if (is_last) in.k = wrong.view();
   std::string text = forward(in);
-  EXPECT_EQ(text.substr(0, text.find(';')), begin + "rows of k is 41") << text;
+  EXPECT_EQ(text.substr(0, text.find(';')), begin + "k has 41 rows") << text;
   in = own.inputs();
   const std::vector<Index> ends = {0, 6};
   if (is_last) in.cu_seqlens_q = ends;
-  EXPECT_EQ(forward(in), begin +
-                             "cu_seqlens is given; expected none, since the sequence is spread "
-                             "over ranks");
+  EXPECT_EQ(forward(in),
+            begin + "cu_seqlens must not be given: the sequence is distributed over ranks");
   in = own.inputs();
   const std::vector<Index> lengths = {41};
   if (is_last) in.key_lengths = lengths;
@@ -338,9 +337,9 @@ TEST(DistributedLuna, RefusesWhatDoesNotFit) {
   SoftmaxGrads<float> grads = own.grads();
   const Tensor<float> bias({1, 1, 1, 1});
   if (is_last) grads.bias = bias.view();
-  EXPECT_EQ(backward(in, grads), begin +
-                                     "the gradient of bias is asked for; expected none, since the "
-                                     "sequence is spread over ranks");
+  EXPECT_EQ(
+      backward(in, grads),
+      begin + "the gradient of bias must not be given: the sequence is distributed over ranks");
   if (ranks > 1) {
     grads = own.grads();
     if (is_last) grads.q = {};
@@ -386,8 +385,7 @@ void check_refusal_of_logits(const Op& op) {
     const auto* const in = call.first;
     const char* const name = call.second;
     const std::string expected = std::string("rank 0: ") + op.name() + ": " + name +
-                                 " is given; expected none, since the sequence is spread over "
-                                 "ranks";
+                                 " must not be given: the sequence is distributed over ranks";
     EXPECT_EQ(refusal([&] { fovea::distributed::forward(op, *in, own.out.view(), rows); }),
               expected);
     EXPECT_EQ(refusal([&] {

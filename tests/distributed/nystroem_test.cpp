@@ -172,7 +172,7 @@ TEST(DistributedNystroem, RefusesWhatDoesNotFit) {
   };
   std::string text = forward(with(7), own.inputs());
   EXPECT_EQ(text,
-            "rank 0: NystroemAttention: rows of q is 40; expected a multiple of 7, the landmarks");
+            "rank 0: NystroemAttention: q has 40 rows; expected a multiple of 7, the landmarks");
   NystroemInputs<float> in = own.inputs();
   const std::vector<Index> lengths = {18};
   if (is_last) in.key_lengths = lengths;
@@ -182,7 +182,7 @@ TEST(DistributedNystroem, RefusesWhatDoesNotFit) {
   const Tensor<float> wrong({1, 1, 41, 5});
   if (is_last) in.k = wrong.view();
   text = forward(with(4), in);
-  EXPECT_EQ(text.substr(0, text.find(';')), begin + "rows of k is 41") << text;
+  EXPECT_EQ(text.substr(0, text.find(';')), begin + "k has 41 rows") << text;
   if (ranks > 1) {
     text = forward(with(is_last ? 2 : 4), own.inputs());
     EXPECT_NE(text.find(", options {2, "), std::string::npos) << text;

@@ -130,8 +130,8 @@ TEST(DistributedConvolutionBadInput, IsNamedOnAllRanks) {
   };
   const std::string rank = "rank " + std::to_string(last);
   const Index own = rows.layout().count(last);
-  EXPECT_EQ(said(5, is_last ? 1 : 0), rank + ": with_rows: rows of activations is " +
-                                          std::to_string(own - 1) + "; expected " +
+  EXPECT_EQ(said(5, is_last ? 1 : 0), rank + ": with_rows: the activations have " +
+                                          std::to_string(own - 1) + " rows; expected " +
                                           std::to_string(own) + ", the rows of " + rank);
   EXPECT_EQ(said(5, 0, {is_last ? Index{501} : Index{500}}),
             rank + ": DepthwiseConv: key_lengths[0] is 501; expected 0 to 500, the rows of x");

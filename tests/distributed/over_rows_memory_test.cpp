@@ -108,8 +108,8 @@ TEST(DistributedMemoryBadInput, IsOneThatIsSpreadInAnotherWay) {
   EXPECT_EQ(said(0, {500}), "accepted");
   EXPECT_EQ(said(0, {501}),
             "rank 0: CrossMultiHead: key_lengths[0] is 501; expected 0 to 500, the rows of memory");
-  EXPECT_EQ(said(1, {}), "rank 0: with_rows: rows of activations is " + std::to_string(own + 1) +
-                             "; expected " + std::to_string(own) + ", the rows of rank 0");
+  EXPECT_EQ(said(1, {}), "rank 0: with_rows: the activations have " + std::to_string(own + 1) +
+                             " rows; expected " + std::to_string(own) + ", the rows of rank 0");
 }
 
 }  // namespace fovea_test::distributed_over_rows_memory

@@ -38,7 +38,7 @@ TEST(DistributedLayerBadInput, IsNamedOnAllRanks) {
       });
     });
   };
-  const std::string begin = "rank " + std::to_string(last) + ": Linear: width of x is 7";
+  const std::string begin = "rank " + std::to_string(last) + ": Linear: x has width 7";
   const std::string text = call(is_last, rows);
   EXPECT_EQ(text.substr(0, begin.size()), begin) << text;
   for (const float d : own.gradients()) EXPECT_EQ(d, 0);
@@ -164,10 +164,10 @@ TEST(DistributedLayerBadInput, MayBeCaughtByTheProgram) {
   const std::string text = refusal([&] {
     with_rows(rows, fovea::Serial{}, [&](auto& over) {
       EXPECT_NE(caught_text(over), "accepted");
-      if (is_last) throw std::invalid_argument("no more");
+      if (is_last) throw std::invalid_argument("Op: no more");
     });
   });
-  EXPECT_EQ(text, "rank " + std::to_string(last) + ": no more");
+  EXPECT_EQ(text, "rank " + std::to_string(last) + ": Op: no more");
 }
 
 /// A rank that brings other rows than it holds reads and writes nothing behind them.
@@ -187,8 +187,8 @@ TEST(DistributedLayerBadInput, IsARankWithOtherRows) {
       EXPECT_EQ(refusal([&] {
                   with_rows(rows, fovea::Serial{}, [&](auto& over) { own.run(tokens, over); });
                 }),
-                "rank " + std::to_string(last) + ": with_rows: rows of activations is " +
-                    std::to_string(brought) + "; expected " + std::to_string(held) +
+                "rank " + std::to_string(last) + ": with_rows: the activations have " +
+                    std::to_string(brought) + " rows; expected " + std::to_string(held) +
                     ", the rows of rank " + std::to_string(last))
           << what;
       for (const float d : own.gradients()) EXPECT_EQ(d, 0) << what;
@@ -218,7 +218,7 @@ TEST(DistributedLayerBadInput, IsARankThatGivesOtherRows) {
           [](const auto& /*all*/) { ADD_FAILURE() << "rows were given"; });
     });
   });
-  const std::string begin = "rank " + std::to_string(last) + ": Layer: rows of x is ";
+  const std::string begin = "rank " + std::to_string(last) + ": Layer: x has ";
   EXPECT_EQ(text.substr(0, begin.size()), begin) << text;
 }
 

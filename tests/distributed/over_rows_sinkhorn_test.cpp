@@ -89,19 +89,19 @@ std::string said_to(Index count, Index block = 7, Index rows_missing = 0) {
 TEST(DistributedSinkhornLayerBadInput, IsNamedOnAllRanks) {
   EXPECT_EQ(said_to(280), "accepted");
   EXPECT_EQ(said_to(287),
-            "rank 0: SinkhornAttention: the number of blocks of x is 41; expected at most 40, the "
+            "rank 0: SinkhornAttention: x has 41 blocks; expected at most 40, the "
             "sorted_blocks of the layer");
   EXPECT_EQ(said_to(280, 14),
-            "rank 0: SinkhornAttention: block is 14; expected 7, that of the layer's making");
+            "rank 0: SinkhornAttention: block is 14; expected 7, with which the layer was made");
   for (const Index count : {279, 284}) {
     const std::string text = said_to(count);
     EXPECT_EQ(text.substr(0, 32), "rank 0: SinkhornAttention: block");
     EXPECT_NE(text.find(std::to_string(count)), std::string::npos) << text;
   }
   const Index own = last_three_apart(280).count(0);
-  EXPECT_EQ(said_to(280, 7, 1), "rank 0: with_rows: rows of activations is " +
-                                    std::to_string(own - 1) + "; expected " + std::to_string(own) +
-                                    ", the rows of rank 0");
+  EXPECT_EQ(said_to(280, 7, 1), "rank 0: with_rows: the activations have " +
+                                    std::to_string(own - 1) + " rows; expected " +
+                                    std::to_string(own) + ", the rows of rank 0");
 }
 
 }  // namespace fovea_test::distributed_over_rows_sinkhorn

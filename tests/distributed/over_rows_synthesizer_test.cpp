@@ -79,20 +79,19 @@ TYPED_TEST(DistributedSynthesizerLayer, RefusesMoreTokensThanItHasPositions) {
   const Tensor<float> x({1, 1, rows.own_count(), 6});
   const Tensor<float> y(x.shape());
   y.fill(constant(77));
-  EXPECT_EQ(refusal([&] {
-              with_rows(rows, fovea::Serial{},
-                        [&](auto& over) { layer.forward(x.view(), y.view(), over); });
-            }),
-            "rank 0: SynthesizerLayer: rows of x is 500; expected at most 499, the length of the "
-            "layer");
+  EXPECT_EQ(
+      refusal([&] {
+        with_rows(rows, fovea::Serial{},
+                  [&](auto& over) { layer.forward(x.view(), y.view(), over); });
+      }),
+      "rank 0: SynthesizerLayer: x has 500 rows; expected at most 499, the length of the layer");
   typename decltype(layer)::Saved saved;
-  EXPECT_EQ(refusal([&] {
-              with_rows(rows, fovea::Serial{}, [&](auto& over) {
-                layer.backward(x.view(), saved, x.view(), y.view(), over);
-              });
-            }),
-            "rank 0: SynthesizerLayer: rows of x is 500; expected at most 499, the length of the "
-            "layer");
+  EXPECT_EQ(
+      refusal([&] {
+        with_rows(rows, fovea::Serial{},
+                  [&](auto& over) { layer.backward(x.view(), saved, x.view(), y.view(), over); });
+      }),
+      "rank 0: SynthesizerLayer: x has 500 rows; expected at most 499, the length of the layer");
   for (const float at : y.values()) EXPECT_EQ(at, 77);
 }
 

@@ -187,11 +187,10 @@ TEST(DistributedPerformerBackward, RefusesWhatDoesNotFit) {
   PerformerGrads<float> grads = own.grads();
   const Tensor<float> wide({1, 1, PerformerOfRows<float>::kFeatures, 6});
   if (is_last) grads.projection = wide.view();
-  EXPECT_EQ(
-      refusal([&] { backward(op, own, grads, rows); }),
-      "rank " + std::to_string(last) +
-          ": PerformerAttention: width of the gradient of projection is 6; expected 5, as the "
-          "inputs make it 1x1x21x5");
+  EXPECT_EQ(refusal([&] { backward(op, own, grads, rows); }),
+            "rank " + std::to_string(last) +
+                ": PerformerAttention: the gradient of projection has shape 1x1x21x6; expected "
+                "1x1x21x5, as the shapes of the inputs require");
   if (last > 0) {
     grads = own.grads();
     if (is_last) grads.projection = {};

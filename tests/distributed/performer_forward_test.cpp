@@ -125,12 +125,12 @@ TEST(DistributedPerformer, RefusesWhatDoesNotFit) {
   };
   auto in = own.inputs();
   if (is_last) in.projection = {};
-  EXPECT_EQ(refused(in), begin + "projection is missing; expected random features [1, 1, R, 5]");
+  EXPECT_EQ(refused(in), begin + "projection is required: random features [1, 1, R, 5]");
   in = own.inputs();
   const std::vector<Index> ends = {0, 40};
   if (is_last) in.cu_seqlens_q = ends;
   EXPECT_EQ(refused(in),
-            begin + "cu_seqlens is given; expected none, since the sequence is spread over ranks");
+            begin + "cu_seqlens must not be given: the sequence is distributed over ranks");
   if (last > 0) {
     in = own.inputs();
     const Tensor<float> fewer({1, 1, 20, 5});

@@ -111,25 +111,29 @@ TEST(Redistribute, RefusesWhatDoesNotFit) {
     return refusal([&] { redistribute(fovea::View<const float>(a.view()), from, b.view(), to); });
   };
   EXPECT_EQ(refused(x, x, longer),
-            "rank 0: redistribute: rows of the layouts is 20 and 21; expected as many");
+            "rank 0: redistribute: the layouts are of 20 and 21 rows; expected equal numbers");
   const Communicator alone(MPI_COMM_SELF);
   const Rows of_one(alone, RowLayout::contiguous(20, 1));
   if (size > 1) {
-    EXPECT_EQ(refused(x, x, of_one), "rank 0: redistribute: ranks of the layouts is " +
-                                         std::to_string(size) + " and 1; expected as many");
+    EXPECT_EQ(refused(x, x, of_one), "rank 0: redistribute: the layouts are of " +
+                                         std::to_string(size) +
+                                         " and 1 ranks; expected equal numbers");
   }
   const Index first = from.layout().count(0);
   EXPECT_EQ(refused(Tensor<float>({1, 2, own + 1, 3}), x, from),
-            "rank 0: redistribute: rows of from is " + std::to_string(first + 1) + "; expected " +
+            "rank 0: redistribute: from has " + std::to_string(first + 1) + " rows; expected " +
                 std::to_string(first) + ", the rows of rank 0");
+  const std::string rows = std::to_string(first);
   EXPECT_EQ(refused(x, Tensor<float>({1, 2, own, 4}), from),
-            "rank 0: redistribute: width of to is 4; expected 3, as of from");
+            "rank 0: redistribute: to has shape 1x2x" + rows + "x4; expected 1x2x" + rows +
+                "x3, the shape of from with the rows of this rank");
   // Only one rank is wrong.
   const int last = size - 1;
   const bool is_wrong = all_ranks().rank() == last;
-  EXPECT_EQ(
-      refused(x, Tensor<float>({1, is_wrong ? 5 : 2, own, 3}), from),
-      "rank " + std::to_string(last) + ": redistribute: heads of to is 5; expected 2, as of from");
+  const std::string of_last = std::to_string(from.layout().count(last));
+  EXPECT_EQ(refused(x, Tensor<float>({1, is_wrong ? 5 : 2, own, 3}), from),
+            "rank " + std::to_string(last) + ": redistribute: to has shape 1x5x" + of_last +
+                "x3; expected 1x2x" + of_last + "x3, the shape of from with the rows of this rank");
 }
 
 }  // namespace fovea_test::distributed_redistribute

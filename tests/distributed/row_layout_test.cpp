@@ -70,13 +70,17 @@ TEST(RowLayout, RefusesWhatIsNoLayout) {
   };
   EXPECT_EQ(refused({}), "RowLayout: ranks is 0; expected at least 1");
   EXPECT_EQ(refused({{{0, 4}}, {{5, 6}}}),
-            "RowLayout: the first row of a range is 5; expected 4, so that every row is held once");
+            "RowLayout: the first row of a range is 5; expected 4: every row belongs to exactly "
+            "one rank");
   EXPECT_EQ(refused({{{0, 4}}, {{3, 6}}}),
-            "RowLayout: the first row of a range is 3; expected 4, so that every row is held once");
+            "RowLayout: the first row of a range is 3; expected 4: every row belongs to exactly "
+            "one rank");
   EXPECT_EQ(refused({{{1, 4}}}),
-            "RowLayout: the first row of a range is 1; expected 0, so that every row is held once");
-  EXPECT_EQ(refused({{{4, 6}, {0, 4}}}),
-            "RowLayout: a range of a rank is [0, 4); expected one behind [4, 6)");
+            "RowLayout: the first row of a range is 1; expected 0: every row belongs to exactly "
+            "one rank");
+  EXPECT_EQ(
+      refused({{{4, 6}, {0, 4}}}),
+      "RowLayout: [4, 6) is followed by [0, 4); the ranges of a rank must ascend, without overlap");
   EXPECT_EQ(refusal([] { RowLayout::contiguous(-1, 2); }),
             "RowLayout: rows is -1; expected at least 0");
   EXPECT_EQ(refusal([] { RowLayout::zigzag(5, 0); }), "RowLayout: ranks is 0; expected at least 1");

@@ -109,14 +109,11 @@ TEST(DistributedSmartBirdBackward, RefusesWhatDoesNotFit) {
   std::fill(own.indices.begin(), own.indices.end(), -1);
   if (is_last) own.indices[1] = 3;
   EXPECT_EQ(refused(own.saved()),
-            begin +
-                "indices[0, 0, 0, 1] is 3; expected -1, as before it: nothing stands behind the "
-                "last key");
+            begin + "indices[0, 0, 0, 1] is 3; expected -1, as before it: -1 ends the list");
   if (is_last) own.indices[0] = 40;
-  EXPECT_EQ(refused(own.saved()),
-            begin +
-                "indices[0, 0, 0, 0] is 40; expected a key from 0 to 39, or -1 behind the last "
-                "one");
+  EXPECT_EQ(refused(own.saved()), begin +
+                                      "indices[0, 0, 0, 0] is 40; expected 0 to 39, the keys of "
+                                      "the sequence, or -1 after the last one");
   for (const float x : own.d_k.values()) EXPECT_EQ(x, 77);
 }
 

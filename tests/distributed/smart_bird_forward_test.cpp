@@ -103,10 +103,10 @@ TEST(DistributedSmartBird, RefusesDraws) {
   const Tensor<float> draws({1, 2, rows.own_count(), 40});
   if (all_ranks().rank() == last) in.draws = draws.view();
   const SmartBirdAttention op{{.keys_per_row = kChosenKeys}};
-  EXPECT_EQ(refusal([&] { fovea::distributed::forward(op, in, own.out.view(), rows); }),
-            "rank " + std::to_string(last) +
-                ": SmartBirdAttention: draws is given; expected none, "
-                "since the sequence is spread over ranks");
+  EXPECT_EQ(
+      refusal([&] { fovea::distributed::forward(op, in, own.out.view(), rows); }),
+      "rank " + std::to_string(last) +
+          ": SmartBirdAttention: draws must not be given: the sequence is distributed over ranks");
   for (const float x : own.out.values()) EXPECT_EQ(x, 77);
 }
 

@@ -218,7 +218,8 @@ TEST(DistributedBackward, RefusesAGradientOfNothingAndOneRanksOwnWishes) {
   SoftmaxGrads<float> grads = own.grads();
   const Tensor<float> bias({1, 1, 1, 40});
   if (is_last) grads.bias = bias.view();
-  EXPECT_EQ(refused(grads), begin + "the gradient of bias is asked for; expected a bias");
+  EXPECT_EQ(refused(grads),
+            begin + "the gradient of bias must not be given: the inputs have no bias");
   if (all_ranks().size() > 1) {
     grads = own.grads();
     const std::vector<float> sinks(2);
@@ -233,7 +234,7 @@ TEST(DistributedBackward, RefusesAGradientOfNothingAndOneRanksOwnWishes) {
   const Tensor<float> wrong({1, 3, rows.own_count(), 5});
   if (is_last) grads.q = wrong.view();
   const std::string text = refused(grads);
-  EXPECT_EQ(text.substr(0, text.find(';')), begin + "heads of the gradient of q is 3");
+  EXPECT_TRUE(text.starts_with(begin + "the gradient of q has shape 1x3x")) << text;
   for (const float n : own.d_k.values()) EXPECT_EQ(n, 77);
 }
 

@@ -293,16 +293,16 @@ class DistributedDecoderErrors : public testing::Test {
 
 TEST_F(DistributedDecoderErrors, OneRankWithAWrongTensor) {
   if (is_last) in_.q = {in_.q.data(), {2, 4, 2, 4}};
-  expect(begin + "width of q is 4; expected 5, the width of the decoder");
+  expect(begin + "q has width 4; expected 5, the width of the decoder");
   if (is_last) in_.v = {in_.v.data(), {2, 2, 1, 3}};
-  expect(begin + "rows of v is 1; expected 2, the rows of k");
+  expect(begin + "v has 1 row; expected 2, the rows of k");
   if (is_last) out_ = tokens_.out_rows(10, 1);
-  expect(begin + "rows of out is 1; expected 2, as the inputs make it 2x4x2x3");
+  expect(begin + "out has shape 2x4x1x3; expected 2x4x2x3, as the shapes of the inputs require");
   if (is_last) out_ = {const_cast<float*>(in_.k.data()), {2, 4, 2, 3}};
-  expect(begin + "out is in the memory of k; expected memory of its own");
+  expect(begin + "out overlaps k; outputs must not alias inputs or each other");
   const std::vector<Index> lengths = {12, 12};
   if (is_last) in_.key_lengths = lengths;
-  expect(begin + "key_lengths is given; expected none in a decoder");
+  expect(begin + "key_lengths must not be given: a decoder keeps its own length");
 }
 
 TEST_F(DistributedDecoderErrors, RanksThatDoDifferentThings) {
@@ -333,19 +333,18 @@ TEST_F(DistributedDecoderErrors, OtherCalls) {
             "rank 0: FullAttention: reserve is -1; expected at least 0");
   const View<const float> narrow(in_.k.data(), {2, 2, 2, 4});
   EXPECT_EQ(refusal([&] { decoder_.append(is_last ? narrow : in_.k, in_.v); }),
-            begin + "width of k is 4; expected 5, the width of the decoder");
+            begin + "k has width 4; expected 5, the width of the decoder");
   EXPECT_EQ(refusal([&] {
               decoder_.append_own({tokens_.keys(0, 3), tokens_.values(0, 3)}, 2);
             }),
-            "rank 0: FullAttention: rows of k is 3; expected 2, the tokens that this rank keeps");
+            "rank 0: FullAttention: k has 3 rows; expected 2, the tokens that this rank keeps");
   expect_as_before();
 }
 
 TEST_F(DistributedDecoderErrors, WhatNeedsNoRanks) {
   const DecoderShape shape = tokens_.decoder_shape();
   const std::string bounded =
-      "the reach of its heads is bounded; expected a head that sees all keys: a bounded cache is "
-      "small and belongs on every rank, as op.decoder";
+      "every head has a bounded window; keep the small cache on every rank, with op.decoder";
   EXPECT_EQ(refusal([&] { spread_decoder<float>(LocalAttention{{.left = 70}}, shape); }),
             "rank 0: LocalAttention: " + bounded);
   EXPECT_EQ(refusal([&] { spread_decoder<float>(fovea::FixedAttention{}, shape); }),
@@ -353,7 +352,7 @@ TEST_F(DistributedDecoderErrors, WhatNeedsNoRanks) {
   DecoderShape other = shape;
   if (is_last) other.key_heads = 3;
   EXPECT_EQ(refusal([&] { spread_decoder<float>(FullAttention{}, other); }),
-            begin + "key_heads is 3; expected a divisor of 4, query_heads");
+            begin + "key_heads is 3; expected a divisor of the 4 query_heads");
 }
 
 /// All ranks hear of it, and the tokens of the step are gone again.

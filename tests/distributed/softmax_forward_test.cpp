@@ -188,17 +188,17 @@ TEST_F(DistributedErrors, OneRankWithAWrongTensor) {
   const Tensor<float> longer({1, 2, own + 1, 5});
   SoftmaxInputs<float> in = good;
   if (is_last) in.k = longer.view();
-  EXPECT_EQ(refused(in, out), begin + "rows of k is " + std::to_string(own + 1) + "; expected " +
+  EXPECT_EQ(refused(in, out), begin + "k has " + std::to_string(own + 1) + " rows; expected " +
                                   std::to_string(own) + ", the rows of rank " +
                                   std::to_string(last));
   in = good;
   const Tensor<float> narrow({1, 2, own, 3});
   if (is_last) in.k = narrow.view();
   const std::string text = refused(in, out);
-  EXPECT_EQ(text.substr(0, begin.size() + 10), begin + "width of k") << text;
+  EXPECT_TRUE(text.starts_with(begin + "k has width ")) << text;
   const Tensor<float> none({1, 2, own, 6});
   const std::string of_out = refused(good, is_last ? none : out);
-  EXPECT_EQ(of_out.substr(0, of_out.find(',')), begin + "width of out is 6; expected 7");
+  EXPECT_TRUE(of_out.starts_with(begin + "out has shape 1x2x")) << of_out;
   EXPECT_EQ(refused(good, out), "accepted");
 }
 
@@ -207,7 +207,7 @@ TEST_F(DistributedErrors, WhatIsOfTheSequence) {
   const std::vector<Index> ends = {0, 70};
   if (is_last) in.cu_seqlens_q = ends;
   EXPECT_EQ(refused(in, out),
-            begin + "cu_seqlens is given; expected none, since the sequence is spread over ranks");
+            begin + "cu_seqlens must not be given: the sequence is distributed over ranks");
   in = good;
   const std::vector<Index> lengths = {71};
   if (is_last) in.key_lengths = lengths;

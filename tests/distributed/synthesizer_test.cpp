@@ -196,16 +196,15 @@ TEST(DistributedSynthesizerErrors, NameWhatOneRankBrings) {
   auto in = own.inputs();
   const Tensor<float> narrow({1, 1, rows.own_count(), 69});
   if (is_last) in.r = narrow.view();
-  EXPECT_EQ(refused(random.op(), in, own.out),
-            begin +
-                "RandomSynthesizerAttention: width of r is 69; expected 70, the rows of the "
-                "sequence");
+  EXPECT_EQ(
+      refused(random.op(), in, own.out),
+      begin + "RandomSynthesizerAttention: r has width 69; expected 70, the rows of the sequence");
   in = own.inputs();
   const Index own_rows = rows.layout().count(last);
   const Tensor<float> longer({1, 1, own_rows + 1, 5});
   if (is_last) in.v = longer.view();
-  EXPECT_EQ(refused(random.op(), in, own.out), begin + "RandomSynthesizerAttention: rows of v is " +
-                                                   std::to_string(own_rows + 1) + "; expected " +
+  EXPECT_EQ(refused(random.op(), in, own.out), begin + "RandomSynthesizerAttention: v has " +
+                                                   std::to_string(own_rows + 1) + " rows; expected " +
                                                    std::to_string(own_rows) +
                                                    ", the rows of rank " + std::to_string(last));
   in = own.inputs();
@@ -213,8 +212,8 @@ TEST(DistributedSynthesizerErrors, NameWhatOneRankBrings) {
   if (is_last) in.key_lengths = lengths;
   EXPECT_EQ(refused(random.op(), in, own.out),
             begin +
-                "RandomSynthesizerAttention: key_lengths[0] is 71; expected 0 to 70, the rows "
-                "of the sequence");
+                "RandomSynthesizerAttention: key_lengths[0] is 71; expected 0 to 70, the rows of "
+                "the sequence");
   const OwnPart<DenseForm<float>> of_dense(dense, out, lse, rows);
   auto dense_in = of_dense.inputs();
   const Tensor<float> few({1, 1, 4, 69});
@@ -222,8 +221,8 @@ TEST(DistributedSynthesizerErrors, NameWhatOneRankBrings) {
   if (is_last) dense_in.w2 = few.view();
   EXPECT_EQ(refused(dense.op(), dense_in, of_dense.out),
             begin +
-                "DenseSynthesizerAttention: width of w2 is 69; expected at least 70, the rows "
-                "of the sequence");
+                "DenseSynthesizerAttention: w2 has width 69; expected at least 70, the rows of the "
+                "sequence");
 }
 
 /// Gradients of weights are sums over tokens, which ranks want together and cut at chains.

@@ -245,8 +245,8 @@ struct Twins : fovea::LayerParts<Twins> {
 TEST(Parameters, OfOneNameAreRefused) {
   Twins twins;
   EXPECT_EQ(refusal([&] { (void)fovea::parameters_of(twins); }),
-            "parameters_of: a name is 'w' of two parameters; expected a name of each one's own "
-            "(LayerParts says how parts are named)");
+            "parameters_of: two parameters are called 'w'; expected different names (LayerParts "
+            "says how parts are named)");
   const TensorSet set{.origin = "x"};
   EXPECT_EQ(message_of(twins, set),
             "x: two parameters are called 'w' (LayerParts says how parts are named)");

@@ -117,12 +117,12 @@ TEST(Adam, Refusals) {
     return refusal([&] { adam.step(model); });
   };
   EXPECT_EQ(with({.learning_rate = -1e-3}),
-            "Adam: learning_rate is -0.001; expected a finite number, 0 or more");
+            "Adam: learning_rate is -0.001; expected a finite number of at least 0");
   EXPECT_EQ(with({.learning_rate = std::nan("")}),
-            "Adam: learning_rate is nan; expected a finite number, 0 or more");
+            "Adam: learning_rate is nan; expected a finite number of at least 0");
   EXPECT_EQ(with({.weight_decay = -0.5}),
-            "Adam: weight_decay is -0.5; expected a finite number, 0 or more");
-  EXPECT_EQ(with({.beta1 = 1}), "Adam: beta1 is 1; expected 0 <= beta < 1");
+            "Adam: weight_decay is -0.5; expected a finite number of at least 0");
+  EXPECT_EQ(with({.beta1 = 1}), "Adam: beta1 is 1; expected at least 0 and less than 1");
   EXPECT_EQ(with({.epsilon = 0}), "Adam: epsilon is 0; expected more than 0");
   EXPECT_EQ(with({.clip_norm = 0.0}), "Adam: clip_norm is 0; expected more than 0");
   Model model;
@@ -132,11 +132,11 @@ TEST(Adam, Refusals) {
   adam.step(model);
   OneWeight other;
   EXPECT_EQ(refusal([&] { adam.step(other); }),
-            "Adam: the number of parameters is 1; expected 2, those of the first step");
+            "Adam: the number of parameters is 1; expected 2, as in the first step");
   EXPECT_EQ(adam.steps(), 1);
   model.weight = Parameter<double>("weight", 3, 1);
   EXPECT_EQ(refusal([&] { adam.step(model); }),
-            "Adam: the size of weight is 3; expected 2, that of the first step");
+            "Adam: the size of weight is 3; expected 2, as in the first step");
 }
 
 }  // namespace fovea_test::layers_adam

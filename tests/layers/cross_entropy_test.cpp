@@ -58,12 +58,12 @@ TEST(CrossEntropy, Refusals) {
     return refusal([&] { softmax_cross_entropy<double>(logits.view(), targets, d_logits.view()); });
   };
   EXPECT_EQ(with({0, 3}, {1, 1, 2, 3}),
-            "softmax_cross_entropy: target 1 is 3; expected 0 to 2, or kNoTarget");
+            "softmax_cross_entropy: target 1 is 3; expected 0 to 2, the classes, or kNoTarget");
   EXPECT_EQ(with({0}, {1, 1, 2, 3}),
-            "softmax_cross_entropy: the number of targets is 1; expected 2, batch times rows of "
-            "logits");
+            "softmax_cross_entropy: the number of targets is 1; expected 2, the batch times the "
+            "rows of logits");
   EXPECT_EQ(with({0, 1}, {1, 1, 2, 4}),
-            "softmax_cross_entropy: width of d_logits is 4; expected 3, that of the layer");
+            "softmax_cross_entropy: d_logits has width 4; expected 3, the width of the layer");
 }
 
 }  // namespace fovea_test::layers_cross_entropy

@@ -241,24 +241,23 @@ TEST(CrossMultiHead, Refusals) {
   const Activations narrow({2, 1, 7, 4}), one({1, 1, 7, kMemoryWidth});
   const std::vector<Index> lengths = {7, 8};
   EXPECT_EQ(with(narrow.view(), {}, y.view()),
-            "CrossMultiHead: width of memory is 4; expected 5, that of the layer");
+            "CrossMultiHead: memory has width 4; expected 5, the width of the layer");
   EXPECT_EQ(with(one.view(), {}, y.view()),
-            "CrossMultiHead: batch of memory is 1; expected 2, the batch of x");
+            "CrossMultiHead: memory has batch 1; expected 2, the batch of x");
   EXPECT_EQ(with(memory.view(), lengths, y.view()),
             "CrossMultiHead: key_lengths[1] is 8; expected 0 to 7, the rows of memory");
   EXPECT_EQ(with(memory.view(), {}, x.view()),
-            "CrossMultiHead: y is in the memory of x; expected memory of its own");
+            "CrossMultiHead: y overlaps x; outputs must not alias inputs or each other");
   for (const double at : y.values()) EXPECT_TRUE(std::isnan(at));
   auto decoder = layer.decoder(memory.view());
   const Activations first({1, 1, 4, kWidth}), out({1, 1, 4, kWidth});
   EXPECT_EQ(refusal([&] { decoder.step(first.view(), out.view()); }),
-            "CrossMultiHead: batch of x is 1; expected 2, the batch of the memory");
+            "CrossMultiHead: x has batch 1; expected 2, the batch of the memory");
   for (const auto& op : {FullAttention{{.causal = true}}, FullAttention{{.window = {.left = 3}}}}) {
     const auto placed = make<double>(op);
-    EXPECT_EQ(
-        refusal([&] { static_cast<void>(placed.decoder(memory.view())); }),
-        "CrossMultiHead: the pattern of the operator is causal or a window; expected all keys "
-        "in a decoder, whose rows come some at a time");
+    EXPECT_EQ(refusal([&] { static_cast<void>(placed.decoder(memory.view())); }),
+              "CrossMultiHead: the operator is causal or has a window; expected one whose rows see "
+              "all keys in a decoder, where rows have no position");
   }
   EXPECT_EQ(refusal([] { make<double>(FullAttention(), {.width = 4, .memory_width = -1}); }),
             "CrossMultiHead: memory_width is -1; expected at least 1");
@@ -279,23 +278,23 @@ TEST(CrossMultiHead, BackwardRefusesFirst) {
     return text;
   };
   EXPECT_EQ(with(narrow.view()),
-            "CrossMultiHead: width of d_memory is 4; expected 5, that of the "
-            "layer");
-  EXPECT_EQ(with(memory.view()),
-            "CrossMultiHead: d_memory is in the memory of memory; expected memory of its own");
+            "CrossMultiHead: d_memory has width 4; expected 5, the width of the layer");
+  EXPECT_EQ(
+      with(memory.view()),
+      "CrossMultiHead: d_memory overlaps memory; outputs must not alias inputs or each other");
   const Activations thin({2, 1, 7, kWidth + 1});
   EXPECT_EQ(refusal([&] { layer.backward(tokens, saved, thin.view(), d_x.view(), {}); }),
-            "CrossMultiHead: width of d_y is " + std::to_string(kWidth + 1) + "; expected " +
-                std::to_string(kWidth) + ", that of the layer");
+            "CrossMultiHead: d_y has width " + std::to_string(kWidth + 1) + "; expected " +
+                std::to_string(kWidth) + ", the width of the layer");
   tokens.training = fovea::TrainingStep{};
   EXPECT_EQ(with({}),
-            "CrossMultiHead: training is step 0 of seed 0 in layer 0; expected none, as "
-            "in the forward pass");
+            "CrossMultiHead: training is step 0 of seed 0 in layer 0; expected unset, as in the "
+            "forward pass");
   tokens.training = {};
   tokens.memory = longer.view();
   EXPECT_EQ(with({}),
-            "CrossMultiHead: what was saved is 2 sequences of 7 rows; expected 2 of 8: "
-            "saved by the forward pass of this x");
+            "CrossMultiHead: saved is of 2 sequences of 7 rows; expected 2 of 8, from the forward "
+            "pass of this x");
 }
 
 }  // namespace fovea_test::layers_cross_multi_head

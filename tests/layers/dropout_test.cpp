@@ -133,11 +133,11 @@ TEST(DropoutLayer, RefusesLayoutsInPlace) {
 
 TEST(DropoutLayer, Refusals) {
   EXPECT_EQ(refusal([] { DropoutLayer<float>(1.0); }),
-            "DropoutLayer: probability is 1; expected 0 <= p < 1");
+            "DropoutLayer: probability is 1; expected at least 0 and less than 1");
   EXPECT_EQ(refusal([] { DropoutLayer<float>(-0.5); }),
-            "DropoutLayer: probability is -0.5; expected 0 <= p < 1");
+            "DropoutLayer: probability is -0.5; expected at least 0 and less than 1");
   EXPECT_EQ(refusal([] { DropoutLayer<float>(std::nan("")); }),
-            "DropoutLayer: probability is nan; expected 0 <= p < 1");
+            "DropoutLayer: probability is nan; expected at least 0 and less than 1");
 }
 
 template <class Op>
@@ -224,7 +224,7 @@ TEST(AttentionDropout, ProbabilitiesOutOfRangeAreRefusedInEvaluationToo) {
   const Activations x = drawn(kShape, 1);
   const auto layer = multi_head(full(1));
   EXPECT_EQ(refusal([&] { output(layer, x.view()); }),
-            "FullAttention: dropout.probability is 1; expected 0 <= p < 1");
+            "FullAttention: dropout.probability is 1; expected at least 0 and less than 1");
 }
 
 TEST(BlockDropout, IsItsPartsOneAfterTheOther) {
@@ -309,21 +309,22 @@ TEST(BlockDropout, BackwardIsOfTheSameStep) {
   };
   made.forward(in_training<double>(x.view()), y.view(), saved);
   EXPECT_EQ(backward(made, saved, x.view()),
-            "EncoderBlock: training is none; expected step 8 of seed 5 in layer 2, as in the "
+            "EncoderBlock: training is unset; expected step 8 of seed 5 in layer 2, as in the "
             "forward pass");
   made.forward(x.view(), y.view(), saved);
   EXPECT_EQ(backward(made, saved, in_training<double>(x.view())),
-            "EncoderBlock: training is step 8 of seed 5 in layer 2; expected none, as in the "
+            "EncoderBlock: training is step 8 of seed 5 in layer 2; expected unset, as in the "
             "forward pass");
   fovea::MultiHead<fovea::FullAttention, double>::Saved of_attention;
   made.attention.forward(in_training<double>(x.view()), y.view(), of_attention);
-  EXPECT_EQ(backward(made.attention, of_attention, x.view()),
-            "MultiHead: training is none; expected step 8 of seed 5 in layer 2, as in the forward "
-            "pass");
+  EXPECT_EQ(
+      backward(made.attention, of_attention, x.view()),
+      "MultiHead: training is unset; expected step 8 of seed 5 in layer 2, as in the forward pass");
 }
 
 TEST(BlockDropout, ProbabilitiesOutOfRange) {
-  EXPECT_EQ(refusal([] { block(1); }), "DropoutLayer: probability is 1; expected 0 <= p < 1");
+  EXPECT_EQ(refusal([] { block(1); }),
+            "DropoutLayer: probability is 1; expected at least 0 and less than 1");
 }
 
 }  // namespace fovea_test::layers_dropout

@@ -36,8 +36,7 @@ TEST(Embedding, BeginsAtAnyPosition) {
     return refusal([&] { embedding.forward_from(first, kTokens, y.view()); });
   };
   EXPECT_EQ(message(4),
-            "Embedding: rows of y is 3; expected at most 2 from position 4, max_length "
-            "being 6");
+            "Embedding: y has 3 rows; expected at most 2 from position 4, max_length is 6");
   EXPECT_EQ(message(7), "Embedding: first_position is 7; expected 0 to 6, max_length");
   EXPECT_EQ(message(-1), "Embedding: first_position is -1; expected 0 to 6, max_length");
 }
@@ -54,7 +53,7 @@ TEST(Embedding, LogitsAreProductsWithTheTable) {
   });
   const Activations narrow({2, 1, 3, 8});
   EXPECT_EQ(refusal([&] { embedding.logits(x.view(), narrow.view()); }),
-            "Embedding: width of logits is 8; expected 9, that of the layer");
+            "Embedding: logits has width 8; expected 9, the width of the layer");
 }
 
 TEST(Embedding, GradientsOfLogitsAreSums) {
@@ -141,9 +140,9 @@ TEST(Embedding, Refusals) {
   EXPECT_EQ(forward({0, -1, 2}, {1, 1, 3, 7}),
             "Embedding: token 1 is -1; expected 0 to 4, the vocabulary");
   EXPECT_EQ(forward({0, 1}, {2, 1, 3, 7}),
-            "Embedding: the number of tokens is 2; expected 6, batch times rows of y");
+            "Embedding: the number of tokens is 2; expected 6, the batch times the rows of y");
   EXPECT_EQ(forward({0, 1, 2, 3, 4}, {1, 1, 5, 7}),
-            "Embedding: rows of y is 5; expected at most 4, max_length");
+            "Embedding: y has 5 rows; expected at most 4, max_length");
 }
 
 TEST(Embedding, RefusalsOfTheGradientsOfLogits) {
@@ -161,17 +160,17 @@ TEST(Embedding, RefusalsOfTheGradientsOfLogits) {
     for (const double at : d_x.values()) EXPECT_TRUE(std::isnan(at));
     return text;
   };
-  EXPECT_EQ(to({2, 1, 3, 6}), "Embedding: width of d_x is 6; expected 7, that of the layer");
-  EXPECT_EQ(to({2, 1, 2, 7}), "Embedding: rows of d_x is 2; expected 3, the rows of x");
+  EXPECT_EQ(to({2, 1, 3, 6}), "Embedding: d_x has width 6; expected 7, the width of the layer");
+  EXPECT_EQ(to({2, 1, 2, 7}), "Embedding: d_x has 2 rows; expected 3, the rows of x");
   EXPECT_EQ(with(x.view(), d_logits.view(), x.view()),
-            "Embedding: d_x is in the memory of x; expected memory of its own");
+            "Embedding: d_x overlaps x; outputs must not alias inputs or each other");
   const View<double> wide(d_logits.view().data(), x.shape());
   EXPECT_EQ(with(x.view(), d_logits.view(), wide),
-            "Embedding: d_x is in the memory of d_logits; expected memory of its own");
+            "Embedding: d_x overlaps d_logits; outputs must not alias inputs or each other");
   EXPECT_EQ(with(d_logits.view(), d_logits.view(), {}),
-            "Embedding: width of x is 9; expected 7, that of the layer");
+            "Embedding: x has width 9; expected 7, the width of the layer");
   EXPECT_EQ(with(x.view(), x.view(), {}),
-            "Embedding: width of d_logits is 7; expected 9, that of the layer");
+            "Embedding: d_logits has width 7; expected 9, the width of the layer");
 }
 
 }  // namespace fovea_test::layers_embedding

@@ -62,8 +62,7 @@ TEST(EncoderStack, BackwardAsksForWhatForwardSaved) {
   Stack<fovea::FullAttention, double>::Saved saved;
   EXPECT_EQ(
       refusal([&] { stack.backward(View<const double>(x.view()), saved, x.view(), y.view()); }),
-      "EncoderStack: what was saved is 0 blocks; expected 2: saved by the forward pass of "
-      "this stack");
+      "EncoderStack: saved is of 0 blocks; expected 2, from the forward pass of this stack");
 }
 
 template <class T>

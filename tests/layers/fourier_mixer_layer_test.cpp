@@ -45,16 +45,15 @@ TEST(FourierMixerLayer, RefusesWhatItCannotRead) {
   const Activations y(kShape);
   const std::vector<Index> lengths = {7, 3};
   EXPECT_EQ(refusal([&] { Layer(6).forward(Tokens<double>(x.view(), lengths), y.view()); }),
-            "FourierMixerLayer: key_lengths is given; expected none: every token is mixed with "
-            "every other");
+            "FourierMixerLayer: key_lengths must not be given: every token is mixed with every "
+            "other one");
   Tokens<double> masked(x.view());
   Tensor<bool> mask({1, 1, 1, 7});
   masked.mask = mask.view();
   EXPECT_EQ(refusal([&] { Layer(6).forward(masked, y.view()); }),
-            "FourierMixerLayer: mask is given; expected none: every token is mixed with every "
-            "other");
+            "FourierMixerLayer: mask must not be given: every token is mixed with every other one");
   EXPECT_EQ(refusal([&] { Layer(5).forward(x.view(), y.view()); }),
-            "FourierMixerLayer: width of x is 6; expected 5, that of the layer");
+            "FourierMixerLayer: x has width 6; expected 5, the width of the layer");
   EXPECT_EQ(refusal([] { Layer(0); }),
             "FourierMixerLayer: the width of x is 0; expected at least 1");
 }

@@ -294,18 +294,17 @@ TEST(FsatLayer, Refusals) {
   EXPECT_EQ(making([](FsatLayerOptions& o) { o.dominant = 0; }),
             "FsatLayer: dominant is 0; expected at least 1");
   EXPECT_EQ(making([](FsatLayerOptions& o) { o.heads = 4; }),
-            "FsatLayer: heads is 4; expected a divisor of 6, the width, since no head_width is "
-            "given");
+            "FsatLayer: heads is 4; expected a divisor of the width 6, or a head_width");
   Layer made = layer(options(HiddenMapKind::fully_connected, EdgeSource::predicted, true));
   const Activations x = drawn({1, 1, 12, kWidth}, 1);
   const Activations y(x.shape());
-  EXPECT_EQ(refusal([&] { made.forward(x.view(), y.view()); }),
-            "FsatAttention: max_length is 11; expected at least 12, the tokens of the longest "
-            "sequence");
+  EXPECT_EQ(
+      refusal([&] { made.forward(x.view(), y.view()); }),
+      "FsatAttention: max_length is 11; expected at least 12, the tokens of the longest sequence");
   Layer::Saved saved;
   EXPECT_EQ(refusal([&] { made.backward(x.view(), saved, x.view(), y.view()); }),
-            "FsatLayer: what was saved is 0 sequences of 0 rows; expected 1 of 12: saved by the "
-            "forward pass of this x");
+            "FsatLayer: saved is of 0 sequences of 0 rows; expected 1 of 12, from the forward pass "
+            "of this x");
 }
 
 TEST(FsatLayer, OneAndTwoTokens) {
@@ -329,9 +328,9 @@ TEST(FsatLayer, TakesNeitherPackedSequencesNorIndices) {
   packed.cu_seqlens = ends;
   given.dominant = dominant.view();
   EXPECT_EQ(refusal([&] { made.forward(packed, y.view()); }),
-            "FsatLayer: cu_seqlens is given; expected none: the layer takes no packed sequences");
+            "FsatLayer: cu_seqlens must not be given: the layer takes no packed sequences");
   EXPECT_EQ(refusal([&] { made.forward(given, y.view()); }),
-            "FsatLayer: dominant is given; expected none: the layer predicts it");
+            "FsatLayer: dominant must not be given: the layer predicts it");
 }
 
 }  // namespace fovea_test::layers_fsat_layer

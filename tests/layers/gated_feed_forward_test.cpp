@@ -70,7 +70,7 @@ TEST(GatedFeedForward, Refusals) {
   const GatedFeedForward<double> layer = made(GateKind::silu, false);
   const Activations x({1, 1, 2, 3}), y({1, 1, 2, 4});
   EXPECT_EQ(refusal([&] { layer.forward(x.view(), y.view()); }),
-            "GatedFeedForward: width of x is 3; expected 4, that of the layer");
+            "GatedFeedForward: x has width 3; expected 4, the width of the layer");
 }
 
 /// What models of the Llama kind are made of.

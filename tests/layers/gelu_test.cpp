@@ -61,7 +61,7 @@ TEST(Gelu, BackwardRefusesTheMemoryOfX) {
   const Activations x = drawn({1, 1, 2, 3}, 5), d_y = drawn({1, 1, 2, 3}, 6);
   Layer::Saved saved;
   EXPECT_EQ(refusal([&] { layer.backward(x.view(), saved, d_y.view(), x.view()); }),
-            "Gelu: d_x is in the memory of x; expected memory of its own");
+            "Gelu: d_x overlaps x; outputs must not alias inputs or each other");
 }
 
 TEST(Gelu, ThreadsChangeNoBit) {

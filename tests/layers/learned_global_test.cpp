@@ -117,24 +117,24 @@ TEST(LearnedGlobal, ListsItsWeightsOnlyIfItHasThem) {
 
 TEST(LearnedGlobal, RefusesWhatGlobalRowsDoNotGoWith) {
   EXPECT_EQ(refusal([&] { static_cast<void>(make(true).decoder()); }),
-            "LongformerAttention: global_projections is true; expected false in a decoder, which "
-            "keeps one set of keys and values");
+            "LongformerAttention: global_projections is true; expected false: a decoder keeps one "
+            "set of keys and values");
   MultiHeadOptions chosen = options();
   chosen.sinks = true;
   EXPECT_EQ(refusal([&] { make(false, chosen); }),
-            "MultiHead: global_projections is true; expected false with sinks, which have no "
-            "gradient then");
+            "MultiHead: global_projections is true; expected false with sinks: sinks have no "
+            "gradient with them");
   chosen = options();
   chosen.head_width = 4;
   chosen.rotary = fovea::RotaryOptions{};
   EXPECT_EQ(refusal([&] { make(false, chosen); }),
-            "MultiHead: global_projections is true; expected false with rotary positions, which do "
-            "not turn them");
+            "MultiHead: global_projections is true; expected false with rotary: rotary positions "
+            "do not turn them");
   fovea::Initialiser initialiser(3);
   using Full = fovea::MultiHead<fovea::FullAttention, double>;
-  EXPECT_EQ(refusal([&] { Full(fovea::FullAttention{}, options(), initialiser); }),
-            "MultiHead: global_projections is true; expected false: FullAttention does not read "
-            "them");
+  EXPECT_EQ(
+      refusal([&] { Full(fovea::FullAttention{}, options(), initialiser); }),
+      "MultiHead: global_projections is true; expected false: FullAttention does not read them");
   // A gradient of the bias is not to be had: nothing is added anywhere before that is said.
   Layer layer = make();
   const Activations x = drawn(kShape, 1), y(kShape), d_x = filled(kShape, 5);
@@ -146,8 +146,8 @@ TEST(LearnedGlobal, RefusesWhatGlobalRowsDoNotGoWith) {
   fovea::zero_gradients(layer);
   layer.forward(tokens, y.view(), saved);
   EXPECT_EQ(refusal([&] { layer.backward(tokens, saved, y.view(), d_x.view()); }),
-            "LongformerAttention: the gradient of bias is asked for; expected none, since global_q "
-            "is given");
+            "LongformerAttention: the gradient of bias must not be given: it is not defined with "
+            "global_q");
   EXPECT_TRUE(same_bits(d_x.values(), filled(kShape, 5).values()));
   layer.visit([](const fovea::Parameter<double>& p) {
     EXPECT_EQ(p.gradient.cwiseAbs().maxCoeff(), 0) << p.name;

@@ -87,15 +87,15 @@ TEST(LearnedSorting, RefusesMoreBlocksThanItHasColumns) {
   Layer layer = make();
   const Activations x = drawn({1, 1, 18, kWidth}, 1);
   const Activations y(x.shape());
-  EXPECT_EQ(refusal([&] { layer.forward(Tokens<double>{x.view()}, y.view()); }),
-            "SinkhornAttention: the number of blocks of x is 6; expected at most 5, the "
-            "sorted_blocks of the layer");
+  EXPECT_EQ(
+      refusal([&] { layer.forward(Tokens<double>{x.view()}, y.view()); }),
+      "SinkhornAttention: x has 6 blocks; expected at most 5, the sorted_blocks of the layer");
   const Activations most = drawn({1, 1, 15, kWidth}, 1);
   const Activations to(most.shape());
   EXPECT_EQ(refusal([&] { layer.forward(Tokens<double>{most.view()}, to.view()); }), "accepted");
   layer.op().options.block = 6;
   EXPECT_EQ(refusal([&] { layer.forward(Tokens<double>{x.view()}, y.view()); }),
-            "SinkhornAttention: block is 6; expected 3, that of the layer's making");
+            "SinkhornAttention: block is 6; expected 3, with which the layer was made");
 }
 
 }  // namespace fovea_test::layers_learned_sorting

@@ -339,13 +339,13 @@ TEST(LogitTerms, WhatAnOperatorDoesNotReadIsRefused) {
   const Tensor<bool> mask({1, 1, 3, 3});
   const fovea::IndexTensor indices({1, 2, 3, 1});
   EXPECT_EQ(refused(linear, [&](auto& tokens) { tokens.bias = bias.view(); }),
-            "LinearAttention: bias is given; expected none: the operator does not read it");
+            "LinearAttention: bias must not be given: the operator does not read it");
   EXPECT_EQ(refused(linear, [&](auto& tokens) { tokens.mask = mask.view(); }),
-            "LinearAttention: mask is given; expected none: the operator does not read it");
+            "LinearAttention: mask must not be given: the operator does not read it");
   EXPECT_EQ(refused(fovea::FullAttention{}, [&](auto& tokens) { tokens.indices = indices.view(); }),
-            "FullAttention: indices is given; expected none: the operator does not read it");
+            "FullAttention: indices must not be given: the operator does not read it");
   EXPECT_EQ(refused(fovea::FullAttention{}, [&](auto& tokens) { tokens.dominant = bias.view(); }),
-            "FullAttention: dominant is given; expected none: the operator does not read it");
+            "FullAttention: dominant must not be given: the operator does not read it");
   MultiHeadOptions options = {.width = 4, .heads = 2};
   options.alibi = true;
   EXPECT_EQ(refused(
@@ -363,7 +363,7 @@ TEST(LogitTerms, BadShapesAndSequences) {
   const Activations bias = filled({1, 3, 3, 3}, 0);
   const std::vector<Index> ends = {0, 2, 3}, later = {1, 3}, beyond = {0, 4}, lengths = {3};
   EXPECT_EQ(refused(op, [&](auto& tokens) { tokens.bias = bias.view(); }),
-            "FullAttention: heads of bias is 3; expected 1 or 2, the heads of q");
+            "FullAttention: bias has 3 heads; expected 1 or 2, the heads of q");
   EXPECT_EQ(refused(op, [&](auto& tokens) { tokens.cu_seqlens = later; }),
             "MultiHead: cu_seqlens[0] is 1; expected 0, where the first sequence begins");
   EXPECT_EQ(refused(op, [&](auto& tokens) { tokens.cu_seqlens = beyond; }),
@@ -373,22 +373,21 @@ TEST(LogitTerms, BadShapesAndSequences) {
                       tokens.cu_seqlens = ends;
                       tokens.key_lengths = lengths;
                     }),
-            "MultiHead: the number of key_lengths is 1; expected 0, since cu_seqlens is given");
+            "MultiHead: key_lengths must not be given: cu_seqlens says where sequences end");
   const Activations two = filled({2, 1, 3, 4}, 1), mean({2, 1, 1, 4}), y(two.shape());
   Tokens<double> tokens(two.view());
   tokens.cu_seqlens = ends;
   EXPECT_EQ(refused(op, [&](auto& given) { given = tokens; }),
-            "MultiHead: batch of y is 1; expected 2, the batch of x");
+            "MultiHead: y has batch 1; expected 2, the batch of x");
   fovea::Initialiser initialiser(1);
   const MultiHead<FullAttention, double> layer(op, {.width = 4}, initialiser);
   EXPECT_EQ(refusal([&] { layer.forward(tokens, y.view()); }),
-            "MultiHead: batch of x is 2; expected 1, since cu_seqlens is given");
+            "MultiHead: x has batch 2; expected 1, since cu_seqlens is given");
   EXPECT_EQ(refusal([&] { fovea::MeanPool<double>().forward(tokens, mean.view()); }),
-            "MeanPool: cu_seqlens is given; expected none: the layer takes no packed sequences");
+            "MeanPool: cu_seqlens must not be given: the layer takes no packed sequences");
   const fovea::DepthwiseConv<double> convolution(4, initialiser);
-  EXPECT_EQ(
-      refusal([&] { convolution.forward(tokens, y.view()); }),
-      "DepthwiseConv: cu_seqlens is given; expected none: the layer takes no packed sequences");
+  EXPECT_EQ(refusal([&] { convolution.forward(tokens, y.view()); }),
+            "DepthwiseConv: cu_seqlens must not be given: the layer takes no packed sequences");
 }
 
 /// Nothing is added to a gradient before.
@@ -407,14 +406,13 @@ TEST(LogitTerms, BackwardRefusesFirst) {
     layer.visit([](fovea::Parameter<double>& p) { EXPECT_EQ(p.gradient.squaredNorm(), 0); });
     return text;
   };
-  EXPECT_EQ(with({}, bias.view()),
-            "MultiHead: d_bias is given; expected none, since there is no bias");
+  EXPECT_EQ(with({}, bias.view()), "MultiHead: d_bias must not be given: there is no bias");
   EXPECT_EQ(with(bias.view(), narrow.view()),
-            "MultiHead: width of d_bias is 2; expected 3, as of bias");
+            "MultiHead: d_bias has shape 1x1x3x2; expected 1x1x3x3, the shape of bias");
   EXPECT_EQ(with(bias.view(), bias.view()),
-            "MultiHead: d_bias is in the memory of bias; expected memory of its own");
+            "MultiHead: d_bias overlaps bias; outputs must not alias inputs or each other");
   EXPECT_EQ(with(narrow.view(), {}),
-            "FullAttention: width of bias is 2; expected 1 or 3, the rows of k");
+            "FullAttention: bias has width 2; expected 1 or 3, the rows of k");
 }
 
 }  // namespace fovea_test::layers_logit_terms

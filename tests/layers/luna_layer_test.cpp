@@ -111,7 +111,7 @@ TEST(LunaLayer, RefusesTokensThatDoNotFit) {
   expect({x.view(), packed.view(), too_few},
          "the number of key_lengths is 1; expected 2, the batch of x, or 0");
   const Activations other = drawn({1, 1, kPacked[2], kPacked[3]}, 13);
-  expect({x.view(), other.view(), kLengths}, "batch of packed is 1; expected 2, the batch of x");
+  expect({x.view(), other.view(), kLengths}, "packed has batch 1; expected 2, the batch of x");
 }
 
 TEST(LunaLayer, GradientsThroughTwoLayers) {
@@ -184,15 +184,15 @@ TEST(LunaLayer, Refuses) {
   EXPECT_EQ(refusal([&] {
               layer.forward({x.view(), other.view()}, out);
             }),
-            "LunaLayer: batch of packed is 1; expected 2, the batch of x");
+            "LunaLayer: packed has batch 1; expected 2, the batch of x");
   EXPECT_EQ(refusal([&] {
               layer.forward({x.view(), narrow.view()}, out);
             }),
-            "LunaLayer: width of packed is 5; expected 8, that of the layer");
+            "LunaLayer: packed has width 5; expected 8, the width of the layer");
   EXPECT_EQ(refusal([&] {
               layer.forward({x.view(), packed.view()}, {y.view(), packed.view()});
             }),
-            "LunaLayer: y_packed is in the memory of packed; expected memory of its own");
+            "LunaLayer: y_packed overlaps packed; outputs must not alias inputs or each other");
   const std::vector<Index> lengths = {7, 8};
   EXPECT_EQ(refusal([&] {
               layer.forward({x.view(), packed.view(), lengths}, out);
@@ -203,11 +203,10 @@ TEST(LunaLayer, Refuses) {
   EXPECT_EQ(refusal([&] {
               layer.backward({x.view(), packed.view()}, saved, {y.view(), other.view()}, {});
             }),
-            "LunaLayer: batch of d_y_packed is 1; expected 2, the batch of x");
+            "LunaLayer: d_y_packed has batch 1; expected 2, the batch of x");
   fovea::Initialiser initialiser(1);
   EXPECT_EQ(refusal([&] { LunaLayer<float>({.width = 9, .heads = 2}, initialiser); }),
-            "LunaLayer: heads is 2; expected a divisor of 9, the width, since no head_width is "
-            "given");
+            "LunaLayer: heads is 2; expected a divisor of the width 9, or a head_width");
 }
 
 }  // namespace fovea_test::layers_luna_layer

@@ -82,28 +82,28 @@ TYPED_TEST(Messages, Forward) {
     for (const double at : to.values()) EXPECT_TRUE(std::isnan(at));
     return text;
   };
-  EXPECT_EQ(with({2, 1, 3, 5}, {2, 1, 3, 4}), "width of x is 5; expected 4, that of the layer");
+  EXPECT_EQ(with({2, 1, 3, 5}, {2, 1, 3, 4}), "x has width 5; expected 4, the width of the layer");
   EXPECT_EQ(with({2, 2, 3, 4}, {2, 1, 3, 4}),
-            "heads of x is 2; expected 1, since heads are a layer's own");
-  EXPECT_EQ(with({2, 1, 3, 4}, {2, 1, 3, 5}), "width of y is 5; expected 4, that of the layer");
-  EXPECT_EQ(with({2, 1, 3, 4}, {1, 1, 3, 4}), "batch of y is 1; expected 2, the batch of x");
-  EXPECT_EQ(with({2, 1, 3, 4}, {2, 1, 2, 4}), "rows of y is 2; expected 3, the rows of x");
+            "x has 2 heads; expected 1, since layers take activations [B, 1, L, width]");
+  EXPECT_EQ(with({2, 1, 3, 4}, {2, 1, 3, 5}), "y has width 5; expected 4, the width of the layer");
+  EXPECT_EQ(with({2, 1, 3, 4}, {1, 1, 3, 4}), "y has batch 1; expected 2, the batch of x");
+  EXPECT_EQ(with({2, 1, 3, 4}, {2, 1, 2, 4}), "y has 2 rows; expected 3, the rows of x");
   EXPECT_EQ(this->forward({}, y.view()),
-            "x is missing; expected one of heads 1, since heads are a layer's own");
+            "x is required: it was not given, or was passed without memory");
   EXPECT_EQ(this->forward(x.view(), {}),
-            "y is missing; expected one of heads 1, since heads are a layer's own");
+            "y is required: it was not given, or was passed without memory");
   EXPECT_EQ(this->forward(x.view(), x.view()),
-            "y is in the memory of x; expected memory of its own");
+            "y overlaps x; outputs must not alias inputs or each other");
   const Activations columns = x.in({.order = {0, 1, 3, 2}});
   EXPECT_EQ(this->forward(columns.view(), y.view()),
-            "stride of width of x is 3; expected 1: the channels of a token lie side by side");
+            "stride of width of x is 3; expected 1: the channels of a token are contiguous");
   const Activations reversed = x.in({.reversed = {false, false, true, false}});
   EXPECT_EQ(this->forward(reversed.view(), y.view()),
             "stride of rows of x is -4; expected at least 0");
   const View<double> one_row(y.view().data(), {2, 1, 3, 4}, {0, 0, 0, 1});
-  EXPECT_EQ(this->forward(x.view(), one_row),
-            "the layout of y is strides 0x0x0x1 for 2x1x3x4; expected strides that give each "
-            "element its own place");
+  EXPECT_EQ(
+      this->forward(x.view(), one_row),
+      "y has strides [0, 0, 0, 1] for 2x1x3x4; the elements of an output need different addresses");
 }
 
 /// A single row has no next one, so that its stride may be any.
@@ -128,15 +128,17 @@ TYPED_TEST(Messages, Backward) {
     const Activations to(d_x_shape);
     return this->backward(x.view(), d_y.view(), to.view());
   };
-  EXPECT_EQ(with({2, 1, 3, 5}, {2, 1, 3, 4}), "width of d_y is 5; expected 4, that of the layer");
-  EXPECT_EQ(with({2, 1, 4, 4}, {2, 1, 3, 4}), "rows of d_y is 4; expected 3, the rows of x");
-  EXPECT_EQ(with({2, 1, 3, 4}, {2, 1, 3, 3}), "width of d_x is 3; expected 4, that of the layer");
-  EXPECT_EQ(with({2, 1, 3, 4}, {1, 1, 3, 4}), "batch of d_x is 1; expected 2, the batch of x");
+  EXPECT_EQ(with({2, 1, 3, 5}, {2, 1, 3, 4}),
+            "d_y has width 5; expected 4, the width of the layer");
+  EXPECT_EQ(with({2, 1, 4, 4}, {2, 1, 3, 4}), "d_y has 4 rows; expected 3, the rows of x");
+  EXPECT_EQ(with({2, 1, 3, 4}, {2, 1, 3, 3}),
+            "d_x has width 3; expected 4, the width of the layer");
+  EXPECT_EQ(with({2, 1, 3, 4}, {1, 1, 3, 4}), "d_x has batch 1; expected 2, the batch of x");
   const Activations d_y = filled({2, 1, 3, 4}, 1);
   EXPECT_EQ(this->backward(x.view(), {}, d_x.view()),
-            "d_y is missing; expected one of heads 1, since heads are a layer's own");
+            "d_y is required: it was not given, or was passed without memory");
   EXPECT_EQ(this->backward(x.view(), d_y.view(), x.view()),
-            "d_x is in the memory of x; expected memory of its own");
+            "d_x overlaps x; outputs must not alias inputs or each other");
 }
 
 TEST(LayerMessages, Lengths) {
@@ -167,9 +169,9 @@ TYPED_TEST(Messages, WhatWasSavedIsOfOtherTokens) {
     const Activations other = filled({2, 1, 5, 4}, 1);
     const std::string text =
         refusal([&] { layer.backward(other.view(), saved, other.view(), {}); });
-    EXPECT_EQ(text.substr(text.find(':') + 2),
-              "what was saved is 2 sequences of 3 rows; expected 2 of 5: saved by the forward pass "
-              "of this x");
+    EXPECT_EQ(
+        text.substr(text.find(':') + 2),
+        "saved is of 2 sequences of 3 rows; expected 2 of 5, from the forward pass of this x");
   }
 }
 
@@ -187,7 +189,7 @@ TEST(LayerMessages, Dropout) {
   const Activations x = filled({2, 1, 3, 4}, 1);
   const Activations narrow({2, 1, 3, 3});
   EXPECT_EQ(refusal([&] { layer.forward(x.view(), narrow.view()); }),
-            "DropoutLayer: width of y is 3; expected 4, that of the layer");
+            "DropoutLayer: y has width 3; expected 4, the width of the layer");
   for (const double at : narrow.values()) EXPECT_TRUE(std::isnan(at));
 }
 

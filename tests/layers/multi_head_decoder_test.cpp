@@ -88,12 +88,12 @@ TEST(MultiHeadDecoder, WhatItRefusesLeavesItAsItWas) {
       one({1, 1, 3, kDecodedWidth}), y(x.shape());
   x.fill(constant(1));
   EXPECT_EQ(refusal([&] { decoder.step(narrow.view(), y.view()); }),
-            "MultiHead: width of x is 11; expected 12, that of the layer");
+            "MultiHead: x has width 11; expected 12, the width of the layer");
   EXPECT_EQ(refusal([&] { decoder.step(one.view(), y.view()); }),
-            "MultiHead: batch of y is 2; expected 1, the batch of x");
+            "MultiHead: y has batch 2; expected 1, the batch of x");
   const Tensor<double> out(one.shape());
   EXPECT_EQ(refusal([&] { decoder.step(one.view(), out.view()); }),
-            "MultiHead: batch of x is 1; expected 2, the batch of the decoder");
+            "MultiHead: x has batch 1; expected 2, the batch of the decoder");
   EXPECT_EQ(decoder.length(), 0);
   decoder.step(x.view(), y.view());
   EXPECT_EQ(refusal([&] { decoder.rollback(4); }),

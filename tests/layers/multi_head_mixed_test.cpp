@@ -70,9 +70,9 @@ TEST(MultiHeadMixed, LinformerOfShorterSequences) {
     EXPECT_EQ(p.gradient.rightCols(3).cwiseAbs().maxCoeff(), 0) << p.name;
   });
   const Activations longer = drawn({2, 1, 12, kWidth}, 1), out({2, 1, 12, kWidth});
-  EXPECT_EQ(refusal([&] { layer.forward(fovea::Tokens<double>(longer.view()), out.view()); }),
-            "LinformerAttention: rows of x is 12; expected at most 11, the length of the "
-            "projections");
+  EXPECT_EQ(
+      refusal([&] { layer.forward(fovea::Tokens<double>(longer.view()), out.view()); }),
+      "LinformerAttention: x has 12 rows; expected at most 11, the length of the projections");
 }
 
 TEST(MultiHeadMixed, LinformerNeedsItsSizes) {

@@ -268,10 +268,9 @@ TEST(MultiHead, Refusals) {
   };
   EXPECT_EQ(making({.heads = 2}), "MultiHead: width is 0; expected at least 1");
   EXPECT_EQ(making({.width = 6, .heads = 4}),
-            "MultiHead: heads is 4; expected a divisor of 6, the width, since no head_width is "
-            "given");
+            "MultiHead: heads is 4; expected a divisor of the width 6, or a head_width");
   EXPECT_EQ(making({.width = 6, .heads = 3, .key_heads = 2}),
-            "MultiHead: key_heads is 2; expected a divisor of 3, the heads");
+            "MultiHead: key_heads is 2; expected a divisor of the 3 heads");
 }
 
 }  // namespace fovea_test::layers_multi_head

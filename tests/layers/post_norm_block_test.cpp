@@ -133,7 +133,7 @@ TEST(PostNormBlock, RefusesWhatDoesNotFit) {
   const Activations x = drawn({1, 1, 5, 3}, 1);
   const Activations right = drawn(kShape, 1);
   EXPECT_EQ(refusal([&] { made.forward(View<const double>(x.view()), x.view()); }).substr(0, 28),
-            "PostNormBlock: width of x is");
+            "PostNormBlock: x has width 3");
   Block<double>::Saved nothing;
   EXPECT_EQ(refusal([&] {
               made.backward(View<const double>(right.view()), nothing, right.view(), {});

@@ -32,7 +32,7 @@ TEST(PredictedDominant, Refusals) {
   };
   EXPECT_EQ(message(bias, 0, dominant), "predict_dominant: max_length is 0; expected at least 1");
   EXPECT_EQ(message(bias, 9, narrow),
-            "predict_dominant: width of dominant is 7; expected 8, that of the layer");
+            "predict_dominant: dominant has width 7; expected 8, the width of the layer");
   EXPECT_EQ(message(Weights::Zero(1, 7), 9, dominant),
             "predict_dominant: the size of bias is 7; expected 8, the columns of weight");
   EXPECT_EQ(message(bias, 9, dominant), "accepted");

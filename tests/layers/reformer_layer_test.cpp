@@ -69,14 +69,13 @@ TEST(ReformerLayer, RefusesWhatItsOperatorDoes) {
   const Activations x = drawn({1, 1, 10, kWidth}, 1);
   const Activations y(x.shape());
   EXPECT_EQ(refusal([&] { layer.forward(Tokens<double>{x.view()}, y.view()); }),
-            "ReformerAttention: chunk is 3; expected a divisor of 10, the rows of qk");
+            "ReformerAttention: chunk is 3; expected a divisor of the 10 rows of qk");
   EXPECT_EQ(refusal([&] {
               ReformerLayerOptions wrong = options();
               wrong.heads = 4;
               make(wrong);
             }),
-            "ReformerLayer: heads is 4; expected a divisor of 6, the width, since no head_width is "
-            "given");
+            "ReformerLayer: heads is 4; expected a divisor of the width 6, or a head_width");
 }
 
 }  // namespace fovea_test::layers_reformer_layer

@@ -103,7 +103,7 @@ TEST(RmsNorm, Refusals) {
   const Activations x = filled({1, 1, 2, 5}, 1);
   const Activations y({1, 1, 2, 4});
   EXPECT_EQ(refusal([&] { norm.forward(x.view(), y.view()); }),
-            "RmsNorm: width of x is 5; expected 4, that of the layer");
+            "RmsNorm: x has width 5; expected 4, the width of the layer");
 }
 
 }  // namespace fovea_test::layers_rms_norm

@@ -413,7 +413,7 @@ TEST(Rotary, TablesThatAreRefused) {
   EXPECT_EQ(message([&](Change t) {
               t.call.sines = View<const double>(x.view().data(), t.sines.shape());
             }),
-            "Rotary: heads is in the memory of sines; expected memory of its own");
+            "Rotary: heads overlaps sines; outputs must not alias inputs or each other");
 }
 
 using Layer = fovea::MultiHead<fovea::FullAttention, double>;

@@ -45,7 +45,8 @@ TEST(RateSchedule, Refusals) {
   EXPECT_EQ(message({.warmup_steps = 5, .total_steps = 4}),
             "RateSchedule: total_steps is 4; expected at least 5");
   EXPECT_EQ(message({.warmup_steps = -1}), "RateSchedule: warmup_steps is -1; expected at least 0");
-  EXPECT_EQ(message({.peak = -1}), "RateSchedule: peak is -1; expected a finite number, 0 or more");
+  EXPECT_EQ(message({.peak = -1}),
+            "RateSchedule: peak is -1; expected a finite number of at least 0");
   EXPECT_NE(message({.last = std::nan("")}).find("last is nan"), std::string::npos);
 }
 

@@ -74,33 +74,32 @@ TYPED_TEST(SynthesizerLayer, Refuses) {
   const Activations x = drawn(kShape, 1);
   const Activations y(kShape);
   EXPECT_EQ(refusal([&] { layer.forward(x.view(), y.view()); }),
-            "SynthesizerLayer: rows of x is 7; expected at most 6, the length of the layer");
+            "SynthesizerLayer: x has 7 rows; expected at most 6, the length of the layer");
   const auto longer = TestFixture::made({.width = 6, .heads = 2, .length = 7});
   const Activations logits({1, 1, 1, 1});
   Tokens<double> tokens(x.view());
   tokens.bias = logits.view();
   EXPECT_EQ(refusal([&] { longer.forward(tokens, y.view()); }),
-            "SynthesizerLayer: bias is given; expected none: the layer does not read it");
+            "SynthesizerLayer: bias must not be given: the layer does not read it");
   const bool all = true;
   tokens = Tokens<double>(x.view());
   tokens.mask = View<const bool>(&all, {1, 1, 1, 1});
   EXPECT_EQ(refusal([&] { longer.forward(tokens, y.view()); }),
-            "SynthesizerLayer: mask is given; expected none: the layer does not read it");
+            "SynthesizerLayer: mask must not be given: the layer does not read it");
   // In training and backward, too.
   auto trained = TestFixture::made({.width = 6, .heads = 2, .length = 7});
   typename TestFixture::Layer::Saved saved;
   EXPECT_EQ(refusal([&] { trained.forward(tokens, y.view(), saved); }),
-            "SynthesizerLayer: mask is given; expected none: the layer does not read it");
+            "SynthesizerLayer: mask must not be given: the layer does not read it");
   trained.forward(Tokens<double>(x.view()), y.view(), saved);
   const Activations d_y = drawn(kShape, 2);
   EXPECT_EQ(refusal([&] { trained.backward(tokens, saved, d_y.view(), {}); }),
-            "SynthesizerLayer: mask is given; expected none: the layer does not read it");
+            "SynthesizerLayer: mask must not be given: the layer does not read it");
   fovea::Initialiser initialiser(5);
   EXPECT_EQ(refusal([&] {
               typename TestFixture::Layer({.width = 6, .heads = 4, .length = 6}, initialiser);
             }),
-            "SynthesizerLayer: heads is 4; expected a divisor of 6, the width, since head_width is "
-            "0");
+            "SynthesizerLayer: heads is 4; expected a divisor of the width 6, or a head_width");
   EXPECT_EQ(refusal([&] { typename TestFixture::Layer({.width = 6}, initialiser); }),
             "SynthesizerLayer: length is 0; expected at least 1");
 }

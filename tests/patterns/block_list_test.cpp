@@ -71,19 +71,22 @@ TEST(BlockList, BadListsAreRefused) {
     return refusal([&] { BlockList(block, 4, rows, false, "Op"); });
   };
   EXPECT_EQ(message(0, {{0}, {}}), "Op: block is 0; expected at least 1");
-  EXPECT_EQ(message(8, {{}, {}}), "Op: offset 0 is missing; expected 0");
-  EXPECT_EQ(message(8, {{1, 2}, {0, 1}}), "Op: offset 0 is 1; expected 0");
-  EXPECT_EQ(message(8, {{0, 2, 1}, {0, 1}}), "Op: offset 2 is 1; expected 2 to 2");
-  EXPECT_EQ(message(8, {{0, 3}, {0, 1}}), "Op: offset 1 is 3; expected 0 to 2");
-  EXPECT_EQ(message(8, {{0, 1}, {0, 1}}), "Op: last offset is 1; expected 2, the blocks of keys");
+  EXPECT_EQ(message(8, {{}, {}}), "Op: offsets is required: 0, and where each row of columns ends");
+  EXPECT_EQ(message(8, {{1, 2}, {0, 1}}), "Op: offsets[0] is 1; expected 0");
+  EXPECT_EQ(message(8, {{0, 2, 1}, {0, 1}}),
+            "Op: offsets[2] is 1; expected 2: offsets ascend, up to the number of columns");
+  EXPECT_EQ(message(8, {{0, 3}, {0, 1}}),
+            "Op: offsets[1] is 3; expected 0 to 2: offsets ascend, up to the number of columns");
+  EXPECT_EQ(message(8, {{0, 1}, {0, 1}}),
+            "Op: the last of offsets is 1; expected 2, the number of columns");
   EXPECT_EQ(message(8, {{0, 2}, {0, 4}}),
-            "Op: block of keys 1, in row 0 is 4; expected ascending in [1, 4)");
+            "Op: columns[1], of row 0, is 4; expected 0 to 3, the blocks of keys");
   EXPECT_EQ(message(8, {{0, 1}, {-1}}),
-            "Op: block of keys 0, in row 0 is -1; expected ascending in [0, 4)");
+            "Op: columns[0], of row 0, is -1; expected 0 to 3, the blocks of keys");
   EXPECT_EQ(message(8, {{0, 1, 3}, {3, 2, 1}}),
-            "Op: block of keys 2, in row 1 is 1; expected ascending in [3, 4)");
+            "Op: columns[2], of row 1, is 1; expected more than 2: the columns of a row ascend");
   EXPECT_EQ(message(8, {{0, 2}, {2, 2}}),
-            "Op: block of keys 1, in row 0 is 2; expected ascending in [3, 4)");
+            "Op: columns[1], of row 0, is 2; expected more than 2: the columns of a row ascend");
   EXPECT_EQ(message(8, {{0, 2, 2, 3}, {0, 3, 0}}), "accepted");
 }
 

@@ -236,18 +236,19 @@ TEST(Combine, LongformerAndBigBird) {
 }
 
 TEST(Combine, WhatDoesNotFitIsRefused) {
-  EXPECT_EQ(refusal([] {
-              unite(Window{3, 0}, StridedKeys{4});
-            }),
-            "unite: step of the rows is 4 beside 1; expected equal steps; in_stages takes any");
+  EXPECT_EQ(
+      refusal([] {
+        unite(Window{3, 0}, StridedKeys{4});
+      }),
+      "unite: the row steps of the patterns are 1 and 4; expected equal ones; in_stages takes any");
   EXPECT_EQ(refusal([] {
               subtract(Window{3, 0}, StridedKeys{4});
             }),
-            "subtract: keys of a slot is 0 + 4 t beside 0 + 1 t; expected all keys, or the same; "
-            "EnumeratedPattern takes any law");
+            "subtract: the patterns have keys at 0 + 1 t and at 0 + 4 t; expected all keys or the "
+            "same ones; EnumeratedPattern takes any law");
   EXPECT_EQ(refusal([] { intersect(StridedKeys{3}, StridedKeys{4}); }),
-            "intersect: step of the rows is 4 beside 3; expected equal steps, or 1; "
-            "EnumeratedPattern takes any law");
+            "intersect: the row steps of the patterns are 3 and 4; expected equal ones, or one "
+            "that is 1; EnumeratedPattern takes any law");
 }
 
 }  // namespace fovea_test::patterns_combine

@@ -83,15 +83,18 @@ TEST(EnumeratedPattern, PlansPartsOfItsShape) {
   EXPECT_EQ(refusal([&] {
               pattern.plan({1, 10, 9});
             }),
-            "EnumeratedPattern: positions is 9 to 10; expected 10 to 50");
+            "EnumeratedPattern: the positions of the queries are 9; expected 10 to 49, which were "
+            "enumerated");
   EXPECT_EQ(refusal([&] {
               pattern.plan({2, 50, 49});
             }),
-            "EnumeratedPattern: positions is 49 to 51; expected 10 to 50");
-  EXPECT_EQ(refusal([&] {
-              pattern.plan({1, 51, 49});
-            }),
-            "EnumeratedPattern: keys is 51; expected at most 50");
+            "EnumeratedPattern: the positions of the queries are 49 to 50; expected 10 to 49, "
+            "which were enumerated");
+  EXPECT_EQ(
+      refusal([&] {
+        pattern.plan({1, 51, 49});
+      }),
+      "EnumeratedPattern: the number of keys is 51; expected at most 50, which were enumerated");
 }
 
 }  // namespace fovea_test::patterns_enumerated

@@ -69,14 +69,15 @@ TEST(GlobalTokens, BadTokensAreRefused) {
   };
   EXPECT_EQ(at({3, 3}), "Op: global token 1 is 3; expected more than 3, the one before");
   EXPECT_EQ(at({3, 1}), "Op: global token 1 is 1; expected more than 3, the one before");
-  EXPECT_EQ(at({-1}), "Op: global token 0 is -1; expected a position");
+  EXPECT_EQ(at({-1}), "Op: global token 0 is -1; expected at least 0");
   EXPECT_EQ(at({0, 4}), "accepted");
   EXPECT_EQ(refusal([] { GlobalTokens::first(-1, false, "Op"); }),
-            "Op: count of global tokens is -1; expected at least 0");
+            "Op: the number of global tokens is -1; expected 0 to " +
+                std::to_string(fovea::kFarPosition));
   EXPECT_EQ(refusal([] {
               fovea::check_global("Op", GlobalTokens::at({2, 10}), 10);
             }),
-            "Op: last global token is 10; expected less than 10, the keys");
+            "Op: the last global token is 10; expected less than 10, the number of keys");
   EXPECT_EQ(refusal([] { fovea::check_global("Op", GlobalTokens::at({2, 9}), 10); }), "accepted");
 }
 

@@ -141,8 +141,8 @@ TEST(RandomBlocks, BadOnesAreRefused) {
     return refusal([&] { fovea::check_random_blocks("Op", blocks); });
   };
   EXPECT_EQ(message({0, 3, 4}), "Op: block is 0; expected at least 1");
-  EXPECT_EQ(message({4, -1, 4}), "Op: count of random blocks is -1; expected 0 to 64");
-  EXPECT_EQ(message({4, 65, 4}), "Op: count of random blocks is 65; expected 0 to 64");
+  EXPECT_EQ(message({4, -1, 4}), "Op: the number of random blocks is -1; expected 0 to 64");
+  EXPECT_EQ(message({4, 65, 4}), "Op: the number of random blocks is 65; expected 0 to 64");
   EXPECT_EQ(message({4, 3, 4, 0, 0, false, -1}),
             "Op: skip_first is -1; expected at least 0 blocks");
   EXPECT_EQ(message({4, 3, 4, 0, 0, false, 0, -2}),

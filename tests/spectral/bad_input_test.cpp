@@ -45,24 +45,25 @@ class CrossBadInput : public testing::Test {
 TEST_F(CrossBadInput, Shapes) {
   const Tensor<float> heads({2, 2, 4, 3});
   EXPECT_EQ(forward({heads.view(), heads.view()}, out_.view()),
-            "HiddenStateCross: heads of f1 is 2; expected 1: the cross has channels, no heads");
+            "HiddenStateCross: f1 has 2 heads; expected 1: the cross has channels, no heads");
   const Tensor<float> longer({2, 1, 5, 3});
   EXPECT_EQ(forward({f1_.view(), longer.view()}, out_.view()),
-            "HiddenStateCross: rows of f2 is 5; expected 4, as of f1");
+            "HiddenStateCross: f2 has shape 2x1x5x3; expected 2x1x4x3, the shape of f1");
   EXPECT_EQ(forward({f1_.view(), f2_.view()}, longer.view()),
-            "HiddenStateCross: rows of out is 5; expected 4, as of f1");
+            "HiddenStateCross: out has shape 2x1x5x3; expected 2x1x4x3, the shape of f1");
   EXPECT_EQ(forward({{}, f2_.view()}, out_.view()),
-            "HiddenStateCross: f1 is missing; expected one of heads 1: the cross has channels, no "
-            "heads");
+            "HiddenStateCross: f1 is required: it was not given, or was passed without memory");
   EXPECT_EQ(forward({f1_.view(), {}}, out_.view()),
-            "HiddenStateCross: f2 is missing; expected one of batch 2, as of f1");
+            "HiddenStateCross: f2 is required: it was not given, or was passed without memory");
   EXPECT_EQ(forward({f1_.view(), f2_.view()}, {}),
-            "HiddenStateCross: out is missing; expected one of batch 2, as of f1");
+            "HiddenStateCross: out is empty: it was passed without memory; expected 2x1x4x3, the "
+            "shape of f1");
   const Tensor<float> narrow({2, 1, 4, 2});
   EXPECT_EQ(backward({f1_.view(), f2_.view()}, narrow.view(), {out_.view()}),
-            "HiddenStateCross: width of d_out is 2; expected 3, as of f1");
-  EXPECT_EQ(backward({f1_.view(), f2_.view()}, f1_.view(), {.f2 = narrow.view()}),
-            "HiddenStateCross: width of the gradient of f2 is 2; expected 3, as of f1");
+            "HiddenStateCross: d_out has shape 2x1x4x2; expected 2x1x4x3, the shape of f1");
+  EXPECT_EQ(
+      backward({f1_.view(), f2_.view()}, f1_.view(), {.f2 = narrow.view()}),
+      "HiddenStateCross: the gradient of f2 has shape 2x1x4x2; expected 2x1x4x3, the shape of f1");
 }
 
 TEST_F(CrossBadInput, KeyLengths) {
@@ -79,24 +80,23 @@ TEST_F(CrossBadInput, KeyLengths) {
 
 TEST_F(CrossBadInput, MemoryOfItsOwn) {
   EXPECT_EQ(forward({f1_.view(), f2_.view()}, f2_.view()),
-            "HiddenStateCross: out is in the memory of f2; expected memory of its own");
+            "HiddenStateCross: out overlaps f2; outputs must not alias inputs or each other");
   EXPECT_EQ(backward({f1_.view(), f2_.view()}, out_.view(), {out_.view()}),
-            "HiddenStateCross: the gradient of f1 is in the memory of d_out; expected memory of "
-            "its own");
+            "HiddenStateCross: the gradient of f1 overlaps d_out; outputs must not alias inputs or "
+            "each other");
   const Tensor<float> d_out(f1_.shape());
   EXPECT_EQ(backward({f1_.view(), f2_.view()}, d_out.view(), {out_.view(), out_.view()}),
-            "HiddenStateCross: the gradient of f2 is in the memory of the gradient of f1; expected "
-            "memory of its own");
+            "HiddenStateCross: the gradient of f2 overlaps the gradient of f1; outputs must not "
+            "alias inputs or each other");
   const View<float> broadcast(&out_(0, 0, 0, 0), {2, 1, 4, 3}, {12, 0, 0, 1});
   EXPECT_EQ(forward({f1_.view(), f2_.view()}, broadcast),
-            "HiddenStateCross: the layout of out is strides 12x0x0x1 for 2x1x4x3; expected strides "
-            "that give each element its own place");
+            "HiddenStateCross: out has strides [12, 0, 0, 1] for 2x1x4x3; the elements of an "
+            "output need different addresses");
   const View<float> descending(&out_(0, 0, 3, 0), {1, 1, 4, 3}, {12, 0, -3, 1});
   const View<const float> first(&f1_(0, 0, 0, 0), {1, 1, 4, 3});
   const View<const float> second(&f2_(0, 0, 0, 0), {1, 1, 4, 3});
   EXPECT_EQ(forward({first, second}, descending),
-            "HiddenStateCross: stride of rows of out is -3; expected at least 0 in a tensor that "
-            "is written");
+            "HiddenStateCross: stride of rows of out is -3; expected at least 0 in an output");
 }
 
 /// What is read may be one tensor, may be broadcast, and may descend.
@@ -118,18 +118,18 @@ TEST_F(CrossBadInput, TooLongForFftw) {
   EXPECT_EQ(refusal([&] {
               HiddenStateCross().check(CrossInputs<float>{endless, endless}, out);
             }),
-            "HiddenStateCross: rows of f1 is 1073741825; expected at most 1073741824, for the "
-            "sizes of FFTW");
+            "HiddenStateCross: f1 has 1073741825 rows; expected at most 1073741824, the most that "
+            "FFTW takes");
   EXPECT_EQ(refusal([&] {
               HiddenStateCross().forward(CrossInputs<float>{endless, endless}, out);
             }),
-            "HiddenStateCross: rows of f1 is 1073741825; expected at most 1073741824, for the "
-            "sizes of FFTW");
+            "HiddenStateCross: f1 has 1073741825 rows; expected at most 1073741824, the most that "
+            "FFTW takes");
   EXPECT_EQ(fovea::fft_plans<float>().size(), plans);
   EXPECT_EQ(refusal([] { fovea::FftPlan<float>({Index{1} << 31}); }),
-            "FftPlan: size is 2147483648; expected 1 to 2147483647, the sizes of FFTW");
+            "FftPlan: size is 2147483648; expected 1 to 2147483647, the sizes that FFTW takes");
   EXPECT_EQ(refusal([] { fovea::FftPlan<double>({0}); }),
-            "FftPlan: size is 0; expected 1 to 2147483647, the sizes of FFTW");
+            "FftPlan: size is 0; expected 1 to 2147483647, the sizes that FFTW takes");
 }
 
 TEST(CrossEmpty, NoRowsAndNoChannels) {

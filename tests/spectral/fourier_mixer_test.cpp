@@ -199,23 +199,24 @@ TEST(MixerBadInput, IsNamed) {
   };
   const Tensor<float> heads({2, 2, 4, 3});
   EXPECT_EQ(message(heads.view(), out.view()),
-            "FourierMixer: heads of x is 2; expected 1: the mixer has channels, no heads");
+            "FourierMixer: x has 2 heads; expected 1: the mixer has channels, no heads");
   const Tensor<float> longer({2, 1, 5, 3});
   EXPECT_EQ(message(x.view(), longer.view()),
-            "FourierMixer: rows of out is 5; expected 4, as of x");
+            "FourierMixer: out has shape 2x1x5x3; expected 2x1x4x3, the shape of x");
   EXPECT_EQ(message(x.view(), x.view()),
-            "FourierMixer: out is in the memory of x; expected memory of its own");
+            "FourierMixer: out overlaps x; outputs must not alias inputs or each other");
   const View<float> broadcast(&out(0, 0, 0, 0), {2, 1, 4, 3}, {12, 0, 0, 1});
   EXPECT_EQ(message(x.view(), broadcast),
-            "FourierMixer: the layout of out is strides 12x0x0x1 for 2x1x4x3; expected strides "
-            "that give each element its own place");
-  EXPECT_EQ(refusal([&] { FourierMixer().backward(x.view(), longer.view()); }),
-            "FourierMixer: rows of the gradient of x is 5; expected 4, as of d_out");
+            "FourierMixer: out has strides [12, 0, 0, 1] for 2x1x4x3; the elements of an output "
+            "need different addresses");
+  EXPECT_EQ(
+      refusal([&] { FourierMixer().backward(x.view(), longer.view()); }),
+      "FourierMixer: the gradient of x has shape 2x1x5x3; expected 2x1x4x3, the shape of d_out");
   float one = 0;
   const View<const float> endless(&one, {1, 1, (Index{1} << 28) + 1, 1}, {0, 0, 0, 0});
-  EXPECT_EQ(message(endless, out.view()),
-            "FourierMixer: rows of x is 268435457; expected at most 268435456, for the sizes of "
-            "FFTW");
+  EXPECT_EQ(
+      message(endless, out.view()),
+      "FourierMixer: x has 268435457 rows; expected at most 268435456, the most that FFTW takes");
   for (const Shape& shape : {Shape{0, 1, 4, 3}, Shape{2, 1, 0, 3}, Shape{2, 1, 4, 0}}) {
     const Tensor<double> none(shape);
     const Tensor<double> to(shape);

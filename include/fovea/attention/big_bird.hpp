@@ -88,7 +88,7 @@ class BigBirdAttention : public SoftmaxOperator<BigBirdAttention> {
     check_global_blocks("last_global_blocks", options.last_global_blocks);
     if (options.causal && options.last_global_blocks > 0) {
       refuse(name(), "last_global_blocks", std::to_string(options.last_global_blocks),
-             "0, since causal: a row must not depend on where the sequence ends");
+             "0 in a causal pattern: a row must not depend on where the sequence ends");
     }
     check_random_blocks(name(), random(0, 0));
   }

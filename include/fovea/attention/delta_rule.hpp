@@ -25,7 +25,7 @@ struct DeltaRuleOptions {
 /// Cost: 6 D Dv flops for each token, and about 2 kDeltaChunk (D + 2 Dv) more.
 template <class Map = EluPlusOne>
 class DeltaRuleAttention : public LinearOnlyOperator<DeltaRuleAttention<Map>> {
-  static_assert(FeatureMap<Map>);
+  static_assert(FeatureMap<Map>, "fovea: DeltaRule takes a feature map, such as EluPlusOne");
 
  public:
   /// The operator reads beta.

@@ -63,7 +63,9 @@ struct FmmOptions {
 /// to the next.
 template <class... Terms>
 class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
-  static_assert(sizeof...(Terms) > 0 && (FeatureMap<typename LinearTerm<Terms>::Map> && ...));
+  static_assert(
+      sizeof...(Terms) > 0 && (FeatureMap<typename LinearTerm<Terms>::Map> && ...),
+      "fovea: FmmAttention takes feature maps, such as EluPlusOne, or a DeltaRule of one");
 
  public:
   /// Whether a term is a DeltaRule, so that the input beta is read.
@@ -127,7 +129,9 @@ class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
     check_window(name(), {options.near.left, options.near.right});
     check_softmax_options<T>(name(), near().softmax_options());
     check_denominator<T>(name(), options.denominator);
-    if (kHasBeta && !options.causal) refuse(name(), "causal", "false", "true: of the delta rule");
+    if (kHasBeta && !options.causal) {
+      refuse(name(), "causal", "false", "true: the delta rule is causal");
+    }
   }
 
   /// Bytes of scratch memory that `backward` takes with that many workers.
@@ -163,8 +167,8 @@ class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
     for (Index h = 0; h < inputs.q.heads(); ++h) {
       for (Index c = 0; c < inputs.v.width(); ++c) {
         if (blend.normaliser(h, c) > 0) continue;
-        refuse(name(), "the weights of head " + std::to_string(h), "all 0",
-               "one above 0, since rows are normalised");
+        refuse(name(), "the blend weights of head " + std::to_string(h) + " are all 0",
+               "expected one above 0, since normalise_rows is set");
       }
     }
   }

@@ -128,7 +128,7 @@ class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<F
     const fovea::Shape shape = {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(),
                                 graph.edges_per_key()};
     for (std::size_t d = 0; d < 4; ++d) {
-      detail::check_extent(name(), "edges", edges.shape(), d, shape[d], "that of the call's edges");
+      detail::check_extent(name(), "edges", edges.shape(), d, shape[d], "as in the call's edges");
     }
     detail::check_distinct(name(), "edges", edges);
     detail::check_apart(name(), "edges", edges, "dominant", inputs.dominant);

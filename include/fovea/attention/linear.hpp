@@ -37,7 +37,8 @@ struct LinearOptions {
 /// share its tokens, or N / kLinearSegment states if it is not causal.
 template <class... Maps>
 class LinearAttention : public LinearOnlyOperator<LinearAttention<Maps...>> {
-  static_assert(sizeof...(Maps) > 0 && (FeatureMap<Maps> && ...));
+  static_assert(sizeof...(Maps) > 0 && (FeatureMap<Maps> && ...),
+                "fovea: LinearAttention takes feature maps, such as EluPlusOne");
 
  public:
   /// The operator reads no beta.

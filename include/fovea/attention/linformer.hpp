@@ -167,7 +167,7 @@ class LinformerAttention : public ForwardCalls<LinformerAttention>,
     detail::check_scale<T>(name(), "scale", options.scale);
     check_inputs(name(), inputs);
     if (!inputs.cu_seqlens_q.empty() || !inputs.cu_seqlens_k.empty()) {
-      refuse(name(), "cu_seqlens", "given", "none: the projections are of one length");
+      refuse_given(name(), "cu_seqlens", "the projections have a fixed length");
     }
     const Extents& e = inputs.key_projection.shape();
     check_projection(inputs, "key_projection", inputs.key_projection, e[2]);
@@ -180,7 +180,7 @@ class LinformerAttention : public ForwardCalls<LinformerAttention>,
     const Extents& s = x.shape();
     if (x.is_none()) {
       if (inputs.q.batch() * inputs.k.heads() == 0) return;
-      refuse(name(), tensor, "missing", "[1, 1 or Hk, P, Nk], what makes P keys of Nk");
+      refuse_missing(name(), tensor, "[1, 1 or Hk, P, Nk], which makes P rows from Nk");
     }
     const Index heads = inputs.k.heads();
     detail::check_extent(name(), tensor, s, 0, 1, "since all sequences share it");

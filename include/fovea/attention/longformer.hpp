@@ -174,8 +174,7 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
     check_grads(name(), inputs, out, saved, d_out, grads);
     if (!inputs.has_global()) return;
     const auto refuse_gradient = [](const char* of) {
-      refuse(name(), std::string("the gradient of ") + of, "asked for",
-             "none, since global_q is given");
+      refuse_given(name(), std::string("the gradient of ") + of, "it is not defined with global_q");
     };
     if (!grads.bias.is_none()) refuse_gradient("bias");
     if (!grads.sink.empty()) refuse_gradient("sink");
@@ -213,9 +212,16 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
   template <class T>
   static void check_global_tensors(const Inputs<T>& in) {
     if (!in.has_global()) return;
-    detail::check_extents(name(), "global_q", in.global_q.shape(), in.q.shape(), "as of q");
-    detail::check_extents(name(), "global_k", in.global_k.shape(), in.k.shape(), "as of k");
-    detail::check_extents(name(), "global_v", in.global_v.shape(), in.v.shape(), "as of v");
+    const auto check = [](const char* tensor, const View<const T>& x, const fovea::Shape& shape,
+                          const char* whose) {
+      if (x.is_none() && shape != fovea::Shape{}) {
+        refuse_missing(name(), tensor, "global_q, global_k and global_v belong together");
+      }
+      detail::check_extents(name(), tensor, x.shape(), shape, whose);
+    };
+    check("global_q", in.global_q, in.q.shape(), "the shape of q");
+    check("global_k", in.global_k, in.k.shape(), "the shape of k");
+    check("global_v", in.global_v, in.v.shape(), "the shape of v");
   }
 
   template <class T, class E>

@@ -171,21 +171,21 @@ class NystroemAttention : public ForwardCalls<NystroemAttention>,
     }
     check_inputs(name(), inputs);
     if (!inputs.cu_seqlens_q.empty() || !inputs.cu_seqlens_k.empty()) {
-      refuse(name(), "cu_seqlens", "given", "none: sequences with landmarks are not packed");
+      refuse_given(name(), "cu_seqlens", "the operator takes no packed sequences");
     }
   }
   template <class T>
   void check_lengths(const NystroemInputs<T>& inputs) const {
     if (!inputs.key_lengths.empty()) {
       detail::check_extent(name(), "k", inputs.k.shape(), 2, inputs.q.rows(),
-                           "the rows of q, since key_lengths are those of the queries, too");
+                           "the rows of q: key_lengths are the lengths of queries, too");
     }
     check_sequence(inputs.q.rows(), inputs.k.rows(), inputs.key_lengths);
   }
   void check_divides(const char* tensor, Index rows) const {
     if (rows % options.landmarks == 0) return;
-    refuse(name(), std::string("rows of ") + tensor, std::to_string(rows),
-           "a multiple of " + std::to_string(options.landmarks) + ", the landmarks");
+    refuse(name(), std::string(tensor) + " has " + std::to_string(rows) + " rows",
+           "expected a multiple of " + std::to_string(options.landmarks) + ", the landmarks");
   }
 
   template <class T>

@@ -129,7 +129,7 @@ class PerformerAttention : public ForwardCalls<PerformerAttention>,
 
   template <class T>
   void check_read(const PerformerInputs<T>& inputs) const {
-    static_assert(std::floating_point<T>, "fovea: Performer attention is of float or double");
+    static_assert(std::floating_point<T>, "fovea: Performer attention takes float or double");
     check_inputs(name(), inputs);
     check_packing(name(), inputs);
     check_first_positions(name(), inputs);

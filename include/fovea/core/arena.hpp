@@ -91,7 +91,8 @@ class ArenaLease {
   /// \throws std::invalid_argument if the arena is in use
   explicit ArenaLease(Arena& arena) : arena_(arena) {
     if (arena.in_use_.exchange(true, std::memory_order_acquire)) {
-      refuse("Arena", "its memory", "in use by another call", "no use by two calls at a time");
+      refuse("Arena", "the memory is in use by another call",
+             "use one arena for each concurrent call");
     }
   }
   ArenaLease(const ArenaLease&) = delete;

@@ -344,8 +344,10 @@ concept SpreadsRows = requires {
 /// \throws what lease() does: std::invalid_argument if an Arena is in use
 template <class X>
 decltype(auto) for_call(X& x) {
-  static_assert(!SpreadsRows<X>,
-                "this operator or layer has no pass over a sequence that is spread over ranks");
+  static_assert(
+      !SpreadsRows<X>,
+      "fovea: this operator or layer has no implementation for a sequence that is distributed "
+      "over ranks");
   constexpr bool runs_work = detail::RunsWork<X>;
   static_assert(runs_work,
                 "fovea: what runs the work is an Executor, for instance fovea::ThreadPool, or an "

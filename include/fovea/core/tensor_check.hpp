@@ -22,12 +22,15 @@ inline void check_extent(const char* where, const char* tensor, const Shape& sha
   refuse_extent(where, tensor, shape, d, std::to_string(expected).append(", ").append(whose));
 }
 
-/// All four extents must be as expected.
+/// All four extents must be as expected. The message about a tensor of no extents, such as an
+/// Eigen tensor before resize, says that it has no memory.
 inline void check_extents(const char* where, const char* tensor, const Shape& shape,
                           const Shape& expected, std::string_view whose) {
-  for (std::size_t d = 0; d < 4; ++d) {
-    check_extent(where, tensor, shape, d, expected[d], whose);
-  }
+  if (shape == expected) return;
+  refuse(where,
+         std::string(tensor).append(shape == Shape{} ? " is empty: it was passed without memory"
+                                                     : " has shape " + to_string(shape)),
+         "expected " + to_string(expected).append(", ").append(whose));
 }
 
 /// There must be no key lengths, or one for each of `batch` sequences, in [0, rows].
@@ -42,17 +45,20 @@ inline void check_key_lengths(const char* where, IndexSpan lengths, Index batch,
   for (std::size_t b = 0; b < lengths.size(); ++b) {
     if (lengths[b] >= 0 && lengths[b] <= rows) continue;
     refuse(where, "key_lengths[" + std::to_string(b) + "]", std::to_string(lengths[b]),
-           "0 to " + std::to_string(rows) + ", the rows of " + y);
+           range_text<Index>(0, rows) + ", the rows of " + y);
   }
 }
 
-/// A tensor that is written must have a place of its own for each element.
+/// A tensor that is written must have an address of its own for each element.
 template <class T>
 void check_distinct(const char* where, const char* tensor, const View<T>& x) {
   if (has_distinct_elements(x)) return;
-  refuse(where, std::string("the layout of ") + tensor,
-         "strides " + to_string(x.strides()) + " for " + to_string(x.shape()),
-         "strides that give each element its own place");
+  std::string strides;
+  for (const Index stride : x.strides()) {
+    strides.append(strides.empty() ? "[" : ", ").append(std::to_string(stride));
+  }
+  refuse(where, tensor + (" has strides " + strides) + "] for " + to_string(x.shape()),
+         "the elements of an output need different addresses");
 }
 
 /// A tensor that is written must pass check_distinct and have no negative stride.
@@ -61,7 +67,7 @@ void check_written_layout(const char* where, const char* tensor, const View<T>& 
   for (std::size_t d = 0; d < 4; ++d) {
     if (x.strides()[d] >= 0 || x.shape()[d] <= 1) continue;
     refuse(where, std::string("stride of ") + kDimensionNames[d] + " of " + tensor,
-           std::to_string(x.strides()[d]), "at least 0 in a tensor that is written");
+           std::to_string(x.strides()[d]), "at least 0 in an output");
   }
   check_distinct(where, tensor, x);
 }
@@ -71,7 +77,8 @@ template <class T, class U>
 void check_apart(const char* where, const char* tensor, const View<T>& x, const char* name,
                  const View<U>& other) {
   if (!shares_elements(x, other)) return;
-  refuse(where, tensor, std::string("in the memory of ") + name, "memory of its own");
+  refuse(where, std::string(tensor) + " overlaps " + name,
+         "outputs must not alias inputs or each other");
 }
 
 }  // namespace detail

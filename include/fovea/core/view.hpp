@@ -56,14 +56,23 @@ inline std::string to_string(const Shape& shape) {
   return text;
 }
 
-/// Throws std::invalid_argument because of the extent of dimension d of a tensor. If the tensor was
-/// never given, the message says that it is missing.
+/// The extent of dimension d as text: "batch 2", "1 head", "7 rows", "width 64".
+inline std::string extent_text(const Shape& shape, std::size_t d) {
+  const std::string number = std::to_string(shape[d]);
+  std::string name = kDimensionNames[d];
+  if (d == 0 || d == 3) return name.append(" ").append(number);
+  if (shape[d] == 1) name.pop_back();
+  return number + ' ' + name;
+}
+
+/// Throws std::invalid_argument because of the extent of dimension d of a tensor, for example
+/// "FullAttention: v has 8 rows; expected 9, the rows of k". The message about a tensor that was
+/// never given, or whose memory was not allocated, says so.
 [[noreturn]] inline void refuse_extent(std::string_view where, const std::string& tensor,
                                        const Shape& shape, std::size_t d,
                                        const std::string& expected) {
-  const std::string name = kDimensionNames[d];
-  if (shape == Shape{}) refuse(where, tensor, "missing", "one of " + name + " " + expected);
-  refuse(where, name + " of " + tensor, std::to_string(shape[d]), expected);
+  if (shape == Shape{}) refuse_missing(where, tensor);
+  refuse(where, tensor + " has " + extent_text(shape, d), "expected " + expected);
 }
 
 /// The strides of a dense tensor of this shape whose last index is the fastest.
@@ -95,6 +104,15 @@ concept ViewsAs = !kIsView<std::remove_cvref_t<X>> && requires(X & x) {
 /// broadcast) and negative ones. A tensor that an operator writes must have distinct elements,
 /// which the operator checks. A view of const elements can be made from a view of others, and
 /// either from any type that has ViewTraits.
+///
+/// Shapes and strides of dense data in other orders, strides in elements:
+///
+///     [B, H, N, D]:                      View(p, {B, H, N, D})
+///     [B, N, H, D]:                      View(p, {B, H, N, D}, {N * H * D, D, H * D, 1})
+///     [N, H * D], heads side by side:    View(p, {1, H, N, D}, {N * H * D, D, H * D, 1})
+///
+/// **Data in another order than shape and strides say cannot be detected**: every pointer is as
+/// good as another, and the results are wrong without an error.
 template <class T>
 class View {
  public:
@@ -159,11 +177,11 @@ class View {
     Index size = 1;
     for (std::size_t d = 4; d-- > 0;) {
       if (shape[d] < 0) {
-        refuse("View", std::string(kDimensionNames[d]), std::to_string(shape[d]), "at least 0");
+        refuse("View", "shape has " + extent_text(shape, d), "expected at least 0");
       }
       // An extent of 0 counts as 1 here, so that every partial product fits too.
       if (!detail::multiply(size, shape[d] == 0 ? 1 : shape[d], size)) {
-        refuse("View", "shape", to_string(shape), "a size that fits std::ptrdiff_t");
+        refuse("View", "shape", to_string(shape), "a number of elements that fits std::ptrdiff_t");
       }
     }
     return shape;
@@ -172,7 +190,9 @@ class View {
   void check() const {
     checked(shape_);
     if (size() == 0) return;
-    if (data_ == nullptr) refuse("View", "data", "null", "storage for " + to_string(shape_));
+    if (data_ == nullptr) {
+      refuse("View", "data", "null", "the address of " + to_string(shape_) + " elements");
+    }
     constexpr Index most = (std::numeric_limits<Index>::max)() / static_cast<Index>(sizeof(T));
     Index reach = 0;
     for (std::size_t d = 0; d < 4; ++d) {
@@ -183,7 +203,7 @@ class View {
           detail::multiply(strides_[d] < 0 ? -strides_[d] : strides_[d], shape_[d] - 1, step);
       if (!fits || step > most - reach) {
         refuse("View", std::string("stride of ") + kDimensionNames[d],
-               std::to_string(strides_[d]) + " for " + to_string(shape_),
+               std::to_string(strides_[d]) + " for " + to_string(shape_) + " elements",
                "offsets that fit std::ptrdiff_t");
       }
       reach += step;

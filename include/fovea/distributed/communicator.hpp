@@ -45,11 +45,12 @@ class Communicator {
   /// the communicator is null or has a remote group; std::runtime_error if MPI fails
   explicit Communicator(MPI_Comm ranks) {
     check_ready();
-    if (ranks == MPI_COMM_NULL) refuse("Communicator", "the communicator", "MPI_COMM_NULL", "one");
+    if (ranks == MPI_COMM_NULL) refuse("Communicator", "the communicator is MPI_COMM_NULL");
     int is_inter = 0;
     detail::check_mpi(MPI_Comm_test_inter(ranks, &is_inter), "MPI_Comm_test_inter", 0);
     if (is_inter != 0) {
-      refuse("Communicator", "the communicator", "one between two groups", "one of a single group");
+      refuse("Communicator", "the communicator is an intercommunicator",
+             "expected an intracommunicator");
     }
     detail::check_mpi(MPI_Comm_dup(ranks, &ranks_), "MPI_Comm_dup", 0);
     detail::check_mpi(MPI_Comm_set_errhandler(ranks_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler",
@@ -90,8 +91,8 @@ class Communicator {
     int finalised = 0;
     MPI_Initialized(&initialised);
     MPI_Finalized(&finalised);
-    if (initialised == 0) refuse("Communicator", "MPI", "not initialised", "MPI_Init before");
-    if (finalised != 0) refuse("Communicator", "MPI", "finalised", "MPI_Finalize after");
+    if (initialised == 0) refuse("Communicator", "MPI is not initialised", "call MPI_Init before");
+    if (finalised != 0) refuse("Communicator", "MPI is finalised", "call MPI_Finalize after");
   }
 
   MPI_Comm ranks_ = MPI_COMM_NULL;

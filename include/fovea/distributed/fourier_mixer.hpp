@@ -93,7 +93,7 @@ void check_mixer(const char* tensor, const View<const T>& x, const Rows& rows,
   check_tensors();
   if (rows.count() <= FourierMixer::kMostElements) return;
   refuse(name, "rows of the sequence", std::to_string(rows.count()),
-         "at most " + std::to_string(FourierMixer::kMostElements) + ", for the sizes of FFTW");
+         "at most " + std::to_string(FourierMixer::kMostElements) + ", the most that FFTW takes");
 }
 
 }  // namespace detail

@@ -151,11 +151,11 @@ void check_fsat(const FsatAttention& op, const FsatInputs<T>& inputs, const Rows
                 const Check& check_tensors) {
   const char* const name = FsatAttention::name();
   if (!inputs.random.is_none()) {
-    refuse(name, "random", "given", "none, since the sequence is spread over ranks");
+    refuse_given(name, "random", "the sequence is distributed over ranks");
   }
   if (op.options.max_length < rows.count()) {
     refuse(name, "max_length", std::to_string(op.options.max_length),
-           std::string("at least ").append(std::to_string(rows.count())));
+           "at least " + std::to_string(rows.count()) + ", the rows of the sequence");
   }
   check_call(name, inputs, rows, [&](FsatInputs<T> own) {
     // Dominant indices beyond the length are not read.

@@ -68,7 +68,7 @@ void check_cross(const CrossInputs<T>& in, const Rows& rows, const Check& check_
                                    "the sequence");
   if (rows.count() <= kLongestCross) return;
   refuse(name, "rows of the sequence", std::to_string(rows.count()),
-         "at most " + std::to_string(kLongestCross) + ", for the sizes of FFTW");
+         "at most " + std::to_string(kLongestCross) + ", the most that FFTW takes");
 }
 
 }  // namespace detail

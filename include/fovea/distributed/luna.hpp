@@ -28,7 +28,7 @@ void check_spread_step(const char* op, const SoftmaxInputs<T>& in) {
   check_spread(op, in);
   const auto check_none = [&](const char* tensor, bool is_none) {
     if (is_none) return;
-    refuse(op, tensor, "given", "none, since the sequence is spread over ranks");
+    refuse_given(op, tensor, "the sequence is distributed over ranks");
   };
   check_none("bias", in.bias.is_none());
   check_none("mask", in.mask.is_none());

@@ -79,10 +79,9 @@ class OverRows {
   /// \throws std::invalid_argument unless they are as many as it holds
   Index rows_of_sequence(Index brought) const {
     if (brought != own_.count()) {
-      refuse("with_rows", "rows of activations", std::to_string(brought),
-             std::to_string(own_.count())
-                 .append(", the rows of ")
-                 .append(detail::rank_text(rows_.ranks().rank())));
+      refuse("with_rows", "the activations have " + std::to_string(brought) + " rows",
+             "expected " + std::to_string(own_.count()) + ", the rows of " +
+                 detail::rank_text(rows_.ranks().rank()));
     }
     return rows_.count();
   }
@@ -109,7 +108,7 @@ class OverRows {
   template <class Op, class... Arguments>
   void forward(const Op& op, const Arguments&... arguments) {
     constexpr bool has_pass = requires { detail::forward_of(op, rows_, executor_, arguments...); };
-    static_assert(has_pass, "fovea/distributed has no forward pass of this operator");
+    static_assert(has_pass, "fovea: this operator has no distributed forward pass");
     const Rows rows = rows_.agreeing_on(said_);
     meet([&] { traffic_ = traffic_ + detail::forward_of(op, rows, executor_, arguments...); });
   }
@@ -117,7 +116,7 @@ class OverRows {
   template <class Op, class... Arguments>
   void backward(const Op& op, const Arguments&... arguments) {
     constexpr bool has_pass = requires { detail::backward_of(op, rows_, executor_, arguments...); };
-    static_assert(has_pass, "fovea/distributed has no backward pass of this operator");
+    static_assert(has_pass, "fovea: this operator has no distributed backward pass");
     const Rows rows = rows_.agreeing_on(said_);
     meet([&] { traffic_ = traffic_ + detail::backward_of(op, rows, executor_, arguments...); });
   }
@@ -189,7 +188,7 @@ class OverRows {
                                   layout.emplace(blocks_of(rows_.layout(), block));
                                   const Index own = layout->count(rows_.ranks().rank());
                                   fovea::detail::check_extent(layer, "x", x.shape(), 2, own,
-                                                              "those of this rank");
+                                                              "the rows of this rank");
                                 },
                                 executor_,
                                 [&](auto& /*threads*/) {

@@ -24,22 +24,24 @@ void check_redistribution(const View<const T>& from, const Rows& from_rows, cons
                           const Rows& to_rows) {
   constexpr const char* name = "redistribute";
   if (from_rows.layout().ranks() != to_rows.layout().ranks()) {
-    refuse(name, "ranks of the layouts",
-           std::to_string(from_rows.layout().ranks()) + " and " +
-               std::to_string(to_rows.layout().ranks()),
-           "as many");
+    refuse(name,
+           "the layouts are of " + std::to_string(from_rows.layout().ranks()) + " and " +
+               std::to_string(to_rows.layout().ranks()) + " ranks",
+           "expected equal numbers");
   }
   if (from_rows.count() != to_rows.count()) {
-    refuse(name, "rows of the layouts",
-           std::to_string(from_rows.count()) + " and " + std::to_string(to_rows.count()),
-           "as many");
+    refuse(name,
+           "the layouts are of " + std::to_string(from_rows.count()) + " and " +
+               std::to_string(to_rows.count()) + " rows",
+           "expected equal numbers");
   }
   const std::string whose =
       std::string("the rows of rank ").append(std::to_string(from_rows.ranks().rank()));
   fovea::detail::check_extent(name, "from", from.shape(), 2, from_rows.own_count(), whose);
   Shape expected = from.shape();
   expected[2] = to_rows.own_count();
-  fovea::detail::check_extents(name, "to", to.shape(), expected, "as of from");
+  fovea::detail::check_extents(name, "to", to.shape(), expected,
+                               "the shape of from with the rows of this rank");
   fovea::detail::check_written_layout(name, "to", to);
 }
 

@@ -59,8 +59,8 @@ class RowLayout {
       std::erase_if(ranges, [](const Range& range) { return range.is_empty(); });
       for (std::size_t n = 1; n < ranges.size(); ++n) {
         if (ranges[n].begin >= ranges[n - 1].end) continue;
-        refuse("RowLayout", "a range of a rank", text_of(ranges[n]),
-               std::string("one behind ").append(text_of(ranges[n - 1])));
+        refuse("RowLayout", text_of(ranges[n - 1]) + " is followed by " + text_of(ranges[n]),
+               "the ranges of a rank must ascend, without overlap");
       }
       all.insert(all.end(), ranges.begin(), ranges.end());
       join(ranges);
@@ -70,7 +70,7 @@ class RowLayout {
     for (const Range& range : all) {
       if (range.begin != rows_) {
         refuse("RowLayout", "the first row of a range", std::to_string(range.begin),
-               std::to_string(rows_) + ", so that every row is held once");
+               std::to_string(rows_) + ": every row belongs to exactly one rank");
       }
       rows_ = range.end;
     }

@@ -33,7 +33,7 @@ class Rows {
     number_ = detail::hash_of(text);
     detail::together(ranks, text, [&] {
       if (layout_.ranks() == ranks.size()) return;
-      refuse("Rows", "ranks of the layout", std::to_string(layout_.ranks()),
+      refuse("Rows", "the number of ranks of the layout", std::to_string(layout_.ranks()),
              std::to_string(ranks.size()) + ", the size of the communicator");
     });
   }

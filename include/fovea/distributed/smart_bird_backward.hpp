@@ -24,8 +24,8 @@ template <class T>
 void check_choice(const SmartBirdInputs<T>& in, const SmartBirdSaved<T>& saved, const Rows& rows) {
   const char* const name = SmartBirdAttention::name();
   if (saved.indices.is_none()) {
-    refuse(name, "indices", "missing",
-           "what forward saved, since the sequence is spread over ranks");
+    refuse_missing(name, "indices",
+                   "those that forward saved, since the sequence is distributed over ranks");
   }
   check_indices(name, in.q, View<const Index>(saved.indices), rows.count());
 }

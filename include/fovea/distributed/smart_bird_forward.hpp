@@ -155,7 +155,7 @@ Traffic forward(const SmartBirdAttention& op, const InputsOf<SmartBirdAttention,
   const std::string call = detail::smart_bird_text(".forward", inputs, rows);
   const auto check = [&] {
     if (!inputs.draws.is_none()) {
-      refuse(name, "draws", "given", "none, since the sequence is spread over ranks");
+      refuse_given(name, "draws", "the sequence is distributed over ranks");
     }
     detail::check_call(name, inputs, rows,
                        [&](const SmartBirdInputs<T>& own) { op.check(own, to, saved); });

@@ -114,12 +114,12 @@ class SoftmaxDecoder {
       check_tokens(tokens, kMostDecoderTokens);
       if (count > kMostDecoderTokens - length_) {
         refuse(Op::name(), "count", std::to_string(count),
-               "at most " + std::to_string(kMostDecoderTokens - length_));
+               range_text<Index>(0, kMostDecoderTokens - length_));
       }
       const Index own = own_count(length_ + count) - own_count(length_);
       if (tokens.k.rows() == own) return;
-      refuse(Op::name(), "rows of k", std::to_string(tokens.k.rows()),
-             std::to_string(own) + ", the tokens that this rank keeps");
+      refuse_extent(Op::name(), "k", tokens.k.shape(), 2,
+                    std::to_string(own) + ", the tokens that this rank keeps");
     };
     append(".append_own", count, check,
            [&] { cache_.append(tokens.k, tokens.v, 0, tokens.k.rows()); });
@@ -131,7 +131,7 @@ class SoftmaxDecoder {
     detail::together(*ranks_, call_text(".rollback to ", length), [&] {
       if (length >= 0 && length <= length_) return;
       refuse(Op::name(), "rollback", std::to_string(length),
-             "0 to " + std::to_string(length_) + ", the tokens in the decoder");
+             range_text<Index>(0, length_) + ", the tokens in the decoder");
     });
     truncate(length);
   }
@@ -228,9 +228,8 @@ class SoftmaxDecoder {
       check_softmax_decoder<T>(op_, shape_);
       RetainedKeys scope(op_, shape_);
       if (scope.is_bounded()) {
-        refuse(Op::name(), "the reach of its heads", "bounded",
-               "a head that sees all keys: a bounded cache is small and belongs on every rank, as "
-               "op.decoder");
+        refuse(Op::name(), "every head has a bounded window",
+               "keep the small cache on every rank, with op.decoder");
       }
       const Index width = Workspace::size_of(shape_.width, Index{sizeof(T)});
       const Index value_width = Workspace::size_of(shape_.value_width, Index{sizeof(T)});

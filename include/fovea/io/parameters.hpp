@@ -70,8 +70,8 @@ void add_tensor(const std::string& name, const RowMatrix<T>& value, Dtype dtype,
   if (value.rows() == 1) shape.erase(shape.begin());
   const StoredTensor tensor{.dtype = dtype, .shape = shape, .bytes = bytes_of(value, dtype, set)};
   if (!set.tensors.emplace(name, tensor).second) {
-    refuse("parameters_of", "a name", quoted_name(name) + " of two parameters",
-           "a name of each one's own (LayerParts says how parts are named)");
+    refuse("parameters_of", "two parameters are called " + quoted_name(name),
+           "expected different names (LayerParts says how parts are named)");
   }
 }
 

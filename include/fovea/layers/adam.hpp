@@ -124,11 +124,13 @@ class Adam {
 
   void check_options() const {
     const auto check_rate = [](const char* name, double beta) {
-      if (!(beta >= 0 && beta < 1)) refuse("Adam", name, to_string(beta), "0 <= beta < 1");
+      if (!(beta >= 0 && beta < 1)) {
+        refuse("Adam", name, to_string(beta), "at least 0 and less than 1");
+      }
     };
     const auto check_step = [](const char* name, double size) {
       if (!(size >= 0 && std::isfinite(size))) {
-        refuse("Adam", name, to_string(size), "a finite number, 0 or more");
+        refuse("Adam", name, to_string(size), "a finite number of at least 0");
       }
     };
     check_step("learning_rate", options.learning_rate);
@@ -154,13 +156,13 @@ class Adam {
     }
     if (parameters.size() != moments_.size()) {
       refuse("Adam", "the number of parameters", std::to_string(parameters.size()),
-             std::to_string(moments_.size()) + ", those of the first step");
+             std::to_string(moments_.size()) + ", as in the first step");
     }
     for (std::size_t p = 0; p < parameters.size(); ++p) {
       if (parameters[p]->value.size() == moments_[p].mean.size()) continue;
       refuse("Adam", "the size of " + parameters[p]->name,
              std::to_string(parameters[p]->value.size()),
-             std::to_string(moments_[p].mean.size()) + ", that of the first step");
+             std::to_string(moments_[p].mean.size()) + ", as in the first step");
     }
   }
 

@@ -29,12 +29,12 @@ void check_targets(const View<const T>& logits, std::span<const Index> targets,
   }
   if (static_cast<Index>(targets.size()) != logits.batch() * logits.rows()) {
     refuse(name, "the number of targets", std::to_string(targets.size()),
-           std::to_string(logits.batch() * logits.rows()) + ", batch times rows of logits");
+           std::to_string(logits.batch() * logits.rows()) + ", the batch times the rows of logits");
   }
   for (std::size_t i = 0; i < targets.size(); ++i) {
     if (targets[i] >= kNoTarget && targets[i] < logits.width()) continue;
     refuse(name, "target " + std::to_string(i), std::to_string(targets[i]),
-           "0 to " + std::to_string(logits.width() - 1) + ", or kNoTarget");
+           range_text<Index>(0, logits.width() - 1) + ", the classes, or kNoTarget");
   }
 }
 

@@ -182,7 +182,7 @@ class CrossMultiHead : public LayerCalls<CrossMultiHead<Op, T>, T, CrossTokens<T
     if (d_memory.is_none()) return;
     check_activations(kName, "d_memory", d_memory, memory_width());
     detail::check_extents(kName, "d_memory", d_memory.shape(), tokens.memory.shape(),
-                          "as of memory");
+                          "the shape of memory");
     check_written(kName, "d_memory", d_memory, "memory", tokens.memory);
     check_written(kName, "d_memory", d_memory, "x", tokens.x);
     check_written(kName, "d_memory", d_memory, "d_y", d_y);
@@ -280,8 +280,8 @@ class CrossMultiHeadDecoder {
     if constexpr (std::same_as<Pattern, Window>) {
       const Window seen = op.pattern(Index{0}, SequenceShape());
       if (seen.left == Window::kUnbounded && seen.right == Window::kUnbounded) return;
-      refuse("CrossMultiHead", "the pattern of the operator", "causal or a window",
-             "all keys in a decoder, whose rows come some at a time");
+      refuse("CrossMultiHead", "the operator is causal or has a window",
+             "expected one whose rows see all keys in a decoder, where rows have no position");
     }
   }
 

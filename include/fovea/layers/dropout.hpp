@@ -30,7 +30,7 @@ class DropoutLayer : public LayerCalls<DropoutLayer<T>, T, Tokens<T>> {
   explicit DropoutLayer(double probability, DropoutPlace place = DropoutPlace::own)
       : probability_(probability), place_(place) {
     if (!(probability >= 0 && probability < 1)) {
-      refuse("DropoutLayer", "probability", to_string(probability), "0 <= p < 1");
+      refuse("DropoutLayer", "probability", to_string(probability), "at least 0 and less than 1");
     }
   }
 

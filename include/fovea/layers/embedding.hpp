@@ -165,12 +165,12 @@ class Embedding : public LayerParts<Embedding<T, W>> {
     check_positions(tensor, detail::rows_of_sequence(y, executor), first_position);
     if (static_cast<Index>(tokens.size()) != y.batch() * y.rows()) {
       refuse("Embedding", "the number of tokens", std::to_string(tokens.size()),
-             std::to_string(y.batch() * y.rows()) + ", batch times rows of " + tensor);
+             std::to_string(y.batch() * y.rows()) + ", the batch times the rows of " + tensor);
     }
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       if (tokens[i] >= 0 && tokens[i] < table.value.rows()) continue;
       refuse("Embedding", "token " + std::to_string(i), std::to_string(tokens[i]),
-             "0 to " + std::to_string(table.value.rows() - 1) + ", the vocabulary");
+             range_text<Index>(0, table.value.rows() - 1) + ", the vocabulary");
     }
   }
 
@@ -182,13 +182,13 @@ class Embedding : public LayerParts<Embedding<T, W>> {
     const Index most = position.value.rows();
     if (first_position < 0 || first_position > most) {
       refuse("Embedding", "first_position", std::to_string(first_position),
-             "0 to " + std::to_string(most) + ", max_length");
+             range_text<Index>(0, most) + ", max_length");
     }
     if (rows > most - first_position) {
-      refuse("Embedding", std::string("rows of ") + tensor, std::to_string(rows),
-             "at most " + std::to_string(most - first_position) +
+      refuse("Embedding", std::string(tensor) + " has " + std::to_string(rows) + " rows",
+             "expected at most " + std::to_string(most - first_position) +
                  (first_position == 0 ? "" : " from position " + std::to_string(first_position)) +
-                 ", max_length" + (first_position == 0 ? "" : " being " + std::to_string(most)));
+                 ", max_length" + (first_position == 0 ? "" : " is " + std::to_string(most)));
     }
   }
 };

@@ -27,7 +27,7 @@ class EncoderBlockDecoder {
       std::declval<const LayerDecoderShape&>()));
   static_assert(
       requires(const AttentionLayer layer) { layer.template decoder<S>({}); },
-      "a block has a decoder if its attention layer has one, as MultiHead of a causal "
+      "fovea: a block has a decoder if its attention layer has one, as MultiHead of a causal "
       "operator has");
 
  public:

@@ -102,8 +102,8 @@ class EncoderStack : public LayerCalls<EncoderStack<Block>, typename Block::Scal
                 E&& executor = {}) {
     check_backward("EncoderStack", tokens, tokens.x.width(), d_y, tokens.x.width(), d_x);
     if (saved.blocks.size() != blocks.size()) {
-      refuse("EncoderStack", "what was saved", std::to_string(saved.blocks.size()) + " blocks",
-             std::to_string(blocks.size()) + ": saved by the forward pass of this stack");
+      refuse("EncoderStack", "saved is of " + std::to_string(saved.blocks.size()) + " blocks",
+             "expected " + std::to_string(blocks.size()) + ", from the forward pass of this stack");
     }
     auto&& threads = as_executor(executor);
     View<const T> d_out = d_y;

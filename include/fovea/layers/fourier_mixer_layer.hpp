@@ -67,10 +67,10 @@ class FourierMixerLayer : public LayerCalls<FourierMixerLayer<T>, T, Tokens<T>> 
 
  private:
   static void check_tokens(const Tokens<T>& tokens) {
-    constexpr const char* expected = "none: every token is mixed with every other";
-    if (!tokens.key_lengths.empty()) refuse(name(), "key_lengths", "given", expected);
-    if (!tokens.cu_seqlens.empty()) refuse(name(), "cu_seqlens", "given", expected);
-    check_no_terms(name(), tokens, expected);
+    constexpr const char* reason = "every token is mixed with every other one";
+    if (!tokens.key_lengths.empty()) refuse_given(name(), "key_lengths", reason);
+    if (!tokens.cu_seqlens.empty()) refuse_given(name(), "cu_seqlens", reason);
+    check_no_terms(name(), tokens, reason);
   }
 
   Index width_ = 0;

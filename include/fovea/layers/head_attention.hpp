@@ -56,7 +56,8 @@ struct StoredHeads {
 /// Its draws are those of the step and the layer; a seed of the operator's own changes them.
 template <class Op, class T, class G = LearnedInputs<Op, T>>
 class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
-  static_assert(DifferentiableAttention<Op, T>);
+  static_assert(DifferentiableAttention<Op, T>,
+                "fovea: a layer takes an operator that has a backward pass for its scalar");
 
  public:
   Op op;                 ///< The operator, whose options may change from step to step.

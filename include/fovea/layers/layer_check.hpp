@@ -20,11 +20,12 @@ inline void check_size(const char* layer, const char* what, Index size) {
 /// \throws std::invalid_argument if they are not
 template <class T>
 void check_activations(const char* layer, const char* tensor, const View<T>& x, Index width) {
-  detail::check_extent(layer, tensor, x.shape(), 1, 1, "since heads are a layer's own");
-  detail::check_extent(layer, tensor, x.shape(), 3, width, "that of the layer");
+  detail::check_extent(layer, tensor, x.shape(), 1, 1,
+                       "since layers take activations [B, 1, L, width]");
+  detail::check_extent(layer, tensor, x.shape(), 3, width, "the width of the layer");
   if (x.width() > 1 && x.strides()[3] != 1) {
     refuse(layer, std::string("stride of width of ") + tensor, std::to_string(x.strides()[3]),
-           "1: the channels of a token lie side by side");
+           "1: the channels of a token are contiguous");
   }
   if (x.rows() > 1 && x.strides()[2] < 0) {
     refuse(layer, std::string("stride of rows of ") + tensor, std::to_string(x.strides()[2]),
@@ -83,7 +84,7 @@ void check_in_place(const char* layer, const View<T>& d_x, const View<const T>& 
     is_same = is_same && (d_x.shape()[d] <= 1 || d_x.strides()[d] == d_y.strides()[d]);
   }
   if (is_same || !shares_elements(d_x, d_y)) return;
-  refuse(layer, "d_x", "partly in the memory of d_y", "d_y itself, or memory of its own");
+  refuse(layer, "d_x overlaps a part of d_y", "it must be d_y itself, or share no element with it");
 }
 
 namespace detail {
@@ -105,8 +106,8 @@ void check_d_bias(const char* layer, const Tokens<T>& tokens, const View<const T
                   const View<T>& d_x) {
   const View<T>& d_bias = tokens.d_bias;
   if (d_bias.is_none()) return;
-  if (tokens.bias.is_none()) refuse(layer, "d_bias", "given", "none, since there is no bias");
-  check_extents(layer, "d_bias", d_bias.shape(), tokens.bias.shape(), "as of bias");
+  if (tokens.bias.is_none()) refuse_given(layer, "d_bias", "there is no bias");
+  check_extents(layer, "d_bias", d_bias.shape(), tokens.bias.shape(), "the shape of bias");
   check_written(layer, "d_bias", d_bias, "x", tokens.x);
   check_apart_from_terms(layer, "d_bias", d_bias, tokens);
   check_apart(layer, "d_bias", d_bias, "d_y", d_y);
@@ -133,11 +134,11 @@ void check_backward(const char* layer, const Tokens<T>& tokens, Index width,
 }
 
 /// Refuses what tokens have for attention that a layer does not read.
-/// \param expected what the message says would be right \throws std::invalid_argument
+/// \param reason why it does not \throws std::invalid_argument
 template <class T>
-void check_no_terms(const char* layer, const Tokens<T>& tokens, const char* expected) {
+void check_no_terms(const char* layer, const Tokens<T>& tokens, const char* reason) {
   const auto check = [&](const char* what, const auto& x) {
-    if (!x.is_none()) refuse(layer, what, "given", expected);
+    if (!x.is_none()) refuse_given(layer, what, reason);
   };
   check("bias", tokens.bias);
   check("d_bias", tokens.d_bias);
@@ -152,14 +153,15 @@ void check_no_terms(const char* layer, const Tokens<T>& tokens, const char* expe
 template <class T, class U>
 void check_saved(const char* layer, const View<T>& kept, const View<U>& x, Index width) {
   if (kept.batch() != x.batch() || kept.rows() != x.rows()) {
-    refuse(layer, "what was saved",
-           std::to_string(kept.batch()) + " sequences of " + std::to_string(kept.rows()) + " rows",
-           std::to_string(x.batch()) + " of " + std::to_string(x.rows()) +
-               ": saved by the forward pass of this x");
+    refuse(layer,
+           "saved is of " + std::to_string(kept.batch()) + " sequences of " +
+               std::to_string(kept.rows()) + " rows",
+           "expected " + std::to_string(x.batch()) + " of " + std::to_string(x.rows()) +
+               ", from the forward pass of this x");
   }
   if (kept.width() == width || x.size() == 0) return;
-  refuse(layer, "what was saved", std::to_string(kept.width()) + " channels wide",
-         std::to_string(width) + ": saved by the forward pass of this layer");
+  refuse(layer, "saved has " + std::to_string(kept.width()) + " channels",
+         "expected " + std::to_string(width) + ", from the forward pass of this layer");
 }
 
 /// A backward pass must be of the same step of training as the forward pass, or of none.
@@ -168,7 +170,7 @@ inline void check_training(const char* layer, const std::optional<TrainingStep>&
                            const std::optional<TrainingStep>& given) {
   if (given == saved) return;
   const auto text = [](const std::optional<TrainingStep>& training) {
-    if (!training) return std::string("none");
+    if (!training) return std::string("unset");
     return "step " + std::to_string(training->step) + " of seed " + std::to_string(training->seed) +
            " in layer " + std::to_string(training->layer);
   };
@@ -181,7 +183,7 @@ inline void check_training(const char* layer, const std::optional<TrainingStep>&
 template <class T>
 void check_lengths(const char* layer, const Tokens<T>& tokens, Index rows) {
   if (!tokens.cu_seqlens.empty()) {
-    refuse(layer, "cu_seqlens", "given", "none: the layer takes no packed sequences");
+    refuse_given(layer, "cu_seqlens", "the layer takes no packed sequences");
   }
   detail::check_key_lengths(layer, tokens.key_lengths, tokens.x.batch(), "x", rows, "x");
 }

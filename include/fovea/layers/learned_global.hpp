@@ -44,7 +44,7 @@ class LearnedInputs<LongformerAttention, T> : public NothingLearned<T> {
   void check_decoder() const {
     if (!sizes_.global_projections) return;
     refuse(LongformerAttention::name(), "global_projections", "true",
-           "false in a decoder, which keeps one set of keys and values");
+           "false: a decoder keeps one set of keys and values");
   }
 
   /// Projects the source's tokens.

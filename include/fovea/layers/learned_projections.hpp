@@ -60,8 +60,9 @@ class LearnedInputs<LinformerAttention, T> : public NothingLearned<T> {
                E&& executor) const {
     const Index rows = detail::rows_of_sequence(source.x, executor);
     if (rows > sizes_.length) {
-      refuse(LinformerAttention::name(), "rows of x", std::to_string(rows),
-             "at most " + std::to_string(sizes_.length) + ", the length of the projections");
+      refuse(
+          LinformerAttention::name(), "x has " + std::to_string(rows) + " rows",
+          "expected at most " + std::to_string(sizes_.length) + ", the length of the projections");
     }
     const Shape shape = {source.x.batch(), sizes_.key_heads, sizes_.projected, sizes_.head_width};
     saved.keys.resize(shape);

@@ -58,11 +58,11 @@ class LearnedInputs<SinkhornAttention, T> : public NothingLearned<T> {
     const Index blocks = detail::rows_of_sequence(x, executor) / block_;
     if (op.options.block != block_) {
       refuse(SinkhornAttention::name(), "block", std::to_string(op.options.block),
-             std::to_string(block_) + ", that of the layer's making");
+             std::to_string(block_) + ", with which the layer was made");
     }
     if (blocks > most_) {
-      refuse(SinkhornAttention::name(), "the number of blocks of x", std::to_string(blocks),
-             "at most " + std::to_string(most_) + ", the sorted_blocks of the layer");
+      refuse(SinkhornAttention::name(), "x has " + std::to_string(blocks) + " blocks",
+             "expected at most " + std::to_string(most_) + ", the sorted_blocks of the layer");
     }
     saved.blocks = blocks;
     const auto begun = [&](const Range& rows) { return blocks_begun(rows, blocks); };

@@ -41,11 +41,10 @@ template <class T>
 void check_sequences(const char* layer, const Tokens<T>& tokens, Index rows) {
   if (tokens.cu_seqlens.empty()) return check_lengths(layer, tokens, rows);
   if (tokens.x.batch() != 1) {
-    refuse(layer, "batch of x", std::to_string(tokens.x.batch()), "1, since cu_seqlens is given");
+    refuse_extent(layer, "x", tokens.x.shape(), 0, "1, since cu_seqlens is given");
   }
   if (!tokens.key_lengths.empty()) {
-    refuse(layer, "the number of key_lengths", std::to_string(tokens.key_lengths.size()),
-           "0, since cu_seqlens is given");
+    refuse_given(layer, "key_lengths", "cu_seqlens says where sequences end");
   }
   detail::check_cu_seqlens(layer, "cu_seqlens", tokens.cu_seqlens, rows, "x");
 }
@@ -98,7 +97,7 @@ class LogitTerms : public LayerParts<LogitTerms<T>> {
     if constexpr (requires { inputs.cu_seqlens_q; }) {
       inputs.cu_seqlens_q = tokens.cu_seqlens;
     } else if (!tokens.cu_seqlens.empty()) {
-      refuse(op, "cu_seqlens", "given", "none: the operator does not read it");
+      refuse_given(op, "cu_seqlens", "the operator does not read it");
     }
     if constexpr (kReadsLogits<Inputs>) {
       inputs.bias = tokens.bias;
@@ -106,11 +105,11 @@ class LogitTerms : public LayerParts<LogitTerms<T>> {
       inputs.alibi_slopes = slopes_;
       inputs.sink = {sinks.value.data(), static_cast<std::size_t>(sinks.value.size())};
     } else {
-      refuse_given(op, "bias", tokens.bias);
-      refuse_given(op, "mask", tokens.mask);
+      check_not_given(op, "bias", tokens.bias);
+      check_not_given(op, "mask", tokens.mask);
     }
-    if constexpr (!requires { inputs.indices; }) refuse_given(op, "indices", tokens.indices);
-    if constexpr (!requires { inputs.dominant; }) refuse_given(op, "dominant", tokens.dominant);
+    if constexpr (!requires { inputs.indices; }) check_not_given(op, "indices", tokens.indices);
+    if constexpr (!requires { inputs.dominant; }) check_not_given(op, "dominant", tokens.dominant);
   }
 
   /// Asks for the gradients of the sinks, and of the bias if the tokens have a place for it.
@@ -154,8 +153,8 @@ class LogitTerms : public LayerParts<LogitTerms<T>> {
   };
 
   template <class U>
-  static void refuse_given(const char* op, const char* tensor, const View<U>& x) {
-    if (!x.is_none()) refuse(op, tensor, "given", "none: the operator does not read it");
+  static void check_not_given(const char* op, const char* tensor, const View<U>& x) {
+    if (!x.is_none()) refuse_given(op, tensor, "the operator does not read it");
   }
 
   std::vector<T> slopes_;

@@ -92,7 +92,7 @@ class MeanPool : public LayerCalls<MeanPool<T>, T, Tokens<T>> {
     check_lengths("MeanPool", tokens, rows);
     check_activations("MeanPool", tensor, y, tokens.x.width());
     detail::check_extent("MeanPool", tensor, y.shape(), 0, tokens.x.batch(), "the batch of x");
-    detail::check_extent("MeanPool", tensor, y.shape(), 2, 1, "the mean");
+    detail::check_extent("MeanPool", tensor, y.shape(), 2, 1, "one mean for each sequence");
   }
 };
 

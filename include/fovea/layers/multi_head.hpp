@@ -44,12 +44,11 @@ inline HeadSizes head_sizes(const char* layer, const MultiHeadOptions& options) 
   const Index key_heads = options.key_heads == 0 ? options.heads : options.key_heads;
   if (key_heads < 0 || options.heads % key_heads != 0) {
     refuse(layer, "key_heads", std::to_string(key_heads),
-           "a divisor of " + std::to_string(options.heads) + ", the heads");
+           "a divisor of the " + std::to_string(options.heads) + " heads");
   }
   if (options.head_width == 0 && options.width % options.heads != 0) {
     refuse(layer, "heads", std::to_string(options.heads),
-           "a divisor of " + std::to_string(options.width) +
-               ", the width, since no head_width is given");
+           "a divisor of the width " + std::to_string(options.width) + ", or a head_width");
   }
   const Index head_width =
       options.head_width == 0 ? options.width / options.heads : options.head_width;
@@ -185,8 +184,8 @@ class MultiHead : public LayerCalls<MultiHead<Op, T, W>, T, Tokens<T>> {
       refuse("MultiHead", "global_projections", "true",
              std::string("false: ") + Op::name() + " does not read them");
     }
-    refuse_if(options.rotary.has_value(), " with rotary positions, which do not turn them");
-    refuse_if(options.sinks, " with sinks, which have no gradient then");
+    refuse_if(options.rotary.has_value(), " with rotary: rotary positions do not turn them");
+    refuse_if(options.sinks, " with sinks: sinks have no gradient with them");
   }
 
   Index columns() const { return (sizes_.heads + 2 * sizes_.key_heads) * sizes_.head_width; }

@@ -37,7 +37,8 @@ struct LayerDecoderShape {
 template <class Op, class T = float, class W = T, class S = T>
 class MultiHeadDecoder {
   static_assert(IncrementalAttention<Op, S>,
-                "only layers of an operator with a decoder for this type have one");
+                "fovea: a layer has a decoder if its operator has one for this scalar, as causal "
+                "operators have");
 
  public:
   /// What a step computes on its way. Decoders that take turns may share one.

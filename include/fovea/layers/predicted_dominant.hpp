@@ -83,7 +83,7 @@ class PredictedDominant : public NothingLearned<T> {
   void attach(const Tokens<T>& source, Saved& saved, FsatInputs<T>& inputs,
               FsatSaved<T>& /*kept*/) const {
     if (!source.dominant.is_none()) {
-      refuse("FsatLayer", "dominant", "given", "none: the layer predicts it");
+      refuse_given("FsatLayer", "dominant", "the layer predicts it");
     }
     inputs.dominant = as_heads(saved.dominant.view(), 0, heads_, slots_);
   }

@@ -274,8 +274,8 @@ class Rotary {
         refuse(layer, std::string("rotary.stretch.") + name, to_string(value), expected);
       }
     };
-    check("factor", stretch.factor, stretch.factor >= 1, "a finite number, at least 1");
-    check("low", stretch.low, stretch.low >= 0, "a finite number, at least 0");
+    check("factor", stretch.factor, stretch.factor >= 1, "a finite number of at least 1");
+    check("low", stretch.low, stretch.low >= 0, "a finite number of at least 0");
     check("high", stretch.high, stretch.high > stretch.low, "a finite number above low");
     check("original_length", stretch.original_length, stretch.original_length > 0,
           "a finite number above 0");

@@ -61,7 +61,7 @@ struct RateSchedule {
     };
     const auto check_rate = [](const char* name, double rate) {
       if (!(rate >= 0 && std::isfinite(rate))) {
-        refuse("RateSchedule", name, to_string(rate), "a finite number, 0 or more");
+        refuse("RateSchedule", name, to_string(rate), "a finite number of at least 0");
       }
     };
     check_steps("t", t, 0);

@@ -307,7 +307,7 @@ class SynthesizerLayer : public LayerCalls<SynthesizerLayer<Op, T>, T, Tokens<T>
     check_size(name(), "length", o.length);
     if (o.head_width == 0 && o.width % o.heads != 0) {
       refuse(name(), "heads", std::to_string(o.heads),
-             "a divisor of " + std::to_string(o.width) + ", the width, since head_width is 0");
+             "a divisor of the width " + std::to_string(o.width) + ", or a head_width");
     }
     if (o.head_width == 0) o.head_width = o.width / o.heads;
     check_size(name(), "head_width", o.head_width);
@@ -333,10 +333,10 @@ class SynthesizerLayer : public LayerCalls<SynthesizerLayer<Op, T>, T, Tokens<T>
   void check_tokens(const Tokens<T>& tokens, Index rows) const {
     check_lengths(name(), tokens, rows);
     if (rows > options_.length) {
-      refuse(name(), "rows of x", std::to_string(rows),
-             "at most " + std::to_string(options_.length) + ", the length of the layer");
+      refuse(name(), "x has " + std::to_string(rows) + " rows",
+             "expected at most " + std::to_string(options_.length) + ", the length of the layer");
     }
-    check_no_terms(name(), tokens, "none: the layer does not read it");
+    check_no_terms(name(), tokens, "the layer does not read it");
   }
 
   SynthesizerLayerOptions options_;

@@ -29,27 +29,28 @@ inline void check_block_rows(const char* op, Index block, Index key_blocks, cons
   const Index size = static_cast<Index>(columns.size());
   if (block < 1) refuse(op, "block", std::to_string(block), "at least 1");
   const Index end = (std::min)(key_blocks, (std::max)(kFarPosition / block, Index{1}));
-  if (offsets.empty() || offsets.front() != 0) {
-    refuse(op, "offset 0", offsets.empty() ? "missing" : std::to_string(offsets[0]), "0");
-  }
+  if (offsets.empty()) refuse_missing(op, "offsets", "0, and where each row of columns ends");
+  if (offsets.front() != 0) refuse(op, "offsets[0]", std::to_string(offsets.front()), "0");
   for (std::size_t r = 0; r + 1 < offsets.size(); ++r) {
     if (offsets[r + 1] < offsets[r] || offsets[r + 1] > size) {
-      refuse(op, "offset " + std::to_string(r + 1), std::to_string(offsets[r + 1]),
-             std::to_string(offsets[r]) + " to " + std::to_string(size));
+      refuse(op, "offsets[" + std::to_string(r + 1) + "]", std::to_string(offsets[r + 1]),
+             range_text(offsets[r], size) + ": offsets ascend, up to the number of columns");
     }
     for (Index n = offsets[r]; n < offsets[r + 1]; ++n) {
       const Index column = columns[static_cast<std::size_t>(n)];
       const Index least = n == offsets[r] ? 0 : columns[static_cast<std::size_t>(n - 1)] + 1;
       if (column < least || column >= end) {
-        refuse(op, "block of keys " + std::to_string(n) + ", in row " + std::to_string(r),
+        refuse(op, "columns[" + std::to_string(n) + "], of row " + std::to_string(r) + ",",
                std::to_string(column),
-               "ascending in [" + std::to_string(least) + ", " + std::to_string(end) + ")");
+               column < 0 || column >= end
+                   ? range_text<Index>(0, end - 1) + ", the blocks of keys"
+                   : "more than " + std::to_string(least - 1) + ": the columns of a row ascend");
       }
     }
   }
   if (offsets.back() != size) {
-    refuse(op, "last offset", std::to_string(offsets.back()),
-           std::to_string(size) + ", the blocks of keys");
+    refuse(op, "the last of offsets", std::to_string(offsets.back()),
+           std::to_string(size) + ", the number of columns");
   }
 }
 

@@ -40,8 +40,10 @@ void check_lattices(const char* op, const Slots<A>& a, const Slots<B>& b, Fits&&
       const auto name = [](const Lattice& x) {
         return std::to_string(x.phase) + " + " + std::to_string(x.step) + " t";
       };
-      refuse(op, "keys of a slot", name(b.lattice(t, 0)) + " beside " + name(a.lattice(s, 0)),
-             "all keys, or the same; EnumeratedPattern takes any law");
+      refuse(
+          op,
+          "the patterns have keys at " + name(a.lattice(s, 0)) + " and at " + name(b.lattice(t, 0)),
+          "expected all keys or the same ones; EnumeratedPattern takes any law");
     }
   }
 }
@@ -56,9 +58,10 @@ class Joined {
   /// those
   Joined(const A& a, const B& b) : a_(a), b_(b) {
     if (a_.row_step() != b_.row_step()) {
-      refuse("unite", "step of the rows",
-             std::to_string(b_.row_step()) + " beside " + std::to_string(a_.row_step()),
-             "equal steps; in_stages takes any");
+      refuse("unite",
+             "the row steps of the patterns are " + std::to_string(a_.row_step()) + " and " +
+                 std::to_string(b_.row_step()),
+             "expected equal ones; in_stages takes any");
     }
   }
 
@@ -223,9 +226,10 @@ class Intersection {
   /// than 1, or if two lattices differ and neither is all keys
   Intersection(const A& a, const B& b) : a_(a), b_(b) {
     if (a_.row_step() > 1 && b_.row_step() > 1 && a_.row_step() != b_.row_step()) {
-      refuse("intersect", "step of the rows",
-             std::to_string(b_.row_step()) + " beside " + std::to_string(a_.row_step()),
-             "equal steps, or 1; EnumeratedPattern takes any law");
+      refuse("intersect",
+             "the row steps of the patterns are " + std::to_string(a_.row_step()) + " and " +
+                 std::to_string(b_.row_step()),
+             "expected equal ones, or one that is 1; EnumeratedPattern takes any law");
     }
     detail::check_lattices("intersect", a_, b_, [&](Index s, Index t) {
       return detail::can_cut(a_, s, b_, t) || detail::can_cut(b_, t, a_, s);

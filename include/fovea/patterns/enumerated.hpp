@@ -48,14 +48,15 @@ class EnumeratedPattern {
     const Index end = shape.first_position + shape.queries;
     if (shape.first_position < listed.first_position ||
         end > listed.first_position + listed.queries) {
-      refuse("EnumeratedPattern", "positions",
-             std::to_string(shape.first_position) + " to " + std::to_string(end),
-             std::to_string(listed.first_position) + " to " +
-                 std::to_string(listed.first_position + listed.queries));
+      refuse("EnumeratedPattern",
+             "the positions of the queries are " + range_text(shape.first_position, end - 1),
+             "expected " +
+                 range_text(listed.first_position, listed.first_position + listed.queries - 1) +
+                 ", which were enumerated");
     }
     if (shape.keys > listed.keys) {
-      refuse("EnumeratedPattern", "keys", std::to_string(shape.keys),
-             "at most " + std::to_string(listed.keys));
+      refuse("EnumeratedPattern", "the number of keys", std::to_string(shape.keys),
+             "at most " + std::to_string(listed.keys) + ", which were enumerated");
     }
     return {*this, shape};
   }

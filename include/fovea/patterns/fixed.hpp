@@ -139,12 +139,12 @@ inline void check_fixed(const char* op, const FixedShape& shape) {
   check_strided(op, stride);
   if (summary < 1 || summary > stride) {
     refuse(op, "summary", std::to_string(summary),
-           "1 to " + std::to_string(stride) + " keys, the stride");
+           range_text<Index>(1, stride) + " keys: a block is stride keys long");
   }
   if (sub_block < 0 || sub_block >= stride / summary) {
     refuse(op, "sub-block", std::to_string(sub_block),
-           "0 to " + std::to_string(stride / summary - 1) + ": a block of " +
-               std::to_string(stride) + " keys holds " + std::to_string(stride / summary));
+           range_text<Index>(0, stride / summary - 1) + ": a block of " + std::to_string(stride) +
+               " keys has " + std::to_string(stride / summary));
   }
 }
 

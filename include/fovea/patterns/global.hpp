@@ -36,7 +36,8 @@ class GlobalTokens {
   static GlobalTokens first_and(Index count, const std::vector<Index>& tokens, bool causal = false,
                                 const char* op = "GlobalTokens") {
     if (count < 0 || count > kFarPosition) {
-      refuse(op, "count of global tokens", std::to_string(count), "at least 0");
+      refuse(op, "the number of global tokens", std::to_string(count),
+             range_text<Index>(0, kFarPosition));
     }
     Runs runs;
     if (count > 0) runs.push_back({0, count});
@@ -45,8 +46,9 @@ class GlobalTokens {
       const Index least = runs.empty() ? 0 : runs.back().end;
       if (token < least || token >= kFarPosition) {
         refuse(op, "global token " + std::to_string(n), std::to_string(token),
-               least == 0 ? "a position"
-                          : "more than " + std::to_string(least - 1) + ", the one before");
+               token >= kFarPosition ? "less than " + std::to_string(kFarPosition)
+               : least == 0          ? "at least 0"
+                            : "more than " + std::to_string(least - 1) + ", the one before");
       }
       if (!runs.empty() && token == least) {
         runs.back().end = token + 1;
@@ -166,8 +168,8 @@ class GlobalTokens {
 /// \throws std::invalid_argument if a token lies beyond the keys
 inline void check_global(const char* op, const GlobalTokens& tokens, Index keys) {
   if (tokens.end() > keys) {
-    refuse(op, "last global token", std::to_string(tokens.end() - 1),
-           "less than " + std::to_string(keys) + ", the keys");
+    refuse(op, "the last global token", std::to_string(tokens.end() - 1),
+           "less than " + std::to_string(keys) + ", the number of keys");
   }
 }
 

@@ -148,7 +148,7 @@ struct RandomBlocks {
 inline void check_random_blocks(const char* op, const RandomBlocks& blocks) {
   if (blocks.block < 1) refuse(op, "block", std::to_string(blocks.block), "at least 1");
   if (blocks.count < 0 || blocks.count > RandomBlocks::kMostBlocks) {
-    refuse(op, "count of random blocks", std::to_string(blocks.count),
+    refuse(op, "the number of random blocks", std::to_string(blocks.count),
            "0 to " + std::to_string(RandomBlocks::kMostBlocks));
   }
   if (blocks.skip_first < 0) {

@@ -44,10 +44,11 @@ void check_cross_inputs(const char* op, const CrossInputs<T>& inputs) {
     refuse_extent(op, "f1", shape, 1, "1: the cross has channels, no heads");
   }
   if (shape[2] > kLongestCross) {
-    refuse(op, "rows of f1", std::to_string(shape[2]),
-           "at most " + std::to_string(kLongestCross) + ", for the sizes of FFTW");
+    refuse_extent(op, "f1", shape, 2,
+                  "at most " + std::to_string(kLongestCross) + ", the most that FFTW takes");
   }
-  detail::check_extents(op, "f2", inputs.f2.shape(), shape, "as of f1");
+  if (inputs.f2.is_none() && shape != Shape{}) refuse_missing(op, "f2");
+  detail::check_extents(op, "f2", inputs.f2.shape(), shape, "the shape of f1");
   detail::check_key_lengths(op, inputs.key_lengths, shape[0], "f1", shape[2], "f1");
 }
 
@@ -58,7 +59,7 @@ void check_cross_inputs(const char* op, const CrossInputs<T>& inputs) {
 template <class T>
 void check_cross_output(const char* op, const char* tensor, const View<T>& x,
                         const CrossInputs<T>& inputs) {
-  detail::check_extents(op, tensor, x.shape(), inputs.f1.shape(), "as of f1");
+  detail::check_extents(op, tensor, x.shape(), inputs.f1.shape(), "the shape of f1");
   detail::check_written_layout(op, tensor, x);
   detail::check_apart(op, tensor, x, "f1", inputs.f1);
   detail::check_apart(op, tensor, x, "f2", inputs.f2);

@@ -59,7 +59,7 @@ class FftPlan {
   explicit FftPlan(const FftShape& shape) : shape_(shape) {
     if (shape.size < 1 || shape.size > kMostElements) {
       refuse("FftPlan", "size", std::to_string(shape.size),
-             "1 to " + std::to_string(kMostElements) + ", the sizes of FFTW");
+             "1 to " + std::to_string(kMostElements) + ", the sizes that FFTW takes");
     }
     constexpr Index element = 2 * Index{sizeof(T)};
     // This is enough for two arrays, and for the roots and buffers of FFTW itself.

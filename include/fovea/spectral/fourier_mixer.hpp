@@ -123,10 +123,10 @@ class FourierMixer {
     }
     for (const std::size_t d : {std::size_t{2}, std::size_t{3}}) {
       if (shape[d] <= kMostElements) continue;
-      refuse(name(), std::string(kDimensionNames[d]) + " of " + read, std::to_string(shape[d]),
-             "at most " + std::to_string(kMostElements) + ", for the sizes of FFTW");
+      refuse_extent(name(), read, shape, d,
+                    "at most " + std::to_string(kMostElements) + ", the most that FFTW takes");
     }
-    detail::check_extents(name(), written, out.shape(), shape, std::string("as of ") + read);
+    detail::check_extents(name(), written, out.shape(), shape, std::string("the shape of ") + read);
     detail::check_written_layout(name(), written, out);
     detail::check_apart(name(), written, out, read, x);
   }

@@ -64,7 +64,7 @@ class HiddenStateCross {
   void check_backward(const CrossInputs<T>& inputs, const View<const T>& d_out,
                       const CrossGrads<T>& grads) const {
     check_cross_inputs(name(), inputs);
-    detail::check_extents(name(), "d_out", d_out.shape(), inputs.f1.shape(), "as of f1");
+    detail::check_extents(name(), "d_out", d_out.shape(), inputs.f1.shape(), "the shape of f1");
     constexpr const char* f1 = "the gradient of f1";
     constexpr const char* f2 = "the gradient of f2";
     for (const auto& [tensor, grad] : {std::pair{f1, grads.f1}, std::pair{f2, grads.f2}}) {

@@ -26,7 +26,7 @@ namespace detail {
 inline void check_made_shape(const char* op, const char* tensor, const Shape& shape,
                              const Shape& expected) {
   if (shape == expected) return;
-  check_extents(op, tensor, shape, expected, "as the inputs make it " + to_string(expected));
+  check_extents(op, tensor, shape, expected, "as the shapes of the inputs require");
 }
 
 }  // namespace detail
@@ -40,12 +40,12 @@ void check_inputs(const char* op, const In& inputs) {
   const Shape& k = inputs.k.shape();
   const Shape& v = inputs.v.shape();
   if (inputs.q.is_none() && (k[0] != 0 || v[0] != 0 || k[3] != 0)) {
-    refuse(op, "q", "missing", "what attends to k and v");
+    refuse_missing(op, "q");
   }
   detail::check_extent(op, "k", k, 0, q[0], "the batch of q");
   detail::check_extent(op, "v", v, 0, q[0], "the batch of q");
   if (k[1] == 0 ? q[1] != 0 : q[1] % k[1] != 0) {
-    refuse_extent(op, "k", k, 1, "a divisor of " + std::to_string(q[1]) + ", the heads of q");
+    refuse_extent(op, "k", k, 1, "a divisor of the " + extent_text(q, 1) + " of q");
   }
   detail::check_extent(op, "v", v, 1, k[1], "the heads of k");
   detail::check_extent(op, "k", k, 3, q[3], "the width of q");
@@ -57,12 +57,10 @@ void check_inputs(const char* op, const In& inputs) {
   constexpr Index most_width = (std::numeric_limits<Index>::max)() / (Index{1} << 16);
   for (const auto& [tensor, shape] : {std::pair{"q", q}, std::pair{"k", k}, std::pair{"v", v}}) {
     if (shape[2] > most_rows) {
-      refuse(op, std::string("rows of ") + tensor, std::to_string(shape[2]),
-             "at most " + std::to_string(most_rows));
+      refuse_extent(op, tensor, shape, 2, "at most " + std::to_string(most_rows));
     }
     if (shape[3] > most_width) {
-      refuse(op, std::string("width of ") + tensor, std::to_string(shape[3]),
-             "at most " + std::to_string(most_width));
+      refuse_extent(op, tensor, shape, 3, "at most " + std::to_string(most_width));
     }
   }
 }
@@ -105,7 +103,7 @@ void check_broadcast(const char* op, const char* tensor, const View<U>& x, const
     if (least < logits[d]) {
       expected += ", or at least " + std::to_string(least) + ", the largest of key_lengths";
     }
-    refuse(op, std::string(kDimensionNames[d]) + " of " + tensor, std::to_string(extent), expected);
+    refuse_extent(op, tensor, x.shape(), d, expected);
   }
 }
 
@@ -129,17 +127,16 @@ void check_packing(const char* op, const In& inputs) {
   const auto& cu_q = inputs.cu_seqlens_q;
   const auto& cu_k = inputs.cu_seqlens_k;
   if (cu_q.empty() && cu_k.empty()) return;
-  if (cu_q.empty()) refuse(op, "cu_seqlens_q", "empty", "what cu_seqlens_k goes with");
+  if (cu_q.empty()) refuse_missing(op, "cu_seqlens_q", "cu_seqlens_k is given");
   if (inputs.q.batch() != 1) {
-    refuse(op, "batch of q", std::to_string(inputs.q.batch()), "1, since cu_seqlens_q is given");
+    refuse_extent(op, "q", inputs.q.shape(), 0, "1, since cu_seqlens_q is given");
   }
   if (!inputs.key_lengths.empty()) {
-    refuse(op, "the number of key_lengths", std::to_string(inputs.key_lengths.size()),
-           "0, since cu_seqlens_q is given");
+    refuse_given(op, "key_lengths", "cu_seqlens_q says where sequences end");
   }
   if (!cu_k.empty() && cu_k.size() != cu_q.size()) {
     refuse(op, "the number of cu_seqlens_k", std::to_string(cu_k.size()),
-           std::to_string(cu_q.size()) + ", as of cu_seqlens_q");
+           std::to_string(cu_q.size()) + ", the number of cu_seqlens_q");
   }
   detail::check_cu_seqlens(op, "cu_seqlens_q", cu_q, inputs.q.rows(), "q");
   if (cu_k.empty()) {
@@ -220,7 +217,7 @@ void check_logit_inputs(const char* op, const SoftmaxInputs<T>& inputs,
   for (std::size_t h = 0; h < inputs.alibi_slopes.size(); ++h) {
     if (std::isfinite(inputs.alibi_slopes[h])) continue;
     refuse(op, "alibi_slopes[" + std::to_string(h) + "]", to_string(inputs.alibi_slopes[h]),
-           "finite");
+           "a finite number");
   }
 }
 
@@ -281,7 +278,7 @@ void check_lse(const char* op, const In& inputs, const S& saved) {
   if (!saved.lse.is_none()) {
     detail::check_made_shape(op, "lse", saved.lse.shape(), rows);
   } else if (rows[0] * rows[1] * rows[2] != 0) {
-    refuse(op, "lse", "missing", "the lse that forward saved");
+    refuse_missing(op, "lse", "the lse that forward saved");
   }
 }
 
@@ -327,12 +324,13 @@ void check_grads_of_given(const char* op, const In& inputs, const G& grads) {
     const std::string_view own = name;
     if (own == "q" || own == "k" || own == "v" || !std::derived_from<X, View<T>>) return;
     if (as_view(grad).is_none() || !tensor_named(inputs, name).is_none) return;
-    refuse(op, std::string("the gradient of ") + name, "asked for", std::string("a ") + name);
+    refuse_given(op, std::string("the gradient of ") + name,
+                 std::string("the inputs have no ") + name);
   });
   if constexpr (requires { grads.sink; }) {
     if (grads.sink.empty() || grads.sink.size() == inputs.sink.size()) return;
     refuse(op, "the number of sinks in the gradients", std::to_string(grads.sink.size()),
-           std::to_string(inputs.sink.size()) + ", those of the inputs");
+           std::to_string(inputs.sink.size()) + ", the number of sinks of the inputs");
   }
 }
 

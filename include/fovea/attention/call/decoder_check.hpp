@@ -31,7 +31,7 @@ inline void check_decoder_shape(const char* op, const DecoderShape& shape,
   static_cast<void>(isa_level());  // throws now, not once tokens are appended
   if (alignment == CausalAlignment::top_left) {
     refuse(op, "alignment", "top_left",
-           "bottom_right or key_length in a decoder, whose queries end where its keys end");
+           "bottom_right or key_length: the last query of a decoder is its last token");
   }
   detail::check_at_least_0(op, "batch", shape.batch);
   detail::check_at_least_0(op, "query_heads", shape.query_heads);
@@ -43,7 +43,7 @@ inline void check_decoder_shape(const char* op, const DecoderShape& shape,
   const Index heads = shape.key_heads;
   if (heads == 0 ? shape.query_heads != 0 : shape.query_heads % heads != 0) {
     refuse(op, "key_heads", std::to_string(heads),
-           "a divisor of " + std::to_string(shape.query_heads) + ", query_heads");
+           "a divisor of the " + std::to_string(shape.query_heads) + " query_heads");
   }
 }
 
@@ -61,7 +61,7 @@ void check_decoder_tokens(const char* op, const DecoderShape& shape, const View<
   detail::check_extent(op, "v", v.shape(), 3, shape.value_width, "the value_width of the decoder");
   detail::check_extent(op, "v", v.shape(), 2, k.rows(), "the rows of k");
   if (k.rows() > most) {
-    refuse(op, "rows of k", std::to_string(k.rows()), "at most " + std::to_string(most));
+    refuse_extent(op, "k", k.shape(), 2, "at most " + std::to_string(most));
   }
 }
 
@@ -75,18 +75,21 @@ void check_decoder_rows(const char* op, const DecoderShape& shape, const In& inp
   detail::check_extent(op, "q", q.shape(), 0, shape.batch, "the batch of the decoder");
   detail::check_extent(op, "q", q.shape(), 1, shape.query_heads, "the query_heads of the decoder");
   detail::check_extent(op, "q", q.shape(), 3, shape.width, "the width of the decoder");
-  if (!inputs.key_lengths.empty()) refuse(op, "key_lengths", "given", "none in a decoder");
+  if (!inputs.key_lengths.empty()) {
+    refuse_given(op, "key_lengths", "a decoder keeps its own length");
+  }
   if (!inputs.cu_seqlens_q.empty() || !inputs.cu_seqlens_k.empty()) {
-    refuse(op, "cu_seqlens", "given", "none in a decoder");
+    refuse_given(op, "cu_seqlens", "a decoder takes no packed sequences");
   }
   if constexpr (requires { inputs.first_positions; }) {
-    if (!inputs.first_positions.empty())
-      refuse(op, "first_positions", "given", "none in a decoder");
+    if (!inputs.first_positions.empty()) {
+      refuse_given(op, "first_positions", "the last query of a decoder is its last token");
+    }
   }
   if (after == 0) refuse(op, "the length of the decoder", "0", "at least one token");
   if (q.rows() > after) {
-    refuse(op, "rows of q", std::to_string(q.rows()),
-           "at most " + std::to_string(after) + ", the tokens in the decoder");
+    refuse_extent(op, "q", q.shape(), 2,
+                  "at most " + std::to_string(after) + ", the tokens in the decoder");
   }
 }
 

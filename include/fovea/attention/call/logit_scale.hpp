@@ -28,7 +28,7 @@ template <class T>
 void check_scale(const char* op, const char* name, const std::optional<double>& scale) {
   constexpr auto most = static_cast<double>((std::numeric_limits<T>::max)());
   if (scale && !(std::abs(*scale) <= most)) {
-    refuse(op, name, to_string(*scale), "finite in the inputs' type");
+    refuse(op, name, to_string(*scale), "a finite number of the inputs' type");
   }
 }
 

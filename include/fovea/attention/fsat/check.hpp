@@ -40,12 +40,12 @@ bool are_indices(const Matrix<const T>& x, Index rows, Index width) {
 template <class T>
 void check_same_tokens(const char* op, const FsatInputs<T>& inputs) {
   check_extent(op, "k", inputs.k.shape(), 2, inputs.q.rows(),
-               "the rows of q: an index of a query is one of a key's token");
+               "the rows of q: queries and keys are the same tokens");
   for (std::size_t s = 0; s < inputs.cu_seqlens_k.size(); ++s) {
     if (inputs.cu_seqlens_k[s] == inputs.cu_seqlens_q[s]) continue;
     refuse(op, "cu_seqlens_k[" + std::to_string(s) + "]", std::to_string(inputs.cu_seqlens_k[s]),
            std::to_string(inputs.cu_seqlens_q[s]) +
-               ", as of cu_seqlens_q: an index of a query is one of a key's token");
+               ", as cu_seqlens_q: queries and keys are the same tokens");
   }
 }
 
@@ -86,7 +86,7 @@ void check_dominant(const char* op, const FsatInputs<T>& inputs) {
   const Shape& q = inputs.q.shape();
   if (x.is_none()) {
     if (q[0] * q[1] * q[2] == 0) return;
-    refuse(op, "dominant", "missing", "[B, Hq, Nk, M], the dominant indices of each key");
+    refuse_missing(op, "dominant", "[B, Hq, Nk, M], the dominant indices of each key");
   }
   constexpr std::array<const char*, 3> whose = {"the batch of q", "the heads of q",
                                                 "the rows of k"};
@@ -94,7 +94,7 @@ void check_dominant(const char* op, const FsatInputs<T>& inputs) {
     detail::check_extent(op, "dominant", x.shape(), d, q[d], whose[d]);
   }
   if (x.width() == 0) {
-    refuse(op, "width of dominant", "0", "at least 1, the dominant queries of a key");
+    refuse_extent(op, "dominant", x.shape(), 3, "at least 1, the dominant queries of a key");
   }
   const Sequences<T> sequences(inputs);
   for (Index n = 0; n < sequences.count(); ++n) {

@@ -36,12 +36,13 @@ inline void refuse_entry(const char* op, const View<const Index>& indices, const
   bool ended = false;
   for (Index n = 0; n < indices.width(); ++n) {
     const Index j = indices(b, h, i, n);
-    const char* const ascends = ": the keys of a row must ascend, and none may come twice";
+    const char* const ascends = ": the keys of a row must ascend, without repetition";
     std::string expected;
     if (j < -1 || j >= keys) {
-      expected = "a key from 0 to " + std::to_string(keys - 1) + ", or -1 behind the last one";
+      expected =
+          range_text<Index>(0, keys - 1) + ", the keys of the sequence, or -1 after the last one";
     } else if (ended && j != -1) {
-      expected = "-1, as before it: nothing stands behind the last key";
+      expected = "-1, as before it: -1 ends the list";
     } else if (j != -1 && j <= before) {
       expected = "more than " + std::to_string(before) + ascends;
     }
@@ -68,7 +69,7 @@ void check_index_extents(const char* op, const View<const T>& q, const View<cons
   const Shape& shape = q.shape();
   if (indices.is_none()) {
     if (shape[0] * shape[1] * shape[2] == 0) return;
-    refuse(op, "indices", "missing", "[B, Hq, Nq, K], the keys of each row");
+    refuse_missing(op, "indices", "[B, Hq, Nq, K], the keys of each row");
   }
   constexpr std::array<const char*, 3> whose = {"the batch of q", "the heads of q",
                                                 "the rows of q"};
@@ -126,10 +127,7 @@ void check_indices(const char* op, const View<const T>& q, const View<const Inde
 /// twice stays, and the operator refuses it. Cost: O(B H N K log K) comparisons.
 /// \throws std::invalid_argument if elements share memory; std::bad_alloc
 inline void sort_indices(const View<Index>& indices) {
-  if (!has_distinct_elements(indices)) {
-    refuse("sort_indices", "the layout of indices", "strides " + to_string(indices.strides()),
-           "strides that give each element its own place");
-  }
+  detail::check_distinct("sort_indices", "indices", indices);
   const auto before = [](Index a, Index b) {  // -1 comes last
     return static_cast<std::size_t>(a) < static_cast<std::size_t>(b);
   };

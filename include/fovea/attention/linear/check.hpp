@@ -26,11 +26,11 @@ void check_beta(const char* op, const LinearFamilyInputs<T>& inputs) {
   const Shape expected = {inputs.k.batch(), inputs.k.heads(), inputs.k.rows(), 1};
   if (inputs.beta.is_none()) {
     if (expected[0] * expected[1] * expected[2] == 0) return;
-    refuse(op, "beta", "missing", "rates " + to_string(expected));
+    refuse_missing(op, "beta", to_string(expected) + ", one rate for each token and key head");
   }
   for (std::size_t d = 0; d < 4; ++d) {
     detail::check_extent(op, "beta", inputs.beta.shape(), d, expected[d],
-                         d == 3 ? "one rate for a token" : "as of k");
+                         d == 3 ? "one rate for a token" : "as in k");
   }
   const Sequences<T> sequences(inputs);
   for (Index s = 0; s < sequences.count(); ++s) {
@@ -42,7 +42,7 @@ void check_beta(const char* op, const LinearFamilyInputs<T>& inputs) {
         refuse(op,
                "beta[" + std::to_string(at.batch) + ", " + std::to_string(h) + ", " +
                    std::to_string(n) + "]",
-               to_string(beta), "finite and at least 0");
+               to_string(beta), "a finite number of at least 0");
       }
     }
   }
@@ -56,12 +56,12 @@ void check_blend_logits(const char* op, const char* tensor, const View<const Com
                         const LinearFamilyInputs<T>& inputs) {
   if (x.is_none()) return;
   const Shape most = {1, inputs.q.heads(), 1, inputs.v.width()};
-  const char* const whose[] = {"for the whole batch", "the heads of q", "for all rows",
-                               "the width of v"};
+  const char* const whose[] = {"since all sequences share it", "the heads of q",
+                               "since all rows share it", "the width of v"};
   for (std::size_t d = 0; d < 4; ++d) {
     if (x.shape()[d] == 1 || x.shape()[d] == most[d]) continue;
-    refuse(op, std::string(kDimensionNames[d]) + " of " + tensor, std::to_string(x.shape()[d]),
-           (most[d] == 1 ? "1, " : "1 or " + std::to_string(most[d]) + ", ") + whose[d]);
+    refuse_extent(op, tensor, x.shape(), d,
+                  (most[d] == 1 ? "1, " : "1 or " + std::to_string(most[d]) + ", ") + whose[d]);
   }
   for (Index h = 0; h < x.heads(); ++h) {
     for (Index c = 0; c < x.width(); ++c) {

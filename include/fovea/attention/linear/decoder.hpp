@@ -65,8 +65,8 @@ class LinearDecoder : public AppendCalls<LinearDecoder<Op, T>, typename Op::temp
     const Index least = length_ == 0 ? 0 : (length_ - 1) / chunk() * chunk() + 1;
     if (length < 0 || length > length_ || (length != 0 && length < least)) {
       refuse(Op::name(), "rollback", std::to_string(length),
-             std::to_string(least) + " to " + std::to_string(length_) +
-                 ", or 0: earlier tokens are sums by now (keep a fork or a save)");
+             range_text(least, length_) +
+                 ", or 0: earlier tokens are summed up already (keep a fork or a save)");
     }
     if constexpr (Op::kHasNear) near_->rollback(length);
     length_ = length;
@@ -141,10 +141,10 @@ class LinearDecoder : public AppendCalls<LinearDecoder<Op, T>, typename Op::temp
     op.template check_options<C>();
     const Field far = op.template far<C>();
     check_decoder_shape(Op::name(), shape, far.alignment);
-    if (!far.causal) refuse(Op::name(), "causal", "false", "true in a decoder");
+    if (!far.causal) refuse(Op::name(), "causal", "false", "true: a decoder is causal");
     if (shape.rollback_tokens > 0) {
       refuse(Op::name(), "rollback_tokens", std::to_string(shape.rollback_tokens),
-             "0: earlier tokens are sums (keep a fork or a save)");
+             "0: tokens are summed up at once (keep a fork or a save)");
     }
     return shape;
   }
@@ -195,8 +195,8 @@ class LinearDecoder : public AppendCalls<LinearDecoder<Op, T>, typename Op::temp
     check_decoder_rows(Op::name(), shape_, inputs, after);
     const Index most = detail::new_tokens(inputs) + (length_ > 0 ? 1 : 0);
     if (inputs.q.rows() > most) {
-      refuse(Op::name(), "rows of q", std::to_string(inputs.q.rows()),
-             "at most " + std::to_string(most) + ": earlier tokens are sums");
+      refuse_extent(Op::name(), "q", inputs.q.shape(), 2,
+                    "at most " + std::to_string(most) + ": earlier tokens are summed up already");
     }
     // Of tokens that came before only the sizes matter now, so one element stands for all of them.
     static const T element{};

@@ -93,10 +93,12 @@ class LinearStateReader {
                     const LinearStateHeader& expected)
       : op_(op), bytes_(bytes), left_(expected.left) {
     for (const std::int64_t number : expected.identity()) {
-      if (get_number() != number) refuse_state("of another operator, shape, scalar or version");
+      if (get_number() != number) {
+        refuse_state("is that of another operator, shape, scalar or version");
+      }
     }
     length_ = get_number();
-    if (length_ < 0 || length_ > kMostDecoderTokens) refuse_state("of no length that there is");
+    if (length_ < 0 || length_ > kMostDecoderTokens) refuse_state("has an impossible length");
   }
 
   /// The number of tokens of the saved decoder.
@@ -105,7 +107,7 @@ class LinearStateReader {
   /// Reads the next bytes.
   /// \throws std::invalid_argument if there are fewer
   void get(void* to, Index bytes) {
-    if (bytes > static_cast<Index>(bytes_.size())) refuse_state("cut off");
+    if (bytes > static_cast<Index>(bytes_.size())) refuse_state("is cut off");
     if (bytes > 0) std::memcpy(to, bytes_.data(), static_cast<std::size_t>(bytes));
     bytes_ = bytes_.subspan(static_cast<std::size_t>(bytes));
   }
@@ -120,11 +122,11 @@ class LinearStateReader {
       const Index rows = reader.get_number();
       const Index length = reader.length();
       if (first_ < 0 || first_ > length || rows != length - first_) {
-        reader.refuse_state("with tokens that do not end at its length");
+        reader.refuse_state("has a near field that does not end at its length");
       }
       // The last row and the next one each look back at `left_` keys, their own among them.
       if (first_ > (std::max)(Index{0}, length - reader.left_)) {
-        reader.refuse_state("without some tokens of its near field");
+        reader.refuse_state("lacks tokens of its near field");
       }
       keys_ = reader.get_rows<C>(shape, rows, shape.width);
       values_ = reader.get_rows<C>(shape, rows, shape.value_width);
@@ -154,12 +156,13 @@ class LinearStateReader {
 
   /// \throws std::invalid_argument if bytes are left
   void finish() const {
-    if (!bytes_.empty()) refuse_state("with bytes behind its end");
+    if (!bytes_.empty()) refuse_state("has bytes after its end");
   }
 
  private:
   [[noreturn]] void refuse_state(const char* what) const {
-    refuse(op_, "state", what, "the bytes that `save` of such a decoder gave");
+    refuse(op_, std::string("state ") + what,
+           "expected the bytes that `save` of such a decoder gave");
   }
 
   std::int64_t get_number() {
@@ -175,7 +178,7 @@ class LinearStateReader {
     const bool fits = detail::multiply(shape.batch * shape.key_heads, rows, count) &&
                       detail::multiply(count, width, count) &&
                       detail::multiply(count, Index{sizeof(C)}, bytes);
-    if (!fits || bytes > static_cast<Index>(bytes_.size())) refuse_state("cut off");
+    if (!fits || bytes > static_cast<Index>(bytes_.size())) refuse_state("is cut off");
     std::vector<C> numbers(static_cast<std::size_t>(count));
     get(numbers.data(), bytes);
     return numbers;

@@ -72,7 +72,7 @@ void check_denominator(const char* op, const Denominator& denominator) {
   if (denominator.policy() != DenominatorPolicy::signed_floor) return;
   const double tau = denominator.tau();
   if (!(tau >= static_cast<double>((std::numeric_limits<T>::min)()) && tau <= 1)) {
-    refuse(op, "tau of signed_floor", to_string(tau), "0 < tau <= 1");
+    refuse(op, "the tau of signed_floor", to_string(tau), "more than 0, and at most 1");
   }
 }
 

@@ -52,8 +52,8 @@ class PerformerDecoder
     const Index least = length_ == 0 ? 0 : (length_ - 1) / kLinearChunk * kLinearChunk + 1;
     if (length < 0 || length > length_ || (length != 0 && length < least)) {
       refuse(Op::name(), "rollback", std::to_string(length),
-             std::to_string(least) + " to " + std::to_string(length_) +
-                 ", or 0: earlier tokens are sums by now (keep a fork)");
+             range_text(least, length_) +
+                 ", or 0: earlier tokens are summed up already (keep a fork)");
     }
     for (Index head = 0; head < heads() && length > 0; ++head) undo_raises(head, length);
     length_ = length;
@@ -103,10 +103,10 @@ class PerformerDecoder
     if (shape.features < 1) {
       refuse(Op::name(), "features", std::to_string(shape.features), "at least 1");
     }
-    if (!op.options.causal) refuse(Op::name(), "causal", "false", "true in a decoder");
+    if (!op.options.causal) refuse(Op::name(), "causal", "false", "true: a decoder is causal");
     if (shape.rollback_tokens > 0) {
       refuse(Op::name(), "rollback_tokens", std::to_string(shape.rollback_tokens),
-             "0: earlier tokens are sums (keep a fork)");
+             "0: tokens are summed up at once (keep a fork)");
     }
     return shape;
   }
@@ -202,8 +202,8 @@ class PerformerDecoder
     check_decoder_rows(Op::name(), shape_, inputs, length_ + tokens);
     const Index most = tokens + (length_ > 0 ? 1 : 0);
     if (inputs.q.rows() > most) {
-      refuse(Op::name(), "rows of q", std::to_string(inputs.q.rows()),
-             "at most " + std::to_string(most) + ": earlier tokens are sums");
+      refuse_extent(Op::name(), "q", inputs.q.shape(), 2,
+                    "at most " + std::to_string(most) + ": earlier tokens are summed up already");
     }
     check_projection(
         Op::name(), inputs.projection, shape_.width, shape_.features,

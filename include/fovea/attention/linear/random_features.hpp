@@ -32,12 +32,13 @@ void check_projection(const char* op, const View<const T>& projection, Index wid
                       bool wanted) {
   if (projection.is_none()) {
     if (!wanted) return;
-    refuse(op, "projection", "missing", "random features [1, 1, R, " + std::to_string(width) + "]");
+    refuse_missing(op, "projection",
+                   "[1, 1, R, " + std::to_string(width) + "], the random features");
   }
   const Shape& shape = projection.shape();
-  detail::check_extent(op, "projection", shape, 0, 1, "one projection for the whole batch");
-  detail::check_extent(op, "projection", shape, 1, 1, "one projection for all heads");
-  if (shape[2] < 1) refuse_extent(op, "projection", shape, 2, "at least one random feature");
+  detail::check_extent(op, "projection", shape, 0, 1, "since all sequences share it");
+  detail::check_extent(op, "projection", shape, 1, 1, "since all heads share it");
+  if (shape[2] < 1) refuse_extent(op, "projection", shape, 2, "at least 1, the random features");
   constexpr Index most = (std::numeric_limits<Index>::max)() / (Index{1} << 16);
   if (shape[2] > most) {
     refuse_extent(op, "projection", shape, 2, "at most " + std::to_string(most));

@@ -42,8 +42,7 @@ void draw_projection(std::uint64_t seed, To&& projection) {
   const View<T> to(projection);
   for (std::size_t d = 0; d < 2; ++d) {
     if (to.shape()[d] == 1) continue;
-    refuse("draw_projection", std::string(kDimensionNames[d]) + " of projection",
-           std::to_string(to.shape()[d]), "1");
+    refuse_extent("draw_projection", "projection", to.shape(), d, "1");
   }
   const Index width = to.width();
   const auto row_of = [&](Index r) { return static_cast<std::size_t>(r * width); };

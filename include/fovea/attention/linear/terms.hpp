@@ -29,7 +29,7 @@ using LinearFamilyGrads = FmmDeltaGrads<T>;
 template <class Map>
 struct DeltaRule {
   static_assert(Map::kNonNegative,
-                "features are divided by their sum: the map must not change sign");
+                "fovea: features are divided by their sum, so the map must be kNonNegative");
   /// The term has no denominator that could change sign.
   static constexpr bool kNonNegative = true;
 };
@@ -107,7 +107,8 @@ struct LinearTerms {
   template <class... Terms>
   static LinearTerms of(const Denominator& denominator, bool causal, CausalAlignment alignment,
                         CombineMaps combine) {
-    static_assert((Index{LinearTerm<Terms>::kIsDelta} + ...) <= 1);
+    static_assert((Index{LinearTerm<Terms>::kIsDelta} + ...) <= 1,
+                  "fovea: at most one term is a DeltaRule");
     return {detail::kTermMaps<T, false, Terms...>,
             detail::kTermMaps<T, true, Terms...>,
             denominator,

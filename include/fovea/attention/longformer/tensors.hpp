@@ -72,8 +72,7 @@ struct LongformerInputs {
   // NOLINTNEXTLINE(google-explicit-constructor): a decoder takes these
   operator SoftmaxInputs<T>() const {
     if (has_global()) {
-      refuse("LongformerAttention", "global_q", "given",
-             "none in a decoder, which keeps one set of keys and values");
+      refuse_given("LongformerAttention", "global_q", "a decoder keeps one set of keys and values");
     }
     return shared();
   }

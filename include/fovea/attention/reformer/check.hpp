@@ -22,17 +22,18 @@ inline constexpr Index kMostSortedRows = (std::numeric_limits<std::int32_t>::max
 template <class T>
 void check_reformer_options(const char* op, const ReformerOptions& options, Index rows) {
   if (rows > kMostSortedRows) {
-    refuse(op, "rows of qk", std::to_string(rows), "at most " + std::to_string(kMostSortedRows));
+    refuse(op, "qk has " + std::to_string(rows) + " rows",
+           "expected at most " + std::to_string(kMostSortedRows));
   }
   detail::check_scale<T>(op, "scale", options.scale);
   if (options.chunk < 1 || rows % options.chunk != 0) {
     refuse(op, "chunk", std::to_string(options.chunk),
-           "a divisor of " + std::to_string(rows) + ", the rows of qk");
+           "a divisor of the " + std::to_string(rows) + " rows of qk");
   }
   if (options.rounds < 1) refuse(op, "rounds", std::to_string(options.rounds), "at least 1");
   if (options.buckets < 2 || options.buckets % 2 != 0 || options.buckets > kMostSortedRows) {
     refuse(op, "buckets", std::to_string(options.buckets),
-           "an even number of at least 2: half of the buckets are the other half's opposites");
+           "an even number from 2 to " + std::to_string(kMostSortedRows));
   }
 }
 
@@ -41,11 +42,11 @@ void check_reformer_options(const char* op, const ReformerOptions& options, Inde
 template <class T>
 void check_reformer_inputs(const char* op, const ReformerOptions& options,
                            const ReformerInputs<T>& inputs) {
-  static_assert(std::floating_point<T>, "Reformer attention is of float and double");
+  static_assert(std::floating_point<T>, "fovea: Reformer attention takes float or double");
   static_cast<void>(isa_level());
   const Shape& qk = inputs.qk.shape();
   const Shape& v = inputs.v.shape();
-  if (inputs.qk.is_none() && v[0] != 0) refuse(op, "qk", "missing", "what attends to v");
+  if (inputs.qk.is_none() && v[0] != 0) refuse_missing(op, "qk");
   constexpr std::array<const char*, 3> whose = {"the batch of qk", "the heads of qk",
                                                 "the rows of qk"};
   for (std::size_t d = 0; d < 3; ++d) detail::check_extent(op, "v", v, d, qk[d], whose[d]);
@@ -53,8 +54,8 @@ void check_reformer_inputs(const char* op, const ReformerOptions& options,
   constexpr Index most_width = (std::numeric_limits<Index>::max)() / (Index{1} << 20);
   for (const auto& [tensor, width] : {std::pair{"qk", qk[3]}, std::pair{"v", v[3]}}) {
     if (width <= most_width) continue;
-    refuse(op, std::string("width of ") + tensor, std::to_string(width),
-           "at most " + std::to_string(most_width));
+    refuse(op, std::string(tensor) + " has width " + std::to_string(width),
+           "expected at most " + std::to_string(most_width));
   }
   check_reformer_options<T>(op, options, qk[2]);
   const Shape& w = inputs.projection.shape();

@@ -89,10 +89,10 @@ struct SinkhornGrads {
 /// \throws std::invalid_argument
 template <class T>
 void check_sinkhorn_rows(const char* op, const SinkhornInputs<T>& inputs) {
-  static_assert(std::floating_point<T>, "Sinkhorn attention is of float and double");
+  static_assert(std::floating_point<T>, "fovea: Sinkhorn attention takes float or double");
   check_inputs(op, inputs);
   detail::check_extent(op, "k", inputs.k.shape(), 2, inputs.q.rows(),
-                       "the rows of q: a block of queries has a block of keys of its own");
+                       "the rows of q: queries and keys are cut into the same blocks");
 }
 
 /// Checks the options of a call of so many rows, and key lengths.
@@ -104,7 +104,7 @@ void check_sinkhorn_options(const char* op, const SinkhornOptions& options, Inde
   detail::check_scale<T>(op, "scale", options.scale);
   if (options.block < 1 || rows % options.block != 0) {
     refuse(op, "block", std::to_string(options.block),
-           "a divisor of " + std::to_string(rows) + ", the rows of q");
+           "a divisor of the " + std::to_string(rows) + " rows of q");
   }
   if (options.iterations < 0) {
     refuse(op, "iterations", std::to_string(options.iterations), "at least 0");
@@ -124,7 +124,7 @@ void check_sorting(const char* op, const SinkhornInputs<T>& inputs, Index querie
   const Shape& r = inputs.sorting.shape();
   if (inputs.sorting.is_none() && inputs.k.batch() * inputs.k.heads() * queries == 0) return;
   if (inputs.sorting.is_none()) {
-    refuse(op, "sorting", "missing", "[B, Hk, N / block, N / block], the sorting logits");
+    refuse_missing(op, "sorting", "[B, Hk, N / block, N / block], the sorting logits");
   }
   detail::check_extent(op, "sorting", r, 0, inputs.k.batch(), "the batch of k");
   detail::check_extent(op, "sorting", r, 1, inputs.k.heads(), "the heads of k");

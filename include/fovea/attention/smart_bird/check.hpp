@@ -34,7 +34,7 @@ void check_sketch(const char* op, const SmartBirdOptions& options, const SketchI
   const Shape& q = inputs.sketch_q.shape();
   const Shape& k = inputs.sketch_k.shape();
   const auto check_given = [&](const char* name, const auto& x) {
-    if (x.is_none() && heads > 0) refuse(op, name, "missing", "the sketch's, [B, 1, N, d]");
+    if (x.is_none() && heads > 0) refuse_missing(op, name, "[B, 1, N, d], of the sketch");
   };
   check_given("sketch_q", inputs.sketch_q);
   check_given("sketch_k", inputs.sketch_k);

@@ -69,7 +69,7 @@ class SmartBirdDecoder
   void rollback(Index length) {
     if (length < 0 || length > this->length()) {
       refuse(name_, "rollback", std::to_string(length),
-             "0 to " + std::to_string(this->length()) + ", the tokens in the decoder");
+             range_text<Index>(0, this->length()) + ", the tokens in the decoder");
     }
     cache_.truncate(length);
   }
@@ -121,16 +121,17 @@ class SmartBirdDecoder
   void check_tokens(const View<const T>& k, const View<const T>& v,
                     const View<const C>& sketch_k) const {
     check_decoder_tokens(name_, shape_, k, v, kMostTokens - length());
-    const char* const of_decoder = "of the decoder";
     if (sketch_k.is_none() && shape_.batch * k.rows() > 0) {
-      refuse(name_, "sketch_k", "missing", "the sketch's keys, [B, 1, n, d]");
+      refuse_missing(name_, "sketch_k", "[B, 1, n, d], the keys of the sketch");
     }
     if (sketch_k.is_none()) return;
-    detail::check_extent(name_, "sketch_k", sketch_k.shape(), 0, shape_.batch, of_decoder);
+    detail::check_extent(name_, "sketch_k", sketch_k.shape(), 0, shape_.batch,
+                         "the batch of the decoder");
     detail::check_extent(name_, "sketch_k", sketch_k.shape(), 1, 1,
                          "since all heads share the sketch");
     detail::check_extent(name_, "sketch_k", sketch_k.shape(), 2, k.rows(), "the rows of k");
-    detail::check_extent(name_, "sketch_k", sketch_k.shape(), 3, sketch_.width(), of_decoder);
+    detail::check_extent(name_, "sketch_k", sketch_k.shape(), 3, sketch_.width(),
+                         "the sketch_width of the decoder");
   }
 
   Index length_after(const SmartBirdInputs<T>& inputs) const {

@@ -65,13 +65,13 @@ class Decoder : public AppendCalls<Decoder<Op, T>, KeyValueTokens<T>>,
     const Index before = this->length();
     if (length < 0 || length > before) {
       refuse(Op::name(), "rollback", std::to_string(length),
-             "0 to " + std::to_string(before) + ", the tokens in the decoder");
+             range_text<Index>(0, before) + ", the tokens in the decoder");
     }
     const Index needed = (std::max)(Index{0}, length - 1 - left());
     if (length > 0 && length < before && needed < cache_.first_held()) {
       refuse(Op::name(), "rollback", std::to_string(length),
              "at least " + std::to_string(cache_.first_held() + left() + 1) +
-                 ", or 0: earlier keys of the window are gone (see rollback_tokens)");
+                 ", or 0: earlier keys have left the window (see rollback_tokens)");
     }
     cache_.truncate(length);
   }
@@ -145,8 +145,8 @@ class Decoder : public AppendCalls<Decoder<Op, T>, KeyValueTokens<T>>,
     if (!cache_.is_ring() || cache_.first_held() == 0) return;
     const Index most = after - left() - cache_.first_held();
     if (rows > most) {
-      refuse(Op::name(), "rows of q", std::to_string(rows),
-             "at most " + std::to_string(most) + ": earlier keys of the window are gone");
+      refuse(Op::name(), "q has " + std::to_string(rows) + " rows",
+             "expected at most " + std::to_string(most) + ": earlier keys have left the window");
     }
   }
 

@@ -58,7 +58,9 @@ void check_softmax_options(const char* op, const SoftmaxOptions& options) {
     }
   }
   const double p = options.dropout.probability;
-  if (!(p >= 0 && p < 1)) refuse(op, "dropout.probability", to_string(p), "0 <= p < 1");
+  if (!(p >= 0 && p < 1)) {
+    refuse(op, "dropout.probability", to_string(p), "at least 0 and less than 1");
+  }
 }
 
 FOVEA_NAMESPACE_END

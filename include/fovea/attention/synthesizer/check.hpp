@@ -39,12 +39,10 @@ void check_synthesizer_lengths(const char* op, const In& inputs) {
   constexpr Index most_width = (std::numeric_limits<Index>::max)() / (Index{1} << 16);
   inputs.for_each_tensor([&](const char* name, const auto& x) {
     if (x.rows() > most_rows) {
-      refuse(op, std::string("rows of ") + name, std::to_string(x.rows()),
-             "at most " + std::to_string(most_rows));
+      refuse_extent(op, name, x.shape(), 2, "at most " + std::to_string(most_rows));
     }
     if (x.width() > most_width) {
-      refuse(op, std::string("width of ") + name, std::to_string(x.width()),
-             "at most " + std::to_string(most_width));
+      refuse_extent(op, name, x.shape(), 3, "at most " + std::to_string(most_width));
     }
   });
 }
@@ -73,7 +71,7 @@ void check_synthesizer_backward(const char* op, const In& inputs, const View<con
   if (!saved.lse.is_none()) {
     check_made_shape(op, "lse", saved.lse.shape(), rows);
   } else if (rows[0] * rows[1] * rows[2] != 0) {
-    refuse(op, "lse", "missing", "the lse that forward saved");
+    refuse_missing(op, "lse", "the lse that forward saved");
   }
   check_grads(op, inputs, out, saved, d_out, grads);
 }

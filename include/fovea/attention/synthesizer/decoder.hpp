@@ -98,11 +98,12 @@ class SynthesizerDecoder
     const Index count = inputs.v.is_none() ? 0 : inputs.v.rows();
     const Index after = length() + count;
     const Index rows = out.rows();
-    if (!inputs.key_lengths.empty())
-      refuse(Op::name(), "key_lengths", "given", "none in a decoder");
+    if (!inputs.key_lengths.empty()) {
+      refuse_given(Op::name(), "key_lengths", "a decoder keeps its own length");
+    }
     if (rows > after) {
-      refuse(Op::name(), "rows of out", std::to_string(rows),
-             "at most " + std::to_string(after) + ", the tokens in the decoder");
+      refuse(Op::name(), "out has " + std::to_string(rows) + " rows",
+             "expected at most " + std::to_string(after) + ", the tokens in the decoder");
     }
     Form::check_keys(shape_, inputs, after);
     Form::check_rows(shape_, inputs, rows, after);

@@ -26,7 +26,7 @@ namespace distributed::detail {
 template <class In>
 void check_spread(const char* op, const In& in) {
   if (in.cu_seqlens_q.empty() && in.cu_seqlens_k.empty()) return;
-  refuse(op, "cu_seqlens", "given", "none, since the sequence is spread over ranks");
+  refuse_given(op, "cu_seqlens", "the sequence is distributed over ranks");
 }
 
 /// Refuses the gradient of a bias, which is that of pairs.
@@ -34,7 +34,7 @@ void check_spread(const char* op, const In& in) {
 template <class Grads>
 void check_spread_grads(const char* op, const Grads& grads) {
   if (grads.bias.is_none()) return;
-  refuse(op, "the gradient of bias", "asked for", "none, since the sequence is spread over ranks");
+  refuse_given(op, "the gradient of bias", "the sequence is distributed over ranks");
 }
 
 /// A tensor of this rank must have as many rows as the rank holds.

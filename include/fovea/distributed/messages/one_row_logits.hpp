@@ -36,13 +36,14 @@ struct OneRowLogits {
   void check(const char* op, const In& in, const Grads& grads) const {
     const auto check_rows = [&](const char* tensor, const auto& x, bool has_one_row) {
       if (!has_one_row || x.rows() <= 1) return;
-      refuse_extent(op, tensor, x.shape(), 2, "1, as on another rank");
+      refuse_extent(op, tensor, x.shape(), 2,
+                    "1, the rows of " + std::string(tensor) + " on another rank");
     };
     check_rows("bias", in.bias, bias);
     check_rows("mask", in.mask, mask);
     if (!bias || grads.bias.is_none()) return;
-    refuse(op, "the gradient of bias", "asked for",
-           "none, since one row of bias is that of all rows, which are spread over ranks");
+    refuse_given(op, "the gradient of bias",
+                 "bias has one row, and its sum over rows that are distributed is not computed");
   }
 };
 
