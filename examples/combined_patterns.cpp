@@ -28,6 +28,15 @@ int main() {
       return EXIT_FAILURE;
     }
   }
+
+  // Lists of blocks, here of 1024 positions: the first block of queries sees the first block of
+  // keys, the second one sees both.
+  const fovea::BlockRows rows{.offsets = {0, 1, 3}, .columns = {0, 0, 1}};
+  const fovea::BlockSparseAttention listed{{.block = 1024, .layouts = {rows}}};
+  if (listed.visible_pairs({.queries = n, .keys = n}, 0) != 3 * 1024 * 1024) return EXIT_FAILURE;
+  const auto by_blocks = fovea::attend(listed, q, k, v);
+  std::printf("by blocks: %td rows\n", by_blocks.dimension(2));
+
   std::printf("row 1000 of head 0 begins with %.4f\n", static_cast<double>(out(0, 0, 1000, 0)));
   return EXIT_SUCCESS;
 }

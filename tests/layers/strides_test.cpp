@@ -525,8 +525,7 @@ TEST(Saved, OfAnotherLayerIsRefused) {
   };
   using Feed = fovea::FeedForward<double>;
   EXPECT_EQ(message(Feed(kWidth, 9, draw), Feed(kWidth, 8, draw)),
-            "FeedForward: what was saved is 8 channels wide; expected 9: saved by the forward pass "
-            "of this layer");
+            "FeedForward: saved has 8 channels; expected 9, from the forward pass of this layer");
   using Gated = fovea::GatedFeedForward<double>;
   EXPECT_NE(message(Gated(kWidth, 9, draw), Gated(kWidth, 8, draw)).find("8 channels"),
             std::string::npos);
