@@ -9,6 +9,7 @@
 #include "fovea/core/config.hpp"
 #include "fovea/core/error.hpp"
 #include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/core/key_run.hpp"
 #include "fovea/core/on_error.hpp"
 #include "fovea/core/overlap.hpp"

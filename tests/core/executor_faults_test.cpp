@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "core/calls.hpp"
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/failing_allocations.hpp"
 #include "support/misbehaving_executors.hpp"

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "core/calls.hpp"
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "support/tally.hpp"
 
 namespace fovea_test {

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "core/executor_suite.hpp"
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/tally.hpp"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tests of ForWork of core/executor.hpp.
+/// Tests of for_work of core/executor_ref.hpp.
 #include <gtest/gtest.h>
 
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "support/executors.hpp"
 #include "support/tally.hpp"
 

@@ -11,7 +11,7 @@
 #include "fovea/attention/call/inputs.hpp"
 #include "fovea/attention/call/saved.hpp"
 #include "fovea/attention/call/shapes.hpp"
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/core/members.hpp"
 #include "fovea/core/scalar.hpp"
 #include "fovea/core/view.hpp"

@@ -146,8 +146,8 @@ class DenseSynthesizerAttention : public detail::SynthesizerForm<DenseSynthesize
   }
 
   /// An executor for a pass of so many multiply-adds for each pair.
-  template <class T, class E>
-  auto threads_for(const Inputs<T>& in, Index of_pair, E& executor) const {
+  template <class T>
+  auto threads_for(const Inputs<T>& in, Index of_pair, const ExecutorRef& executor) const {
     return for_work(executor, [&] {
       return hidden_products(in) + static_cast<double>(of_pair * in.v.batch() * in.w1.heads()) *
                                        static_cast<double>(in.v.rows()) *
@@ -155,8 +155,9 @@ class DenseSynthesizerAttention : public detail::SynthesizerForm<DenseSynthesize
     });
   }
 
-  template <class T, class E>
-  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
+  template <class T>
+  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
+           const ExecutorRef& executor) const {
     auto&& threads = threads_for<T>(inputs, inputs.w1.width() + inputs.v.width(), executor);
     detail::HiddenLayer<T> hidden(inputs, inputs.v.batch(), inputs.v.rows());
     hidden.take(worker_count(threads, hidden.most_tasks()), memory_of(threads));
@@ -171,9 +172,10 @@ class DenseSynthesizerAttention : public detail::SynthesizerForm<DenseSynthesize
   }
 
   /// Writes the gradients: the exact derivatives of `forward`, and 0 for what is not visible.
-  template <class T, class E>
+  template <class T>
   void run_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
-                    const View<const T>& d_out, const Grads<T>& grads, E&& executor) const {
+                    const View<const T>& d_out, const Grads<T>& grads,
+                    const ExecutorRef& executor) const {
     auto&& threads = threads_for<T>(inputs, 3 * inputs.w1.width() + 2 * inputs.v.width(), executor);
     auto&& memory = memory_of(threads);
     const Index batch = inputs.v.batch();
@@ -248,9 +250,8 @@ class DenseSynthesizerAttention::DecoderForm {
 
   /// Gives the softmax the hidden layer of the last rows.
   /// \throws std::bad_alloc
-  template <class E>
   void attach(const DecoderShape& shape, const Inputs<T>& in, Index rows, Index /*after*/,
-              SoftmaxInputs<T>& to, E&& executor) {
+              SoftmaxInputs<T>& to, const ExecutorRef& executor) {
     Inputs<T> first = in;
     first.w2 = {nullptr, {0, 0, 0, 0}, {0, 0, 0, 0}};  // its columns are in the decoder
     hidden_.emplace(first, shape.batch, rows);

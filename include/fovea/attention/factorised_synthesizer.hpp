@@ -93,8 +93,9 @@ class FactorisedSynthesizerAttention
     detail::check_extent(name(), "r2", in.r2.shape(), 3, in.r1.width(), "the width of r1");
   }
 
-  template <class T, class E>
-  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
+  template <class T>
+  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
+           const ExecutorRef& executor) const {
     const auto op = softmax();
     const SoftmaxCall<T> call(as_softmax(inputs), op.softmax_options());
     const HeadPlans plans(op, call);
@@ -104,9 +105,10 @@ class FactorisedSynthesizerAttention
   }
 
   /// Writes the gradients: the exact derivatives of `forward`, and 0 for what is not visible.
-  template <class T, class E>
+  template <class T>
   void run_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
-                    const View<const T>& d_out, const Grads<T>& grads, E&& executor) const {
+                    const View<const T>& d_out, const Grads<T>& grads,
+                    const ExecutorRef& executor) const {
     const auto op = softmax();
     const SoftmaxCall<T> call(as_softmax(inputs), op.softmax_options());
     const HeadPlans plans(op, call);
@@ -164,9 +166,8 @@ class FactorisedSynthesizerAttention::DecoderForm {
   }
 
   /// Gives the softmax the last `rows` of `after` rows.
-  template <class E>
   static void attach(const DecoderShape& shape, const Inputs<T>& in, Index rows, Index after,
-                     SoftmaxInputs<T>& to, E&& /*executor*/) {
+                     SoftmaxInputs<T>& to, const ExecutorRef& /*executor*/) {
     to.q = detail::for_batch(detail::part_of(in.r1, 2, after - rows, rows), shape.batch);
   }
 };

@@ -202,18 +202,18 @@ class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
     if (!saved.near_lse.is_none()) f("near_lse", saved.near_lse, detail::row_shape(inputs));
   }
 
-  template <class T, class E>
+  template <class T>
   void compute(const LinearFamilyInputs<T>& inputs, const View<T>& out, const FmmSaved<T>& saved,
-               E&& executor) const {
+               const ExecutorRef& executor) const {
     const FarWeights<Compute<T>> weights = blend(inputs).weights();
     LinearForward(inputs, far<Compute<T>>(), weights, out, NearBlocks<T>(inputs, near(), saved))
         .run(executor);
   }
 
-  template <class T, class E>
+  template <class T>
   void compute_gradients(const LinearFamilyInputs<T>& inputs, const FmmSaved<T>& saved,
                          const View<const T>& d_out, const LinearFamilyGrads<T>& grads,
-                         E&& executor) const {
+                         const ExecutorRef& executor) const {
     const LocalAttention near_field = near();
     const FmmBlend<T> blend = this->blend(inputs);
     FmmBackward(inputs, far<T>(), near_field, blend, saved, d_out, grads).run(executor);

@@ -171,10 +171,10 @@ class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<F
   /// three numbers for each edge that the slots of some heads may have, or 32 bytes and four
   /// numbers with the gradient of dominant. The heads at work at once are those that have 2 million
   /// edges together, and at least those of one key head.
-  template <class T, class E>
+  template <class T>
   void run_backward(const InputsOf<FsatAttention, T>& inputs, const View<const T>& out,
                     const SavedOf<FsatAttention, T>& saved, const View<const T>& d_out,
-                    const GradsOf<FsatAttention, T>& grads, E&& executor) const {
+                    const GradsOf<FsatAttention, T>& grads, const ExecutorRef& executor) const {
     FsatGraph<T> graph(inputs.dominant, options, sequences_of_a_row(inputs),
                        !grads.dominant.is_none(), inputs.random);
     const FsatLists<T> lists(graph, options.scale, inputs.k.rows(), grads.dominant);
@@ -184,8 +184,9 @@ class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<F
         .run(threads);
   }
 
-  template <class T, class E>
-  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
+  template <class T>
+  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
+           const ExecutorRef& executor) const {
     using C = Compute<T>;
     const Sequences<T> sequences(inputs);
     const Index heads = inputs.q.heads();

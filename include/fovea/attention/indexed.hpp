@@ -138,17 +138,18 @@ class IndexedAttention : public ForwardCalls<IndexedAttention>,
   /// Cost: 2 (3 D + 2 Dv) flops for each visible pair. Memory: 16 bytes and two numbers for each
   /// entry of the lists of some heads. The heads at work at once are those whose lists have 2
   /// million entries together, and at least those of one key head.
-  template <class T, class E>
+  template <class T>
   void run_backward(const InputsOf<IndexedAttention, T>& inputs, const View<const T>& out,
                     const SavedOf<IndexedAttention, T>& saved, const View<const T>& d_out,
-                    const GradsOf<IndexedAttention, T>& grads, E&& executor) const {
+                    const GradsOf<IndexedAttention, T>& grads, const ExecutorRef& executor) const {
     const TensorLists lists(inputs.indices, inputs.k.rows(), options);
     auto&& threads = for_work(executor, [&] { return list_products(shape_of(inputs), lists); });
     IndexedBackward<T>(inputs, lists, out, saved, d_out, grads).run(threads);
   }
 
-  template <class T, class E>
-  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
+  template <class T>
+  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
+           const ExecutorRef& executor) const {
     const TensorLists lists(inputs.indices, inputs.k.rows(), options);
     auto&& threads = for_work(executor, [&] { return list_products(shape_of(inputs), lists); });
     IndexedForward<T>(inputs, lists, out, saved).run(threads);

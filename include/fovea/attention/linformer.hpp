@@ -203,9 +203,9 @@ class LinformerAttention : public ForwardCalls<LinformerAttention>,
     }
   }
 
-  template <class T, class E>
+  template <class T>
   void run(const LinformerInputs<T>& inputs, const View<T>& out, const LinformerSaved<T>& saved,
-           E&& executor) const {
+           const ExecutorRef& executor) const {
     const LinformerShape s = shape_of(inputs);
     auto&& threads = for_work(executor, [&] { return products(s); });
     auto&& memory = memory_of(threads);
@@ -231,10 +231,10 @@ class LinformerAttention : public ForwardCalls<LinformerAttention>,
   /// order.
   /// Cost: 2.25 times the flops of the forward pass, and half of its flops more if the projected
   /// keys and values were not saved. Memory: twice that of the forward pass.
-  template <class T, class E>
+  template <class T>
   void run_backward(const LinformerInputs<T>& inputs, const View<const T>& out,
                     const LinformerSaved<T>& saved, const View<const T>& d_out,
-                    const LinformerGrads<T>& grads, E&& executor) const {
+                    const LinformerGrads<T>& grads, const ExecutorRef& executor) const {
     const LinformerShape s = shape_of(inputs);
     auto&& threads = for_work(executor, [&] { return 2.5 * products(s); });
     auto&& memory = memory_of(threads);

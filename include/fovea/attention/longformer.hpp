@@ -224,8 +224,9 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
     check("global_v", in.global_v, in.v.shape(), "the shape of v");
   }
 
-  template <class T, class E>
-  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
+  template <class T>
+  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
+           const ExecutorRef& executor) const {
     if (!inputs.has_global()) return Base::template run<T>(inputs.shared(), out, saved, executor);
     const SoftmaxCall<T> call(inputs.shared(), softmax_options());
     const SoftmaxCall<T> global(inputs.global(), softmax_options());
@@ -240,9 +241,9 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
 
   /// Writes the gradients, as that of SoftmaxOperator does. The rows of global positions and the
   /// others are two passes if they have projections of their own.
-  template <class T, class E>
+  template <class T>
   void run_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
-                    const View<const T>& d_out, const Grads<T>& grads, E&& executor,
+                    const View<const T>& d_out, const Grads<T>& grads, const ExecutorRef& executor,
                     const View<const T>& d_lse = {}) const {
     if (!inputs.has_global()) {
       return Base::template run_backward<T>(inputs.shared(), out, saved, d_out, grads.shared(),

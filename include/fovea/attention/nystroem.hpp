@@ -220,9 +220,9 @@ class NystroemAttention : public ForwardCalls<NystroemAttention>,
     check_grads(name(), inputs, out, saved, d_out, grads);
   }
 
-  template <class T, class E>
+  template <class T>
   void run(const NystroemInputs<T>& inputs, const View<T>& out, const NystroemSaved<T>& saved,
-           E&& executor) const {
+           const ExecutorRef& executor) const {
     auto&& threads = for_work(executor, [&] { return products(shape_of(inputs)); });
     NystroemSteps<T> steps(inputs, options, saved, false, memory_of(threads));
     DenseForward<T> last(steps.last_inputs(), steps.scale, out, saved.lse);
@@ -239,10 +239,10 @@ class NystroemAttention : public ForwardCalls<NystroemAttention>,
   /// Cost: 2.5 times the flops of the forward pass, and half of its flops more if the tensors of
   /// the landmarks were not saved; 30 m^3 a step for each head. Memory: O(B Hq m (D + Dv + m)), and
   /// n m^2 for each worker.
-  template <class T, class E>
+  template <class T>
   void run_backward(const NystroemInputs<T>& inputs, const View<const T>& out,
                     const NystroemSaved<T>& saved, const View<const T>& d_out,
-                    const NystroemGrads<T>& grads, E&& executor) const {
+                    const NystroemGrads<T>& grads, const ExecutorRef& executor) const {
     auto&& threads = for_work(executor, [&] { return 2.5 * products(shape_of(inputs)); });
     NystroemBackward<T>(inputs, options, out, saved, d_out, grads, threads).run(threads);
   }

@@ -145,9 +145,9 @@ class PerformerAttention : public ForwardCalls<PerformerAttention>,
            static_cast<double>(s.features) * static_cast<double>(s.width + s.value_width);
   }
 
-  template <class T, class E>
+  template <class T>
   void run(const PerformerInputs<T>& inputs, const View<T>& out, const LinearSaved<T>& /*saved*/,
-           E&& executor) const {
+           const ExecutorRef& executor) const {
     auto&& threads = for_work(executor, [&] { return products(shape_of(inputs)); });
     PerformerForward<T>(inputs, visibility(), out).run(threads);
   }
@@ -157,10 +157,10 @@ class PerformerAttention : public ForwardCalls<PerformerAttention>,
   /// summed over batch, heads and rows in two words. Features and states are computed again.
   /// Cost: 8 R D + 12 R Dv flops for each token and head, and 4 R D more for the projection.
   /// Memory: O(N) and, for every 128 tokens of a key head, R numbers.
-  template <class T, class E>
+  template <class T>
   void run_backward(const PerformerInputs<T>& inputs, const View<const T>& /*out*/,
                     const LinearSaved<T>& /*saved*/, const View<const T>& d_out,
-                    const PerformerGrads<T>& grads, E&& executor) const {
+                    const PerformerGrads<T>& grads, const ExecutorRef& executor) const {
     auto&& threads = for_work(executor, [&] { return 2.5 * products(shape_of(inputs)); });
     PerformerBackwardCall<T> call(inputs, visibility(), d_out, grads);
     if (options.causal) {

@@ -89,8 +89,9 @@ class RandomSynthesizerAttention : public detail::SynthesizerForm<RandomSynthesi
                          sequence ? "the rows of the sequence" : "the rows of v");
   }
 
-  template <class T, class E>
-  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
+  template <class T>
+  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
+           const ExecutorRef& executor) const {
     const auto op = softmax();
     const SoftmaxCall<T> call(as_softmax(inputs), op.softmax_options());
     const HeadPlans plans(op, call);
@@ -99,9 +100,10 @@ class RandomSynthesizerAttention : public detail::SynthesizerForm<RandomSynthesi
   }
 
   /// Writes the gradients: the exact derivatives of `forward`, and 0 for what is not visible.
-  template <class T, class E>
+  template <class T>
   void run_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
-                    const View<const T>& d_out, const Grads<T>& grads, E&& executor) const {
+                    const View<const T>& d_out, const Grads<T>& grads,
+                    const ExecutorRef& executor) const {
     const auto op = softmax();
     const SoftmaxCall<T> call(as_softmax(inputs), op.softmax_options());
     const HeadPlans plans(op, call);
@@ -148,9 +150,8 @@ class RandomSynthesizerAttention::DecoderForm {
   }
 
   /// Gives the softmax the last `rows` of `after` rows.
-  template <class E>
   static void attach(const DecoderShape& shape, const Inputs<T>& in, Index rows, Index after,
-                     SoftmaxInputs<T>& to, E&& /*executor*/) {
+                     SoftmaxInputs<T>& to, const ExecutorRef& /*executor*/) {
     to.q = detail::no_width<T>(shape.batch, shape.query_heads, rows);
     to.bias = detail::part_of(detail::part_of(in.r, 2, after - rows, rows), 3, 0, after);
   }

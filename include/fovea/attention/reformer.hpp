@@ -145,10 +145,10 @@ class ReformerAttention : public ForwardCalls<ReformerAttention>,
   /// Cost: hashing and sorting again, and 2 (3 D + 2 Dv) flops for each pair; 2 D more where the
   /// log-sum-exps of the rounds were not saved. Memory: a number for each row and round (two where
   /// they were not saved) beside that of the forward pass.
-  template <class T, class E>
+  template <class T>
   void run_backward(const InputsOf<ReformerAttention, T>& inputs, const View<const T>& out,
                     const SavedOf<ReformerAttention, T>& saved, const View<const T>& d_out,
-                    const GradsOf<ReformerAttention, T>& grads, E&& executor) const {
+                    const GradsOf<ReformerAttention, T>& grads, const ExecutorRef& executor) const {
     const ReformerShape shape = shape_of(inputs);
     auto&& threads = for_work(
         executor, [&] { return products(shape, 3 * shape.width + 2 * shape.value_width); });
@@ -172,8 +172,9 @@ class ReformerAttention : public ForwardCalls<ReformerAttention>,
     pass.compute(View<const T>(round_lse), threads);
   }
 
-  template <class T, class E>
-  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
+  template <class T>
+  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
+           const ExecutorRef& executor) const {
     const ReformerShape shape = shape_of(inputs);
     auto&& threads =
         for_work(executor, [&] { return products(shape, shape.width + shape.value_width); });

@@ -61,8 +61,7 @@ void check_scores(const char* op, const In& inputs, const AttentionScores<T>& to
 }
 
 /// An executor whose threads are woken if there are pairs enough.
-template <class E>
-auto for_scores(E& executor, const AttentionShape& s) {
+inline ExecutorRef for_scores(const ExecutorRef& executor, const AttentionShape& s) {
   return for_work(executor, [&] {
     return static_cast<double>(s.batch * s.query_heads) * static_cast<double>(s.queries) *
            static_cast<double>(s.keys) * static_cast<double>(s.width + kRowsToRead);
@@ -116,9 +115,8 @@ template <class Op, class T>
 class DecoderScores {
  public:
   /// Does what attention_scores of a decoder does.
-  template <class E>
   static void step(Decoder<Op, T>& decoder, const SoftmaxInputs<T>& inputs,
-                   const AttentionScores<T>& to, E& executor) {
+                   const AttentionScores<T>& to, const ExecutorRef& executor) {
     const SoftmaxSaved<T> saved{to.lse};
     decoder.check_step(inputs, to.out, saved);
     const SequenceShape rows = decoder.rows_after(inputs);

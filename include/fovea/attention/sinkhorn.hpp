@@ -124,10 +124,10 @@ class SinkhornAttention : public ForwardCalls<SinkhornAttention>,
   /// Cost: sorting the blocks again and twice as much for their gradients, 2 (3 D + 2 Dv) 2 b flops
   /// for each row, and twice the exponentials. Memory: twice that of the forward pass, and 2 n
   /// (N / b)^2 numbers for each worker.
-  template <class T, class E>
+  template <class T>
   void run_backward(const InputsOf<SinkhornAttention, T>& inputs, const View<const T>& out,
                     const SavedOf<SinkhornAttention, T>& saved, const View<const T>& d_out,
-                    const GradsOf<SinkhornAttention, T>& grads, E&& executor) const {
+                    const GradsOf<SinkhornAttention, T>& grads, const ExecutorRef& executor) const {
     const SinkhornCall<T> call{options, inputs};
     const AttentionShape& s = call.shape;
     auto&& threads =
@@ -135,8 +135,9 @@ class SinkhornAttention : public ForwardCalls<SinkhornAttention>,
     SinkhornBackward<T>(call, out, saved, d_out, grads).run(threads);
   }
 
-  template <class T, class E>
-  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
+  template <class T>
+  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
+           const ExecutorRef& executor) const {
     const SinkhornCall<T> call{options, inputs};
     const AttentionShape& s = call.shape;
     auto&& threads = for_work(executor, [&] { return products(s, s.width + s.value_width, 1); });

@@ -98,9 +98,9 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
   /// Chooses the keys and returns them as a new tensor [B, heads, Nq, K].
   /// \param heads the number of query heads of the attention
   /// \throws as the call above
-  template <class T = float, class E = Serial>
+  template <class T = float>
   [[nodiscard]] IndexTensor select(const SketchInputs<T>& inputs, Index heads,
-                                   E&& executor = {}) const {
+                                   const ExecutorRef& executor = {}) const {
     check_smart_bird_options<T>(name(), options);
     check_sketch(name(), options, inputs, heads);
     IndexTensor indices(
@@ -176,10 +176,11 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
   /// The chosen keys are fixed: the choice is not differentiated, and the sketch is trained by a
   /// head of its own (section 3.1). Without saved indices the keys are chosen again, and they are
   /// the same ones.
-  template <class T, class E>
+  template <class T>
   void run_backward(const InputsOf<SmartBirdAttention, T>& inputs, const View<const T>& out,
                     const SavedOf<SmartBirdAttention, T>& saved, const View<const T>& d_out,
-                    const GradsOf<SmartBirdAttention, T>& grads, E&& executor) const {
+                    const GradsOf<SmartBirdAttention, T>& grads,
+                    const ExecutorRef& executor) const {
     auto&& threads = for_work(executor, [&] { return products(inputs); });
     std::optional<ChosenKeys> again;
     View<const Index> indices = saved.indices;
@@ -202,8 +203,9 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
     return selection_products(inputs.sketch_q, inputs.k.rows(), inputs.q.heads());
   }
 
-  template <class T, class E>
-  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
+  template <class T>
+  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
+           const ExecutorRef& executor) const {
     auto&& threads = for_work(executor, [&] { return products(inputs); });
     SmartBirdRows<T> rows(options, with_indices(inputs, {}), out, saved, memory_of(threads));
     rows.take_scratch(threads);

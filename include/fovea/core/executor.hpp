@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Who runs the tasks of an operator, and whose memory they use: the concept Executor; `Serial`,
-/// which uses the calling thread alone; and `for_each_task`, the scheduler of all operators.
+/// The concept Executor, which runs an operator's tasks; `Serial`, which uses the calling thread
+/// alone; and how other types become executors and bring scratch memory to a call.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <concepts>
 #include <exception>
@@ -16,7 +15,6 @@
 #include <utility>
 
 #include "fovea/core/config.hpp"
-#include "fovea/core/float_environment.hpp"
 #include "fovea/core/workspace.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -155,117 +153,12 @@ decltype(auto) memory_of(E& executor) {
   }
 }
 
-/// The number of workers that `for_each_task` uses: min(concurrency, tasks), so 0 without tasks.
-template <class E>
-requires Executor<std::remove_reference_t<E>> Index worker_count(E&& executor, Index tasks) {
-  return std::clamp(tasks, Index{0},
-                    (std::max)(Index{1}, static_cast<Index>(executor.concurrency())));
-}
-
-/// Work of at most so many multiply-adds stays on the calling thread: it is done, in about a tenth
-/// of a millisecond, before waking another thread pays. (In measurements on two cores, two threads
-/// of a ThreadPool took 1.05 to 1.8 times as long as one below 2^21, and were even or ahead from
-/// 2^22 on.)
-inline constexpr double kSerialProducts = 1 << 22;
-
-/// Reading a row of operands from memory takes as long as so many rows of products with it.
-/// (Measured on AVX2 with keys and values of 64 numbers: 22 ns, and 3 ns for the products of a
-/// row.)
-inline constexpr Index kRowsToRead = 7;
-
 /// Whether an executor says, by a constant kTakesSmallWork, that its threads are awake: it is then
 /// given all work.
 template <class E>
 inline constexpr bool kTakesSmallWork = requires {
   requires bool{E::kTakesSmallWork};
 };
-
-/// An executor that uses another one for work that is large enough, and otherwise the calling
-/// thread alone.
-template <class E>
-class ForWork {
- public:
-  /// \param executor must outlive this object
-  /// \param products multiply-adds of the whole work, at most, or as many as take its time
-  ForWork(E& executor, double products) : executor_(executor) {
-    if (!kTakesSmallWork<E> && products <= kSerialProducts) return;
-    concurrency_ = (std::max)(Index{1}, static_cast<Index>(executor.concurrency()));
-  }
-
-  /// That of the executor, at least 1; 1 for small work. It never changes: scratch memory for so
-  /// many workers must do for all tasks of the work.
-  Index concurrency() const { return concurrency_; }
-  /// Runs the calls on the executor.
-  template <class F>
-  void parallel_for(Index n, F&& f) const {
-    executor_.parallel_for(n, f);
-  }
-  /// That of the executor, if it has memory.
-  auto& memory() const requires HasMemory<E> { return executor_.memory(); }
-
- private:
-  E& executor_;
-  Index concurrency_ = 1;
-};
-
-/// A ForWork of the executor, which must outlive it; `Serial` is itself.
-/// \param products products() is the number that ForWork takes; it is not asked where no thread
-/// could be woken
-template <class E, class Products>
-requires Executor<E>
-auto for_work(E& executor, const Products& products) {
-  if constexpr (std::same_as<std::remove_const_t<E>, Serial>) {
-    return Serial{};
-  } else {
-    const bool asks = !kTakesSmallWork<E> && executor.concurrency() > 1;
-    return ForWork<E>(executor, asks ? products() : 0.0);
-  }
-}
-
-/// Calls f(task, worker) once for each task in [0, tasks). Each worker takes the next task in turn.
-/// The number `worker` is in [0, worker_count(executor, tasks)), and no two calls with the same one
-/// run at once, so it may be the index of a slot of scratch memory. What a task computes must not
-/// depend on its worker. Tasks run in the calling thread's floating-point environment: rounding
-/// mode, flush-to-zero bits, trap masks.
-///
-/// If tasks throw, the exception of the lowest one is rethrown once no task is running, and higher
-/// tasks may be left out. With one worker the executor is not called at all.
-///
-/// If the executor gets no memory or no threads, the calling thread computes the tasks that are
-/// left. Any other exception of the executor is rethrown, unless a task threw one.
-/// \throws what `memory_of(executor).require()` does, before any task runs
-template <class E, class F>
-requires Executor<std::remove_reference_t<E>>
-void for_each_task(E&& executor, Index tasks, F&& f) {
-  memory_of(executor).require();
-  const Index workers = worker_count(executor, tasks);
-  if (workers <= 1) {
-    for (Index task = 0; task < tasks; ++task) f(task, Index{0});
-    return;
-  }
-  std::atomic<Index> next{0};
-  std::atomic<Index> free_workers{workers};
-  const detail::FloatEnvironment of_caller;
-  detail::GuardedCalls calls;
-  const auto work = [&](Index worker) {
-    for (Index task = next++; task < tasks; task = next++) {
-      calls.run(task, [&](Index i) { f(i, worker); });
-    }
-  };
-  // Calls are numbered here: an executor that repeats an index must not share out scratch twice.
-  const auto work_once = [&](Index /*index*/) {
-    const Index worker = --free_workers;
-    if (worker < 0) return;
-    const detail::FloatEnvironmentScope as_caller(of_caller);
-    work(worker);
-  };
-  const std::exception_ptr refused =
-      detail::caught([&] { executor.parallel_for(workers, work_once); });
-  const bool fails = refused && !detail::is_shortage(refused);
-  if (!fails) work(0);
-  calls.rethrow();
-  if (fails) std::rethrow_exception(refused);
-}
 
 /// How a type that is no Executor becomes one: a specialisation has `static E adapt(const X&)`,
 /// whose result E is an Executor. The specialisation for Eigen::ThreadPoolDevice is in

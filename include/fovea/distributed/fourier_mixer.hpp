@@ -106,9 +106,8 @@ class MixerPass {
   /// \param x, out of this rank's rows, checked
   /// \param executor that of `run`
   /// \throws std::bad_alloc, what FftPlan does, and std::runtime_error if MPI fails
-  template <class E>
   MixerPass(const MixerOptions& options, const View<const T>& x, const View<T>& out,
-            const Rows& rows, E& executor)
+            const Rows& rows, const ExecutorRef& executor)
       : x_(x),
         out_(out),
         rows_(rows),
@@ -135,8 +134,7 @@ class MixerPass {
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     whole_.expect(rows_.own());
     whole_.put(0, x_, rows_.own());
     messages_.run();
@@ -187,8 +185,7 @@ class MixerPass {
   }
 
   /// The first step: the sums of this rank's pairs of rows.
-  template <class E>
-  void sum_rows(E& executor) {
+  void sum_rows(const ExecutorRef& executor) {
     if (!row_plan_) return;
     std::vector<Index> pairs;  // [own pairs]
     for (const Range& range : pairs_.of(rows_.ranks().rank())) {
@@ -210,8 +207,7 @@ class MixerPass {
   }
 
   /// The second step: this rank's columns of the result.
-  template <class E>
-  void mix_columns(E& executor) {
+  void mix_columns(const ExecutorRef& executor) {
     if (!column_plan_ || share().count() == 0) return;
     const View<T> columns = made_.slice();
     const Index row = columns.width();

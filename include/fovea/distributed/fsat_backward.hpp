@@ -56,8 +56,7 @@ class FsatBackwardPass {
 
   /// Sends, receives and computes. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error;
     LeadingEdges found = leading_edges(all_, rows_, error);
     const ExchangePlan of_keys = announced(rows_.ranks(), std::move(found.keys_of_ranks));
@@ -77,8 +76,7 @@ class FsatBackwardPass {
 
   /// Prepares the gradients of this rank's queries, with all their keys.
   /// \param keys all that have an edge from a query of this rank
-  template <class E>
-  void prepare_rows(const std::vector<Range>& keys, E&& executor) {
+  void prepare_rows(const std::vector<Range>& keys, const ExecutorRef& executor) {
     row_graph_.emplace(all_, rows_.own(), keys, false, false);
     auto of_rows = fovea::detail::inputs_as<IndexedInputs<T>>(inputs_);
     of_rows.k = keys_.tensor(0);
@@ -90,8 +88,7 @@ class FsatBackwardPass {
   }
 
   /// \param queries all that have an edge to a key of this rank
-  template <class E>
-  void compute(const std::vector<Range>& queries, E&& executor) {
+  void compute(const std::vector<Range>& queries, const ExecutorRef& executor) {
     const auto own = fovea::detail::inputs_as<IndexedInputs<T>>(inputs_);
     // The keys of this rank, with all their queries.
     typename QueryRows<T>::Some some(queries_, queries);

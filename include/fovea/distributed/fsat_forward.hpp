@@ -62,8 +62,7 @@ class FsatForwardPass {
   /// Sends keys to the queries that have edges to them, and attends; while keys and values travel,
   /// the graph is built. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error;
     LeadingEdges found = leading_edges(all_, rows_, error);
     const ExchangePlan plan = announced(rows_.ranks(), std::move(found.keys_of_ranks));
@@ -92,8 +91,7 @@ class FsatForwardPass {
  private:
   /// The graph of this rank's queries, and what attends by it.
   struct Part {
-    template <class E>
-    Part(const FsatForwardPass& pass, const std::vector<Range>& keys, E&& executor)
+    Part(const FsatForwardPass& pass, const std::vector<Range>& keys, const ExecutorRef& executor)
         : graph(pass.all_, pass.rows_.own(), keys, false, false),
           lists(graph, pass.options_.scale),
           attention(pass.whole(), lists, pass.out_, pass.saved_) {

@@ -94,8 +94,7 @@ class CrossForwardPass {
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     inputs_.bring();
     const std::exception_ptr error = fovea::detail::caught([&] { cross_.run(executor); });
     made_.bring_back(error ? View<T>() : out_);
@@ -136,8 +135,7 @@ class CrossBackwardPass {
 
   /// Computes the gradients of this rank's rows. All messages are exchanged even if computing
   /// throws. \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     inputs_.bring();
     d_out_.bring(own_d_out_);
     const std::exception_ptr error = fovea::detail::caught([&] { cross_.run(executor); });

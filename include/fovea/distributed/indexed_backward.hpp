@@ -59,8 +59,7 @@ class IndexedBackwardPass {
 
   /// Sends, receives and computes. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     std::vector<Range> needed;
     std::vector<std::vector<Range>> sent(static_cast<std::size_t>(rows_.ranks().size()));
     std::exception_ptr error = fovea::detail::caught([&] { find(needed, sent); });
@@ -92,8 +91,7 @@ class IndexedBackwardPass {
   }
 
   /// Prepares the gradients of this rank's rows, with all keys that they list.
-  template <class E>
-  void prepare_rows(E&& executor) {
+  void prepare_rows(const ExecutorRef& executor) {
     IndexedInputs<T> of_rows = inputs_;
     of_rows.k = keys_.k();
     of_rows.v = keys_.v();
@@ -103,8 +101,7 @@ class IndexedBackwardPass {
     queries_.put_lse_low([&](const View<T>& to) { row_pass_->find_lse_low(to, executor); });
   }
 
-  template <class E>
-  void compute(const ExchangePlan& plan, E&& executor) {
+  void compute(const ExchangePlan& plan, const ExecutorRef& executor) {
     const std::vector<Range> ranges = plan.with_received(rows_.own(), rows_.count());
     typename QueryRows<T>::Some some(queries_, ranges);
     CompactRows<Index> lists(lists_, 0, ranges);

@@ -70,10 +70,9 @@ class IndexedForwardPass {
   /// before `out` is written.
   /// \param inputs, out, saved those of this rank, checked
   /// \throws std::bad_alloc
-  template <class E>
   IndexedForwardPass(const IndexedOptions& options, const IndexedInputs<T>& inputs,
                      const View<T>& out, const IndexedSaved<T>& saved, const Rows& rows,
-                     E&& executor)
+                     const ExecutorRef& executor)
       : rows_(rows),
         lists_(detail::visible_lists(inputs, options.causal, rows)),
         keys_(inputs.k, inputs.v, rows),
@@ -89,8 +88,7 @@ class IndexedForwardPass {
 
   /// Sends, receives and attends. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     std::vector<Range> needed;
     std::exception_ptr error = fovea::detail::caught([&] {
       RowSet listed(rows_.count());

@@ -57,10 +57,9 @@ class LinearBackwardPass {
   /// \param inputs, saved, d_out, grads those of this rank, checked
   /// \param is_saved whether `saved` holds the near field, on all ranks
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   LinearBackwardPass(const Op& op, const LinearFamilyInputs<T>& inputs, const SavedOf<Op, T>& saved,
                      bool is_saved, const View<const T>& d_out, const LinearFamilyGrads<T>& grads,
-                     const Rows& rows, E&& executor)
+                     const Rows& rows, const ExecutorRef& executor)
       : inputs_(inputs),
         d_out_(d_out),
         grads_(grads),
@@ -112,8 +111,7 @@ class LinearBackwardPass {
 
   /// Writes the gradients of this rank's rows. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error;
     const auto keep = [&](const std::exception_ptr& later) {
       if (!error) error = later;

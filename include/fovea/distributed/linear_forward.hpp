@@ -32,9 +32,8 @@ class LinearForwardPass {
   /// Takes all memory.
   /// \param inputs, out, saved those of this rank, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   LinearForwardPass(const Op& op, const LinearFamilyInputs<T>& inputs, const View<T>& out,
-                    const SavedOf<Op, T>& saved, const Rows& rows, E&& executor)
+                    const SavedOf<Op, T>& saved, const Rows& rows, const ExecutorRef& executor)
       : out_(out), saved_(saved) {
     const Field far = op.template far<T>();
     if constexpr (Op::kHasNear) {
@@ -52,8 +51,7 @@ class LinearForwardPass {
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error;
     if constexpr (Op::kHasNear) {
       error = near_->run(executor);

@@ -25,11 +25,10 @@ class LinformerBackwardPass {
   /// Takes all memory but that of rows with a large lse.
   /// \param inputs, out, saved, d_out, grads those of this rank, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   LinformerBackwardPass(const LinformerAttention& op, const LinformerInputs<T>& inputs,
                         const View<const T>& out, const LinformerSaved<T>& saved,
                         const View<const T>& d_out, const LinformerGrads<T>& grads,
-                        const Rows& rows, E&& executor)
+                        const Rows& rows, const ExecutorRef& executor)
       : inputs_(inputs),
         saved_(saved),
         grads_(grads),
@@ -58,8 +57,7 @@ class LinformerBackwardPass {
 
   /// Writes the gradients of this rank's rows. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error;
     if (chain_) {
       error = chain_->run(executor);
@@ -97,8 +95,7 @@ class LinformerBackwardPass {
 
   /// Writes the gradients of this rank's tokens and of what it has of E and F, once all ranks have
   /// those of the projected keys and values.
-  template <class E>
-  void differentiate_projections(E&& executor) {
+  void differentiate_projections(const ExecutorRef& executor) {
     projection_.backward({LinformerProduct<T>{inputs_.key_projection, inputs_.k, View<T>(),
                                               d_keys_.view(), grads_.key_projection, grads_.k},
                           LinformerProduct<T>{inputs_.value_projection, inputs_.v, View<T>(),

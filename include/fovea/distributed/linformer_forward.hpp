@@ -43,10 +43,9 @@ class LinformerForwardPass {
   /// Takes all memory.
   /// \param inputs, out, saved those of this rank, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   LinformerForwardPass(const LinformerAttention& op, const LinformerInputs<T>& inputs,
                        const View<T>& out, const LinformerSaved<T>& saved, const Rows& rows,
-                       E&& executor)
+                       const ExecutorRef& executor)
       : saved_(saved),
         keys_(shape_of(inputs).key_shape(), memory_of(executor)),
         values_(shape_of(inputs).value_shape(), memory_of(executor)),
@@ -64,8 +63,7 @@ class LinformerForwardPass {
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     const std::exception_ptr error = chain_.run(executor);
     if (error) return error;
     return fovea::detail::caught([&] {

@@ -78,8 +78,8 @@ template <class Pass>
 class LongformerPasses {
  public:
   /// Takes all memory. \param others, global the passes   \param executor takes their scratch
-  template <class E>
-  LongformerPasses(std::unique_ptr<Pass> others, std::unique_ptr<Pass> global, E&& executor)
+  LongformerPasses(std::unique_ptr<Pass> others, std::unique_ptr<Pass> global,
+                   const ExecutorRef& executor)
       : others_(std::move(others)), global_(std::move(global)) {
     others_->reserve(executor);
     global_->reserve(executor);
@@ -93,8 +93,7 @@ class LongformerPasses {
 
   /// Runs both, whatever the first one throws, since other ranks wait for messages.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     const std::exception_ptr error = others_->run(executor);
     const std::exception_ptr later = global_->run(executor);
     return error ? error : later;

@@ -24,11 +24,10 @@ class NystroemBackwardPass {
   /// Takes all memory but that of rows with a large lse.
   /// \param inputs, out, saved, d_out, grads those of this rank, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   NystroemBackwardPass(const NystroemInputs<T>& inputs, const NystroemOptions& options,
                        const View<const T>& out, const NystroemSaved<T>& saved,
                        const View<const T>& d_out, const NystroemGrads<T>& grads, const Rows& rows,
-                       E&& executor)
+                       const ExecutorRef& executor)
       : grads_(grads),
         rows_(rows),
         landmarks_(inputs, options, saved.of_landmarks(), saved.has_landmarks(), rows, executor),
@@ -50,8 +49,7 @@ class NystroemBackwardPass {
 
   /// Writes the gradients of this rank's rows. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error = landmarks_.run(executor);
     const auto then = [&](const std::exception_ptr& later) {
       if (!error) error = later;
@@ -74,8 +72,7 @@ class NystroemBackwardPass {
   Index heads() { return products().shape.query_heads + products().shape.key_heads; }
 
   /// Adds the gradients of the landmarks to those of this rank's rows.
-  template <class E>
-  void add_means(E&& executor) {
+  void add_means(const ExecutorRef& executor) {
     const Index m = products().landmarks();
     const Index batch = products().shape.batch;
     for_each_task(executor, batch * heads() * m, [&](Index task, Index) {

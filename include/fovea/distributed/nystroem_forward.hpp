@@ -30,9 +30,9 @@ class SpreadLandmarks {
   /// \param saved its landmark tensors hold what landmarks attend to, and are written or, if
   /// `is_saved`, read
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   SpreadLandmarks(const NystroemInputs<T>& inputs, const NystroemOptions& options,
-                  const NystroemSaved<T>& saved, bool is_saved, const Rows& rows, E&& executor)
+                  const NystroemSaved<T>& saved, bool is_saved, const Rows& rows,
+                  const ExecutorRef& executor)
       : products_(whole_shape(inputs, rows), inputs.key_lengths, options, saved,
                   memory_of(executor)),
         q_means_(inputs.q, inputs.key_lengths, options.landmarks, rows, executor),
@@ -55,8 +55,7 @@ class SpreadLandmarks {
 
   /// Computes all that is on the landmarks. All messages are exchanged even if computing throws.
   /// \pre the products have reserved their memory   \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error = q_means_.run(executor);
     const auto then = [&](const std::exception_ptr& later) {
       if (!error) error = later;
@@ -100,10 +99,9 @@ class NystroemForwardPass {
   /// Takes all memory.
   /// \param inputs, out, saved those of this rank, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   NystroemForwardPass(const NystroemInputs<T>& inputs, const NystroemOptions& options,
                       const View<T>& out, const NystroemSaved<T>& saved, const Rows& rows,
-                      E&& executor)
+                      const ExecutorRef& executor)
       : landmarks_(inputs, options, saved, false, rows, executor),
         last_(landmarks_.products().last_inputs(inputs.q), landmarks_.softmax_options(), out,
               {saved.lse}, rows, executor) {
@@ -115,8 +113,7 @@ class NystroemForwardPass {
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     const std::exception_ptr error = landmarks_.run(executor);
     return error ? error : last_.run(executor);
   }

@@ -27,10 +27,9 @@ class PerformerBackwardPass {
   /// Takes all memory.
   /// \param inputs, d_out, grads those of this rank, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   PerformerBackwardPass(const PerformerAttention& op, const PerformerInputs<T>& inputs,
                         const View<const T>& d_out, const PerformerGrads<T>& grads,
-                        const Rows& rows, E&& executor)
+                        const Rows& rows, const ExecutorRef& executor)
       : inputs_(inputs),
         d_out_(d_out),
         grads_(grads),
@@ -59,8 +58,7 @@ class PerformerBackwardPass {
 
   /// Writes the gradients of this rank's rows, and that of the projection. All messages are
   /// exchanged even if computing throws. \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     segments_.put(kQ, inputs_.q);
     segments_.put(kK, inputs_.k);
     segments_.put(kV, inputs_.v);

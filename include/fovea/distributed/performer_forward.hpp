@@ -43,8 +43,7 @@ class FeatureChain {
   /// Takes all memory.
   /// \param own must outlive this object
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
-  FeatureChain(const PerformerOwnRows<T>& own, const Rows& rows, E&& executor)
+  FeatureChain(const PerformerOwnRows<T>& own, const Rows& rows, const ExecutorRef& executor)
       : stream_(own.inputs, own.shape, own.features, own.out),
         chain_({.batch = own.shape.batch,
                 .key_heads = own.shape.key_heads,
@@ -59,8 +58,7 @@ class FeatureChain {
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     using Strip = typename Stream::Strip;
     return chain_.template run<Strip>(executor, [&](Index b, Index key_head, const Strip& strip,
                                                     const typename KeyHeadChain<T>::Memory& at) {
@@ -83,8 +81,7 @@ class FeatureReads {
   /// Takes all memory.
   /// \param own must outlive this object
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
-  FeatureReads(const PerformerOwnRows<T>& own, const Rows& rows, E&& executor)
+  FeatureReads(const PerformerOwnRows<T>& own, const Rows& rows, const ExecutorRef& executor)
       : own_(own),
         rows_(rows),
         keys_(own.inputs.k, own.inputs.v, rows),
@@ -102,8 +99,7 @@ class FeatureReads {
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error = keys_.bring([&] { sum_segments(executor); });
     const std::exception_ptr later = totals_.fold(
         executor, [&](Index head) { return used_segments(head / own_.shape.key_heads); });
@@ -135,8 +131,7 @@ class FeatureReads {
     return brought;
   }
 
-  template <class E>
-  void sum_segments(E&& executor) {
+  void sum_segments(const ExecutorRef& executor) {
     const Segments held(own_.inputs, own_.features);
     const Segments brought(brought_, own_.features);
     const Index count = totals_.own_segments();
@@ -153,8 +148,7 @@ class FeatureReads {
     });
   }
 
-  template <class E>
-  void read_rows(E&& executor) {
+  void read_rows(const ExecutorRef& executor) {
     const Segments segments(own_.inputs, own_.features);
     const Index blocks = read_blocks();
     for_each_task(executor, own_.shape.batch * own_.shape.query_heads * blocks,
@@ -188,9 +182,8 @@ class PerformerForwardPass {
   /// Takes all memory.
   /// \param inputs, out those of this rank, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   PerformerForwardPass(const PerformerAttention& op, const PerformerInputs<T>& inputs,
-                       const View<T>& out, const Rows& rows, E&& executor)
+                       const View<T>& out, const Rows& rows, const ExecutorRef& executor)
       : own_{inputs, shape_of(inputs), {}, out},
         projection_(memory_of(executor).take(
             1, RandomFeatures<T>::elements(own_.shape.features, own_.shape.width, false) *
@@ -209,8 +202,7 @@ class PerformerForwardPass {
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     if (!own_.inputs.projection.is_none()) {
       own_.features.pack(own_.inputs.projection, false, projection_.template data<T>());
     }

@@ -30,10 +30,9 @@ class SmartBirdForwardPass {
   /// Takes all memory but that of messages, which depend on what is chosen.
   /// \param inputs, out, saved those of this rank, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   SmartBirdForwardPass(const SmartBirdOptions& options, const SmartBirdInputs<T>& inputs,
                        const View<T>& out, const SmartBirdSaved<T>& saved, const Rows& rows,
-                       E&& executor)
+                       const ExecutorRef& executor)
       : options_(options),
         inputs_(inputs),
         rows_(rows),
@@ -55,8 +54,7 @@ class SmartBirdForwardPass {
 
   /// Sends, receives, chooses and attends. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     sketch_exchange_.begin();
     sketch_exchange_.begin_stage(0);
     std::vector<Range> needed;
@@ -87,8 +85,7 @@ class SmartBirdForwardPass {
     return with_indices(whole, {});
   }
 
-  template <class E>
-  void choose(E&& executor) {
+  void choose(const ExecutorRef& executor) {
     const View<Index>& indices = attention_.indices();
     for (const OwnRange& range : own_ranges(rows_)) {
       if (indices.size() == 0) continue;

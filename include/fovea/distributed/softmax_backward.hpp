@@ -102,8 +102,7 @@ class SoftmaxBackwardPass {
   std::uint64_t plan_number() const { return plan_number_; }
 
   /// Takes the scratch memory. \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
-  void reserve(E&& executor) {
+  void reserve(const ExecutorRef& executor) {
     row_pass_.take_scratch(executor);
     pair_pass_.take_scratch(executor);
     if (grads_.sink.empty()) return;
@@ -114,8 +113,7 @@ class SoftmaxBackwardPass {
 
   /// Sends, receives and computes. All messages are exchanged even if computing throws.
   /// \pre reserve(executor) was called, once   \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     put_rows();
     key_exchange_.begin();
     bias_.run();
@@ -203,8 +201,7 @@ class SoftmaxBackwardPass {
   }
 
   /// Computes the gradient of the bias, which has the rows of this rank's queries.
-  template <class E>
-  void add_bias(E&& executor) {
+  void add_bias(const ExecutorRef& executor) {
     if (is_in_place()) fill_zeros(grads_.bias);  // the window holds zeros
     row_pass_.add_to_bias(place(grads_.bias, d_bias_.tensor(0)), executor);
   }
@@ -220,8 +217,7 @@ class SoftmaxBackwardPass {
   }
 
   /// Computes the gradients of the sinks. \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr add_sinks(E&& executor) {
+  std::exception_ptr add_sinks(const ExecutorRef& executor) {
     return sinks_->run(
         [this](Index b, Index h, const Range& rows, T* sums, Index worker) {
           row_pass_.add_to_sink(call_.sequences()[b], h, rows, sums, worker);

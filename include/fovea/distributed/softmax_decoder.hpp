@@ -204,8 +204,7 @@ class SoftmaxDecoder {
     Traffic traffic() const { return sent; }
     std::uint64_t plan_number() const { return number; }
 
-    template <class E>
-    std::exception_ptr run(E&& executor) {
+    std::exception_ptr run(const ExecutorRef& executor) {
       const SequenceShape rows = decoder.rows_after(step.inputs);
       decoder.put_new(step.inputs);
       std::exception_ptr error;
@@ -309,8 +308,7 @@ class SoftmaxDecoder {
   }
 
   /// Takes all memory for a step, and finds what this rank computes.
-  template <class E>
-  std::unique_ptr<Pass> prepare(const SoftmaxStep<T>& step, E&& executor) {
+  std::unique_ptr<Pass> prepare(const SoftmaxStep<T>& step, const ExecutorRef& executor) {
     auto pass = std::make_unique<Pass>(Pass{*this, step});
     const SequenceShape rows = rows_after(step.inputs);
     const Index queries = shape_.batch * shape_.query_heads == 0 ? 0 : rows.queries;
@@ -355,9 +353,8 @@ class SoftmaxDecoder {
   }
 
   /// Computes some rows of a step, whose tokens are there. \returns what the executor has thrown
-  template <class E>
   std::exception_ptr run(SpreadSplitKv<T>& chunk, SoftmaxStep<T> step, const SequenceShape& rows,
-                         Traffic& sent, E&& executor) {
+                         Traffic& sent, const ExecutorRef& executor) {
     step.inputs.k = cache_.keys(0, own_count(length_));
     step.inputs.v = cache_.values(0, own_count(length_));
     const SoftmaxCall<T> call(step.inputs, op_.softmax_options(),

@@ -148,8 +148,7 @@ class SoftmaxForwardPass {
   Traffic traffic() const { return exchange_.traffic(); }
 
   /// Takes the scratch memory. \throws std::bad_alloc
-  template <class E>
-  void reserve(E&& executor) {
+  void reserve(const ExecutorRef& executor) {
     for (const auto& part : inner_parts_) part->pass.reserve(executor);
     for (const auto& part : parts_) part->pass.reserve(executor);
   }
@@ -159,8 +158,7 @@ class SoftmaxForwardPass {
 
   /// Sends, receives and computes. All messages are exchanged even if computing throws.
   /// \pre reserve(executor) was called, once   \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     exchange_.begin();
     std::exception_ptr error = fovea::detail::caught([&] {
       for (const auto& part : inner_parts_) part->pass.compute(executor);
@@ -262,8 +260,7 @@ class SoftmaxForwardPass {
     return stages;
   }
 
-  template <class E>
-  void compute(Index stage, E&& executor) {
+  void compute(Index stage, const ExecutorRef& executor) {
     for (const auto& part : parts_) {
       if (stages_.are_several()) {
         if (stage < part->plans.stage_count()) part->pass.compute_stage(stage, executor);

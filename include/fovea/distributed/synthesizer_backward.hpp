@@ -25,10 +25,10 @@ class SynthesizerBackwardPass {
   /// Takes all memory, on every rank, and prepares all messages.
   /// \param inputs, out, saved, d_out, grads those of this rank, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   SynthesizerBackwardPass(const Op& op, const InputsOf<Op, T>& inputs, const View<const T>& out,
                           const SoftmaxSaved<T>& saved, const View<const T>& d_out,
-                          const GradsOf<Op, T>& grads, const Rows& rows, E&& executor)
+                          const GradsOf<Op, T>& grads, const Rows& rows,
+                          const ExecutorRef& executor)
       : softmax_(op.softmax()),
         made_(inputs, rows, executor),
         grads_(made_, inputs, grads, rows, executor),
@@ -44,8 +44,7 @@ class SynthesizerBackwardPass {
 
   /// Sends, receives and computes. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     return grads_.finish(pass_.run(executor), executor);
   }
 

@@ -24,9 +24,9 @@ class SynthesizerForwardPass {
   /// Takes all memory, on every rank, and prepares all messages.
   /// \param inputs, out, saved those of this rank, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   SynthesizerForwardPass(const Op& op, const InputsOf<Op, T>& inputs, const View<T>& out,
-                         const SoftmaxSaved<T>& saved, const Rows& rows, E&& executor)
+                         const SoftmaxSaved<T>& saved, const Rows& rows,
+                         const ExecutorRef& executor)
       : softmax_(op.softmax()),
         made_(inputs, rows, executor),
         pass_(softmax_, made_.inputs(), out, saved, rows) {
@@ -40,10 +40,7 @@ class SynthesizerForwardPass {
   std::uint64_t plan_number() const { return pass_.plan_number(); }
 
   /// Sends, receives and computes. \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
-    return pass_.run(executor);
-  }
+  std::exception_ptr run(const ExecutorRef& executor) { return pass_.run(executor); }
 
  private:
   using Softmax = fovea::detail::SynthesizedSoftmax<Op>;

@@ -9,7 +9,7 @@
 #include <concepts>
 #include <optional>
 
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/core/members.hpp"
 #include "fovea/core/view.hpp"
 #include "fovea/core/workspace.hpp"
@@ -189,8 +189,9 @@ constexpr Index blocks(Index extent, Index block) { return (extent + block - 1) 
 /// Calls f(b, first, count) for each block of rows, over the executor, or on the calling thread if
 /// that is sooner done. The blocks depend on the shape alone.
 /// \param products multiply-adds of a row, or as many as take its time
-template <class E, class F>
-void for_each_row_block(E&& executor, Index batch, Index rows, double products, F&& f) {
+template <class F>
+void for_each_row_block(const ExecutorRef& executor, Index batch, Index rows, double products,
+                        F&& f) {
   const Index per_batch = blocks(rows, kRowsPerTask);
   const auto threads = for_work(
       executor, [&] { return products * static_cast<double>(batch) * static_cast<double>(rows); });
@@ -203,8 +204,9 @@ void for_each_row_block(E&& executor, Index batch, Index rows, double products, 
 /// Calls f(first, count) for each block of columns, over the executor, or on the calling thread if
 /// that is sooner done. The blocks depend on the shape alone.
 /// \param products multiply-adds of a column, or as many as take its time
-template <class E, class F>
-void for_each_column_block(E&& executor, Index columns, Index block, double products, F&& f) {
+template <class F>
+void for_each_column_block(const ExecutorRef& executor, Index columns, Index block, double products,
+                           F&& f) {
   const auto threads = for_work(executor, [&] { return products * static_cast<double>(columns); });
   for_each_task(threads, blocks(columns, block), [&](Index task, Index /*worker*/) {
     f(task * block, (std::min)(block, columns - task * block));

@@ -17,9 +17,9 @@ inline constexpr double kElementProducts = 32;
 /// \param d none for a function of x alone
 /// \param factor of a sigmoid
 /// \tparam kFunction f, a member of LayerKernels<T>
-template <auto kFunction, class T, class E>
+template <auto kFunction, class T>
 void map_activations(const View<const T>& x, const View<const T>& d, const View<T>& to,
-                     E&& executor, T factor = 1) {
+                     const ExecutorRef& executor, T factor = 1) {
   const LayerKernels<T> kernels;
   const double products = kElementProducts * static_cast<double>(x.width());
   for_each_row_block(executor, x.batch(), x.rows(), products,
@@ -43,9 +43,9 @@ void map_activations(const View<const T>& x, const View<const T>& d, const View<
 inline constexpr double kProductsOfElement = 8;
 
 /// z = x + y for activations.
-template <class T, class E>
+template <class T>
 void add_activations(const View<const T>& x, const View<const T>& y, const View<T>& z,
-                     E&& executor) {
+                     const ExecutorRef& executor) {
   const double of_row = kProductsOfElement * static_cast<double>(x.width());
   for_each_row_block(executor, x.batch(), x.rows(), of_row, [&](Index b, Index first, Index count) {
     rows_of(z, b, first, count) = rows_of(x, b, first, count) + rows_of(y, b, first, count);
@@ -53,8 +53,8 @@ void add_activations(const View<const T>& x, const View<const T>& y, const View<
 }
 
 /// y = x for activations.
-template <class T, class E>
-void copy_activations(const View<const T>& x, const View<T>& y, E&& executor) {
+template <class T>
+void copy_activations(const View<const T>& x, const View<T>& y, const ExecutorRef& executor) {
   const double of_row = kProductsOfElement * static_cast<double>(x.width());
   for_each_row_block(executor, x.batch(), x.rows(), of_row, [&](Index b, Index first, Index count) {
     rows_of(y, b, first, count) = rows_of(x, b, first, count);

@@ -28,8 +28,8 @@ std::conditional_t<std::is_const_v<Op>, const Dropout, Dropout>* dropout_of(Op& 
 }
 
 /// Converts the elements of heads [B, H, L, D].
-template <class From, class To, class E>
-void convert_heads(const View<const From>& from, const View<To>& to, E&& executor) {
+template <class From, class To>
+void convert_heads(const View<const From>& from, const View<To>& to, const ExecutorRef& executor) {
   const auto threads = for_work(executor, [&] { return 8 * static_cast<double>(to.size()); });
   for_each_task(threads, to.batch() * to.heads(), [&](Index task, Index /*worker*/) {
     const Index b = task / to.heads();

@@ -40,9 +40,9 @@ M transposed(const M& m) {
 
 /// y = x W, plus b if that is not empty; or y += x W.
 /// \pre b is empty if products are added
-template <class T, class W, class E>
+template <class T, class W>
 void multiply_rows(const View<const T>& x, const RowMatrix<W>& weight, const RowMatrix<T>& bias,
-                   const View<T>& y, E&& executor, Into into = Into::write) {
+                   const View<T>& y, const ExecutorRef& executor, Into into = Into::write) {
   const ProductKernels<T, kStorage<W>> kernels;
   const auto products = static_cast<double>(weight.size());
   for_each_row_block(executor, x.batch(), x.rows(), products,
@@ -60,9 +60,9 @@ void multiply_rows(const View<const T>& x, const RowMatrix<W>& weight, const Row
 }
 
 /// d_x = d_y W^T, or d_x += d_y W^T.
-template <class T, class W, class E>
+template <class T, class W>
 void multiply_rows_transposed(const View<const T>& d_y, const RowMatrix<W>& weight,
-                              const View<T>& d_x, Into into, E&& executor) {
+                              const View<T>& d_x, Into into, const ExecutorRef& executor) {
   const ProductKernels<T, kStorage<W>> kernels;
   const auto products = static_cast<double>(weight.size());
   for_each_row_block(executor, d_y.batch(), d_y.rows(), products,
@@ -87,9 +87,9 @@ constexpr Index tile_extent(Index extent) {
 
 /// Rows of x^T d_y, to which some tokens are added. Its tiles are tasks, each of which goes through
 /// the tokens in order.
-template <class T, class E>
+template <class T>
 void add_outer_product(const View<const T>& x, const View<const T>& d_y, const RowsOfSum<T>& sum,
-                       const TokenRange& tokens, E&& executor) {
+                       const TokenRange& tokens, const ExecutorRef& executor) {
   const ProductKernels<T> kernels;
   const Index extent = sum.rows.end - sum.rows.begin;
   const Index steps = tokens.rows.end - tokens.rows.begin;

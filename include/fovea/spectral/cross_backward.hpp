@@ -5,7 +5,7 @@
 /// forward pass.
 #pragma once
 
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/spectral/cross_check.hpp"
 #include "fovea/spectral/cross_tasks.hpp"
 
@@ -36,8 +36,7 @@ class CrossBackward {
 
   /// Computes the gradients that are given.
   /// \throws std::bad_alloc if there is no memory for scratch
-  template <class E>
-  void run(E&& executor) const {
+  void run(const ExecutorRef& executor) const {
     if (d_out_.size() == 0 || (grads_.f1.is_none() && grads_.f2.is_none())) return;
     const Slot slot(transform_size(d_out_.rows()));
     Workspace scratch = memory_of(executor).take(worker_count(executor, tasks_.count()),

@@ -4,7 +4,7 @@
 /// transformed, multiplied, transformed back, and scattered.
 #pragma once
 
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/spectral/cross_check.hpp"
 #include "fovea/spectral/cross_tasks.hpp"
 
@@ -34,8 +34,7 @@ class CrossForward {
   }
 
   /// Computes the cross. \throws std::bad_alloc if there is no memory for scratch
-  template <class E>
-  void run(E&& executor) const {
+  void run(const ExecutorRef& executor) const {
     if (out_.size() == 0) return;
     const Slot slot(transform_size(out_.rows()));
     Workspace scratch = memory_of(executor).take(worker_count(executor, tasks_.count()),

@@ -9,7 +9,7 @@
 #include <string>
 #include <type_traits>
 
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/core/members.hpp"
 #include "fovea/core/tensor_check.hpp"
 #include "fovea/core/workspace.hpp"
@@ -132,8 +132,8 @@ class FourierMixer {
   }
 
   /// One call, sequence after sequence.
-  template <class T, class E>
-  void mix(const View<const T>& x, const View<T>& out, E&& executor) const {
+  template <class T>
+  void mix(const View<const T>& x, const View<T>& out, const ExecutorRef& executor) const {
     if (out.size() == 0) return;
     constexpr double of_element = 64;  // measured: multiply-adds that take as long
     auto&& threads =

@@ -53,8 +53,7 @@ class FmmBackward {
 
   /// Writes the gradients.
   /// \throws std::bad_alloc before anything is written
-  template <class E>
-  void run(E&& executor) {
+  void run(const ExecutorRef& executor) {
     const bool wants_logits = !grads_.near_logits.is_none() || !grads_.far_logits.is_none();
     std::vector<double> of_near(wants_logits ? columns() : 0);
     std::vector<double> of_far(wants_logits ? columns() : 0);
@@ -106,8 +105,7 @@ class FmmBackward {
     }
 
     /// Takes the memory of both passes. \throws std::bad_alloc
-    template <class E>
-    void reserve(E&& executor) {
+    void reserve(const ExecutorRef& executor) {
       if (forward_) forward_->reserve(executor);
       backward_.take_scratch(executor);
     }
@@ -115,16 +113,14 @@ class FmmBackward {
     /// Runs the forward pass, whose lse may ask for more memory. Nothing of the caller's is
     /// written.
     /// \throws std::bad_alloc
-    template <class E>
-    void prepare(E&& executor) {
+    void prepare(const ExecutorRef& executor) {
       if (forward_) forward_->compute(executor);
       forward_.reset();
       backward_.look_at_lse(executor);
     }
 
     /// \param products [Hq, Dv] as add_columns writes it, or null
-    template <class E>
-    void compute(std::vector<double>* products, E&& executor) {
+    void compute(std::vector<double>* products, const ExecutorRef& executor) {
       if (products != nullptr) all_.add_columns(out_, 0, *products, executor);
       if (all_.weights_.are_given()) {
         const Index heads = all_.shape_.query_heads;
@@ -166,15 +162,13 @@ class FmmBackward {
     Far(const Far&) = delete;
     Far& operator=(const Far&) = delete;
 
-    template <class E>
-    void reserve(E&& executor) {
+    void reserve(const ExecutorRef& executor) {
       if (forward_) forward_->reserve(executor);
       backward_.reserve(wants_sums_, executor);
     }
 
     /// \param products [Hq, Dv] as FmmBlend::write_gradients takes it, or null
-    template <class E>
-    void compute(std::vector<double>* products, E&& executor) {
+    void compute(std::vector<double>* products, const ExecutorRef& executor) {
       if (forward_) {
         forward_->compute(executor);
         all_.add_columns(out_.view(), 1, *products, executor);
@@ -220,8 +214,8 @@ class FmmBackward {
 
   /// Writes products[h, c] = w (sum over batch and rows of d_out x), where w is w1 or w2.
   /// \param which 0 for w1, 1 for w2
-  template <class E>
-  void add_columns(const View<T>& x, int which, std::vector<double>& products, E&& executor) const {
+  void add_columns(const View<T>& x, int which, std::vector<double>& products,
+                   const ExecutorRef& executor) const {
     for_each_task(executor, shape_.query_heads, [&](Index h, Index) {
       double* const sums = products.data() + h * shape_.value_width;
       for (Index b = 0; b < shape_.batch; ++b) {

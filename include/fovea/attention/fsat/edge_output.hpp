@@ -11,9 +11,9 @@ FOVEA_NAMESPACE_BEGIN
 /// nothing.
 /// \param edges [B, Hq, L, graph.edges_per_key()], written
 /// \throws std::bad_alloc
-template <class C, class S, class E>
+template <class C, class S>
 void write_fsat_edges(const FsatGraph<C>& graph, const FsatOptions& options, const S& sequences,
-                      const View<Index>& edges, E&& executor) {
+                      const View<Index>& edges, const ExecutorRef& executor) {
   const Index width = graph.edges_per_key();
   const Index tasks = sequences.count() * edges.heads();
   auto&& memory = memory_of(executor);

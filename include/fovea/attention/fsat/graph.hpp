@@ -11,7 +11,7 @@
 #include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/call/sequences.hpp"
 #include "fovea/attention/fsat/shared_edge_sort.hpp"
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/core/rounded.hpp"
 #include "fovea/core/workspace.hpp"
 
@@ -151,8 +151,8 @@ class FsatGraph {
   /// \param graphs number of graphs
   /// \param head_of called as head_of(n), gives the GraphHead of graph n
   /// \pre take_memory had at least as many graphs, and the workers of the executor
-  template <class HeadOf, class E>
-  void build(Index graphs, const HeadOf& head_of, E&& executor) {
+  template <class HeadOf>
+  void build(Index graphs, const HeadOf& head_of, const ExecutorRef& executor) {
     if (are_shared(head_edges(), graphs, worker_count(executor, kFarPosition))) {
       return build_shared(graphs, head_of, executor);
     }
@@ -228,8 +228,8 @@ class FsatGraph {
     return (std::min)(graphs, workers) * EdgeSort<T>::scratch_size(tokens, edges_of_key) * kIndex;
   }
 
-  template <class HeadOf, class E>
-  void build_shared(Index graphs, const HeadOf& head_of, E&& executor) {
+  template <class HeadOf>
+  void build_shared(Index graphs, const HeadOf& head_of, const ExecutorRef& executor) {
     const Index tokens = dominant_.rows();
     const Index bytes = SharedEdgeSort<T>::scratch_bytes(tokens, edges_per_key());
     const auto sort_of = [&](Index n) {

@@ -50,8 +50,8 @@ class FsatLists {
   }
   /// Builds the graphs of some heads.
   /// \param head_of called as head_of(n), gives the sequence, the head and the place of graph n
-  template <class HeadOf, class E>
-  void build(Index graphs, const HeadOf& head_of, E&& executor) {
+  template <class HeadOf>
+  void build(Index graphs, const HeadOf& head_of, const ExecutorRef& executor) {
     const auto graph_head_of = [&](Index n) {
       const auto piece = head_of(n);
       return GraphHead{piece.sequence, piece.head, piece.place};

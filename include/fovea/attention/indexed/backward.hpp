@@ -118,16 +118,14 @@ class IndexedBackward {
 
   /// Writes the gradients.
   /// \throws std::bad_alloc before anything is written
-  template <class E>
-  void run(E&& executor) {
+  void run(const ExecutorRef& executor) {
     reserve(executor);
     compute(executor);
   }
 
   /// Takes the memory that `compute` needs with the same executor.
   /// \throws std::bad_alloc
-  template <class E>
-  void reserve(E&& executor) {
+  void reserve(const ExecutorRef& executor) {
     const Index heads = most() * group();
     if constexpr (Lists::kBuilt) {
       lists_.take_memory(heads, heads * heads_.count(), worker_count(executor, kFarPosition),
@@ -140,16 +138,14 @@ class IndexedBackward {
 
   /// Writes the gradients.
   /// \pre reserve(executor) was called, once
-  template <class E>
-  void compute(E&& executor) {
+  void compute(const ExecutorRef& executor) {
     for_each_group([&](Index first, Index count) { run_heads(first, count, executor); });
   }
 
   /// Writes what the rounding of a large lse took, and +0 for other rows, of lists that have all
   /// keys of a row.
   /// \param to [B, Hq, Nq, 1]   \pre reserve(executor) was called, once
-  template <class E>
-  void find_lse_low(const View<T>& to, E&& executor) {
+  void find_lse_low(const View<T>& to, const ExecutorRef& executor) {
     for_each_group([&](Index first, Index count) {
       build_lists(first, count, executor);
       for_each_task(executor, count * group() * rows_.count(), [&](Index task, Index worker) {
@@ -232,8 +228,7 @@ class IndexedBackward {
     }
   }
 
-  template <class E>
-  void build_lists(Index first, Index count, E&& executor) {
+  void build_lists(Index first, Index count, const ExecutorRef& executor) {
     if constexpr (Lists::kBuilt) {
       const auto head_of = [&](Index n) { return heads_(first * group(), n); };
       lists_.build(count * group() * heads_.count(), head_of, executor);
@@ -241,8 +236,7 @@ class IndexedBackward {
   }
 
   /// Computes the gradients of the key heads [first, first + count) of the batch.
-  template <class E>
-  void run_heads(Index first, Index count, E&& executor) {
+  void run_heads(Index first, Index count, const ExecutorRef& executor) {
     const Index heads = count * group();
     build_lists(first, count, executor);
     for_each_task(executor, heads * rows_.count(), [&](Index task, Index worker) {

@@ -124,24 +124,21 @@ class IndexedForward {
 
   /// Computes the pass.
   /// \throws std::bad_alloc before anything is written
-  template <class E>
-  void run(E&& executor) {
+  void run(const ExecutorRef& executor) {
     take_scratch(executor);
     compute(executor);
   }
 
   /// Takes the scratch memory that `compute` needs with the same executor.
   /// \throws std::bad_alloc
-  template <class E>
-  void take_scratch(E&& executor) {
+  void take_scratch(const ExecutorRef& executor) {
     scratch_ =
         memory_of(executor).take(worker_count(executor, tasks_.count()), elements() * kElement);
     phases_.take_scratch(executor);
   }
   /// Computes the pass.
   /// \pre take_scratch(executor) was called
-  template <class E>
-  void compute(E&& executor) {
+  void compute(const ExecutorRef& executor) {
     for_each_task(executor, tasks_.count(), [&](Index task, Index worker) {
       attend(tasks_[task], scratch_.template data<Compute<T>>() + worker * elements());
     });

@@ -11,7 +11,7 @@
 #include "fovea/attention/indexed/forward_call.hpp"
 #include "fovea/attention/indexed/phase_sizes.hpp"
 #include "fovea/core/cache_size.hpp"
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/indexed/table.hpp"
 
@@ -50,8 +50,7 @@ class IndexedPhases {
 
   /// Takes the scratch memory that `compute` needs with the same executor.
   /// \throws std::bad_alloc
-  template <class E>
-  void take_scratch(E&& executor) {
+  void take_scratch(const ExecutorRef& executor) {
     if (!are_used_ || !have_any()) return;
     auto&& memory = memory_of(executor);
     const AttentionShape shape = shape_of(call_.inputs);
@@ -67,8 +66,7 @@ class IndexedPhases {
 
   /// Computes the sequences.
   /// \pre take_scratch(executor) was called
-  template <class E>
-  void compute(E&& executor) {
+  void compute(const ExecutorRef& executor) {
     if constexpr (kAreThere) {
       for (Index n = 0; are_used_ && n < call_.sequences.count(); ++n) {
         const Sequence s = call_.sequences[n];
@@ -123,8 +121,7 @@ class IndexedPhases {
     return false;
   }
 
-  template <class E>
-  void attend(const Sequence& s, E&& executor) {
+  void attend(const Sequence& s, const ExecutorRef& executor) {
     const AttentionShape shape = shape_of_sequence(s);
     const PhaseSizes<T> sizes(shape, call_.lists.length());
     // There is memory for at least one head of a sequence that is a part of all rows.
@@ -141,8 +138,7 @@ class IndexedPhases {
     }
   }
 
-  template <class E>
-  void compute_weights(const Group& group, E&& executor) {
+  void compute_weights(const Group& group, const ExecutorRef& executor) {
     const Index keys = group.sequence.key_end;
     const bool is_copied = !are_keys_in_place(keys);
     const Index block = is_copied ? group.sizes.block : block_in_place(keys);
@@ -160,8 +156,7 @@ class IndexedPhases {
     } while (first < keys);
   }
 
-  template <class E>
-  void compute_values(const Group& group, E&& executor) {
+  void compute_values(const Group& group, const ExecutorRef& executor) {
     const PhaseSizes<T>& sizes = group.sizes;
     if (are_in_place(call_.inputs.v, group.sequence.key_end)) {
       for_each_task(executor, group.heads * group.pieces, [&](Index task, Index) {

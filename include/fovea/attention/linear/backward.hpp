@@ -46,8 +46,7 @@ class LinearBackward {
   /// Takes all the memory that `compute` needs with the same executor.
   /// \param wants_products whether `compute` will be given `products`
   /// \throws std::bad_alloc
-  template <class E>
-  void reserve(bool wants_products, E&& executor) {
+  void reserve(bool wants_products, const ExecutorRef& executor) {
     auto&& memory = memory_of(executor);
     Index tasks = 0;
     if (Field::kHasSums && call_.far.causal) tasks = causal_.reserve(wants_products, executor);
@@ -62,8 +61,7 @@ class LinearBackward {
   /// \param products [Hq], or null: the sums over batch and rows of <weight d_out_i, far_i> are
   /// added to it
   /// \pre reserve was called, once
-  template <class E>
-  void compute(double* products, E&& executor) {
+  void compute(double* products, const ExecutorRef& executor) {
     memory_of(executor).require();
     bool add = accumulate_;
     if constexpr (Field::kHasSums) {
@@ -121,8 +119,7 @@ class LinearBackward {
     return (std::max)({made.of_keys.most_tasks(), made.of_rows.most_tasks(), made.tokens.count()});
   }
 
-  template <class E>
-  void run_not_causal(double* products, bool add, E&& executor) {
+  void run_not_causal(double* products, bool add, const ExecutorRef& executor) {
     NotCausal& all = *not_causal_;
     call_.clear_unseen(add);
     all.of_keys.compute(
@@ -176,8 +173,7 @@ class LinearBackward {
     return call_.key_heads();
   }
 
-  template <class E>
-  void run_delta(double* products, bool add, E&& executor) {
+  void run_delta(double* products, bool add, const ExecutorRef& executor) {
     call_.clear_unseen(add);
     for (Index n = 0; n < call_.sequences.count(); ++n) {
       const Sequence s = call_.sequences[n];

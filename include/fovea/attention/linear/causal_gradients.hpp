@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "fovea/attention/linear/backward_call.hpp"
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/core/workspace.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -47,8 +47,7 @@ class CausalGradients {
   /// \param wants_products whether `run` will be given `products`
   /// \return the largest number of tasks of a step
   /// \throws std::bad_alloc
-  template <class E>
-  Index reserve(bool wants_products, E&& executor) {
+  Index reserve(bool wants_products, const ExecutorRef& executor) {
     auto&& memory = memory_of(executor);
     const AttentionShape& shape = call_.shape;
     saved_row_ = linear_grad_saved<T>(1, call_.far.features(shape.width),
@@ -68,8 +67,8 @@ class CausalGradients {
   /// \param products [Hq], to which the sums of products are added; or null
   /// \param add whether to add to the gradients
   /// \param scratch called as scratch(worker), gives linear_grad_scratch(...) elements
-  template <class Scratch, class E>
-  void run(double* products, bool add, const Scratch& scratch, E&& executor) {
+  template <class Scratch>
+  void run(double* products, bool add, const Scratch& scratch, const ExecutorRef& executor) {
     call_.clear_unseen(add);
     for (Index n = 0; n < call_.row_heads(); ++n) {
       LinearGradRows<T>& rows = rows_[static_cast<std::size_t>(n)];
@@ -125,8 +124,8 @@ class CausalGradients {
 
   /// Calls f(s, head, worker) for every `group`th query head of all sequences whose rows see
   /// tokens.
-  template <class E, class F>
-  void for_each_head(Index group, E&& executor, const F& f) {
+  template <class F>
+  void for_each_head(Index group, const ExecutorRef& executor, const F& f) {
     const Index heads = call_.shape.query_heads / (std::max)(Index{1}, group);
     for_each_task(executor, call_.sequences.count() * heads, [&](Index task, Index worker) {
       const Sequence s = call_.sequences[task / heads];
@@ -151,8 +150,8 @@ class CausalGradients {
 
   /// One step of the pass, shared by threads: upwards with the state of the tokens, or downwards
   /// with that of the rows.
-  template <class Scratch, class E>
-  void share(bool is_down, bool add, const Scratch& scratch, E&& executor) {
+  template <class Scratch>
+  void share(bool is_down, bool add, const Scratch& scratch, const ExecutorRef& executor) {
     const AttentionShape& shape = call_.shape;
     // All sequences have the same rows at the same positions, but not the same number of tokens.
     const Index end = call_.sequences[0].first_position + shape.queries;
@@ -172,9 +171,9 @@ class CausalGradients {
 
   /// \param n number of the chain's chunks before these
   /// \param first the first chunk of these
-  template <class Scratch, class E>
+  template <class Scratch>
   void share_chunks(Index map, bool is_down, Index n, Index first, bool add, const Scratch& scratch,
-                    E&& executor) {
+                    const ExecutorRef& executor) {
     const auto part_of = [&](const Sequence& s, Index key_head, Index part, Index worker) {
       LinearGradPartArgs<T> args;
       args.of = args_of(s, key_head * call_.group(), call_.group(), add, scratch(worker));
@@ -207,8 +206,8 @@ class CausalGradients {
 
   /// Calls f(s, key_head, part, worker) for all parts of the key heads of all sequences whose rows
   /// see tokens.
-  template <class E, class F>
-  void for_each_part(Index parts, E&& executor, const F& f) {
+  template <class F>
+  void for_each_part(Index parts, const ExecutorRef& executor, const F& f) {
     for_each_task(executor, call_.key_heads() * parts, [&](Index task, Index worker) {
       const Index head = task / parts;
       const Sequence s = call_.sequences[head / call_.shape.key_heads];

@@ -211,8 +211,8 @@ class LinearDecoder : public AppendCalls<LinearDecoder<Op, T>, typename Op::temp
   }
 
   /// One step (StepCalls), with at most one row more than new tokens.
-  template <class E>
-  void run_step(const Inputs& given, const View<T>& out, const Saved& saved, E&& executor) {
+  void run_step(const Inputs& given, const View<T>& out, const Saved& saved,
+                const ExecutorRef& executor) {
     const auto inputs = detail::inputs_as<LinearFamilyInputs<T>>(given);
     check_step(given, inputs, out, saved);
     const Index rows = group() * inputs.q.rows() + detail::new_tokens(inputs);
@@ -225,9 +225,8 @@ class LinearDecoder : public AppendCalls<LinearDecoder<Op, T>, typename Op::temp
 
   /// Adds the tokens of the inputs, and lets the rows read. Everything is checked already. What may
   /// throw comes first.
-  template <class E>
   void add(const LinearFamilyInputs<T>& inputs, const View<T>& out, const Saved& saved,
-           E&& executor) {
+           const ExecutorRef& executor) {
     const Index rows = shape_.batch * shape_.query_heads == 0 ? 0 : inputs.q.rows();
     const Index tokens = detail::new_tokens(inputs);
     const Index heads = shape_.batch * shape_.key_heads;
@@ -260,9 +259,8 @@ class LinearDecoder : public AppendCalls<LinearDecoder<Op, T>, typename Op::temp
   }
 
   /// Computes the near field of all heads, into `out`, or, if that has 16 bits, into `wide`.
-  template <class E>
   void step_near(const LinearFamilyInputs<T>& inputs, const View<T>& out, const Saved& saved,
-                 Index rows, C* wide, E&& executor) {
+                 Index rows, C* wide, const ExecutorRef& executor) {
     if constexpr (Stream::kOutIsWide) {
       step_near(detail::inputs_as<SoftmaxInputs<T>>(inputs), out, saved, rows, executor);
     } else {
@@ -275,9 +273,8 @@ class LinearDecoder : public AppendCalls<LinearDecoder<Op, T>, typename Op::temp
       step_near(widened, to, saved, rows, executor);
     }
   }
-  template <class E>
   void step_near(const SoftmaxInputs<C>& inputs, const View<C>& out, const Saved& saved, Index rows,
-                 E&& executor) {
+                 const ExecutorRef& executor) {
     if (rows == 0) {
       if (!inputs.k.is_none()) near_->append(inputs.k, inputs.v);
       return;

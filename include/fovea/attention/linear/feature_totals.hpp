@@ -45,8 +45,8 @@ class FeatureTotals {
 
   /// Computes all totals.
   /// \param scratch called as scratch(worker), gives FeatureSegments<T>::sum_scratch(...) elements
-  template <class E, class Scratch>
-  void compute(E&& executor, const Scratch& scratch) {
+  template <class Scratch>
+  void compute(const ExecutorRef& executor, const Scratch& scratch) {
     const auto seen = [&](Index s) { return visibility_.seen(sequences_[s]); };
     sums_.compute(
         executor, seen,

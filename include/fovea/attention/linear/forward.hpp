@@ -54,16 +54,14 @@ class LinearForward {
 
   /// Computes the pass.
   /// \throws std::bad_alloc before anything is written
-  template <class E>
-  void run(E&& executor) {
+  void run(const ExecutorRef& executor) {
     reserve(executor);
     compute(executor);
   }
 
   /// Takes the memory that `compute` needs with the same executor.
   /// \throws std::bad_alloc
-  template <class E>
-  void reserve(E&& executor) {
+  void reserve(const ExecutorRef& executor) {
     if (far_.causal) return reserve_causal(executor);
     emplace_blocks();
     totals_.emplace(sequences_, shape_.key_heads, Index{1}, far_.linear_shape(shape_),
@@ -75,8 +73,7 @@ class LinearForward {
 
   /// Computes the pass.
   /// \pre reserve(executor) was called, once
-  template <class E>
-  void compute(E&& executor) {
+  void compute(const ExecutorRef& executor) {
     if (far_.causal) return run_causal(executor);
     // The delta rule is causal.
     if constexpr (Field::kHasSums) run_not_causal(executor);
@@ -146,8 +143,7 @@ class LinearForward {
     blocks_.emplace(sequences_, shape_.query_heads, [&](Index s, Index) { return block_count(s); });
   }
 
-  template <class E>
-  void reserve_causal(E&& executor) {
+  void reserve_causal(const ExecutorRef& executor) {
     Index tasks = causal_tasks();
     if constexpr (kCanShare) {
       const Index workers = worker_count(executor, kFarPosition);
@@ -163,8 +159,7 @@ class LinearForward {
     take_scratch(worker_count(executor, tasks), memory_of(executor));
   }
 
-  template <class E>
-  void run_causal(E&& executor) {
+  void run_causal(const ExecutorRef& executor) {
     if constexpr (kCanShare) {
       if (shared_) return run_shared(executor);
     }
@@ -180,8 +175,7 @@ class LinearForward {
     });
   }
 
-  template <class E>
-  void run_shared(E&& executor) {
+  void run_shared(const ExecutorRef& executor) {
     if constexpr (Near::kExists) {
       for_each_task(executor, blocks_->count(), [&](Index task, Index worker) {
         const auto [sequence, head, b] = (*blocks_)[task];
@@ -225,8 +219,7 @@ class LinearForward {
     }
   }
 
-  template <class E>
-  void run_not_causal(E&& executor) {
+  void run_not_causal(const ExecutorRef& executor) {
     totals_->compute(
         executor, [&](Index s) { return sequences_[s].key_end; },
         [&](const SequenceTask& segment, C* sums, Index worker) {

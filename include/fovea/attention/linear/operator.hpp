@@ -141,17 +141,17 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
   /// Cost: 10 D Dv to 12 D Dv flops for each token, head and feature map. Memory: O(N), and a state
   /// for each worker; under the delta rule a worker also holds a state for every kDeltaChunk tokens
   /// of its head.
-  template <class T, class E>
+  template <class T>
   void run_backward(const InputsOf<Op, T>& inputs, const View<const T>& /*out*/,
                     const SavedOf<Op, T>& saved, const View<const T>& d_out,
-                    const GradsOf<Op, T>& grads, E&& executor) const {
+                    const GradsOf<Op, T>& grads, const ExecutorRef& executor) const {
     auto&& threads = for_work(executor, [&] { return 2.5 * products(shape_of(inputs)); });
     op().compute_gradients(family_inputs<T>(inputs), saved, d_out, family_grads<T>(grads), threads);
   }
 
-  template <class T, class E>
+  template <class T>
   void run(const InputsOf<Op, T>& inputs, const View<T>& out, const SavedOf<Op, T>& saved,
-           E&& executor) const {
+           const ExecutorRef& executor) const {
     auto&& threads = for_work(executor, [&] { return products(shape_of(inputs)); });
     op().compute(family_inputs<T>(inputs), out, saved, threads);
   }
@@ -194,18 +194,18 @@ class LinearOnlyOperator : public LinearOperator<Op> {
 
   const Op& op() const { return static_cast<const Op&>(*this); }
 
-  template <class T, class E>
+  template <class T>
   void compute(const LinearFamilyInputs<T>& inputs, const View<T>& out,
-               const LinearSaved<T>& /*saved*/, E&& executor) const {
+               const LinearSaved<T>& /*saved*/, const ExecutorRef& executor) const {
     const FarWeights<Compute<T>> weights =
         far_weights<Compute<T>>(inputs.q.heads(), inputs.v.width());
     LinearForward(inputs, op().template far<Compute<T>>(), weights, out).run(executor);
   }
 
-  template <class T, class E>
+  template <class T>
   void compute_gradients(const LinearFamilyInputs<T>& inputs, const LinearSaved<T>& /*saved*/,
                          const View<const T>& d_out, const LinearFamilyGrads<T>& grads,
-                         E&& executor) const {
+                         const ExecutorRef& executor) const {
     const FarWeights<T> weights = far_weights<T>(inputs.q.heads(), inputs.v.width());
     LinearBackward pass(inputs, op().template far<T>(), weights, d_out, grads, false);
     pass.reserve(false, executor);

@@ -34,8 +34,7 @@ class PerformerBackward {
   }
 
   /// Computes the gradients.
-  template <class E>
-  void run(E&& executor) {
+  void run(const ExecutorRef& executor) {
     auto&& memory = memory_of(executor);
     const PerformerShape& shape = call_.shape;
     const auto queries = [&](Index s) { return call_.sequences[s].queries; };

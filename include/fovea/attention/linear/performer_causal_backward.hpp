@@ -32,8 +32,7 @@ class PerformerCausalBackward {
   }
 
   /// Computes the gradients.
-  template <class E>
-  void run(E&& executor) {
+  void run(const ExecutorRef& executor) {
     auto&& memory = memory_of(executor);
     const PerformerShape& shape = call_.shape;
     const Index sequences = call_.sequences.count();

@@ -219,8 +219,8 @@ class PerformerDecoder
   }
 
   /// One step (StepCalls), with at most one row more than new tokens.
-  template <class E>
-  void run_step(const Inputs& inputs, const View<T>& out, const Saved& saved, E&& executor) {
+  void run_step(const Inputs& inputs, const View<T>& out, const Saved& saved,
+                const ExecutorRef& executor) {
     check_step(inputs, out, saved);
     const Index rows = group() * inputs.q.rows() + detail::new_tokens(inputs);
     auto&& threads = for_work(executor, [&] {
@@ -232,8 +232,7 @@ class PerformerDecoder
 
   /// Adds the tokens of the inputs, and lets the rows read. Everything is checked already. What may
   /// throw comes first.
-  template <class E>
-  void add(const PerformerInputs<T>& inputs, const View<T>& out, E&& executor) {
+  void add(const PerformerInputs<T>& inputs, const View<T>& out, const ExecutorRef& executor) {
     const Index tokens = detail::new_tokens(inputs);
     const Index workers = (std::max)(Index{1}, worker_count(executor, heads()));
     const Index slot =

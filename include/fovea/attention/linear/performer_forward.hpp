@@ -39,8 +39,7 @@ class PerformerForward {
 
   /// Computes the pass.
   /// \throws std::bad_alloc before anything is written
-  template <class E>
-  void run(E&& executor) {
+  void run(const ExecutorRef& executor) {
     auto&& memory = memory_of(executor);
     const Index tasks = reserve_tasks(memory);
     slot_ = slot_elements(shape_, visibility_);
@@ -89,8 +88,7 @@ class PerformerForward {
     return (std::max)(totals_->most_tasks(), blocks_->count());
   }
 
-  template <class E>
-  void run_causal(E&& executor) {
+  void run_causal(const ExecutorRef& executor) {
     const FeatureStream<T> stream(inputs_, shape_, features_, out_);
     const Index state = FeatureStream<T>::state_elements(shape_.features, shape_.value_width);
     for_each_task(executor, sequences_.count() * shape_.key_heads, [&](Index task, Index worker) {
@@ -107,8 +105,7 @@ class PerformerForward {
     });
   }
 
-  template <class E>
-  void run_not_causal(E&& executor) {
+  void run_not_causal(const ExecutorRef& executor) {
     totals_->compute(executor, [&](Index worker) { return scratch(worker); });
     for_each_task(executor, blocks_->count(), [&](Index task, Index worker) {
       const auto [sequence, head, part] = (*blocks_)[task];

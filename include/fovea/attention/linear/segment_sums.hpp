@@ -8,7 +8,7 @@
 
 #include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/linear/terms.hpp"
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/linear/table.hpp"
 
@@ -86,8 +86,9 @@ class SegmentSums {
   /// \param sum called as sum(task, sums, worker), writes the sums of segment `task.part`
   /// \param join called as join(sums, segments, elements) before the sums of a group are folded;
   /// those of two segments are so many elements apart
-  template <class E, class Used, class Sum, class Join = NothingToJoin>
-  void compute(E&& executor, const Used& used, const Sum& sum, const Join& join = {}) {
+  template <class Used, class Sum, class Join = NothingToJoin>
+  void compute(const ExecutorRef& executor, const Used& used, const Sum& sum,
+               const Join& join = {}) {
     for_each_task(executor, tasks_.count(), [&](Index task, Index worker) {
       const SequenceTask segment = tasks_[task];
       if (segment.part < segments(used(segment.sequence))) sum(segment, at(task), worker);

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "fovea/attention/linear/stream.hpp"
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/core/workspace.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -59,8 +59,8 @@ class SharedStream {
 
   /// Lets all rows read the far field.
   /// \param memory called as memory(worker), gives a Memory
-  template <class E, class MemoryOf>
-  void run(const Stream& stream, const MemoryOf& memory, E&& executor) {
+  template <class MemoryOf>
+  void run(const Stream& stream, const MemoryOf& memory, const ExecutorRef& executor) {
     for (Index first = 0; first == 0 || first < shape_.keys; first += kTokens) {
       for_each_task(executor, key_heads() * kSharedSegments, [&](Index task, Index worker) {
         sum_chunks(part(first, task), memory(worker));

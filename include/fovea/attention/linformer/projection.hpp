@@ -62,8 +62,8 @@ class LinformerProjection {
 
   /// Writes X of both products.
   /// \param scratch [workers, scratch_elements]
-  template <class E>
-  void project(const std::array<LinformerProduct<T>, 2>& products, T* scratch, E&& executor) const {
+  void project(const std::array<LinformerProduct<T>, 2>& products, T* scratch,
+               const ExecutorRef& executor) const {
     const Index keys = group_count(products[0]) * parts();
     const Index values = group_count(products[1]) * parts();
     for_each_task(executor, keys + values, [&](Index task, Index worker) {
@@ -109,9 +109,8 @@ class LinformerProjection {
 
   /// Writes the gradients that are wanted, from d_projected.
   /// \param scratch as in `project`
-  template <class E>
   void backward(const std::array<LinformerProduct<T>, 2>& products, T* scratch,
-                E&& executor) const {
+                const ExecutorRef& executor) const {
     const Index slot = scratch_elements(shape_);
     // Neighbouring tasks read the same columns of E.
     for_each_task(executor, 2 * head_count() * tiles(), [&](Index task, Index worker) {

@@ -13,10 +13,10 @@ template <class T>
 class NystroemBackward {
  public:
   /// \param executor that of the call   \param saved lse, and what else was saved
-  template <class E>
   NystroemBackward(const NystroemInputs<T>& inputs, const NystroemOptions& options,
                    const View<const T>& out, const NystroemSaved<T>& saved,
-                   const View<const T>& d_out, const NystroemGrads<T>& grads, E&& executor)
+                   const View<const T>& d_out, const NystroemGrads<T>& grads,
+                   const ExecutorRef& executor)
       : steps_(inputs, options, saved.of_landmarks(), saved.has_landmarks(), memory_of(executor)),
         grads_(grads),
         gradients_(steps_, options, executor),
@@ -59,8 +59,7 @@ class NystroemBackward {
 
   /// Writes the gradients.
   /// \throws std::bad_alloc before anything is written
-  template <class E>
-  void run(E&& executor) {
+  void run(const ExecutorRef& executor) {
     steps_.reserve(gradients_.kernel_lse(), executor);
     last_.take_scratch(executor);
     gradients_.take_scratch(executor);
@@ -77,8 +76,7 @@ class NystroemBackward {
 
  private:
   /// Adds the gradients of the landmarks to those of the rows that they are means of.
-  template <class E>
-  void add_means(E&& executor) {
+  void add_means(const ExecutorRef& executor) {
     const AttentionShape& s = steps_.shape;
     const Index heads = s.query_heads + s.key_heads;
     for_each_task(executor, s.batch * heads * steps_.landmarks(), [&](Index task, Index) {

@@ -15,9 +15,8 @@ template <class T>
 class NystroemProductGradients {
  public:
   /// \param products must outlive this object   \param executor that of the call
-  template <class E>
   NystroemProductGradients(NystroemProducts<T>& products, const NystroemOptions& options,
-                           E&& executor)
+                           const ExecutorRef& executor)
       : products_(products),
         d_k_means_(means_shape(), memory_of(executor)),
         d_k_means_of_kernel_(means_shape(), memory_of(executor)),
@@ -58,18 +57,11 @@ class NystroemProductGradients {
   View<T> kernel_lse() { return kernel_lse_.view(); }
 
   /// Takes the memory that does not depend on lse. \throws std::bad_alloc
-  template <class E>
-  void take_scratch(E&& executor) {
-    over_landmarks_.take_scratch(executor);
-  }
+  void take_scratch(const ExecutorRef& executor) { over_landmarks_.take_scratch(executor); }
   /// Takes the rest. \pre the forward pass was computed   \throws std::bad_alloc
-  template <class E>
-  void look_at_lse(E&& executor) {
-    over_landmarks_.look_at_lse(executor);
-  }
+  void look_at_lse(const ExecutorRef& executor) { over_landmarks_.look_at_lse(executor); }
   /// Computes the gradients of W and A, and of the means through A. \pre that of U is written
-  template <class E>
-  void compute(E&& executor) {
+  void compute(const ExecutorRef& executor) {
     differentiate_products(executor);
     over_landmarks_.compute(executor);
   }
@@ -123,8 +115,7 @@ class NystroemProductGradients {
   }
 
   /// The gradient of U to those of W and of A.
-  template <class E>
-  void differentiate_products(E&& executor) {
+  void differentiate_products(const ExecutorRef& executor) {
     const Index slot = scratch_.size_bytes() / Index{sizeof(T)} /
                        (std::max<Index>)(1, worker_count(executor, products_.head_count()));
     T* const d_norms = d_norms_.view().data();

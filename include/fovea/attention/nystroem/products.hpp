@@ -109,8 +109,7 @@ class NystroemProducts {
   SoftmaxInputs<T> kernel_inputs() { return {.q = q_means(), .k = k_means(), .v = identity()}; }
 
   /// Takes the memory of `compute`. \param kernel_lse of A, written; none: not wanted
-  template <class E>
-  void reserve(const View<T>& kernel_lse, E&& executor) {
+  void reserve(const View<T>& kernel_lse, const ExecutorRef& executor) {
     over_landmarks_.emplace(kernel_inputs(), scale, kernel(), kernel_lse);
     over_landmarks_->reserve(executor);
     scratch_ = memory_of(executor).take(worker_count(executor, head_count()),
@@ -118,8 +117,7 @@ class NystroemProducts {
   }
 
   /// Computes A and U. \pre reserve(executor) was called, once, and means and W are written
-  template <class E>
-  void compute(E&& executor) {
+  void compute(const ExecutorRef& executor) {
     prepare_constants();
     over_landmarks_->compute(executor);
     find_norms(executor);
@@ -204,8 +202,7 @@ class NystroemProducts {
   }
 
   /// The norms of all heads, and, if one of them is for all, which.
-  template <class E>
-  void find_norms(E&& executor) {
+  void find_norms(const ExecutorRef& executor) {
     for_each_task(executor, head_count(),
                   [&](Index head, Index) { norms()[head] = inverse.norm(kernel_of(head)); });
     norm_head_ = 0;

@@ -35,8 +35,7 @@ class NystroemSteps : public NystroemProducts<T> {
   SoftmaxInputs<T> key_inputs() { return Products::key_inputs(inputs_.k, inputs_.v); }
 
   /// Takes the memory of `compute`. \param kernel_lse of A, written; none: not wanted
-  template <class E>
-  void reserve(const View<T>& kernel_lse, E&& executor) {
+  void reserve(const View<T>& kernel_lse, const ExecutorRef& executor) {
     if (!is_saved_) {
       over_keys_.emplace(key_inputs(), scale, this->landmark_values(), this->landmark_lse());
       over_keys_->reserve(executor);
@@ -45,8 +44,7 @@ class NystroemSteps : public NystroemProducts<T> {
   }
 
   /// Computes all that is on the landmarks. \pre reserve(executor) was called, once
-  template <class E>
-  void compute(E&& executor) {
+  void compute(const ExecutorRef& executor) {
     find_means(executor);
     if (over_keys_) over_keys_->compute(executor);
     Products::compute(executor);
@@ -54,8 +52,7 @@ class NystroemSteps : public NystroemProducts<T> {
 
  private:
   /// Means of the segments; those of a sequence without tokens are 0.
-  template <class E>
-  void find_means(E&& executor) {
+  void find_means(const ExecutorRef& executor) {
     constexpr Index of_task = 16;
     const Index parts = (this->landmarks() + of_task - 1) / of_task;
     const Index heads = shape.query_heads + shape.key_heads;

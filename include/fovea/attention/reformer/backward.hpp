@@ -39,8 +39,7 @@ class ReformerBackward {
 
   /// Takes the memory.
   /// \throws std::bad_alloc
-  template <class E>
-  void take_memory(E&& executor) {
+  void take_memory(const ExecutorRef& executor) {
     auto&& memory = memory_of(executor);
     weights_ = memory.take(sorted_.sequences() * options_.rounds * shape_.rows, kElement);
     scratch_ = memory.take(worker_count(executor, tasks()), slot_.bytes);
@@ -49,8 +48,7 @@ class ReformerBackward {
   /// Writes the gradients.
   /// \param round_lse [B, H, N, rounds], those of `forward`
   /// \pre take_memory(executor) was called
-  template <class E>
-  void compute(const View<const T>& round_lse, E&& executor) {
+  void compute(const View<const T>& round_lse, const ExecutorRef& executor) {
     for_each_task(executor, sorted_.sequences(), [&](Index s, Index) { weigh(s, round_lse); });
     for (Index r = 0; r < options_.rounds; ++r) {
       for_each_task(executor, tasks(), [&](Index task, Index worker) {

@@ -95,8 +95,7 @@ class ReformerForward {
 
   /// Takes the memory.
   /// \throws std::bad_alloc
-  template <class E>
-  void take_memory(E&& executor) {
+  void take_memory(const ExecutorRef& executor) {
     auto&& memory = memory_of(executor);
     sums_ = memory.take(2 * sorted_.sequences() * shape_.rows, kElement);
     scratch_ = memory.take(worker_count(executor, tasks()), slot_.bytes);
@@ -104,8 +103,7 @@ class ReformerForward {
 
   /// Computes the pass.
   /// \pre take_memory(executor) was called
-  template <class E>
-  void compute(E&& executor) {
+  void compute(const ExecutorRef& executor) {
     for (Index r = 0; r < options_.rounds; ++r) {
       for_each_task(executor, tasks(), [&](Index task, Index worker) {
         attend(task / parts(), r, task % parts() * detail::kTaskChunks,

@@ -9,7 +9,7 @@
 
 #include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/reformer/options.hpp"
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/core/rounded.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/layers/table.hpp"
@@ -45,8 +45,7 @@ class SortedRows {
 
   /// Takes the memory.
   /// \throws std::bad_alloc
-  template <class E>
-  void take_memory(E&& executor) {
+  void take_memory(const ExecutorRef& executor) {
     auto&& memory = memory_of(executor);
     const Index places = sequences() * options_.rounds * shape_.rows;
     buckets_ = memory.take(places, sizeof(std::int32_t));
@@ -60,8 +59,7 @@ class SortedRows {
 
   /// Hashes and sorts.
   /// \pre take_memory(executor) was called
-  template <class E>
-  void sort(E&& executor) {
+  void sort(const ExecutorRef& executor) {
     memory_of(executor).require();
     for (Index r = 0; r < options_.rounds; ++r) write_projection(r);
     for_each_task(executor, sequences() * blocks(), [&](Index task, Index worker) {

@@ -41,8 +41,7 @@ class SinkhornBackward {
 
   /// Writes the gradients.
   /// \throws std::bad_alloc before anything is written
-  template <class E>
-  void run(E&& executor) {
+  void run(const ExecutorRef& executor) {
     const AttentionShape& s = call_.shape;
     const Index at_once = sinkhorn_sequences_at_once(call_.options, s);
     const Index most = call_.most_blocks();
@@ -177,8 +176,7 @@ class SinkhornBackward {
   }
 
   /// Adds the gradients of sorted blocks to those of the blocks that they are sums of.
-  template <class E>
-  void unsort(E&& executor) {
+  void unsort(const ExecutorRef& executor) {
     for_each_task(executor, count_, [&](Index n, Index) {
       const Index s = first_ + n;
       SortingWeights<T>::transpose(blocks_.weights(s), call_.blocks(s), matrix(transposed_, s));
@@ -212,8 +210,7 @@ class SinkhornBackward {
   }
 
   /// Writes the gradients of the sorting logits.
-  template <class E>
-  void differentiate_sorting(E&& executor) {
+  void differentiate_sorting(const ExecutorRef& executor) {
     constexpr Index columns = 64;
     const Index tasks = (call_.most_blocks() + columns - 1) / columns;
     for_each_task(executor, count_ * tasks, [&](Index task, Index) {
@@ -259,8 +256,7 @@ class SinkhornBackward {
   }
 
   /// Writes the gradients of keys and values.
-  template <class E>
-  void write_keys(E&& executor) {
+  void write_keys(const ExecutorRef& executor) {
     const Index most = call_.most_blocks();
     for_each_task(executor, count_ * most, [&](Index task, Index) {
       const Index s = first_ + task / most;

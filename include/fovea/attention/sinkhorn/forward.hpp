@@ -67,8 +67,7 @@ class SinkhornForward {
 
   /// Computes the pass.
   /// \throws std::bad_alloc before anything is written
-  template <class E>
-  void run(E&& executor) {
+  void run(const ExecutorRef& executor) {
     const Index at_once = sinkhorn_sequences_at_once(call_.options, call_.shape);
     const Index parts = this->parts();
     const Index slot = kernel_elements(call_.options, call_.shape);

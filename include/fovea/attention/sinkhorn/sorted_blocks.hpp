@@ -8,7 +8,7 @@
 
 #include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/sinkhorn/sorting_weights.hpp"
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/layers/table.hpp"
 
@@ -83,8 +83,7 @@ class SortedBlocks {
 
   /// Takes the memory.
   /// \throws std::bad_alloc
-  template <class E>
-  void take_memory(E&& executor) {
+  void take_memory(const ExecutorRef& executor) {
     auto&& memory = memory_of(executor);
     const AttentionShape& s = call_.shape;
     const Index at_once = sinkhorn_sequences_at_once(call_.options, s);
@@ -98,8 +97,7 @@ class SortedBlocks {
 
   /// Makes the blocks of sequences first, first + 1, ..., as many as are at work at once.
   /// \pre take_memory(executor) was called
-  template <class E>
-  void make(Index first, Index count, E&& executor) {
+  void make(Index first, Index count, const ExecutorRef& executor) {
     first_ = first;
     const SortingWeights<T> weights(call_.options.iterations);
     const Index slot = padded_size(SortingWeights<T>::scratch_elements(call_.most_blocks()));
@@ -161,8 +159,7 @@ class SortedBlocks {
   }
 
   /// Computes the sorted blocks from the own ones.
-  template <class E>
-  void sort(Index count, E&& executor) {
+  void sort(Index count, const ExecutorRef& executor) {
     const Index of_keys = column_tasks(block() * call_.shape.width);
     const Index tasks = of_keys + column_tasks(block() * call_.shape.value_width);
     for_each_task(executor, count * tasks, [&](Index task, Index) {

@@ -180,9 +180,8 @@ class SmartBirdDecoder
 
   /// One step (StepCalls). The memory is taken first, then the tokens, and after that nothing but
   /// an executor throws.
-  template <class E>
   void run_step(const SmartBirdInputs<T>& inputs, const View<T>& out,
-                const SmartBirdSaved<T>& saved, E&& executor) {
+                const SmartBirdSaved<T>& saved, const ExecutorRef& executor) {
     check_step(inputs, out, saved);
     const Index after = length_after(inputs);
     auto&& threads = for_work(

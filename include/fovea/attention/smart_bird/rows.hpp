@@ -48,8 +48,8 @@ class ChosenKeys {
   bool* is_number() { return is_number_.template data<bool>(); }
 
   /// Writes NaN to out and lse for every row whose sketch is not made of numbers.
-  template <class T, class E>
-  void spoil(const View<T>& out, const View<Compute<T>>& lse, E&& executor) const {
+  template <class T>
+  void spoil(const View<T>& out, const View<Compute<T>>& lse, const ExecutorRef& executor) const {
     const bool* const good = is_number_.template data<bool>();
     const Index count =
         out.heads() == 0 ? 0 : out.batch() * out.rows();  // without heads no key was chosen
@@ -111,15 +111,11 @@ class SmartBirdRows {
 
   /// Takes the scratch memory that `attend` needs with the same executor.
   /// \throws std::bad_alloc
-  template <class E>
-  void take_scratch(E&& executor) {
-    attention_.take_scratch(executor);
-  }
+  void take_scratch(const ExecutorRef& executor) { attention_.take_scratch(executor); }
 
   /// Attends to the chosen keys.
   /// \pre the keys are chosen, and take_scratch was called
-  template <class E>
-  void attend(E&& executor) {
+  void attend(const ExecutorRef& executor) {
     attention_.compute(executor);
     chosen_.spoil(out_, lse_, executor);
   }

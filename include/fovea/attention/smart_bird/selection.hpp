@@ -9,7 +9,7 @@
 #include "fovea/attention/smart_bird/options.hpp"
 #include "fovea/attention/smart_bird/sketch_blocks.hpp"
 #include "fovea/attention/smart_bird/sketch_keys.hpp"
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/kernels/sketch/table.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -46,8 +46,7 @@ class SketchSelection {
 
   /// Takes the scratch memory for that many tasks on sequences of at most that many keys.
   /// \throws std::bad_alloc
-  template <class E>
-  void take_scratch(Index tasks, Index most_keys, bool by_blocks, E&& executor) {
+  void take_scratch(Index tasks, Index most_keys, bool by_blocks, const ExecutorRef& executor) {
     slot_ = slot_bytes(most_keys, keys_.width(), by_blocks);
     scratch_ = memory_of(executor).take(worker_count(executor, tasks), slot_);
   }
@@ -140,9 +139,9 @@ Index selection_bytes(const SmartBirdOptions& options, const SmartBirdShape& sha
 /// \param rows the rows of each sequence whose keys are wanted: of all by default
 /// \throws std::bad_alloc, and what require() of the executor's memory does, before anything is
 /// written
-template <class T, class E>
+template <class T>
 void select_keys(const SmartBirdOptions& options, const SketchInputs<T>& inputs,
-                 const View<Index>& indices, bool* is_number, E&& executor,
+                 const View<Index>& indices, bool* is_number, const ExecutorRef& executor,
                  const Range& rows = kEverywhere) {
   if (indices.heads() == 0) return;
   const LinearInputs<T> sketch = detail::tokens_of(inputs);

@@ -40,8 +40,7 @@ class SoftmaxBackward {
 
   /// Writes the gradients.
   /// \throws std::bad_alloc before anything is written
-  template <class E>
-  void run(E&& executor) {
+  void run(const ExecutorRef& executor) {
     reserve(executor);
     compute(executor);
   }
@@ -49,16 +48,14 @@ class SoftmaxBackward {
   /// Takes the memory that `compute` needs with the same executor.
   /// \pre lse holds what `forward` saved
   /// \throws std::bad_alloc
-  template <class E>
-  void reserve(E&& executor) {
+  void reserve(const ExecutorRef& executor) {
     take_scratch(executor);
     look_at_lse(executor);
   }
 
   /// The first part of `reserve`, which takes what does not depend on lse.
   /// \throws std::bad_alloc
-  template <class E>
-  void take_scratch(E&& executor) {
+  void take_scratch(const ExecutorRef& executor) {
     pass_.take_scratch(worker_count(executor, pass_.most_tasks()), memory_of(executor));
     const SoftmaxGrads<T>& grads = pass_.grads();
     if (grads.q.is_none() && grads.k.is_none() && grads.v.is_none()) return;
@@ -78,15 +75,11 @@ class SoftmaxBackward {
   /// The rest of `reserve`.
   /// \pre lse holds what `forward` saved
   /// \throws std::bad_alloc
-  template <class E>
-  void look_at_lse(E&& executor) {
-    pass_.look_for_large(memory_of(executor));
-  }
+  void look_at_lse(const ExecutorRef& executor) { pass_.look_for_large(memory_of(executor)); }
 
   /// The same for low parts of lse that were found elsewhere (lse_low_parts.hpp).
   /// \param low [B, Hq, Nq, 1]   \throws std::bad_alloc
-  template <class E>
-  void give_lse_low(const View<const T>& low, E&& executor) {
+  void give_lse_low(const View<const T>& low, const ExecutorRef& executor) {
     pass_.give_lse_low(low, memory_of(executor));
   }
 
@@ -95,8 +88,7 @@ class SoftmaxBackward {
 
   /// Writes the gradients.
   /// \pre reserve(executor) was called, once
-  template <class E>
-  void compute(E&& executor) {
+  void compute(const ExecutorRef& executor) {
     pass_.find_lse_low(executor);
     const SoftmaxGrads<T>& grads = pass_.grads();
     if (!grads.bias.is_none()) BiasBackward<T>(pass_, grads.bias).clear(executor);
@@ -108,8 +100,7 @@ class SoftmaxBackward {
 
   /// Adds the pairs of the plans to a gradient of the bias.
   /// \pre the gradients are computed
-  template <class E>
-  void add_to_bias(const View<T>& to, E&& executor) {
+  void add_to_bias(const View<T>& to, const ExecutorRef& executor) {
     BiasBackward<T>(pass_, to).add(executor);
   }
 
@@ -177,8 +168,7 @@ class SoftmaxBackward {
             most};
   }
 
-  template <class E>
-  void run_round(const Round& now, E&& executor) {
+  void run_round(const Round& now, const ExecutorRef& executor) {
     turns_.restart();
     if (pass_.sequences().packed()) {
       for_each_task(executor, now.keys.count(), [&](Index task, Index worker) {

@@ -11,7 +11,7 @@
 
 #include "fovea/attention/softmax/head_plans.hpp"
 #include "fovea/attention/softmax/lse_low_parts.hpp"
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/softmax/table.hpp"
 #include "fovea/simd/padding.hpp"
@@ -67,8 +67,7 @@ class BackwardCall {
 
   /// Finds what the kernels need to know of rows with a large lse. It is called after
   /// look_for_large and before the kernels.
-  template <class E>
-  void find_lse_low(E&& executor) {
+  void find_lse_low(const ExecutorRef& executor) {
     lse_low_.find(executor, [this](Index worker) {
       Buffers own = buffers(worker);
       return LseScratch<T>{std::move(own.storage), own.kernel};
@@ -173,8 +172,7 @@ class BackwardCall {
         {head(s, h), rows.begin, rows.end, sums, buffers(worker).kernel});
   }
   /// Writes the gradients of the sinks. \pre as above, and the scratch is that of the executor
-  template <class E>
-  void write_sinks(E&& executor) {
+  void write_sinks(const ExecutorRef& executor) {
     for_each_task(executor, query_heads(), [&](Index h, Index worker) {
       T total = 0;
       for (Index s = 0; s < sequences().count(); ++s) {

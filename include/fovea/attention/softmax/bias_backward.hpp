@@ -18,14 +18,10 @@ class BiasBackward {
   BiasBackward(BackwardCall<T>& pass, const View<T>& to) : pass_(pass), to_(to) {}
 
   /// Sets the gradient to +0.
-  template <class E>
-  void clear(E&& executor) const {
-    zero(executor, to_);
-  }
+  void clear(const ExecutorRef& executor) const { zero(executor, to_); }
 
   /// Adds the pairs of the call to the gradient.
-  template <class E>
-  void add(E&& executor) {
+  void add(const ExecutorRef& executor) {
     const Shape& shape = to_.shape();
     const AttentionShape whole = pass_.call().shape();
     BiasRound round;
@@ -58,8 +54,7 @@ class BiasBackward {
   };
 
   /// Fills a tensor with +0.
-  template <class E>
-  static void zero(E&& executor, const View<T>& x) {
+  static void zero(const ExecutorRef& executor, const View<T>& x) {
     constexpr Index rows = 512;
     const Index parts = (x.rows() + rows - 1) / rows;
     for_each_task(executor, x.batch() * x.heads() * parts, [&](Index task, Index) {

@@ -152,9 +152,8 @@ class Decoder : public AppendCalls<Decoder<Op, T>, KeyValueTokens<T>>,
 
   /// One step (StepCalls). For few rows K and V are read once by the heads that share a key head
   /// and a pattern, and by all threads.
-  template <class E>
   void run_step(const SoftmaxInputs<T>& inputs, const View<T>& out, const SoftmaxSaved<T>& saved,
-                E&& executor) {
+                const ExecutorRef& executor) {
     check_step(inputs, out, saved);
     // A user's pattern or executor may throw once the new tokens are there. What a ring has
     // forgotten in favour of them stays forgotten.
@@ -234,9 +233,8 @@ class Decoder : public AppendCalls<Decoder<Op, T>, KeyValueTokens<T>>,
 
   /// Attends with few rows: segments of keys are shared out over threads. Everything is checked
   /// already. The memory is taken first, then the tokens, and after that nothing throws.
-  template <class E>
   void attend_few(const SoftmaxInputs<T>& inputs, const View<T>& out, const SoftmaxSaved<T>& saved,
-                  E&& executor) {
+                  const ExecutorRef& executor) {
     const SequenceShape rows = rows_after(inputs);
     decode_plan_.clear();
     for (Index h = 0; h < scope().period(); ++h) {
@@ -266,9 +264,8 @@ class Decoder : public AppendCalls<Decoder<Op, T>, KeyValueTokens<T>>,
   /// Attends with many rows: the forward pass over the cache, or over a copy of the recent keys if
   /// the cache forgets some that it needs. Everything is checked already. Here too, what may throw
   /// comes first.
-  template <class E>
   void attend_many(const SoftmaxInputs<T>& inputs, const View<T>& out, const SoftmaxSaved<T>& saved,
-                   E&& executor) {
+                   const ExecutorRef& executor) {
     const SequenceShape rows = rows_after(inputs);
     cache_.make_room(rows.keys);
     const Index first = first_key(rows);
@@ -298,9 +295,9 @@ class Decoder : public AppendCalls<Decoder<Op, T>, KeyValueTokens<T>>,
 
   /// Runs a forward pass.
   /// \param append called after the memory is taken; it fills the keys of the call
-  template <class E, class Append>
+  template <class Append>
   void forward(const SequenceShape& rows, Index first_key, const SoftmaxCall<T>& call,
-               const View<T>& out, const SoftmaxSaved<T>& saved, E&& executor,
+               const View<T>& out, const SoftmaxSaved<T>& saved, const ExecutorRef& executor,
                const Append& append) {
     const HeadPlans plans(op_, shape_.query_heads, rows);
     auto&& threads =

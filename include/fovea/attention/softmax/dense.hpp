@@ -48,15 +48,9 @@ class DenseForward {
   }
 
   /// Takes the memory. \throws std::bad_alloc
-  template <class E>
-  void reserve(E&& executor) {
-    pass_.reserve(executor);
-  }
+  void reserve(const ExecutorRef& executor) { pass_.reserve(executor); }
   /// Computes out and lse. \pre reserve(executor) was called, once
-  template <class E>
-  void compute(E&& executor) {
-    pass_.compute(executor);
-  }
+  void compute(const ExecutorRef& executor) { pass_.compute(executor); }
 
  private:
   DenseCall<T> call_;
@@ -82,20 +76,11 @@ class DenseBackward {
   }
 
   /// Takes the memory that does not depend on lse. \throws std::bad_alloc
-  template <class E>
-  void take_scratch(E&& executor) {
-    pass_.take_scratch(executor);
-  }
+  void take_scratch(const ExecutorRef& executor) { pass_.take_scratch(executor); }
   /// Takes the rest. \pre lse holds what the forward pass gives \throws std::bad_alloc
-  template <class E>
-  void look_at_lse(E&& executor) {
-    pass_.look_at_lse(executor);
-  }
+  void look_at_lse(const ExecutorRef& executor) { pass_.look_at_lse(executor); }
   /// Writes the gradients. \pre take_scratch(executor) and look_at_lse(executor) were called, once
-  template <class E>
-  void compute(E&& executor) {
-    pass_.compute(executor);
-  }
+  void compute(const ExecutorRef& executor) { pass_.compute(executor); }
 
  private:
   DenseCall<T> call_;

@@ -80,9 +80,9 @@ class FewQueries {
 
   /// Computes the pass.
   /// \throws std::bad_alloc before anything is written
-  template <class T, class E>
+  template <class T>
   void run(const SoftmaxCall<T>& call, const View<T>& out, const SoftmaxSaved<T>& saved,
-           E&& executor) const {
+           const ExecutorRef& executor) const {
     const std::vector<DecodePlan> plans = this->plans();
     if (plans.size() > 1) return run_each(plans, call, out, saved, executor);
     SplitKv<T> split = this->split<T>(plans[0]);
@@ -98,9 +98,10 @@ class FewQueries {
 
  private:
   /// Computes the pass where sequences differ: the tasks of all of them together.
-  template <class T, class E>
+  template <class T>
   void run_each(const std::vector<DecodePlan>& plans, const SoftmaxCall<T>& call,
-                const View<T>& out, const SoftmaxSaved<T>& saved, E&& executor) const {
+                const View<T>& out, const SoftmaxSaved<T>& saved,
+                const ExecutorRef& executor) const {
     std::vector<SplitKv<T>> splits;
     std::vector<Index> first_task = {0};  // of each of the splits
     double products = 0;

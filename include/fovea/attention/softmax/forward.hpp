@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "fovea/attention/softmax/residue_classes.hpp"
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/softmax/table.hpp"
 
@@ -45,16 +45,14 @@ class SoftmaxForward {
 
   /// Computes the pass.
   /// \throws std::bad_alloc before anything is written
-  template <class E>
-  void run(E&& executor) {
+  void run(const ExecutorRef& executor) {
     reserve(executor);
     compute(executor);
   }
 
   /// Takes the memory that `compute` needs with the same executor.
   /// \throws std::bad_alloc
-  template <class E>
-  void reserve(E&& executor) {
+  void reserve(const ExecutorRef& executor) {
     const AttentionShape shape = call_.shape();
     tasks_.reserve(static_cast<std::size_t>(plans_.stage_count()));
     for (Index stage = 0; stage < plans_.stage_count(); ++stage) {
@@ -75,15 +73,13 @@ class SoftmaxForward {
 
   /// Computes the pass.
   /// \pre reserve(executor) was called, once
-  template <class E>
-  void compute(E&& executor) {
+  void compute(const ExecutorRef& executor) {
     for (Index stage = 0; stage < plans_.stage_count(); ++stage) compute_stage(stage, executor);
   }
 
   /// Computes one stage; all of them in turn are what `compute` does.
   /// \pre reserve(executor) was called, once
-  template <class E>
-  void compute_stage(Index stage, E&& executor) {
+  void compute_stage(Index stage, const ExecutorRef& executor) {
     const Index slot = slot_bytes(call_.shape(), classes_elements_) / kElement;
     const SequenceTasks& tasks = tasks_[static_cast<std::size_t>(stage)];
     for_each_task(executor, tasks.count(), [&](Index task, Index worker) {

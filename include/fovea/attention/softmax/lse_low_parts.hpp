@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "fovea/attention/softmax/head_plans.hpp"
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/softmax/table.hpp"
 
@@ -89,8 +89,8 @@ class LseLowParts {
 
   /// Computes the low parts.
   /// \param scratch called as scratch(worker), gives an LseScratch
-  template <class E, class Scratch>
-  void find(E&& executor, Scratch&& scratch) {
+  template <class Scratch>
+  void find(const ExecutorRef& executor, Scratch&& scratch) {
     if (tasks_.empty()) return;
     // Zeros, since blocks without a large row are never computed.
     memory_of(executor).require();

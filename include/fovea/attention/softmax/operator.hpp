@@ -231,10 +231,10 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
   /// Cost: 2 (3 D + 2 Dv) flops for each visible pair, and as much as the forward pass again for
   /// the gradient of bias. Memory: O(threads block_rows (D + Dv)), and 4 bytes for each head and
   /// block of queries.
-  template <class T, class E>
+  template <class T>
   void run_backward(const InputsOf<SoftmaxOperator, T>& inputs, const View<const T>& out,
                     const SavedOf<SoftmaxOperator, T>& saved, const View<const T>& d_out,
-                    const GradsOf<SoftmaxOperator, T>& grads, E&& executor,
+                    const GradsOf<SoftmaxOperator, T>& grads, const ExecutorRef& executor,
                     const View<const T>& d_lse = {}) const {
     const SoftmaxCall call(inputs, op().softmax_options(),
                            op().template score_modifier<Compute<T>, true>());
@@ -245,8 +245,9 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
     SoftmaxBackward(call, plans, out, saved, d_out, grads, d_lse).run(threads);
   }
 
-  template <class T, class E>
-  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
+  template <class T>
+  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
+           const ExecutorRef& executor) const {
     const SoftmaxCall call(inputs, op().softmax_options(),
                            op().template score_modifier<Compute<T>, false>());
     if (inputs.q.rows() <= kMostRows && !call.sequences().packed()) {

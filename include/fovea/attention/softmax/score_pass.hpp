@@ -87,8 +87,7 @@ class ScorePass {
 
   /// Writes the tensors. Nothing is thrown but by patterns of users and by the executor.
   /// \param memory for as many workers as the executor has
-  template <class E>
-  void run(ScoreMemory<T>& memory, E&& executor) const {
+  void run(ScoreMemory<T>& memory, const ExecutorRef& executor) const {
     const Index heads = call_.sequences().count() * query_heads();
     // What no task meets is a hidden pair, or one of two packed sequences.
     to_.for_each_tensor([&](const char*, const View<C>& x) { hide_all(x, executor); });
@@ -140,8 +139,7 @@ class ScorePass {
     return of;
   }
 
-  template <class E>
-  static void hide_all(const View<C>& x, E&& executor) {
+  static void hide_all(const View<C>& x, const ExecutorRef& executor) {
     for_each_task(executor, x.batch() * x.heads(), [&](Index head, Index) {
       for (Index n = 0; n < x.rows(); ++n) {
         for (Index j = 0; j < x.width(); ++j) x(head / x.heads(), head % x.heads(), n, j) = kHidden;

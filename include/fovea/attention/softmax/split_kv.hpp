@@ -11,7 +11,7 @@
 
 #include "fovea/attention/softmax/call.hpp"
 #include "fovea/attention/softmax/decode_plan.hpp"
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/kernels/softmax/table.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -79,8 +79,8 @@ class SplitKv {
   /// block and scratch
   /// \param scratch scratch_bytes(worker_count(executor, task_count())) bytes, aligned as a
   /// Workspace
-  template <class Args, class E>
-  void run(Args&& args, std::byte* scratch, E&& executor) {
+  template <class Args>
+  void run(Args&& args, std::byte* scratch, const ExecutorRef& executor) {
     begin(args, scratch);
     for_each_task(executor, task_count(), [&](Index task, Index worker) { compute(task, worker); });
     merge();

@@ -92,9 +92,8 @@ class SynthesizerDecoder
       : op_(op), shape_(shape), inner_(std::move(inner)) {}
 
   /// One step (StepCalls). If the inputs have v, these tokens are appended first.
-  template <class E>
   void run_step(const InputsOf<Op, T>& inputs, const View<T>& out, const SavedOf<Op, T>& saved,
-                E&& executor) {
+                const ExecutorRef& executor) {
     const Index count = inputs.v.is_none() ? 0 : inputs.v.rows();
     const Index after = length() + count;
     const Index rows = out.rows();

@@ -8,7 +8,7 @@
 
 #include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/synthesizer/tensors.hpp"
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/layers/table.hpp"
 #include "fovea/patterns/pattern.hpp"
@@ -99,8 +99,7 @@ class HiddenLayer {
   }
 
   /// Computes queries and keys.
-  template <class E>
-  void compute(E&& executor) {
+  void compute(const ExecutorRef& executor) {
     const Index parts = (rows_ + kRows - 1) / kRows;
     const Index heads = in_.w1.heads();
     for_each_task(executor, batch_ * heads * parts, [&](Index task, Index worker) {
@@ -132,9 +131,8 @@ class HiddenLayer {
   /// Goes from the gradients of queries and keys on to those of the inputs. That of the queries is
   /// overwritten.
   /// \param d_queries [B, Hq, N, M + 1], or none \param d_keys [B, Hk, N, M + 1], or none
-  template <class E>
   void finish(const View<T>& d_queries, const View<T>& d_keys,
-              const DenseSynthesizerGrads<T>& grads, E&& executor) {
+              const DenseSynthesizerGrads<T>& grads, const ExecutorRef& executor) {
     finish_tokens(d_queries, grads.x, executor);
     if (!grads.w1.is_none() || !grads.b1.is_none()) {
       for_each_task(executor, in_.w1.batch() * in_.w1.heads(), [&](Index task, Index worker) {
@@ -146,8 +144,7 @@ class HiddenLayer {
 
   /// The part of it that the gradient of tokens is, behind which that of the queries lets through
   /// what relu does. \param d_x none if it is not wanted
-  template <class E>
-  void finish_tokens(const View<T>& d_queries, const View<T>& d_x, E&& executor) {
+  void finish_tokens(const View<T>& d_queries, const View<T>& d_x, const ExecutorRef& executor) {
     const Index parts = (rows_ + kRows - 1) / kRows;
     const Index heads = in_.w1.heads();
     if (!d_queries.is_none()) {
@@ -205,9 +202,8 @@ class HiddenLayer {
 
   /// Writes the gradients of W2 and b2 that are wanted.
   /// \param d_keys [B, Hk, N, M + 1]; 1 in the place of B, if it is the sum over the sequences
-  template <class E>
   static void finish_columns(const View<T>& d_keys, const DenseSynthesizerGrads<T>& grads,
-                             E&& executor) {
+                             const ExecutorRef& executor) {
     if (!grads.w2.is_none()) write_second(d_keys, grads.w2, true, executor);
     if (!grads.b2.is_none()) write_second(d_keys, grads.b2, false, executor);
   }
@@ -320,8 +316,8 @@ class HiddenLayer {
 
   /// The gradient of W2, or of b2: that of the keys, summed over the sequences that read them in
   /// order, and 0 for columns that are not read.
-  template <class E>
-  static void write_second(const View<T>& d_keys, const View<T>& to, bool is_weight, E&& executor) {
+  static void write_second(const View<T>& d_keys, const View<T>& to, bool is_weight,
+                           const ExecutorRef& executor) {
     const Index hidden = d_keys.width() - 1;
     const Index parts = (to.width() + kRows - 1) / kRows;
     for_each_task(executor, to.batch() * to.heads() * parts, [&](Index task, Index) {

@@ -93,8 +93,7 @@ class BatchSum {
   }
 
   /// Adds up what was written, in the order of sequences.
-  template <class E>
-  void finish(E&& executor) {
+  void finish(const ExecutorRef& executor) {
     if (!is_summed()) return;
     constexpr Index rows = 64;
     const Index parts = (grad_.rows() + rows - 1) / rows;

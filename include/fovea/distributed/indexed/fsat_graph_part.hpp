@@ -329,8 +329,8 @@ class FsatListsPart {
   }
   /// Builds the graphs of some heads.
   /// \param head_of called as head_of(n), gives the sequence, the head and the place of graph n
-  template <class HeadOf, class E>
-  void build(Index graphs, const HeadOf& head_of, E&& executor) {
+  template <class HeadOf>
+  void build(Index graphs, const HeadOf& head_of, const ExecutorRef& executor) {
     for_each_task(executor, graphs, [&](Index n, Index worker) {
       const auto piece = head_of(n);
       graph_->build(piece.sequence.batch * graph_->heads() + piece.head, piece.place, worker);

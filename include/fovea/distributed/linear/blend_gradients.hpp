@@ -37,14 +37,12 @@ class BlendGradients {
 
   /// Adds up the products of the near field. All messages are exchanged even if computing throws.
   /// \param out the near field of this rank's rows   \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr add_near(const View<T>& out, E&& executor) {
+  std::exception_ptr add_near(const View<T>& out, const ExecutorRef& executor) {
     return add(near_, out, executor);
   }
   /// Adds up the products of the far field without weights, likewise. \pre columns have weights of
   /// their own
-  template <class E>
-  std::exception_ptr add_far(const View<T>& out, E&& executor) {
+  std::exception_ptr add_far(const View<T>& out, const ExecutorRef& executor) {
     return add(*far_, out, executor);
   }
 
@@ -74,8 +72,7 @@ class BlendGradients {
  private:
   using Sums = SumsOfRanges<double>;  // [heads, Dv]
 
-  template <class E>
-  std::exception_ptr add(Sums& to, const View<T>& out, E&& executor) {
+  std::exception_ptr add(Sums& to, const View<T>& out, const ExecutorRef& executor) {
     return to.run(
         [&](const LinkOfRows& link, Index h, double* sums) {
           const Index end = link.first + link.rows.end - link.rows.begin;

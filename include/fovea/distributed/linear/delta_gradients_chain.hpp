@@ -30,9 +30,8 @@ class DeltaGradientsChain {
   /// gradients
   /// \param wants_products whether `add_products` will be called
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   DeltaGradientsChain(const Call& call, const SegmentRows<T>& segments, const Communicator& ranks,
-                      bool accumulate, bool wants_products, E&& executor)
+                      bool accumulate, bool wants_products, const ExecutorRef& executor)
       : call_(call),
         ranks_(ranks),
         accumulate_(accumulate),
@@ -69,8 +68,7 @@ class DeltaGradientsChain {
 
   /// Writes the gradients of the rows of this rank's segments. All messages are exchanged even if
   /// computing throws. \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error = up_.run([&](const LinkOfRows& link, Index first, Index end) {
       step(DeltaGradSteps::up, up_, link, first, end, executor);
     });
@@ -126,9 +124,8 @@ class DeltaGradientsChain {
   }
 
   /// One step of a range, for the heads [first, end).
-  template <class E>
   void step(DeltaGradSteps steps, StateChain& chain, const LinkOfRows& link, Index first, Index end,
-            E&& executor) {
+            const ExecutorRef& executor) {
     const auto number = static_cast<std::size_t>(link.number);
     const bool begins = link.before < 0;  // on the way of the chain
     for_each_task(executor, end - first, [&](Index task, Index worker) {

@@ -22,9 +22,8 @@ class FarField {
   /// \param inputs of this rank's rows, checked   \param weights must outlive this object
   /// \param has_near whether to add to `out`, not to write it
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   FarField(const LinearFamilyInputs<T>& inputs, const Field& far, const FarWeights<T>& weights,
-           bool has_near, const View<T>& out, const Rows& rows, E&& executor) {
+           bool has_near, const View<T>& out, const Rows& rows, const ExecutorRef& executor) {
     if (far.causal) {
       chain_.emplace(inputs, far, weights, has_near, out, rows, executor);
     } else if constexpr (!Field::kHasDelta) {
@@ -36,8 +35,7 @@ class FarField {
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     if (chain_) return chain_->run(executor);
     if constexpr (!Field::kHasDelta) {
       if (totals_) return totals_->run(executor);

@@ -19,9 +19,8 @@ class FarFieldChain {
   /// Takes all memory.
   /// \param inputs of this rank's rows, checked   \param weights must outlive this object
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   FarFieldChain(const LinearFamilyInputs<T>& inputs, const Field& far, const FarWeights<T>& weights,
-                bool has_near, const View<T>& out, const Rows& rows, E&& executor)
+                bool has_near, const View<T>& out, const Rows& rows, const ExecutorRef& executor)
       : inputs_(inputs),
         sizes_(far.linear_shape(shape_of(inputs))),
         stream_(inputs, fovea::detail::group_size(inputs.q.heads(), inputs.k.heads()), far, weights,
@@ -40,8 +39,7 @@ class FarFieldChain {
 
   /// Computes the far field of this rank's rows. All messages are exchanged even if computing
   /// throws. \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     using Strip = typename Stream::Strip;
     return chain_.template run<Strip>(
         executor, [&](Index b, Index key_head, const Strip& strip, const Memory& at) {

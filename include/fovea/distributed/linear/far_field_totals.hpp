@@ -25,10 +25,9 @@ class FarFieldTotals {
   /// Takes all memory.
   /// \param inputs of this rank's rows, checked   \param weights must outlive this object
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   FarFieldTotals(const LinearFamilyInputs<T>& inputs, const Field& far,
                  const FarWeights<T>& weights, bool has_near, const View<T>& out, const Rows& rows,
-                 E&& executor)
+                 const ExecutorRef& executor)
       : inputs_(inputs),
         far_(far),
         rows_(rows),
@@ -49,8 +48,7 @@ class FarFieldTotals {
 
   /// Computes the far field of this rank's rows. All messages are exchanged even if computing
   /// throws. \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error = keys_.bring([&] { sum_segments(executor); });
     totals_.fold([&](Index head) { return used_segments(head / shape_.key_heads); });
     if (!error) error = fovea::detail::caught([&] { read_rows(executor); });
@@ -85,8 +83,7 @@ class FarFieldTotals {
   }
   Index used_segments(Index batch) const { return SegmentSums<T>::segments(key_end(batch)); }
 
-  template <class E>
-  void sum_segments(E&& executor) {
+  void sum_segments(const ExecutorRef& executor) {
     const Index count = totals_.own_segments();
     LinearFamilyInputs<T> brought = inputs_;
     brought.k = keys_.k();
@@ -105,8 +102,7 @@ class FarFieldTotals {
     });
   }
 
-  template <class E>
-  void read_rows(E&& executor) {
+  void read_rows(const ExecutorRef& executor) {
     for_each_task(executor, shape_.batch * shape_.query_heads * read_blocks(),
                   [&](Index task, Index worker) {
                     const Index head = task / read_blocks() % shape_.query_heads;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "fovea/attention/linear/feature_grad_stream.hpp"
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/core/index_span.hpp"
 #include "fovea/distributed/messages/state_chain.hpp"
 #include "fovea/distributed/segments/segment_rows.hpp"
@@ -50,9 +50,8 @@ class FeatureGradientsChain {
   /// Takes all memory.
   /// \param call, segments must outlive this object; it takes the call's memory, too
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   FeatureGradientsChain(Call& call, const SegmentRows<T>& segments, const Communicator& ranks,
-                        E&& executor)
+                        const ExecutorRef& executor)
       : call_(call),
         stream_(call),
         links_(static_cast<Index>(segments.layout().of(ranks.rank()).size())),
@@ -80,8 +79,7 @@ class FeatureGradientsChain {
   /// Writes the gradients of the rows of this rank's segments, and on all ranks that of the
   /// projection. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     call_.prepare();
     std::fill_n(sums_.template data<T>(), part(), T(0));
     for (Index n = 0; n < row_heads(); ++n) clear_part(up_, n);

@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "fovea/attention/linear/feature_grad_segments.hpp"
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/distributed/linear/spread_feature_totals.hpp"
 #include "fovea/distributed/messages/state_chain.hpp"
 #include "fovea/distributed/segments/segment_rows.hpp"
@@ -30,9 +30,8 @@ class FeatureGradientsTotals {
   /// Takes all memory.
   /// \param call, segments must outlive this object; it takes the call's memory, too
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   FeatureGradientsTotals(Call& call, const SegmentRows<T>& segments, const Communicator& ranks,
-                         E&& executor)
+                         const ExecutorRef& executor)
       : call_(call),
         segments_(segments),
         sums_(call.inputs, call.features),
@@ -61,8 +60,7 @@ class FeatureGradientsTotals {
   /// Writes the gradients of the rows of this rank's segments, and on all ranks that of the
   /// projection. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     call_.prepare();
     std::exception_ptr error = fovea::detail::caught([&] { sum_tokens(executor); });
     const std::exception_ptr later = of_keys_.fold(executor, [&](Index n) {
@@ -102,8 +100,8 @@ class FeatureGradientsTotals {
 
   /// Calls f(segment, number among this rank's segments, number of the head, worker) for this
   /// rank's segments of some heads that begin before end(sequence).
-  template <class E, class End, class F>
-  void for_each_segment(Index heads, E&& executor, const End& end, const F& f) {
+  template <class End, class F>
+  void for_each_segment(Index heads, const ExecutorRef& executor, const End& end, const F& f) {
     for_each_task(executor, call_.sequences.count() * heads * count(),
                   [&](Index task, Index worker) {
                     const Index head = task / count();
@@ -115,8 +113,7 @@ class FeatureGradientsTotals {
                   });
   }
 
-  template <class E>
-  void sum_tokens(E&& executor) {
+  void sum_tokens(const ExecutorRef& executor) {
     for_each_segment(
         call_.shape.key_heads, executor, [&](Index sequence) { return seen(sequence); },
         [&](const SequenceTask& segment, Index n, Index head, Index worker) {
@@ -125,8 +122,7 @@ class FeatureGradientsTotals {
         });
   }
 
-  template <class E>
-  void take_rows(E&& executor) {
+  void take_rows(const ExecutorRef& executor) {
     for_each_segment(
         call_.shape.query_heads, executor, [&](Index sequence) { return rows_seeing(sequence); },
         [&](const SequenceTask& segment, Index n, Index head, Index worker) {
@@ -136,8 +132,7 @@ class FeatureGradientsTotals {
         });
   }
 
-  template <class E>
-  void take_tokens(E&& executor) {
+  void take_tokens(const ExecutorRef& executor) {
     for_each_segment(
         call_.shape.key_heads, executor, [&](Index sequence) { return seen(sequence); },
         [&](const SequenceTask& segment, Index n, Index head, Index worker) {

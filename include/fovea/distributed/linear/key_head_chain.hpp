@@ -8,7 +8,7 @@
 #include <exception>
 #include <vector>
 
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/core/index_span.hpp"
 #include "fovea/distributed/messages/state_chain.hpp"
 #include "fovea/kernels/linear/linear.hpp"
@@ -41,8 +41,8 @@ class KeyHeadChain {
   /// Takes all memory.
   /// \param key_lengths of the whole sequence, or none; they must outlive this object
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
-  KeyHeadChain(const Sizes& sizes, IndexSpan key_lengths, const Rows& rows, E&& executor)
+  KeyHeadChain(const Sizes& sizes, IndexSpan key_lengths, const Rows& rows,
+               const ExecutorRef& executor)
       : sizes_(sizes),
         key_lengths_(key_lengths),
         rows_(rows),
@@ -61,8 +61,8 @@ class KeyHeadChain {
   /// \tparam Strip of the stream: rows, and tokens that the state does not hold yet
   /// \param add called as add(batch entry, key head, strip, memory) from threads of the executor
   /// \returns what computing has thrown, or null
-  template <class Strip, class E, class Add>
-  std::exception_ptr run(E&& executor, const Add& add) {
+  template <class Strip, class Add>
+  std::exception_ptr run(const ExecutorRef& executor, const Add& add) {
     return chain_.run([&](const LinkOfRows& link, Index first, Index end) {
       for_each_task(executor, end - first, [&](Index task, Index worker) {
         const Index head = first + task;

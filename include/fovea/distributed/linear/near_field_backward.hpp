@@ -25,11 +25,10 @@ class NearFieldBackward {
   /// must outlive this object
   /// \param is_saved whether `saved` holds the near field, on all ranks
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   NearFieldBackward(const LocalAttention& near, const LinearFamilyInputs<T>& inputs,
                     const FmmSaved<T>& saved, bool is_saved, const View<const T>& d_out,
                     const FarWeights<T>& weights, const LinearFamilyGrads<T>& grads,
-                    const Rows& rows, E&& executor)
+                    const Rows& rows, const ExecutorRef& executor)
       : weights_(weights),
         d_out_(d_out),
         own_out_(is_saved ? Shape{} : d_out.shape()),
@@ -59,8 +58,7 @@ class NearFieldBackward {
 
   /// Writes the gradients. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error;
     if (forward_) error = forward_->run(executor);
     weigh();

@@ -12,7 +12,7 @@
 
 #include "fovea/attention/linear/feature_segments.hpp"
 #include "fovea/attention/linear/segment_sums.hpp"
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/distributed/segments/segment_totals.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -52,8 +52,8 @@ class SpreadFeatureTotals {
   /// if computing throws.
   /// \param used used(head) is the number of segments that count of a key head
   /// \returns what computing has thrown, or null
-  template <class E, class Used>
-  std::exception_ptr fold(E&& executor, const Used& used) {
+  template <class Used>
+  std::exception_ptr fold(const ExecutorRef& executor, const Used& used) {
     for (Index head = 0; head < heads(); ++head) find_largest(head, used(head));
     detail::add_waiting(waited_, [&] {
       for (Index head = 0; head < heads(); ++head) {

@@ -32,9 +32,8 @@ class SumGradientsChain {
   /// gradients
   /// \param wants_products whether `products` will be asked for
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   SumGradientsChain(const Call& call, const SegmentRows<T>& segments, const Communicator& ranks,
-                    bool accumulate, bool wants_products, E&& executor)
+                    bool accumulate, bool wants_products, const ExecutorRef& executor)
       : call_(call),
         accumulate_(accumulate),
         width_(call.far.features(call.shape.width)),
@@ -74,8 +73,7 @@ class SumGradientsChain {
 
   /// Writes the gradients of the rows of this rank's segments. All messages are exchanged even if
   /// computing throws. \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error = up_.run([&](const LinkOfRows& link, Index first, Index end) {
       for_each_segment(link, first, end, up_, executor,
                        [&](const Piece& piece) { add_tokens(piece); });
@@ -113,9 +111,9 @@ class SumGradientsChain {
 
   /// Calls f(piece) for the segments of a range, upwards or downwards, of the heads [first, end)
   /// that see tokens.
-  template <class E, class F>
+  template <class F>
   void for_each_segment(const LinkOfRows& link, Index first, Index end, StateChain& chain,
-                        E&& executor, const F& f) {
+                        const ExecutorRef& executor, const F& f) {
     const Index segments = SegmentSums<T>::segments(link.rows.end - link.rows.begin);
     for_each_task(executor, end - first, [&](Index task, Index worker) {
       const Index head = first + task;

@@ -30,9 +30,8 @@ class SumGradientsTotals {
   /// gradients
   /// \param wants_products whether `products` will be asked for
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   SumGradientsTotals(const Call& call, const SegmentRows<T>& segments, const Communicator& ranks,
-                     bool accumulate, bool wants_products, E&& executor)
+                     bool accumulate, bool wants_products, const ExecutorRef& executor)
       : call_(call),
         segments_(segments),
         accumulate_(accumulate),
@@ -66,8 +65,7 @@ class SumGradientsTotals {
 
   /// Writes the gradients of the rows of this rank's segments. All messages are exchanged even if
   /// computing throws. \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error = fovea::detail::caught([&] { sum_tokens(executor); });
     of_keys_.fold([&](Index n) {
       return SegmentSums<T>::segments(call_.seen(call_.sequences[n / call_.shape.key_heads]));
@@ -97,8 +95,8 @@ class SumGradientsTotals {
 
   /// Calls f(segment, number among this rank's segments, number of the head, worker) for this
   /// rank's segments of some heads that begin before end(sequence).
-  template <class E, class End, class F>
-  void for_each_segment(Index heads, E&& executor, const End& end, const F& f) {
+  template <class End, class F>
+  void for_each_segment(Index heads, const ExecutorRef& executor, const End& end, const F& f) {
     for_each_task(executor, call_.sequences.count() * heads * count(),
                   [&](Index task, Index worker) {
                     const Index head = task / count();
@@ -110,8 +108,7 @@ class SumGradientsTotals {
                   });
   }
 
-  template <class E>
-  void sum_tokens(E&& executor) {
+  void sum_tokens(const ExecutorRef& executor) {
     for_each_segment(
         call_.shape.key_heads, executor, [&](const Sequence& s) { return call_.seen(s); },
         [&](const SequenceTask& segment, Index n, Index head, Index worker) {
@@ -121,8 +118,7 @@ class SumGradientsTotals {
         });
   }
 
-  template <class E>
-  void take_rows(E&& executor) {
+  void take_rows(const ExecutorRef& executor) {
     for_each_segment(
         call_.shape.query_heads, executor,
         [&](const Sequence& s) { return call_.seen(s) == 0 ? 0 : s.queries; },
@@ -149,8 +145,7 @@ class SumGradientsTotals {
     }
   }
 
-  template <class E>
-  void take_tokens(E&& executor) {
+  void take_tokens(const ExecutorRef& executor) {
     for_each_segment(
         call_.shape.key_heads, executor, [&](const Sequence& s) { return call_.seen(s); },
         [&](const SequenceTask& segment, Index, Index head, Index worker) {

@@ -20,9 +20,8 @@ class UnweightedFarField {
   /// Takes all memory.
   /// \param inputs of this rank's rows, checked   \param shaped any tensor of the output's shape
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   UnweightedFarField(const LinearFamilyInputs<T>& inputs, const Field& far,
-                     const View<const T>& shaped, const Rows& rows, E&& executor)
+                     const View<const T>& shaped, const Rows& rows, const ExecutorRef& executor)
       : memory_(memory_of(executor).take(
             shaped.batch() * shaped.heads() * shaped.rows() * shaped.width(), Index{sizeof(T)})),
         out_(memory_.template data<T>(),
@@ -38,10 +37,7 @@ class UnweightedFarField {
 
   /// Computes it. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
-    return far_.run(executor);
-  }
+  std::exception_ptr run(const ExecutorRef& executor) { return far_.run(executor); }
 
  private:
   FarWeights<T> none_;

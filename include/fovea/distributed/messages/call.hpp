@@ -86,7 +86,8 @@ void check_call(const char* op, const In& in, const Rows& rows, const Check& che
 /// throw the same, and the messages that others wait for are sent before.
 /// \param op the operator, or a name \param call what is called, in words that are the same on all
 /// ranks; the options of the operator are added to them \param check checks what this rank brings
-/// \param prepare called as prepare(threads) with what for_call makes of the executor; takes all
+/// \param prepare called as prepare(threads) with a reference to what for_call makes of the
+/// executor; takes all
 /// memory, and returns a pointer to a pass, whose run(threads) returns what was thrown, or null; if
 /// it has plan_number(), ranks whose numbers differ would send what others do not expect, and are
 /// refused \param beside as in `agree`
@@ -99,7 +100,8 @@ Traffic run_call(const Communicator& ranks, const Op& op, const std::string& cal
   Traffic traffic;
   bool has_executor = false;
   const std::exception_ptr error = fovea::detail::caught([&] {
-    auto&& threads = for_call(executor);
+    auto&& held = for_call(executor);
+    const ExecutorRef threads(held);
     has_executor = true;
     decltype(prepare(threads)) pass;
     const std::exception_ptr unprepared = fovea::detail::caught([&] {

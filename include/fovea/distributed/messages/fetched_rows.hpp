@@ -40,8 +40,7 @@ class FetchedRows {
   std::uint64_t plan_number() const { return number_; }
 
   /// Sends and receives. \returns null, since nothing is computed
-  template <class E>
-  std::exception_ptr run(E&& /*executor*/) {
+  std::exception_ptr run(const ExecutorRef& /*executor*/) {
     rows_.expect(plan_.with_received(held_, rows_.places().front().rows));
     rows_.put(0, own_, held_);
     exchange_.run();

@@ -112,8 +112,7 @@ class PassByHeads {
 
   /// Computes the heads of this rank, and writes its rows. \returns null
   /// \throws on all ranks what one has thrown, before anything is written
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     tensors_->slices.run(op_, [&] { compute_(*tensors_, executor); });
     return nullptr;
   }

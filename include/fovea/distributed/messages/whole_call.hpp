@@ -180,8 +180,7 @@ class WholePass {
       : tensors_(std::move(tensors)), compute_(std::move(compute)) {}
 
   /// Gets all rows, computes, and keeps the rows of this rank. \returns what computing has thrown
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     tensors_->bring();
     return fovea::detail::caught([&] {
       compute_(executor);

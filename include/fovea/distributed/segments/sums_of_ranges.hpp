@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <exception>
 
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/distributed/messages/state_chain.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -37,8 +37,8 @@ class SumsOfRanges {
   /// Computes them. All messages are exchanged even if computing throws.
   /// \param add called as add(link, head, sums) from threads of the executor, adds a range of rows
   /// \returns what computing has thrown, or null
-  template <class Add, class E>
-  std::exception_ptr run(const Add& add, E&& executor) {
+  template <class Add>
+  std::exception_ptr run(const Add& add, const ExecutorRef& executor) {
     for (Index h = 0; h < heads_; ++h) std::fill_n(chain_.template state<S>(h), width_, S{});
     const std::exception_ptr error =
         chain_.run([&](const LinkOfRows& link, Index first, Index end) {

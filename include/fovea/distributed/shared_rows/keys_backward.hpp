@@ -30,11 +30,10 @@ class SharedKeysBackward {
   /// \param grads q of this rank's rows, k and v [B, Hk, P, ...], and sink, which all ranks want or
   /// none
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   SharedKeysBackward(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options,
                      const View<const T>& out, const SoftmaxSaved<T>& saved,
                      const View<const T>& d_out, const SoftmaxGrads<T>& grads, const Rows& rows,
-                     E&& executor)
+                     const ExecutorRef& executor)
       : inputs_(inputs),
         out_(out),
         saved_(saved),
@@ -71,8 +70,7 @@ class SharedKeysBackward {
 
   /// Computes the pass. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     segments_.put(kQ, inputs_.q);
     segments_.put(kOut, out_);
     segments_.put(kGradOfOut, d_out_);
@@ -181,8 +179,7 @@ class SharedKeysBackward {
     }
   }
 
-  template <class E>
-  std::exception_ptr add_sinks(E&& executor) {
+  std::exception_ptr add_sinks(const ExecutorRef& executor) {
     return sinks_->run(
         [this](Index b, Index h, const Range& rows, T* sums, Index worker) {
           pass_.add_to_sink(call_.sequences()[b], h, rows, sums, worker);

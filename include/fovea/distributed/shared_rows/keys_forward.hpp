@@ -24,10 +24,9 @@ class SharedKeysForward {
   /// Takes all memory.
   /// \param inputs q of this rank's rows, and k and v, the same on all ranks; checked
   /// \param out, saved of this rank's rows, written   \throws std::bad_alloc
-  template <class E>
   SharedKeysForward(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options,
                     const View<T>& out, const SoftmaxSaved<T>& saved, const Rows& rows,
-                    E&& executor) {
+                    const ExecutorRef& executor) {
     if (!has_rows(inputs.q)) return;
     const HeadPlans whole(EveryKey{}, inputs.q.heads(),
                           SequenceShape::of(rows.count(), inputs.k.rows(), options.alignment));
@@ -43,8 +42,7 @@ class SharedKeysForward {
   Traffic traffic() const { return {}; }
 
   /// Computes this rank's rows. \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     return fovea::detail::caught([&] {
       for (const auto& part : parts_) part->pass.compute(executor);
     });

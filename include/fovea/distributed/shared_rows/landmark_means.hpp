@@ -8,7 +8,7 @@
 #include <exception>
 
 #include "fovea/attention/nystroem/landmarks.hpp"
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/core/index_span.hpp"
 #include "fovea/core/view.hpp"
 #include "fovea/distributed/messages/state_chain.hpp"
@@ -25,9 +25,8 @@ class LandmarkMeans {
   /// \param x [B, H, own rows, D]   \param lengths of all sequences, or none: all rows are tokens
   /// \param landmarks of each sequence, which divide its tokens
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   LandmarkMeans(const View<const T>& x, IndexSpan lengths, Index landmarks, const Rows& rows,
-                E&& executor)
+                const ExecutorRef& executor)
       : x_(x),
         lengths_(lengths),
         landmarks_(landmarks),
@@ -43,8 +42,7 @@ class LandmarkMeans {
 
   /// Computes them. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     for (Index head = 0; head < heads(); ++head) {
       std::fill_n(means(head), landmarks_ * x_.width(), T{0});
     }

@@ -56,8 +56,8 @@ class SharedLseLow {
   /// Computes them. All messages are exchanged even if computing throws.
   /// \param scratch called as scratch(worker), gives an LseScratch
   /// \returns what computing has thrown, or null
-  template <class E, class Scratch>
-  std::exception_ptr run(E&& executor, const Scratch& scratch) {
+  template <class Scratch>
+  std::exception_ptr run(const ExecutorRef& executor, const Scratch& scratch) {
     const std::exception_ptr error =
         chain_.run([&](const LinkOfRows& link, Index first, Index end) {
           const AnyPlan part(PlanPart(plan_, {&kEverywhere, 1}, link.rows, PlanPart::Unseen::kept));

@@ -28,8 +28,7 @@ class ProjectionChain {
   /// Takes all memory, and copies what travels.
   /// \param inputs of this rank's rows, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
-  ProjectionChain(const LinformerInputs<T>& inputs, const Rows& rows, E&& executor)
+  ProjectionChain(const LinformerInputs<T>& inputs, const Rows& rows, const ExecutorRef& executor)
       : inputs_(inputs),
         rows_(rows),
         shape_(shape_of(inputs)),
@@ -61,8 +60,7 @@ class ProjectionChain {
 
   /// Computes both. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     tokens_travel_.run();
     columns_travel_.run();
     // Of no tokens the sums are 0.

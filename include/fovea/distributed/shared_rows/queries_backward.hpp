@@ -29,11 +29,10 @@ class SharedQueriesBackward {
   /// \param grads q [B, Hq, P, D], which all ranks want or none, k and v of this rank's rows, and
   /// sink
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   SharedQueriesBackward(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options,
                         const View<const T>& out, const SoftmaxSaved<T>& saved,
                         const View<const T>& d_out, const SoftmaxGrads<T>& grads, const Rows& rows,
-                        E&& executor)
+                        const ExecutorRef& executor)
       : inputs_(inputs),
         grads_(grads),
         segments_(rows, inputs.q.batch(), key_tensors(), key_tensors(), false, ReadNoOthers{},
@@ -62,8 +61,7 @@ class SharedQueriesBackward {
 
   /// Computes the pass. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     segments_.put(kK, inputs_.k);
     segments_.put(kV, inputs_.v);
     segments_.bring();
@@ -122,8 +120,7 @@ class SharedQueriesBackward {
     return parts_.template data<T>() + (head * own_count() + n) * part_elements();
   }
 
-  template <class E>
-  std::exception_ptr find_low(E&& executor) {
+  std::exception_ptr find_low(const ExecutorRef& executor) {
     has_low_ = low_.are_needed();
     if (!has_low_) return nullptr;
     const std::exception_ptr error = low_.run(executor, [this](Index worker) {
@@ -134,8 +131,7 @@ class SharedQueriesBackward {
     return fovea::detail::caught([&] { pass_.give_lse_low(low_.values(), memory_of(executor)); });
   }
 
-  template <class E>
-  void compute(E&& executor) {
+  void compute(const ExecutorRef& executor) {
     for_each_task(executor, key_heads() * own_count(), [&](Index task, Index worker) {
       take_keys(task / own_count(), task % own_count(), worker);
     });
@@ -178,8 +174,7 @@ class SharedQueriesBackward {
   }
 
   /// Adds up the gradients of queries.
-  template <class E>
-  std::exception_ptr add_up(E&& executor) {
+  std::exception_ptr add_up(const ExecutorRef& executor) {
     const Index elements = inputs_.q.rows() * inputs_.q.width();
     for (Index head = 0; head < heads(); ++head) {
       std::fill_n(d_q_->template state<T>(head), elements, T{0});

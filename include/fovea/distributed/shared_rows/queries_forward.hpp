@@ -28,10 +28,9 @@ class SharedQueriesForward {
   /// \param inputs q [B, Hq, P, D], the same on all ranks, and k and v of this rank's rows; checked
   /// \param out, saved [B, Hq, P, ...], written on every rank
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   SharedQueriesForward(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options,
                        const View<T>& out, const SoftmaxSaved<T>& saved, const Rows& rows,
-                       E&& executor)
+                       const ExecutorRef& executor)
       : out_(out),
         saved_(saved),
         shape_{inputs.q.batch(), inputs.q.heads(), inputs.k.heads(), inputs.q.rows(),
@@ -54,8 +53,7 @@ class SharedQueriesForward {
 
   /// Computes the pass. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
-  template <class E>
-  std::exception_ptr run(E&& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) {
     keys_.bring();
     std::exception_ptr error = fovea::detail::caught([&] {
       const Index blocks = plan_.block_count();

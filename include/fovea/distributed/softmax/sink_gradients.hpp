@@ -9,7 +9,7 @@
 #include <numeric>
 #include <vector>
 
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/distributed/messages/state_chain.hpp"
 #include "fovea/kernels/softmax/grad.hpp"
 
@@ -48,8 +48,8 @@ class SinkGradients {
   /// \param add called as add(batch, head, rows, sums, worker) from threads of the executor, adds
   /// some rows to sums [kSinkSums]
   /// \returns what computing has thrown, or null
-  template <class Add, class E>
-  std::exception_ptr run(const Add& add, E&& executor) {
+  template <class Add>
+  std::exception_ptr run(const Add& add, const ExecutorRef& executor) {
     if (totals_.empty() || chain_.end_rank() < 0) return nullptr;
     const Index heads = static_cast<Index>(totals_.size());
     const std::exception_ptr error =

@@ -99,9 +99,9 @@ class SpreadSplitKv {
   /// task_count())) bytes, aligned as a Workspace   \param waited the time that messages take is
   /// added to it
   /// \returns what computing has thrown, or null
-  template <class Args, class E>
+  template <class Args>
   std::exception_ptr run(const View<const T>& keys, const View<const T>& values, const Args& args,
-                         std::byte* scratch, double& waited, E&& executor) {
+                         std::byte* scratch, double& waited, const ExecutorRef& executor) {
     const Index workers = worker_count(executor, task_count());
     copies_ = reinterpret_cast<HeadArgs<T>*>(scratch + split_bytes(workers));
     message_ = scratch + split_bytes(workers) + head_bytes(workers);

@@ -28,8 +28,7 @@ template <class Op, class T>
 class SynthesizerRows {
  public:
   /// \param in those of this rank, checked
-  template <class E>
-  SynthesizerRows(const InputsOf<Op, T>& in, const Rows& /*rows*/, E&& /*executor*/)
+  SynthesizerRows(const InputsOf<Op, T>& in, const Rows& /*rows*/, const ExecutorRef& /*executor*/)
       : made_(Op::as_softmax(in)) {}
 
   /// The inputs.

@@ -27,10 +27,9 @@ class SynthesizerGradients<DenseSynthesizerAttention, T> {
   /// Takes all memory.
   /// \param made the queries and keys   \param in, grads those of this rank, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  template <class E>
   SynthesizerGradients(SynthesizerRows<DenseSynthesizerAttention, T>& made,
                        const DenseSynthesizerInputs<T>& in, const DenseSynthesizerGrads<T>& grads,
-                       const Rows& rows, E&& executor)
+                       const Rows& rows, const ExecutorRef& executor)
       : rows_(rows),
         hidden_(made.hidden()),
         in_(in),
@@ -79,8 +78,7 @@ class SynthesizerGradients<DenseSynthesizerAttention, T> {
 
   /// Makes the others of them. All messages are exchanged even if something was thrown.
   /// \param error what was thrown before, or null   \returns what was thrown, or null
-  template <class E>
-  std::exception_ptr finish(std::exception_ptr error, E&& executor) {
+  std::exception_ptr finish(std::exception_ptr error, const ExecutorRef& executor) {
     const auto compute = [&](const auto& f) {
       if (!error) error = fovea::detail::caught(f);
     };
@@ -123,8 +121,7 @@ class SynthesizerGradients<DenseSynthesizerAttention, T> {
   }
 
   /// Adds the tokens of all ranks up. \returns what was thrown, or null
-  template <class E>
-  std::exception_ptr add_first(bool has_failed, E&& executor) {
+  std::exception_ptr add_first(bool has_failed, const ExecutorRef& executor) {
     const Index heads = in_.w1.heads();
     for (Index n = 0; n < sums(); ++n) {
       std::fill_n(chain_.template state<T>(n), hidden_.first_weights_elements(), T{0});

@@ -17,8 +17,8 @@ class SynthesizerRows<DenseSynthesizerAttention, T> {
  public:
   /// Takes memory, and computes. \param in those of this rank, checked
   /// \throws std::bad_alloc, and what the executor throws
-  template <class E>
-  SynthesizerRows(const DenseSynthesizerInputs<T>& in, const Rows& rows, E&& executor)
+  SynthesizerRows(const DenseSynthesizerInputs<T>& in, const Rows& rows,
+                  const ExecutorRef& executor)
       : hidden_(without_keys(in), in.v.batch(), rows.own_count()),
         columns_(in.w2, in.b2, in.w2.heads(), in.w2.rows(), rows.own_count()) {
     hidden_.take(worker_count(executor, hidden_.most_tasks()), SystemMemory{});

@@ -36,10 +36,10 @@ class SynthesizerGradients<RandomSynthesizerAttention, T>
     : public GradientsByPosition<RandomSynthesizerGrads<T>> {
  public:
   /// \param grads those that this rank wants
-  template <class Made, class E>
+  template <class Made>
   SynthesizerGradients(Made& /*made*/, const RandomSynthesizerInputs<T>& /*in*/,
                        const RandomSynthesizerGrads<T>& grads, const Rows& /*rows*/,
-                       E&& /*executor*/) {
+                       const ExecutorRef& /*executor*/) {
     wanted_.v = grads.v;
     wanted_.bias = grads.r;
   }
@@ -47,8 +47,8 @@ class SynthesizerGradients<RandomSynthesizerAttention, T>
   /// The gradients of softmax attention that are wanted.
   const SoftmaxGrads<T>& wanted() const { return wanted_; }
   /// There is nothing to make of them. \param error what was thrown before, or null
-  template <class E>
-  static std::exception_ptr finish(const std::exception_ptr& error, E&& /*executor*/) {
+  static std::exception_ptr finish(const std::exception_ptr& error,
+                                   const ExecutorRef& /*executor*/) {
     return error;
   }
 
@@ -63,10 +63,10 @@ class SynthesizerGradients<FactorisedSynthesizerAttention, T>
  public:
   /// Takes memory for sums over sequences. \param grads those that this rank wants
   /// \throws std::bad_alloc
-  template <class Made, class E>
+  template <class Made>
   SynthesizerGradients(Made& /*made*/, const FactorisedSynthesizerInputs<T>& in,
                        const FactorisedSynthesizerGrads<T>& grads, const Rows& /*rows*/,
-                       E&& /*executor*/)
+                       const ExecutorRef& /*executor*/)
       : of_r1_(grads.r1, in.v.batch(), SystemMemory{}),
         of_r2_(grads.r2, in.v.batch(), SystemMemory{}) {
     wanted_.q = of_r1_.of_sequences();
@@ -78,8 +78,7 @@ class SynthesizerGradients<FactorisedSynthesizerAttention, T>
   const SoftmaxGrads<T>& wanted() const { return wanted_; }
   /// Adds those of sequences up.
   /// \param error what was thrown before, or null   \returns what was thrown, or null
-  template <class E>
-  std::exception_ptr finish(const std::exception_ptr& error, E&& executor) {
+  std::exception_ptr finish(const std::exception_ptr& error, const ExecutorRef& executor) {
     if (error) return error;
     return fovea::detail::caught([&] {
       of_r1_.finish(executor);
