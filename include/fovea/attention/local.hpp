@@ -35,6 +35,8 @@ class LocalAttention : public SoftmaxOperator<LocalAttention> {
 
   /// The name that stands in error messages, tables and benchmarks.
   static constexpr const char* name() { return "LocalAttention"; }
+  /// Narrow bands of common widths have kernels of their own.
+  static constexpr bool kNamesBand = true;
 
   /// The keys that each row sees: the same window for all heads and shapes.
   Window pattern(Index /*head*/, const SequenceShape& /*shape*/) const { return window(); }

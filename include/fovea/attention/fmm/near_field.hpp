@@ -68,7 +68,7 @@ class NearBlocks {
     args.block = block;
     args.block.first = 0;
     args.scratch = scratch;
-    SoftmaxKernels<Compute<T>, kStorage<T>>{}.block(args);
+    SoftmaxKernels<Compute<T>, kStorage<T>>{}.band_block(args);
     if (!saved_.near_out.is_none()) {
       keep(to, block.count, detail::head_matrix(saved_.near_out, sequence.batch, head, first_row));
     }

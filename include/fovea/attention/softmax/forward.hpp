@@ -27,12 +27,19 @@ struct KeysOfCall {
 template <class T, class Place = KeysOfCall>
 class SoftmaxForward {
  public:
+  /// The kernels of a forward pass.
+  using Kernels = SoftmaxKernels<Compute<T>, kStorage<T>>;
+  /// One of those that compute a block.
+  using BlockKernel = void (Kernels::*)(const HeadArgs<T>&) const noexcept;
+
   /// \param call, plans must outlive this object
   /// \param out [B, Hq, Nq, Dv], written
   /// \param saved lse is written if it has a tensor
+  /// \param block the kernel of a block
   SoftmaxForward(const SoftmaxCall<T>& call, const HeadPlans& plans, const View<T>& out,
-                 const SoftmaxSaved<T>& saved, const Place& place = {})
-      : call_(call), plans_(plans), out_(out), saved_(saved), place_(place) {}
+                 const SoftmaxSaved<T>& saved, const Place& place = {},
+                 BlockKernel block = &Kernels::block)
+      : call_(call), plans_(plans), out_(out), saved_(saved), place_(place), block_(block) {}
 
   /// Bytes of scratch memory with that many workers.
   static Index workspace_bytes(const AttentionShape& shape, const HeadPlans& plans, Index workers) {
@@ -143,7 +150,7 @@ class SoftmaxForward {
       is_packed = is_packed || args.classes.data != nullptr;
       HeadArgs<T> placed = args;
       place_(stage, task, placed);
-      SoftmaxKernels<Compute<T>, kStorage<T>>{}.block(placed);
+      (Kernels{}.*block_)(placed);
     }
   }
 
@@ -179,6 +186,7 @@ class SoftmaxForward {
   View<T> out_;
   SoftmaxSaved<T> saved_;
   Place place_;
+  BlockKernel block_;
   std::vector<SequenceTasks> tasks_;  // for each stage
   Index classes_elements_ = 0;        // of the head that packs most
   Index workers_ = 0;

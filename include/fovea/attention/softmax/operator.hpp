@@ -88,6 +88,10 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
   /// at every step.
   static constexpr bool kPatternKnowsShape = true;
 
+  /// Whether the operator's options name a band of keys around each query. Kernels then have forms
+  /// for narrow bands of common widths.
+  static constexpr bool kNamesBand = false;
+
   /// Checks that the options fit such a sequence; by default they always do.
   /// \throws std::invalid_argument if they do not
   void check_pattern(const SequenceShape& /*shape*/) const {}
@@ -261,7 +265,10 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
     const AttentionShape shape = call.shape();
     auto&& threads =
         for_work(executor, [&] { return plans.products(call, shape.width + shape.value_width); });
-    SoftmaxForward(call, plans, out, saved).run(threads);
+    using Kernels = typename SoftmaxForward<T>::Kernels;
+    auto block = &Kernels::block;
+    if constexpr (Op::kNamesBand) block = &Kernels::band_block;
+    SoftmaxForward<T>(call, plans, out, saved, {}, block).run(threads);
   }
 };
 

@@ -20,15 +20,18 @@ FOVEA_INLINE bool softmax_band_of(const SoftmaxBlockArgs<T>& args, Index width) 
   return false;
 }
 
-/// The band form; the widths of most models have their own.
-template <class T>
+/// The band form. \tparam kNamesBand whether the widths of most models have forms of their own,
+/// which is worth their code only for operators that name a band; the bits are the same
+template <bool kNamesBand, class T>
 FOVEA_NOINLINE void softmax_band(const SoftmaxBlockArgs<T>& args) {
-  const bool unit_columns =
-      args.q.column == 1 && args.k.column == 1 && args.v.column == 1 && args.out.column == 1;
-  const Index width = unit_columns && args.width == args.value_width ? args.width : 0;
-  if (softmax_band_of<32>(args, width) || softmax_band_of<64>(args, width) ||
-      softmax_band_of<128>(args, width)) {
-    return;
+  if constexpr (kNamesBand) {
+    const bool unit_columns =
+        args.q.column == 1 && args.k.column == 1 && args.v.column == 1 && args.out.column == 1;
+    const Index width = unit_columns && args.width == args.value_width ? args.width : 0;
+    if (softmax_band_of<32>(args, width) || softmax_band_of<64>(args, width) ||
+        softmax_band_of<128>(args, width)) {
+      return;
+    }
   }
   SoftmaxBand<0, T>(args).run();
 }
@@ -48,11 +51,11 @@ bool is_plain(const SoftmaxBlockArgs<T>& args) {
 ///
 /// Each sub-block has two vectors of queries. In measurements four were slower for nearly every
 /// sparse pattern, and no faster for dense attention, on AVX2 and AVX-512.
-template <class T, Storage S>
+template <class T, Storage S, bool kNamesBand = false>
 void softmax_block(const SoftmaxBlockArgs<T, S>& args) noexcept {
   if constexpr (S == Storage::native) {
     const bool is_band = args.block.most_keys <= kBandKeys && !args.in_tiles && is_plain(args);
-    if (is_band) return softmax_band(args);
+    if (is_band) return softmax_band<kNamesBand>(args);
   }
   SoftmaxBlock<2, T, S>(args).run();
 }

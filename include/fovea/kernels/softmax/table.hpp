@@ -16,6 +16,8 @@ template <class T, Storage S = Storage::native>
 struct SoftmaxKernels {
   /// Computes a block of queries over all keys that it sees.
   void block(const SoftmaxBlockArgs<T, S>& args) const noexcept;
+  /// Does the same; narrow bands of common widths are faster.
+  void band_block(const SoftmaxBlockArgs<T, S>& args) const noexcept;
   /// Computes the running softmax of a few rows over some segments of the keys that they see.
   void row(const SoftmaxRowArgs<T, S>& args) const noexcept;
   /// Computes the rows of one head from what `row` made of their segments.
@@ -53,6 +55,11 @@ FOVEA_NAMESPACE_BEGIN
 template <class T, Storage S>
 void SoftmaxKernels<T, S>::block(const SoftmaxBlockArgs<T, S>& args) const noexcept {
   FOVEA_AT_LEVEL(level, softmax_block<T, S>)(args);
+}
+template <class T, Storage S>
+void SoftmaxKernels<T, S>::band_block(const SoftmaxBlockArgs<T, S>& args) const noexcept {
+  // Only the band form differs, and numbers of 16 bits have none.
+  FOVEA_AT_LEVEL(level, softmax_block<T, S, S == Storage::native>)(args);
 }
 template <class T, Storage S>
 void SoftmaxKernels<T, S>::row(const SoftmaxRowArgs<T, S>& args) const noexcept {
