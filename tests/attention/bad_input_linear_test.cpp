@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(ALONE)
 /// \file
 /// What linear attention, FMM attention and the delta rule refuse, with the exact message, forward
 /// and backward alike and nothing written; and what looks bad and is not.

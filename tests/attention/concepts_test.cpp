@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(ALONE)
 /// \file
 /// The concepts Attention, Pattern and Plan, held to what they say by archetypes; and every way to
 /// call an operator with Eigen's types.

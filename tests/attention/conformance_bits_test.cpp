@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED ALONE SHARDS 4)
 /// \file
 /// Every operator: the same bits for any threads, batch, heads, strides, storage and level, and
 /// under the scalings by powers of two that are exact.

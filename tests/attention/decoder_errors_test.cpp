@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(HEAP)
 /// \file
 /// What a decoder refuses, in which words, and that nothing has changed then; and the memory that
 /// it takes.

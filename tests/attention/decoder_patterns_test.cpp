@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED)
 /// \file
 /// Decoders of the sparse operators: the bits of `forward` in any division of the tokens, over
 /// segments, with heads of different patterns, after rolling back and in forks.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED)
 /// \file
 /// A decoder gives the bits of `forward`: for every pattern, option, scalar, level, executor,
 /// layout and division of the tokens; also after rolling back, and in a fork.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED)
 /// \file
 /// What can be said in two ways is the same, forward and backward: within the bounds of the plain
 /// way's oracle, and by bits where the arithmetic is the same.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED)
 /// \file
 /// Every operator on executors that do not do as they should, and in a child process: the bits
 /// stay, and what an executor throws in the middle leaves operators and decoders as they were.

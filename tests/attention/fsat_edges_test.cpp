@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED)
 /// \file
 /// The edges of FSAT as an output and, the random ones, as an input.
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED)
 /// \file
 /// The graph of FSAT against one of sets and maps, by bits of its keys and slots; its random edges:
 /// uniform, and others for another seed, sequence, head, key and slot.

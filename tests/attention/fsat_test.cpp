@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED HEAP)
 /// \file
 /// FSAT attention beyond the conformance suite: against its oracle with every option, gradients of
 /// the dominant indices too; bits for any threads, levels and strides; key lengths and packed

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED HEAP)
 /// \file
 /// Long sequences of IndexedAttention, which are computed in phases: the bits of the same rows in
 /// calls of a few rows each, which are not. With all options, batches, groups of heads, strides,

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED HEAP)
 /// \file
 /// IndexedAttention beyond the conformance suite: lists of all keys are full attention, padding and
 /// strides of lists change no bit, lists that differ by batch and sequence, tensors of 16 bits,

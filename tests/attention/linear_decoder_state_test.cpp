@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED ALONE SHARDS 4)
 /// \file
 /// Saved states of the decoders of linear attention, FMM attention and the delta rule: what is
 /// saved goes on where it was, and bytes of other decoders or of nobody are refused.

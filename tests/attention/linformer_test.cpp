@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED HEAP)
 /// \file
 /// Linformer attention against its oracle and central differences; bits; what is not visible;
 /// E and F of one head or of each.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(HEAP)
 /// \file
 /// Longformer whose rows of global positions have projections of their own: such rows are softmax
 /// attention of these alone, and all others are as without them. Against the oracle, by bits, with

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED HEAP)
 /// \file
 /// Nystroem attention against its oracle, whose gradients are those of dual numbers, and central
 /// differences; bits; key lengths; how it nears full attention.

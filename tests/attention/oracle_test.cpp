@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED)
 /// \file
 /// The gradient oracle itself, against central differences of the forward oracle in long double:
 /// every derivative, of every case.

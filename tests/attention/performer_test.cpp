@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED)
 /// \file
 /// Performer attention beyond the conformance suite: against its oracle with any number of
 /// features, and with logits of the map that rise and fall by hundreds; tokens that raise

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED HEAP)
 /// \file
 /// Reformer attention: against its oracle with every option; bits for any threads, levels, strides
 /// and batch; key lengths as sequences alone; NaN; central differences; the union of candidates;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED HEAP)
 /// \file
 /// Sinkhorn attention: against its oracle; bits for any threads, levels, strides and batch; key
 /// lengths as sequences alone; NaN; central differences; what the normalisation makes; memory.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED)
 /// \file
 /// The choice of keys by blocks against the exhaustive one where logits differ by less than
 /// rounding, and where the squares of queries are infinite.

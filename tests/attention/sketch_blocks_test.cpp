@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED)
 /// \file
 /// The choice of keys by blocks against the exhaustive choice: the same keys for every policy,
 /// shape and level, whatever the numbers are; and that it does not look at most keys.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED)
 /// \file
 /// The choice of keys by a sketch against the oracle that sorts all scores, at every level, and
 /// against direct sampling; what a sketch that is no number, ties and edges make of it.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(HEAP)
 /// \file
 /// Smart Bird attention beyond the conformance suite: that it is attention over the keys that the
 /// oracle chooses, its gradients, and what a sketch that is no number makes of a row.

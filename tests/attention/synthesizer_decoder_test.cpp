@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED)
 /// \file
 /// Decoders of the three forms of the Synthesizer: the rows of the forward pass, and what they
 /// refuse.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED HEAP)
 /// \file
 /// The three forms of the Synthesizer: against their oracle at every level, by central differences,
 /// by bits over threads, strides, batch and levels; what is not visible; arenas and memory that

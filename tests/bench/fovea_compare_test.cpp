@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(ALONE PROGRAM fovea_compare)
 // The program as users run it: real tensors with grouped heads, input and paths that it refuses,
 // what it prints where nobody watches, and its report in a browser.
 #include <gtest/gtest.h>
@@ -26,7 +27,7 @@ constexpr Index kWidth = 8;
 
 class FoveaCompare : public RunProgram {
  protected:
-  FoveaCompare() : RunProgram(FOVEA_COMPARE) {}
+  FoveaCompare() : RunProgram(FOVEA_PROGRAM) {}
 
   /// q of 4 heads, k and v of 2.
   void write_tensors(Index value_width, float first_of_k) const {

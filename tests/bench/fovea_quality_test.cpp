@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(ALONE PROGRAM fovea_quality)
 // The program as users run it: a small model of their own, and what it refuses.
 #include <gtest/gtest.h>
 
@@ -16,7 +17,7 @@ namespace fovea_test::bench_fovea_quality {
 
 class FoveaQuality : public RunProgram {
  protected:
-  FoveaQuality() : RunProgram(FOVEA_QUALITY) {}
+  FoveaQuality() : RunProgram(FOVEA_PROGRAM) {}
 
   void write_tensors(Index rows, float first_of_v) const {
     for (const std::string name : {"q", "k", "v"}) {

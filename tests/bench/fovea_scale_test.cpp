@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(ALONE PROGRAM fovea_scale)
 // The program as users run it, on 1 to 4 ranks: the bytes of its model are those that were sent,
 // for every operator, its JSON and plots have what they say, and it refuses what it does not
 // understand. No test looks at a time.
@@ -24,11 +25,11 @@ constexpr std::size_t kOfChoices = 4;
 
 class FoveaScale : public RunProgram {
  protected:
-  FoveaScale() : RunProgram(FOVEA_SCALE) {}
+  FoveaScale() : RunProgram(FOVEA_PROGRAM) {}
 
   /// Returns the exit status of so many ranks of the program.
   int run_ranks(int ranks, const std::string& arguments) {
-    return shell(std::string(FOVEA_MPIRUN) + " " + std::to_string(ranks) + " '" FOVEA_SCALE "' " +
+    return shell(std::string(FOVEA_MPIRUN) + " " + std::to_string(ranks) + " '" FOVEA_PROGRAM "' " +
                  arguments);
   }
 

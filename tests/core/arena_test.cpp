@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(ALONE)
 /// \file
 /// Tests of core/arena.hpp, and of what core/executor.hpp says of memory.
 #define EIGEN_USE_THREADS

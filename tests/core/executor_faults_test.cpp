@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(ALONE HEAP LINK ${CMAKE_DL_LIBS})
 /// \file
 /// Executors that do not do as they should, and pools that cannot have what they ask for: threads
 /// that the system refuses, memory that cannot be had, pools of a process that was forked, pools of

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(ALONE NEEDS OpenMP)
 /// \file
 /// Tests of core/executor_openmp.hpp.
 #include "fovea/core/executor_openmp.hpp"

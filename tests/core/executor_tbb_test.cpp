@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(ALONE NEEDS TBB)
 /// \file
 /// Tests of core/executor_tbb.hpp.
 #include "fovea/core/executor_tbb.hpp"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(ALONE)
 /// \file
 /// Tests of core/executor.hpp and core/thread_pool.hpp.
 #define EIGEN_USE_THREADS

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// Bias and mask over ranks: each rank has the rows of its queries, and the bits are those of one
 /// process.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// Reformer and Sinkhorn attention over ranks, which are computed by heads, have the bits of one
 /// process.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// Communicators, layouts that differ, and failures that all ranks meet alike.
 #include "fovea/distributed/communicator.hpp"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// Attention that ranks compute by heads, with drawn options, sizes, data and places: the bits are
 /// those of one process.

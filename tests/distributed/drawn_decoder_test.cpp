@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// Decoders whose keys are spread over ranks, with drawn operators, sizes and data: tokens are
 /// appended, decoded, forgotten and refused in any order, and each row has the bits of one process.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// Layers over ranks, with drawn options, sizes, data and places: the bits are those of one
 /// process, also of the gradients of all parameters.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// Attention over lists of keys over ranks, which are given, chosen by a sketch or predicted, with
 /// drawn options, sizes, data and places: the bits are those of one process.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// Rows move between any two drawn layouts, of numbers of any type, wherever they lie in memory.
 #include <gtest/gtest.h>

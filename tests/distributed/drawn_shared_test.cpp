@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// Attention by way of rows that all ranks have (landmarks, projected keys, packed rows), with
 /// drawn options, sizes, data and places: the bits are those of one process.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS NEEDS fftw)
 /// \file
 /// Layers that need FFTW over ranks, with drawn options, sizes, data and places: the bits are those
 /// of one process, also of the gradients of all parameters.

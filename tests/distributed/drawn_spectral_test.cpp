@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS NEEDS fftw)
 /// \file
 /// What ranks transform by FFTW, the Fourier mixer and the cross of hidden states, with drawn
 /// sizes, data and places: the bits are those of one process.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// The forms of the Synthesizer over ranks, with drawn options, sizes, data and places: the bits
 /// are those of one process.

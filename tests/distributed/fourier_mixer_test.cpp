@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS NEEDS fftw)
 /// \file
 /// The Fourier mixer over ranks has the bits of one process: sizes of every kind, with fewer rows
 /// and columns than ranks; layouts, strides and threads; what it refuses, and what it sends.

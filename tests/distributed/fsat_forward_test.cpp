@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// FSAT attention over ranks builds the graph of one process, and has its bits.
 #include "fovea/distributed/fsat_forward.hpp"

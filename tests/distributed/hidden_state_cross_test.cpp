@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS NEEDS fftw)
 /// \file
 /// The Fourier cross over ranks has the bits of one process.
 #include "fovea/distributed/hidden_state_cross.hpp"

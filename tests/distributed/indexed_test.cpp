@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// Attention over lists of keys over ranks has the bits of one process.
 #include <gtest/gtest.h>

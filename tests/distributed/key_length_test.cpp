@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// Rows over ranks that are not at the positions of their keys: every family has the bits of one
 /// process, forward and backward.

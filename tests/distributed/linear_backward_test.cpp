@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// The backward pass of linear, delta-rule and FMM attention over ranks has the bits of one
 /// process.

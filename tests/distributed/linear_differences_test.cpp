@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// Ranks whose far fields, or the bands beside them, differ in their options are refused before
 /// they send what others do not expect.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// Linformer attention over ranks has the bits of one process: E and F of one head or of each, in
 /// blocks of any number of rows.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// Longformer attention over ranks has the bits of one process, with and without projections of
 /// global rows.

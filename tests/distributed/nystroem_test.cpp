@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// Nystroem attention over ranks has the bits of one process.
 #include "fovea/distributed/nystroem_backward.hpp"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// Convolutions over ranks: taps reach the rows of others, of as many ranks as they are long, and
 /// the bits are those of one process.

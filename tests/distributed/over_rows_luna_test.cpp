@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// Luna layers over ranks, one behind the other: the bits of one process. All ranks have the packed
 /// sequence and its gradient, and what is made of it counts once.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// Attention to another sequence over ranks, where both are spread alike: the bits are those of one
 /// process.

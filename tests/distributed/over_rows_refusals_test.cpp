@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// What layers over ranks refuse, and what all ranks throw together.
 #include <gtest/gtest.h>

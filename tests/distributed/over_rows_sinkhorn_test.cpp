@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// Layers of Sinkhorn attention over ranks: the tokens of a block, whose sum makes its sorting
 /// logits, may be on several ranks, and the bits are those of one process.

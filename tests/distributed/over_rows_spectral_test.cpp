@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS NEEDS fftw)
 /// \file
 /// Layers that need FFTW over ranks: the token mixing of FNet, and attention to the pooled hidden
 /// state cross. The bits are those of one process.

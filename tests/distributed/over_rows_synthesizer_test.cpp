@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// Layers of the Synthesizer over ranks: weights by position meet the rows of every rank, and their
 /// gradients have the bits of one process.

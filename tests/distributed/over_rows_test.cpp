@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// Layers over ranks have the bits of one process: outputs, gradients of tokens, and on every rank
 /// the gradients of all parameters.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// Layers that read words, over ranks: the gradients of tables have the bits of one process.
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// The forward pass of Performer attention over ranks has the bits of one process.
 #include "fovea/distributed/performer_forward.hpp"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// Rows move from every layout to every other, and back.
 #include "fovea/distributed/redistribute.hpp"

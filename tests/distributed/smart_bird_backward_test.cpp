@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// The backward pass of Smart Bird attention over ranks has the bits of one process.
 #include "fovea/distributed/smart_bird_backward.hpp"

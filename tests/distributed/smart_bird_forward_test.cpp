@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// Smart Bird attention over ranks chooses the same keys as one process, and has its bits.
 #include "fovea/distributed/smart_bird_forward.hpp"

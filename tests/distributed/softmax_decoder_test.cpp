@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// A decoder whose keys are spread over ranks has the bits of one that has them all: for every
 /// pattern, option, type, division of the tokens and number of threads; and what it refuses.

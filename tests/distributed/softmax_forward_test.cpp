@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// The forward pass over ranks has the bits of one process: all patterns, layouts, lengths, types
 /// and strides.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
 /// \file
 /// The forms of the Synthesizer over ranks have the bits of one process.
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED LINK fovea_test_cases)
 // What the fuzzer of checks calls, led by a generator: the same in every run.
 #include "fuzz/arguments.hpp"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED LINK fovea_test_calls)
 // What the fuzzer of calls calls, led by a generator: the same in every run.
 #include "fuzz/calls.hpp"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(NEEDS io)
 // What the fuzzer calls, with files that a generator has changed: the same in every run.
 #include "fuzz/model_files.hpp"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED)
 // What the fuzzer of patterns calls, led by a generator: the same in every run.
 #include "fuzz/patterns.hpp"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED NEEDS fftw)
 // What the fuzzer of transforms calls, led by a generator: the same in every run.
 #include "fuzz/transforms.hpp"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(NEEDS io)
 #include "fovea/io/checkpoint.hpp"
 
 #include "fovea/attention/full.hpp"

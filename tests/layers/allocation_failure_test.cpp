@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(ALONE HEAP LINK -Wl,--wrap=malloc)
 /// \file
 /// Memory that layers cannot have, Eigen's matrices among it: whichever allocation of a pass fails,
 /// it throws std::bad_alloc, and the same layer, with what it has saved, gives the right bits

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(HEAP)
 #include "fovea/layers/encoder_stack.hpp"
 
 #include <optional>

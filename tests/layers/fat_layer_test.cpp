@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(NEEDS fftw)
 #include "fovea/layers/fat_layer.hpp"
 
 #include "layers/by_hand.hpp"

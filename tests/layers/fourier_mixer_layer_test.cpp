@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(NEEDS fftw)
 #include "fovea/layers/fourier_mixer_layer.hpp"
 
 #include "fovea/layers/encoder_block.hpp"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(NEEDS fftw)
 /// \file
 /// All layers that take views, in every layout of each of their tensors: the bits are those of
 /// dense tensors, or the layout is refused before anything is written. Tensors lie between pages

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(HEAP NEEDS fftw)
 /// \file
 /// Memory that cannot be had by the Fourier cross, plans among it, as in
 /// tests/attention/allocation_failure_test.cpp.

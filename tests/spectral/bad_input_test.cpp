@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(NEEDS fftw)
 /// \file
 /// What HiddenStateCross and FftPlan refuse, in their words, before anything is written or planned.
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(HEAP NEEDS fftw)
 /// \file
 /// The Fourier cross with scratch memory of an arena, as in
 /// tests/attention/conformance_arena_test.cpp.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(HEAP NEEDS fftw)
 /// \file
 /// FourierMixer against the double loops of its definition, at every level: sizes of every kind,
 /// strides, guards; its backward pass is its transpose, by central differences; neither threads,

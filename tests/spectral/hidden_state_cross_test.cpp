@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED NEEDS fftw)
 /// \file
 /// HiddenStateCross against the double loops of its equations, forward and backward, at every
 /// level: lengths of every kind, channels, strides; the adjoint by central differences; what is

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(NEEDS fftw)
 /// \file
 /// Plans of FFTW and their cache: transforms against their definition, what a plan is kept by, how
 /// many are kept, the lock of the user, and plans made in many threads at once (which

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(NEEDS fftw)
 /// \file
 /// Threads that share operators, pools, plans of FFTW and decoders, all at once: they call
 /// operators on pools of their own and of others, inside each other's tasks, with pools that come
@@ -25,10 +26,8 @@
 #include "support/fill.hpp"
 #include "support/tensor.hpp"
 
-#if defined(FOVEA_STRESS_FFTW)
 #include "fovea/spectral/hidden_state_cross.hpp"
 #include "fovea/spectral/plan_cache.hpp"
-#endif
 
 namespace fovea_test::stress_stress {
 
@@ -147,7 +146,6 @@ Subject forks(std::string name, const Op& op, Shape shape) {
           {}};
 }
 
-#if defined(FOVEA_STRESS_FFTW)
 /// Both passes of the Fourier cross for sequences of one length, whose plans come and go.
 Subject cross(Index length) {
   return {"cross of " + std::to_string(length),
@@ -169,7 +167,6 @@ Subject cross(Index length) {
           },
           {}};
 }
-#endif
 
 std::vector<Subject> make_subjects() {
   using namespace fovea;
@@ -185,9 +182,7 @@ std::vector<Subject> make_subjects() {
       forks("full decoder", FullAttention{{.causal = true}}, DecoderShape{}),
       forks("linear decoder", LinearAttention<EluPlusOne>{{.causal = true}}, DecoderShape{}),
   };
-#if defined(FOVEA_STRESS_FFTW)
   for (const Index length : {33, 64, 90, 127}) all.push_back(cross(length));
-#endif
   const ThreadPool alone(1);
   for (Subject& subject : all) subject.expected = subject.run(alone);
   return all;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED)
 /// \file
 /// The floors of include/fovea: an include points only to the left of
 /// core, simd, kernels, patterns, attention, layers, io, and beside layers distributed; within a
@@ -292,7 +293,7 @@ std::string joined(const Complaints& complaints) {
 }
 
 const Headers& our_headers() {
-  static const Headers headers = read_headers(FOVEA_INCLUDE_DIR);
+  static const Headers headers = read_headers(FOVEA_SOURCE_DIR "/include");
   return headers;
 }
 
@@ -336,7 +337,7 @@ class IncludeDirectionBroken : public testing::Test {
     copy_ = fs::path(testing::TempDir()) /
             ("fovea_structure_" + std::to_string(getpid()) + test->name());
     fs::remove_all(copy_);
-    fs::copy(FOVEA_INCLUDE_DIR, copy_, fs::copy_options::recursive);
+    fs::copy(FOVEA_SOURCE_DIR "/include", copy_, fs::copy_options::recursive);
     ASSERT_EQ(joined(all_complaints(read_headers(copy_))), "");
   }
   void TearDown() override { fs::remove_all(copy_); }

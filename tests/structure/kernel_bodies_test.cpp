@@ -56,14 +56,16 @@ std::string complaint(const std::string& body, const std::string& text, const Na
 
 /// The bodies in the list of a folder.
 Names list(const std::string& name) {
-  return includes(text_of(fs::path(FOVEA_INCLUDE_DIR) / "fovea" / name / "bodies.inl.hpp"));
+  return includes(
+      text_of(fs::path(FOVEA_SOURCE_DIR "/include") / "fovea" / name / "bodies.inl.hpp"));
 }
 
 /// All that is wrong with the bodies of a list.
 std::string complaints(const std::string& folder, Names before) {
   std::string all;
   for (const std::string& body : list(folder)) {
-    const std::string wrong = complaint(body, text_of(fs::path(FOVEA_INCLUDE_DIR) / body), before);
+    const std::string wrong =
+        complaint(body, text_of(fs::path(FOVEA_SOURCE_DIR "/include") / body), before);
     if (!wrong.empty()) all += wrong + "\n";
     before.push_back(body);
   }
@@ -111,8 +113,8 @@ std::string vectors_by_value(std::string text) {
 TEST(KernelBodies, PassVectorsByReferenceUnlessInlined) {
   int files = 0;
   for (const char* floor : {"kernels", "simd"}) {
-    for (const auto& entry :
-         fs::recursive_directory_iterator(fs::path(FOVEA_INCLUDE_DIR) / "fovea" / floor)) {
+    for (const auto& entry : fs::recursive_directory_iterator(
+             fs::path(FOVEA_SOURCE_DIR "/include") / "fovea" / floor)) {
       if (!entry.path().native().ends_with(".inl.hpp")) continue;
       EXPECT_EQ(vectors_by_value(text_of(entry.path())), "") << entry.path();
       ++files;
@@ -130,9 +132,10 @@ TEST(KernelBodies, EveryBodyIsInAList) {
   }
   std::string missing;
   for (const char* floor : {"kernels", "simd"}) {
-    for (const auto& entry :
-         fs::recursive_directory_iterator(fs::path(FOVEA_INCLUDE_DIR) / "fovea" / floor)) {
-      const std::string name = fs::relative(entry.path(), FOVEA_INCLUDE_DIR).generic_string();
+    for (const auto& entry : fs::recursive_directory_iterator(
+             fs::path(FOVEA_SOURCE_DIR "/include") / "fovea" / floor)) {
+      const std::string name =
+          fs::relative(entry.path(), FOVEA_SOURCE_DIR "/include").generic_string();
       const bool is_of_levels = name.find("/levels/") != std::string::npos ||
                                 name.find("/arch/") != std::string::npos ||
                                 name.ends_with("each_level.inl.hpp");

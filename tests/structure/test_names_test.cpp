@@ -64,7 +64,7 @@ std::string complaints(const Meanings& meanings) {
 const Meanings& our_names() {
   static const Meanings names = [] {
     Meanings made;
-    const fs::path tests(FOVEA_TESTS_DIR);
+    const fs::path tests(FOVEA_SOURCE_DIR "/tests");
     for (const auto& entry : fs::recursive_directory_iterator(tests)) {
       if (entry.path().extension() != ".hpp") continue;
       std::ifstream file(entry.path());

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(NEEDS io)
 #include "examples/models/bert.hpp"
 
 #include <gtest/gtest.h>

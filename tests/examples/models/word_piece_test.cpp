@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(NEEDS io)
 // The rules of BERT's tokenizer, one after the other, on small vocabularies. That it gives the
 // tokens of the reference is what examples/models/check_sentences.py holds it to.
 #include "examples/models/word_piece.hpp"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(ALONE)
 /// \file
 /// kernels/feature_map.inl.hpp: the stated errors over all floats, values where something happens,
 /// equal bits at v3 and v4, and rows of any width, stride and storage, padded with zeros.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(ALONE)
 /// \file
 /// The bounds of a block's logits and of the sum of their exponentials, against the keys
 /// themselves, at every level: they hold, and they are near where logits hardly differ.

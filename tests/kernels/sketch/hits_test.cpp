@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(ALONE)
 /// \file
 /// A choice that is certain for an interval of normalisers is the choice among all keys for each of
 /// them, at every level, also where the interval is longer than any loss.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(ALONE)
 /// \file
 /// The blocks of keys of a few rows where nothing stays closed, at every level: all keys are kept,
 /// with the logits of the exhaustive choice, the sum of their exponentials is known, and no more

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(ALONE)
 /// \file
 /// The parts that the choice of keys is made of, at every level: lists of lanes, arithmetic that is
 /// not fused, and the K largest of some numbers.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(HEAP)
 /// \file
 /// Tests of kernels/softmax_block.hpp for blocks that no window makes: steps, several runs, bounds
 /// of any kind.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(ALONE)
 /// \file
 /// kernels/score_map.inl.hpp and score_map_tile.inl.hpp against loops over pairs, at every level:
 /// any strides and steps, tails and padding, NaN where nobody looks, storage between guard pages.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(HEAP)
 /// \file
 /// Tests of kernels/softmax_block.hpp: a block in stages, and keys in a compact cache.
 #include <gtest/gtest.h>
