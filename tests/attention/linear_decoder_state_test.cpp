@@ -219,11 +219,11 @@ TYPED_TEST(LinearDecoderState, RefusesTokensThatAreNotItsLast) {
     return refusal([&] { decoder.restore(other); });
   };
   const std::string not_at_its_length =
-      refused_state(op.name(), "with tokens that do not end at its length");
+      refused_state(op.name(), "has a near field that does not end at its length");
   EXPECT_EQ(message(-1, 21), not_at_its_length);
   EXPECT_EQ(message(21, -1), not_at_its_length);
   EXPECT_EQ(message(10, 9), not_at_its_length);
-  EXPECT_EQ(message(19, 1), refused_state(op.name(), "without some tokens of its near field"));
+  EXPECT_EQ(message(19, 1), refused_state(op.name(), "lacks tokens of its near field"));
   EXPECT_EQ(decoder.save(), state);
 }
 

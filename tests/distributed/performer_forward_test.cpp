@@ -126,7 +126,7 @@ TEST(DistributedPerformer, RefusesWhatDoesNotFit) {
   };
   auto in = own.inputs();
   if (is_last) in.projection = {};
-  EXPECT_EQ(refused(in), begin + "projection is required: random features [1, 1, R, 5]");
+  EXPECT_EQ(refused(in), begin + "projection is required: [1, 1, R, 5], the random features");
   in = own.inputs();
   const std::vector<Index> ends = {0, 40};
   if (is_last) in.cu_seqlens_q = ends;

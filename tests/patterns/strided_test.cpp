@@ -7,6 +7,7 @@
 
 namespace fovea_test::patterns_strided {
 
+using fovea::StridedBeyond;
 using fovea::StridedKeys;
 using fovea::StridedReach;
 
@@ -39,6 +40,21 @@ TEST(StridedKeys, FollowsTheLaw) {
         expect_law(StridedKeys{l, causal}, shape, name_of(l, causal),
                    [&](Index i, Index j) { return (i - j) % l == 0 && (!causal || j <= i); });
       });
+    }
+  }
+}
+
+TEST(StridedBeyond, FollowsTheLaw) {
+  const SequenceShape shape = SequenceShape::of(70, 90, CausalAlignment::bottom_right);
+  for (const Index l : kStrides) {
+    for (const bool causal : {true, false}) {
+      for (const StridedReach reach : {StridedReach::formula, StridedReach::code}) {
+        const Index most = reach == StridedReach::formula ? l : l - 1;
+        expect_law(StridedBeyond{l, causal, reach}, shape, name_of(l, causal),
+                   [&](Index i, Index j) {
+                     return (i - j) % l == 0 && (!causal || j <= i) && std::abs(i - j) > most;
+                   });
+      }
     }
   }
 }

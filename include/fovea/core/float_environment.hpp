@@ -16,7 +16,7 @@ namespace detail {
 /// The control bits by which one thread computes. Status flags are not part of them.
 class FloatEnvironment {
  public:
-  /// Reads those of the calling thread. Cost: a few nanoseconds.
+  /// Reads those of the calling thread. Cost: about 20 ns.
   FloatEnvironment() noexcept { read(); }
 
   /// Makes the calling thread compute as the thread did in which this object was made.

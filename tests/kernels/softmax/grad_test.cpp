@@ -107,6 +107,7 @@ struct Rows {
 template <class T>
 struct Problem {
   Rows<T> q, k, v, out, d_out, lse;
+  T soft_cap = 0;
 
   Problem(Index d, Index dv)
       : q(kQueries, d, 1),
@@ -152,6 +153,7 @@ Sums<T> run(const Problem<T>& p, const Blocks& blocks, Index begin, Index end, b
   args.head.width = d;
   args.head.value_width = dv;
   args.head.scale = static_cast<T>(kScale);
+  args.head.map.soft_cap = p.soft_cap;
   args.head.key_end = blocks.key_end;
   args.block = blocks.block;
   args.row_begin = begin;
@@ -215,8 +217,15 @@ struct Expected {
       delta += W{p.d_out(i, c)} * W{p.out(i, c)};
       products += std::abs(W{p.d_out(i, c)}) * (std::abs(W{p.v(j, c)}) + std::abs(W{p.out(i, c)}));
     }
-    const W weight = std::exp(W{static_cast<T>(kScale)} * logit - W{p.lse(i, 0)});
-    const W d_logit = weight * (product - delta);
+    W bent = W{static_cast<T>(kScale)} * logit;
+    W slope = 1;
+    if (p.soft_cap != 0) {
+      const W ratio = std::tanh(bent / W{p.soft_cap});
+      bent = W{p.soft_cap} * ratio;
+      slope = 1 - ratio * ratio;
+    }
+    const W weight = std::exp(bent - W{p.lse(i, 0)});
+    const W d_logit = weight * slope * (product - delta);
     for (Index c = 0; c < p.q.width; ++c) {
       put(q, row * p.q.width + c, d_logit * W{p.k(j, c)}, weight * products * size * W{p.k(j, c)});
       put(k, n * p.q.width + c, d_logit * W{p.q(i, c)}, weight * products * size * W{p.q(i, c)});
@@ -253,8 +262,9 @@ TYPED_TEST_SUITE(SoftmaxGrad, Scalars);
 TYPED_TEST(SoftmaxGrad, FollowsTheLaw) {
   using T = TypeParam;
   for (const Index width : {5, 70}) {
-    const Problem<T> problem(width, 75 - width);
+    Problem<T> problem(width, 75 - width);
     for_each_blocks([&](const Blocks& blocks, std::uint64_t seed) {
+      problem.soft_cap = seed % 3 == 0 ? T{3} : T{0};
       const bool add = seed % 2 == 0;
       const Index begin = blocks.block.count > 64 && seed % 5 == 0 ? 64 : 0;
       const Index end = blocks.block.count - static_cast<Index>(seed % 4 == 3 ? 1 : 0);

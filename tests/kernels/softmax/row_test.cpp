@@ -35,8 +35,9 @@ struct Sizes {
   bool compact = false;  // K and V hold the keys of the runs alone
   Index width = 8;
   Index value_width = 8;
-  bool bounds = true;  // of each row, drawn
-  Layout layout = {};  // of K and V
+  bool bounds = true;   // of each row, drawn
+  bool mapped = false;  // soft cap, ALiBi and dropout
+  Layout layout = {};   // of K and V
 };
 
 /// What the kernels are called with.
@@ -131,6 +132,11 @@ class Call {
     args.scale = static_cast<T>(0.3);
     args.first_position = s_.first_key;
     args.key_rows = key_rows();
+    if (s_.mapped) {
+      args.map.soft_cap = T{3};
+      args.map.alibi_slope = static_cast<T>(0.03);
+      args.map.dropout = {0.25, 7, 2, h};
+    }
     const Index end = first_of(s_.runs - 1) + s_.step * s_.keys;
     args.key_end = end - s_.step * s_.keys / 50;  // the last ones are invisible
     args.block = block();
@@ -194,6 +200,24 @@ TYPED_TEST(SoftmaxRow, AnyNumberOfRows) {
     this->expect_equal({.rows = rows, .keys = 130, .bounds = false});
   }
   for (const Index heads : {2, 3, 8, 16}) this->expect_equal({.heads = heads, .rows = 4});
+}
+
+/// Distances and draws are those of positions, whatever the step of a run.
+TYPED_TEST(SoftmaxRow, MapsLogitsAndWeights) {
+  for (const Index step : {1, 3}) {
+    for (const bool compact : {false, true}) {
+      for (const Index rows : {1, 3}) {
+        this->expect_equal({.heads = 2,
+                            .rows = rows,
+                            .first_key = 20 * step,
+                            .keys = 300,
+                            .runs = 2,
+                            .step = step,
+                            .compact = compact,
+                            .mapped = true});
+      }
+    }
+  }
 }
 
 TYPED_TEST(SoftmaxRow, AnyNumberOfKeys) {
