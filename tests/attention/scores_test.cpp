@@ -13,7 +13,6 @@
 #include "attention/bad_input.hpp"
 #include "attention/conformance.hpp"
 #include "attention/laws.hpp"
-#include "fovea/core/eigen_scalar.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/executors.hpp"
 #include "support/refusal.hpp"

@@ -15,7 +15,6 @@
 
 #include "fovea/attention/full.hpp"
 #include "fovea/attention/scores.hpp"
-#include "fovea/core/eigen_scalar.hpp"
 
 namespace fovea_test::onnx_attention {
 

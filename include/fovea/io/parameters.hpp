@@ -8,7 +8,6 @@
 #include <optional>
 #include <set>
 
-#include "fovea/core/eigen_scalar.hpp"
 #include "fovea/io/tensor_set.hpp"
 #include "fovea/layers/layer_parts.hpp"
 

@@ -4,7 +4,6 @@
 /// to be turned stays.
 #include <complex>
 
-#include "fovea/core/eigen_scalar.hpp"
 #include "fovea/kernels/layers/table.hpp"
 #include "kernels/layers/drawn_rows.hpp"
 
