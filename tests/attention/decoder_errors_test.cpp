@@ -126,7 +126,7 @@ TEST_F(BadDecoderInput, Outputs) {
 TEST_F(BadDecoderInput, Append) {
   const auto append = [&](const Shape& k, const Shape& v) {
     const std::string message = refusal([&] {
-      decoder_.append({in_.k.data(), k}, {in_.v.data(), v});
+      decoder_.append({.k = {in_.k.data(), k}, .v = {in_.v.data(), v}});
     });
     EXPECT_EQ(decoder_.length(), 10);
     return message;

@@ -139,6 +139,26 @@ constexpr void refuse_family() {
                 "an operator reads its own Inputs<T>, FullAttention for instance SoftmaxInputs<T>");
 }
 
+/// What a call saves: nothing if `saved` is the executor.
+template <class To, class S>
+To saved_or_none(const S& saved) {
+  if constexpr (std::convertible_to<const S&, To>) {
+    return saved;
+  } else {
+    return {};
+  }
+}
+
+/// One of two arguments.
+template <bool kFirst, class A, class B>
+auto& one_of(A& a, B& b) {
+  if constexpr (kFirst) {
+    return a;
+  } else {
+    return b;
+  }
+}
+
 /// Computes attention into `out`, which has the right shape already.
 template <class T, class Op, class In, class Out, class E>
 void attend_into(const Op& op, const In& inputs, Out& out, E&& executor) {
@@ -210,9 +230,7 @@ constexpr void explain_attend() {
                   "fovea: attention is of float, double, Eigen::bfloat16 or Eigen::half; convert "
                   "other tensors first, for instance by q.cast<float>()");
     static_assert(!are_numbers || are_alike, "fovea: q, k and v have one scalar type");
-    static_assert(!are_numbers || !are_alike || RunsWork<E>,
-                  "fovea: what runs the work is an Executor, for instance fovea::ThreadPool, or an "
-                  "Eigen::ThreadPoolDevice (<fovea/core/thread_pool.hpp>)");
+    static_assert(!are_numbers || !are_alike || RunsWork<E>, FOVEA_RUNS_WORK);
   }
 }
 

@@ -40,9 +40,8 @@ concept EigenMatrix = std::is_base_of_v<Eigen::MatrixBase<T>, T> &&
 }  // namespace detail
 
 /// How an Eigen tensor [B, H, N, D] of either storage order is viewed.
-template <class T, int Rank, int Options, class In>
-struct ViewTraits<Eigen::Tensor<T, Rank, Options, In>> {
-  static_assert(Rank == 4, "fovea: an operator takes tensors of rank 4, [B, H, N, D]");
+template <class T, int Options, class In>
+struct ViewTraits<Eigen::Tensor<T, 4, Options, In>> {
   using Scalar = T;  ///< The type of the elements.
   /// What `attend` returns for a query tensor of this type.
   using Result = Eigen::Tensor<T, 4, Options, In>;
@@ -50,11 +49,11 @@ struct ViewTraits<Eigen::Tensor<T, Rank, Options, In>> {
   static constexpr bool kRowMajor = (Options & Eigen::RowMajorBit) != 0;
 
   /// The view of all elements of x, which may be written.
-  static View<T> view(Eigen::Tensor<T, Rank, Options, In>& x) {
+  static View<T> view(Eigen::Tensor<T, 4, Options, In>& x) {
     return detail::view_of_tensor<T>(x.data(), x, kRowMajor);
   }
   /// The view of all elements of x, which are only read.
-  static View<const T> view(const Eigen::Tensor<T, Rank, Options, In>& x) {
+  static View<const T> view(const Eigen::Tensor<T, 4, Options, In>& x) {
     return detail::view_of_tensor<const T>(x.data(), x, kRowMajor);
   }
   /// An uninitialised tensor of the shape s.

@@ -179,6 +179,11 @@ requires(!Executor<X>) && requires(X& x) {
 }
 auto as_executor(X& x) { return ExecutorAdapter<std::remove_const_t<X>>::adapt(x); }
 
+/// What is said of anything else than an executor.
+#define FOVEA_RUNS_WORK                                                              \
+  "fovea: what runs the work is an Executor, for instance fovea::ThreadPool, or an " \
+  "Eigen::ThreadPoolDevice (<fovea/core/thread_pool.hpp>)"
+
 namespace detail {
 
 /// Types that can run the work of an operator.
@@ -242,9 +247,7 @@ decltype(auto) for_call(X& x) {
       "fovea: this operator or layer has no implementation for a sequence that is distributed "
       "over ranks");
   constexpr bool runs_work = detail::RunsWork<X>;
-  static_assert(runs_work,
-                "fovea: what runs the work is an Executor, for instance fovea::ThreadPool, or an "
-                "Eigen::ThreadPoolDevice (<fovea/core/thread_pool.hpp>)");
+  static_assert(runs_work, FOVEA_RUNS_WORK);
   if constexpr (!runs_work) {
     return Serial{};  // the sentence above is enough
   } else if constexpr (LeasesMemory<X>) {

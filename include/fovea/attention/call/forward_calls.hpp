@@ -4,7 +4,7 @@
 #pragma once
 
 #include <concepts>
-#include <utility>
+#include <type_traits>
 
 #include "fovea/attention/attention.hpp"
 
@@ -39,32 +39,26 @@ class ForwardCalls {
         "fovea: out is a tensor of float, double, Eigen::bfloat16 or Eigen::half that can "
         "be written: an Eigen tensor of rank 4, an Eigen matrix or a fovea::View, which "
         "is neither const nor an expression");
-    if constexpr (!is_output) {
-      return;
-    } else if constexpr (!std::convertible_to<const In&, InputsOf<Op, T>>) {
-      detail::refuse_family<In>();
-    } else if constexpr (std::convertible_to<S, SavedOf<Op, T>>) {
-      call<T>(inputs, View<T>(out), saved, executor);
-    } else {
-      static_assert(
-          std::same_as<E, Serial>,
-          "fovea: write forward(inputs, out, saved, executor), where saved is the Saved<T> "
-          "of this operator and scalar");
-      call<T>(inputs, View<T>(out), SavedOf<Op, T>{}, saved);
+    constexpr bool is_family = std::convertible_to<const In&, InputsOf<Op, T>>;
+    if constexpr (is_output && !is_family) detail::refuse_family<In>();
+    constexpr bool saves = std::convertible_to<S, SavedOf<Op, T>>;
+    constexpr bool runs_work = detail::RunsWork<std::conditional_t<saves, E, S>>;
+    static_assert(runs_work, FOVEA_RUNS_WORK);
+    static_assert(saves || std::same_as<E, Serial>,
+                  "fovea: write forward(inputs, out, saved, executor), where saved is the Saved<T> "
+                  "of this operator and scalar");
+    if constexpr (is_output && is_family && runs_work) {
+      const View<T> to(out);
+      const InputsOf<Op, T>& own = inputs;
+      const SavedOf<Op, T> kept = detail::saved_or_none<SavedOf<Op, T>>(saved);
+      const Op& op = static_cast<const Op&>(*this);
+      op.check(own, to, kept);
+      op.run(own, to, kept, for_call(detail::one_of<saves>(executor, saved)));
     }
   }
 
  protected:
   ~ForwardCalls() = default;
-
- private:
-  template <class T, class E>
-  void call(const InputsOf<Op, T>& inputs, const View<T>& out, const SavedOf<Op, T>& saved,
-            E& executor) const {
-    const Op& op = static_cast<const Op&>(*this);
-    op.check(inputs, out, saved);
-    op.run(inputs, out, saved, for_call(executor));
-  }
 };
 
 FOVEA_NAMESPACE_END

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <concepts>
+#include <type_traits>
 
 #include "fovea/attention/attention.hpp"
 
@@ -72,18 +73,17 @@ class StepCalls {
         "fovea: out is a tensor of the decoder's scalar type that can be written: an Eigen "
         "tensor of rank 4, an Eigen matrix or a fovea::View, which is neither const nor "
         "an expression");
-    if constexpr (!is_output) {
-      return;
-    } else if constexpr (!std::convertible_to<const In&, Inputs>) {
-      detail::refuse_family<In>();
-    } else if constexpr (std::convertible_to<S, Saved>) {
-      static_cast<D&>(*this).run_step(inputs, View<T>(out), saved, for_call(executor));
-    } else {
-      static_assert(
-          std::same_as<E, Serial>,
-          "fovea: write step(inputs, out, saved, executor), where saved is the Saved<T> of "
-          "this operator and scalar");
-      static_cast<D&>(*this).run_step(inputs, View<T>(out), Saved{}, for_call(saved));
+    constexpr bool is_family = std::convertible_to<const In&, Inputs>;
+    if constexpr (!is_family) detail::refuse_family<In>();
+    constexpr bool saves = std::convertible_to<S, Saved>;
+    constexpr bool runs_work = detail::RunsWork<std::conditional_t<saves, E, S>>;
+    static_assert(runs_work, FOVEA_RUNS_WORK);
+    static_assert(saves || std::same_as<E, Serial>,
+                  "fovea: write step(inputs, out, saved, executor), where saved is the Saved<T> of "
+                  "this operator and scalar");
+    if constexpr (is_output && is_family && runs_work) {
+      static_cast<D&>(*this).run_step(inputs, View<T>(out), detail::saved_or_none<Saved>(saved),
+                                      for_call(detail::one_of<saves>(executor, saved)));
     }
   }
 
