@@ -151,7 +151,7 @@ std::vector<Map> maps_of_positions() {
   add(fovea::FourierMixer::name(), "of one channel", false, [&](Matrix& out) {
     // The batch has a sequence for each unit vector, and one for what comes of it.
     const View<const float> units(values.data(), {kTokens, 1, kTokens, 1});
-    fovea::FourierMixer{}.forward<float>(units, View<float>(out.data(), units.shape()));
+    fovea::FourierMixer{}.forward(units, View<float>(out.data(), units.shape()));
     out.transposeInPlace();
   });
   return maps;

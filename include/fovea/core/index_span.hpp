@@ -143,6 +143,13 @@ class IndexSpan {
   [[nodiscard]] Index front() const { return (*this)[0]; }
   /// The last integer. \pre not empty()
   [[nodiscard]] Index back() const { return (*this)[size_ - 1]; }
+  /// `count` integers from the i-th one on. \pre i + count <= size()
+  [[nodiscard]] IndexSpan subspan(std::size_t i, std::size_t count) const {
+    IndexSpan part = *this;
+    part.data_ += static_cast<Index>(i) * stride_;
+    part.size_ = count;
+    return part;
+  }
   /// At the first integer; valid while this span lives.
   [[nodiscard]] Iterator begin() const { return {*this, 0}; }
   /// Behind the last integer.

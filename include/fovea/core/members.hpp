@@ -22,10 +22,14 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
+/// Only for ConvertsTo.
+template <class To>
+void take(To x) noexcept;
+
 /// What converts, as std::convertible_to says by way of more templates, which compilers would list.
 template <class X, class To>
-concept ConvertsTo = requires(X&& x, void take(To)) {
-  take(static_cast<X&&>(x));
+concept ConvertsTo = requires(X&& x) {
+  take<To>(static_cast<X&&>(x));
 };
 
 /// What does not convert. (A concept, so that constraints which add to it are stricter.)

@@ -37,20 +37,22 @@ inline Index add_lengths(Index pairs, const Range& first, const Range& motion, c
     return inside.is_empty() ? 0 : inside.end - inside.begin;
   };
   // The length is linear in t between the points where one of these passes the other.
-  std::array<Index, 7> turns = {0, count};
+  std::array<Index, 7> turns = {0, count};  // ascending
   std::size_t size = 2;
   const auto turn = [&](Index x, Index y, Index step) {
     if (step == 0) return;
     const Index difference = x - y;
     const Index after = step > 0 ? floor_div(-difference, step) : floor_div(difference, -step);
-    turns[size++] = std::clamp(after + 1, Index{0}, count);
+    const Index at = std::clamp(after + 1, Index{0}, count);
+    std::size_t n = size++;
+    for (; turns[n - 1] > at; --n) turns[n] = turns[n - 1];
+    turns[n] = at;
   };
   turn(first.begin, bounds.begin, motion.begin);
   turn(first.begin, bounds.end, motion.begin);
   turn(first.end, bounds.begin, motion.end);
   turn(first.end, bounds.end, motion.end);
   turn(first.end, first.begin, motion.end - motion.begin);
-  std::sort(turns.begin(), turns.begin() + size);
   for (std::size_t n = 1; n < size; ++n) {
     const Index begin = turns[n - 1];
     Index end = turns[n];
