@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(ALONE PROGRAM fovea_compare)
+// fovea_test(ALONE FULL PROGRAM fovea_compare)
 // The program as users run it: real tensors with grouped heads, input and paths that it refuses,
 // what it prints where nobody watches, and its report in a browser.
 #include <gtest/gtest.h>

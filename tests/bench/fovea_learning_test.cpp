@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(ALONE NEEDS io fftw PROGRAM fovea_learning)
+// fovea_test(ALONE NEEDS io fftw FULL PROGRAM fovea_learning)
 // The program that trains small models, as users run it: losses fall, an interruption changes no
 // bit, every system learns, and what is refused is refused before anything is written.
 #include <gtest/gtest.h>

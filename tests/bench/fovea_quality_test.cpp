@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(ALONE PROGRAM fovea_quality)
+// fovea_test(ALONE FULL PROGRAM fovea_quality)
 // The program as users run it: a small model of their own, and what it refuses.
 #include <gtest/gtest.h>
 

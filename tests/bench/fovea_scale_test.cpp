@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(ALONE PROGRAM fovea_scale)
+// fovea_test(ALONE FULL PROGRAM fovea_scale)
 // The program as users run it, on 1 to 4 ranks: the bytes of its model are those that were sent,
 // for every operator, its JSON and plots have what they say, and it refuses what it does not
 // understand. No test looks at a time.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(NEEDS io PROGRAM byte_model)
+// fovea_test(NEEDS io FULL PROGRAM byte_model)
 // The program as users run it, on a text of a few lines.
 #include <gtest/gtest.h>
 
