@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(NEEDS io LINK fovea_byte_learners)
+// fovea_test(FULL NEEDS io LINK fovea_byte_learners)
 // Every operator's model of bytes: it learns, goes on from a checkpoint with the same bits, and its
 // decoder continues a text as its forward pass would.
 #include "examples/models/byte_learner.hpp"
