@@ -11,6 +11,7 @@
 #include "fovea/core/executor.hpp"
 #include "fovea/core/executor_ref.hpp"
 #include "fovea/core/key_run.hpp"
+#include "fovea/core/members.hpp"
 #include "fovea/core/on_error.hpp"
 #include "fovea/core/overlap.hpp"
 #include "fovea/core/philox.hpp"

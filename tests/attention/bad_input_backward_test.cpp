@@ -173,9 +173,9 @@ TYPED_TEST(BadInput, GradientsThroughLse) {
   expect({call.at(4000), {2, 4, 6, 1}}, "accepted");
   expect({call.at(5200), {2, 4, 6, 1}, {0, 0, 0, 1}}, "accepted");
   expect({call.at(4000), {2, 4, 5, 1}},
-         name + ": rows of d_lse is 5; expected 6, as the inputs make it 2x4x6x1");
+         name + ": d_lse has shape 2x4x5x1; expected 2x4x6x1, as the shapes of the inputs require");
   expect({call.at(4000), {2, 4, 6, 3}},
-         name + ": width of d_lse is 3; expected 1, as the inputs make it 2x4x6x1");
+         name + ": d_lse has shape 2x4x6x3; expected 2x4x6x1, as the shapes of the inputs require");
   expect({call.at(6010), {2, 4, 6, 1}},
          name + ": the gradient of q overlaps d_lse; outputs must not alias inputs or each other");
 }

@@ -76,7 +76,7 @@ TYPED_TEST(BadInput, KeyLengths) {
   this->expect("key_lengths[1] is 10; expected 0 to 9, the rows of k");
   call.lengths = {kMost, std::numeric_limits<Index>::min()};
   this->expect("key_lengths[0] is 9223372036854775807; expected 0 to 9, the rows of k");
-  call.lengths = {0, 9};
+  call.lengths = {9, 9};
   this->expect("accepted");
 }
 

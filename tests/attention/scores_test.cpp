@@ -118,6 +118,8 @@ TEST(Scores, RawAndCappedKnowNoMask) {
   const std::vector<Index> lengths = {7};
   fovea::SoftmaxInputs<double> in{.q = problem.q.view(), .k = problem.k.view()};
   in.key_lengths = lengths;
+  const std::vector<Index> first_positions = {4};
+  in.first_positions = first_positions;
   const double sink[] = {1, 2};
   in.sink = sink;
   problem.k(0, 0, 8, 1) = std::numeric_limits<double>::quiet_NaN();
@@ -292,29 +294,32 @@ TEST(Scores, Refusals) {
     in.v = {};
     to.out = {};
   });
-  expect("v is missing; expected one of batch 2, the batch of q",
+  expect("v is required: it was not given, or was passed without memory",
          [](auto&, In& in, To&) { in.v = {}; });
-  expect("rows of v is 9; expected 8, the rows of k", [](auto& of, In& in, To&) {
+  expect("v has 9 rows; expected 8, the rows of k", [](auto& of, In& in, To&) {
     in.k = {of.at(1000), {2, 2, 8, 5}};
   });
-  expect("width of weights is 8; expected 9, as the inputs make it 2x4x6x9",
+  expect("weights has shape 2x4x6x8; expected 2x4x6x9, as the shapes of the inputs require",
          [](auto& of, In&, To& to) {
            to.weights = {of.at(7000), {2, 4, 6, 8}};
          });
-  expect("logits overlaps k; outputs must not alias inputs or each other", [](auto& of, In&, To& to) {
-    to.logits = {of.at(1010), {2, 4, 6, 9}};
-  });
-  expect("logits overlaps out; outputs must not alias inputs or each other", [](auto& of, In&, To& to) {
-    to.logits = {of.at(3010), {2, 4, 6, 9}};
-  });
-  expect("logits overlaps lse; outputs must not alias inputs or each other", [](auto& of, In&, To& to) {
-    to.logits = {of.at(4010), {2, 4, 6, 9}};
-  });
+  expect("logits overlaps k; outputs must not alias inputs or each other",
+         [](auto& of, In&, To& to) {
+           to.logits = {of.at(1010), {2, 4, 6, 9}};
+         });
+  expect("logits overlaps out; outputs must not alias inputs or each other",
+         [](auto& of, In&, To& to) {
+           to.logits = {of.at(3010), {2, 4, 6, 9}};
+         });
+  expect("logits overlaps lse; outputs must not alias inputs or each other",
+         [](auto& of, In&, To& to) {
+           to.logits = {of.at(4010), {2, 4, 6, 9}};
+         });
   expect("weights overlaps logits; outputs must not alias inputs or each other",
          [](auto& of, In&, To& to) {
            to.weights = {of.at(6100), {2, 4, 6, 9}};
          });
-  expect("stride of rows of raw is -9; expected at least 0 in a tensor that is written",
+  expect("stride of rows of raw is -9; expected at least 0 in an output",
          [](auto& of, In&, To& to) {
            to.raw = {of.at(8045), {2, 4, 6, 9}, {216, 54, -9, 1}};
          });
@@ -335,8 +340,10 @@ TEST(Scores, RefusalsOfDecoders) {
     return refusal([&] { fovea::attention_scores<float>(decoder, {.q = x, .k = x, .v = x}, to); });
   };
   const auto nothing = [](auto&) {};
-  EXPECT_EQ(step(2, 3, nothing),
-            "LocalAttention: width of weights is 3; expected 2, as the inputs make it 1x1x2x2");
+  EXPECT_EQ(
+      step(2, 3, nothing),
+      "LocalAttention: weights has shape 1x1x2x3; expected 1x1x2x2, as the shapes of the inputs "
+      "require");
   EXPECT_EQ(step(2, 2,
                  [&](auto& to) {
                    to.raw = {written.data() + 2000, {1, 1, 2, 2}};

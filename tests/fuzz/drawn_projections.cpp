@@ -15,6 +15,10 @@ void try_projections(Bytes& bytes) {
   shape.keys = std::max(shape.keys, least_keys(options));
   if (bytes.once_in(16)) shape.batch = 0;
   const std::vector<Index> lengths = drawn_lengths(bytes, shape.batch, shape.keys);
+  // Otherwise where the rows are must be said.
+  if (!lengths.empty() && options.alignment == fovea::CausalAlignment::bottom_right) {
+    shape.queries = shape.keys;
+  }
   std::vector<Index> cu_seqlens;
   if (shape.batch == 1 && lengths.empty() && shape.queries == shape.keys && bytes.once_in(2)) {
     cu_seqlens = {0, bytes(0, shape.keys), shape.keys};

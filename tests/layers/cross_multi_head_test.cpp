@@ -93,7 +93,10 @@ TEST(CrossMultiHead, IsTheOperatorBetweenProjections) {
   // Where rows stand among the keys is up to the operator.
   const fovea::CausalAlignment top = fovea::CausalAlignment::top_left;
   expect_by_hand<double>(FullAttention({.causal = true, .alignment = top}), 1e-13);
-  expect_by_hand<double>(fovea::LocalAttention({.left = 5, .right = 1}), 1e-13);
+  expect_by_hand<double>(
+      fovea::LocalAttention(
+          {.left = 5, .right = 1, .alignment = fovea::CausalAlignment::key_length}),
+      1e-13);
 }
 
 TEST(CrossMultiHead, GradientsOfRowsMemoryAndWeights) {

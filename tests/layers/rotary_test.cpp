@@ -163,7 +163,7 @@ TEST(Rotary, OptionsThatAreRefused) {
   EXPECT_EQ(message({.base = 1, .yarn = whole}),
             "MultiHead: rotary.base is 1; expected a finite number above 1, since yarn is given");
   EXPECT_EQ(message({.stretch = fovea::RotaryStretch{}, .yarn = whole}),
-            "MultiHead: rotary.yarn is given; expected none, since stretch is given");
+            "MultiHead: rotary.yarn must not be given: stretch is given");
   EXPECT_EQ(yarn(whole), "accepted");
   EXPECT_EQ(message({}), "accepted");
 }
@@ -218,10 +218,11 @@ std::vector<T> turned_alone(const Rotary<T>& rotary, const Tensor<T>& x, const T
   const Tensor<T> all = x.in({});
   for_each_index({kBatch, 1, kRows, 1}, [&](Index b, Index, Index n, Index) {
     fovea::RotaryCall<T> call = by.call;
-    const std::vector<std::int64_t> position = {call.positions.size() == 0 ? call.first + n
+    const auto at = [&](Index i) { return call.positions[static_cast<std::size_t>(i)]; };
+    const std::vector<std::int64_t> position = {call.positions.empty() ? call.first + n
                                                 : call.positions.size() == kRows
-                                                    ? call.positions[n]
-                                                    : call.positions[b * kRows + n]};
+                                                    ? at(n)
+                                                    : at(b * kRows + n)};
     call.positions = position;
     if (!call.cosines.is_none()) {
       call.cosines = cut(call.cosines, 0, b, 1);
@@ -350,15 +351,15 @@ TEST(Rotary, CallsThatAreRefused) {
   };
   const View<double> heads = x.view();
   EXPECT_EQ(message(cut(heads, 3, 0, 10), {}),
-            "Rotary: width of heads is 10; expected 12, the width of a head that it was made for");
+            "Rotary: heads has width 10; expected 12, the width of a head that it was made for");
   EXPECT_EQ(message({}, {}),
-            "Rotary: heads is missing; expected one of width 12, the width of a head that it was "
-            "made for");
+            "Rotary: heads is required: it was not given, or was passed without memory");
   const View<double> same_heads(heads.data(), kHeadsShape,
                                 {heads.strides()[0], 0, heads.strides()[2], 1});
-  EXPECT_EQ(message(same_heads, {}),
-            "Rotary: the layout of heads is strides 252x0x12x1 for 2x3x7x12; expected strides that "
-            "give each element its own place");
+  EXPECT_EQ(
+      message(same_heads, {}),
+      "Rotary: heads has strides [252, 0, 12, 1] for 2x3x7x12; the elements of an output need "
+      "different addresses");
   const std::vector<Index> eight(8);
   EXPECT_EQ(message(heads, {.positions = eight}),
             "Rotary: the number of positions is 8; expected 14, batch times rows of heads, or 7, "
@@ -366,17 +367,17 @@ TEST(Rotary, CallsThatAreRefused) {
   std::vector<Index> far(7);
   far[3] = (Index{1} << 53) + 1;
   EXPECT_EQ(message(heads, {.positions = far}),
-            "Rotary: positions[3] is 9007199254740993; expected -2^53 to 2^53, which double "
-            "represents exactly");
+            "Rotary: positions[3] is 9007199254740993; expected a magnitude of at most 2^53, which "
+            "double represents exactly");
   EXPECT_NE(message(heads, {.first = far[3]}).find("first is 9007199254740993"), std::string::npos);
   EXPECT_NE(message(heads, {.first = far[3] - 2}).find("last row is 9007199254740997"),
             std::string::npos);
   const std::vector<Index> ends = {0, 7};
   EXPECT_EQ(message(heads, {.cu_seqlens = ends}),
-            "Rotary: batch of heads is 2; expected 1, since cu_seqlens is given");
+            "Rotary: heads has batch 2; expected 1, since cu_seqlens is given");
   const View<double> one = cut(heads, 0, 0, 1);
   EXPECT_EQ(message(one, {.positions = std::span(far).first(7), .cu_seqlens = ends}),
-            "Rotary: cu_seqlens is given; expected none, since positions are given");
+            "Rotary: cu_seqlens must not be given: positions are given");
   const std::vector<Index> short_ends = {0, 6};
   EXPECT_NE(message(one, {.cu_seqlens = short_ends}).find("cu_seqlens"), std::string::npos);
 }
@@ -394,13 +395,14 @@ TEST(Rotary, TablesThatAreRefused) {
   };
   using Change = Turning<double>&;
   EXPECT_EQ(message([](Change t) { t.call.cosines = {}; }),
-            "Rotary: cosines is missing; expected one of batch 2, the batch of heads, or 1");
-  EXPECT_EQ(message([](Change t) { t.call.sines = {}; }),
-            "Rotary: sines is missing; expected one of batch 2, as of cosines");
+            "Rotary: cosines is required: it was not given, or was passed without memory");
+  EXPECT_EQ(
+      message([](Change t) { t.call.sines = {}; }),
+      "Rotary: sines is empty: it was passed without memory; expected 2x1x10x6, as of cosines");
   EXPECT_EQ(message([](Change t) { t.call.cosines = cut(t.call.cosines, 3, 0, 5); }),
-            "Rotary: width of cosines is 5; expected 6, the pairs of a head that are turned");
+            "Rotary: cosines has width 5; expected 6, the pairs of a head that are turned");
   EXPECT_EQ(message([](Change t) { t.call.sines = cut(t.call.sines, 2, 0, 9); }),
-            "Rotary: rows of sines is 9; expected 10, as of cosines");
+            "Rotary: sines has shape 2x1x9x6; expected 2x1x10x6, as of cosines");
   EXPECT_EQ(message([](Change t) { t.own[4] = -1; }),
             "Rotary: positions[4] is -1; expected 0 to 9, the rows of the tables");
   EXPECT_EQ(message([](Change t) { t.own[13] = 10; }),

@@ -21,9 +21,8 @@ enum class ActivationKind {
 namespace detail {
 
 /// y = f(x) for activations. y may be x.
-template <class T>
-void activate(ActivationKind kind, const View<const T>& x, const View<T>& y,
-              const ExecutorRef& executor) {
+template <class T, class E>
+void activate(ActivationKind kind, const View<const T>& x, const View<T>& y, E&& executor) {
   using Kernels = LayerKernels<T>;
   agree_on(executor, "ActivationFunction", kind);
   switch (kind) {
@@ -43,9 +42,9 @@ void activate(ActivationKind kind, const View<const T>& x, const View<T>& y,
 }
 
 /// d_x = f'(x) d_y for activations. d_x may be d_y.
-template <class T>
+template <class T, class E>
 void activate_backward(ActivationKind kind, const View<const T>& x, const View<const T>& d_y,
-                       const View<T>& d_x, const ExecutorRef& executor) {
+                       const View<T>& d_x, E&& executor) {
   using Kernels = LayerKernels<T>;
   agree_on(executor, "ActivationFunction", kind);
   switch (kind) {

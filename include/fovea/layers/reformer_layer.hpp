@@ -85,7 +85,7 @@ class ReformerLayer : public LayerCalls<ReformerLayer<T>, T, Tokens<T>> {
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
     fovea::check_forward("ReformerLayer", tokens.x, sizes_.width, y, sizes_.width);
     check_lengths("ReformerLayer", tokens, detail::rows_of_sequence(tokens.x, executor));
-    check_no_terms("ReformerLayer", tokens, "none: the layer does not read it");
+    check_no_terms("ReformerLayer", tokens, "the layer does not read it");
     const View<T> projected = saved.projected.resize(y.batch(), y.rows(), 2 * columns());
     const View<T> out = saved.out.resize(y.batch(), y.rows(), columns());
     saved.round_lse.resize(
@@ -104,7 +104,7 @@ class ReformerLayer : public LayerCalls<ReformerLayer<T>, T, Tokens<T>> {
     fovea::check_backward("ReformerLayer", tokens.x, sizes_.width, d_y, sizes_.width, d_x);
     check_saved("ReformerLayer", saved.projected.view(), tokens.x, 2 * columns());
     check_lengths("ReformerLayer", tokens, detail::rows_of_sequence(tokens.x, executor));
-    check_no_terms("ReformerLayer", tokens, "none: the layer does not read it");
+    check_no_terms("ReformerLayer", tokens, "the layer does not read it");
     const View<T> d_projected = saved.d_projected.resize(d_y.batch(), d_y.rows(), 2 * columns());
     const View<T> d_out = saved.d_out.resize(d_y.batch(), d_y.rows(), columns());
     const View<const T> out(heads_of(saved.out.view(), 0));

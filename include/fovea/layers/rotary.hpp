@@ -90,7 +90,7 @@ class Rotary {
     magnitude_ = options.magnitude;
     if (options.stretch) check_stretch(layer, *options.stretch);
     if (options.yarn) {
-      if (options.stretch) refuse(layer, "rotary.yarn", "given", "none, since stretch is given");
+      if (options.stretch) refuse_given(layer, "rotary.yarn", "stretch is given");
       detail::check_yarn(layer, *options.yarn, options.base);
       magnitude_ *= detail::yarn_magnitude(*options.yarn);
     }
@@ -187,7 +187,7 @@ class Rotary {
     const auto refuse_position = [&](const std::string& what, Index position) {
       refuse(name(), what, std::to_string(position),
              has_tables ? "0 to " + std::to_string(allowed.end - 1) + ", the rows of the tables"
-                        : "-2^53 to 2^53, which double represents exactly");
+                        : "a magnitude of at most 2^53, which double represents exactly");
     };
     for (Index i = 0; i < count; ++i) {
       const Index position = call.positions[static_cast<std::size_t>(i)];
@@ -210,11 +210,10 @@ class Rotary {
 
   static void check_packed(const View<T>& heads, const RotaryCall<T>& call, Index rows) {
     if (heads.batch() != 1) {
-      refuse(name(), "batch of heads", std::to_string(heads.batch()),
-             "1, since cu_seqlens is given");
+      refuse_extent(name(), "heads", heads.shape(), 0, "1, since cu_seqlens is given");
     }
     if (!call.positions.empty()) {
-      refuse(name(), "cu_seqlens", "given", "none, since positions are given");
+      refuse_given(name(), "cu_seqlens", "positions are given");
     }
     detail::check_cu_seqlens(name(), "cu_seqlens", call.cu_seqlens, rows, "heads");
   }
