@@ -348,11 +348,10 @@ TEST(Scores, RefusalsOfDecoders) {
                  [&](auto& to) {
                    to.raw = {written.data() + 2000, {1, 1, 2, 2}};
                  }),
-            "LocalAttention: raw is given; expected none in a step of a decoder");
-  EXPECT_EQ(
-      step(300, 300, nothing),
-      "LocalAttention: rows of q is 300; expected fewer if logits or weights are given: these "
-      "rows see keys of the window that are forgotten within the step");
+            "LocalAttention: raw must not be given: a decoder step does not write it");
+  EXPECT_EQ(step(300, 300, nothing),
+            "LocalAttention: q has 300 rows; expected fewer if logits or weights are given: these "
+            "rows see keys of the window that are forgotten within the step");
   EXPECT_EQ(decoder.length(), 0);
   EXPECT_EQ(written, before);
   EXPECT_EQ(step(2, 2, nothing), "accepted");

@@ -123,16 +123,16 @@ class DecoderScores {
     const Index first = decoder.first_key(rows);
     const Index held = rows.keys - first;
     for (const auto& [name, x] : {std::pair{"raw", to.raw}, std::pair{"capped", to.capped}}) {
-      if (!x.is_none()) refuse(Op::name(), name, "given", "none in a step of a decoder");
+      if (!x.is_none()) refuse_given(Op::name(), name, "a decoder step does not write it");
     }
     const AttentionShape shape{inputs.q.batch(), inputs.q.heads(), decoder.shape_.key_heads,
                                inputs.q.rows(),  rows.keys,        inputs.q.width()};
     detail::check_scores(Op::name(), inputs, to,
                          {shape.batch, shape.query_heads, shape.queries, shape.keys});
     if (!decoder.cache_.holds(held)) {
-      refuse(Op::name(), "rows of q", std::to_string(shape.queries),
-             "fewer if logits or weights are given: these rows see keys of the window that are "
-             "forgotten within the step");
+      refuse_extent(Op::name(), "q", inputs.q.shape(), 2,
+                    "fewer if logits or weights are given: these rows see keys of the window that "
+                    "are forgotten within the step");
     }
     const HeadPlans plans(decoder.op_, shape.query_heads, rows);
     auto&& threads = detail::for_scores(executor, shape);

@@ -11,7 +11,7 @@ set -euo pipefail
   /^[0-9a-f]+ <.*>:$/ {
     name = $2
     gsub(/[<>:]/, "", name)
-    audited = (name in weak) && name !~ /N(K)?5fovea[0-9]+v[0-9]+_[0-9]+_[a-z0-9_]*2v[34]/
+    audited = (name in weak) && name !~ /N(K)?5fovea[0-9]+v[0-9]+_[0-9]+[a-z0-9_]*2v[34]/
     seen += audited
     next
   }
