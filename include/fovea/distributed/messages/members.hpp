@@ -16,8 +16,10 @@ namespace distributed::detail {
 
 /// Stands for a member of any type where only the number of members is asked for.
 struct AnyMember {
+  /// Any member that is copied.
   template <class X>
   operator X&() const& noexcept;  // NOLINT(google-explicit-constructor)
+  /// Any member that is moved.
   template <class X>
   operator X&&() const&& noexcept;  // NOLINT(google-explicit-constructor)
 };

@@ -60,11 +60,14 @@ std::string value_text(const X& x) {
 /// The feature maps of an operator that has some, each after a comma.
 template <class Op>
 struct MapsText {
+  /// Nothing.
   static std::string of() { return {}; }
 };
+/// Those of an operator over feature maps.
 template <template <class...> class Op, class... Terms>
 requires(sizeof...(Terms) > 0 &&
          (requires { LinearTerm<Terms>::Map::name(); } && ...)) struct MapsText<Op<Terms...>> {
+  /// The names of the maps.
   static std::string of() {
     std::string text;
     const auto add = [&]<class Term>(LinearTerm<Term> /*term*/) {

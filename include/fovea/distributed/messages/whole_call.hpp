@@ -196,6 +196,7 @@ class WholePass {
   Compute compute_;
 };
 
+/// A WholePass of these. \param compute as for WholePass
 template <class Compute>
 std::unique_ptr<WholePass<Compute>> whole_pass(std::unique_ptr<WholeTensors> tensors,
                                                Compute compute) {
