@@ -4,6 +4,8 @@
 /// tensors of every type. FOVEA_ONNX_CASES names the file that attention_cases.py writes.
 #include <gtest/gtest.h>
 
+#include <Eigen/Core>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
