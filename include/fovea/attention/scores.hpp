@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "fovea/attention/softmax/decoder_core.inl.hpp"
 #include "fovea/attention/softmax/operator.hpp"
 #include "fovea/attention/softmax/score_pass.hpp"
 
@@ -110,40 +111,36 @@ void attention_scores(const Op& op, const SoftmaxInputs<T>& inputs, const Attent
   ScorePass<T>(call, plans, detail::matrices_of(to)).run(memory, threads);
 }
 
-/// The access to a decoder that attention_scores needs.
-template <class Op, class T>
-class DecoderScores {
- public:
-  /// Does what attention_scores of a decoder does.
-  static void step(Decoder<Op, T>& decoder, const SoftmaxInputs<T>& inputs,
-                   const AttentionScores<T>& to, const ExecutorRef& executor) {
-    const SoftmaxSaved<T> saved{to.lse};
-    decoder.check_step(inputs, to.out, saved);
-    const SequenceShape rows = decoder.rows_after(inputs);
-    const Index first = decoder.first_key(rows);
-    const Index held = rows.keys - first;
-    for (const auto& [name, x] : {std::pair{"raw", to.raw}, std::pair{"capped", to.capped}}) {
-      if (!x.is_none()) refuse_given(Op::name(), name, "a decoder step does not write it");
-    }
-    const AttentionShape shape{inputs.q.batch(), inputs.q.heads(), decoder.shape_.key_heads,
-                               inputs.q.rows(),  rows.keys,        inputs.q.width()};
-    detail::check_scores(Op::name(), inputs, to,
-                         {shape.batch, shape.query_heads, shape.queries, shape.keys});
-    if (!decoder.cache_.holds(held)) {
-      refuse_extent(Op::name(), "q", inputs.q.shape(), 2,
-                    "fewer if logits or weights are given: these rows see keys of the window that "
-                    "are forgotten within the step");
-    }
-    const HeadPlans plans(decoder.op_, shape.query_heads, rows);
-    auto&& threads = detail::for_scores(executor, shape);
-    ScoreMemory<T> memory(plans, shape.width, threads.concurrency());
-    decoder.step(inputs, to.out, saved, executor);
-    const SoftmaxCall<T> call =
-        decoder.call(inputs, decoder.cache_.keys(first, held), decoder.cache_.values(first, held));
-    ScorePass(call, plans, detail::matrices_of(to), decoder.place(rows, first))
-        .run(memory, threads);
+template <class T>
+void SoftmaxDecoderCore<T>::step_scores(const SoftmaxOperatorRef& op, const Modifier& modifier,
+                                        const SoftmaxInputs<T>& inputs,
+                                        const AttentionScores<T>& to,
+                                        const ExecutorRef& executor) {
+  const SoftmaxSaved<T> saved{to.lse};
+  const Step step{op, modifier, inputs, to.out, saved};
+  check_step(step);
+  const SequenceShape rows = rows_after(inputs);
+  const Index first = first_key(rows);
+  const Index held = rows.keys - first;
+  for (const auto& [name, x] : {std::pair{"raw", to.raw}, std::pair{"capped", to.capped}}) {
+    if (!x.is_none()) refuse_given(op.name(), name, "a decoder step does not write it");
   }
-};
+  const AttentionShape shape{inputs.q.batch(), inputs.q.heads(), shape_.key_heads,
+                             inputs.q.rows(),  rows.keys,        inputs.q.width()};
+  detail::check_scores(op.name(), inputs, to,
+                       {shape.batch, shape.query_heads, shape.queries, shape.keys});
+  if (!cache_.holds(held)) {
+    refuse_extent(op.name(), "q", inputs.q.shape(), 2,
+                  "fewer if logits or weights are given: these rows see keys of the window that "
+                  "are forgotten within the step");
+  }
+  const HeadPlans plans(op, shape.query_heads, rows);
+  const ExecutorRef threads = detail::for_scores(executor, shape);
+  ScoreMemory<T> memory(plans, shape.width, threads.concurrency());
+  this->step(op, modifier, inputs, to.out, saved, executor);
+  const SoftmaxCall<T> call = step.call(cache_.keys(first, held), cache_.values(first, held));
+  ScorePass(call, plans, detail::matrices_of(to), place(step, rows, first)).run(memory, threads);
+}
 
 /// One step of a decoder of a softmax operator, as `step`, which also writes logits and weights of
 /// its rows, [B, Hq, n, length after the step].
@@ -158,7 +155,8 @@ template <class T, class Op, class E = Serial>
 void attention_scores(Decoder<Op, T>& decoder, const SoftmaxInputs<T>& inputs,
                       const AttentionScores<T>& to, E&& executor = {}) {
   auto&& called = for_call(executor);
-  DecoderScores<Op, T>::step(decoder, inputs, to, called);
+  decoder.core_.step_scores(decoder.op_, decoder.op_.template score_modifier<Compute<T>, false>(),
+                            inputs, to, called);
 }
 
 FOVEA_NAMESPACE_END

@@ -21,6 +21,12 @@
 #define FOVEA_HAS_KERNEL_BODIES 1
 #endif
 
+#if defined(FOVEA_EXTERN_KERNELS) && !defined(FOVEA_PASSES_UNIT)
+#define FOVEA_HAS_PASS_BODIES 0
+#else
+#define FOVEA_HAS_PASS_BODIES 1
+#endif
+
 // FOVEA_KERNELS(Table) and FOVEA_STORED_KERNELS(Table) instantiate everything of a table in a unit
 // that compiles the kernels for all.
 #if defined(FOVEA_KERNELS_UNIT) && FOVEA_KERNELS_UNIT + 0 != 64
@@ -39,3 +45,21 @@
 #endif
 #define FOVEA_KERNELS(Table) FOVEA_FLOAT_KERNELS(Table) FOVEA_DOUBLE_KERNELS(Table)
 #define FOVEA_STORED_KERNELS(Table) FOVEA_KERNELS(Table) FOVEA_SHORT_KERNELS(Table)
+
+// FOVEA_PASSES(Passes) and FOVEA_FLOAT_AND_DOUBLE_PASSES(Passes) do the same for passes.
+#if defined(FOVEA_PASSES_UNIT) && FOVEA_PASSES_UNIT + 0 != 64
+#define FOVEA_FLOAT_PASSES(Passes) template class Passes<float>;
+#define FOVEA_SHORT_PASSES(Passes)        \
+  template class Passes<Eigen::bfloat16>; \
+  template class Passes<Eigen::half>;
+#else
+#define FOVEA_FLOAT_PASSES(Passes)
+#define FOVEA_SHORT_PASSES(Passes)
+#endif
+#if defined(FOVEA_PASSES_UNIT) && FOVEA_PASSES_UNIT + 0 != 32
+#define FOVEA_DOUBLE_PASSES(Passes) template class Passes<double>;
+#else
+#define FOVEA_DOUBLE_PASSES(Passes)
+#endif
+#define FOVEA_FLOAT_AND_DOUBLE_PASSES(Passes) FOVEA_FLOAT_PASSES(Passes) FOVEA_DOUBLE_PASSES(Passes)
+#define FOVEA_PASSES(Passes) FOVEA_FLOAT_AND_DOUBLE_PASSES(Passes) FOVEA_SHORT_PASSES(Passes)

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Any pattern, and any plan, as one type. Operators hold such types, because their heads may have
-/// different patterns. A call through one costs one virtual call per block, never one per pair.
+/// different patterns. A call through one costs one indirect call per block, never one per pair.
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <memory>
+#include <new>
+#include <type_traits>
 #include <utility>
 
 #include "fovea/patterns/partition.hpp"
@@ -13,7 +16,35 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// A PartitionedPlan of any type. It is cheap to copy.
+namespace detail {
+
+/// A constant object of any type that is cheap to copy: copies share a large one.
+class SharedObject {
+ public:
+  SharedObject() = default;
+  template <class X>
+  explicit SharedObject(X x) {
+    if constexpr (sizeof(X) <= kSmall && alignof(X) <= alignof(std::max_align_t) &&
+                  std::is_trivially_copyable_v<X>) {
+      ::new (static_cast<void*>(small_)) X(x);
+    } else {
+      large_ = std::make_shared<const X>(std::move(x));
+    }
+  }
+  /// The object.
+  const void* get() const { return large_ ? large_.get() : small_; }
+
+ private:
+  static constexpr std::size_t kSmall = 64;
+
+  alignas(std::max_align_t) std::byte small_[kSmall] = {};
+  std::shared_ptr<const void> large_;
+};
+
+}  // namespace detail
+
+/// A PartitionedPlan of any type. It is cheap to copy, and takes no memory from the heap for plans
+/// of common windows.
 class AnyPlan {
  public:
   /// A plan without blocks.
@@ -21,106 +52,109 @@ class AnyPlan {
 
   /// Holds the plan given.
   template <PartitionedPlan P>
-  explicit AnyPlan(P plan) : plan_(std::make_shared<const Model<P>>(std::move(plan))) {}
+  explicit AnyPlan(P plan) : table_(&kTable<P>), plan_(std::move(plan)) {}
 
   /// The number of blocks of query rows.
-  Index block_count() const { return plan_ ? plan_->block_count() : 0; }
+  Index block_count() const { return table_ ? table_->block_count(plan_.get()) : 0; }
   /// The largest number of runs in a block, for BlockStorage.
-  Index most_runs() const { return plan_ ? plan_->most_runs() : 0; }
+  Index most_runs() const { return table_ ? table_->most_runs(plan_.get()) : 0; }
   /// The distance between neighbouring rows of a block; 1 if it is not known.
-  Index row_step() const { return plan_ ? plan_->row_step() : 1; }
+  Index row_step() const { return table_ ? table_->row_step(plan_.get()) : 1; }
   /// Block b of the query rows; its runs may point into the storage.
-  QueryBlock block(Index b, BlockStorage& storage) const { return plan_->block(b, storage); }
+  QueryBlock block(Index b, BlockStorage& storage) const { return table_->block(plan_.get(), b, storage); }
   /// The rows of block b.
-  Strip rows(Index b) const { return plan_->rows(b); }
+  Strip rows(Index b) const { return table_->rows(plan_.get(), b); }
   /// The number of visible (query, key) pairs; the largest Index if there are more.
-  Index visible_pairs() const { return plan_ ? plan_->visible_pairs() : 0; }
+  Index visible_pairs() const { return table_ ? table_->visible_pairs(plan_.get()) : 0; }
   /// The number of blocks of keys.
-  Index key_block_count() const { return plan_ ? plan_->key_block_count() : 0; }
+  Index key_block_count() const { return table_ ? table_->key_block_count(plan_.get()) : 0; }
   /// The largest number of keys in a block.
-  Index largest_key_block() const { return plan_ ? plan_->largest_key_block() : 0; }
+  Index largest_key_block() const { return table_ ? table_->largest_key_block(plan_.get()) : 0; }
   /// Block p of the keys.
-  KeyBlock key_block(Index p) const { return plan_->key_block(p); }
+  KeyBlock key_block(Index p) const { return table_->key_block(plan_.get(), p); }
   /// A range that holds every block of queries that sees a key of block p.
-  Range query_blocks(Index p) const { return plan_->query_blocks(p); }
+  Range query_blocks(Index p) const { return table_->query_blocks(plan_.get(), p); }
   /// If this is false, block b of the queries sees no key of block p.
-  bool meets(Index b, Index p) const { return plan_->meets(b, p); }
+  bool meets(Index b, Index p) const { return table_->meets(plan_.get(), b, p); }
   /// A range that holds every block of keys that a block of queries sees.
-  Range key_blocks(const QueryBlock& block) const { return plan_->key_blocks(block); }
+  Range key_blocks(const QueryBlock& block) const { return table_->key_blocks(plan_.get(), block); }
   /// Which gradients block b of the queries takes part in.
-  GradientRoles query_roles(Index b) const { return plan_->query_roles(b); }
+  GradientRoles query_roles(Index b) const { return table_->query_roles(plan_.get(), b); }
   /// Which gradients block p of the keys takes part in.
-  GradientRoles key_roles(Index p) const { return plan_->key_roles(p); }
+  GradientRoles key_roles(Index p) const { return table_->key_roles(plan_.get(), p); }
 
  private:
-  struct Interface {
-    virtual ~Interface() = default;
-    virtual Index block_count() const = 0;
-    virtual Index most_runs() const = 0;
-    virtual Index row_step() const = 0;
-    virtual QueryBlock block(Index b, BlockStorage& storage) const = 0;
-    virtual Strip rows(Index b) const = 0;
-    virtual Index visible_pairs() const = 0;
-    virtual Index key_block_count() const = 0;
-    virtual Index largest_key_block() const = 0;
-    virtual KeyBlock key_block(Index p) const = 0;
-    virtual Range query_blocks(Index p) const = 0;
-    virtual bool meets(Index b, Index p) const = 0;
-    virtual Range key_blocks(const QueryBlock& block) const = 0;
-    virtual GradientRoles query_roles(Index b) const = 0;
-    virtual GradientRoles key_roles(Index p) const = 0;
+  struct Table {
+    Index (*block_count)(const void*);
+    Index (*most_runs)(const void*);
+    Index (*row_step)(const void*);
+    QueryBlock (*block)(const void*, Index, BlockStorage&);
+    Strip (*rows)(const void*, Index);
+    Index (*visible_pairs)(const void*);
+    Index (*key_block_count)(const void*);
+    Index (*largest_key_block)(const void*);
+    KeyBlock (*key_block)(const void*, Index);
+    Range (*query_blocks)(const void*, Index);
+    bool (*meets)(const void*, Index, Index);
+    Range (*key_blocks)(const void*, const QueryBlock&);
+    GradientRoles (*query_roles)(const void*, Index);
+    GradientRoles (*key_roles)(const void*, Index);
   };
 
   template <class P>
-  struct Model final : Interface {
-    explicit Model(P p) : plan(std::move(p)) {}
-    Index block_count() const override { return plan.block_count(); }
-    Index most_runs() const override { return plan.most_runs(); }
-    Index row_step() const override {
-      if constexpr (requires { plan.row_step(); }) return plan.row_step();
-      return 1;
+  static const P& as(const void* plan) {
+    return *static_cast<const P*>(plan);
+  }
+  template <class P>
+  static Strip rows_of(const P& plan, Index b) {
+    if constexpr (requires { plan.rows(b); }) {
+      return plan.rows(b);
+    } else {
+      BlockStorage storage(plan.most_runs());
+      const QueryBlock made = plan.block(b, storage);
+      return {made.first, made.step, made.count};
     }
-    QueryBlock block(Index b, BlockStorage& storage) const override {
-      return plan.block(b, storage);
-    }
-    Strip rows(Index b) const override {
-      if constexpr (requires { plan.rows(b); }) {
-        return plan.rows(b);
-      } else {
-        BlockStorage storage(most_runs());
-        const QueryBlock made = plan.block(b, storage);
-        return {made.first, made.step, made.count};
+  }
+  template <class P>
+  static Index largest_key_block_of(const P& plan) {
+    if constexpr (requires { plan.largest_key_block(); }) {
+      return plan.largest_key_block();
+    } else {
+      Index most = 0;
+      for (Index p = 0; p < plan.key_block_count(); ++p) {
+        most = (std::max)(most, plan.key_block(p).count);
       }
+      return most;
     }
-    Index visible_pairs() const override { return plan.visible_pairs(); }
-    Index key_block_count() const override { return plan.key_block_count(); }
-    Index largest_key_block() const override {
-      if constexpr (requires { plan.largest_key_block(); }) {
-        return plan.largest_key_block();
-      } else {
-        Index most = 0;
-        for (Index p = 0; p < plan.key_block_count(); ++p) {
-          most = (std::max)(most, plan.key_block(p).count);
-        }
-        return most;
-      }
-    }
-    KeyBlock key_block(Index p) const override { return plan.key_block(p); }
-    Range query_blocks(Index p) const override { return plan.query_blocks(p); }
-    bool meets(Index b, Index p) const override { return plan.meets(b, p); }
-    Range key_blocks(const QueryBlock& block) const override { return plan.key_blocks(block); }
-    GradientRoles query_roles(Index b) const override {
-      if constexpr (requires { plan.query_roles(b); }) return plan.query_roles(b);
-      return {};
-    }
-    GradientRoles key_roles(Index p) const override {
-      if constexpr (requires { plan.key_roles(p); }) return plan.key_roles(p);
-      return {};
-    }
-    P plan;
-  };
+  }
+  template <class P>
+  static constexpr Table kTable = {
+      [](const void* p) -> Index { return as<P>(p).block_count(); },
+      [](const void* p) -> Index { return as<P>(p).most_runs(); },
+      [](const void* p) -> Index {
+        if constexpr (requires { as<P>(p).row_step(); }) return as<P>(p).row_step();
+        return 1;
+      },
+      [](const void* p, Index b, BlockStorage& storage) { return as<P>(p).block(b, storage); },
+      [](const void* p, Index b) { return rows_of(as<P>(p), b); },
+      [](const void* p) -> Index { return as<P>(p).visible_pairs(); },
+      [](const void* p) -> Index { return as<P>(p).key_block_count(); },
+      [](const void* p) { return largest_key_block_of(as<P>(p)); },
+      [](const void* p, Index n) { return as<P>(p).key_block(n); },
+      [](const void* p, Index n) { return as<P>(p).query_blocks(n); },
+      [](const void* p, Index b, Index n) -> bool { return as<P>(p).meets(b, n); },
+      [](const void* p, const QueryBlock& block) { return as<P>(p).key_blocks(block); },
+      [](const void* p, Index b) -> GradientRoles {
+        if constexpr (requires { as<P>(p).query_roles(b); }) return as<P>(p).query_roles(b);
+        return {};
+      },
+      [](const void* p, Index n) -> GradientRoles {
+        if constexpr (requires { as<P>(p).key_roles(n); }) return as<P>(p).key_roles(n);
+        return {};
+      }};
 
-  std::shared_ptr<const Interface> plan_;
+  const Table* table_ = nullptr;
+  detail::SharedObject plan_;
 };
 
 /// The `reach()` of a pattern that has one; otherwise a reach without bounds.
@@ -151,23 +185,23 @@ class AnyPattern {
   requires(!std::same_as<P, AnyPattern> && (Pattern<P> || StagedPattern<P>))
       // NOLINTNEXTLINE(google-explicit-constructor): it stands for any of them
       AnyPattern(const P& pattern)
-      : pattern_(std::make_shared<const Model<P>>(pattern)) {}
+      : table_(&kTable<P>), pattern_(pattern) {}
 
   /// The law of the pattern: whether the query at position i sees key j.
-  bool allows(Index i, Index j) const { return pattern_->allows(i, j); }
+  bool allows(Index i, Index j) const { return table_->allows(pattern_.get(), i, j); }
 
   /// The number of stages, at least 1. Operators execute them one after the other, and no key is
   /// shown by two of them.
-  Index stage_count() const { return pattern_->stage_count(); }
+  Index stage_count() const { return table_->stage_count; }
 
   /// The plan of one stage for a sequence. \pre stage < stage_count()
   AnyPlan plan(Index stage, const SequenceShape& shape) const {
-    return pattern_->plan(stage, shape);
+    return table_->plan(pattern_.get(), stage, shape);
   }
   /// How far before and after itself a query sees keys in this stage.
-  Reach reach(Index stage) const { return pattern_->reach(stage); }
+  Reach reach(Index stage) const { return table_->reach(pattern_.get(), stage); }
   /// The only keys that queries see in this stage.
-  KeyColumns key_columns(Index stage) const { return pattern_->key_columns(stage); }
+  KeyColumns key_columns(Index stage) const { return table_->key_columns(pattern_.get(), stage); }
 
   /// Whether what the rows of a sequence see depends on their positions: one of them does not see
   /// every key, or a stage has a Reach.
@@ -188,69 +222,41 @@ class AnyPattern {
   }
 
  private:
-  struct Interface {
-    virtual ~Interface() = default;
-    virtual bool allows(Index i, Index j) const = 0;
-    virtual Index stage_count() const = 0;
-    virtual AnyPlan plan(Index stage, const SequenceShape& shape) const = 0;
-    virtual Reach reach(Index stage) const = 0;
-    virtual KeyColumns key_columns(Index stage) const = 0;
+  struct Table {
+    bool (*allows)(const void*, Index, Index);
+    Index stage_count;
+    AnyPlan (*plan)(const void*, Index, const SequenceShape&);
+    Reach (*reach)(const void*, Index);
+    KeyColumns (*key_columns)(const void*, Index);
   };
 
+  /// What f returns for one stage of a pattern.
+  template <class R, class P, class F>
+  static R of_stage(const void* pattern, Index stage, const F& f) {
+    R found;
+    for_each_stage(*static_cast<const P*>(pattern), [&](const auto& p, auto number) {
+      if (static_cast<Index>(number) == stage) found = f(p);
+    });
+    return found;
+  }
   template <class P>
-  struct Model final : Interface {
-    explicit Model(const P& p) : pattern(p) {}
-    bool allows(Index i, Index j) const override { return pattern.allows(i, j); }
-    Index stage_count() const override { return static_cast<Index>(kStageCount<P>); }
-    AnyPlan plan(Index stage, const SequenceShape& shape) const override {
-      AnyPlan made;
-      for_each_stage(pattern, [&](const auto& p, auto number) {
-        if (static_cast<Index>(number) == stage) made = AnyPlan(p.plan(shape));
-      });
-      return made;
-    }
-    Reach reach(Index stage) const override {
-      Reach found;
-      for_each_stage(pattern, [&](const auto& p, auto number) {
-        if (static_cast<Index>(number) == stage) found = reach_of(p);
-      });
-      return found;
-    }
-    KeyColumns key_columns(Index stage) const override {
-      KeyColumns found;
-      for_each_stage(pattern, [&](const auto& p, auto number) {
-        if (static_cast<Index>(number) == stage) found = key_columns_of(p);
-      });
-      return found;
-    }
-    P pattern;
-  };
+  static constexpr Table kTable = {
+      [](const void* p, Index i, Index j) -> bool {
+        return static_cast<const P*>(p)->allows(i, j);
+      },
+      static_cast<Index>(kStageCount<P>),
+      [](const void* p, Index stage, const SequenceShape& shape) {
+        return of_stage<AnyPlan, P>(p, stage, [&](const auto& s) { return AnyPlan(s.plan(shape)); });
+      },
+      [](const void* p, Index stage) {
+        return of_stage<Reach, P>(p, stage, [](const auto& s) { return reach_of(s); });
+      },
+      [](const void* p, Index stage) {
+        return of_stage<KeyColumns, P>(p, stage, [](const auto& s) { return key_columns_of(s); });
+      }};
 
-  std::shared_ptr<const Interface> pattern_;
+  const Table* table_;
+  detail::SharedObject pattern_;
 };
-
-/// The number of stages of a pattern of any type, AnyPattern included.
-template <class P>
-Index stage_count(const P& pattern) {
-  if constexpr (std::same_as<P, AnyPattern>) {
-    return pattern.stage_count();
-  } else {
-    return static_cast<Index>(kStageCount<P>);
-  }
-}
-
-/// Calls f(plan, stage) for the plan of each stage in turn. A pattern that is no AnyPattern is
-/// planned without a virtual call and without memory from the heap.
-template <class P, class F>
-void for_each_plan(const P& pattern, const SequenceShape& shape, F&& f) {
-  if constexpr (std::same_as<P, AnyPattern>) {
-    for (Index stage = 0; stage < pattern.stage_count(); ++stage) {
-      f(pattern.plan(stage, shape), stage);
-    }
-  } else {
-    for_each_stage(
-        pattern, [&](const auto& p, auto number) { f(p.plan(shape), static_cast<Index>(number)); });
-  }
-}
 
 FOVEA_NAMESPACE_END

@@ -108,8 +108,7 @@ class DecodePlan {
   /// Adds what the rows of the shape see, for the next class of heads.
   /// \param sources where each stage of the pattern finds its keys
   /// \throws whatever the pattern throws; std::bad_alloc
-  template <class P>
-  void add(const P& pattern, const SequenceShape& shape, const KeySource* sources) {
+  void add(const AnyPattern& pattern, const SequenceShape& shape, const KeySource* sources) {
     HeadClass heads{{size(items_), 0}, {size(segments_), 0}, {size(tasks_), 0}};
     if (!add_together(pattern, shape, sources)) {
       for (Index r = 0; r < shape.queries; ++r) {
@@ -179,17 +178,18 @@ class DecodePlan {
 
   /// Adds all rows as one item, or the blocks of a band as one each. Returns false, with nothing
   /// added, if the stages have several blocks.
-  template <class P>
-  bool add_together(const P& pattern, const SequenceShape& shape, const KeySource* sources) {
+  bool add_together(const AnyPattern& pattern, const SequenceShape& shape,
+                    const KeySource* sources) {
     const Index runs_before = size(runs_);
     const Index bounds_before = size(bounds_);
     bool together = true;
     bool band = false;
-    for_each_plan(pattern, shape, [&](const auto& plan, Index stage) {
-      if (!together || plan.block_count() == 0) return;
+    for (Index stage = 0; together && stage < pattern.stage_count(); ++stage) {
+      const AnyPlan plan = pattern.plan(stage, shape);
+      if (plan.block_count() == 0) continue;
       BlockStorage& memory = storage(plan.most_runs());
       const QueryBlock first = plan.block(0, memory);
-      band = stage_count(pattern) == 1 && first.most_keys <= kBandKeys;
+      band = pattern.stage_count() == 1 && first.most_keys <= kBandKeys;
       together = band || plan.block_count() == 1;
       if (band) {
         add_band(first);
@@ -197,7 +197,7 @@ class DecodePlan {
       } else if (together) {
         add_runs(first, sources[stage]);
       }
-    });
+    }
     if (band) return true;
     if (together) {
       add_item(0, shape.queries, runs_before);
@@ -211,12 +211,13 @@ class DecodePlan {
 
   /// Adds one row of the queries.
   /// \param shape that of this row alone
-  template <class P>
-  void add_row(const P& pattern, const SequenceShape& shape, Index row, const KeySource* sources) {
+  void add_row(const AnyPattern& pattern, const SequenceShape& shape, Index row,
+               const KeySource* sources) {
     const Index runs_before = size(runs_);
-    for_each_plan(pattern, shape, [&](const auto& plan, Index stage) {
+    for (Index stage = 0; stage < pattern.stage_count(); ++stage) {
+      const AnyPlan plan = pattern.plan(stage, shape);
       add_runs(plan.block(0, storage(plan.most_runs())), sources[stage]);
-    });
+    }
     add_item(row, 1, runs_before);
   }
 

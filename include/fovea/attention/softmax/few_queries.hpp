@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fovea/attention/softmax/call.hpp"
+#include "fovea/attention/softmax/operator_ref.hpp"
 #include "fovea/attention/softmax/split_kv.hpp"
 #include "fovea/core/workspace.hpp"
 
@@ -19,9 +20,9 @@ FOVEA_NAMESPACE_BEGIN
 /// are faster from 8 rows on, which fill a vector: their lanes need no sums over lanes.)
 /// \param period the patterns of heads repeat after this many query heads
 /// \param pattern_of pattern_of(h) is the pattern of query head h
-template <class PatternOf>
-bool prefers_split_kv(const SequenceShape& rows, const HeadGroups& groups, Index batch,
-                      Index period, Index workers, const PatternOf& pattern_of) {
+inline bool prefers_split_kv(const SequenceShape& rows, const HeadGroups& groups, Index batch,
+                             Index period, Index workers,
+                             FunctionRef<AnyPattern(Index)> pattern_of) {
   constexpr Index fewest_rows = 8;  // of a block that is worth its lanes
   if (rows.queries * groups.most_heads() > kMostRows) return false;
   const bool shares_keys = rows.keys > kKeySegment;  // with other threads
@@ -29,9 +30,10 @@ bool prefers_split_kv(const SequenceShape& rows, const HeadGroups& groups, Index
   if (shares_keys && batch * groups.head_count() < workers) return true;
   bool filled = true;
   for (Index h = 0; h < period; ++h) {
-    for_each_plan(pattern_of(h), rows, [&](const auto& plan, Index /*stage*/) {
-      filled = filled && plan.block_count() * fewest_rows <= rows.queries;
-    });
+    const AnyPattern pattern = pattern_of(h);
+    for (Index stage = 0; stage < pattern.stage_count(); ++stage) {
+      filled = filled && pattern.plan(stage, rows).block_count() * fewest_rows <= rows.queries;
+    }
   }
   return !filled;
 }
@@ -39,18 +41,16 @@ bool prefers_split_kv(const SequenceShape& rows, const HeadGroups& groups, Index
 /// The patterns of a call's heads and the heads in groups, by which few queries are computed.
 class FewQueries {
  public:
-  /// \param op a softmax operator with `pattern(head, shape)` and `pattern_period(heads)`
   /// \param call whose sequences are not packed
-  template <class Op, class T>
-  FewQueries(const Op& op, const SoftmaxCall<T>& call) : FewQueries(op, call.shape()) {
+  template <class T>
+  FewQueries(const HeadPatterns& op, const SoftmaxCall<T>& call) : FewQueries(op, call.shape()) {
     for (Index s = 0; s < call.sequences().different(); ++s) {
       add(op, call.sequences()[s].shape());
     }
   }
 
   /// \param shape the sizes of all sequences
-  template <class Op>
-  FewQueries(const Op& op, const AttentionShape& call, const SequenceShape& shape)
+  FewQueries(const HeadPatterns& op, const AttentionShape& call, const SequenceShape& shape)
       : FewQueries(op, call) {
     add(op, shape);
   }
@@ -59,7 +59,7 @@ class FewQueries {
   bool are_few(Index workers) const {
     for (Index n = 0; n < count(); ++n) {
       if (!prefers_split_kv(shape(n), groups_, call_.batch, period_, workers,
-                            [&](Index h) -> const AnyPattern& { return pattern(n, h); })) {
+                            [&](Index h) { return pattern(n, h); })) {
         return false;
       }
     }
@@ -130,16 +130,13 @@ class FewQueries {
   }
 
   /// Without sequences, which are to be added.
-  template <class Op>
-  FewQueries(const Op& op, const AttentionShape& call)
+  FewQueries(const HeadPatterns& op, const AttentionShape& call)
       : call_(call),
-        period_(std::clamp<Index>(op.pattern_period(call.query_heads), 1,
-                                  (std::max<Index>)(1, call.query_heads))),
+        period_(op.period(call.query_heads)),
         groups_(call.query_heads, call.key_heads, period_,
                 (std::max<Index>)(1, kMostRows / (std::max<Index>)(1, call.queries))) {}
 
-  template <class Op>
-  void add(const Op& op, const SequenceShape& shape) {
+  void add(const HeadPatterns& op, const SequenceShape& shape) {
     shapes_.push_back(shape);
     for (Index h = 0; h < period_; ++h) patterns_.push_back(op.pattern(h, shape));
   }

@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "fovea/attention/softmax/call.hpp"
-#include "fovea/patterns/any_pattern.hpp"
+#include "fovea/attention/softmax/operator_ref.hpp"
+#include "fovea/core/executor_ref.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -16,15 +17,13 @@ FOVEA_NAMESPACE_BEGIN
 class HeadPlans {
  public:
   /// The plans of all sequences of a call.
-  /// \param op a softmax operator with `pattern(head, shape)` and `pattern_period(heads)`
-  template <class Op, class T>
-  HeadPlans(const Op& op, const SoftmaxCall<T>& call)
+  template <class T>
+  HeadPlans(const HeadPatterns& op, const SoftmaxCall<T>& call)
       : HeadPlans(op, call.inputs().q.heads(), call.sequences().different(),
                   [&](Index s) { return call.sequences()[s].shape(); }) {}
 
   /// The plans of sequences that all have this shape.
-  template <class Op>
-  HeadPlans(const Op& op, Index heads, const SequenceShape& shape)
+  HeadPlans(const HeadPatterns& op, Index heads, const SequenceShape& shape)
       : HeadPlans(op, heads, 1, [&](Index) { return shape; }) {}
 
   /// The same heads with other plans: in the place of each plan those that cut(plan) gives, which
@@ -98,10 +97,9 @@ class HeadPlans {
   /// Without plans, which are to be added.
   HeadPlans(Index period, Index sequences) : period_(period), sequences_(sequences) {}
 
-  template <class Op, class ShapeOf>
-  HeadPlans(const Op& op, Index heads, Index sequences, const ShapeOf& shape_of)
-      : period_(std::clamp<Index>(op.pattern_period(heads), 1, (std::max<Index>)(1, heads))),
-        sequences_(sequences) {
+  HeadPlans(const HeadPatterns& op, Index heads, Index sequences,
+            FunctionRef<SequenceShape(Index)> shape_of)
+      : period_(op.period(heads)), sequences_(sequences) {
     std::vector<AnyPattern> patterns;
     patterns.reserve(static_cast<std::size_t>(sequences * period_));
     for (Index s = 0; s < sequences; ++s) {

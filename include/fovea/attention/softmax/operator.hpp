@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the softmax operators share: the checks, the scheduling and the calls of kernels. Only the
-/// pattern differs.
+/// The calls that the softmax operators have in common. Only the pattern differs.
 #pragma once
 
 #include <optional>
 
 #include "fovea/attention/call/backward_calls.hpp"
-#include "fovea/attention/call/check.hpp"
 #include "fovea/attention/call/forward_calls.hpp"
-#include "fovea/attention/softmax/backward.hpp"
 #include "fovea/attention/softmax/decoder.hpp"
-#include "fovea/attention/softmax/few_queries.hpp"
-#include "fovea/attention/softmax/forward.hpp"
-#include "fovea/attention/softmax/head_plans.hpp"
+#include "fovea/attention/softmax/passes.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -103,8 +98,7 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
   template <class T>
   void check(const InputsOf<SoftmaxOperator, T>& inputs, const View<T>& out,
              const SavedOf<SoftmaxOperator, T>& saved = {}) const {
-    check_tensors(inputs, out, saved);
-    check_sequences(inputs);
+    SoftmaxPasses<T>::check(op(), inputs, out, saved);
   }
 
   /// The same without check_pattern, for sequences that still grow, and for a part of the rows.
@@ -113,8 +107,7 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
   template <class T>
   void check_tensors(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
                      const std::optional<Index>& sequence = {}) const {
-    check_read(inputs, sequence);
-    check_outputs(Op::name(), inputs, out, saved);
+    SoftmaxPasses<T>::check_tensors(op(), inputs, out, saved, sequence);
   }
 
   /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
@@ -132,18 +125,15 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
                               const Saved<T>& saved, const View<const T>& d_out,
                               const Grads<T>& grads,
                               const std::optional<Index>& sequence = {}) const {
-    check_read(inputs, sequence);
-    check_rows(Op::name(), "out", inputs, out);
-    check_rows(Op::name(), "d_out", inputs, d_out);
-    check_lse(Op::name(), inputs, saved);
-    check_grads(Op::name(), inputs, out, saved, d_out, grads);
+    SoftmaxBackwardPasses<T>::check_tensors(op(), inputs, out, saved, d_out, grads, sequence);
   }
 
   /// Checks the gradient with respect to lse, once `check_backward` has passed.
   /// \throws std::invalid_argument
-  template <class In, class T, class G>
-  static void check_d_lse(const In& inputs, const View<const T>& d_lse, const G& grads) {
-    fovea::check_d_lse(Op::name(), inputs, d_lse, grads);
+  template <class T>
+  static void check_d_lse(const Inputs<T>& inputs, const View<const T>& d_lse,
+                          const Grads<T>& grads) {
+    SoftmaxBackwardPasses<T>::check_d_lse(Op::name(), inputs, d_lse, grads);
   }
 
   /// Bytes of scratch memory that `backward` takes with that many workers if there is a row with a
@@ -152,8 +142,7 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
                                                Index workers = 1) const {
-    const HeadPlans plans(op(), shape.query_heads, sequence_shape(shape));
-    return SoftmaxBackward<T>::workspace_bytes(shape, plans, workers);
+    return SoftmaxBackwardPasses<T>::workspace_bytes(op(), shape, workers);
   }
 
   /// A decoder: the same attention for tokens that come one after the other, with these options.
@@ -169,12 +158,7 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
   /// these, which are not taken from an Arena.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
-    if (shape.queries <= kMostRows) {
-      const FewQueries few(op(), shape, sequence_shape(shape));
-      if (few.are_few(workers)) return few.template workspace_bytes<T>(workers);
-    }
-    const HeadPlans plans(op(), shape.query_heads, sequence_shape(shape));
-    return SoftmaxForward<T>::workspace_bytes(shape, plans, workers);
+    return SoftmaxPasses<T>::workspace_bytes(op(), shape, workers);
   }
 
   /// The number of (query, key) pairs of one query head that the pattern shows; the largest Index
@@ -195,35 +179,9 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
     return SequenceShape::of(shape.queries, shape.keys, op().softmax_options().alignment);
   }
 
-  /// Checks that the options fit the sequences, and that their rows are where they are meant to be.
-  /// \pre check_read passed
   template <class T>
-  void check_sequences(const Inputs<T>& inputs) const {
-    const Sequences<T> sequences(inputs, op().softmax_options().alignment);
-    const AttentionShape shape = shape_of(inputs);
-    const bool is_one = sequences.packed() || sequences.count() == 0;
-    if (is_one) op().check_pattern(sequence_shape(shape));
-    for (Index s = 0; !is_one && s < sequences.different(); ++s) {
-      op().check_pattern({shape.queries, shape.keys, sequences[s].first_position});
-    }
-    check_alignment(Op::name(), inputs, op().softmax_options().alignment, [&] {
-      const SequenceShape whole = sequence_shape(shape);
-      for (Index h = 0; h < op().pattern_period(shape.query_heads); ++h) {
-        if (AnyPattern(op().pattern(h, whole)).knows_positions(whole)) return true;
-      }
-      return false;
-    });
-  }
-
-  /// Checks the options and the inputs.
-  template <class T>
-  void check_read(const Inputs<T>& inputs, const std::optional<Index>& sequence) const {
-    op().check_options();
-    check_softmax_options<Compute<T>>(Op::name(), op().softmax_options());
-    check_inputs(Op::name(), inputs);
-    check_packing(Op::name(), inputs);
-    check_first_positions(Op::name(), inputs);
-    check_logit_inputs(Op::name(), inputs, sequence);
+  void check_sequences(const SoftmaxInputs<T>& inputs) const {
+    SoftmaxPasses<T>::check_sequences(op(), inputs);
   }
 
   /// Writes the gradients of the loss, of which d_out is the gradient with respect to out, and
@@ -240,35 +198,19 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
                     const SavedOf<SoftmaxOperator, T>& saved, const View<const T>& d_out,
                     const GradsOf<SoftmaxOperator, T>& grads, const ExecutorRef& executor,
                     const View<const T>& d_lse = {}) const {
-    const SoftmaxCall call(inputs, op().softmax_options(),
-                           op().template score_modifier<Compute<T>, true>());
-    const HeadPlans plans(op(), call);
-    const AttentionShape shape = call.shape();
-    auto&& threads = for_work(
-        executor, [&] { return plans.products(call, 3 * shape.width + 2 * shape.value_width); });
-    SoftmaxBackward(call, plans, out, saved, d_out, grads, d_lse).run(threads);
+    SoftmaxBackwardPasses<T>::backward(op(), op().template score_modifier<T, true>(), inputs, out,
+                                       saved, d_out, grads, d_lse, executor);
   }
 
   template <class T>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
            const ExecutorRef& executor) const {
-    const SoftmaxCall call(inputs, op().softmax_options(),
-                           op().template score_modifier<Compute<T>, false>());
-    if (inputs.q.rows() <= kMostRows && !call.sequences().packed()) {
-      const FewQueries few(op(), call);
-      if (few.are_few(worker_count(executor, kUnboundedKeys))) {
-        few.run(call, out, saved, executor);
-        return;
-      }
+    const auto modifier = op().template score_modifier<Compute<T>, false>();
+    if constexpr (Op::kNamesBand) {
+      SoftmaxPasses<T>::band_forward(op(), modifier, inputs, out, saved, executor);
+    } else {
+      SoftmaxPasses<T>::forward(op(), modifier, inputs, out, saved, executor);
     }
-    const HeadPlans plans(op(), call);
-    const AttentionShape shape = call.shape();
-    auto&& threads =
-        for_work(executor, [&] { return plans.products(call, shape.width + shape.value_width); });
-    using Kernels = typename SoftmaxForward<T>::Kernels;
-    auto block = &Kernels::block;
-    if constexpr (Op::kNamesBand) block = &Kernels::band_block;
-    SoftmaxForward<T>(call, plans, out, saved, {}, block).run(threads);
   }
 };
 

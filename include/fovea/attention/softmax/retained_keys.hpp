@@ -9,7 +9,7 @@
 
 #include "fovea/attention/attention.hpp"
 #include "fovea/attention/softmax/key_source.hpp"
-#include "fovea/patterns/any_pattern.hpp"
+#include "fovea/attention/softmax/operator_ref.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -18,12 +18,9 @@ FOVEA_NAMESPACE_BEGIN
 /// at certain columns of every `stride` keys. Otherwise they are all tokens.
 class RetainedKeys {
  public:
-  /// \param op a softmax operator with `pattern(head, shape)` and `pattern_period(heads)`
   /// \param shape the sizes of the decoder
-  template <class Op>
-  RetainedKeys(const Op& op, const DecoderShape& shape)
-      : period_(std::clamp<Index>(op.pattern_period(shape.query_heads), 1,
-                                  (std::max<Index>)(1, shape.query_heads))),
+  RetainedKeys(const HeadPatterns& op, const DecoderShape& shape)
+      : period_(op.period(shape.query_heads)),
         first_columns_(static_cast<std::size_t>(shape.key_heads)) {
     for (Index h = 0; h < period_; ++h) patterns_.push_back(op.pattern(h, {}));
     for (const AnyPattern& p : patterns_) stages_ = (std::max)(stages_, p.stage_count());

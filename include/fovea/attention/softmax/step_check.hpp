@@ -6,39 +6,39 @@
 #include "fovea/attention/call/check.hpp"
 #include "fovea/attention/call/decoder_check.hpp"
 #include "fovea/attention/call/step_calls.hpp"
-#include "fovea/attention/softmax/options.hpp"
+#include "fovea/attention/softmax/passes.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 /// Checks the options and the sizes of a decoder for tensors of T.
 /// \throws std::invalid_argument
-template <class T, class Op>
-void check_softmax_decoder(const Op& op, const DecoderShape& shape) {
+template <class T>
+void check_softmax_decoder(const SoftmaxOperatorRef& op, const DecoderShape& shape) {
   op.check_options();
-  check_softmax_options<Compute<T>>(Op::name(), op.softmax_options());
-  check_decoder_shape(Op::name(), shape, op.softmax_options().alignment);
+  check_softmax_options<Compute<T>>(op.name(), op.options());
+  check_decoder_shape(op.name(), shape, op.options().alignment);
 }
 
 /// Checks a step of a decoder of such a shape, which has `length` tokens before it.
 /// \throws std::invalid_argument
-template <class Op, class T>
-void check_softmax_step(const Op& op, const DecoderShape& shape, Index length,
+template <class T>
+void check_softmax_step(const SoftmaxOperatorRef& op, const DecoderShape& shape, Index length,
                         const SoftmaxInputs<T>& inputs, const View<T>& out,
                         const SoftmaxSaved<T>& saved) {
   if (detail::has_new_tokens(inputs)) {
-    check_decoder_tokens(Op::name(), shape, inputs.k, inputs.v, kMostDecoderTokens - length);
+    check_decoder_tokens(op.name(), shape, inputs.k, inputs.v, kMostDecoderTokens - length);
   }
   const Index after = length + detail::new_tokens(inputs);
-  check_decoder_rows(Op::name(), shape, inputs, after);
+  check_decoder_rows(op.name(), shape, inputs, after);
   // Of k and v only the sizes matter now, so one element stands for all of them.
   static const T element{};
   SoftmaxInputs<T> all = inputs;
   all.k = {&element, {shape.batch, shape.key_heads, after, shape.width}, {}};
   all.v = {&element, {shape.batch, shape.key_heads, after, shape.value_width}, {}};
-  op.check_tensors(all, out, saved);
+  SoftmaxPasses<T>::check_tensors(op, all, out, saved, {});
   const auto check_apart = [&](const char* name, const auto& written) {
-    detail::check_apart(Op::name(), name, written, "k", inputs.k);
-    detail::check_apart(Op::name(), name, written, "v", inputs.v);
+    detail::check_apart(op.name(), name, written, "k", inputs.k);
+    detail::check_apart(op.name(), name, written, "v", inputs.v);
   };
   check_apart("out", out);
   check_apart("lse", saved.lse);
