@@ -7,7 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "fovea/attention/call/check.hpp"
 #include "fovea/attention/longformer/tensors.hpp"
+#include "fovea/attention/softmax/backward.hpp"
+#include "fovea/attention/softmax/forward.hpp"
 #include "fovea/attention/softmax/operator.hpp"
 #include "fovea/patterns/window_and_tokens.hpp"
 
@@ -178,6 +181,14 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
     };
     if (!grads.bias.is_none()) refuse_gradient("bias");
     if (!grads.sink.empty()) refuse_gradient("sink");
+  }
+
+  /// Checks the gradient with respect to lse, once `check_backward` has passed.
+  /// \throws std::invalid_argument
+  template <class T>
+  static void check_d_lse(const Inputs<T>& inputs, const View<const T>& d_lse,
+                          const Grads<T>& grads) {
+    fovea::check_d_lse(name(), inputs, d_lse, grads);
   }
 
   /// Bytes of scratch memory that `forward` takes with that many workers if there are projections

@@ -114,8 +114,7 @@ void attention_scores(const Op& op, const SoftmaxInputs<T>& inputs, const Attent
 template <class T>
 void SoftmaxDecoderCore<T>::step_scores(const SoftmaxOperatorRef& op, const Modifier& modifier,
                                         const SoftmaxInputs<T>& inputs,
-                                        const AttentionScores<T>& to,
-                                        const ExecutorRef& executor) {
+                                        const AttentionScores<T>& to, const ExecutorRef& executor) {
   const SoftmaxSaved<T> saved{to.lse};
   const Step step{op, modifier, inputs, to.out, saved};
   check_step(step);

@@ -21,6 +21,7 @@
 #define FOVEA_HAS_KERNEL_BODIES 1
 #endif
 
+// The same for passes, which one unit or more compile by FOVEA_PASSES_UNIT.
 #if defined(FOVEA_EXTERN_KERNELS) && !defined(FOVEA_PASSES_UNIT)
 #define FOVEA_HAS_PASS_BODIES 0
 #else
@@ -46,20 +47,25 @@
 #define FOVEA_KERNELS(Table) FOVEA_FLOAT_KERNELS(Table) FOVEA_DOUBLE_KERNELS(Table)
 #define FOVEA_STORED_KERNELS(Table) FOVEA_KERNELS(Table) FOVEA_SHORT_KERNELS(Table)
 
-// FOVEA_PASSES(Passes) and FOVEA_FLOAT_AND_DOUBLE_PASSES(Passes) do the same for passes.
+// FOVEA_IN_FLOAT_UNIT(M, X) is M(X, float) in a unit that compiles the passes for float, and so on.
 #if defined(FOVEA_PASSES_UNIT) && FOVEA_PASSES_UNIT + 0 != 64
-#define FOVEA_FLOAT_PASSES(Passes) template class Passes<float>;
-#define FOVEA_SHORT_PASSES(Passes)        \
-  template class Passes<Eigen::bfloat16>; \
-  template class Passes<Eigen::half>;
+#define FOVEA_IN_FLOAT_UNIT(M, X) M(X, float)
+#define FOVEA_IN_SHORT_UNIT(M, X) M(X, Eigen::bfloat16) M(X, Eigen::half)
 #else
-#define FOVEA_FLOAT_PASSES(Passes)
-#define FOVEA_SHORT_PASSES(Passes)
+#define FOVEA_IN_FLOAT_UNIT(M, X)
+#define FOVEA_IN_SHORT_UNIT(M, X)
 #endif
 #if defined(FOVEA_PASSES_UNIT) && FOVEA_PASSES_UNIT + 0 != 32
-#define FOVEA_DOUBLE_PASSES(Passes) template class Passes<double>;
+#define FOVEA_IN_DOUBLE_UNIT(M, X) M(X, double)
 #else
-#define FOVEA_DOUBLE_PASSES(Passes)
+#define FOVEA_IN_DOUBLE_UNIT(M, X)
 #endif
-#define FOVEA_FLOAT_AND_DOUBLE_PASSES(Passes) FOVEA_FLOAT_PASSES(Passes) FOVEA_DOUBLE_PASSES(Passes)
-#define FOVEA_PASSES(Passes) FOVEA_FLOAT_AND_DOUBLE_PASSES(Passes) FOVEA_SHORT_PASSES(Passes)
+
+// FOVEA_PASSES(Class) instantiates a class template in a unit that compiles passes for its scalars;
+// FOVEA_FLOAT_AND_DOUBLE_PASSES(Class) one that has no form for numbers of 16 bits.
+#define FOVEA_PASSES_CLASS(Class, T) template class Class<T>;
+#define FOVEA_FLOAT_AND_DOUBLE_PASSES(Class)     \
+  FOVEA_IN_FLOAT_UNIT(FOVEA_PASSES_CLASS, Class) \
+  FOVEA_IN_DOUBLE_UNIT(FOVEA_PASSES_CLASS, Class)
+#define FOVEA_PASSES(Class) \
+  FOVEA_FLOAT_AND_DOUBLE_PASSES(Class) FOVEA_IN_SHORT_UNIT(FOVEA_PASSES_CLASS, Class)

@@ -61,7 +61,9 @@ class AnyPlan {
   /// The distance between neighbouring rows of a block; 1 if it is not known.
   Index row_step() const { return table_ ? table_->row_step(plan_.get()) : 1; }
   /// Block b of the query rows; its runs may point into the storage.
-  QueryBlock block(Index b, BlockStorage& storage) const { return table_->block(plan_.get(), b, storage); }
+  QueryBlock block(Index b, BlockStorage& storage) const {
+    return table_->block(plan_.get(), b, storage);
+  }
   /// The rows of block b.
   Strip rows(Index b) const { return table_->rows(plan_.get(), b); }
   /// The number of visible (query, key) pairs; the largest Index if there are more.
@@ -246,7 +248,8 @@ class AnyPattern {
       },
       static_cast<Index>(kStageCount<P>),
       [](const void* p, Index stage, const SequenceShape& shape) {
-        return of_stage<AnyPlan, P>(p, stage, [&](const auto& s) { return AnyPlan(s.plan(shape)); });
+        return of_stage<AnyPlan, P>(p, stage,
+                                    [&](const auto& s) { return AnyPlan(s.plan(shape)); });
       },
       [](const void* p, Index stage) {
         return of_stage<Reach, P>(p, stage, [](const auto& s) { return reach_of(s); });

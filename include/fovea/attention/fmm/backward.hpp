@@ -11,6 +11,8 @@
 #include "fovea/attention/fmm/near_field.hpp"
 #include "fovea/attention/linear/backward.hpp"
 #include "fovea/attention/linear/forward.hpp"
+#include "fovea/attention/softmax/backward.hpp"
+#include "fovea/attention/softmax/forward.hpp"
 #include "fovea/core/rounded.hpp"
 
 FOVEA_NAMESPACE_BEGIN

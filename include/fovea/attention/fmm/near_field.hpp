@@ -6,7 +6,9 @@
 
 #include "fovea/attention/linear/terms.hpp"
 #include "fovea/attention/local.hpp"
+#include "fovea/attention/softmax/head_plans.hpp"
 #include "fovea/core/workspace.hpp"
+#include "fovea/kernels/softmax/table.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

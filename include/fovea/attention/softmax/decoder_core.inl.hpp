@@ -224,8 +224,8 @@ void SoftmaxDecoderCore<T>::attend_few(const Step& step, const ExecutorRef& exec
   if (bytes > scratch_.size_bytes()) scratch_ = Workspace(bytes);
   append_new(step.inputs);
   const Index first = first_key(rows);
-  const auto call = step.call(cache_.keys(first, rows.keys - first),
-                              cache_.values(first, rows.keys - first));
+  const auto call =
+      step.call(cache_.keys(first, rows.keys - first), cache_.values(first, rows.keys - first));
   const Place place = this->place(step, rows, first);
   const auto args = [&](KeySource source, Index b, Index h) {
     auto of_head = call.args(call.sequences()[b], h, step.out, step.saved);

@@ -22,7 +22,8 @@ class HeadPatterns {
   requires(!std::derived_from<Op, HeadPatterns>)
       // NOLINTNEXTLINE(google-explicit-constructor): it represents any of them
       HeadPatterns(const Op& op)
-      : op_(&op), period_([](const void* of, Index heads) -> Index {
+      : op_(&op),
+        period_([](const void* of, Index heads) -> Index {
           return static_cast<const Op*>(of)->pattern_period(heads);
         }),
         pattern_([](const void* of, Index head, const SequenceShape& shape) {

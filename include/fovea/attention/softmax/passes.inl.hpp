@@ -114,10 +114,12 @@ Index SoftmaxPasses<T>::workspace_bytes(const SoftmaxOperatorRef& op, const Atte
 }
 
 template <class T>
-void SoftmaxBackwardPasses<T>::check_tensors(
-    const SoftmaxOperatorRef& op, const SoftmaxInputs<T>& inputs, const View<const T>& out,
-    const SoftmaxSaved<T>& saved, const View<const T>& d_out, const SoftmaxGrads<T>& grads,
-    const std::optional<Index>& sequence) {
+void SoftmaxBackwardPasses<T>::check_tensors(const SoftmaxOperatorRef& op,
+                                             const SoftmaxInputs<T>& inputs,
+                                             const View<const T>& out, const SoftmaxSaved<T>& saved,
+                                             const View<const T>& d_out,
+                                             const SoftmaxGrads<T>& grads,
+                                             const std::optional<Index>& sequence) {
   SoftmaxPasses<T>::check_read(op, inputs, sequence);
   check_rows(op.name(), "out", inputs, out);
   check_rows(op.name(), "d_out", inputs, d_out);

@@ -6,6 +6,9 @@
 
 #include <algorithm>
 
+#include "fovea/attention/softmax/backward.hpp"
+#include "fovea/attention/softmax/forward.hpp"
+#include "fovea/attention/softmax/head_plans.hpp"
 #include "fovea/attention/softmax/operator.hpp"
 #include "fovea/attention/synthesizer/check.hpp"
 #include "fovea/core/workspace.hpp"

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Which members of operators a library compiles once for all (kernels/unit.hpp). Operators declare
+/// them and define them in another file, which header-only units include and others do not.
+#pragma once
+
+#include "fovea/attention/attention.hpp"
+#include "fovea/kernels/unit.hpp"
+
+// In a unit that compiles passes, FOVEA_COMPILED_FORWARD(Op) instantiates what the calls of an
+// operator's forward pass need, for all scalars, and FOVEA_COMPILED_BACKWARD(Op) the rest.
+#define FOVEA_FORWARD_MEMBERS(Op, T)                                                               \
+  template void Op::check<T>(const InputsOf<Op, T>&, const View<T>&, const SavedOf<Op, T>&) const; \
+  template void Op::run<T>(const InputsOf<Op, T>&, const View<T>&, const SavedOf<Op, T>&,          \
+                           const ExecutorRef&) const;                                              \
+  template Index Op::workspace_bytes<T>(const typename Op::Shape&, Index) const;
+#define FOVEA_BACKWARD_MEMBERS(Op, T)                                               \
+  template void Op::check_backward<T>(const InputsOf<Op, T>&, const View<const T>&, \
+                                      const SavedOf<Op, T>&, const View<const T>&,  \
+                                      const GradsOf<Op, T>&) const;                 \
+  template void Op::run_backward<T>(const InputsOf<Op, T>&, const View<const T>&,   \
+                                    const SavedOf<Op, T>&, const View<const T>&,    \
+                                    const GradsOf<Op, T>&, const ExecutorRef&) const;
+
+#define FOVEA_COMPILED_FORWARD(Op)                \
+  FOVEA_IN_FLOAT_UNIT(FOVEA_FORWARD_MEMBERS, Op)  \
+  FOVEA_IN_DOUBLE_UNIT(FOVEA_FORWARD_MEMBERS, Op) \
+  FOVEA_IN_SHORT_UNIT(FOVEA_FORWARD_MEMBERS, Op)
+#define FOVEA_COMPILED_BACKWARD(Op)               \
+  FOVEA_IN_FLOAT_UNIT(FOVEA_BACKWARD_MEMBERS, Op) \
+  FOVEA_IN_DOUBLE_UNIT(FOVEA_BACKWARD_MEMBERS, Op)
