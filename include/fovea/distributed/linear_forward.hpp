@@ -15,7 +15,7 @@
 #include "fovea/attention/linear/operator.hpp"
 #include "fovea/distributed/linear/far_field.hpp"
 #include "fovea/distributed/messages/whole_call.hpp"
-#include "fovea/distributed/softmax_forward.hpp"
+#include "fovea/distributed/softmax/forward_pass.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -38,8 +38,8 @@ class LinearForwardPass {
     const Field far = op.template far<T>();
     if constexpr (Op::kHasNear) {
       weights_ = op.blend(inputs).weights();
-      near_.emplace(op.near(), NearBlocks<T>::only_rows(inputs), out,
-                    SoftmaxSaved<T>{saved.near_lse}, rows);
+      near_.emplace(op.near(), ScoreModifierArgs<Compute<T>>{}, NearBlocks<T>::only_rows(inputs),
+                    out, SoftmaxSaved<T>{saved.near_lse}, rows);
       near_->reserve(executor);
     } else {
       weights_ = op.template far_weights<T>(inputs.q.heads(), inputs.v.width());
@@ -88,12 +88,9 @@ class LinearForwardPass {
   View<T> out_;
   SavedOf<Op, T> saved_;
   FarWeights<T> weights_;
-  std::optional<std::conditional_t<Op::kHasNear, SoftmaxForwardPass<LocalAttention, T>, None>>
-      near_;
+  std::optional<std::conditional_t<Op::kHasNear, SoftmaxForwardPass<T>, None>> near_;
   std::optional<FarField<T, Field>> far_;
 };
-
-namespace detail {}  // namespace detail
 
 /// Computes linear, delta-rule or FMM attention over a sequence that is spread over ranks, on all
 /// of them together; every rank calls it with its own rows. The bits are those of `op.forward` over

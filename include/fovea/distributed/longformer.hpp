@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "fovea/attention/longformer.hpp"
+#include "fovea/distributed/messages/whole_call.hpp"
+#include "fovea/distributed/softmax/forward_pass.hpp"
 #include "fovea/distributed/softmax_backward.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
 
@@ -145,21 +147,23 @@ Traffic forward(const LongformerAttention& op, const InputsOf<LongformerAttentio
   };
   if (!inputs.has_global()) {
     return call([&](auto& threads) {
-      auto pass = std::make_unique<SoftmaxForwardPass<LongformerAttention, T>>(op, inputs.shared(),
-                                                                               to, saved, rows);
+      auto pass = std::make_unique<SoftmaxForwardPass<T>>(
+          op, op.template score_modifier<Compute<T>, false>(), inputs.shared(), to, saved, rows);
       pass->reserve(threads);
       return pass;
     });
   }
   return call([&](auto& threads) {
-    using Pass = SoftmaxForwardPass<detail::LongformerPart, T>;
+    using Pass = SoftmaxForwardPass<T>;
     const std::vector<Range> global = detail::global_rows(op, rows.count());
     const std::vector<Range> others = without({{0, rows.count()}}, global);
     return std::make_unique<detail::LongformerPasses<Pass>>(
-        std::make_unique<Pass>(detail::LongformerPart(op, GlobalRows::left_out), inputs.shared(),
-                               to, saved, rows, others),
-        std::make_unique<Pass>(detail::LongformerPart(op, GlobalRows::alone), inputs.global(), to,
-                               saved, rows, global),
+        std::make_unique<Pass>(detail::LongformerPart(op, GlobalRows::left_out),
+                               ScoreModifierArgs<Compute<T>>{}, inputs.shared(), to, saved, rows,
+                               others),
+        std::make_unique<Pass>(detail::LongformerPart(op, GlobalRows::alone),
+                               ScoreModifierArgs<Compute<T>>{}, inputs.global(), to, saved, rows,
+                               global),
         threads);
   });
 }

@@ -9,7 +9,8 @@
 #include <memory>
 #include <utility>
 
-#include "fovea/distributed/softmax_forward.hpp"
+#include "fovea/distributed/messages/whole_call.hpp"
+#include "fovea/distributed/softmax/forward_pass.hpp"
 #include "fovea/distributed/synthesizer/call.hpp"
 #include "fovea/distributed/synthesizer/dense_rows.hpp"
 
@@ -29,7 +30,7 @@ class SynthesizerForwardPass {
                          const ExecutorRef& executor)
       : softmax_(op.softmax()),
         made_(inputs, rows, executor),
-        pass_(softmax_, made_.inputs(), out, saved, rows) {
+        pass_(softmax_, {}, made_.inputs(), out, saved, rows) {
     pass_.reserve(executor);
   }
 
@@ -47,7 +48,7 @@ class SynthesizerForwardPass {
 
   Softmax softmax_;
   detail::SynthesizerRows<Op, T> made_;
-  SoftmaxForwardPass<Softmax, T> pass_;
+  SoftmaxForwardPass<T> pass_;
 };
 
 /// Computes a form of the Synthesizer over a sequence that is spread over ranks, on all of them

@@ -47,8 +47,25 @@ class HeadPatterns {
   AnyPattern (*pattern_)(const void*, Index, const SequenceShape&);
 };
 
+/// The same with the options that every softmax operator has.
+class SoftmaxPatterns : public HeadPatterns {
+ public:
+  /// Refers to an operator as HeadPatterns does, which also has `softmax_options()`.
+  template <class Op>
+  requires(!std::derived_from<Op, SoftmaxPatterns>)
+      // NOLINTNEXTLINE(google-explicit-constructor): it represents any of them
+      SoftmaxPatterns(const Op& op)
+      : HeadPatterns(op), options_(op.softmax_options()) {}
+
+  /// The options.
+  const SoftmaxOptions& options() const { return options_; }
+
+ private:
+  SoftmaxOptions options_;
+};
+
 /// A reference to a softmax operator (SoftmaxOperator), which must outlive it.
-class SoftmaxOperatorRef : public HeadPatterns {
+class SoftmaxOperatorRef : public SoftmaxPatterns {
  public:
   /// Refers to an operator, which may be a temporary if the reference is not used after the full
   /// expression.
@@ -56,9 +73,8 @@ class SoftmaxOperatorRef : public HeadPatterns {
   requires(!std::derived_from<Op, SoftmaxOperatorRef>)
       // NOLINTNEXTLINE(google-explicit-constructor): it represents any of them
       SoftmaxOperatorRef(const Op& op)
-      : HeadPatterns(op),
+      : SoftmaxPatterns(op),
         name_(Op::name()),
-        options_(op.softmax_options()),
         check_options_([](const void* of) { static_cast<const Op*>(of)->check_options(); }),
         check_pattern_([](const void* of, const SequenceShape& shape) {
           static_cast<const Op*>(of)->check_pattern(shape);
@@ -69,8 +85,6 @@ class SoftmaxOperatorRef : public HeadPatterns {
 
   /// The name in messages.
   const char* name() const { return name_; }
-  /// The options that every softmax operator has.
-  const SoftmaxOptions& options() const { return options_; }
   /// \throws std::invalid_argument if the operator's options are wrong
   void check_options() const { check_options_(op_); }
   /// \throws std::invalid_argument if the operator's options do not fit such a sequence
@@ -82,7 +96,6 @@ class SoftmaxOperatorRef : public HeadPatterns {
 
  private:
   const char* name_;
-  SoftmaxOptions options_;
   void (*check_options_)(const void*);
   void (*check_pattern_)(const void*, const SequenceShape&);
   bool knows_shape_;

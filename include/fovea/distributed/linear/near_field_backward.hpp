@@ -8,8 +8,9 @@
 
 #include "fovea/attention/fmm/near_field.hpp"
 #include "fovea/core/workspace.hpp"
+#include "fovea/distributed/messages/whole_call.hpp"
+#include "fovea/distributed/softmax/forward_pass.hpp"
 #include "fovea/distributed/softmax_backward.hpp"
-#include "fovea/distributed/softmax_forward.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -38,7 +39,7 @@ class NearFieldBackward {
     const SoftmaxInputs<T> own = NearBlocks<T>::only_rows(inputs);
     const View<T> lse = is_saved ? View<T>(saved.near_lse) : own_lse_.view();
     if (!is_saved) {
-      forward_.emplace(near, own, out_, SoftmaxSaved<T>{lse}, rows);
+      forward_.emplace(near, ScoreModifierArgs<T>{}, own, out_, SoftmaxSaved<T>{lse}, rows);
       forward_->reserve(executor);
     }
     backward_.emplace(near, own, View<const T>(out_), SoftmaxSaved<T>{lse},
@@ -103,7 +104,7 @@ class NearFieldBackward {
   Owned own_lse_;   // likewise
   Owned weighted_;  // empty if all weights are 1
   View<T> out_;
-  std::optional<SoftmaxForwardPass<LocalAttention, T>> forward_;
+  std::optional<SoftmaxForwardPass<T>> forward_;
   std::optional<SoftmaxBackwardPass<LocalAttention, T>> backward_;
 };
 

@@ -4,14 +4,17 @@
 /// on it.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "fovea/attention/call/check.hpp"
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/distributed/messages/options_text.hpp"
 #include "fovea/distributed/rows.hpp"
 #include "fovea/distributed/traffic.hpp"
@@ -82,51 +85,122 @@ void check_call(const char* op, const In& in, const Rows& rows, const Check& che
                                    "the sequence");
 }
 
+/// What a call on all ranks knows of the operator and the executor, whatever their types. Both must
+/// outlive it.
+class RanksCall {
+ public:
+  /// \param op the operator, or a name   \param executor as in `forward` of an operator
+  template <class Op, class E>
+  RanksCall(const Op& op, E& executor)
+      : name_(name_of(op)),
+        options_(options_text(op)),
+        executor_(fovea::detail::address_of(executor)),
+        with_executor_([](void* of, FunctionRef<void(const ExecutorRef&)> use) {
+          auto&& held = for_call(*static_cast<E*>(of));
+          use(held);
+        }) {}
+
+  /// The name in messages.
+  const char* name() const { return name_; }
+  /// A call in words that are the same on all ranks, with the options.
+  std::string text(const std::string& call) const { return call + options_; }
+  /// Calls use(executor). \throws what for_call does, also std::bad_alloc
+  void with_executor(FunctionRef<void(const ExecutorRef&)> use) const {
+    with_executor_(executor_, use);
+  }
+
+ private:
+  const char* name_;
+  std::string options_;
+  void* executor_;
+  void (*with_executor_)(void*, FunctionRef<void(const ExecutorRef&)>);
+};
+
+/// A pass that all ranks run together.
+class AnyPass {
+ public:
+  AnyPass() = default;
+  AnyPass(const AnyPass&) = delete;
+  AnyPass& operator=(const AnyPass&) = delete;
+  virtual ~AnyPass() = default;
+  /// Sends, receives and computes. \returns what computing has thrown, or null
+  virtual std::exception_ptr run(const ExecutorRef& executor) = 0;
+  /// The messages of this rank.
+  virtual Traffic traffic() const = 0;
+  /// A number that is the same on all ranks unless ranks would send what others do not expect.
+  virtual std::uint64_t plan_number() const { return 0; }
+};
+
+/// A pass of another class with the same members, of which plan_number() may be missing.
+/// \tparam Pointer to the pass
+template <class Pointer>
+class PassOf final : public AnyPass {
+ public:
+  /// \param pass the pass
+  explicit PassOf(Pointer pass) : pass_(std::move(pass)) {}
+  std::exception_ptr run(const ExecutorRef& executor) override { return pass_->run(executor); }
+  Traffic traffic() const override { return pass_->traffic(); }
+  std::uint64_t plan_number() const override {
+    if constexpr (requires { pass_->plan_number(); }) return pass_->plan_number();
+    return 0;
+  }
+
+ private:
+  Pointer pass_;
+};
+
 /// Makes a call on all ranks together: checks it, prepares it, runs it. Where one rank throws, all
 /// throw the same, and the messages that others wait for are sent before.
-/// \param op the operator, or a name \param call what is called, in words that are the same on all
-/// ranks; the options of the operator are added to them \param check checks what this rank brings
-/// \param prepare called as prepare(threads) with a reference to what for_call makes of the
-/// executor; takes all
-/// memory, and returns a pointer to a pass, whose run(threads) returns what was thrown, or null; if
-/// it has plan_number(), ranks whose numbers differ would send what others do not expect, and are
-/// refused \param beside as in `agree`
-template <class Op, class Check, class E, class Prepare>
-Traffic run_call(const Communicator& ranks, const Op& op, const std::string& call,
-                 const Check& check, E&& executor, const Prepare& prepare,
-                 std::uint64_t beside = 0) {
-  const char* const name = name_of(op);
-  together(ranks, call + options_text(op), check, beside);
+/// \param call what is called, in words that are the same on all ranks
+/// \param check checks what this rank brings
+/// \param prepare takes all memory; ranks whose passes have other plan numbers are refused
+/// \param beside as in `agree`
+inline Traffic run_pass(const Communicator& ranks, const RanksCall& of, const std::string& call,
+                        FunctionRef<void()> check,
+                        FunctionRef<std::unique_ptr<AnyPass>(const ExecutorRef&)> prepare,
+                        std::uint64_t beside = 0) {
+  together(ranks, of.text(call), check, beside);
   Traffic traffic;
   bool has_executor = false;
   const std::exception_ptr error = fovea::detail::caught([&] {
-    auto&& held = for_call(executor);
-    const ExecutorRef threads(held);
-    has_executor = true;
-    decltype(prepare(threads)) pass;
-    const std::exception_ptr unprepared = fovea::detail::caught([&] {
-      pass = prepare(threads);
-      memory_of(threads).require();
+    of.with_executor([&](const ExecutorRef& threads) {
+      has_executor = true;
+      std::unique_ptr<AnyPass> pass;
+      const std::exception_ptr unprepared = fovea::detail::caught([&] {
+        pass = prepare(threads);
+        memory_of(threads).require();
+      });
+      agree(ranks, unprepared, of.name(), unprepared ? 0 : pass->plan_number());
+      agree(ranks, pass->run(threads), of.name());
+      traffic = pass->traffic();
     });
-    std::uint64_t plan = 0;
-    if constexpr (requires { pass->plan_number(); }) {
-      if (!unprepared) plan = pass->plan_number();
-    }
-    agree(ranks, unprepared, name, plan);
-    agree(ranks, pass->run(threads), name);
-    traffic = pass->traffic();
   });
   // A rank whose executor is refused meets the others where they prepare.
-  if (!has_executor) agree(ranks, error, name);
+  if (!has_executor) agree(ranks, error, of.name());
   if (error) std::rethrow_exception(error);
   return traffic;
 }
 
-/// The same on the ranks of a sequence.
-template <class Op, class Check, class E, class Prepare>
-Traffic run_call(const Rows& rows, const Op& op, const std::string& call, const Check& check,
+/// The same with the ranks of a sequence or a communicator. \param prepare called with a reference
+/// to the executor, returns a pointer to a pass as PassOf takes it
+template <class Ranks, class Prepare>
+Traffic run_call(const Ranks& ranks, const RanksCall& of, const std::string& call,
+                 FunctionRef<void()> check, const Prepare& prepare) {
+  const auto prepare_any = [&](const ExecutorRef& threads) -> std::unique_ptr<AnyPass> {
+    return std::make_unique<PassOf<decltype(prepare(threads))>>(prepare(threads));
+  };
+  if constexpr (std::same_as<Ranks, Rows>) {
+    return run_pass(ranks.ranks(), of, call, check, prepare_any, ranks.number());
+  } else {
+    return run_pass(ranks, of, call, check, prepare_any);
+  }
+}
+
+/// The same for an operator, or a name, and an executor.
+template <class Ranks, class Op, class Check, class E, class Prepare>
+Traffic run_call(const Ranks& ranks, const Op& op, const std::string& call, const Check& check,
                  E&& executor, const Prepare& prepare) {
-  return run_call(rows.ranks(), op, call, check, executor, prepare, rows.number());
+  return run_call(ranks, RanksCall(op, executor), call, check, prepare);
 }
 
 /// The lists of integers among the inputs, such as key lengths: those that are given, in words.

@@ -211,33 +211,46 @@ OneRowLogits one_row_of(const In& in, const Rows& rows) {
 }
 
 /// Makes a forward pass on all ranks, each of which computes all rows.
-/// \param call, check as in run_call
-template <class T, class Op, class In, class Saved, class Check, class E>
-Traffic forward_whole(const Op& op, const In& inputs, const View<T>& out, const Saved& saved,
-                      const Rows& rows, std::string call, const Check& check, E&& executor) {
-  call.append(", rows apart from their keys");
-  together(rows.ranks(), call + options_text(op), check);
+/// \param text, check as in run_call
+/// \param compute computes the whole call: compute(inputs, out, saved, executor)
+template <class T, class In, class Saved>
+Traffic forward_whole(
+    const In& inputs, const View<T>& out, const Saved& saved, const Rows& rows,
+    const RanksCall& call, std::string text, FunctionRef<void()> check,
+    FunctionRef<void(const In&, const View<T>&, const Saved&, const ExecutorRef&)> compute) {
+  text.append(", rows apart from their keys");
+  together(rows.ranks(), call.text(text), check);
   std::vector<WholeShape> shapes;
   for_each_row_tensor(inputs, [&](const auto& x) { shapes.push_back(WholeShape::of(x, rows)); });
   const OneRowLogits one_row = one_row_of(inputs, rows);
-  return run_call(
-      rows, op, call,
-      [&] {
-        if constexpr (requires { inputs.bias; })
-          one_row.check(op.name(), inputs, SoftmaxGrads<T>{});
-      },
-      executor,
-      [&](auto& /*threads*/) {
-        auto tensors = std::make_unique<WholeTensors>(rows);
-        In in = inputs;
-        auto as = shapes.begin();
-        for_each_row_tensor(in, [&](auto& x) { tensors->reads(x, *as++); });
-        View<T> to = out;
-        Saved kept = saved;
-        tensors->writes(to);
-        for_each_row_tensor(kept, [&](auto& x) { tensors->writes(x); });
-        return whole_pass(std::move(tensors),
-                          [op, in, to, kept](auto& threads) { op.forward(in, to, kept, threads); });
+  const auto check_one_row = [&] {
+    if constexpr (requires { inputs.bias; }) {
+      one_row.check(call.name(), inputs, SoftmaxGrads<T>{});
+    }
+  };
+  return run_call(rows, call, text, check_one_row, [&](const ExecutorRef& /*threads*/) {
+    auto tensors = std::make_unique<WholeTensors>(rows);
+    In in = inputs;
+    auto as = shapes.begin();
+    for_each_row_tensor(in, [&](auto& x) { tensors->reads(x, *as++); });
+    View<T> to = out;
+    Saved kept = saved;
+    tensors->writes(to);
+    for_each_row_tensor(kept, [&](auto& x) { tensors->writes(x); });
+    return whole_pass(std::move(tensors), [compute, in, to, kept](const ExecutorRef& threads) {
+      compute(in, to, kept, threads);
+    });
+  });
+}
+
+/// The same for an operator.
+template <class T, class Op, class In, class Saved, class Check, class E>
+Traffic forward_whole(const Op& op, const In& inputs, const View<T>& out, const Saved& saved,
+                      const Rows& rows, const std::string& text, const Check& check, E&& executor) {
+  return forward_whole<T, In, Saved>(
+      inputs, out, saved, rows, RanksCall(op, executor), text, check,
+      [&](const In& in, const View<T>& to, const Saved& kept, const ExecutorRef& threads) {
+        op.forward(in, to, kept, threads);
       });
 }
 

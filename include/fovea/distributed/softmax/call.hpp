@@ -23,9 +23,8 @@ concept PatternAttention = std::derived_from<Op, SoftmaxOperator<Op>> &&
 namespace detail {
 
 /// The shape that the operator's pattern sees.
-template <class Op>
-SequenceShape whole_sequence(const Op& op, const Rows& rows) {
-  return SequenceShape::of(rows.count(), rows.count(), op.softmax_options().alignment);
+inline SequenceShape whole_sequence(const SoftmaxPatterns& op, const Rows& rows) {
+  return SequenceShape::of(rows.count(), rows.count(), op.options().alignment);
 }
 
 }  // namespace detail

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The calls of softmax attention over ranks, which depend on the scalar type alone, so that a
+/// library can compile them once (kernels/unit.hpp).
+#pragma once
+
+#include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/softmax/call.hpp"
+#include "fovea/kernels/unit.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// The forward pass, for tensors of T. `forward` documents it.
+template <class T>
+class SoftmaxCalls {
+ public:
+  /// The modifier of the logits.
+  using Modifier = ScoreModifierArgs<Compute<T>>;
+
+  /// \param call of the same operator
+  static Traffic forward(const SoftmaxOperatorRef& op, const Modifier& modifier,
+                         const SoftmaxInputs<T>& inputs, const View<T>& out,
+                         const SoftmaxSaved<T>& saved, const Rows& rows,
+                         const detail::RanksCall& call);
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_PASS_BODIES
+#include "fovea/distributed/softmax/calls.inl.hpp"
+#endif
