@@ -20,17 +20,17 @@ install(EXPORT foveaIoTargets NAMESPACE fovea:: DESTINATION ${FOVEA_CMAKE_DIR})
 install(TARGETS fovea_mpi EXPORT foveaMpiTargets)
 install(EXPORT foveaMpiTargets NAMESPACE fovea:: DESTINATION ${FOVEA_CMAKE_DIR})
 
-if(FOVEA_INSTALL_KERNELS)
+if(FOVEA_INSTALL_COMPILED)
   # Who only wants the headers need not build anything first.
-  install(TARGETS fovea_kernels fovea_kernels_32 fovea_kernels_64 EXPORT foveaKernelsTargets
+  install(TARGETS fovea_compiled fovea_compiled_32 fovea_compiled_64 EXPORT foveaCompiledTargets
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} OPTIONAL)
-  install(EXPORT foveaKernelsTargets NAMESPACE fovea:: DESTINATION ${FOVEA_CMAKE_DIR})
+  install(EXPORT foveaCompiledTargets NAMESPACE fovea:: DESTINATION ${FOVEA_CMAKE_DIR})
 endif()
 
-set(FOVEA_KERNELS_DIR ${CMAKE_INSTALL_LIBDIR})
+set(FOVEA_COMPILED_DIR ${CMAKE_INSTALL_LIBDIR})
 configure_package_config_file(cmake/foveaConfig.cmake.in foveaConfig.cmake
   INSTALL_DESTINATION ${FOVEA_CMAKE_DIR}
-  PATH_VARS FOVEA_KERNELS_DIR
+  PATH_VARS FOVEA_COMPILED_DIR
   NO_SET_AND_CHECK_MACRO)
 # Before 1.0 a minor version may change the interface.
 write_basic_package_version_file(foveaConfigVersion.cmake
@@ -45,14 +45,14 @@ file(RELATIVE_PATH FOVEA_PC_TO_PREFIX /prefix/${FOVEA_PKGCONFIG_DIR} /prefix)
 configure_file(cmake/fovea.pc.in fovea.pc @ONLY)
 configure_file(cmake/fovea-fftw.pc.in fovea-fftw.pc @ONLY)
 configure_file(cmake/fovea-io.pc.in fovea-io.pc @ONLY)
-if(FOVEA_INSTALL_KERNELS)
+if(FOVEA_INSTALL_COMPILED)
   set(FOVEA_LIB_PKGCONFIG_DIR ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
   file(RELATIVE_PATH FOVEA_LIB_PC_TO_PREFIX /prefix/${FOVEA_LIB_PKGCONFIG_DIR} /prefix)
-  configure_file(cmake/fovea-kernels.pc.in fovea-kernels.pc @ONLY)
+  configure_file(cmake/fovea-compiled.pc.in fovea-compiled.pc @ONLY)
   # Only beside its libraries, which are OPTIONAL above.
   install(CODE "
-    if(EXISTS \"$<TARGET_FILE:fovea_kernels_32>\" AND EXISTS \"$<TARGET_FILE:fovea_kernels_64>\")
-      file(INSTALL \"${PROJECT_BINARY_DIR}/fovea-kernels.pc\"
+    if(EXISTS \"$<TARGET_FILE:fovea_compiled_32>\" AND EXISTS \"$<TARGET_FILE:fovea_compiled_64>\")
+      file(INSTALL \"${PROJECT_BINARY_DIR}/fovea-compiled.pc\"
         DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${FOVEA_LIB_PKGCONFIG_DIR}\")
     endif()")
 endif()

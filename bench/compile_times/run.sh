@@ -83,7 +83,7 @@ program everything header-only < "$(dirname "$0")/../../tests/consumer/flags/eve
 # measure NAME: "seconds MB" of one compilation, in user time of the compiler.
 measure() {
   local options=()
-  if [ "${kernels[$1]}" = compiled ]; then options=(-DFOVEA_EXTERN_KERNELS); fi
+  if [ "${kernels[$1]}" = compiled ]; then options=(-DFOVEA_COMPILED); fi
   /usr/bin/time -f '%U %M' -o "$folder/time" "$compiler" $flags "${options[@]}" -I "$include" \
     -isystem "$eigen" -c "$folder/$1.cpp" -o "$folder/$1.o"
   awk '{ printf "%s %d\n", $1, $2 / 1024 }' "$folder/time"

@@ -8,8 +8,8 @@ set(builds
 file(WRITE tag.cpp "#include <fovea/core/config.hpp>\nFOVEA_TAG\n")
 set(seen "")
 foreach(build IN LISTS builds)
-  foreach(macros "" "-DFOVEA_NATIVE_ONLY" "-DFOVEA_EXTERN_KERNELS"
-          "-DFOVEA_NATIVE_ONLY -DFOVEA_EXTERN_KERNELS")
+  foreach(macros "" "-DFOVEA_NATIVE_ONLY" "-DFOVEA_COMPILED"
+          "-DFOVEA_NATIVE_ONLY -DFOVEA_COMPILED")
     separate_arguments(flags UNIX_COMMAND "${build} ${macros}")
     execute_process(COMMAND ${COMPILER} -std=c++20 -I${INCLUDE} ${flags} -E -P tag.cpp
       OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)

@@ -1,4 +1,4 @@
-# The commands of README.md must install what its find_package() finds, the component kernels too; and
+# The commands of README.md must install what its find_package() finds, the component compiled too; and
 # without the command that builds nothing of the component must be there, not its .pc file either.
 # What is compiled is empty: that kernels can be linked is another test.
 cmake_minimum_required(VERSION 3.24)
@@ -29,7 +29,7 @@ function(expect found prefix)
       -DCMAKE_PREFIX_PATH=${prefix}
     RESULT_VARIABLE failed OUTPUT_VARIABLE output ERROR_VARIABLE output)
   file(REMOVE_RECURSE ${WORK}/user)
-  file(GLOB_RECURSE pc ${prefix}/*/fovea-kernels.pc)
+  file(GLOB_RECURSE pc ${prefix}/*/fovea-compiled.pc)
   if(found AND (failed OR NOT pc))
     message(FATAL_ERROR "the README's commands do not install the kernels: '${pc}'\n${output}")
   elseif(NOT found AND (NOT failed OR pc OR NOT output MATCHES "is not in this installation"))

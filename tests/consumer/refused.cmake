@@ -1,8 +1,8 @@
 # SOURCE must fail with FLAGS, saying MESSAGE in at most MOST_LINES, and compile with MENDED; the
-# last two if they are set. The kernels' bodies are read only if -UFOVEA_EXTERN_KERNELS is among the
+# last two if they are set. The kernels' bodies are read only if -UFOVEA_COMPILED is among the
 # flags: what is refused is refused before.
 include(${CMAKE_CURRENT_LIST_DIR}/compile.cmake)
-compile("-DFOVEA_EXTERN_KERNELS ${FLAGS}" code text)
+compile("-DFOVEA_COMPILED ${FLAGS}" code text)
 if(code EQUAL 0)
   message(FATAL_ERROR "${SOURCE} compiled with ${FLAGS}")
 elseif(NOT text MATCHES "${MESSAGE}")
@@ -14,7 +14,7 @@ if(MOST_LINES AND lines GREATER MOST_LINES)
   message(FATAL_ERROR "${SOURCE} failed with ${FLAGS} in ${lines} lines:\n${text}")
 endif()
 if(MENDED)
-  compile("-DFOVEA_EXTERN_KERNELS ${MENDED}" code text)
+  compile("-DFOVEA_COMPILED ${MENDED}" code text)
   if(NOT code EQUAL 0)
     message(FATAL_ERROR "${SOURCE} failed with ${MENDED}:\n${text}")
   endif()

@@ -116,7 +116,7 @@
 #else
 #define FOVEA_TAG_NATIVE
 #endif
-#if defined(FOVEA_EXTERN_KERNELS)
+#if defined(FOVEA_COMPILED)
 #define FOVEA_TAG_EXTERN e
 #else
 #define FOVEA_TAG_EXTERN

@@ -1,31 +1,42 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Where kernels are compiled.
+/// Where kernels and passes are compiled.
 ///
-/// By default a translation unit compiles the kernels that it calls: of the table of a family only
-/// the members that it uses, for its scalars and storages. Where several units call kernels, one
-/// unit can compile them for all. Build every unit with the macro FOVEA_EXTERN_KERNELS, and one of
-/// them also with FOVEA_KERNELS_UNIT; that one needs to include nothing but kernels/table.hpp. Or
-/// divide the work between two units, with FOVEA_KERNELS_UNIT=32 for float and
-/// FOVEA_KERNELS_UNIT=64 for double. A unit that includes the table of one family alone holds that
-/// family alone.
+/// By default a translation unit compiles what it calls: of the kernels' table of a family only the
+/// members that it uses, for its scalars and storages. Where several units call operators, a library
+/// can compile everything once: it is built with the macro FOVEA_COMPILED, as are all units that
+/// use it. Its own units also define FOVEA_KERNELS_UNIT and include the tables of kernels, or define
+/// FOVEA_PASSES_UNIT and include files that define passes (`.inl.hpp` outside of kernels), which
+/// headers leave out then. If these macros are 32 or 64, a unit compiles what is for float (and for
+/// numbers of 16 bits) or for double alone. fovea/compiled.hpp is such a library in one source.
 #pragma once
 
 #include "fovea/core/scalar.hpp"
 #include "fovea/simd/isa.hpp"
 #include "fovea/simd/region.hpp"
 
-#if defined(FOVEA_EXTERN_KERNELS) && !defined(FOVEA_KERNELS_UNIT)
+#if defined(FOVEA_COMPILED) && !defined(FOVEA_KERNELS_UNIT)
 #define FOVEA_HAS_KERNEL_BODIES 0
 #else
 #define FOVEA_HAS_KERNEL_BODIES 1
 #endif
 
-// The same for passes, which one unit or more compile by FOVEA_PASSES_UNIT.
-#if defined(FOVEA_EXTERN_KERNELS) && !defined(FOVEA_PASSES_UNIT)
+// Whether headers include the definitions of passes.
+#if defined(FOVEA_COMPILED)
 #define FOVEA_HAS_PASS_BODIES 0
 #else
 #define FOVEA_HAS_PASS_BODIES 1
+#endif
+// The same for passes over ranks, which need MPI, and for the Fourier cross, which needs FFTW.
+#if defined(FOVEA_COMPILED_MPI)
+#define FOVEA_HAS_MPI_PASS_BODIES 0
+#else
+#define FOVEA_HAS_MPI_PASS_BODIES 1
+#endif
+#if defined(FOVEA_COMPILED_FFTW)
+#define FOVEA_HAS_FFTW_PASS_BODIES 0
+#else
+#define FOVEA_HAS_FFTW_PASS_BODIES 1
 #endif
 
 // FOVEA_KERNELS(Table) and FOVEA_STORED_KERNELS(Table) instantiate everything of a table in a unit
@@ -61,7 +72,7 @@
 #define FOVEA_IN_DOUBLE_UNIT(M, X)
 #endif
 
-// FOVEA_PASSES(Class) instantiates a class template in a unit that compiles passes for its scalars;
+// FOVEA_PASSES(Class) instantiates a class template in a unit that compiles passes;
 // FOVEA_FLOAT_AND_DOUBLE_PASSES(Class) one that has no form for numbers of 16 bits.
 #define FOVEA_PASSES_CLASS(Class, T) template class Class<T>;
 #define FOVEA_FLOAT_AND_DOUBLE_PASSES(Class)     \

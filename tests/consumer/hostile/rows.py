@@ -494,7 +494,7 @@ def includes() -> list[Row]:
 
     def alone(bench: Bench) -> str:
         def one(header: str) -> None:
-            bench.accepted(bench.here, [*SYNTAX, *mpi, "-DFOVEA_EXTERN_KERNELS", "-Wall", "-Werror"],
+            bench.accepted(bench.here, [*SYNTAX, *mpi, "-DFOVEA_COMPILED", "-Wall", "-Werror"],
                            f"#include <{header}>\n#include <{header}>\nint main() {{}}\n")
 
         headers = public

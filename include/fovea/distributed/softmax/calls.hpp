@@ -30,6 +30,6 @@ class SoftmaxCalls {
 
 FOVEA_NAMESPACE_END
 
-#if FOVEA_HAS_PASS_BODIES
+#if FOVEA_HAS_MPI_PASS_BODIES
 #include "fovea/distributed/softmax/calls.inl.hpp"
 #endif
