@@ -252,6 +252,7 @@ class SpreadCall : public SpreadTensors<T> {
                                     gaussian(s.seed + 600))),
         out(this->template add<T>("out", Role::made, of_q, d_out.whole.shape())),
         lse(this->add("lse", Role::made, of_q, with(q_shape, 1))),
+        d_lse(this->add("d_lse", Role::none, of_q, lse.whole.shape(), gaussian(s.seed + 650))),
         d_q(this->template add<T>("d_q", Role::gradient, of_q, q.whole.shape())),
         d_k(this->template add<T>("d_k", Role::gradient, of_k, k.whole.shape())),
         d_v(this->template add<T>("d_v", Role::gradient, of_k, v.whole.shape())) {}
@@ -268,7 +269,7 @@ class SpreadCall : public SpreadTensors<T> {
   AllGrads<T> grads(Where where) const { return {d_q.in(where), d_k.in(where), d_v.in(where)}; }
 
   SpreadTensor<T>&q, &k, &v, &d_out, &out;
-  SpreadTensor<fovea::Compute<T>>& lse;
+  SpreadTensor<fovea::Compute<T>>&lse, &d_lse;  // d_lse is read if it is given
   SpreadTensor<T>&d_q, &d_k, &d_v;
 
  private:

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "distributed/drawn_tensors.hpp"
+#include "distributed/out_grads.hpp"
 
 namespace fovea_test {
 
@@ -104,13 +105,14 @@ void compare_spread(const std::string& what, SpreadTensors<T>& call, const Passe
       if (x->role == role) x->expect_bits(rows_of(*x));
     }
   };
-  const AnySpreadTensor* const d_out = call.named("d_out");
+  const auto is_for_backward = [d_out = call.named("d_out"),
+                                d_lse = call.named("d_lse")](const AnySpreadTensor& x) {
+    return &x == d_out || (&x == d_lse && x.role == Role::read) || x.role == Role::gradient;
+  };
   if (passes.refuses && bytes.once_in(4)) {
     refuse_together(
         call, passes, bytes,
-        [&](const AnySpreadTensor& x) {
-          return &x != d_out && x.role != Role::none && x.role != Role::gradient;
-        },
+        [&](const AnySpreadTensor& x) { return x.role != Role::none && !is_for_backward(x); },
         [&] { forward(Where::ranks, rows, executor); });
     for (const auto& x : call.tensors) {
       if (x->role == Role::made || x->role == Role::kept) x->expect_untouched();
@@ -128,10 +130,8 @@ void compare_spread(const std::string& what, SpreadTensors<T>& call, const Passe
     if (x->role == Role::kept) x->is_wanted = passes.keeps;
   }
   if (passes.refuses && bytes.once_in(4)) {
-    refuse_together(
-        call, passes, bytes,
-        [&](const AnySpreadTensor& x) { return &x == d_out || x.role == Role::gradient; },
-        [&] { backward(Where::ranks, rows, executor); });
+    refuse_together(call, passes, bytes, is_for_backward,
+                    [&] { backward(Where::ranks, rows, executor); });
     for (const auto& x : call.tensors) {
       if (x->role == Role::gradient) x->expect_untouched();
     }
@@ -161,7 +161,7 @@ void try_spread(const Op& op, const std::string& made, Call& call, bool are_alik
     if constexpr (std::floating_point<T>) {
       const fovea::GradsOf<Op, T> grads(call.grads(where));
       const View<const T> out(call.out.in(where));
-      const View<const T> d_out(call.d_out.in(where));
+      const auto d_out = out_grads<Op, T>(call.d_out.in(where), call.d_lse.in(where));
       if constexpr (sizeof...(more) == 0) {
         op.backward(inputs(where), out, saved(where), d_out, grads);
       } else {
@@ -173,6 +173,7 @@ void try_spread(const Op& op, const std::string& made, Call& call, bool are_alik
   passes.has_backward = !bytes.once_in(3) && std::floating_point<T>;
   passes.keeps = bytes.once_in(2);
   passes.is_alike = are_alike;
+  if (kTakesDLse<Op, T> && passes.has_backward && bytes.once_in(2)) call.d_lse.role = Role::read;
   compare_spread(std::string(Op::name()) + made, call, passes, &call.lse, layout, blocks, bytes,
                  forward_in, backward_in);
 }

@@ -7,6 +7,7 @@
 
 #include "bench/entries/all_inputs.hpp"
 #include "distributed/operators.hpp"
+#include "distributed/out_grads.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed.hpp"
 #include "support/ranks.hpp"
@@ -35,6 +36,7 @@ struct Call {
   Tensor<T> k{{kBatch, kKeyHeads, kRows, kWidth}};
   Tensor<T> v{{kBatch, kKeyHeads, kRows, kValueWidth}};
   Tensor<T> d_out{{kBatch, kHeads, kRows, kValueWidth}};
+  Tensor<T> d_lse{{kBatch, kHeads, kRows, 1}};
   Tensor<T> bias{{1, kHeads, kRows, kRows}};
   Tensor<bool> mask{{1, 1, 1, kRows}};
   Tensor<T> beta{{kBatch, kKeyHeads, kRows, 1}};
@@ -55,7 +57,8 @@ struct Call {
   template <class F>
   static void for_each(F&& f) {
     using C = Call;
-    f(&C::q), f(&C::k), f(&C::v), f(&C::d_out), f(&C::bias), f(&C::beta), f(&C::lists);
+    f(&C::q), f(&C::k), f(&C::v), f(&C::d_out), f(&C::d_lse), f(&C::bias), f(&C::beta),
+        f(&C::lists);
     f(&C::sketch_q), f(&C::sketch_k), f(&C::out), f(&C::lse), f(&C::chosen), f(&C::d_q);
     f(&C::d_k), f(&C::d_v), f(&C::d_bias), f(&C::d_beta);
   }
@@ -100,8 +103,8 @@ template <class T>
 Call<T> whole_call() {
   Call<T> call;
   std::uint64_t seed = 0;
-  for (const Tensor<T>* x :
-       {&call.q, &call.k, &call.v, &call.d_out, &call.bias, &call.sketch_q, &call.sketch_k}) {
+  for (const Tensor<T>* x : {&call.q, &call.k, &call.v, &call.d_out, &call.d_lse, &call.bias,
+                             &call.sketch_q, &call.sketch_k}) {
     x->fill(gaussian(++seed));
   }
   call.beta.fill([](Index b, Index h, Index n, Index d) { return uniform(hash(9, b, h, n, d)); });
@@ -138,8 +141,8 @@ void expect_bits_of_one(const std::string& name, const Op& op, const Given<T>& g
   for (Tensor<T>* x : {&whole.out, &whole.lse, &whole.d_bias, &whole.d_beta}) x->fill(constant(77));
   whole.chosen.fill(constant(77));
   op.forward(in, whole.out.view(), saved(whole));
-  op.backward(in, View<const T>(whole.out.view()), saved(whole), View<const T>(whole.d_out.view()),
-              given.grads(whole));
+  op.backward(in, View<const T>(whole.out.view()), saved(whole),
+              out_grads<Op, T>(whole.d_out.view(), whole.d_lse.view()), given.grads(whole));
   const fovea::ThreadPool pool(2);
   for (const RowLayout& layout : layouts_of(kRows, all_ranks().size())) {
     const Rows rows(all_ranks(), layout);
@@ -149,7 +152,8 @@ void expect_bits_of_one(const std::string& name, const Op& op, const Given<T>& g
     expect_own_part(own.out, whole.out, rows, what + ", out");
     expect_own_part(own.lse, whole.lse, rows, what + ", lse");
     fovea::distributed::backward(op, given.inputs(own), own.out.view(), saved(own),
-                                 own.d_out.view(), given.grads(own), rows, pool);
+                                 out_grads<Op, T>(own.d_out.view(), own.d_lse.view()),
+                                 given.grads(own), rows, pool);
     expect_own_part(own.d_q, whole.d_q, rows, what + ", d_q");
     expect_own_part(own.d_k, whole.d_k, rows, what + ", d_k");
     expect_own_part(own.d_v, whole.d_v, rows, what + ", d_v");

@@ -24,10 +24,11 @@ using fovea::View;
 /// All tensors of a call, of the whole sequence or of a rank's rows.
 template <class T>
 struct Tensors {
-  Tensor<T> q, k, v, global_q, global_k, global_v, out, lse, d_out;
+  Tensor<T> q, k, v, global_q, global_k, global_v, out, lse, d_out, d_lse;
   Tensor<T> d_q, d_k, d_v, d_global_q, d_global_k, d_global_v;
   LongformerInputs<T> more = {};  // what is read beside
   bool has_global = true;
+  bool has_d_lse = false;
 
   LongformerInputs<T> inputs() const {
     LongformerInputs<T> in = more;
@@ -41,6 +42,11 @@ struct Tensors {
     return in;
   }
   SoftmaxSaved<T> saved() const { return {lse.view()}; }
+  fovea::SoftmaxOutGrads<T> out_grads() const {
+    fovea::SoftmaxOutGrads<T> of{.d_out = d_out.view()};
+    if (has_d_lse) of.d_lse = d_lse.view();
+    return of;
+  }
   LongformerGrads<T> grads() const {
     LongformerGrads<T> all;
     all.q = d_q.view();
@@ -63,11 +69,13 @@ Tensors<T> whole_problem(Index batch, Index query_heads, Index key_heads, Index 
   const Tensor<T> outs({batch, query_heads, rows, 7});
   const Tensor<T> numbers({batch, query_heads, rows, 1});
   const auto like = [](const Tensor<T>& x) { return Tensor<T>(x.shape()); };
-  Tensors<T> t{like(queries), like(keys),   like(values),  like(queries), like(keys),
-               like(values),  like(outs),   like(numbers), like(outs),    like(queries),
-               like(keys),    like(values), like(queries), like(keys),    like(values)};
+  Tensors<T> t{like(queries), like(keys),    like(values),  like(queries),
+               like(keys),    like(values),  like(outs),    like(numbers),
+               like(outs),    like(numbers), like(queries), like(keys),
+               like(values),  like(queries), like(keys),    like(values)};
   unsigned seed = 0;
-  for (Tensor<T>* x : {&t.q, &t.k, &t.v, &t.global_q, &t.global_k, &t.global_v, &t.d_out}) {
+  for (Tensor<T>* x :
+       {&t.q, &t.k, &t.v, &t.global_q, &t.global_k, &t.global_v, &t.d_out, &t.d_lse}) {
     x->fill(gaussian(++seed));
   }
   t.has_global = has_global;
@@ -77,16 +85,17 @@ Tensors<T> whole_problem(Index batch, Index query_heads, Index key_heads, Index 
 template <class T>
 Tensors<T> parts_of(const Tensors<T>& w, const Rows& rows) {
   const auto part = [&](const Tensor<T>& x) { return own_part(x, rows); };
-  Tensors<T> own{part(w.q),          part(w.k),          part(w.v),         part(w.global_q),
-                 part(w.global_k),   part(w.global_v),   part(w.out),       part(w.lse),
-                 part(w.d_out),      part(w.d_q),        part(w.d_k),       part(w.d_v),
-                 part(w.d_global_q), part(w.d_global_k), part(w.d_global_v)};
+  Tensors<T> own{part(w.q),        part(w.k),          part(w.v),          part(w.global_q),
+                 part(w.global_k), part(w.global_v),   part(w.out),        part(w.lse),
+                 part(w.d_out),    part(w.d_lse),      part(w.d_q),        part(w.d_k),
+                 part(w.d_v),      part(w.d_global_q), part(w.d_global_k), part(w.d_global_v)};
   for (const Tensor<T>* x : {&own.out, &own.lse, &own.d_q, &own.d_k, &own.d_v, &own.d_global_q,
                              &own.d_global_k, &own.d_global_v}) {
     x->fill(constant(77));
   }
   own.more = w.more;
   own.has_global = w.has_global;
+  own.has_d_lse = w.has_d_lse;
   return own;
 }
 
@@ -96,10 +105,10 @@ void expect_same(const std::string& what, const LongformerAttention& op, const T
   const Rows rows(all_ranks(), layout);
   const Tensors<T> own = parts_of(whole, rows);
   const View<const T> out(own.out.view());
-  const View<const T> d_out(own.d_out.view());
   fovea::ThreadPool pool(2);
   fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows, pool);
-  fovea::distributed::backward(op, own.inputs(), out, own.saved(), d_out, own.grads(), rows, pool);
+  fovea::distributed::backward(op, own.inputs(), out, own.saved(), own.out_grads(), own.grads(),
+                               rows, pool);
   expect_own_part(own.out, whole.out, rows, what + ", out");
   expect_own_part(own.lse, whole.lse, rows, what + ", lse");
   expect_own_part(own.d_q, whole.d_q, rows, what + ", d_q");
@@ -114,8 +123,8 @@ void expect_same(const std::string& what, const LongformerAttention& op, const T
 template <class T>
 void check(const std::string& name, const LongformerAttention& op, const Tensors<T>& whole) {
   op.forward(whole.inputs(), whole.out.view(), whole.saved());
-  op.backward(whole.inputs(), View<const T>(whole.out.view()), whole.saved(),
-              View<const T>(whole.d_out.view()), whole.grads());
+  op.backward(whole.inputs(), View<const T>(whole.out.view()), whole.saved(), whole.out_grads(),
+              whole.grads());
   const Index rows = whole.q.shape()[2];
   for (const RowLayout& layout : layouts_of(rows, all_ranks().size())) {
     expect_same(name + ", " + std::to_string(rows) + " rows", op, whole, layout);
@@ -153,9 +162,12 @@ TEST(DistributedLongformer, HasTheBitsOfOneProcess) {
 }
 
 TEST(DistributedLongformer, HasTheBitsOfOneProcessInDouble) {
-  const auto whole = whole_problem<double>(1, 2, 2, 250, true);
+  auto whole = whole_problem<double>(1, 2, 2, 250, true);
   for (const LongformerOptions& options : all_options(250)) {
-    check("double", LongformerAttention(options), whole);
+    for (const bool has_d_lse : {false, true}) {
+      whole.has_d_lse = has_d_lse;
+      check(has_d_lse ? "double, through lse" : "double", LongformerAttention(options), whole);
+    }
   }
 }
 
@@ -217,9 +229,9 @@ TEST(DistributedLongformer, RefusesWhatOneRankBrings) {
   EXPECT_EQ(refused(in),
             begin + "global_q is required: global_q, global_k and global_v belong together");
   in = own.inputs();
-  EXPECT_EQ(
-      refused(in, {.global = {70}}),
-      "rank 0: LongformerAttention: the last global token is 70; expected less than 70, the number of keys");
+  EXPECT_EQ(refused(in, {.global = {70}}),
+            "rank 0: LongformerAttention: the last global token is 70; expected less than 70, the "
+            "number of keys");
   EXPECT_EQ(refused(in, {.global = {69}}), "accepted");
   if (last == 0) GTEST_SKIP() << "nobody to differ from";
   if (is_last) {

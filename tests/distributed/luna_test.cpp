@@ -41,6 +41,7 @@ struct Step {
     k.fill(gaussian(2));
     v.fill(gaussian(3));
     d_out.fill(gaussian(4));
+    d_lse.fill(gaussian(5));
   }
   Step(const Shape& queries, const Shape& keys, Index value_width)
       : q(queries, {.order = {0, 2, 1, 3}, .gap = 3}),
@@ -49,6 +50,7 @@ struct Step {
         out({queries[0], queries[1], queries[2], value_width}, {.order = {2, 0, 1, 3}, .gap = 1}),
         lse({queries[0], queries[1], queries[2], 1}),
         d_out(out.shape()),
+        d_lse(lse.shape()),
         d_q(queries),
         d_k(keys, {.order = {0, 2, 1, 3}, .gap = 2}),
         d_v(v.shape()) {
@@ -74,7 +76,14 @@ struct Step {
     return all;
   }
 
-  Tensor<T> q, k, v, out, lse, d_out, d_q, d_k, d_v;
+  fovea::SoftmaxOutGrads<T> out_grads() const {
+    fovea::SoftmaxOutGrads<T> of{.d_out = d_out.view()};
+    if (has_d_lse) of.d_lse = d_lse.view();
+    return of;
+  }
+
+  Tensor<T> q, k, v, out, lse, d_out, d_lse, d_q, d_k, d_v;
+  bool has_d_lse = false;
   std::vector<Index> lengths;
   std::vector<T> slopes, sinks;
 };
@@ -101,6 +110,8 @@ Step<T> own_step(const Step<T>& whole, const Rows& rows, bool is_pack) {
   own.k = part(whole.k, is_pack);
   own.v = part(whole.v, is_pack);
   own.d_out = part(whole.d_out, !is_pack);
+  own.d_lse = part(whole.d_lse, !is_pack);
+  own.has_d_lse = whole.has_d_lse;
   own.lengths = whole.lengths;
   own.slopes = whole.slopes;
   own.sinks = whole.sinks;
@@ -132,8 +143,8 @@ void check(const Op& op, const Step<T>& whole, const AnyExecutor& executor = in_
   SoftmaxGrads<T> wanted = whole.grads();
   std::vector<T> d_sinks(whole.sinks.size());
   wanted.sink = d_sinks;
-  op.backward(whole.inputs(), View<const T>(whole.out.view()), whole.saved(),
-              View<const T>(whole.d_out.view()), wanted);
+  op.backward(whole.inputs(), View<const T>(whole.out.view()), whole.saved(), whole.out_grads(),
+              wanted);
   const Index count = (is_pack ? whole.k : whole.q).shape()[2];
   for (const RowLayout& layout : layouts(count)) {
     const Rows rows(all_ranks(), layout);
@@ -147,7 +158,7 @@ void check(const Op& op, const Step<T>& whole, const AnyExecutor& executor = in_
     std::vector<T> own_d_sinks(d_sinks.size());
     wanted.sink = own_d_sinks;
     fovea::distributed::backward(op, own.inputs(), View<const T>(own.out.view()), own.saved(),
-                                 View<const T>(own.d_out.view()), wanted, rows, executor);
+                                 own.out_grads(), wanted, rows, executor);
     for (std::size_t n = 0; n < d_sinks.size(); ++n) {
       EXPECT_EQ(std::memcmp(&own_d_sinks[n], &d_sinks[n], sizeof(T)), 0) << what << ", d_sink";
     }
@@ -192,8 +203,11 @@ TEST(DistributedLuna, TakesSlopesAndSinks) {
     Step<float> step({1, 4, 2, 6, 2 * kKeySegment + 9}, is_pack);
     step.slopes = {0.5F, 0.25F, 0.01F, 0.001F};
     step.sinks = {1, -2, 0.5F, 3};
-    if (is_pack) check(LunaPack(), step);
-    if (!is_pack) check(LunaUnpack(), step);
+    for (const bool has_d_lse : {false, true}) {
+      step.has_d_lse = has_d_lse;
+      if (is_pack) check(LunaPack(), step);
+      if (!is_pack) check(LunaUnpack(), step);
+    }
   }
 }
 
@@ -209,6 +223,7 @@ TEST(DistributedLuna, HasTheBitsOfOneProcessIfLseIsLarge) {
   pack.lengths = {2 * kKeySegment + 300, kKeySegment + 3};
   Step<float> unpack(sizes, false, 4000);
   pack.sinks = unpack.sinks = {50, -20};
+  pack.has_d_lse = unpack.has_d_lse = true;
   check(LunaPack(), pack);
   check(LunaUnpack(), unpack);
   for (const Step<float>* step : {&pack, &unpack}) {
@@ -341,8 +356,18 @@ TEST(DistributedLuna, RefusesWhatDoesNotFit) {
   EXPECT_EQ(
       backward(in, grads),
       begin + "the gradient of bias must not be given: the sequence is distributed over ranks");
+  grads = own.grads();
+  const auto through_lse = [&](const View<const float>& d_lse) {
+    return refusal([&] {
+      fovea::distributed::backward(op, in, View<const float>(own.out.view()), own.saved(),
+                                   {.d_out = own.d_out.view(), .d_lse = d_lse}, grads, rows);
+    });
+  };
+  text = through_lse(is_last ? own.d_out.view() : own.d_lse.view());
+  EXPECT_TRUE(text.starts_with(begin + "d_lse has shape 1x2x6x7")) << text;
   if (ranks > 1) {
-    grads = own.grads();
+    text = through_lse(is_last ? View<const float>() : own.d_lse.view());
+    EXPECT_TRUE(text.ends_with(", d_lse")) << text;
     if (is_last) grads.q = {};
     text = backward(in, grads);
     EXPECT_NE(text.find("6 packed rows, the gradient of q"), std::string::npos) << text;

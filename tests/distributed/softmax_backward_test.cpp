@@ -21,13 +21,15 @@ namespace fovea_test::distributed_softmax_backward {
 using fovea::FullAttention;
 using fovea::SoftmaxGrads;
 using fovea::SoftmaxInputs;
+using fovea::SoftmaxOutGrads;
 using fovea::SoftmaxSaved;
 using fovea::View;
 
 /// All tensors of a call, of the whole sequence or of a rank's rows.
 template <class T>
 struct Tensors {
-  Tensor<T> q, k, v, out, lse, d_out, d_q, d_k, d_v;
+  Tensor<T> q, k, v, out, lse, d_out, d_lse, d_q, d_k, d_v;
+  bool has_d_lse = false;
 
   SoftmaxInputs<T> inputs() const {
     SoftmaxInputs<T> in;
@@ -37,6 +39,11 @@ struct Tensors {
     return in;
   }
   SoftmaxSaved<T> saved() const { return {lse.view()}; }
+  SoftmaxOutGrads<T> out_grads() const {
+    SoftmaxOutGrads<T> of{.d_out = d_out.view()};
+    if (has_d_lse) of.d_lse = d_lse.view();
+    return of;
+  }
   SoftmaxGrads<T> grads() const {
     SoftmaxGrads<T> all;
     all.q = d_q.view();
@@ -57,6 +64,7 @@ Tensors<T> whole_problem(Index batch, Index query_heads, Index key_heads, Index 
                Tensor<T>(values),
                Tensor<T>({batch, query_heads, rows, 1}),
                Tensor<T>(values),
+               Tensor<T>({batch, query_heads, rows, 1}),
                Tensor<T>(queries),
                Tensor<T>({batch, key_heads, rows, 5}),
                Tensor<T>({batch, key_heads, rows, 7})};
@@ -64,15 +72,16 @@ Tensors<T> whole_problem(Index batch, Index query_heads, Index key_heads, Index 
   t.k.fill(gaussian(2));
   t.v.fill(gaussian(3));
   t.d_out.fill(gaussian(4));
+  t.d_lse.fill(gaussian(5));
   return t;
 }
 
 template <class T>
 Tensors<T> parts_of(const Tensors<T>& whole, const Rows& rows) {
   const auto part = [&](const Tensor<T>& x) { return own_part(x, rows); };
-  Tensors<T> own{part(whole.q),   part(whole.k),   part(whole.v),
-                 part(whole.out), part(whole.lse), part(whole.d_out),
-                 part(whole.d_q), part(whole.d_k), part(whole.d_v)};
+  Tensors<T> own{part(whole.q),   part(whole.k),     part(whole.v),     part(whole.out),
+                 part(whole.lse), part(whole.d_out), part(whole.d_lse), part(whole.d_q),
+                 part(whole.d_k), part(whole.d_v),   whole.has_d_lse};
   for (const Tensor<T>* x : {&own.out, &own.lse, &own.d_q, &own.d_k, &own.d_v}) {
     x->fill(constant(77));
   }
@@ -82,14 +91,14 @@ Tensors<T> parts_of(const Tensors<T>& whole, const Rows& rows) {
 template <class Op, class T>
 void check(const std::string& name, const Op& op, const Tensors<T>& whole) {
   op.forward(whole.inputs(), whole.out.view(), whole.saved());
-  op.backward(whole.inputs(), View<const T>(whole.out.view()), whole.saved(),
-              View<const T>(whole.d_out.view()), whole.grads());
+  op.backward(whole.inputs(), View<const T>(whole.out.view()), whole.saved(), whole.out_grads(),
+              whole.grads());
   for (const RowLayout& layout : layouts_of(whole.q.shape()[2], all_ranks().size())) {
     const Rows rows(all_ranks(), layout);
     const Tensors<T> own = parts_of(whole, rows);
     fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows);
     fovea::distributed::backward(op, own.inputs(), View<const T>(own.out.view()), own.saved(),
-                                 View<const T>(own.d_out.view()), own.grads(), rows);
+                                 own.out_grads(), own.grads(), rows);
     const std::string what = name + ", " + std::to_string(layout.rows()) + " rows";
     expect_own_part(own.d_q, whole.d_q, rows, what + ", d_q");
     expect_own_part(own.d_k, whole.d_k, rows, what + ", d_k");
@@ -110,6 +119,21 @@ TEST(DistributedBackward, HasTheBitsOfOneProcessInDouble) {
   const auto whole = whole_problem<double>(1, 2, 2, 700);
   for_each_softmax_operator(
       700, [&](const std::string& name, const auto& op) { check(name, op, whole); });
+}
+
+/// The gradient with respect to lse travels with the rows of queries.
+TEST(DistributedBackward, HasTheBitsOfOneProcessThroughLse) {
+  for (const Index rows : {6, 333}) {
+    auto whole = whole_problem<float>(2, 4, 2, rows);
+    whole.has_d_lse = true;
+    for_each_softmax_operator(
+        rows, [&](const std::string& name, const auto& op) { check(name, op, whole); });
+    whole.d_out.fill(constant(0));
+    check("lse alone", FullAttention{{.causal = true}}, whole);
+  }
+  auto large = whole_problem<float>(1, 2, 2, 333, 4000);
+  large.has_d_lse = true;
+  check("large", FullAttention{{.causal = true}}, large);
 }
 
 /// Where rows of a block see a key in different runs, a key of a rank gets the sums of a block's
@@ -144,8 +168,7 @@ void check_sinks(const Op& op, const Tensors<T>& whole) {
   std::vector<T> expected(heads);
   SoftmaxGrads<T> grads = whole.grads();
   grads.sink = expected;
-  op.backward(inputs, View<const T>(whole.out.view()), whole.saved(),
-              View<const T>(whole.d_out.view()), grads);
+  op.backward(inputs, View<const T>(whole.out.view()), whole.saved(), whole.out_grads(), grads);
   fovea::ThreadPool pool(3);
   for (const RowLayout& layout : layouts_of(whole.q.shape()[2], all_ranks().size())) {
     const Rows rows(all_ranks(), layout);
@@ -159,12 +182,12 @@ void check_sinks(const Op& op, const Tensors<T>& whole) {
       wanted.sink = got;
       if (has_threads) wanted.q = own.d_q.view();
       const View<const T> out(own.out.view());
-      const View<const T> d_out(own.d_out.view());
+      const SoftmaxOutGrads<T> of = own.out_grads();
       if (has_threads) {
-        fovea::distributed::backward(op, inputs, out, own.saved(), d_out, wanted, rows, pool);
+        fovea::distributed::backward(op, inputs, out, own.saved(), of, wanted, rows, pool);
         expect_own_part(own.d_q, whole.d_q, rows, "d_q");
       } else {
-        fovea::distributed::backward(op, inputs, out, own.saved(), d_out, wanted, rows);
+        fovea::distributed::backward(op, inputs, out, own.saved(), of, wanted, rows);
       }
       EXPECT_TRUE(same_bits(got.data(), expected.data(), heads, {1, 1, 1, whole.q.shape()[1]}))
           << rows.count() << " rows";
@@ -175,8 +198,9 @@ void check_sinks(const Op& op, const Tensors<T>& whole) {
 TEST(DistributedBackward, SinksHaveTheBitsOfOneProcess) {
   for (const Index rows : {1, 64, 333}) {
     check_sinks(FullAttention{{.causal = true}}, whole_problem<float>(2, 4, 2, rows));
-    check_sinks(fovea::LocalAttention{{.left = 3, .right = 0}},
-                whole_problem<double>(3, 2, 1, rows));
+    auto through_lse = whole_problem<double>(3, 2, 1, rows);
+    through_lse.has_d_lse = true;
+    check_sinks(fovea::LocalAttention{{.left = 3, .right = 0}}, through_lse);
   }
   check_sinks(fovea::StridedAttention{{.stride = 16, .heads = fovea::HeadAssignment::merged}},
               whole_problem<float>(1, 4, 4, 333, 4000));
@@ -237,6 +261,37 @@ TEST(DistributedBackward, RefusesAGradientOfNothingAndOneRanksOwnWishes) {
   const std::string text = refused(grads);
   EXPECT_TRUE(text.starts_with(begin + "the gradient of q has shape 1x3x")) << text;
   for (const float n : own.d_k.values()) EXPECT_EQ(n, 77);
+}
+
+TEST(DistributedBackward, RefusesAGradientOfLseThatDoesNotFit) {
+  const auto whole = whole_problem<float>(1, 2, 2, 40);
+  const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
+  const Tensors<float> own = parts_of(whole, rows);
+  const int last = all_ranks().size() - 1;
+  const auto refused = [&](const View<const float>& of_last, const View<const float>& of_others) {
+    return refusal([&] {
+      fovea::distributed::backward(
+          FullAttention{}, own.inputs(), View<const float>(own.out.view()), own.saved(),
+          {.d_out = own.d_out.view(), .d_lse = all_ranks().rank() == last ? of_last : of_others},
+          own.grads(), rows);
+    });
+  };
+  const std::string begin = "rank " + std::to_string(last) + ": FullAttention: ";
+  const View<const float> right(own.d_lse.view());
+  std::string text = refused(own.d_out.view(), right);
+  EXPECT_TRUE(text.starts_with(begin + "d_lse has shape 1x2x")) << text;
+  if (last > 0) {
+    text = refused(right, {});
+    EXPECT_NE(text.find(", d_lse, where rank 0 calls"), std::string::npos) << text;
+    text = refused({}, right);
+    EXPECT_TRUE(text.ends_with(", d_lse")) << text;
+  }
+  text = refused(own.d_q.view(), right);  // of another width
+  EXPECT_TRUE(text.starts_with(begin + "d_lse has shape 1x2x")) << text;
+  for (const Tensor<float>* x : {&own.d_q, &own.d_k, &own.d_v}) {
+    for (const float n : x->values()) EXPECT_EQ(n, 77);
+  }
+  EXPECT_EQ(refused(right, right), "accepted");
 }
 
 }  // namespace fovea_test::distributed_softmax_backward

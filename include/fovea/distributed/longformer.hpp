@@ -178,30 +178,31 @@ Traffic forward(const LongformerAttention& op, const InputsOf<LongformerAttentio
 /// Computes the gradients of Longformer attention over a sequence that is spread over ranks, on all
 /// of them together. The bits are those of `op.backward` over the whole sequence.
 /// \param inputs as in `forward`   \param out, saved as `forward` wrote them, with lse
-/// \param d_out [B, Hq, own rows, Dv]: the gradient of the loss with respect to out
+/// \param d_out [B, Hq, own rows, Dv]: the gradient of the loss with respect to out; or with d_lse,
+/// as in `backward` over softmax operators
 /// \param grads of this rank's rows: those that have a tensor are written; the ranks may want
 /// different ones. sink is as in `backward` over softmax operators
 /// \param executor as in `forward`   \returns the messages of this rank
 /// \throws as `backward` over softmax operators, and as `op.backward` does
 ///
 /// Cost, memory: as `backward` over softmax operators, for each set of projections.
-template <class Out, class D, class E = Serial, class T = Scalar<Out>>
+template <class Out, class T = Scalar<Out>, class D = SoftmaxOutGrads<T>, class E = Serial>
 requires std::floating_point<T> Traffic
 backward(const LongformerAttention& op, const InputsOf<LongformerAttention, T>& inputs,
          const Out& out, const SavedOf<LongformerAttention, T>& saved, const D& d_out,
          const GradsOf<LongformerAttention, T>& grads, const Rows& rows, E&& executor = {}) {
   const View<const T> from(out);
-  const View<const T> d_from(d_out);
-  std::string text = detail::longformer_text(op, ".backward", inputs, rows);
-  if (!grads.sink.empty()) text.append(", gradients of sinks");
+  const SoftmaxOutGrads<T> d = detail::out_grads<T>(d_out);
+  const std::string text =
+      detail::longformer_text(op, ".backward", inputs, rows) + detail::grads_text<T>(d, grads.sink);
   const auto check = [&] {
     detail::check_longformer(op, inputs, rows, [&](const LongformerInputs<T>& own) {
-      op.check_backward_tensors(own, from, saved, d_from, grads, rows.count());
+      op.check_backward_tensors(own, from, saved, d.d_out, grads, rows.count());
+      op.check_d_lse(own, d.d_lse, grads);
     });
   };
   if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
-    return detail::backward_whole(op, inputs, from, saved, d_from, grads, rows, text, check,
-                                  executor);
+    return detail::backward_whole(op, inputs, from, saved, d, grads, rows, text, check, executor);
   }
   const auto call = [&](const auto& prepare) {
     return detail::run_backward_call(rows, op, text, inputs, grads, check, executor, prepare);
@@ -209,7 +210,7 @@ backward(const LongformerAttention& op, const InputsOf<LongformerAttention, T>& 
   if (!inputs.has_global()) {
     return call([&](auto& threads, const detail::OneRowLogits& one_row) {
       auto pass = std::make_unique<SoftmaxBackwardPass<LongformerAttention, T>>(
-          op, inputs.shared(), from, saved, d_from, grads.shared(), rows, one_row);
+          op, inputs.shared(), from, saved, d.d_out, grads.shared(), rows, one_row, d.d_lse);
       pass->reserve(threads);
       return pass;
     });
@@ -218,9 +219,9 @@ backward(const LongformerAttention& op, const InputsOf<LongformerAttention, T>& 
     using Pass = SoftmaxBackwardPass<detail::LongformerPart, T>;
     return std::make_unique<detail::LongformerPasses<Pass>>(
         std::make_unique<Pass>(detail::LongformerPart(op, GlobalRows::left_out), inputs.shared(),
-                               from, saved, d_from, grads.shared(), rows, one_row),
+                               from, saved, d.d_out, grads.shared(), rows, one_row, d.d_lse),
         std::make_unique<Pass>(detail::LongformerPart(op, GlobalRows::alone), inputs.global(), from,
-                               saved, d_from, grads.global(), rows, one_row),
+                               saved, d.d_out, grads.global(), rows, one_row, d.d_lse),
         threads);
   });
 }

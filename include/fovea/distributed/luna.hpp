@@ -13,6 +13,7 @@
 #include "fovea/distributed/shared_rows/keys_forward.hpp"
 #include "fovea/distributed/shared_rows/queries_backward.hpp"
 #include "fovea/distributed/shared_rows/queries_forward.hpp"
+#include "fovea/distributed/softmax/call.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -148,7 +149,8 @@ requires LunaStepAttention<Op, T> Traffic forward(const Op& op, const InputsOf<O
 /// Computes the gradients of a step of Luna attention over a sequence that is spread over ranks, on
 /// all of them together. The bits are those of `op.backward` over the whole sequence.
 /// \param op, inputs as in `forward`   \param out, saved as `forward` wrote them, with lse
-/// \param d_out the gradient of the loss with respect to out; of LunaPack the same on all ranks
+/// \param d_out the gradient of the loss with respect to out, or with d_lse, as in `backward` over
+/// softmax operators; of LunaPack the same on all ranks
 /// \param grads of rows that are spread: those of this rank; of packed rows: their sums over all
 /// ranks. Those that have a tensor are written; the ranks may want different ones, but q of
 /// LunaPack and sink [Hq], which is that of the whole sequence, all or none
@@ -164,28 +166,30 @@ requires LunaStepAttention<Op, T> Traffic forward(const Op& op, const InputsOf<O
 /// numbers for each query head more. Memory: the rank's rows twice, and what its blocks add to the
 /// packed rows: for each block of 512 rows (of less, if N is below 4096) as many numbers as in one
 /// sum.
-template <class Op, class Out, class D, class E = Serial, class T = Scalar<Out>>
+template <class Op, class Out, class T = Scalar<Out>, class D = SoftmaxOutGrads<T>,
+          class E = Serial>
 requires LunaStepAttention<Op, T> Traffic backward(const Op& op, const InputsOf<Op, T>& inputs,
                                                    const Out& out, const SavedOf<Op, T>& saved,
                                                    const D& d_out, const GradsOf<Op, T>& grads,
                                                    const Rows& rows, E&& executor = {}) {
   const View<const T> from(out);
-  const View<const T> d_from(d_out);
+  const SoftmaxOutGrads<T> d = detail::out_grads<T>(d_out);
   std::string call = detail::step_text(op, ".backward", inputs, rows);
   if (std::same_as<Op, LunaPack> && !grads.q.is_none()) call.append(", the gradient of q");
-  if (!grads.sink.empty()) call.append(", gradients of sinks");
+  call.append(detail::grads_text<T>(d, grads.sink));
   return detail::run_call(
       rows, op, call,
       [&] {
         detail::check_spread_grads(Op::name(), grads);
         detail::check_step(op, inputs, rows, [&](const SoftmaxInputs<T>& own) {
-          op.check_backward(own, from, saved, d_from, grads);
+          op.check_backward(own, from, saved, d.d_out, grads);
+          op.check_d_lse(own, d.d_lse, grads);
         });
       },
       executor,
       [&](auto& threads) {
         return std::make_unique<typename detail::LunaPasses<Op, T>::Backward>(
-            inputs, op.softmax_options(), from, saved, d_from, grads, rows, threads);
+            inputs, op.softmax_options(), from, saved, d.d_out, grads, rows, threads, d.d_lse);
       });
 }
 

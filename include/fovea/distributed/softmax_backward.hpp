@@ -35,16 +35,18 @@ class SoftmaxBackwardPass {
   /// Takes the memory for tensors, on every rank, and prepares all messages.
   /// \param inputs, out, saved, d_out, grads those of this rank, checked; they are not read yet
   /// \param one_row which of bias and mask have one row for all queries
+  /// \param d_lse that of this rank's rows, or none on all ranks
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SoftmaxBackwardPass(const Op& op, const SoftmaxInputs<T>& inputs, const View<const T>& out,
                       const SoftmaxSaved<T>& saved, const View<const T>& d_out,
                       const SoftmaxGrads<T>& grads, const Rows& rows,
-                      const detail::OneRowLogits& one_row = {})
+                      const detail::OneRowLogits& one_row = {}, const View<const T>& d_lse = {})
       : rows_(rows),
         inputs_(inputs),
         out_(out),
         saved_(saved),
         d_out_(d_out),
+        d_lse_(d_lse),
         grads_(grads),
         plans_(op, inputs.q.heads(), detail::whole_sequence(op, rows)),
         plan_number_(number_of(plans_)),
@@ -67,7 +69,8 @@ class SoftmaxBackwardPass {
                   {inputs.q.heads(), inputs.v.width()},
                   {inputs.q.heads(), inputs.v.width()},
                   {inputs.q.heads(), 1},
-                  {inputs.q.heads(), 1}}),
+                  {inputs.q.heads(), 1},
+                  {d_lse.is_none() ? 0 : inputs.q.heads(), 1}}),
         d_keys_(inputs.q.batch(), rows.count(), key_tensors(inputs)),
         d_queries_(inputs.q.batch(), rows.count(), {{inputs.q.heads(), inputs.q.width()}}),
         d_bias_(grads.bias.batch(), rows.count(),
@@ -75,9 +78,9 @@ class SoftmaxBackwardPass {
         call_(whole_inputs(inputs), op.softmax_options(),
               op.template score_modifier<Compute<T>, true>()),
         row_pass_(call_, query_plans_, queries_.tensor(kOut), {queries_.tensor(kLse)},
-                  queries_.tensor(kGradOfOut), {}),
+                  queries_.tensor(kGradOfOut), {}, whole_d_lse()),
         pair_pass_(call_, pair_plans_, queries_.tensor(kOut), {queries_.tensor(kLse)},
-                   queries_.tensor(kGradOfOut), written_grads()),
+                   queries_.tensor(kGradOfOut), written_grads(), whole_d_lse()),
         key_exchange_(rows.ranks(), keys_, {keys_travel_}),
         query_exchange_(rows.ranks(), queries_, {queries_travel_}) {
     const std::vector<Range>& own = rows.own();
@@ -145,7 +148,7 @@ class SoftmaxBackwardPass {
 
  private:
   /// The tensors of a query row.
-  enum : std::size_t { kQ, kOut, kGradOfOut, kLse, kLseLow };
+  enum : std::size_t { kQ, kOut, kGradOfOut, kLse, kLseLow, kGradOfLse };
 
   static std::vector<std::pair<Index, Index>> key_tensors(const SoftmaxInputs<T>& in) {
     return {{in.k.heads(), in.k.width()}, {in.v.heads(), in.v.width()}};
@@ -161,6 +164,10 @@ class SoftmaxBackwardPass {
     return made;
   }
 
+  View<const T> whole_d_lse() const {
+    return d_lse_.is_none() ? d_lse_ : View<const T>(queries_.tensor(kGradOfLse));
+  }
+
   void put_rows() const {
     const std::vector<Range>& own = rows_.own();
     keys_.put(0, inputs_.k, own);
@@ -169,6 +176,7 @@ class SoftmaxBackwardPass {
     queries_.put(kOut, out_, own);
     queries_.put(kGradOfOut, d_out_, own);
     queries_.put(kLse, View<const T>(saved_.lse), own);
+    if (!d_lse_.is_none()) queries_.put(kGradOfLse, d_lse_, own);
   }
 
   /// Whether the gradients are written where they are wanted. A kernel finds the rows of one range
@@ -269,6 +277,7 @@ class SoftmaxBackwardPass {
   View<const T> out_;
   SoftmaxSaved<T> saved_;
   View<const T> d_out_;
+  View<const T> d_lse_;
   SoftmaxGrads<T> grads_;
   HeadPlans plans_;
   std::uint64_t plan_number_;
@@ -296,45 +305,51 @@ class SoftmaxBackwardPass {
 /// together. The bits are those of `op.backward` over the whole sequence.
 /// \param op, inputs as in `forward`
 /// \param out, saved as `forward` wrote them, with lse
-/// \param d_out [B, Hq, own rows, Dv]: the gradient of the loss with respect to out
+/// \param d_out [B, Hq, own rows, Dv]: the gradient of the loss with respect to out; or
+/// {.d_out = ..., .d_lse = ...}, where d_lse [B, Hq, own rows, 1] is that with respect to lse: all
+/// ranks give it, or none
 /// \param grads of q, k and v, of this rank's rows: those that have a tensor are written; the ranks
 /// may want different ones. bias has the rows of the rank's queries. sink [Hq], which all ranks
-/// want or none, is that of the whole sequence \param executor as in `forward` \returns the
-/// messages of this rank \throws as `forward`, also std::invalid_argument if the gradient of a bias
-/// is asked for that has one row for all queries
+/// want or none, is that of the whole sequence
+/// \param executor as in `forward`   \returns the messages of this rank
+/// \throws as `forward`, also std::invalid_argument if the gradient of a bias is asked for that has
+/// one row for all queries
 ///
 /// Cost: 2 (3 D + 2 Dv) flops for each visible pair of the rank's own rows, as in one process, and
 /// 2 (4 D + 3 Dv) for others, whose logits and gradients of weights two ranks compute; also for
 /// those in blocks of the pattern that no rank holds all, as those of long strides. The keys and
 /// values that the rank's queries see are received, and then the queries that see its keys, with
-/// out, d_out and two numbers; for sinks kSinkSums numbers of each head go from range to range. Of
-/// a bias or mask that does not have one row for all queries come the rows of others that see the
-/// rank's keys, in the columns of those of its keys that they see; the gradient of a bias takes as
-/// much as a forward pass again. Memory: what it receives, and the rank's rows once more, also of
-/// bias and mask; their gradients, too, if the rank has several ranges. What comes of bias and mask
-/// is packed for one other rank at a time, and address space is taken for all N x N numbers.
-template <class Op, class Out, class D, class E = Serial, class T = Scalar<Out>>
+/// out, d_out and two numbers, or three with d_lse; for sinks kSinkSums numbers of each head go
+/// from range to range. Of a bias or mask that does not have one row for all queries come the rows
+/// of others that see the rank's keys, in the columns of those of its keys that they see; the
+/// gradient of a bias takes as much as a forward pass again. Memory: what it receives, and the
+/// rank's rows once more, also of bias and mask; their gradients, too, if the rank has several
+/// ranges. What comes of bias and mask is packed for one other rank at a time, and address space is
+/// taken for all N x N numbers.
+template <class Op, class Out, class T = Scalar<Out>, class D = SoftmaxOutGrads<T>,
+          class E = Serial>
 requires PatternAttention<Op, T> && std::floating_point<T> Traffic
 backward(const Op& op, const InputsOf<Op, T>& inputs, const Out& out, const SavedOf<Op, T>& saved,
          const D& d_out, const GradsOf<Op, T>& grads, const Rows& rows, E&& executor = {}) {
   const View<const T> from(out);
-  const View<const T> d_from(d_out);
-  std::string call = detail::call_text(Op::name(), ".backward", inputs, rows);
-  if (!grads.sink.empty()) call.append(", gradients of sinks");
+  const SoftmaxOutGrads<T> d = detail::out_grads<T>(d_out);
+  const std::string call = detail::call_text(Op::name(), ".backward", inputs, rows) +
+                           detail::grads_text<T>(d, grads.sink);
   const auto check = [&] {
     detail::check_call(Op::name(), inputs, rows, [&](const SoftmaxInputs<T>& own) {
-      op.check_backward_tensors(own, from, saved, d_from, grads, rows.count());
+      op.check_backward_tensors(own, from, saved, d.d_out, grads, rows.count());
+      op.check_d_lse(own, d.d_lse, grads);
     });
     op.check_pattern(detail::whole_sequence(op, rows));
   };
   if (detail::are_rows_moved(inputs, op.softmax_options().alignment, rows)) {
-    return detail::backward_whole(op, inputs, from, saved, d_from, grads, rows, call, check,
-                                  executor);
+    return detail::backward_whole(op, inputs, from, saved, d, grads, rows, call, check, executor);
   }
   return detail::run_backward_call(rows, op, call, inputs, grads, check, executor,
                                    [&](auto& threads, const detail::OneRowLogits& one_row) {
                                      auto pass = std::make_unique<SoftmaxBackwardPass<Op, T>>(
-                                         op, inputs, from, saved, d_from, grads, rows, one_row);
+                                         op, inputs, from, saved, d.d_out, grads, rows, one_row,
+                                         d.d_lse);
                                      pass->reserve(threads);
                                      return pass;
                                    });

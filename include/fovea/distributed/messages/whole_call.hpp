@@ -57,10 +57,12 @@ struct WholeShape {
   }
 };
 
-/// Calls f(tensor) for the tensors of some inputs, or of what a call saved, that have the rows of
-/// the sequence.
+/// Calls f(tensor) for the tensors of some inputs, of what a call saved or of gradients, or for a
+/// tensor alone, that have the rows of the sequence.
 template <class Tensors, class F>
 void for_each_row_tensor(Tensors& of, const F& f) {
+  if constexpr (requires { of.strides(); }) f(of);
+  if constexpr (requires { of.d_out; }) f(of.d_out), f(of.d_lse);
   if constexpr (requires { of.q; }) f(of.q), f(of.k), f(of.v);
   if constexpr (requires { of.bias; }) f(of.bias);
   if constexpr (requires { of.mask; }) f(of.mask);
@@ -255,10 +257,11 @@ Traffic forward_whole(const Op& op, const In& inputs, const View<T>& out, const 
 }
 
 /// The same for a backward pass. \param saved what all ranks have
-template <class T, class Op, class In, class Saved, class Grads, class Check, class E>
+/// \param d_out a View, or the OutGrads of the operator
+template <class T, class Op, class In, class Saved, class D, class Grads, class Check, class E>
 Traffic backward_whole(const Op& op, const In& inputs, const View<const T>& out, const Saved& saved,
-                       const View<const T>& d_out, const Grads& grads, const Rows& rows,
-                       std::string call, const Check& check, E&& executor) {
+                       const D& d_out, const Grads& grads, const Rows& rows, std::string call,
+                       const Check& check, E&& executor) {
   call.append(", rows apart from their keys");
   together(rows.ranks(), call + options_text(op), check);
   std::vector<WholeShape> shapes;
@@ -266,7 +269,7 @@ Traffic backward_whole(const Op& op, const In& inputs, const View<const T>& out,
   for_each_row_tensor(inputs, add);
   for_each_row_tensor(saved, add);
   add(out);
-  add(d_out);
+  for_each_row_tensor(d_out, add);
   const OneRowLogits one_row = one_row_of(inputs, rows);
   return run_call(
       rows, op, call,
@@ -279,13 +282,13 @@ Traffic backward_whole(const Op& op, const In& inputs, const View<const T>& out,
         In in = inputs;
         Saved kept = saved;
         View<const T> from = out;
-        View<const T> d_from = d_out;
+        D d_from = d_out;
         auto as = shapes.begin();
         const auto read = [&](auto& x) { tensors->reads(x, *as++); };
         for_each_row_tensor(in, read);
         for_each_row_tensor(kept, read);
         read(from);
-        read(d_from);
+        for_each_row_tensor(d_from, read);
         Grads wanted = grads;
         for_each_row_tensor(wanted, [&](auto& x) { tensors->writes(x); });
         return whole_pass(std::move(tensors), [op, in, kept, from, d_from, wanted](auto& threads) {

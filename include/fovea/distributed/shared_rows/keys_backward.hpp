@@ -26,18 +26,19 @@ class SharedKeysBackward {
  public:
   /// Takes all memory but that of rows with a large lse.
   /// \param inputs as in SharedKeysForward, checked
-  /// \param out, saved, d_out of this rank's rows
+  /// \param out, saved, d_out, d_lse of this rank's rows; d_lse none on all ranks if it is 0
   /// \param grads q of this rank's rows, k and v [B, Hk, P, ...], and sink, which all ranks want or
   /// none
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SharedKeysBackward(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options,
                      const View<const T>& out, const SoftmaxSaved<T>& saved,
                      const View<const T>& d_out, const SoftmaxGrads<T>& grads, const Rows& rows,
-                     const ExecutorRef& executor)
+                     const ExecutorRef& executor, const View<const T>& d_lse = {})
       : inputs_(inputs),
         out_(out),
         saved_(saved),
         d_out_(d_out),
+        d_lse_(d_lse),
         grads_(grads),
         rank_(rows.ranks().rank()),
         segments_(rows, inputs.q.batch(), query_tensors(), {{inputs.q.heads(), inputs.q.width()}},
@@ -50,7 +51,8 @@ class SharedKeysBackward {
                          AnyPlan(PlanPart(plan, segments_.layout().of(rank_)))};
                    })),
         pass_(call_, plans_, segments_.read(kOut), {segments_.read(kLse)},
-              segments_.read(kGradOfOut), {}),
+              segments_.read(kGradOfOut), {},
+              d_lse.is_none() ? d_lse : View<const T>(segments_.read(kGradOfLse))),
         workers_((std::max)(worker_count(executor, most_tasks()), Index{1})),
         parts_(memory_of(executor).take(heads() * own_count(), elements() * Index{sizeof(T)})),
         chain_(rows.ranks(), segments_.layout(), ChainWay::up, key_heads(),
@@ -75,6 +77,7 @@ class SharedKeysBackward {
     segments_.put(kOut, out_);
     segments_.put(kGradOfOut, d_out_);
     segments_.put(kLse, View<const T>(saved_.lse));
+    if (!d_lse_.is_none()) segments_.put(kGradOfLse, d_lse_);
     segments_.bring();
     std::exception_ptr error = fovea::detail::caught([&] {
       pass_.look_for_large(memory_of(executor));
@@ -99,13 +102,14 @@ class SharedKeysBackward {
   }
 
  private:
-  enum : std::size_t { kQ, kOut, kGradOfOut, kLse };
+  enum : std::size_t { kQ, kOut, kGradOfOut, kLse, kGradOfLse };
 
   typename SegmentRows<T>::Sizes query_tensors() const {
     return {{inputs_.q.heads(), inputs_.q.width()},
             {inputs_.q.heads(), inputs_.v.width()},
             {inputs_.q.heads(), inputs_.v.width()},
-            {inputs_.q.heads(), 1}};
+            {inputs_.q.heads(), 1},
+            {d_lse_.is_none() ? 0 : inputs_.q.heads(), 1}};
   }
   SoftmaxInputs<T> whole_inputs() const {
     SoftmaxInputs<T> in = inputs_;
@@ -208,6 +212,7 @@ class SharedKeysBackward {
   View<const T> out_;
   SoftmaxSaved<T> saved_;
   View<const T> d_out_;
+  View<const T> d_lse_;
   SoftmaxGrads<T> grads_;
   int rank_;
   SegmentRows<T> segments_;

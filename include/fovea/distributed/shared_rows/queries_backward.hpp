@@ -25,14 +25,14 @@ class SharedQueriesBackward {
  public:
   /// Takes all memory but that of rows with a large lse.
   /// \param inputs as in SharedQueriesForward, checked
-  /// \param out, saved, d_out [B, Hq, P, ...], the same on all ranks
+  /// \param out, saved, d_out, d_lse [B, Hq, P, ...], the same on all ranks
   /// \param grads q [B, Hq, P, D], which all ranks want or none, k and v of this rank's rows, and
   /// sink
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SharedQueriesBackward(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options,
                         const View<const T>& out, const SoftmaxSaved<T>& saved,
                         const View<const T>& d_out, const SoftmaxGrads<T>& grads, const Rows& rows,
-                        const ExecutorRef& executor)
+                        const ExecutorRef& executor, const View<const T>& d_lse = {})
       : inputs_(inputs),
         grads_(grads),
         segments_(rows, inputs.q.batch(), key_tensors(), key_tensors(), false, ReadNoOthers{},
@@ -40,7 +40,7 @@ class SharedQueriesBackward {
         call_(whole_inputs(), options),
         plans_(EveryKey{}, inputs.q.heads(),
                SequenceShape::of(inputs.q.rows(), rows.count(), options.alignment)),
-        pass_(call_, plans_, out, saved, d_out, of_sinks(grads)),
+        pass_(call_, plans_, out, saved, d_out, of_sinks(grads), d_lse),
         blocks_(own_blocks(rows.ranks().rank())),
         workers_((std::max)(worker_count(executor, most_tasks()), Index{1})),
         low_(call_, plan(), saved.lse, rows.ranks(), segments_.layout(), workers_) {
