@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "fovea/layers/cross_entropy.hpp"
 
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
 #include "layers/gradient_check.hpp"
 
 namespace fovea_test::layers_cross_entropy {
@@ -49,6 +53,41 @@ TEST(CrossEntropy, NothingToLearn) {
   const std::vector<Index> none(2, fovea::kNoTarget);
   EXPECT_EQ(softmax_cross_entropy<double>(logits.view(), none, d_logits.view()), 0);
   for (const double d : d_logits.values()) EXPECT_EQ(d, 0);
+}
+
+TEST(CrossEntropy, TakesTargetsOf32And64Bits) {
+  const Activations logits = drawn({2, 1, 3, 3}, 1, 2);
+  const std::vector<std::int32_t> narrow(kTargets.begin(), kTargets.end());
+  const std::vector<long long> wide(kTargets.begin(), kTargets.end());
+  fovea::ThreadPool pool(3);
+  const AnyExecutor three = AnyExecutor::of(pool);  // blocks begin at any row
+  const auto results = [&](const auto& targets) {
+    const Activations d_logits(logits.shape());
+    std::vector<double> all = {
+        softmax_cross_entropy<double>(logits.view(), targets, d_logits.view(), three)};
+    std::ranges::copy(d_logits.values(), std::back_inserter(all));
+    return all;
+  };
+  EXPECT_TRUE(same_bits(results(narrow), results(kTargets)));
+  EXPECT_TRUE(same_bits(results(wide), results(kTargets)));
+}
+
+/// Of any width, targets that are no class are refused before anything is written.
+TEST(CrossEntropy, WritesNothingForTargetsThatAreNoClass) {
+  const Activations logits = drawn({1, 1, 2, 3}, 1), d_logits(logits.shape());
+  const auto expect_refusals = [&](auto bits) {
+    using Target = decltype(bits);
+    for (const Target target : {Target{3}, Target{-2}, (std::numeric_limits<Target>::min)()}) {
+      const std::vector<Target> targets = {0, target};
+      EXPECT_EQ(
+          refusal([&] { softmax_cross_entropy<double>(logits.view(), targets, d_logits.view()); }),
+          "softmax_cross_entropy: target 1 is " + std::to_string(target) +
+              "; expected 0 to 2, the classes, or kNoTarget");
+      for (const double d : d_logits.values()) EXPECT_TRUE(std::isnan(d));
+    }
+  };
+  expect_refusals(std::int32_t{});
+  expect_refusals(std::int64_t{});
 }
 
 TEST(CrossEntropy, Refusals) {

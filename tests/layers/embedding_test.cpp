@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "fovea/layers/embedding.hpp"
 
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <limits>
+#include <span>
+
 #include "layers/gradient_check.hpp"
 
 namespace fovea_test::layers_embedding {
@@ -143,6 +149,54 @@ TEST(Embedding, Refusals) {
             "Embedding: the number of tokens is 2; expected 6, the batch times the rows of y");
   EXPECT_EQ(forward({0, 1, 2, 3, 4}, {1, 1, 5, 7}),
             "Embedding: y has 5 rows; expected at most 4, max_length");
+}
+
+TEST(Embedding, TakesTokensOf32And64Bits) {
+  const std::vector<std::int32_t> narrow(kTokens.begin(), kTokens.end());
+  const std::vector<long long> wide(kTokens.begin(), kTokens.end());
+  const Activations d_y = drawn({2, 1, 3, 70}, 1);
+  const auto results = [&](const auto& tokens) {
+    Layer embedding = layer(5, 6, 70);
+    const Activations y(d_y.shape()), later(d_y.shape());
+    embedding.forward(tokens, y.view());
+    embedding.forward_from(2, tokens, later.view());
+    embedding.backward(tokens, d_y.view());
+    std::vector<double> all = y.values();
+    std::ranges::copy(later.values(), std::back_inserter(all));
+    for (const auto* sum : {&embedding.table.gradient, &embedding.position.gradient}) {
+      std::ranges::copy(std::span(sum->data(), as_size(sum->size())), std::back_inserter(all));
+    }
+    return all;
+  };
+  EXPECT_TRUE(same_bits(results(narrow), results(kTokens)));
+  EXPECT_TRUE(same_bits(results(wide), results(kTokens)));
+}
+
+/// Of any width, tokens outside of the vocabulary are refused before anything is written.
+TEST(Embedding, WritesNothingForTokensOutsideOfTheVocabulary) {
+  Layer embedding = layer(5, 4, 7);
+  const Activations y({2, 1, 3, 7}), d_y = drawn(y.shape(), 1);
+  const auto expect_refusal = [&](const auto& tokens, const std::string& message) {
+    EXPECT_EQ(refusal([&] { embedding.forward(tokens, y.view()); }), message);
+    EXPECT_EQ(refusal([&] { embedding.forward_from(1, tokens, y.view()); }), message);
+    EXPECT_EQ(refusal([&] { embedding.backward(tokens, d_y.view()); }), message);
+    for (const double at : y.values()) EXPECT_TRUE(std::isnan(at));
+    EXPECT_EQ(embedding.table.gradient.squaredNorm(), 0);
+    EXPECT_EQ(embedding.position.gradient.squaredNorm(), 0);
+  };
+  const auto expect_refusals = [&](auto bits) {
+    using Token = decltype(bits);
+    expect_refusal(std::vector<Token>{0, 1, 2, 3, 4, 5},
+                   "Embedding: token 5 is 5; expected 0 to 4, the vocabulary");
+    expect_refusal(std::array<Token, 6>{0, 1, 2, 3, 4, -1},
+                   "Embedding: token 5 is -1; expected 0 to 4, the vocabulary");
+    const Token least = (std::numeric_limits<Token>::min)();
+    expect_refusal(
+        std::vector<Token>{0, 1, 2, 3, 4, least},
+        "Embedding: token 5 is " + std::to_string(least) + "; expected 0 to 4, the vocabulary");
+  };
+  expect_refusals(std::int32_t{});
+  expect_refusals(std::int64_t{});
 }
 
 TEST(Embedding, RefusalsOfTheGradientsOfLogits) {

@@ -19,8 +19,7 @@ namespace detail {
 /// Checks what softmax_cross_entropy takes.
 /// \throws std::invalid_argument if it does not go together
 template <class T>
-void check_targets(const View<const T>& logits, std::span<const Index> targets,
-                   const View<T>& d_logits) {
+void check_targets(const View<const T>& logits, IndexSpan targets, const View<T>& d_logits) {
   constexpr const char* name = "softmax_cross_entropy";
   check_activations(name, "logits", logits, logits.width());
   if (!d_logits.is_none()) {
@@ -43,13 +42,12 @@ void check_targets(const View<const T>& logits, std::span<const Index> targets,
 /// Returns the mean of -log softmax(logits)[target] over the rows that have a target, or 0 if no
 /// row has one. It is computed in double whatever T is, with two exponentials per element.
 /// \param logits [B, 1, L, classes] with dense rows
-/// \param targets [B L] a class for each row, or kNoTarget
+/// \param targets [B L] a class for each row, or kNoTarget: integers of 32 or 64 bits
 /// \param d_logits the gradient with respect to the logits, written if it is given
 /// \throws std::invalid_argument if these do not go together, before anything is written
 template <class T, class E = Serial>
-double softmax_cross_entropy(const std::type_identity_t<View<const T>>& logits,
-                             std::span<const Index> targets, const View<T>& d_logits,
-                             E&& executor = {}) {
+double softmax_cross_entropy(const std::type_identity_t<View<const T>>& logits, IndexSpan targets,
+                             const View<T>& d_logits, E&& executor = {}) {
   detail::check_targets(logits, targets, d_logits);
   const auto at = [&](Index b, Index n) { return static_cast<std::size_t>(b * logits.rows() + n); };
   const double counted = detail::sum_of_tokens(logits, executor, [&](Index b, Index n) {
@@ -67,7 +65,7 @@ double softmax_cross_entropy(const std::type_identity_t<View<const T>>& logits,
         kernels.cross_entropy(
             {.x = detail::row_at(logits, b, first),
              .x_row = logits.strides()[2],
-             .targets = &targets[row],
+             .targets = targets.subspan(row, static_cast<std::size_t>(count)),
              .d = d_logits.is_none() ? nullptr : detail::row_at(d_logits, b, first),
              .d_row = d_logits.is_none() ? 0 : d_logits.strides()[2],
              .losses = &losses[row],

@@ -48,12 +48,12 @@ class Embedding : public LayerParts<Embedding<T, W>> {
   }
 
   /// Computes y.
-  /// \param tokens [B L]
+  /// \param tokens [B L] integers of 32 or 64 bits
   /// \param y [B, 1, L, C] is written
   /// \throws std::invalid_argument if the number of tokens does not go with y, for the first token
   /// that is not in the vocabulary, or if y has a wrong shape
   template <class E = Serial>
-  void forward(std::span<const Index> tokens, const View<T>& y, E&& executor = {}) const {
+  void forward(IndexSpan tokens, const View<T>& y, E&& executor = {}) const {
     forward_from(0, tokens, y, executor);
   }
 
@@ -63,7 +63,7 @@ class Embedding : public LayerParts<Embedding<T, W>> {
   /// \throws as `forward`, and if the positions are not in [0, max_length), or negative where there
   /// is no table of them
   template <class E = Serial>
-  void forward_from(Index first_position, std::span<const Index> tokens, const View<T>& y,
+  void forward_from(Index first_position, IndexSpan tokens, const View<T>& y,
                     E&& executor = {}) const {
     check(tokens, "y", y, first_position, executor);
     detail::check_distinct("Embedding", "y", y);
@@ -85,7 +85,7 @@ class Embedding : public LayerParts<Embedding<T, W>> {
   /// \param d_y the gradient of the loss with respect to y
   /// \throws as `forward`
   template <class E = Serial>
-  void backward(std::span<const Index> tokens, const View<const T>& d_y, E&& executor = {}) {
+  void backward(IndexSpan tokens, const View<const T>& d_y, E&& executor = {}) {
     check(tokens, "d_y", d_y, 0, executor);
     auto&& threads = as_executor(executor);
     add_to_rows(d_y, table.gradient_sum(), threads,
@@ -154,13 +154,13 @@ class Embedding : public LayerParts<Embedding<T, W>> {
   }
 
   template <class U>
-  static Index at(std::span<const Index> tokens, const View<U>& y, Index b, Index n) {
+  static Index at(IndexSpan tokens, const View<U>& y, Index b, Index n) {
     return tokens[static_cast<std::size_t>(b * y.rows() + n)];
   }
 
   template <class U, class E>
-  void check(std::span<const Index> tokens, const char* tensor, const View<U>& y,
-             Index first_position, const E& executor) const {
+  void check(IndexSpan tokens, const char* tensor, const View<U>& y, Index first_position,
+             const E& executor) const {
     check_activations("Embedding", tensor, y, table.value.cols());
     check_positions(tensor, detail::rows_of_sequence(y, executor), first_position);
     if (static_cast<Index>(tokens.size()) != y.batch() * y.rows()) {

@@ -31,8 +31,7 @@ class RotaryAngles {
   }
   /// Makes them for rows at these positions, unless they are there already.
   /// \throws std::bad_alloc
-  void make(std::span<const double> frequencies, double magnitude,
-            std::span<const Index> positions) {
+  void make(std::span<const double> frequencies, double magnitude, IndexSpan positions) {
     const auto rows = static_cast<Index>(positions.size());
     if (rows != 0 && are(frequencies, magnitude, rows, positions)) return;
     fill(frequencies, magnitude, rows,
@@ -48,7 +47,7 @@ class RotaryAngles {
 
  private:
   bool are(std::span<const double> frequencies, double magnitude, Index rows,
-           std::span<const Index> positions) const {
+           IndexSpan positions) const {
     return rows == rows_ && magnitude == magnitude_ &&
            std::ranges::equal(frequencies, frequencies_) &&
            std::ranges::equal(positions, positions_);

@@ -23,7 +23,7 @@ TYPED_TEST(Training, CrossEntropy) {
       std::vector<double> losses(6, 7);
       const fovea::CrossEntropyArgs<T> args{.x = x.data(),
                                             .x_row = x.row,
-                                            .targets = targets.data(),
+                                            .targets = targets,
                                             .d = d.data(),
                                             .d_row = d.row,
                                             .losses = losses.data(),

@@ -3,17 +3,16 @@
 /// What the kernel of softmax cross entropy takes.
 #pragma once
 
-#include "fovea/core/config.hpp"
+#include "fovea/core/index_span.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 /// Rows of logits with a target each. Rows are dense.
 template <class T>
 struct CrossEntropyArgs {
-  const T* x = nullptr;  ///< [rows, classes] the logits
-  Index x_row = 0;       ///< elements from one row of x to the next
-  const Index* targets =
-      nullptr;               ///< [rows] a class each; a row with a negative one does not count
+  const T* x = nullptr;      ///< [rows, classes] the logits
+  Index x_row = 0;           ///< elements from one row of x to the next
+  IndexSpan targets = {};    ///< [rows] a class each; a row with a negative one does not count
   T* d = nullptr;            ///< [rows, classes] the gradient, written; null: not wanted
   Index d_row = 0;           ///< elements from one row of d to the next
   double* losses = nullptr;  ///< [rows] -log softmax(x)[target], or 0, written

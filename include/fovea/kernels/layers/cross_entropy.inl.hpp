@@ -23,7 +23,7 @@ void cross_entropy(const CrossEntropyArgs<T>& p) {
   for (Index i = 0; i < p.rows; ++i) {
     const T* const x = p.x + i * p.x_row;
     T* const d = p.d == nullptr ? nullptr : p.d + i * p.d_row;
-    const Index target = p.targets[i];
+    const Index target = p.targets[static_cast<std::size_t>(i)];
     p.losses[i] = 0;
     if (target < 0) {
       if (d == nullptr) continue;
