@@ -4,6 +4,7 @@
 /// the attention of the last positions over it.
 #pragma once
 
+#include "fovea/attention/attention.hpp"
 #include "fovea/attention/softmax/decode_plan.hpp"
 #include "fovea/attention/softmax/decoder_cache.hpp"
 #include "fovea/attention/softmax/operator_ref.hpp"

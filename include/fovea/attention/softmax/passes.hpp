@@ -6,6 +6,7 @@
 
 #include <optional>
 
+#include "fovea/attention/attention.hpp"
 #include "fovea/attention/softmax/operator_ref.hpp"
 #include "fovea/core/executor_ref.hpp"
 #include "fovea/kernels/softmax/score_modifier.hpp"
