@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "fovea/attention/longformer.hpp"
+#include "fovea/distributed/messages/one_row_logits.hpp"
 #include "fovea/distributed/messages/whole_call.hpp"
+#include "fovea/distributed/softmax/backward_pass.hpp"
 #include "fovea/distributed/softmax/forward_pass.hpp"
 #include "fovea/distributed/softmax_backward.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
@@ -205,23 +207,27 @@ backward(const LongformerAttention& op, const InputsOf<LongformerAttention, T>& 
     return detail::backward_whole(op, inputs, from, saved, d, grads, rows, text, check, executor);
   }
   const auto call = [&](const auto& prepare) {
-    return detail::run_backward_call(rows, op, text, inputs, grads, check, executor, prepare);
+    return detail::run_backward_call(rows, detail::RanksCall(op, executor), text, inputs, grads,
+                                     check, prepare);
   };
   if (!inputs.has_global()) {
     return call([&](auto& threads, const detail::OneRowLogits& one_row) {
-      auto pass = std::make_unique<SoftmaxBackwardPass<LongformerAttention, T>>(
-          op, inputs.shared(), from, saved, d.d_out, grads.shared(), rows, one_row, d.d_lse);
+      auto pass = std::make_unique<SoftmaxBackwardPass<T>>(
+          op, op.template score_modifier<T, true>(), inputs.shared(), from, saved, d.d_out,
+          grads.shared(), rows, one_row, d.d_lse);
       pass->reserve(threads);
       return pass;
     });
   }
   return call([&](auto& threads, const detail::OneRowLogits& one_row) {
-    using Pass = SoftmaxBackwardPass<detail::LongformerPart, T>;
+    using Pass = SoftmaxBackwardPass<T>;
     return std::make_unique<detail::LongformerPasses<Pass>>(
-        std::make_unique<Pass>(detail::LongformerPart(op, GlobalRows::left_out), inputs.shared(),
-                               from, saved, d.d_out, grads.shared(), rows, one_row, d.d_lse),
-        std::make_unique<Pass>(detail::LongformerPart(op, GlobalRows::alone), inputs.global(), from,
-                               saved, d.d_out, grads.global(), rows, one_row, d.d_lse),
+        std::make_unique<Pass>(detail::LongformerPart(op, GlobalRows::left_out),
+                               ScoreModifierArgs<T>{}, inputs.shared(), from, saved, d.d_out,
+                               grads.shared(), rows, one_row, d.d_lse),
+        std::make_unique<Pass>(detail::LongformerPart(op, GlobalRows::alone),
+                               ScoreModifierArgs<T>{}, inputs.global(), from, saved, d.d_out,
+                               grads.global(), rows, one_row, d.d_lse),
         threads);
   });
 }

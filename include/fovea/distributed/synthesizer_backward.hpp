@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-#include "fovea/distributed/softmax_backward.hpp"
+#include "fovea/distributed/softmax/backward_pass.hpp"
 #include "fovea/distributed/synthesizer/dense_gradients.hpp"
 #include "fovea/distributed/synthesizer/gradients.hpp"
 
@@ -32,7 +32,7 @@ class SynthesizerBackwardPass {
       : softmax_(op.softmax()),
         made_(inputs, rows, executor),
         grads_(made_, inputs, grads, rows, executor),
-        pass_(softmax_, made_.inputs(), out, saved, d_out, grads_.wanted(), rows) {
+        pass_(softmax_, {}, made_.inputs(), out, saved, d_out, grads_.wanted(), rows) {
     pass_.reserve(executor);
   }
 
@@ -54,7 +54,7 @@ class SynthesizerBackwardPass {
   Softmax softmax_;
   detail::SynthesizerRows<Op, T> made_;
   detail::SynthesizerGradients<Op, T> grads_;
-  SoftmaxBackwardPass<Softmax, T> pass_;
+  SoftmaxBackwardPass<T> pass_;
 };
 
 /// Computes the gradients of a form of the Synthesizer over a sequence that is spread over ranks,

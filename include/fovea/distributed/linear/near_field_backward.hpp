@@ -9,8 +9,8 @@
 #include "fovea/attention/fmm/near_field.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/distributed/messages/whole_call.hpp"
+#include "fovea/distributed/softmax/backward_pass.hpp"
 #include "fovea/distributed/softmax/forward_pass.hpp"
-#include "fovea/distributed/softmax_backward.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -42,7 +42,7 @@ class NearFieldBackward {
       forward_.emplace(near, ScoreModifierArgs<T>{}, own, out_, SoftmaxSaved<T>{lse}, rows);
       forward_->reserve(executor);
     }
-    backward_.emplace(near, own, View<const T>(out_), SoftmaxSaved<T>{lse},
+    backward_.emplace(near, ScoreModifierArgs<T>{}, own, View<const T>(out_), SoftmaxSaved<T>{lse},
                       weights.are_given() ? View<const T>(weighted_.view()) : d_out,
                       SoftmaxGrads<T>{grads.q, grads.k, grads.v}, rows);
     backward_->reserve(executor);
@@ -105,7 +105,7 @@ class NearFieldBackward {
   Owned weighted_;  // empty if all weights are 1
   View<T> out_;
   std::optional<SoftmaxForwardPass<T>> forward_;
-  std::optional<SoftmaxBackwardPass<LocalAttention, T>> backward_;
+  std::optional<SoftmaxBackwardPass<T>> backward_;
 };
 
 }  // namespace distributed

@@ -49,22 +49,21 @@ struct OneRowLogits {
 
 /// Makes a backward pass of softmax attention on all ranks together, as run_call does.
 /// \param prepare called as prepare(threads, one_row)
-template <class Op, class In, class Grads, class Check, class E, class Prepare>
-Traffic run_backward_call(const Rows& rows, const Op& op, const std::string& call, const In& in,
-                          const Grads& grads, const Check& check, E&& executor,
+template <class In, class Grads, class Prepare>
+Traffic run_backward_call(const Rows& rows, const RanksCall& of, const std::string& call,
+                          const In& in, const Grads& grads, FunctionRef<void()> check,
                           const Prepare& prepare) {
   OneRowLogits one_row;
   if (!in.bias.is_none() || !in.mask.is_none()) {
-    together(rows.ranks(), call + options_text(op), check);
+    together(rows.ranks(), of.text(call), check);
     one_row = OneRowLogits::of(in, rows);
   }
-  return run_call(
-      rows, op, call,
-      [&] {
-        check();
-        one_row.check(Op::name(), in, grads);
-      },
-      executor, [&](auto& threads) { return prepare(threads, one_row); });
+  const auto check_all = [&] {
+    check();
+    one_row.check(of.name(), in, grads);
+  };
+  return run_call(rows, of, call, check_all,
+                  [&](const ExecutorRef& threads) { return prepare(threads, one_row); });
 }
 
 }  // namespace distributed::detail

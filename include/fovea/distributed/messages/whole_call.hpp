@@ -258,12 +258,16 @@ Traffic forward_whole(const Op& op, const In& inputs, const View<T>& out, const 
 
 /// The same for a backward pass. \param saved what all ranks have
 /// \param d_out a View, or the OutGrads of the operator
-template <class T, class Op, class In, class Saved, class D, class Grads, class Check, class E>
-Traffic backward_whole(const Op& op, const In& inputs, const View<const T>& out, const Saved& saved,
-                       const D& d_out, const Grads& grads, const Rows& rows, std::string call,
-                       const Check& check, E&& executor) {
-  call.append(", rows apart from their keys");
-  together(rows.ranks(), call + options_text(op), check);
+/// \param compute called as compute(inputs, out, saved, d_out, grads, executor)
+template <class T, class In, class Saved, class D, class Grads>
+Traffic backward_whole(const In& inputs, const View<const T>& out, const Saved& saved,
+                       const D& d_out, const Grads& grads, const Rows& rows, const RanksCall& call,
+                       std::string text, FunctionRef<void()> check,
+                       FunctionRef<void(const In&, const View<const T>&, const Saved&, const D&,
+                                        const Grads&, const ExecutorRef&)>
+                           compute) {
+  text.append(", rows apart from their keys");
+  together(rows.ranks(), call.text(text), check);
   std::vector<WholeShape> shapes;
   const auto add = [&](const auto& x) { shapes.push_back(WholeShape::of(x, rows)); };
   for_each_row_tensor(inputs, add);
@@ -271,30 +275,40 @@ Traffic backward_whole(const Op& op, const In& inputs, const View<const T>& out,
   add(out);
   for_each_row_tensor(d_out, add);
   const OneRowLogits one_row = one_row_of(inputs, rows);
-  return run_call(
-      rows, op, call,
-      [&] {
-        if constexpr (requires { inputs.bias; }) one_row.check(op.name(), inputs, grads);
-      },
-      executor,
-      [&](auto& /*threads*/) {
-        auto tensors = std::make_unique<WholeTensors>(rows);
-        In in = inputs;
-        Saved kept = saved;
-        View<const T> from = out;
-        D d_from = d_out;
-        auto as = shapes.begin();
-        const auto read = [&](auto& x) { tensors->reads(x, *as++); };
-        for_each_row_tensor(in, read);
-        for_each_row_tensor(kept, read);
-        read(from);
-        for_each_row_tensor(d_from, read);
-        Grads wanted = grads;
-        for_each_row_tensor(wanted, [&](auto& x) { tensors->writes(x); });
-        return whole_pass(std::move(tensors), [op, in, kept, from, d_from, wanted](auto& threads) {
-          op.backward(in, from, kept, d_from, wanted, threads);
-        });
-      });
+  const auto check_one_row = [&] {
+    if constexpr (requires { inputs.bias; }) one_row.check(call.name(), inputs, grads);
+  };
+  return run_call(rows, call, text, check_one_row, [&](const ExecutorRef& /*threads*/) {
+    auto tensors = std::make_unique<WholeTensors>(rows);
+    In in = inputs;
+    Saved kept = saved;
+    View<const T> from = out;
+    D d_from = d_out;
+    auto as = shapes.begin();
+    const auto read = [&](auto& x) { tensors->reads(x, *as++); };
+    for_each_row_tensor(in, read);
+    for_each_row_tensor(kept, read);
+    read(from);
+    for_each_row_tensor(d_from, read);
+    Grads wanted = grads;
+    for_each_row_tensor(wanted, [&](auto& x) { tensors->writes(x); });
+    return whole_pass(std::move(tensors),
+                      [compute, in, kept, from, d_from, wanted](const ExecutorRef& threads) {
+                        compute(in, from, kept, d_from, wanted, threads);
+                      });
+  });
+}
+
+/// The same for an operator.
+template <class T, class Op, class In, class Saved, class D, class Grads, class Check, class E>
+Traffic backward_whole(const Op& op, const In& inputs, const View<const T>& out, const Saved& saved,
+                       const D& d_out, const Grads& grads, const Rows& rows,
+                       const std::string& text, const Check& check, E&& executor) {
+  return backward_whole<T, In, Saved, D, Grads>(
+      inputs, out, saved, d_out, grads, rows, RanksCall(op, executor), text, check,
+      [&](const In& in, const View<const T>& from, const Saved& kept, const D& d_from,
+          const Grads& wanted,
+          const ExecutorRef& threads) { op.backward(in, from, kept, d_from, wanted, threads); });
 }
 
 }  // namespace distributed::detail

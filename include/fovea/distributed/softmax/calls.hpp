@@ -26,6 +26,21 @@ class SoftmaxCalls {
                          const detail::RanksCall& call);
 };
 
+/// The backward pass, for tensors of T. `backward` documents it.
+template <class T>
+class SoftmaxBackwardCalls {
+ public:
+  /// The modifier of the logits, with its derivative.
+  using Modifier = ScoreModifierArgs<T>;
+
+  /// \param call of the same operator
+  static Traffic backward(const SoftmaxOperatorRef& op, const Modifier& modifier,
+                          const SoftmaxInputs<T>& inputs, const View<const T>& out,
+                          const SoftmaxSaved<T>& saved, const SoftmaxOutGrads<T>& d_out,
+                          const SoftmaxGrads<T>& grads, const Rows& rows,
+                          const detail::RanksCall& call);
+};
+
 }  // namespace distributed
 
 FOVEA_NAMESPACE_END

@@ -7,7 +7,9 @@
 #include <string>
 
 #include "fovea/attention/softmax/passes.hpp"
+#include "fovea/distributed/messages/one_row_logits.hpp"
 #include "fovea/distributed/messages/whole_call.hpp"
+#include "fovea/distributed/softmax/backward_pass.hpp"
 #include "fovea/distributed/softmax/calls.hpp"
 #include "fovea/distributed/softmax/forward_pass.hpp"
 
@@ -43,7 +45,51 @@ Traffic SoftmaxCalls<T>::forward(const SoftmaxOperatorRef& op, const Modifier& m
   });
 }
 
+template <class T>
+Traffic SoftmaxBackwardCalls<T>::backward(const SoftmaxOperatorRef& op, const Modifier& modifier,
+                                          const SoftmaxInputs<T>& inputs, const View<const T>& out,
+                                          const SoftmaxSaved<T>& saved,
+                                          const SoftmaxOutGrads<T>& d_out,
+                                          const SoftmaxGrads<T>& grads, const Rows& rows,
+                                          const detail::RanksCall& call) {
+  using Passes = fovea::SoftmaxBackwardPasses<T>;
+  const std::string text = detail::call_text(op.name(), ".backward", inputs, rows) +
+                           detail::grads_text<T>(d_out, grads.sink);
+  const auto check = [&] {
+    detail::check_call(op.name(), inputs, rows, [&](const SoftmaxInputs<T>& own) {
+      Passes::check_tensors(op, own, out, saved, d_out.d_out, grads, rows.count());
+      Passes::check_d_lse(op.name(), own, d_out.d_lse, grads);
+    });
+    op.check_pattern(detail::whole_sequence(op, rows));
+  };
+  if (detail::are_rows_moved(inputs, op.options().alignment, rows)) {
+    using In = SoftmaxInputs<T>;
+    using Saved = SoftmaxSaved<T>;
+    using OutGrads = SoftmaxOutGrads<T>;
+    using Grads = SoftmaxGrads<T>;
+    return detail::backward_whole<T, In, Saved, OutGrads, Grads>(
+        inputs, out, saved, d_out, grads, rows, call, text, check,
+        [&](const In& all, const View<const T>& from, const Saved& kept, const OutGrads& d_from,
+            const Grads& wanted, const ExecutorRef& threads) {
+          Passes::check_tensors(op, all, from, kept, d_from.d_out, wanted, {});
+          fovea::SoftmaxPasses<T>::check_sequences(op, all);
+          Passes::check_d_lse(op.name(), all, d_from.d_lse, wanted);
+          Passes::backward(op, modifier, all, from, kept, d_from.d_out, wanted, d_from.d_lse,
+                           threads);
+        });
+  }
+  return detail::run_backward_call(
+      rows, call, text, inputs, grads, check,
+      [&](const ExecutorRef& threads, const detail::OneRowLogits& one_row) {
+        auto pass = std::make_unique<SoftmaxBackwardPass<T>>(
+            op, modifier, inputs, out, saved, d_out.d_out, grads, rows, one_row, d_out.d_lse);
+        pass->reserve(threads);
+        return pass;
+      });
+}
+
 FOVEA_PASSES(SoftmaxCalls)
+FOVEA_FLOAT_AND_DOUBLE_PASSES(SoftmaxBackwardCalls)
 
 }  // namespace distributed
 
