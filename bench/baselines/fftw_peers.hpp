@@ -9,6 +9,7 @@
 #include "fovea/core/view.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/spectral/fftw.hpp"
+#include "fovea/spectral/fftw_lock.hpp"
 #include "fovea/spectral/transform_size.hpp"
 
 namespace bench {

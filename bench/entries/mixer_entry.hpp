@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "bench/entries/cross_entry.hpp"
+#include "fovea/spectral/fftw.hpp"
+#include "fovea/spectral/fftw_lock.hpp"
 #include "fovea/spectral/fourier_mixer.hpp"
 
 namespace bench {

@@ -4,5 +4,6 @@
 /// GPL, so fovea.hpp does not include this header.
 #pragma once
 
+#include "fovea/spectral/fftw_lock.hpp"
 #include "fovea/spectral/fourier_mixer.hpp"
 #include "fovea/spectral/hidden_state_cross.hpp"

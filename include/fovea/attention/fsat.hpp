@@ -4,12 +4,14 @@
 /// keys that have predicted it.
 #pragma once
 
+#include <algorithm>
+#include <concepts>
+
 #include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/attention/call/forward_calls.hpp"
-#include "fovea/attention/fsat/check.hpp"
-#include "fovea/attention/fsat/edge_output.hpp"
-#include "fovea/attention/fsat/graph_lists.hpp"
-#include "fovea/attention/indexed/backward.hpp"
+#include "fovea/attention/fsat/options.hpp"
+#include "fovea/kernels/unit.hpp"
+#include "fovea/patterns/pair_count.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -68,48 +70,26 @@ class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<F
   /// what was expected and what was given; among dominant indices it names the first wrong one
   template <class T>
   void check(const InputsOf<FsatAttention, T>& inputs, const View<T>& out,
-             const SavedOf<FsatAttention, T>& saved = {}) const {
-    check_fsat_inputs(name(), options, inputs);
-    check_outputs(name(), inputs, out, saved);
-    check_edges(inputs);
-  }
+             const SavedOf<FsatAttention, T>& saved = {}) const;
 
   /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
   template <class T>
   void check_backward(const InputsOf<FsatAttention, T>& inputs, const View<const T>& out,
                       const SavedOf<FsatAttention, T>& saved, const View<const T>& d_out,
-                      const GradsOf<FsatAttention, T>& grads) const {
-    check_fsat_inputs(name(), options, inputs);
-    check_rows(name(), "out", inputs, out);
-    check_rows(name(), "d_out", inputs, d_out);
-    check_lse(name(), inputs, saved);
-    check_grads(name(), inputs, out, saved, d_out, grads);
-    check_edges(inputs);
-  }
+                      const GradsOf<FsatAttention, T>& grads) const;
 
   /// Bytes of scratch memory that `forward` takes with that many workers.
   template <class T>
-  [[nodiscard]] Index workspace_bytes(const FsatShape& shape, Index workers = 1) const {
-    using C = Compute<T>;
-    return FsatGraph<C>::size_bytes(options, shape.keys, shape.dominants, 1,
-                                    shape.batch * shape.query_heads, workers, false) +
-           IndexedForward<T, FsatLists<C>>::workspace_bytes(shape, shape.keys, workers);
-  }
+  [[nodiscard]] Index workspace_bytes(const FsatShape& shape, Index workers = 1) const;
 
   /// Bytes of scratch memory that `backward` takes with that many workers for all gradients.
   template <class T>
-  [[nodiscard]] Index backward_workspace_bytes(const FsatShape& shape, Index workers = 1) const {
-    using Backward = IndexedBackward<T, FsatLists<T>>;
-    const Index edges = shape.keys * shape.dominants * FsatGraph<T>::edges_per_slot(options);
-    return FsatGraph<T>::size_bytes(options, shape.keys, shape.dominants, 1,
-                                    Backward::heads_at_once(shape, edges), workers, true) +
-           Backward::workspace_bytes(shape, shape.keys, edges, workers);
-  }
+  [[nodiscard]] Index backward_workspace_bytes(const FsatShape& shape, Index workers = 1) const;
 
   /// An upper bound of the (query, key) pairs of one query head that have an edge: one for each
   /// slot, and two in training. How many there are depends on the dominant indices.
   [[nodiscard]] Index visible_pairs(const FsatShape& shape, Index /*head*/ = 0) const {
-    const Index edges = shape.dominants * FsatGraph<float>::edges_per_slot(options);
+    const Index edges = shape.dominants * options.edges_per_slot();
     return add_pairs(0, shape.keys, (std::min)(edges, shape.queries));
   }
 
@@ -120,20 +100,8 @@ class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<F
   /// std::invalid_argument as `check` does; std::bad_alloc
   template <class T, class E = Serial>
   void edges(const Inputs<T>& inputs, const View<Index>& edges, E&& executor = {}) const {
-    check_fsat_inputs(name(), options, inputs);
-    check_edges(inputs);
-    using C = Compute<T>;
-    const FsatGraph<C> graph(inputs.dominant, options, sequences_of_a_row(inputs), false,
-                             inputs.random);
-    const fovea::Shape shape = {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(),
-                                graph.edges_per_key()};
-    for (std::size_t d = 0; d < 4; ++d) {
-      detail::check_extent(name(), "edges", edges.shape(), d, shape[d], "as in the call's edges");
-    }
-    detail::check_distinct(name(), "edges", edges);
-    detail::check_apart(name(), "edges", edges, "dominant", inputs.dominant);
-    detail::check_apart(name(), "edges", edges, "random", inputs.random);
-    write_fsat_edges(graph, options, Sequences<T>(inputs), edges, for_call(executor));
+    check_edges(inputs, edges);
+    write_edges(inputs, edges, for_call(executor));
   }
 
   /// There is no decoder: a call does not compile, and says why.
@@ -148,18 +116,11 @@ class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<F
   friend class ForwardCalls<FsatAttention>;
   friend class BackwardCalls<FsatAttention>;
 
-  /// The number of sequences in a row of the batch: more than 1 only if they are packed.
   template <class T>
-  static Index sequences_of_a_row(const Inputs<T>& inputs) {
-    const Sequences<T> sequences(inputs);
-    return sequences.packed() ? sequences.count() : 1;
-  }
-
+  void check_edges(const Inputs<T>& inputs, const View<Index>& edges) const;
   template <class T>
-  void check_edges(const FsatInputs<T>& inputs) const {
-    check_dominant(name(), inputs);
-    check_random(name(), options, inputs);
-  }
+  void write_edges(const Inputs<T>& inputs, const View<Index>& edges,
+                   const ExecutorRef& executor) const;
 
   /// Writes the gradients of the loss, of which d_out is the gradient with respect to out. Those of
   /// q, k and v are exact derivatives of `forward` with the same edges: the edges are built again,
@@ -174,38 +135,15 @@ class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<F
   template <class T>
   void run_backward(const InputsOf<FsatAttention, T>& inputs, const View<const T>& out,
                     const SavedOf<FsatAttention, T>& saved, const View<const T>& d_out,
-                    const GradsOf<FsatAttention, T>& grads, const ExecutorRef& executor) const {
-    FsatGraph<T> graph(inputs.dominant, options, sequences_of_a_row(inputs),
-                       !grads.dominant.is_none(), inputs.random);
-    const FsatLists<T> lists(graph, options.scale, inputs.k.rows(), grads.dominant);
-    auto&& threads = for_work(executor, [&] { return list_products(shape_of(inputs), lists); });
-    IndexedBackward<T, FsatLists<T>>(detail::inputs_as<IndexedInputs<T>>(inputs), lists, out, saved,
-                                     d_out, {grads.q, grads.k, grads.v})
-        .run(threads);
-  }
+                    const GradsOf<FsatAttention, T>& grads, const ExecutorRef& executor) const;
 
   template <class T>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
-           const ExecutorRef& executor) const {
-    using C = Compute<T>;
-    const Sequences<T> sequences(inputs);
-    const Index heads = inputs.q.heads();
-    const Index graphs = sequences.count() * heads;
-    FsatGraph<C> graph(inputs.dominant, options, sequences_of_a_row(inputs), false, inputs.random);
-    const FsatLists<C> lists(graph, options.scale, inputs.k.rows());
-    auto&& threads = for_work(executor, [&] { return list_products(shape_of(inputs), lists); });
-    graph.take_memory(inputs.q.batch() * heads, graphs, worker_count(threads, kFarPosition),
-                      memory_of(threads));
-    IndexedForward<T, FsatLists<C>> attention(detail::inputs_as<IndexedInputs<T>>(inputs), lists,
-                                              out, saved);
-    attention.take_scratch(threads);
-    const auto head_of = [&](Index n) {
-      const Sequence s = sequences[n / heads];
-      return GraphHead{s, n % heads, s.batch * heads + n % heads};
-    };
-    graph.build(graphs, head_of, threads);
-    attention.compute(threads);
-  }
+           const ExecutorRef& executor) const;
 };
 
 FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_PASS_BODIES
+#include "fovea/attention/fsat.inl.hpp"
+#endif

@@ -6,9 +6,9 @@
 
 #include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/attention/call/forward_calls.hpp"
-#include "fovea/attention/indexed/backward.hpp"
-#include "fovea/attention/indexed/check.hpp"
-#include "fovea/attention/softmax/options.hpp"
+#include "fovea/attention/indexed/options.hpp"
+#include "fovea/attention/indexed/sort_indices.hpp"
+#include "fovea/kernels/unit.hpp"
 #include "fovea/patterns/window.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -57,51 +57,31 @@ class IndexedAttention : public ForwardCalls<IndexedAttention>,
   /// what was expected and what was given; in the lists it names the first wrong entry
   template <class T>
   void check(const InputsOf<IndexedAttention, T>& inputs, const View<T>& out,
-             const SavedOf<IndexedAttention, T>& saved = {}) const {
-    check_tensors(inputs, out, saved);
-    check_indices(name(), inputs);
-  }
+             const SavedOf<IndexedAttention, T>& saved = {}) const;
 
   /// The same without the lists, for a part of the rows of a sequence.
   template <class T>
-  void check_tensors(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved) const {
-    check_read(inputs);
-    check_outputs(name(), inputs, out, saved);
-  }
+  void check_tensors(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved) const;
 
   /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
   template <class T>
   void check_backward(const InputsOf<IndexedAttention, T>& inputs, const View<const T>& out,
                       const SavedOf<IndexedAttention, T>& saved, const View<const T>& d_out,
-                      const GradsOf<IndexedAttention, T>& grads) const {
-    check_backward_tensors(inputs, out, saved, d_out, grads);
-    check_indices(name(), inputs);
-  }
+                      const GradsOf<IndexedAttention, T>& grads) const;
 
   /// The same without the lists, for a part of the rows of a sequence.
   template <class T>
   void check_backward_tensors(const Inputs<T>& inputs, const View<const T>& out,
                               const Saved<T>& saved, const View<const T>& d_out,
-                              const Grads<T>& grads) const {
-    check_read(inputs);
-    check_rows(name(), "out", inputs, out);
-    check_rows(name(), "d_out", inputs, d_out);
-    check_lse(name(), inputs, saved);
-    check_grads(name(), inputs, out, saved, d_out, grads);
-  }
+                              const Grads<T>& grads) const;
 
   /// Bytes of scratch memory that `forward` takes with that many workers, at the most.
   template <class T>
-  [[nodiscard]] Index workspace_bytes(const IndexedShape& shape, Index workers = 1) const {
-    return IndexedForward<T>::workspace_bytes(shape, places(shape), workers);
-  }
+  [[nodiscard]] Index workspace_bytes(const IndexedShape& shape, Index workers = 1) const;
 
   /// Bytes of scratch memory that `backward` takes with that many workers.
   template <class T>
-  [[nodiscard]] Index backward_workspace_bytes(const IndexedShape& shape, Index workers = 1) const {
-    const Index entries = shape.queries * places(shape);
-    return IndexedBackward<T>::workspace_bytes(shape, places(shape), entries, workers);
-  }
+  [[nodiscard]] Index backward_workspace_bytes(const IndexedShape& shape, Index workers = 1) const;
 
   /// An upper bound of the (query, key) pairs of one query head that lists can name: all pairs, or
   /// those that causal attention shows; the largest Index if there are more. How many pairs the
@@ -116,20 +96,9 @@ class IndexedAttention : public ForwardCalls<IndexedAttention>,
   friend class ForwardCalls<IndexedAttention>;
   friend class BackwardCalls<IndexedAttention>;
 
-  /// The number of places of a list that can hold a key.
-  static Index places(const IndexedShape& shape) {
-    return (std::min)(shape.keys_per_row, shape.keys);
-  }
-
   /// Checks the options and the inputs, all but the lists.
   template <class T>
-  void check_read(const Inputs<T>& inputs) const {
-    check_softmax_options<Compute<T>>(name(), {.scale = options.scale});
-    check_inputs(name(), inputs);
-    check_packing(name(), inputs);
-    check_first_positions(name(), inputs);
-    check_alignment(name(), inputs, options.alignment, [&] { return options.causal; });
-  }
+  void check_read(const Inputs<T>& inputs) const;
 
   /// Writes the gradients of the loss, of which d_out is the gradient with respect to out: the
   /// exact derivatives of `forward` with these lists, and 0 for what is not visible. The weights
@@ -141,19 +110,15 @@ class IndexedAttention : public ForwardCalls<IndexedAttention>,
   template <class T>
   void run_backward(const InputsOf<IndexedAttention, T>& inputs, const View<const T>& out,
                     const SavedOf<IndexedAttention, T>& saved, const View<const T>& d_out,
-                    const GradsOf<IndexedAttention, T>& grads, const ExecutorRef& executor) const {
-    const TensorLists lists(inputs.indices, inputs.k.rows(), options);
-    auto&& threads = for_work(executor, [&] { return list_products(shape_of(inputs), lists); });
-    IndexedBackward<T>(inputs, lists, out, saved, d_out, grads).run(threads);
-  }
+                    const GradsOf<IndexedAttention, T>& grads, const ExecutorRef& executor) const;
 
   template <class T>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
-           const ExecutorRef& executor) const {
-    const TensorLists lists(inputs.indices, inputs.k.rows(), options);
-    auto&& threads = for_work(executor, [&] { return list_products(shape_of(inputs), lists); });
-    IndexedForward<T>(inputs, lists, out, saved).run(threads);
-  }
+           const ExecutorRef& executor) const;
 };
 
 FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_PASS_BODIES
+#include "fovea/attention/indexed.inl.hpp"
+#endif

@@ -4,16 +4,14 @@
 /// dimensions chooses the keys that each row and head attends to.
 #pragma once
 
-#include <optional>
-
 #include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/attention/call/forward_calls.hpp"
 #include "fovea/attention/indexed.hpp"
 #include "fovea/attention/indexed/index_tensor.hpp"
-#include "fovea/attention/smart_bird/check.hpp"
 #include "fovea/attention/smart_bird/decoder.hpp"
-#include "fovea/attention/smart_bird/rows.hpp"
-#include "fovea/attention/smart_bird/selection.hpp"
+#include "fovea/attention/smart_bird/options.hpp"
+#include "fovea/kernels/unit.hpp"
+#include "fovea/patterns/window.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -83,16 +81,8 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
   /// in use or too small; std::bad_alloc
   template <class T = float, class E = Serial>
   void select(const SketchInputs<T>& inputs, const View<Index>& indices, E&& executor = {}) const {
-    check_smart_bird_options<T>(name(), options);
-    check_sketch(name(), options, inputs, indices.heads());
-    check_output(
-        name(), "indices", indices, inputs,
-        {inputs.sketch_q.batch(), indices.heads(), inputs.sketch_q.rows(), options.keys_per_row});
-    auto&& adapted = for_call(executor);
-    auto&& threads = for_work(adapted, [&] {
-      return selection_products(inputs.sketch_q, inputs.sketch_k.rows(), indices.heads());
-    });
-    select_keys(options, inputs, indices, nullptr, threads);
+    check_select(inputs, indices);
+    run_select(inputs, indices, for_call(executor));
   }
 
   /// Chooses the keys and returns them as a new tensor [B, heads, Nq, K].
@@ -100,14 +90,7 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
   /// \throws as the call above
   template <class T = float>
   [[nodiscard]] IndexTensor select(const SketchInputs<T>& inputs, Index heads,
-                                   const ExecutorRef& executor = {}) const {
-    check_smart_bird_options<T>(name(), options);
-    check_sketch(name(), options, inputs, heads);
-    IndexTensor indices(
-        {inputs.sketch_q.batch(), heads, inputs.sketch_q.rows(), options.keys_per_row});
-    select<T>(inputs, indices.view(), executor);
-    return indices;
-  }
+                                   const ExecutorRef& executor = {}) const;
 
   /// Checks what `forward` takes. Cost: O(1), and O(B) or O(S) for key lengths and packed
   /// sequences.
@@ -115,42 +98,24 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
   /// what was expected and what was given
   template <class T>
   void check(const InputsOf<SmartBirdAttention, T>& inputs, const View<T>& out,
-             const SavedOf<SmartBirdAttention, T>& saved = {}) const {
-    check_smart_bird<T>(name(), options, inputs, out, saved);
-  }
+             const SavedOf<SmartBirdAttention, T>& saved = {}) const;
 
   /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
   template <class T>
   void check_backward(const InputsOf<SmartBirdAttention, T>& inputs, const View<const T>& out,
                       const SavedOf<SmartBirdAttention, T>& saved, const View<const T>& d_out,
-                      const GradsOf<SmartBirdAttention, T>& grads) const {
-    check_smart_bird_options<Compute<T>>(name(), options);
-    check_smart_bird_inputs(name(), options, inputs);
-    if (!saved.indices.is_none()) check_indices(name(), with_indices(inputs, saved.indices));
-    check_rows(name(), "out", inputs, out);
-    check_rows(name(), "d_out", inputs, d_out);
-    check_lse(name(), inputs, saved);
-    check_grads(name(), inputs, out, saved, d_out, grads);
-  }
+                      const GradsOf<SmartBirdAttention, T>& grads) const;
 
   /// Bytes of scratch memory that `forward` takes with that many workers if the indices are not
   /// saved.
   template <class T>
-  [[nodiscard]] Index workspace_bytes(const SmartBirdShape& shape, Index workers = 1) const {
-    return SmartBirdRows<T>::workspace_bytes(options, shape, workers) +
-           selection_bytes<Compute<T>>(options, shape, workers);
-  }
+  [[nodiscard]] Index workspace_bytes(const SmartBirdShape& shape, Index workers = 1) const;
 
   /// Bytes of scratch memory that `backward` takes with that many workers if the indices were not
   /// saved.
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const SmartBirdShape& shape,
-                                               Index workers = 1) const {
-    const Index places = options.places(shape.keys);
-    return IndexedBackward<T>::workspace_bytes(shape, places, shape.queries * places, workers) +
-           ChosenKeys::size_bytes({shape.batch, shape.query_heads, shape.queries, places}) +
-           selection_bytes<T>(options, shape, workers);
-  }
+                                               Index workers = 1) const;
 
   /// The number of (query, key) pairs of one query head that are attended to, without regard to key
   /// lengths.
@@ -172,6 +137,12 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
   friend class ForwardCalls<SmartBirdAttention>;
   friend class BackwardCalls<SmartBirdAttention>;
 
+  template <class T>
+  void check_select(const SketchInputs<T>& inputs, const View<Index>& indices) const;
+  template <class T>
+  void run_select(const SketchInputs<T>& inputs, const View<Index>& indices,
+                  const ExecutorRef& executor) const;
+
   /// Writes the gradients of q, k and v, given d_out, the gradient of the loss with respect to out.
   /// The chosen keys are fixed: the choice is not differentiated, and the sketch is trained by a
   /// head of its own (section 3.1). Without saved indices the keys are chosen again, and they are
@@ -179,39 +150,15 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
   template <class T>
   void run_backward(const InputsOf<SmartBirdAttention, T>& inputs, const View<const T>& out,
                     const SavedOf<SmartBirdAttention, T>& saved, const View<const T>& d_out,
-                    const GradsOf<SmartBirdAttention, T>& grads,
-                    const ExecutorRef& executor) const {
-    auto&& threads = for_work(executor, [&] { return products(inputs); });
-    std::optional<ChosenKeys> again;
-    View<const Index> indices = saved.indices;
-    if (saved.indices.is_none()) {
-      const Index places = options.places(inputs.k.rows());
-      again.emplace(fovea::Shape{inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), places},
-                    View<Index>(), memory_of(threads));
-      indices = again->indices();
-    }
-    const TensorLists lists(indices, inputs.k.rows(), {.scale = options.scale});
-    IndexedBackward<T> pass(with_indices(inputs, indices), lists, out, {saved.lse}, d_out, grads);
-    pass.reserve(threads);
-    if (again) select_keys(options, detail::sketch_of(inputs), again->indices(), nullptr, threads);
-    pass.compute(threads);
-  }
-
-  /// The multiply-adds that take as long as a pass, most of which is the choice of keys.
-  template <class T>
-  static double products(const Inputs<T>& inputs) {
-    return selection_products(inputs.sketch_q, inputs.k.rows(), inputs.q.heads());
-  }
+                    const GradsOf<SmartBirdAttention, T>& grads, const ExecutorRef& executor) const;
 
   template <class T>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
-           const ExecutorRef& executor) const {
-    auto&& threads = for_work(executor, [&] { return products(inputs); });
-    SmartBirdRows<T> rows(options, with_indices(inputs, {}), out, saved, memory_of(threads));
-    rows.take_scratch(threads);
-    select_keys(options, detail::sketch_of(inputs), rows.indices(), rows.is_number(), threads);
-    rows.attend(threads);
-  }
+           const ExecutorRef& executor) const;
 };
 
 FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_PASS_BODIES
+#include "fovea/attention/smart_bird.inl.hpp"
+#endif

@@ -12,11 +12,15 @@
 #include <type_traits>
 #include <vector>
 
+#include "fovea/core/workspace.hpp"
 #include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/messages/channel_slices.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
 #include "fovea/distributed/rows/row_pairs.hpp"
+#include "fovea/kernels/spectral/table.hpp"
 #include "fovea/spectral/fourier_mixer.hpp"
+#include "fovea/spectral/mixer_steps.hpp"
+#include "fovea/spectral/plan_cache.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "fovea/attention/indexed/backward.hpp"
 #include "fovea/distributed/fsat_forward.hpp"
 #include "fovea/distributed/indexed/query_rows.hpp"
 

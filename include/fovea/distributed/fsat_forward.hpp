@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fovea/attention/fsat.hpp"
+#include "fovea/attention/indexed/forward.hpp"
 #include "fovea/core/index_span.hpp"
 #include "fovea/distributed/indexed/fsat_graph_part.hpp"
 #include "fovea/distributed/messages/call.hpp"

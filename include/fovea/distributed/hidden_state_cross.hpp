@@ -9,8 +9,12 @@
 #include <memory>
 #include <string>
 
+#include "fovea/core/tensor_check.hpp"
 #include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/messages/channel_slices.hpp"
+#include "fovea/spectral/cross_backward.hpp"
+#include "fovea/spectral/cross_check.hpp"
+#include "fovea/spectral/cross_forward.hpp"
 #include "fovea/spectral/hidden_state_cross.hpp"
 
 FOVEA_NAMESPACE_BEGIN

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "fovea/attention/indexed.hpp"
+#include "fovea/attention/indexed/backward.hpp"
 #include "fovea/distributed/indexed/compact_rows.hpp"
 #include "fovea/distributed/indexed/listed_keys.hpp"
 #include "fovea/distributed/indexed/query_rows.hpp"

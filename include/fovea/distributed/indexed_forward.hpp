@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "fovea/attention/indexed.hpp"
+#include "fovea/attention/indexed/check.hpp"
+#include "fovea/attention/indexed/forward.hpp"
 #include "fovea/attention/indexed/index_tensor.hpp"
 #include "fovea/distributed/indexed/listed_keys.hpp"
 #include "fovea/distributed/messages/call.hpp"

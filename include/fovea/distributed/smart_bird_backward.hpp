@@ -8,7 +8,9 @@
 #include <memory>
 #include <string>
 
+#include "fovea/attention/indexed/check.hpp"
 #include "fovea/attention/smart_bird.hpp"
+#include "fovea/attention/smart_bird/rows.hpp"
 #include "fovea/distributed/indexed_backward.hpp"
 #include "fovea/distributed/messages/call.hpp"
 

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "fovea/attention/smart_bird.hpp"
+#include "fovea/attention/smart_bird/rows.hpp"
+#include "fovea/attention/smart_bird/selection.hpp"
 #include "fovea/distributed/indexed/listed_keys.hpp"
 #include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/messages/exchange.hpp"

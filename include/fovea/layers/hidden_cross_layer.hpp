@@ -11,6 +11,7 @@
 #include "fovea/layers/hidden_map.hpp"
 #include "fovea/layers/layer_norm.hpp"
 #include "fovea/layers/multi_head.hpp"
+#include "fovea/spectral/fft_planning.hpp"
 #include "fovea/spectral/hidden_state_cross.hpp"
 
 FOVEA_NAMESPACE_BEGIN

@@ -1,32 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What HiddenStateCross reads and writes, and the checks that it makes before it writes anything.
+/// The checks that HiddenStateCross makes before it writes anything.
 #pragma once
 
-#include <limits>
 #include <string>
 
-#include "fovea/core/members.hpp"
 #include "fovea/core/tensor_check.hpp"
 #include "fovea/simd/isa.hpp"
+#include "fovea/spectral/cross_inputs.hpp"
 
 FOVEA_NAMESPACE_BEGIN
-
-/// What a cross reads: views of const, with any strides.
-template <class T>
-struct CrossInputs {
-  ViewMember<const T> f1;  ///< [B, 1, L, C] the first mapped states
-  ViewMember<const T> f2;  ///< [B, 1, L, C] the second mapped states
-  /// [B] the rows of each sequence, in [0, L]; if empty, all L
-  IndexSpan key_lengths = {};
-};
-
-/// What a backward pass writes. A gradient whose view is none is not computed.
-template <class T>
-struct CrossGrads {
-  ViewMember<T> f1 = {};  ///< [B, 1, L, C] the gradient of f1
-  ViewMember<T> f2 = {};  ///< [B, 1, L, C] the gradient of f2
-};
 
 /// The largest number of rows of a sequence. FFTW counts elements in int. Below this bound the
 /// bytes of scratch also fit Index, with room to spare.

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "fovea/core/executor_ref.hpp"
-#include "fovea/spectral/cross_check.hpp"
+#include "fovea/spectral/cross_inputs.hpp"
 #include "fovea/spectral/cross_tasks.hpp"
 
 FOVEA_NAMESPACE_BEGIN

@@ -4,18 +4,13 @@
 /// FFTW.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
-#include <string>
 #include <type_traits>
 
 #include "fovea/core/executor_ref.hpp"
 #include "fovea/core/members.hpp"
-#include "fovea/core/tensor_check.hpp"
-#include "fovea/core/workspace.hpp"
-#include "fovea/kernels/spectral/table.hpp"
-#include "fovea/spectral/mixer_steps.hpp"
-#include "fovea/spectral/plan_cache.hpp"
+#include "fovea/kernels/unit.hpp"
+#include "fovea/spectral/fft_planning.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -61,15 +56,11 @@ class FourierMixer {
   /// \throws std::invalid_argument with a message that names operator, tensor, dimension, expected
   /// and got
   template <class T>
-  void check(const View<const T>& x, const View<T>& out) const {
-    check_tensors("x", x, "out", out);
-  }
+  void check(const View<const T>& x, const View<T>& out) const;
 
   /// Checks what `backward` takes. \throws std::invalid_argument as `check`
   template <class T>
-  void check_backward(const View<const T>& d_out, const View<T>& d_x) const {
-    check_tensors("d_out", d_out, "the gradient of x", d_x);
-  }
+  void check_backward(const View<const T>& d_out, const View<T>& d_x) const;
 
   /// Computes out.
   /// \param x [B, 1, N, D], with any strides \param out [B, 1, N, D] is written
@@ -105,76 +96,16 @@ class FourierMixer {
   /// The bytes of scratch that `forward` and `backward` take with this many workers. Workers beyond
   /// the number of tasks take none.
   template <class T>
-  [[nodiscard]] Index workspace_bytes(Index length, Index channels, Index workers = 1) const {
-    if (length == 0 || channels == 0) return 0;
-    const MixerSizes<T> sizes{length, channels};
-    const Index busy = (std::min)(workers, (std::max)(sizes.row_tasks(), sizes.pair_tasks()));
-    return (sizes.sequences() + busy * sizes.worker()) * Index{sizeof(T)};
-  }
+  [[nodiscard]] Index workspace_bytes(Index length, Index channels, Index workers = 1) const;
 
  private:
-  template <class T>
-  static void check_tensors(const char* read, const View<const T>& x, const char* written,
-                            const View<T>& out) {
-    static_cast<void>(isa_level());
-    const Shape& shape = x.shape();
-    if (shape[1] != 1) {
-      refuse_extent(name(), read, shape, 1, "1: the mixer has channels, no heads");
-    }
-    for (const std::size_t d : {std::size_t{2}, std::size_t{3}}) {
-      if (shape[d] <= kMostElements) continue;
-      refuse_extent(name(), read, shape, d,
-                    "at most " + std::to_string(kMostElements) + ", the most that FFTW takes");
-    }
-    detail::check_extents(name(), written, out.shape(), shape, std::string("the shape of ") + read);
-    detail::check_written_layout(name(), written, out);
-    detail::check_apart(name(), written, out, read, x);
-  }
-
   /// One call, sequence after sequence.
   template <class T>
-  void mix(const View<const T>& x, const View<T>& out, const ExecutorRef& executor) const {
-    if (out.size() == 0) return;
-    constexpr double of_element = 64;  // measured: multiply-adds that take as long
-    auto&& threads =
-        for_work(executor, [&] { return of_element * static_cast<double>(out.size()); });
-    const MixerSizes<T> sizes{x.rows(), x.width()};
-    const auto row_plan = fft_plan<T>({sizes.width, FftDirection::forward, options.planning});
-    const auto column_plan = fft_plan<T>({sizes.rows, FftDirection::forward, options.planning});
-    const Index workers = worker_count(threads, (std::max)(sizes.row_tasks(), sizes.pair_tasks()));
-    Workspace scratch = memory_of(threads).take(
-        1, (sizes.sequences() + workers * sizes.worker()) * Index{sizeof(T)});
-    memory_of(threads).require();
-    T* const sequences = scratch.template data<T>();
-    const auto of_worker = [&](Index worker) {
-      return sequences + sizes.sequences() + worker * sizes.worker();
-    };
-    const MixerRows<T> rows{*row_plan, x};
-    const MixerColumns<T> columns{*column_plan, out};
-    for (Index b = 0; b < x.batch(); ++b) {
-      for_each_task(threads, sizes.row_tasks(), [&](Index task, Index worker) {
-        transform_rows(sizes, rows, b, task, sequences, of_worker(worker));
-      });
-      for_each_task(threads, sizes.pair_tasks(), [&](Index task, Index worker) {
-        const Index first = task * sizes.kPairs;
-        const Index count = (std::min)(sizes.kPairs, sizes.pairs() - first);
-        columns.mix(b, sequences + first * sizes.stride(), first, count, of_worker(worker));
-      });
-    }
-  }
-
-  /// Transforms a block of rows and their mirror images, and spreads the sums over the sequences.
-  /// \param scratch two rows of complex numbers, and the sums
-  template <class T>
-  static void transform_rows(const MixerSizes<T>& sizes, const MixerRows<T>& rows, Index b,
-                             Index task, T* sequences, T* scratch) {
-    const Index first = task * sizes.kRows;
-    const Index count = (std::min)(sizes.kRows, sizes.own_rows() - first);
-    T* const sums = scratch + 2 * sizes.spectrum();
-    for (Index r = 0; r < count; ++r) rows.sum(b, first + r, scratch, sums + r * sizes.sums());
-    MixerKernels<T>().spread_sums({sums, sizes.sums(), first, count, sizes.rows, sizes.width,
-                                   sizes.pairs(), sequences, sizes.stride()});
-  }
+  void mix(const View<const T>& x, const View<T>& out, const ExecutorRef& executor) const;
 };
 
 FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_FFTW_PASS_BODIES
+#include "fovea/spectral/fourier_mixer.inl.hpp"
+#endif

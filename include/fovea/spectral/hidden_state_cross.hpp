@@ -3,14 +3,14 @@
 /// The Fourier cross of hidden states (FSAT, eqs. 1-4; MATHS.md, section 6), computed by FFTW.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <type_traits>
-#include <utility>
 
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/core/members.hpp"
-#include "fovea/spectral/cross_backward.hpp"
-#include "fovea/spectral/cross_forward.hpp"
+#include "fovea/kernels/unit.hpp"
+#include "fovea/spectral/cross_inputs.hpp"
+#include "fovea/spectral/fft_planning.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -54,26 +54,12 @@ class HiddenStateCross {
   /// \throws std::invalid_argument with a message that names operator, tensor, dimension, expected
   /// and got
   template <class T>
-  void check(const CrossInputs<T>& inputs, const View<T>& out) const {
-    check_cross_inputs(name(), inputs);
-    check_cross_output(name(), "out", out, inputs);
-  }
+  void check(const CrossInputs<T>& inputs, const View<T>& out) const;
 
   /// Checks what `backward` takes. \throws std::invalid_argument as `check`
   template <class T>
   void check_backward(const CrossInputs<T>& inputs, const View<const T>& d_out,
-                      const CrossGrads<T>& grads) const {
-    check_cross_inputs(name(), inputs);
-    detail::check_extents(name(), "d_out", d_out.shape(), inputs.f1.shape(), "the shape of f1");
-    constexpr const char* f1 = "the gradient of f1";
-    constexpr const char* f2 = "the gradient of f2";
-    for (const auto& [tensor, grad] : {std::pair{f1, grads.f1}, std::pair{f2, grads.f2}}) {
-      if (grad.is_none()) continue;
-      check_cross_output(name(), tensor, grad, inputs);
-      detail::check_apart(name(), tensor, grad, "d_out", d_out);
-    }
-    detail::check_apart(name(), f2, grads.f2, f1, grads.f1);
-  }
+                      const CrossGrads<T>& grads) const;
 
   /// Computes the cross.
   /// \param out [B, 1, L, C] is written
@@ -90,10 +76,7 @@ class HiddenStateCross {
     if constexpr (is_output) {
       const View<T> to(out);
       check<T>(inputs, to);
-      auto&& adapted = for_call(executor);
-      CrossForward<T>(inputs, to, options.planning).run(for_work(adapted, [&] {
-        return products(inputs);
-      }));
+      run<T>(inputs, to, for_call(executor));
     }
   }
 
@@ -115,10 +98,7 @@ class HiddenStateCross {
     if constexpr (is_gradient) {
       const View<const T> from(d_out);
       check_backward<T>(inputs, from, grads);
-      auto&& adapted = for_call(executor);
-      CrossBackward<T>(inputs, from, grads, options.planning).run(for_work(adapted, [&] {
-        return products(inputs);
-      }));
+      run_backward<T>(inputs, from, grads, for_call(executor));
     }
   }
 
@@ -126,33 +106,24 @@ class HiddenStateCross {
   /// tasks take none.
   template <class T>
   [[nodiscard]] Index workspace_bytes(Index batch, Index length, Index channels,
-                                      Index workers = 1) const {
-    return CrossForward<T>::workspace_bytes(length,
-                                            busy_workers<T>(batch, length, channels, workers));
-  }
+                                      Index workers = 1) const;
 
   /// The bytes of scratch that `backward` takes with this many workers. Workers beyond the number
   /// of tasks take none.
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(Index batch, Index length, Index channels,
-                                               Index workers = 1) const {
-    return CrossBackward<T>::workspace_bytes(length,
-                                             busy_workers<T>(batch, length, channels, workers));
-  }
+                                               Index workers = 1) const;
 
  private:
-  /// The multiply-adds that take as long as a pass.
   template <class T>
-  static double products(const CrossInputs<T>& inputs) {
-    constexpr double of_element = 256;  // measured; the logarithm of the length changes it little
-    return of_element * static_cast<double>(inputs.f1.size());
-  }
-
+  void run(const CrossInputs<T>& inputs, const View<T>& out, const ExecutorRef& executor) const;
   template <class T>
-  static Index busy_workers(Index batch, Index length, Index channels, Index workers) {
-    const Index tasks = batch * ((channels + kCrossChannels<T> - 1) / kCrossChannels<T>);
-    return length == 0 ? 0 : (std::min)(tasks, workers);
-  }
+  void run_backward(const CrossInputs<T>& inputs, const View<const T>& d_out,
+                    const CrossGrads<T>& grads, const ExecutorRef& executor) const;
 };
 
 FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_FFTW_PASS_BODIES
+#include "fovea/spectral/hidden_state_cross.inl.hpp"
+#endif

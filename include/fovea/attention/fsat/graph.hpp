@@ -82,12 +82,8 @@ class FsatGraph {
         begins_(dominant.rows() + sequences),
         with_gradients_(with_gradients) {}
 
-  /// The number of edges that one slot can have: 1 or 2.
-  static Index edges_per_slot(const FsatOptions& options) {
-    return options.edges == EdgeSource::both ? 2 : 1;
-  }
   /// The number of edges that one key can have.
-  Index edges_per_key() const { return dominant_.width() * edges_per_slot(options_); }
+  Index edges_per_key() const { return dominant_.width() * options_.edges_per_slot(); }
   /// The largest number of edges of one head.
   Index head_edges() const { return dominant_.rows() * edges_per_key(); }
   /// The place of a sequence's first edge among those of its head.
@@ -99,11 +95,11 @@ class FsatGraph {
   /// that many workers.
   static Index size_bytes(const FsatOptions& options, Index length, Index slots, Index sequences,
                           Index heads, Index workers, bool with_gradients) {
-    const Index edges = length * slots * edges_per_slot(options);
+    const Index edges = length * slots * options.edges_per_slot();
     const Index indices = length + sequences + edges * (with_gradients ? 2 : 1);
     const Index numbers = edges * (with_gradients ? 2 : 1);
     return heads * (indices * kIndex + numbers * Index{sizeof(T)}) +
-           scratch_bytes(length, slots * edges_per_slot(options), heads, workers);
+           scratch_bytes(length, slots * options.edges_per_slot(), heads, workers);
   }
 
   /// What the graph of head h of sequence s is made of.

@@ -67,6 +67,8 @@ struct FsatOptions {
   double variance_or_default() const {
     return variance ? *variance : static_cast<double>(max_length);
   }
+  /// The number of edges that one slot can have: 1 or 2.
+  Index edges_per_slot() const { return edges == EdgeSource::both ? 2 : 1; }
 };
 
 FOVEA_NAMESPACE_END

@@ -3,10 +3,8 @@
 /// The checks of lists of keys. Every call looks at every entry of every row.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <string>
-#include <vector>
 
 #include "fovea/attention/call/check.hpp"
 #include "fovea/attention/call/sequences.hpp"
@@ -119,27 +117,6 @@ void check_indices(const char* op, const View<const T>& q, const View<const Inde
   detail::check_index_extents(op, q, indices);
   for (Index b = 0; b < indices.batch(); ++b) {
     detail::check_lists(op, indices, b, 0, indices.rows(), keys);
-  }
-}
-
-/// Sorts the rows of lists [B, H, N, K] in place, into the form that IndexedAttention reads:
-/// ascending, with -1 behind the last key. Before that -1 may stand anywhere. A key that comes
-/// twice stays, and the operator refuses it. Cost: O(B H N K log K) comparisons.
-/// \throws std::invalid_argument if elements share memory; std::bad_alloc
-inline void sort_indices(const View<Index>& indices) {
-  detail::check_distinct("sort_indices", "indices", indices);
-  const auto before = [](Index a, Index b) {  // -1 comes last
-    return static_cast<std::size_t>(a) < static_cast<std::size_t>(b);
-  };
-  std::vector<Index> row(static_cast<std::size_t>(indices.width()));
-  for (Index b = 0; b < indices.batch(); ++b) {
-    for (Index h = 0; h < indices.heads(); ++h) {
-      for (Index n = 0; n < indices.rows(); ++n) {
-        for (std::size_t i = 0; i < row.size(); ++i) row[i] = indices(b, h, n, Index(i));
-        std::sort(row.begin(), row.end(), before);
-        for (std::size_t i = 0; i < row.size(); ++i) indices(b, h, n, Index(i)) = row[i];
-      }
-    }
   }
 }
 

@@ -3,30 +3,14 @@
 /// The forward pass of attention over lists of keys: which thread computes what.
 #pragma once
 
-#include <optional>
+#include <algorithm>
+#include <cstddef>
 
 #include "fovea/attention/call/head_matrix.hpp"
-#include "fovea/attention/call/logit_scale.hpp"
+#include "fovea/attention/indexed/options.hpp"
 #include "fovea/attention/indexed/phases.hpp"
-#include "fovea/patterns/pattern.hpp"
 
 FOVEA_NAMESPACE_BEGIN
-
-/// Options of IndexedAttention.
-struct IndexedOptions {
-  /// Scale of the logits; the default is 1/sqrt(D).
-  std::optional<double> scale = {};
-  /// If true, row i sees no key after its own position, even if its list has some.
-  bool causal = false;
-  /// Position of query row 0; by default the queries end where the rows of k end.
-  CausalAlignment alignment = CausalAlignment::bottom_right;
-
-  /// The scale of the logits for queries of D = width: the option, or 1/sqrt(D).
-  template <class T>
-  T scale_of(Index width) const {
-    return detail::logit_scale<T>(scale, width);
-  }
-};
 
 /// Where passes over lists of keys find them: in a tensor [B, Hq, Nq, K].
 struct TensorLists {

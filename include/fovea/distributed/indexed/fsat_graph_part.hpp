@@ -33,7 +33,7 @@ class FsatKeys {
       : options_(options), dominant_(dominant), key_lengths_(key_lengths) {}
 
   /// The edges that one key can have.
-  Index edges_of_key() const { return dominant_.width() * FsatGraph<T>::edges_per_slot(options_); }
+  Index edges_of_key() const { return dominant_.width() * options_.edges_per_slot(); }
   /// The number of tokens of a sequence that have edges.
   Index length(Index batch) const {
     return key_lengths_.empty() ? dominant_.rows() : key_lengths_[static_cast<std::size_t>(batch)];

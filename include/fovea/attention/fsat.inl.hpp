@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Included by fsat.hpp, where it is documented.
+#pragma once
+
+#include <cstddef>
+
+#include "fovea/attention/call/compiled.hpp"
+#include "fovea/attention/fsat.hpp"
+#include "fovea/attention/fsat/check.hpp"
+#include "fovea/attention/fsat/edge_output.hpp"
+#include "fovea/attention/fsat/graph_lists.hpp"
+#include "fovea/attention/indexed/backward.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace detail {
+
+/// The number of sequences in a row of the batch: more than 1 only if they are packed.
+template <class T>
+Index sequences_of_a_row(const FsatInputs<T>& inputs) {
+  const Sequences<T> sequences(inputs);
+  return sequences.packed() ? sequences.count() : 1;
+}
+
+template <class T>
+void check_edges(const char* op, const FsatOptions& options, const FsatInputs<T>& inputs) {
+  check_dominant(op, inputs);
+  check_random(op, options, inputs);
+}
+
+}  // namespace detail
+
+template <class T>
+void FsatAttention::check(const InputsOf<FsatAttention, T>& inputs, const View<T>& out,
+                          const SavedOf<FsatAttention, T>& saved) const {
+  check_fsat_inputs(name(), options, inputs);
+  check_outputs(name(), inputs, out, saved);
+  detail::check_edges(name(), options, inputs);
+}
+
+template <class T>
+void FsatAttention::check_backward(const InputsOf<FsatAttention, T>& inputs,
+                                   const View<const T>& out, const SavedOf<FsatAttention, T>& saved,
+                                   const View<const T>& d_out,
+                                   const GradsOf<FsatAttention, T>& grads) const {
+  check_fsat_inputs(name(), options, inputs);
+  check_rows(name(), "out", inputs, out);
+  check_rows(name(), "d_out", inputs, d_out);
+  check_lse(name(), inputs, saved);
+  check_grads(name(), inputs, out, saved, d_out, grads);
+  detail::check_edges(name(), options, inputs);
+}
+
+template <class T>
+void FsatAttention::check_edges(const Inputs<T>& inputs, const View<Index>& edges) const {
+  check_fsat_inputs(name(), options, inputs);
+  detail::check_edges(name(), options, inputs);
+  const fovea::Shape shape = {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(),
+                              inputs.dominant.width() * options.edges_per_slot()};
+  for (std::size_t d = 0; d < 4; ++d) {
+    detail::check_extent(name(), "edges", edges.shape(), d, shape[d], "as in the call's edges");
+  }
+  detail::check_distinct(name(), "edges", edges);
+  detail::check_apart(name(), "edges", edges, "dominant", inputs.dominant);
+  detail::check_apart(name(), "edges", edges, "random", inputs.random);
+}
+
+template <class T>
+void FsatAttention::write_edges(const Inputs<T>& inputs, const View<Index>& edges,
+                                const ExecutorRef& executor) const {
+  const FsatGraph<Compute<T>> graph(inputs.dominant, options, detail::sequences_of_a_row(inputs),
+                                    false, inputs.random);
+  write_fsat_edges(graph, options, Sequences<T>(inputs), edges, executor);
+}
+
+template <class T>
+Index FsatAttention::workspace_bytes(const FsatShape& shape, Index workers) const {
+  using C = Compute<T>;
+  return FsatGraph<C>::size_bytes(options, shape.keys, shape.dominants, 1,
+                                  shape.batch * shape.query_heads, workers, false) +
+         IndexedForward<T, FsatLists<C>>::workspace_bytes(shape, shape.keys, workers);
+}
+
+template <class T>
+Index FsatAttention::backward_workspace_bytes(const FsatShape& shape, Index workers) const {
+  using Backward = IndexedBackward<T, FsatLists<T>>;
+  const Index edges = shape.keys * shape.dominants * options.edges_per_slot();
+  return FsatGraph<T>::size_bytes(options, shape.keys, shape.dominants, 1,
+                                  Backward::heads_at_once(shape, edges), workers, true) +
+         Backward::workspace_bytes(shape, shape.keys, edges, workers);
+}
+
+template <class T>
+void FsatAttention::run_backward(const InputsOf<FsatAttention, T>& inputs, const View<const T>& out,
+                                 const SavedOf<FsatAttention, T>& saved, const View<const T>& d_out,
+                                 const GradsOf<FsatAttention, T>& grads,
+                                 const ExecutorRef& executor) const {
+  FsatGraph<T> graph(inputs.dominant, options, detail::sequences_of_a_row(inputs),
+                     !grads.dominant.is_none(), inputs.random);
+  const FsatLists<T> lists(graph, options.scale, inputs.k.rows(), grads.dominant);
+  auto&& threads = for_work(executor, [&] { return list_products(shape_of(inputs), lists); });
+  IndexedBackward<T, FsatLists<T>>(detail::inputs_as<IndexedInputs<T>>(inputs), lists, out, saved,
+                                   d_out, {grads.q, grads.k, grads.v})
+      .run(threads);
+}
+
+template <class T>
+void FsatAttention::run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
+                        const ExecutorRef& executor) const {
+  using C = Compute<T>;
+  const Sequences<T> sequences(inputs);
+  const Index heads = inputs.q.heads();
+  const Index graphs = sequences.count() * heads;
+  FsatGraph<C> graph(inputs.dominant, options, detail::sequences_of_a_row(inputs), false,
+                     inputs.random);
+  const FsatLists<C> lists(graph, options.scale, inputs.k.rows());
+  auto&& threads = for_work(executor, [&] { return list_products(shape_of(inputs), lists); });
+  graph.take_memory(inputs.q.batch() * heads, graphs, worker_count(threads, kFarPosition),
+                    memory_of(threads));
+  IndexedForward<T, FsatLists<C>> attention(detail::inputs_as<IndexedInputs<T>>(inputs), lists, out,
+                                            saved);
+  attention.take_scratch(threads);
+  const auto head_of = [&](Index n) {
+    const Sequence s = sequences[n / heads];
+    return GraphHead{s, n % heads, s.batch * heads + n % heads};
+  };
+  graph.build(graphs, head_of, threads);
+  attention.compute(threads);
+}
+
+FOVEA_COMPILED_FORWARD(FsatAttention)
+FOVEA_COMPILED_BACKWARD(FsatAttention)
+
+#define FOVEA_FSAT_EDGES(Op, T)                                                                  \
+  template void Op::check_edges<T>(const Op::Inputs<T>&, const View<Index>&) const;              \
+  template void Op::write_edges<T>(const Op::Inputs<T>&, const View<Index>&, const ExecutorRef&) \
+      const;
+#define FOVEA_FSAT_BACKWARD(Op, T) \
+  template Index Op::backward_workspace_bytes<T>(const Op::Shape&, Index) const;
+FOVEA_IN_FLOAT_UNIT(FOVEA_FSAT_EDGES, FsatAttention)
+FOVEA_IN_SHORT_UNIT(FOVEA_FSAT_EDGES, FsatAttention)
+FOVEA_IN_DOUBLE_UNIT(FOVEA_FSAT_EDGES, FsatAttention)
+FOVEA_IN_FLOAT_UNIT(FOVEA_FSAT_BACKWARD, FsatAttention)
+FOVEA_IN_DOUBLE_UNIT(FOVEA_FSAT_BACKWARD, FsatAttention)
+
+FOVEA_NAMESPACE_END

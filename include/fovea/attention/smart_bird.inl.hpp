@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Included by smart_bird.hpp, where it is documented.
+#pragma once
+
+#include <optional>
+
+#include "fovea/attention/call/compiled.hpp"
+#include "fovea/attention/indexed/backward.hpp"
+#include "fovea/attention/smart_bird.hpp"
+#include "fovea/attention/smart_bird/check.hpp"
+#include "fovea/attention/smart_bird/rows.hpp"
+#include "fovea/attention/smart_bird/selection.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace detail {
+
+/// The multiply-adds that take as long as a pass, most of which is the choice of keys.
+template <class T>
+double smart_bird_products(const SmartBirdInputs<T>& inputs) {
+  return selection_products(inputs.sketch_q, inputs.k.rows(), inputs.q.heads());
+}
+
+}  // namespace detail
+
+template <class T>
+void SmartBirdAttention::check_select(const SketchInputs<T>& inputs,
+                                      const View<Index>& indices) const {
+  check_smart_bird_options<T>(name(), options);
+  check_sketch(name(), options, inputs, indices.heads());
+  check_output(
+      name(), "indices", indices, inputs,
+      {inputs.sketch_q.batch(), indices.heads(), inputs.sketch_q.rows(), options.keys_per_row});
+}
+
+template <class T>
+void SmartBirdAttention::run_select(const SketchInputs<T>& inputs, const View<Index>& indices,
+                                    const ExecutorRef& executor) const {
+  auto&& threads = for_work(executor, [&] {
+    return selection_products(inputs.sketch_q, inputs.sketch_k.rows(), indices.heads());
+  });
+  select_keys(options, inputs, indices, nullptr, threads);
+}
+
+template <class T>
+IndexTensor SmartBirdAttention::select(const SketchInputs<T>& inputs, Index heads,
+                                       const ExecutorRef& executor) const {
+  check_smart_bird_options<T>(name(), options);
+  check_sketch(name(), options, inputs, heads);
+  IndexTensor indices(
+      {inputs.sketch_q.batch(), heads, inputs.sketch_q.rows(), options.keys_per_row});
+  select<T>(inputs, indices.view(), executor);
+  return indices;
+}
+
+template <class T>
+void SmartBirdAttention::check(const InputsOf<SmartBirdAttention, T>& inputs, const View<T>& out,
+                               const SavedOf<SmartBirdAttention, T>& saved) const {
+  check_smart_bird<T>(name(), options, inputs, out, saved);
+}
+
+template <class T>
+void SmartBirdAttention::check_backward(const InputsOf<SmartBirdAttention, T>& inputs,
+                                        const View<const T>& out,
+                                        const SavedOf<SmartBirdAttention, T>& saved,
+                                        const View<const T>& d_out,
+                                        const GradsOf<SmartBirdAttention, T>& grads) const {
+  check_smart_bird_options<Compute<T>>(name(), options);
+  check_smart_bird_inputs(name(), options, inputs);
+  if (!saved.indices.is_none()) check_indices(name(), with_indices(inputs, saved.indices));
+  check_rows(name(), "out", inputs, out);
+  check_rows(name(), "d_out", inputs, d_out);
+  check_lse(name(), inputs, saved);
+  check_grads(name(), inputs, out, saved, d_out, grads);
+}
+
+template <class T>
+Index SmartBirdAttention::workspace_bytes(const SmartBirdShape& shape, Index workers) const {
+  return SmartBirdRows<T>::workspace_bytes(options, shape, workers) +
+         selection_bytes<Compute<T>>(options, shape, workers);
+}
+
+template <class T>
+Index SmartBirdAttention::backward_workspace_bytes(const SmartBirdShape& shape,
+                                                   Index workers) const {
+  const Index places = options.places(shape.keys);
+  return IndexedBackward<T>::workspace_bytes(shape, places, shape.queries * places, workers) +
+         ChosenKeys::size_bytes({shape.batch, shape.query_heads, shape.queries, places}) +
+         selection_bytes<T>(options, shape, workers);
+}
+
+template <class T>
+void SmartBirdAttention::run_backward(const InputsOf<SmartBirdAttention, T>& inputs,
+                                      const View<const T>& out,
+                                      const SavedOf<SmartBirdAttention, T>& saved,
+                                      const View<const T>& d_out,
+                                      const GradsOf<SmartBirdAttention, T>& grads,
+                                      const ExecutorRef& executor) const {
+  auto&& threads = for_work(executor, [&] { return detail::smart_bird_products(inputs); });
+  std::optional<ChosenKeys> again;
+  View<const Index> indices = saved.indices;
+  if (saved.indices.is_none()) {
+    const Index places = options.places(inputs.k.rows());
+    again.emplace(fovea::Shape{inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), places},
+                  View<Index>(), memory_of(threads));
+    indices = again->indices();
+  }
+  const TensorLists lists(indices, inputs.k.rows(), {.scale = options.scale});
+  IndexedBackward<T> pass(with_indices(inputs, indices), lists, out, {saved.lse}, d_out, grads);
+  pass.reserve(threads);
+  if (again) select_keys(options, detail::sketch_of(inputs), again->indices(), nullptr, threads);
+  pass.compute(threads);
+}
+
+template <class T>
+void SmartBirdAttention::run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
+                             const ExecutorRef& executor) const {
+  auto&& threads = for_work(executor, [&] { return detail::smart_bird_products(inputs); });
+  SmartBirdRows<T> rows(options, with_indices(inputs, {}), out, saved, memory_of(threads));
+  rows.take_scratch(threads);
+  select_keys(options, detail::sketch_of(inputs), rows.indices(), rows.is_number(), threads);
+  rows.attend(threads);
+}
+
+FOVEA_COMPILED_FORWARD(SmartBirdAttention)
+FOVEA_COMPILED_BACKWARD(SmartBirdAttention)
+
+#define FOVEA_SMART_BIRD_MEMBERS(Op, T)                                                           \
+  template void Op::check_select<T>(const SketchInputs<T>&, const View<Index>&) const;            \
+  template void Op::run_select<T>(const SketchInputs<T>&, const View<Index>&, const ExecutorRef&) \
+      const;                                                                                      \
+  template IndexTensor Op::select<T>(const SketchInputs<T>&, Index, const ExecutorRef&) const;    \
+  template Index Op::backward_workspace_bytes<T>(const Op::Shape&, Index) const;
+FOVEA_IN_FLOAT_UNIT(FOVEA_SMART_BIRD_MEMBERS, SmartBirdAttention)
+FOVEA_IN_DOUBLE_UNIT(FOVEA_SMART_BIRD_MEMBERS, SmartBirdAttention)
+
+FOVEA_NAMESPACE_END
