@@ -8,6 +8,7 @@
 
 #include "fovea/attention/synthesizer/form.hpp"
 #include "fovea/core/members.hpp"
+#include "fovea/kernels/unit.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -53,21 +54,11 @@ class FactorisedSynthesizerAttention
 
   /// Bytes of scratch memory that `forward` takes with that many workers.
   template <class T>
-  [[nodiscard]] Index workspace_bytes(const Shape& shape, Index workers = 1) const {
-    return softmax().template forward_bytes<T>(shape, workers);
-  }
+  [[nodiscard]] Index workspace_bytes(const Shape& shape, Index workers = 1) const;
   /// Bytes of scratch memory that `backward` takes with that many workers, as SoftmaxOperator says,
   /// if both factors are those of all sequences.
   template <class T>
-  [[nodiscard]] Index backward_workspace_bytes(const Shape& shape, Index workers = 1) const {
-    const auto sums = [&](Index heads) {
-      return shape.batch == 1
-                 ? 0
-                 : shape.batch * heads * shape.queries * shape.width * Index{sizeof(T)};
-    };
-    return softmax().template backward_bytes<T>(shape, workers) + sums(shape.query_heads) +
-           sums(shape.key_heads);
-  }
+  [[nodiscard]] Index backward_workspace_bytes(const Shape& shape, Index workers = 1) const;
 
   /// The call as one of softmax attention.
   template <class T>
@@ -82,50 +73,17 @@ class FactorisedSynthesizerAttention
   friend class detail::SynthesizerForm<FactorisedSynthesizerAttention>;
 
   template <class T>
-  static void check_read(const Inputs<T>& in, const std::optional<Index>& /*sequence*/) {
-    detail::check_synthesizer_lengths(name(), in);
-    for (const auto& [tensor, factor] : {std::pair{"r1", &in.r1}, std::pair{"r2", &in.r2}}) {
-      detail::check_weight_batch(name(), tensor, *factor, in.v.batch());
-      detail::check_extent(name(), tensor, factor->shape(), 2, in.v.rows(), "the rows of v");
-    }
-    detail::check_head_groups(name(), "r1", in.r1, in.v);
-    detail::check_extent(name(), "r2", in.r2.shape(), 1, in.v.heads(), "the heads of v");
-    detail::check_extent(name(), "r2", in.r2.shape(), 3, in.r1.width(), "the width of r1");
-  }
+  static void check_read(const Inputs<T>& in, const std::optional<Index>& /*sequence*/);
 
   template <class T>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
-           const ExecutorRef& executor) const {
-    const auto op = softmax();
-    const SoftmaxCall<T> call(as_softmax(inputs), op.softmax_options());
-    const HeadPlans plans(op, call);
-    auto&& threads = for_work(
-        executor, [&] { return plans.products(call, inputs.r1.width() + inputs.v.width()); });
-    SoftmaxForward(call, plans, out, saved).run(threads);
-  }
+           const ExecutorRef& executor) const;
 
   /// Writes the gradients: the exact derivatives of `forward`, and 0 for what is not visible.
   template <class T>
   void run_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
                     const View<const T>& d_out, const Grads<T>& grads,
-                    const ExecutorRef& executor) const {
-    const auto op = softmax();
-    const SoftmaxCall<T> call(as_softmax(inputs), op.softmax_options());
-    const HeadPlans plans(op, call);
-    auto&& threads = for_work(executor, [&] {
-      return plans.products(call, 3 * inputs.r1.width() + 2 * inputs.v.width());
-    });
-    // A factor of all sequences has the sum of the gradients that each sequence gives it.
-    detail::BatchSum<T> of_r1(grads.r1, inputs.v.batch(), memory_of(threads));
-    detail::BatchSum<T> of_r2(grads.r2, inputs.v.batch(), memory_of(threads));
-    SoftmaxGrads<T> wanted;
-    wanted.q = of_r1.of_sequences();
-    wanted.k = of_r2.of_sequences();
-    wanted.v = grads.v;
-    SoftmaxBackward(call, plans, out, saved, d_out, wanted).run(threads);
-    of_r1.finish(threads);
-    of_r2.finish(threads);
-  }
+                    const ExecutorRef& executor) const;
 };
 
 /// Rows of R1 are queries, and rows of R2 are keys.
@@ -140,36 +98,23 @@ class FactorisedSynthesizerAttention::DecoderForm {
   /// Checks what belongs to the keys of new tokens.
   /// \throws std::invalid_argument
   template <class In>
-  static void check_keys(const DecoderShape& shape, const In& from, Index after) {
-    if (from.v.is_none()) return;
-    detail::check_weight_batch(name(), "r2", from.r2, shape.batch);
-    detail::check_extent(name(), "r2", from.r2.shape(), 1, shape.key_heads,
-                         "the key_heads of the decoder");
-    detail::check_reaches(name(), "r2", from.r2, 2, after);
-    detail::check_extent(name(), "r2", from.r2.shape(), 3, shape.width, "the width of the decoder");
-  }
+  static void check_keys(const DecoderShape& shape, const In& from, Index after);
 
   /// Checks what belongs to the last rows. \throws std::invalid_argument
   static void check_rows(const DecoderShape& shape, const Inputs<T>& in, Index /*rows*/,
-                         Index after) {
-    detail::check_weight_batch(name(), "r1", in.r1, shape.batch);
-    detail::check_extent(name(), "r1", in.r1.shape(), 1, shape.query_heads,
-                         "the query_heads of the decoder");
-    detail::check_reaches(name(), "r1", in.r1, 2, after);
-    detail::check_extent(name(), "r1", in.r1.shape(), 3, shape.width, "the width of the decoder");
-  }
+                         Index after);
 
   /// The keys of new tokens.
   template <class In>
-  static View<const T> keys(const DecoderShape& shape, const In& from, Index first, Index count) {
-    return detail::for_batch(detail::part_of(from.r2, 2, first, count), shape.batch);
-  }
+  static View<const T> keys(const DecoderShape& shape, const In& from, Index first, Index count);
 
   /// Gives the softmax the last `rows` of `after` rows.
   static void attach(const DecoderShape& shape, const Inputs<T>& in, Index rows, Index after,
-                     SoftmaxInputs<T>& to, const ExecutorRef& /*executor*/) {
-    to.q = detail::for_batch(detail::part_of(in.r1, 2, after - rows, rows), shape.batch);
-  }
+                     SoftmaxInputs<T>& to, const ExecutorRef& /*executor*/);
 };
 
 FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_PASS_BODIES
+#include "fovea/attention/factorised_synthesizer.inl.hpp"
+#endif

@@ -4,14 +4,12 @@
 /// each query, and global tokens, which may have projections of their own.
 #pragma once
 
-#include <string>
+#include <optional>
 #include <vector>
 
-#include "fovea/attention/call/check.hpp"
 #include "fovea/attention/longformer/tensors.hpp"
-#include "fovea/attention/softmax/backward.hpp"
-#include "fovea/attention/softmax/forward.hpp"
 #include "fovea/attention/softmax/operator.hpp"
+#include "fovea/kernels/unit.hpp"
 #include "fovea/patterns/window_and_tokens.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -38,24 +36,6 @@ struct LongformerOptions {
 };
 
 namespace detail {
-
-/// Lets the rows of global positions read what they have of their own.
-template <class T>
-struct GlobalRowsApart {
-  const SoftmaxCall<T>& global;  // the call of their projections
-  const GlobalTokens& tokens;
-  View<T> out;
-
-  template <class Args>
-  void operator()(Index /*stage*/, const SequenceTask& task, Args& args) const {
-    // A block has rows of one kind.
-    if (!tokens.is_global(args.block.first + args.first_position)) return;
-    const Args own = global.args(global.sequences()[task.sequence], task.head, out, {});
-    args.q = own.q;
-    args.k = own.k;
-    args.v = own.v;
-  }
-};
 
 /// The part of Longformer's pattern that some of its rows see.
 struct LongformerRows {
@@ -136,10 +116,7 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
   /// Checks what `forward` takes. \throws std::invalid_argument as SoftmaxOperator
   template <class T>
   void check(const InputsOf<LongformerAttention, T>& inputs, const View<T>& out,
-             const SavedOf<LongformerAttention, T>& saved = {}) const {
-    check_tensors(inputs, out, saved);
-    Base::check_sequences(inputs.shared());
-  }
+             const SavedOf<LongformerAttention, T>& saved = {}) const;
 
   /// The same without check_pattern, for the sequences of a decoder, which still grow.
   template <class T>
@@ -150,64 +127,35 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
   /// The same for a part of the rows of a sequence, as in SoftmaxOperator.
   template <class T>
   void check_tensors(const LongformerInputs<T>& inputs, const View<T>& out,
-                     const SoftmaxSaved<T>& saved,
-                     const std::optional<Index>& sequence = {}) const {
-    Base::check_tensors(inputs.shared(), out, saved, sequence);
-    check_global_tensors(inputs);
-    check_outputs(name(), inputs, out, saved);
-  }
+                     const SoftmaxSaved<T>& saved, const std::optional<Index>& sequence = {}) const;
 
   /// Checks what `backward` takes. \throws std::invalid_argument as SoftmaxOperator
   template <class T>
   void check_backward(const InputsOf<LongformerAttention, T>& inputs, const View<const T>& out,
                       const SavedOf<LongformerAttention, T>& saved, const View<const T>& d_out,
-                      const GradsOf<LongformerAttention, T>& grads) const {
-    check_backward_tensors(inputs, out, saved, d_out, grads);
-    Base::check_sequences(inputs.shared());
-  }
+                      const GradsOf<LongformerAttention, T>& grads) const;
 
   /// The same without check_pattern, for a part of the rows of a sequence.
   template <class T>
   void check_backward_tensors(const Inputs<T>& inputs, const View<const T>& out,
                               const SavedOf<LongformerAttention, T>& saved,
                               const View<const T>& d_out, const Grads<T>& grads,
-                              const std::optional<Index>& sequence = {}) const {
-    Base::check_backward_tensors(inputs.shared(), out, saved, d_out, grads.shared(), sequence);
-    check_global_tensors(inputs);
-    check_grads(name(), inputs, out, saved, d_out, grads);
-    if (!inputs.has_global()) return;
-    const auto refuse_gradient = [](const char* of) {
-      refuse_given(name(), std::string("the gradient of ") + of, "it is not defined with global_q");
-    };
-    if (!grads.bias.is_none()) refuse_gradient("bias");
-    if (!grads.sink.empty()) refuse_gradient("sink");
-  }
+                              const std::optional<Index>& sequence = {}) const;
 
   /// Checks the gradient with respect to lse, once `check_backward` has passed.
   /// \throws std::invalid_argument
   template <class T>
   static void check_d_lse(const Inputs<T>& inputs, const View<const T>& d_lse,
-                          const Grads<T>& grads) {
-    fovea::check_d_lse(name(), inputs, d_lse, grads);
-  }
+                          const Grads<T>& grads);
 
   /// Bytes of scratch memory that `forward` takes with that many workers if there are projections
   /// of global rows.
   template <class T>
-  [[nodiscard]] Index global_workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
-    const HeadPlans plans(*this, shape.query_heads, sequence_shape(shape));
-    return SoftmaxForward<T>::workspace_bytes(shape, plans, workers);
-  }
+  [[nodiscard]] Index global_workspace_bytes(const AttentionShape& shape, Index workers = 1) const;
   /// Bytes of scratch memory that `backward` takes then, as SoftmaxOperator says.
   template <class T>
   [[nodiscard]] Index global_backward_workspace_bytes(const AttentionShape& shape,
-                                                      Index workers = 1) const {
-    const auto bytes = [&](GlobalRows rows) {
-      const HeadPlans plans(rows_alone(rows), shape.query_heads, sequence_shape(shape));
-      return SoftmaxBackward<T>::workspace_bytes(shape, plans, workers);
-    };
-    return bytes(GlobalRows::left_out) + bytes(GlobalRows::alone);
-  }
+                                                      Index workers = 1) const;
 
  private:
   friend class ForwardCalls<LongformerAttention>;
@@ -221,62 +169,22 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
 
   /// \throws std::invalid_argument if they have other shapes than q, k and v
   template <class T>
-  static void check_global_tensors(const Inputs<T>& in) {
-    if (!in.has_global()) return;
-    const auto check = [](const char* tensor, const View<const T>& x, const fovea::Shape& shape,
-                          const char* whose) {
-      if (x.is_none() && shape != fovea::Shape{}) {
-        refuse_missing(name(), tensor, "global_q, global_k and global_v belong together");
-      }
-      detail::check_extents(name(), tensor, x.shape(), shape, whose);
-    };
-    check("global_q", in.global_q, in.q.shape(), "the shape of q");
-    check("global_k", in.global_k, in.k.shape(), "the shape of k");
-    check("global_v", in.global_v, in.v.shape(), "the shape of v");
-  }
+  static void check_global_tensors(const Inputs<T>& in);
 
   template <class T>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
-           const ExecutorRef& executor) const {
-    if (!inputs.has_global()) return Base::template run<T>(inputs.shared(), out, saved, executor);
-    const SoftmaxCall<T> call(inputs.shared(), softmax_options());
-    const SoftmaxCall<T> global(inputs.global(), softmax_options());
-    const HeadPlans plans(*this, call);
-    const AttentionShape shape = call.shape();
-    auto&& threads =
-        for_work(executor, [&] { return plans.products(call, shape.width + shape.value_width); });
-    const GlobalTokens tokens = this->tokens();
-    SoftmaxForward(call, plans, out, saved, detail::GlobalRowsApart<T>{global, tokens, out})
-        .run(threads);
-  }
+           const ExecutorRef& executor) const;
 
   /// Writes the gradients, as that of SoftmaxOperator does. The rows of global positions and the
   /// others are two passes if they have projections of their own.
   template <class T>
   void run_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
                     const View<const T>& d_out, const Grads<T>& grads, const ExecutorRef& executor,
-                    const View<const T>& d_lse = {}) const {
-    if (!inputs.has_global()) {
-      return Base::template run_backward<T>(inputs.shared(), out, saved, d_out, grads.shared(),
-                                            executor, d_lse);
-    }
-    const SoftmaxCall<T> call(inputs.shared(), softmax_options());
-    const SoftmaxCall<T> global(inputs.global(), softmax_options());
-    const HeadPlans plans(rows_alone(GlobalRows::left_out), call);
-    const HeadPlans global_plans(rows_alone(GlobalRows::alone), global);
-    const AttentionShape shape = call.shape();
-    auto&& threads = for_work(executor, [&] {
-      const Index of_pair = 3 * shape.width + 2 * shape.value_width;
-      return plans.products(call, of_pair) + global_plans.products(global, of_pair);
-    });
-    SoftmaxBackward first(call, plans, out, saved, d_out, grads.shared(), d_lse);
-    SoftmaxBackward second(global, global_plans, out, saved, d_out, grads.global(), d_lse);
-    first.reserve(threads);
-    second.reserve(threads);
-    memory_of(threads).require();
-    first.compute(threads);
-    second.compute(threads);
-  }
+                    const View<const T>& d_lse = {}) const;
 };
 
 FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_PASS_BODIES
+#include "fovea/attention/longformer.inl.hpp"
+#endif

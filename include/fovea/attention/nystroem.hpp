@@ -7,9 +7,11 @@
 #include <string>
 
 #include "fovea/attention/call/backward_calls.hpp"
-#include "fovea/attention/call/check.hpp"
 #include "fovea/attention/call/forward_calls.hpp"
-#include "fovea/attention/nystroem/backward.hpp"
+#include "fovea/attention/nystroem/tensors.hpp"
+#include "fovea/core/error.hpp"
+#include "fovea/kernels/unit.hpp"
+#include "fovea/patterns/pattern.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -62,37 +64,23 @@ class NystroemAttention : public ForwardCalls<NystroemAttention>,
   /// what was expected and what was given
   template <class T>
   void check(const InputsOf<NystroemAttention, T>& inputs, const View<T>& out,
-             const SavedOf<NystroemAttention, T>& saved = {}) const {
-    check_read<T>(inputs);
-    check_lengths(inputs);
-    check_written<T>(inputs, out, saved);
-  }
+             const SavedOf<NystroemAttention, T>& saved = {}) const;
 
   /// The same for a part of the rows of a sequence, whose number is not looked at.
   template <class T>
-  void check_tensors(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved) const {
-    check_read<T>(inputs);
-    check_written<T>(inputs, out, saved);
-  }
+  void check_tensors(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved) const;
 
   /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
   template <class T>
   void check_backward(const InputsOf<NystroemAttention, T>& inputs, const View<const T>& out,
                       const SavedOf<NystroemAttention, T>& saved, const View<const T>& d_out,
-                      const GradsOf<NystroemAttention, T>& grads) const {
-    check_read<T>(inputs);
-    check_lengths(inputs);
-    check_gradients<T>(inputs, out, saved, d_out, grads);
-  }
+                      const GradsOf<NystroemAttention, T>& grads) const;
 
   /// The same for a part of the rows of a sequence, whose number is not looked at.
   template <class T>
   void check_backward_tensors(const Inputs<T>& inputs, const View<const T>& out,
                               const Saved<T>& saved, const View<const T>& d_out,
-                              const Grads<T>& grads) const {
-    check_read<T>(inputs);
-    check_gradients<T>(inputs, out, saved, d_out, grads);
-  }
+                              const Grads<T>& grads) const;
 
   /// Checks that the landmarks divide sequences of so many rows, and their key lengths.
   /// \throws std::invalid_argument if they do not
@@ -108,21 +96,12 @@ class NystroemAttention : public ForwardCalls<NystroemAttention>,
 
   /// Bytes of scratch memory that `forward` takes with that many workers.
   template <class T>
-  [[nodiscard]] Index workspace_bytes(const AttentionShape& s, Index workers = 1) const {
-    using Sizes = NystroemBackward<T>;
-    const Index m = options.landmarks;
-    return NystroemSteps<T>::workspace_bytes(s, options, workers) +
-           DenseForward<T>::workspace_bytes(Sizes::key_shape(s, m), workers) +
-           DenseForward<T>::workspace_bytes(Sizes::kernel_shape(s, m), workers) +
-           DenseForward<T>::workspace_bytes(Sizes::last_shape(s, m), workers);
-  }
+  [[nodiscard]] Index workspace_bytes(const AttentionShape& s, Index workers = 1) const;
 
   /// Bytes of scratch memory that `backward` takes with that many workers if the tensors of the
   /// landmarks were not saved; see also SoftmaxOperator::backward_workspace_bytes.
   template <class T>
-  [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& s, Index workers = 1) const {
-    return NystroemBackward<T>::workspace_bytes(s, options, workers);
-  }
+  [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& s, Index workers = 1) const;
 
   /// The number of pairs of one query head that a softmax is over: of queries and landmarks, of
   /// landmarks and keys, and of landmarks.
@@ -158,30 +137,9 @@ class NystroemAttention : public ForwardCalls<NystroemAttention>,
 
   /// Checks the options and the inputs.
   template <class T>
-  void check_read(const NystroemInputs<T>& inputs) const {
-    detail::check_scale<T>(name(), "scale", options.scale);
-    const Index m = options.landmarks;
-    constexpr Index most = Index{1} << 20;  // of which a matrix of m x m has 2^40 elements
-    if (m < 1 || m > most) {
-      refuse(name(), "landmarks", std::to_string(m), "1 to " + std::to_string(most));
-    }
-    if (options.iterations < 0 || options.iterations > most) {
-      refuse(name(), "iterations", std::to_string(options.iterations),
-             "0 to " + std::to_string(most));
-    }
-    check_inputs(name(), inputs);
-    if (!inputs.cu_seqlens_q.empty() || !inputs.cu_seqlens_k.empty()) {
-      refuse_given(name(), "cu_seqlens", "the operator takes no packed sequences");
-    }
-  }
+  void check_read(const NystroemInputs<T>& inputs) const;
   template <class T>
-  void check_lengths(const NystroemInputs<T>& inputs) const {
-    if (!inputs.key_lengths.empty()) {
-      detail::check_extent(name(), "k", inputs.k.shape(), 2, inputs.q.rows(),
-                           "the rows of q: key_lengths are the lengths of queries, too");
-    }
-    check_sequence(inputs.q.rows(), inputs.k.rows(), inputs.key_lengths);
-  }
+  void check_lengths(const NystroemInputs<T>& inputs) const;
   void check_divides(const char* tensor, Index rows) const {
     if (rows % options.landmarks == 0) return;
     refuse(name(), std::string(tensor) + " has " + std::to_string(rows) + " rows",
@@ -190,47 +148,15 @@ class NystroemAttention : public ForwardCalls<NystroemAttention>,
 
   template <class T>
   void check_written(const NystroemInputs<T>& inputs, const View<T>& out,
-                     const NystroemSaved<T>& saved) const {
-    check_outputs(name(), inputs, out, saved);
-    const auto check_landmarks = [&](const char* tensor, const View<T>& x, Index columns) {
-      if (x.is_none()) return;
-      check_output(name(), tensor, x, inputs, landmark_shape(shape_of(inputs), columns));
-      detail::check_apart(name(), tensor, x, "out", out);
-      detail::check_apart(name(), tensor, x, "lse", saved.lse);
-    };
-    check_landmarks("landmark_lse", saved.landmark_lse, 1);
-    check_landmarks("landmark_values", saved.landmark_values, inputs.v.width());
-    detail::check_apart(name(), "landmark_values", saved.landmark_values, "landmark_lse",
-                        saved.landmark_lse);
-  }
+                     const NystroemSaved<T>& saved) const;
   template <class T>
   void check_gradients(const NystroemInputs<T>& inputs, const View<const T>& out,
                        const NystroemSaved<T>& saved, const View<const T>& d_out,
-                       const NystroemGrads<T>& grads) const {
-    check_rows(name(), "out", inputs, out);
-    check_rows(name(), "d_out", inputs, d_out);
-    check_lse(name(), inputs, saved);
-    if (saved.has_landmarks()) {
-      const AttentionShape s = shape_of(inputs);
-      detail::check_made_shape(name(), "landmark_lse", saved.landmark_lse.shape(),
-                               landmark_shape(s, 1));
-      detail::check_made_shape(name(), "landmark_values", saved.landmark_values.shape(),
-                               landmark_shape(s, s.value_width));
-    }
-    check_grads(name(), inputs, out, saved, d_out, grads);
-  }
+                       const NystroemGrads<T>& grads) const;
 
   template <class T>
   void run(const NystroemInputs<T>& inputs, const View<T>& out, const NystroemSaved<T>& saved,
-           const ExecutorRef& executor) const {
-    auto&& threads = for_work(executor, [&] { return products(shape_of(inputs)); });
-    NystroemSteps<T> steps(inputs, options, saved, false, memory_of(threads));
-    DenseForward<T> last(steps.last_inputs(), steps.scale, out, saved.lse);
-    steps.reserve({}, threads);
-    last.reserve(threads);
-    steps.compute(threads);
-    last.compute(threads);
-  }
+           const ExecutorRef& executor) const;
 
   /// Writes the gradients of the loss, of which d_out is the gradient with respect to out: the
   /// exact derivatives of `forward`, that of the norm which divides A^T among them. Where several
@@ -242,10 +168,11 @@ class NystroemAttention : public ForwardCalls<NystroemAttention>,
   template <class T>
   void run_backward(const NystroemInputs<T>& inputs, const View<const T>& out,
                     const NystroemSaved<T>& saved, const View<const T>& d_out,
-                    const NystroemGrads<T>& grads, const ExecutorRef& executor) const {
-    auto&& threads = for_work(executor, [&] { return 2.5 * products(shape_of(inputs)); });
-    NystroemBackward<T>(inputs, options, out, saved, d_out, grads, threads).run(threads);
-  }
+                    const NystroemGrads<T>& grads, const ExecutorRef& executor) const;
 };
 
 FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_PASS_BODIES
+#include "fovea/attention/nystroem.inl.hpp"
+#endif

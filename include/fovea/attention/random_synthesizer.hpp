@@ -6,6 +6,7 @@
 
 #include "fovea/attention/synthesizer/form.hpp"
 #include "fovea/core/members.hpp"
+#include "fovea/kernels/unit.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -49,14 +50,10 @@ class RandomSynthesizerAttention : public detail::SynthesizerForm<RandomSynthesi
 
   /// Bytes of scratch memory that `forward` takes with that many workers.
   template <class T>
-  [[nodiscard]] Index workspace_bytes(const Shape& shape, Index workers = 1) const {
-    return softmax().template forward_bytes<T>(without_width(shape), workers);
-  }
+  [[nodiscard]] Index workspace_bytes(const Shape& shape, Index workers = 1) const;
   /// Bytes of scratch memory that `backward` takes with that many workers, as SoftmaxOperator says.
   template <class T>
-  [[nodiscard]] Index backward_workspace_bytes(const Shape& shape, Index workers = 1) const {
-    return softmax().template backward_bytes<T>(without_width(shape), workers);
-  }
+  [[nodiscard]] Index backward_workspace_bytes(const Shape& shape, Index workers = 1) const;
 
   /// The call as one of softmax attention without products, whose bias is R.
   template <class T>
@@ -80,40 +77,17 @@ class RandomSynthesizerAttention : public detail::SynthesizerForm<RandomSynthesi
   }
 
   template <class T>
-  static void check_read(const Inputs<T>& in, const std::optional<Index>& sequence) {
-    detail::check_synthesizer_lengths(name(), in);
-    detail::check_weight_batch(name(), "r", in.r, in.v.batch());
-    detail::check_head_groups(name(), "r", in.r, in.v);
-    detail::check_extent(name(), "r", in.r.shape(), 2, in.v.rows(), "the rows of v");
-    detail::check_extent(name(), "r", in.r.shape(), 3, sequence.value_or(in.v.rows()),
-                         sequence ? "the rows of the sequence" : "the rows of v");
-  }
+  static void check_read(const Inputs<T>& in, const std::optional<Index>& sequence);
 
   template <class T>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
-           const ExecutorRef& executor) const {
-    const auto op = softmax();
-    const SoftmaxCall<T> call(as_softmax(inputs), op.softmax_options());
-    const HeadPlans plans(op, call);
-    auto&& threads = for_work(executor, [&] { return plans.products(call, inputs.v.width() + 1); });
-    SoftmaxForward(call, plans, out, saved).run(threads);
-  }
+           const ExecutorRef& executor) const;
 
   /// Writes the gradients: the exact derivatives of `forward`, and 0 for what is not visible.
   template <class T>
   void run_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
                     const View<const T>& d_out, const Grads<T>& grads,
-                    const ExecutorRef& executor) const {
-    const auto op = softmax();
-    const SoftmaxCall<T> call(as_softmax(inputs), op.softmax_options());
-    const HeadPlans plans(op, call);
-    auto&& threads =
-        for_work(executor, [&] { return plans.products(call, 2 * inputs.v.width() + 1); });
-    SoftmaxGrads<T> wanted;
-    wanted.v = grads.v;
-    wanted.bias = grads.r;
-    SoftmaxBackward(call, plans, out, saved, d_out, wanted).run(threads);
-  }
+                    const ExecutorRef& executor) const;
 };
 
 /// The rows of R of the last positions are a bias; keys have no width.
@@ -130,31 +104,24 @@ class RandomSynthesizerAttention::DecoderForm {
 
   /// Checks what belongs to the keys of new tokens: nothing.
   template <class In>
-  static void check_keys(const DecoderShape& /*shape*/, const In& /*from*/, Index /*after*/) {}
+  static void check_keys(const DecoderShape& /*shape*/, const In& /*from*/, Index /*after*/);
 
   /// Checks what belongs to the last rows. \throws std::invalid_argument
   static void check_rows(const DecoderShape& shape, const Inputs<T>& in, Index /*rows*/,
-                         Index after) {
-    detail::check_weight_batch(name(), "r", in.r, shape.batch);
-    detail::check_extent(name(), "r", in.r.shape(), 1, shape.query_heads,
-                         "the query_heads of the decoder");
-    detail::check_reaches(name(), "r", in.r, 2, after);
-    detail::check_reaches(name(), "r", in.r, 3, after);
-  }
+                         Index after);
 
   /// The keys of new tokens.
   template <class In>
   static View<const T> keys(const DecoderShape& shape, const In& /*from*/, Index /*first*/,
-                            Index count) {
-    return detail::no_width<T>(shape.batch, shape.key_heads, count);
-  }
+                            Index count);
 
   /// Gives the softmax the last `rows` of `after` rows.
   static void attach(const DecoderShape& shape, const Inputs<T>& in, Index rows, Index after,
-                     SoftmaxInputs<T>& to, const ExecutorRef& /*executor*/) {
-    to.q = detail::no_width<T>(shape.batch, shape.query_heads, rows);
-    to.bias = detail::part_of(detail::part_of(in.r, 2, after - rows, rows), 3, 0, after);
-  }
+                     SoftmaxInputs<T>& to, const ExecutorRef& /*executor*/);
 };
 
 FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_PASS_BODIES
+#include "fovea/attention/random_synthesizer.inl.hpp"
+#endif

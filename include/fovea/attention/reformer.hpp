@@ -4,12 +4,13 @@
 /// attend to rows that the same hashes bring near.
 #pragma once
 
-#include <optional>
+#include <algorithm>
 
 #include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/attention/call/forward_calls.hpp"
-#include "fovea/attention/reformer/backward.hpp"
-#include "fovea/attention/reformer/check.hpp"
+#include "fovea/attention/reformer/options.hpp"
+#include "fovea/kernels/unit.hpp"
+#include "fovea/patterns/pattern.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -68,36 +69,22 @@ class ReformerAttention : public ForwardCalls<ReformerAttention>,
   /// what was expected and what was given
   template <class T>
   void check(const InputsOf<ReformerAttention, T>& inputs, const View<T>& out,
-             const SavedOf<ReformerAttention, T>& saved = {}) const {
-    check_reformer_inputs(name(), options, inputs);
-    check_reformer_outputs(name(), options, inputs, out, saved);
-  }
+             const SavedOf<ReformerAttention, T>& saved = {}) const;
 
   /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
   template <class T>
   void check_backward(const InputsOf<ReformerAttention, T>& inputs, const View<const T>& out,
                       const SavedOf<ReformerAttention, T>& saved, const View<const T>& d_out,
-                      const GradsOf<ReformerAttention, T>& grads) const {
-    check_reformer_inputs(name(), options, inputs);
-    check_reformer_backward(name(), options, inputs, out, saved, d_out, grads);
-  }
+                      const GradsOf<ReformerAttention, T>& grads) const;
 
   /// Bytes of scratch memory that `forward` takes with that many workers.
   template <class T>
-  [[nodiscard]] Index workspace_bytes(const ReformerShape& shape, Index workers = 1) const {
-    return SortedRows<T>::size_bytes(options, shape, workers) +
-           ReformerForward<T>::workspace_bytes(options, shape, workers);
-  }
+  [[nodiscard]] Index workspace_bytes(const ReformerShape& shape, Index workers = 1) const;
 
   /// Bytes of scratch memory that `backward` takes with that many workers if the log-sum-exps of
   /// the rounds were not saved.
   template <class T>
-  [[nodiscard]] Index backward_workspace_bytes(const ReformerShape& shape,
-                                               Index workers = 1) const {
-    return workspace_bytes<T>(shape, workers) +
-           ReformerBackward<T>::workspace_bytes(options, shape, workers) +
-           shape.batch * shape.heads * shape.rows * options.rounds * Index{sizeof(T)};
-  }
+  [[nodiscard]] Index backward_workspace_bytes(const ReformerShape& shape, Index workers = 1) const;
 
   /// The number of (query, candidate) pairs of one head, over all rounds, that are computed.
   [[nodiscard]] Index visible_pairs(const ReformerShape& shape, Index /*head*/ = 0) const {
@@ -112,26 +99,19 @@ class ReformerAttention : public ForwardCalls<ReformerAttention>,
   template <class T, class E = Serial>
   void buckets(const ReformerInputs<T>& inputs, const View<Index>& buckets,
                E&& executor = {}) const {
-    check_reformer_inputs(name(), options, inputs);
-    check_output(name(), "buckets", buckets, inputs,
-                 {inputs.qk.batch(), inputs.qk.heads(), options.rounds, inputs.qk.rows()});
-    auto&& threads = for_call(executor);
-    SortedRows<T> sorted(options, inputs);
-    sorted.take_memory(threads);
-    sorted.sort(threads);
-    for (Index s = 0; s < sorted.sequences(); ++s) {
-      for (Index r = 0; r < options.rounds; ++r) {
-        for (Index n = 0; n < inputs.qk.rows(); ++n) {
-          buckets(s / inputs.qk.heads(), s % inputs.qk.heads(), r, n) =
-              n < sorted.length(s) ? Index{sorted.buckets(s, r)[n]} : Index{kNoBucket};
-        }
-      }
-    }
+    check_buckets(inputs, buckets);
+    write_buckets(inputs, buckets, for_call(executor));
   }
 
  private:
   friend class ForwardCalls<ReformerAttention>;
   friend class BackwardCalls<ReformerAttention>;
+
+  template <class T>
+  void check_buckets(const ReformerInputs<T>& inputs, const View<Index>& buckets) const;
+  template <class T>
+  void write_buckets(const ReformerInputs<T>& inputs, const View<Index>& buckets,
+                     const ExecutorRef& executor) const;
 
   /// The multiply-adds of a pass that has `of_pair` for each pair.
   double products(const ReformerShape& s, Index of_pair) const {
@@ -148,43 +128,15 @@ class ReformerAttention : public ForwardCalls<ReformerAttention>,
   template <class T>
   void run_backward(const InputsOf<ReformerAttention, T>& inputs, const View<const T>& out,
                     const SavedOf<ReformerAttention, T>& saved, const View<const T>& d_out,
-                    const GradsOf<ReformerAttention, T>& grads, const ExecutorRef& executor) const {
-    const ReformerShape shape = shape_of(inputs);
-    auto&& threads = for_work(
-        executor, [&] { return products(shape, 3 * shape.width + 2 * shape.value_width); });
-    SortedRows<T> sorted(options, inputs);
-    sorted.take_memory(threads);
-    View<T> round_lse = saved.round_lse;
-    Workspace again;
-    std::optional<ReformerForward<T>> rounds;
-    if (round_lse.is_none()) {
-      const fovea::Shape numbers = reformer_row_shape(inputs, options.rounds);
-      again = memory_of(threads).take(numbers[0] * numbers[1] * numbers[2] * numbers[3],
-                                      Index{sizeof(T)});
-      round_lse = View<T>(again.data<T>(), numbers);
-      rounds.emplace(options, inputs, sorted, View<T>(), ReformerSaved<T>{{}, round_lse});
-      rounds->take_memory(threads);
-    }
-    ReformerBackward<T> pass(options, inputs, sorted, out, d_out, grads);
-    pass.take_memory(threads);
-    sorted.sort(threads);
-    if (rounds) rounds->compute(threads);
-    pass.compute(View<const T>(round_lse), threads);
-  }
+                    const GradsOf<ReformerAttention, T>& grads, const ExecutorRef& executor) const;
 
   template <class T>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
-           const ExecutorRef& executor) const {
-    const ReformerShape shape = shape_of(inputs);
-    auto&& threads =
-        for_work(executor, [&] { return products(shape, shape.width + shape.value_width); });
-    SortedRows<T> sorted(options, inputs);
-    ReformerForward<T> pass(options, inputs, sorted, out, saved);
-    sorted.take_memory(threads);
-    pass.take_memory(threads);
-    sorted.sort(threads);
-    pass.compute(threads);
-  }
+           const ExecutorRef& executor) const;
 };
 
 FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_PASS_BODIES
+#include "fovea/attention/reformer.inl.hpp"
+#endif

@@ -4,14 +4,10 @@
 /// fovea that write tensors of Nq x Nk numbers. Nothing else includes this header.
 #pragma once
 
-#include <array>
 #include <concepts>
-#include <string>
-#include <utility>
 
-#include "fovea/attention/softmax/decoder_core.inl.hpp"
 #include "fovea/attention/softmax/operator.hpp"
-#include "fovea/attention/softmax/score_pass.hpp"
+#include "fovea/kernels/unit.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -34,42 +30,21 @@ struct AttentionScores {
   View<Compute<T>> weights = {};
 };
 
-namespace detail {
-
-/// The matrices of what is to be written.
+/// What the calls of attention_scores have in common, whatever the operator. It is documented
+/// there.
 template <class T>
-ScoreTensors<Compute<T>> matrices_of(const AttentionScores<T>& to) {
-  return {to.raw, to.capped, to.logits, to.weights};
-}
+class ScorePasses {
+ public:
+  /// The modifier of the logits.
+  using Modifier = ScoreModifierArgs<Compute<T>>;
 
-/// Checks the matrices that are to be written.
-/// \param inputs any struct that has `for_each_tensor`, checked
-/// \throws std::invalid_argument
-template <class T, class In>
-void check_scores(const char* op, const In& inputs, const AttentionScores<T>& to,
-                  const Shape& expected) {
-  std::array<std::pair<const char*, View<Compute<T>>>, 4> before;
-  std::size_t count = 0;
-  matrices_of(to).for_each_tensor([&](const char* name, const View<Compute<T>>& x) {
-    if (x.is_none()) return;
-    check_output(op, name, x, inputs, expected);
-    check_apart(op, name, x, "out", to.out);
-    check_apart(op, name, x, "lse", to.lse);
-    for (std::size_t n = 0; n < count; ++n)
-      check_apart(op, name, x, before[n].first, before[n].second);
-    before[count++] = {name, x};
-  });
-}
-
-/// An executor whose threads are woken if there are pairs enough.
-inline ExecutorRef for_scores(const ExecutorRef& executor, const AttentionShape& s) {
-  return for_work(executor, [&] {
-    return static_cast<double>(s.batch * s.query_heads) * static_cast<double>(s.queries) *
-           static_cast<double>(s.keys) * static_cast<double>(s.width + kRowsToRead);
-  });
-}
-
-}  // namespace detail
+  /// Checks the matrices of a call. \param op the name in messages \pre the inputs are checked
+  static void check(const char* op, const SoftmaxInputs<T>& inputs, const AttentionScores<T>& to);
+  /// Writes them. \param forward called when all memory is taken; it writes out and lse
+  static void write(const SoftmaxOperatorRef& op, const Modifier& modifier,
+                    const SoftmaxInputs<T>& inputs, const AttentionScores<T>& to,
+                    const ExecutorRef& executor, FunctionRef<void()> forward);
+};
 
 /// Writes logits and weights of a softmax operator, and what `forward` writes if that is asked for:
 /// for attention maps, for tests, for the qk_matmul_output of ONNX's Attention (raw, capped, logits
@@ -98,47 +73,11 @@ void attention_scores(const Op& op, const SoftmaxInputs<T>& inputs, const Attent
   }
   const SoftmaxSaved<T> saved{to.lse};
   op.check(in, out, saved);
-  const AttentionShape shape = shape_of(in);
-  detail::check_scores(Op::name(), in, to,
-                       {shape.batch, shape.query_heads, shape.queries, shape.keys});
-  const SoftmaxCall<T> call(in, op.softmax_options(),
-                            op.template score_modifier<Compute<T>, false>());
-  const HeadPlans plans(op, call);
+  ScorePasses<T>::check(Op::name(), in, to);
   auto&& called = for_call(executor);
-  auto&& threads = detail::for_scores(called, shape);
-  ScoreMemory<T> memory(plans, shape.width, threads.concurrency());
-  if (!to.out.is_none() || !to.lse.is_none()) op.forward(in, out, saved, called);
-  ScorePass<T>(call, plans, detail::matrices_of(to)).run(memory, threads);
-}
-
-template <class T>
-void SoftmaxDecoderCore<T>::step_scores(const SoftmaxOperatorRef& op, const Modifier& modifier,
-                                        const SoftmaxInputs<T>& inputs,
-                                        const AttentionScores<T>& to, const ExecutorRef& executor) {
-  const SoftmaxSaved<T> saved{to.lse};
-  const Step step{op, modifier, inputs, to.out, saved};
-  check_step(step);
-  const SequenceShape rows = rows_after(inputs);
-  const Index first = first_key(rows);
-  const Index held = rows.keys - first;
-  for (const auto& [name, x] : {std::pair{"raw", to.raw}, std::pair{"capped", to.capped}}) {
-    if (!x.is_none()) refuse_given(op.name(), name, "a decoder step does not write it");
-  }
-  const AttentionShape shape{inputs.q.batch(), inputs.q.heads(), shape_.key_heads,
-                             inputs.q.rows(),  rows.keys,        inputs.q.width()};
-  detail::check_scores(op.name(), inputs, to,
-                       {shape.batch, shape.query_heads, shape.queries, shape.keys});
-  if (!cache_.holds(held)) {
-    refuse_extent(op.name(), "q", inputs.q.shape(), 2,
-                  "fewer if logits or weights are given: these rows see keys of the window that "
-                  "are forgotten within the step");
-  }
-  const HeadPlans plans(op, shape.query_heads, rows);
-  const ExecutorRef threads = detail::for_scores(executor, shape);
-  ScoreMemory<T> memory(plans, shape.width, threads.concurrency());
-  this->step(op, modifier, inputs, to.out, saved, executor);
-  const SoftmaxCall<T> call = step.call(cache_.keys(first, held), cache_.values(first, held));
-  ScorePass(call, plans, detail::matrices_of(to), place(step, rows, first)).run(memory, threads);
+  ScorePasses<T>::write(op, op.template score_modifier<Compute<T>, false>(), in, to, called, [&] {
+    if (!to.out.is_none() || !to.lse.is_none()) op.forward(in, out, saved, called);
+  });
 }
 
 /// One step of a decoder of a softmax operator, as `step`, which also writes logits and weights of
@@ -159,3 +98,7 @@ void attention_scores(Decoder<Op, T>& decoder, const SoftmaxInputs<T>& inputs,
 }
 
 FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_PASS_BODIES
+#include "fovea/attention/scores.inl.hpp"
+#endif

@@ -6,7 +6,9 @@
 
 #include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/attention/call/forward_calls.hpp"
-#include "fovea/attention/sinkhorn/backward.hpp"
+#include "fovea/attention/sinkhorn/options.hpp"
+#include "fovea/kernels/unit.hpp"
+#include "fovea/patterns/pattern.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -62,35 +64,22 @@ class SinkhornAttention : public ForwardCalls<SinkhornAttention>,
   /// what was expected and what was given
   template <class T>
   void check(const InputsOf<SinkhornAttention, T>& inputs, const View<T>& out,
-             const SavedOf<SinkhornAttention, T>& saved = {}) const {
-    check_sinkhorn_inputs(name(), options, inputs);
-    check_outputs(name(), inputs, out, saved);
-  }
+             const SavedOf<SinkhornAttention, T>& saved = {}) const;
 
   /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
   template <class T>
   void check_backward(const InputsOf<SinkhornAttention, T>& inputs, const View<const T>& out,
                       const SavedOf<SinkhornAttention, T>& saved, const View<const T>& d_out,
-                      const GradsOf<SinkhornAttention, T>& grads) const {
-    check_sinkhorn_inputs(name(), options, inputs);
-    check_rows(name(), "out", inputs, out);
-    check_rows(name(), "d_out", inputs, d_out);
-    check_lse(name(), inputs, saved);
-    check_grads(name(), inputs, out, saved, d_out, grads);
-  }
+                      const GradsOf<SinkhornAttention, T>& grads) const;
 
   /// Bytes of scratch memory that `forward` takes with that many workers.
   template <class T>
-  [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
-    return SinkhornForward<T>::workspace_bytes(options, shape, workers);
-  }
+  [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const;
 
   /// Bytes of scratch memory that `backward` takes with that many workers.
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
-                                               Index workers = 1) const {
-    return SinkhornBackward<T>::workspace_bytes(options, shape, workers);
-  }
+                                               Index workers = 1) const;
 
   /// The number of (query, key) pairs of one query head, keys of sorted blocks counted.
   [[nodiscard]] Index visible_pairs(const AttentionShape& shape, Index /*head*/ = 0) const {
@@ -127,22 +116,15 @@ class SinkhornAttention : public ForwardCalls<SinkhornAttention>,
   template <class T>
   void run_backward(const InputsOf<SinkhornAttention, T>& inputs, const View<const T>& out,
                     const SavedOf<SinkhornAttention, T>& saved, const View<const T>& d_out,
-                    const GradsOf<SinkhornAttention, T>& grads, const ExecutorRef& executor) const {
-    const SinkhornCall<T> call{options, inputs};
-    const AttentionShape& s = call.shape;
-    auto&& threads =
-        for_work(executor, [&] { return products(s, 3 * s.width + 2 * s.value_width, 3); });
-    SinkhornBackward<T>(call, out, saved, d_out, grads).run(threads);
-  }
+                    const GradsOf<SinkhornAttention, T>& grads, const ExecutorRef& executor) const;
 
   template <class T>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
-           const ExecutorRef& executor) const {
-    const SinkhornCall<T> call{options, inputs};
-    const AttentionShape& s = call.shape;
-    auto&& threads = for_work(executor, [&] { return products(s, s.width + s.value_width, 1); });
-    SinkhornForward<T>(call, out, saved).run(threads);
-  }
+           const ExecutorRef& executor) const;
 };
 
 FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_PASS_BODIES
+#include "fovea/attention/sinkhorn.inl.hpp"
+#endif

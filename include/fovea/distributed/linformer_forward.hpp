@@ -10,7 +10,10 @@
 #include <memory>
 #include <string>
 
+#include "fovea/attention/call/logit_scale.hpp"
+#include "fovea/attention/call/scratch_tensor.hpp"
 #include "fovea/attention/linformer.hpp"
+#include "fovea/attention/softmax/dense.hpp"
 #include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/shared_rows/projection_chain.hpp"
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "fovea/attention/reformer.hpp"
+#include "fovea/attention/reformer/check.hpp"
 #include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/messages/head_slices.hpp"
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fovea/attention/sinkhorn.hpp"
+#include "fovea/attention/sinkhorn/check.hpp"
 #include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/messages/head_slices.hpp"
 

@@ -9,6 +9,9 @@
 
 // In a unit that compiles passes, FOVEA_COMPILED_FORWARD(Op) instantiates what the calls of an
 // operator's forward pass need, for all scalars, and FOVEA_COMPILED_BACKWARD(Op) the rest.
+// FOVEA_COMPILED_FLOAT_AND_DOUBLE_FORWARD(Op) is the first of them for an operator that has no form
+// for numbers of 16 bits, and FOVEA_COMPILED_BACKWARD_BYTES(Op) is for one that defines
+// backward_workspace_bytes itself.
 #define FOVEA_FORWARD_MEMBERS(Op, T)                                                               \
   template void Op::check<T>(const InputsOf<Op, T>&, const View<T>&, const SavedOf<Op, T>&) const; \
   template void Op::run<T>(const InputsOf<Op, T>&, const View<T>&, const SavedOf<Op, T>&,          \
@@ -22,10 +25,18 @@
                                     const SavedOf<Op, T>&, const View<const T>&,    \
                                     const GradsOf<Op, T>&, const ExecutorRef&) const;
 
-#define FOVEA_COMPILED_FORWARD(Op)                \
-  FOVEA_IN_FLOAT_UNIT(FOVEA_FORWARD_MEMBERS, Op)  \
-  FOVEA_IN_DOUBLE_UNIT(FOVEA_FORWARD_MEMBERS, Op) \
+#define FOVEA_BACKWARD_BYTES_MEMBER(Op, T) \
+  template Index Op::backward_workspace_bytes<T>(const typename Op::Shape&, Index) const;
+
+#define FOVEA_COMPILED_FLOAT_AND_DOUBLE_FORWARD(Op) \
+  FOVEA_IN_FLOAT_UNIT(FOVEA_FORWARD_MEMBERS, Op)    \
+  FOVEA_IN_DOUBLE_UNIT(FOVEA_FORWARD_MEMBERS, Op)
+#define FOVEA_COMPILED_FORWARD(Op)            \
+  FOVEA_COMPILED_FLOAT_AND_DOUBLE_FORWARD(Op) \
   FOVEA_IN_SHORT_UNIT(FOVEA_FORWARD_MEMBERS, Op)
 #define FOVEA_COMPILED_BACKWARD(Op)               \
   FOVEA_IN_FLOAT_UNIT(FOVEA_BACKWARD_MEMBERS, Op) \
   FOVEA_IN_DOUBLE_UNIT(FOVEA_BACKWARD_MEMBERS, Op)
+#define FOVEA_COMPILED_BACKWARD_BYTES(Op)              \
+  FOVEA_IN_FLOAT_UNIT(FOVEA_BACKWARD_BYTES_MEMBER, Op) \
+  FOVEA_IN_DOUBLE_UNIT(FOVEA_BACKWARD_BYTES_MEMBER, Op)

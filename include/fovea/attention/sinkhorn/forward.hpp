@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "fovea/attention/call/logit_scale.hpp"
 #include "fovea/attention/call/saved.hpp"
 #include "fovea/attention/sinkhorn/sorted_blocks.hpp"
 #include "fovea/kernels/softmax/table.hpp"

@@ -4,36 +4,12 @@
 /// values.
 #pragma once
 
-#include <string>
 #include <utility>
 
 #include "fovea/attention/softmax/decoder.hpp"
 #include "fovea/attention/synthesizer/softmax.hpp"
 
 FOVEA_NAMESPACE_BEGIN
-
-namespace detail {
-
-/// Extents [first, first + count) of dimension d of a view.
-template <class U>
-View<U> part_of(const View<U>& x, std::size_t d, Index first, Index count) {
-  Shape shape = x.shape();
-  shape[d] = count;
-  const bool is_empty = x.size() == 0 || count == 0;
-  return {is_empty ? x.data() : x.data() + first * x.strides()[d], shape, x.strides()};
-}
-
-/// A tensor that a decoder reads whole must go to the end of the tokens, or beyond.
-/// \throws std::invalid_argument
-template <class U>
-void check_reaches(const char* op, const char* tensor, const View<U>& x, std::size_t d,
-                   Index after) {
-  if (x.shape()[d] >= after) return;
-  refuse_extent(op, tensor, x.shape(), d,
-                "at least " + std::to_string(after) + ", the tokens in the decoder");
-}
-
-}  // namespace detail
 
 /// What `op.decoder<T>(shape)` returns for a form `Op` of the Synthesizer: a growing sequence of
 /// tokens, and the attention of its last positions, whose rows are as many as those of `out`.
@@ -54,13 +30,12 @@ class SynthesizerDecoder
   /// An empty decoder.
   /// \throws std::invalid_argument if the sizes do not allow a decoder; std::bad_alloc for
   /// shape.reserve
-  SynthesizerDecoder(const Op& op, const DecoderShape& shape)
-      : op_(op), shape_(shape), inner_(Softmax(op.options), Form::softmax_shape(shape)) {}
+  SynthesizerDecoder(const Op& op, const DecoderShape& shape);
 
   /// The number of tokens so far.
   [[nodiscard]] Index length() const { return inner_.length(); }
   /// Bytes of memory for tokens and scratch.
-  [[nodiscard]] Index memory_bytes() const { return inner_.memory_bytes() + form_.memory_bytes(); }
+  [[nodiscard]] Index memory_bytes() const;
 
   /// Forgets the tokens from position `length` on.
   /// \throws std::invalid_argument if `length` is not one of 0 to length()
@@ -82,42 +57,14 @@ class SynthesizerDecoder
   friend class StepCalls<SynthesizerDecoder<Op, T>, T, InputsOf<Op, T>, SavedOf<Op, T>>;
 
   /// Appends n tokens (AppendCalls), as many as `tokens.v` has rows.
-  void append_tokens(const typename Op::template Tokens<T>& tokens) {
-    const Index count = tokens.v.rows();
-    Form::check_keys(shape_, tokens, length() + count);
-    inner_.append(form_.keys(shape_, tokens, length(), count), tokens.v);
-  }
+  void append_tokens(const typename Op::template Tokens<T>& tokens);
 
   SynthesizerDecoder(const Op& op, const DecoderShape& shape, Decoder<Softmax, T> inner)
       : op_(op), shape_(shape), inner_(std::move(inner)) {}
 
   /// One step (StepCalls). If the inputs have v, these tokens are appended first.
   void run_step(const InputsOf<Op, T>& inputs, const View<T>& out, const SavedOf<Op, T>& saved,
-                const ExecutorRef& executor) {
-    const Index count = inputs.v.is_none() ? 0 : inputs.v.rows();
-    const Index after = length() + count;
-    const Index rows = out.rows();
-    if (!inputs.key_lengths.empty()) {
-      refuse_given(Op::name(), "key_lengths", "a decoder keeps its own length");
-    }
-    if (rows > after) {
-      refuse(Op::name(), "out has " + std::to_string(rows) + " rows",
-             "expected at most " + std::to_string(after) + ", the tokens in the decoder");
-    }
-    Form::check_keys(shape_, inputs, after);
-    Form::check_rows(shape_, inputs, rows, after);
-    inputs.for_each_tensor([&](const char* name, const auto& x) {
-      detail::check_apart(Op::name(), "out", out, name, x);
-      detail::check_apart(Op::name(), "lse", saved.lse, name, x);
-    });
-    SoftmaxInputs<T> made;
-    form_.attach(shape_, inputs, rows, after, made, executor);
-    if (count > 0) {
-      made.k = form_.keys(shape_, inputs, length(), count);
-      made.v = inputs.v;
-    }
-    inner_.step(made, out, saved, executor);
-  }
+                const ExecutorRef& executor);
 
   Op op_;
   DecoderShape shape_;

@@ -28,35 +28,25 @@ class SynthesizerForm : public ForwardCalls<Form>, public BackwardCalls<Form> {
   /// what was expected and what was given
   template <class T>
   void check(const InputsOf<Form, T>& inputs, const View<T>& out,
-             const SavedOf<Form, T>& saved = {}) const {
-    check_tensors(inputs, out, saved);
-  }
+             const SavedOf<Form, T>& saved = {}) const;
   /// The same for a part of the rows. \param sequence the rows of the sequence, if these are a part
   /// of them: weights by position have as many columns
   template <class T>
   void check_tensors(const InputsOf<Form, T>& inputs, const View<T>& out,
                      const SavedOf<Form, T>& saved,
-                     const std::optional<Index>& sequence = {}) const {
-    Form::check_read(inputs, sequence);
-    check_synthesizer_outputs(Form::name(), inputs, out, saved);
-  }
+                     const std::optional<Index>& sequence = {}) const;
 
   /// Checks what `backward` takes. \throws std::invalid_argument as `check`
   template <class T>
   void check_backward(const InputsOf<Form, T>& inputs, const View<const T>& out,
                       const SavedOf<Form, T>& saved, const View<const T>& d_out,
-                      const GradsOf<Form, T>& grads) const {
-    check_backward_tensors(inputs, out, saved, d_out, grads);
-  }
+                      const GradsOf<Form, T>& grads) const;
   /// The same for a part of the rows, as in check_tensors.
   template <class T>
   void check_backward_tensors(const InputsOf<Form, T>& inputs, const View<const T>& out,
                               const SavedOf<Form, T>& saved, const View<const T>& d_out,
                               const GradsOf<Form, T>& grads,
-                              const std::optional<Index>& sequence = {}) const {
-    Form::check_read(inputs, sequence);
-    check_synthesizer_backward(Form::name(), inputs, out, saved, d_out, grads);
-  }
+                              const std::optional<Index>& sequence = {}) const;
 
   /// The number of (query, key) pairs of one query head.
   [[nodiscard]] Index visible_pairs(const AttentionShape& shape, Index head = 0) const {

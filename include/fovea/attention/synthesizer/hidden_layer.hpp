@@ -4,34 +4,18 @@
 /// b2 as keys, with the gradients of both.
 #pragma once
 
-#include <algorithm>
-
-#include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/synthesizer/tensors.hpp"
 #include "fovea/core/executor_ref.hpp"
 #include "fovea/core/workspace.hpp"
-#include "fovea/kernels/layers/table.hpp"
+#include "fovea/kernels/layers/product.hpp"
+#include "fovea/kernels/unit.hpp"
 #include "fovea/patterns/pattern.hpp"
+#include "fovea/simd/matrix.hpp"
 #include "fovea/simd/padding.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
-
-/// The element of a tensor of weights that sequence b reads.
-template <class T>
-Index weight_batch(const View<T>& x, Index b) {
-  return x.batch() == 1 ? 0 : b;
-}
-
-/// Copies a matrix to dense rows. \param row elements from one of them to the next
-template <class T>
-void copy_to_rows(const View<const T>& x, Index b, Index h, Index first, Index count, T* to,
-                  Index row) {
-  for (Index n = 0; n < count; ++n) {
-    for (Index d = 0; d < x.width(); ++d) to[n * row + d] = x(b, h, first + n, d);
-  }
-}
 
 /// The queries and keys of one call of the dense Synthesizer. A query is the hidden layer of a row
 /// and a 1, and the key of column j of W2 is that column and b2[j]. So their product is the logit.
@@ -80,86 +64,31 @@ class HiddenLayer {
   }
 
   /// The largest number of tasks of any part.
-  Index most_tasks() const {
-    const Index parts = (rows_ + kRows - 1) / kRows;
-    return (std::max)({batch_, in_.w1.batch(), in_.w2.batch(), Index{1}}) *
-           (std::max)({in_.w1.heads(), in_.w2.heads(), Index{1}}) * (std::max<Index>)(parts, 1);
-  }
+  Index most_tasks() const;
 
   /// [B, Hq, N, M + 1], as they were computed.
   View<T> queries() { return rows_of(queries_, batch_, in_.w1.heads()); }
   /// [1 or B, Hk, N, M + 1], as they were computed.
   View<T> keys() { return rows_of(keys_, in_.w2.batch(), in_.w2.heads()); }
   /// Memory in the shape of queries or keys of `batch` sequences.
-  View<T> rows_of(Workspace& memory, Index batch, Index heads) const {
-    const Index row = row_of(hidden_);
-    return {memory.size_bytes() == 0 ? nullptr : memory.data<T>(),
-            {batch, heads, memory.size_bytes() == 0 ? 0 : rows_, hidden_ + 1},
-            {heads * rows_ * row, rows_ * row, row, 1}};
-  }
+  View<T> rows_of(Workspace& memory, Index batch, Index heads) const;
 
   /// Computes queries and keys.
-  void compute(const ExecutorRef& executor) {
-    const Index parts = (rows_ + kRows - 1) / kRows;
-    const Index heads = in_.w1.heads();
-    for_each_task(executor, batch_ * heads * parts, [&](Index task, Index worker) {
-      const Index first = task % parts * kRows;
-      hide(task / parts / heads, task / parts % heads, first, (std::min)(kRows, rows_ - first),
-           worker);
-    });
-    const Index key_heads = in_.w2.heads();
-    const View<T> to = keys();
-    for_each_task(executor, in_.w2.batch() * key_heads * parts, [&](Index task, Index) {
-      const Index first = task % parts * kRows;
-      put_keys(in_.w2, in_.b2, task / parts / key_heads, task / parts % key_heads, first,
-               (std::min)(kRows, rows_ - first), to, first);
-    });
-  }
+  void compute(const ExecutorRef& executor);
 
   /// Makes columns [first, first + count) of W2 and b2 of a head rows of `to`, from row `row` on.
   static void put_keys(const View<const T>& w2, const View<const T>& b2, Index b, Index h,
-                       Index first, Index count, const View<T>& to, Index row) {
-    const Index hidden = w2.rows();
-    for (Index m = 0; m < hidden; ++m) {
-      for (Index n = 0; n < count; ++n) to(b, h, row + n, m) = w2(b, h, m, first + n);
-    }
-    for (Index n = 0; n < count; ++n) {
-      to(b, h, row + n, hidden) = b2.is_none() ? T{0} : b2(b, h, 0, first + n);
-    }
-  }
+                       Index first, Index count, const View<T>& to, Index row);
 
   /// Goes from the gradients of queries and keys on to those of the inputs. That of the queries is
   /// overwritten.
   /// \param d_queries [B, Hq, N, M + 1], or none \param d_keys [B, Hk, N, M + 1], or none
   void finish(const View<T>& d_queries, const View<T>& d_keys,
-              const DenseSynthesizerGrads<T>& grads, const ExecutorRef& executor) {
-    finish_tokens(d_queries, grads.x, executor);
-    if (!grads.w1.is_none() || !grads.b1.is_none()) {
-      for_each_task(executor, in_.w1.batch() * in_.w1.heads(), [&](Index task, Index worker) {
-        sum_first_weights(d_queries, grads, task / in_.w1.heads(), task % in_.w1.heads(), worker);
-      });
-    }
-    finish_columns(d_keys, grads, executor);
-  }
+              const DenseSynthesizerGrads<T>& grads, const ExecutorRef& executor);
 
   /// The part of it that the gradient of tokens is, behind which that of the queries lets through
   /// what relu does. \param d_x none if it is not wanted
-  void finish_tokens(const View<T>& d_queries, const View<T>& d_x, const ExecutorRef& executor) {
-    const Index parts = (rows_ + kRows - 1) / kRows;
-    const Index heads = in_.w1.heads();
-    if (!d_queries.is_none()) {
-      for_each_task(executor, batch_ * heads * parts, [&](Index task, Index) {
-        const Index first = task % parts * kRows;
-        clear_hidden(d_queries, task / parts / heads, task / parts % heads, first,
-                     (std::min)(kRows, rows_ - first));
-      });
-    }
-    if (d_x.is_none()) return;
-    for_each_task(executor, batch_ * d_x.heads() * parts, [&](Index task, Index worker) {
-      add_to_tokens(d_queries, d_x, task / parts / d_x.heads(), task / parts % d_x.heads(),
-                    task % parts * kRows, worker);
-    });
-  }
+  void finish_tokens(const View<T>& d_queries, const View<T>& d_x, const ExecutorRef& executor);
 
   /// Elements of a sum that is the gradients of W1 and b1 of a head.
   Index first_weights_elements() const { return (width_ + 1) * weight_row(); }
@@ -168,45 +97,16 @@ class HiddenLayer {
   /// \param d_queries as finish_tokens left it   \param rows begin at a multiple of kChain
   /// \param has_weights whether that of W1 is wanted
   void add_to_first_weights(const View<T>& d_queries, bool has_weights, Index b, Index h,
-                            const Range& rows, T* sums, Index worker) {
-    const Slot own = slot(worker);
-    for (Index first = rows.begin; first < rows.end; first += kRows) {
-      const Index count = (std::min)(kRows, rows.end - first);
-      const Matrix<const T> x = tokens(b, h, first, count, own);
-      const T* const d_hidden = &d_queries(b, h, first, 0);
-      if (has_weights) {
-        ProductKernels<T>{}.multiply({.a = {x.data, 1, x.row},
-                                      .b = {d_hidden, row_of(hidden_), 1},
-                                      .to = sums,
-                                      .to_row = weight_row(),
-                                      .rows = width_,
-                                      .columns = hidden_,
-                                      .steps = count,
-                                      .add = true});
-      }
-      LayerKernels<T>{}.add_rows(
-          {d_hidden, row_of(hidden_), count, hidden_, sums + width_ * weight_row()});
-    }
-  }
+                            const Range& rows, T* sums, Index worker);
 
   /// Writes such a sum to the gradients of W1 and b1 that are wanted. \param part of their batch
   void write_first_weights(const T* sums, const DenseSynthesizerGrads<T>& grads, Index part,
-                           Index h) const {
-    for (Index m = 0; m < hidden_; ++m) {
-      for (Index d = 0; d < width_ && !grads.w1.is_none(); ++d) {
-        grads.w1(part, h, d, m) = sums[d * weight_row() + m];
-      }
-      if (!grads.b1.is_none()) grads.b1(part, h, 0, m) = sums[width_ * weight_row() + m];
-    }
-  }
+                           Index h) const;
 
   /// Writes the gradients of W2 and b2 that are wanted.
   /// \param d_keys [B, Hk, N, M + 1]; 1 in the place of B, if it is the sum over the sequences
   static void finish_columns(const View<T>& d_keys, const DenseSynthesizerGrads<T>& grads,
-                             const ExecutorRef& executor) {
-    if (!grads.w2.is_none()) write_second(d_keys, grads.w2, true, executor);
-    if (!grads.b2.is_none()) write_second(d_keys, grads.b2, false, executor);
-  }
+                             const ExecutorRef& executor);
 
  private:
   /// How one worker's scratch is divided.
@@ -225,118 +125,27 @@ class HiddenLayer {
   Index token_head(Index h) const { return in_.x.heads() == 1 ? 0 : h; }
 
   /// Some rows of x of a head, with dense rows: where they lie, or copied to the slot.
-  Matrix<const T> tokens(Index b, Index h, Index first, Index count, const Slot& own) const {
-    const Index head = token_head(h);
-    if (column_stride(in_.x) == 1) {
-      return {head_row(in_.x, b, head, first), row_stride(in_.x), 1};
-    }
-    copy_to_rows(in_.x, b, head, first, count, own.tokens, padded_size(width_));
-    return {own.tokens, padded_size(width_), 1};
-  }
+  Matrix<const T> tokens(Index b, Index h, Index first, Index count, const Slot& own) const;
 
   /// relu(x W1 + b1) and 1 for some rows of a head.
-  void hide(Index b, Index h, Index first, Index count, Index worker) {
-    const Slot own = slot(worker);
-    const Index weights = weight_batch(in_.w1, b);
-    copy_to_rows(in_.w1, weights, h, 0, width_, own.weights, weight_row());
-    for (Index m = 0; m < hidden_; ++m) {
-      own.biases[m] = in_.b1.is_none() ? T{0} : in_.b1(weights, h, 0, m);
-    }
-    const Index row = row_of(hidden_);
-    T* const to = &queries()(b, h, first, 0);
-    ProductKernels<T>{}.multiply({.a = tokens(b, h, first, count, own),
-                                  .b = {own.weights, weight_row(), 1},
-                                  .to = to,
-                                  .to_row = row,
-                                  .rows = count,
-                                  .columns = hidden_,
-                                  .steps = width_,
-                                  .bias = own.biases});
-    for (Index n = 0; n < count; ++n) {
-      // A NaN stays one.
-      for (Index m = 0; m < hidden_; ++m) {
-        to[n * row + m] = to[n * row + m] < 0 ? T{0} : to[n * row + m];
-      }
-      to[n * row + hidden_] = 1;
-    }
-  }
+  void hide(Index b, Index h, Index first, Index count, Index worker);
 
   /// Sets the gradients to 0 where relu does not let them through.
-  void clear_hidden(const View<T>& d_queries, Index b, Index h, Index first, Index count) {
-    const View<T> hidden = queries();
-    const Index row = row_of(hidden_);
-    const T* const from = &hidden(b, h, first, 0);
-    T* const to = &d_queries(b, h, first, 0);
-    for (Index n = 0; n < count; ++n) {
-      for (Index m = 0; m < hidden_; ++m) {
-        to[n * row + m] = from[n * row + m] == 0 ? T{0} : to[n * row + m];
-      }
-    }
-  }
+  void clear_hidden(const View<T>& d_queries, Index b, Index h, Index first, Index count);
 
   /// The gradient of some rows of x: the sum over the heads that read them.
   void add_to_tokens(const View<T>& d_queries, const View<T>& d_x, Index b, Index x_head,
-                     Index first, Index worker) {
-    const Slot own = slot(worker);
-    const Index row = padded_size(width_);
-    const Index count = (std::min)(kRows, rows_ - first);
-    const Index begin = in_.x.heads() == 1 ? 0 : x_head;
-    const Index end = in_.x.heads() == 1 ? in_.w1.heads() : x_head + 1;
-    if (begin == end) std::fill_n(own.tokens, count * row, T{0});
-    for (Index h = begin; h < end; ++h) {
-      copy_to_rows(in_.w1, weight_batch(in_.w1, b), h, 0, width_, own.weights, weight_row());
-      ProductKernels<T>{}.multiply({.a = {&d_queries(b, h, first, 0), row_of(hidden_), 1},
-                                    .b = {own.weights, 1, weight_row()},
-                                    .to = own.tokens,
-                                    .to_row = row,
-                                    .rows = count,
-                                    .columns = width_,
-                                    .steps = hidden_,
-                                    .add = h > begin});
-    }
-    for (Index n = 0; n < count; ++n) {
-      for (Index d = 0; d < width_; ++d) d_x(b, x_head, first + n, d) = own.tokens[n * row + d];
-    }
-  }
+                     Index first, Index worker);
 
   /// The gradients of W1 and b1 of a head: the sums over rows, and over the sequences that read
   /// them, in order.
   void sum_first_weights(const View<T>& d_queries, const DenseSynthesizerGrads<T>& grads,
-                         Index part, Index h, Index worker) {
-    const Slot own = slot(worker);
-    const bool is_shared = in_.w1.batch() == 1;
-    const Index begin = is_shared ? 0 : part;
-    const Index end = is_shared ? batch_ : part + 1;
-    std::fill_n(own.weights, first_weights_elements(), T{0});
-    for (Index b = begin; b < end; ++b) {
-      add_to_first_weights(d_queries, !grads.w1.is_none(), b, h, {0, rows_}, own.weights, worker);
-    }
-    write_first_weights(own.weights, grads, part, h);
-  }
+                         Index part, Index h, Index worker);
 
   /// The gradient of W2, or of b2: that of the keys, summed over the sequences that read them in
   /// order, and 0 for columns that are not read.
   static void write_second(const View<T>& d_keys, const View<T>& to, bool is_weight,
-                           const ExecutorRef& executor) {
-    const Index hidden = d_keys.width() - 1;
-    const Index parts = (to.width() + kRows - 1) / kRows;
-    for_each_task(executor, to.batch() * to.heads() * parts, [&](Index task, Index) {
-      const Index part = task / parts / to.heads();
-      const Index h = task / parts % to.heads();
-      const Index first = task % parts * kRows;
-      const Index begin = to.batch() == 1 ? 0 : part;
-      const Index end = to.batch() == 1 ? d_keys.batch() : part + 1;
-      for (Index j = first; j < (std::min)(to.width(), first + kRows); ++j) {
-        for (Index m = 0; m < to.rows(); ++m) {
-          T sum = 0;
-          for (Index b = begin; b < end && j < d_keys.rows(); ++b) {
-            sum += d_keys(b, h, j, is_weight ? m : hidden);
-          }
-          to(part, h, m, j) = sum;
-        }
-      }
-    });
-  }
+                           const ExecutorRef& executor);
 
   DenseSynthesizerInputs<T> in_;
   Index batch_;
@@ -351,3 +160,7 @@ class HiddenLayer {
 }  // namespace detail
 
 FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_PASS_BODIES
+#include "fovea/attention/synthesizer/hidden_layer.inl.hpp"
+#endif

@@ -5,12 +5,11 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 
-#include "fovea/attention/softmax/backward.hpp"
-#include "fovea/attention/softmax/forward.hpp"
-#include "fovea/attention/softmax/head_plans.hpp"
 #include "fovea/attention/softmax/operator.hpp"
-#include "fovea/attention/synthesizer/check.hpp"
+#include "fovea/attention/synthesizer/tensors.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/patterns/window.hpp"
 
@@ -41,23 +40,6 @@ class SynthesizedSoftmax : public SoftmaxOperator<SynthesizedSoftmax<Form>> {
   }
 
   void check_options() const {}
-
-  /// The plans of a call of this shape.
-  HeadPlans plans(const AttentionShape& shape) const {
-    return HeadPlans(*this, shape.query_heads,
-                     SequenceShape::of(shape.queries, shape.keys, CausalAlignment::bottom_right));
-  }
-
-  /// Bytes of scratch memory of a forward pass.
-  template <class T>
-  Index forward_bytes(const AttentionShape& shape, Index workers) const {
-    return SoftmaxForward<T>::workspace_bytes(shape, plans(shape), workers);
-  }
-  /// Bytes of scratch memory of a backward pass.
-  template <class T>
-  Index backward_bytes(const AttentionShape& shape, Index workers) const {
-    return SoftmaxBackward<T>::workspace_bytes(shape, plans(shape), workers);
-  }
 };
 
 /// The same weights for each of `batch` sequences.

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Included by nystroem.hpp, where it is documented.
+#pragma once
+
+#include <string>
+
+#include "fovea/attention/call/check.hpp"
+#include "fovea/attention/call/compiled.hpp"
+#include "fovea/attention/nystroem.hpp"
+#include "fovea/attention/nystroem/backward.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+template <class T>
+void NystroemAttention::check(const InputsOf<NystroemAttention, T>& inputs, const View<T>& out,
+                              const SavedOf<NystroemAttention, T>& saved) const {
+  check_read<T>(inputs);
+  check_lengths(inputs);
+  check_written<T>(inputs, out, saved);
+}
+
+template <class T>
+void NystroemAttention::check_tensors(const Inputs<T>& inputs, const View<T>& out,
+                                      const Saved<T>& saved) const {
+  check_read<T>(inputs);
+  check_written<T>(inputs, out, saved);
+}
+
+template <class T>
+void NystroemAttention::check_backward(const InputsOf<NystroemAttention, T>& inputs,
+                                       const View<const T>& out,
+                                       const SavedOf<NystroemAttention, T>& saved,
+                                       const View<const T>& d_out,
+                                       const GradsOf<NystroemAttention, T>& grads) const {
+  check_read<T>(inputs);
+  check_lengths(inputs);
+  check_gradients<T>(inputs, out, saved, d_out, grads);
+}
+
+template <class T>
+void NystroemAttention::check_backward_tensors(const Inputs<T>& inputs, const View<const T>& out,
+                                               const Saved<T>& saved, const View<const T>& d_out,
+                                               const Grads<T>& grads) const {
+  check_read<T>(inputs);
+  check_gradients<T>(inputs, out, saved, d_out, grads);
+}
+
+template <class T>
+Index NystroemAttention::workspace_bytes(const AttentionShape& s, Index workers) const {
+  using Sizes = NystroemBackward<T>;
+  const Index m = options.landmarks;
+  return NystroemSteps<T>::workspace_bytes(s, options, workers) +
+         DenseForward<T>::workspace_bytes(Sizes::key_shape(s, m), workers) +
+         DenseForward<T>::workspace_bytes(Sizes::kernel_shape(s, m), workers) +
+         DenseForward<T>::workspace_bytes(Sizes::last_shape(s, m), workers);
+}
+
+template <class T>
+Index NystroemAttention::backward_workspace_bytes(const AttentionShape& s, Index workers) const {
+  return NystroemBackward<T>::workspace_bytes(s, options, workers);
+}
+
+template <class T>
+void NystroemAttention::check_read(const NystroemInputs<T>& inputs) const {
+  detail::check_scale<T>(name(), "scale", options.scale);
+  const Index m = options.landmarks;
+  constexpr Index most = Index{1} << 20;  // of which a matrix of m x m has 2^40 elements
+  if (m < 1 || m > most) {
+    refuse(name(), "landmarks", std::to_string(m), "1 to " + std::to_string(most));
+  }
+  if (options.iterations < 0 || options.iterations > most) {
+    refuse(name(), "iterations", std::to_string(options.iterations),
+           "0 to " + std::to_string(most));
+  }
+  check_inputs(name(), inputs);
+  if (!inputs.cu_seqlens_q.empty() || !inputs.cu_seqlens_k.empty()) {
+    refuse_given(name(), "cu_seqlens", "the operator takes no packed sequences");
+  }
+}
+
+template <class T>
+void NystroemAttention::check_lengths(const NystroemInputs<T>& inputs) const {
+  if (!inputs.key_lengths.empty()) {
+    detail::check_extent(name(), "k", inputs.k.shape(), 2, inputs.q.rows(),
+                         "the rows of q: key_lengths are the lengths of queries, too");
+  }
+  check_sequence(inputs.q.rows(), inputs.k.rows(), inputs.key_lengths);
+}
+
+template <class T>
+void NystroemAttention::check_written(const NystroemInputs<T>& inputs, const View<T>& out,
+                                      const NystroemSaved<T>& saved) const {
+  check_outputs(name(), inputs, out, saved);
+  const auto check_landmarks = [&](const char* tensor, const View<T>& x, Index columns) {
+    if (x.is_none()) return;
+    check_output(name(), tensor, x, inputs, landmark_shape(shape_of(inputs), columns));
+    detail::check_apart(name(), tensor, x, "out", out);
+    detail::check_apart(name(), tensor, x, "lse", saved.lse);
+  };
+  check_landmarks("landmark_lse", saved.landmark_lse, 1);
+  check_landmarks("landmark_values", saved.landmark_values, inputs.v.width());
+  detail::check_apart(name(), "landmark_values", saved.landmark_values, "landmark_lse",
+                      saved.landmark_lse);
+}
+
+template <class T>
+void NystroemAttention::check_gradients(const NystroemInputs<T>& inputs, const View<const T>& out,
+                                        const NystroemSaved<T>& saved, const View<const T>& d_out,
+                                        const NystroemGrads<T>& grads) const {
+  check_rows(name(), "out", inputs, out);
+  check_rows(name(), "d_out", inputs, d_out);
+  check_lse(name(), inputs, saved);
+  if (saved.has_landmarks()) {
+    const AttentionShape s = shape_of(inputs);
+    detail::check_made_shape(name(), "landmark_lse", saved.landmark_lse.shape(),
+                             landmark_shape(s, 1));
+    detail::check_made_shape(name(), "landmark_values", saved.landmark_values.shape(),
+                             landmark_shape(s, s.value_width));
+  }
+  check_grads(name(), inputs, out, saved, d_out, grads);
+}
+
+template <class T>
+void NystroemAttention::run(const NystroemInputs<T>& inputs, const View<T>& out,
+                            const NystroemSaved<T>& saved, const ExecutorRef& executor) const {
+  auto&& threads = for_work(executor, [&] { return products(shape_of(inputs)); });
+  NystroemSteps<T> steps(inputs, options, saved, false, memory_of(threads));
+  DenseForward<T> last(steps.last_inputs(), steps.scale, out, saved.lse);
+  steps.reserve({}, threads);
+  last.reserve(threads);
+  steps.compute(threads);
+  last.compute(threads);
+}
+
+template <class T>
+void NystroemAttention::run_backward(const NystroemInputs<T>& inputs, const View<const T>& out,
+                                     const NystroemSaved<T>& saved, const View<const T>& d_out,
+                                     const NystroemGrads<T>& grads,
+                                     const ExecutorRef& executor) const {
+  auto&& threads = for_work(executor, [&] { return 2.5 * products(shape_of(inputs)); });
+  NystroemBackward<T>(inputs, options, out, saved, d_out, grads, threads).run(threads);
+}
+
+// Ranks check their own rows.
+#define FOVEA_NYSTROEM_CHECKS(Op, T)                                                          \
+  template void Op::check_tensors<T>(const NystroemInputs<T>&, const View<T>&,                \
+                                     const NystroemSaved<T>&) const;                          \
+  template void Op::check_backward_tensors<T>(const NystroemInputs<T>&, const View<const T>&, \
+                                              const NystroemSaved<T>&, const View<const T>&,  \
+                                              const NystroemGrads<T>&) const;
+
+FOVEA_COMPILED_FLOAT_AND_DOUBLE_FORWARD(NystroemAttention)
+FOVEA_COMPILED_BACKWARD(NystroemAttention)
+FOVEA_COMPILED_BACKWARD_BYTES(NystroemAttention)
+FOVEA_IN_FLOAT_UNIT(FOVEA_NYSTROEM_CHECKS, NystroemAttention)
+FOVEA_IN_DOUBLE_UNIT(FOVEA_NYSTROEM_CHECKS, NystroemAttention)
+
+FOVEA_NAMESPACE_END

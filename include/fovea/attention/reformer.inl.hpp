@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Included by reformer.hpp, where it is documented.
+#pragma once
+
+#include <optional>
+
+#include "fovea/attention/call/compiled.hpp"
+#include "fovea/attention/reformer.hpp"
+#include "fovea/attention/reformer/backward.hpp"
+#include "fovea/attention/reformer/check.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+template <class T>
+void ReformerAttention::check(const InputsOf<ReformerAttention, T>& inputs, const View<T>& out,
+                              const SavedOf<ReformerAttention, T>& saved) const {
+  check_reformer_inputs(name(), options, inputs);
+  check_reformer_outputs(name(), options, inputs, out, saved);
+}
+
+template <class T>
+void ReformerAttention::check_backward(const InputsOf<ReformerAttention, T>& inputs,
+                                       const View<const T>& out,
+                                       const SavedOf<ReformerAttention, T>& saved,
+                                       const View<const T>& d_out,
+                                       const GradsOf<ReformerAttention, T>& grads) const {
+  check_reformer_inputs(name(), options, inputs);
+  check_reformer_backward(name(), options, inputs, out, saved, d_out, grads);
+}
+
+template <class T>
+Index ReformerAttention::workspace_bytes(const ReformerShape& shape, Index workers) const {
+  return SortedRows<T>::size_bytes(options, shape, workers) +
+         ReformerForward<T>::workspace_bytes(options, shape, workers);
+}
+
+template <class T>
+Index ReformerAttention::backward_workspace_bytes(const ReformerShape& shape, Index workers) const {
+  return workspace_bytes<T>(shape, workers) +
+         ReformerBackward<T>::workspace_bytes(options, shape, workers) +
+         shape.batch * shape.heads * shape.rows * options.rounds * Index{sizeof(T)};
+}
+
+template <class T>
+void ReformerAttention::check_buckets(const ReformerInputs<T>& inputs,
+                                      const View<Index>& buckets) const {
+  check_reformer_inputs(name(), options, inputs);
+  check_output(name(), "buckets", buckets, inputs,
+               {inputs.qk.batch(), inputs.qk.heads(), options.rounds, inputs.qk.rows()});
+}
+
+template <class T>
+void ReformerAttention::write_buckets(const ReformerInputs<T>& inputs, const View<Index>& buckets,
+                                      const ExecutorRef& executor) const {
+  SortedRows<T> sorted(options, inputs);
+  sorted.take_memory(executor);
+  sorted.sort(executor);
+  for (Index s = 0; s < sorted.sequences(); ++s) {
+    for (Index r = 0; r < options.rounds; ++r) {
+      for (Index n = 0; n < inputs.qk.rows(); ++n) {
+        buckets(s / inputs.qk.heads(), s % inputs.qk.heads(), r, n) =
+            n < sorted.length(s) ? Index{sorted.buckets(s, r)[n]} : Index{kNoBucket};
+      }
+    }
+  }
+}
+
+template <class T>
+void ReformerAttention::run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
+                            const ExecutorRef& executor) const {
+  const ReformerShape shape = shape_of(inputs);
+  auto&& threads =
+      for_work(executor, [&] { return products(shape, shape.width + shape.value_width); });
+  SortedRows<T> sorted(options, inputs);
+  ReformerForward<T> pass(options, inputs, sorted, out, saved);
+  sorted.take_memory(threads);
+  pass.take_memory(threads);
+  sorted.sort(threads);
+  pass.compute(threads);
+}
+
+template <class T>
+void ReformerAttention::run_backward(const InputsOf<ReformerAttention, T>& inputs,
+                                     const View<const T>& out,
+                                     const SavedOf<ReformerAttention, T>& saved,
+                                     const View<const T>& d_out,
+                                     const GradsOf<ReformerAttention, T>& grads,
+                                     const ExecutorRef& executor) const {
+  const ReformerShape shape = shape_of(inputs);
+  auto&& threads =
+      for_work(executor, [&] { return products(shape, 3 * shape.width + 2 * shape.value_width); });
+  SortedRows<T> sorted(options, inputs);
+  sorted.take_memory(threads);
+  View<T> round_lse = saved.round_lse;
+  Workspace again;
+  std::optional<ReformerForward<T>> rounds;
+  if (round_lse.is_none()) {
+    const fovea::Shape numbers = reformer_row_shape(inputs, options.rounds);
+    again = memory_of(threads).take(numbers[0] * numbers[1] * numbers[2] * numbers[3],
+                                    Index{sizeof(T)});
+    round_lse = View<T>(again.data<T>(), numbers);
+    rounds.emplace(options, inputs, sorted, View<T>(), ReformerSaved<T>{{}, round_lse});
+    rounds->take_memory(threads);
+  }
+  ReformerBackward<T> pass(options, inputs, sorted, out, d_out, grads);
+  pass.take_memory(threads);
+  sorted.sort(threads);
+  if (rounds) rounds->compute(threads);
+  pass.compute(View<const T>(round_lse), threads);
+}
+
+#define FOVEA_REFORMER_BUCKETS(Op, T)                                                     \
+  template void Op::check_buckets<T>(const ReformerInputs<T>&, const View<Index>&) const; \
+  template void Op::write_buckets<T>(const ReformerInputs<T>&, const View<Index>&,        \
+                                     const ExecutorRef&) const;
+
+FOVEA_COMPILED_FLOAT_AND_DOUBLE_FORWARD(ReformerAttention)
+FOVEA_COMPILED_BACKWARD(ReformerAttention)
+FOVEA_COMPILED_BACKWARD_BYTES(ReformerAttention)
+FOVEA_IN_FLOAT_UNIT(FOVEA_REFORMER_BUCKETS, ReformerAttention)
+FOVEA_IN_DOUBLE_UNIT(FOVEA_REFORMER_BUCKETS, ReformerAttention)
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Included by sinkhorn.hpp, where it is documented.
+#pragma once
+
+#include "fovea/attention/call/compiled.hpp"
+#include "fovea/attention/sinkhorn.hpp"
+#include "fovea/attention/sinkhorn/backward.hpp"
+#include "fovea/attention/sinkhorn/check.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+template <class T>
+void SinkhornAttention::check(const InputsOf<SinkhornAttention, T>& inputs, const View<T>& out,
+                              const SavedOf<SinkhornAttention, T>& saved) const {
+  check_sinkhorn_inputs(name(), options, inputs);
+  check_outputs(name(), inputs, out, saved);
+}
+
+template <class T>
+void SinkhornAttention::check_backward(const InputsOf<SinkhornAttention, T>& inputs,
+                                       const View<const T>& out,
+                                       const SavedOf<SinkhornAttention, T>& saved,
+                                       const View<const T>& d_out,
+                                       const GradsOf<SinkhornAttention, T>& grads) const {
+  check_sinkhorn_inputs(name(), options, inputs);
+  check_rows(name(), "out", inputs, out);
+  check_rows(name(), "d_out", inputs, d_out);
+  check_lse(name(), inputs, saved);
+  check_grads(name(), inputs, out, saved, d_out, grads);
+}
+
+template <class T>
+Index SinkhornAttention::workspace_bytes(const AttentionShape& shape, Index workers) const {
+  return SinkhornForward<T>::workspace_bytes(options, shape, workers);
+}
+
+template <class T>
+Index SinkhornAttention::backward_workspace_bytes(const AttentionShape& shape,
+                                                  Index workers) const {
+  return SinkhornBackward<T>::workspace_bytes(options, shape, workers);
+}
+
+template <class T>
+void SinkhornAttention::run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
+                            const ExecutorRef& executor) const {
+  const SinkhornCall<T> call{options, inputs};
+  const AttentionShape& s = call.shape;
+  auto&& threads = for_work(executor, [&] { return products(s, s.width + s.value_width, 1); });
+  SinkhornForward<T>(call, out, saved).run(threads);
+}
+
+template <class T>
+void SinkhornAttention::run_backward(const InputsOf<SinkhornAttention, T>& inputs,
+                                     const View<const T>& out,
+                                     const SavedOf<SinkhornAttention, T>& saved,
+                                     const View<const T>& d_out,
+                                     const GradsOf<SinkhornAttention, T>& grads,
+                                     const ExecutorRef& executor) const {
+  const SinkhornCall<T> call{options, inputs};
+  const AttentionShape& s = call.shape;
+  auto&& threads =
+      for_work(executor, [&] { return products(s, 3 * s.width + 2 * s.value_width, 3); });
+  SinkhornBackward<T>(call, out, saved, d_out, grads).run(threads);
+}
+
+FOVEA_COMPILED_FLOAT_AND_DOUBLE_FORWARD(SinkhornAttention)
+FOVEA_COMPILED_BACKWARD(SinkhornAttention)
+FOVEA_COMPILED_BACKWARD_BYTES(SinkhornAttention)
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Included by hidden_layer.hpp, where it is documented.
+#pragma once
+
+#include <algorithm>
+
+#include "fovea/attention/call/head_matrix.hpp"
+#include "fovea/attention/synthesizer/hidden_layer.hpp"
+#include "fovea/kernels/layers/table.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace detail {
+
+/// The element of a tensor of weights that sequence b reads.
+template <class T>
+Index weight_batch(const View<T>& x, Index b) {
+  return x.batch() == 1 ? 0 : b;
+}
+
+/// Copies a matrix to dense rows. \param row elements from one of them to the next
+template <class T>
+void copy_to_rows(const View<const T>& x, Index b, Index h, Index first, Index count, T* to,
+                  Index row) {
+  for (Index n = 0; n < count; ++n) {
+    for (Index d = 0; d < x.width(); ++d) to[n * row + d] = x(b, h, first + n, d);
+  }
+}
+
+template <class T>
+Index HiddenLayer<T>::most_tasks() const {
+  const Index parts = (rows_ + kRows - 1) / kRows;
+  return (std::max)({batch_, in_.w1.batch(), in_.w2.batch(), Index{1}}) *
+         (std::max)({in_.w1.heads(), in_.w2.heads(), Index{1}}) * (std::max<Index>)(parts, 1);
+}
+
+template <class T>
+View<T> HiddenLayer<T>::rows_of(Workspace& memory, Index batch, Index heads) const {
+  const Index row = row_of(hidden_);
+  return {memory.size_bytes() == 0 ? nullptr : memory.data<T>(),
+          {batch, heads, memory.size_bytes() == 0 ? 0 : rows_, hidden_ + 1},
+          {heads * rows_ * row, rows_ * row, row, 1}};
+}
+
+template <class T>
+void HiddenLayer<T>::compute(const ExecutorRef& executor) {
+  const Index parts = (rows_ + kRows - 1) / kRows;
+  const Index heads = in_.w1.heads();
+  for_each_task(executor, batch_ * heads * parts, [&](Index task, Index worker) {
+    const Index first = task % parts * kRows;
+    hide(task / parts / heads, task / parts % heads, first, (std::min)(kRows, rows_ - first),
+         worker);
+  });
+  const Index key_heads = in_.w2.heads();
+  const View<T> to = keys();
+  for_each_task(executor, in_.w2.batch() * key_heads * parts, [&](Index task, Index) {
+    const Index first = task % parts * kRows;
+    put_keys(in_.w2, in_.b2, task / parts / key_heads, task / parts % key_heads, first,
+             (std::min)(kRows, rows_ - first), to, first);
+  });
+}
+
+template <class T>
+void HiddenLayer<T>::put_keys(const View<const T>& w2, const View<const T>& b2, Index b, Index h,
+                              Index first, Index count, const View<T>& to, Index row) {
+  const Index hidden = w2.rows();
+  for (Index m = 0; m < hidden; ++m) {
+    for (Index n = 0; n < count; ++n) to(b, h, row + n, m) = w2(b, h, m, first + n);
+  }
+  for (Index n = 0; n < count; ++n) {
+    to(b, h, row + n, hidden) = b2.is_none() ? T{0} : b2(b, h, 0, first + n);
+  }
+}
+
+template <class T>
+void HiddenLayer<T>::finish(const View<T>& d_queries, const View<T>& d_keys,
+                            const DenseSynthesizerGrads<T>& grads, const ExecutorRef& executor) {
+  finish_tokens(d_queries, grads.x, executor);
+  if (!grads.w1.is_none() || !grads.b1.is_none()) {
+    for_each_task(executor, in_.w1.batch() * in_.w1.heads(), [&](Index task, Index worker) {
+      sum_first_weights(d_queries, grads, task / in_.w1.heads(), task % in_.w1.heads(), worker);
+    });
+  }
+  finish_columns(d_keys, grads, executor);
+}
+
+template <class T>
+void HiddenLayer<T>::finish_tokens(const View<T>& d_queries, const View<T>& d_x,
+                                   const ExecutorRef& executor) {
+  const Index parts = (rows_ + kRows - 1) / kRows;
+  const Index heads = in_.w1.heads();
+  if (!d_queries.is_none()) {
+    for_each_task(executor, batch_ * heads * parts, [&](Index task, Index) {
+      const Index first = task % parts * kRows;
+      clear_hidden(d_queries, task / parts / heads, task / parts % heads, first,
+                   (std::min)(kRows, rows_ - first));
+    });
+  }
+  if (d_x.is_none()) return;
+  for_each_task(executor, batch_ * d_x.heads() * parts, [&](Index task, Index worker) {
+    add_to_tokens(d_queries, d_x, task / parts / d_x.heads(), task / parts % d_x.heads(),
+                  task % parts * kRows, worker);
+  });
+}
+
+template <class T>
+void HiddenLayer<T>::add_to_first_weights(const View<T>& d_queries, bool has_weights, Index b,
+                                          Index h, const Range& rows, T* sums, Index worker) {
+  const Slot own = slot(worker);
+  for (Index first = rows.begin; first < rows.end; first += kRows) {
+    const Index count = (std::min)(kRows, rows.end - first);
+    const Matrix<const T> x = tokens(b, h, first, count, own);
+    const T* const d_hidden = &d_queries(b, h, first, 0);
+    if (has_weights) {
+      ProductKernels<T>{}.multiply({.a = {x.data, 1, x.row},
+                                    .b = {d_hidden, row_of(hidden_), 1},
+                                    .to = sums,
+                                    .to_row = weight_row(),
+                                    .rows = width_,
+                                    .columns = hidden_,
+                                    .steps = count,
+                                    .add = true});
+    }
+    LayerKernels<T>{}.add_rows(
+        {d_hidden, row_of(hidden_), count, hidden_, sums + width_ * weight_row()});
+  }
+}
+
+template <class T>
+void HiddenLayer<T>::write_first_weights(const T* sums, const DenseSynthesizerGrads<T>& grads,
+                                         Index part, Index h) const {
+  for (Index m = 0; m < hidden_; ++m) {
+    for (Index d = 0; d < width_ && !grads.w1.is_none(); ++d) {
+      grads.w1(part, h, d, m) = sums[d * weight_row() + m];
+    }
+    if (!grads.b1.is_none()) grads.b1(part, h, 0, m) = sums[width_ * weight_row() + m];
+  }
+}
+
+template <class T>
+void HiddenLayer<T>::finish_columns(const View<T>& d_keys, const DenseSynthesizerGrads<T>& grads,
+                                    const ExecutorRef& executor) {
+  if (!grads.w2.is_none()) write_second(d_keys, grads.w2, true, executor);
+  if (!grads.b2.is_none()) write_second(d_keys, grads.b2, false, executor);
+}
+
+template <class T>
+Matrix<const T> HiddenLayer<T>::tokens(Index b, Index h, Index first, Index count,
+                                       const Slot& own) const {
+  const Index head = token_head(h);
+  if (column_stride(in_.x) == 1) {
+    return {head_row(in_.x, b, head, first), row_stride(in_.x), 1};
+  }
+  copy_to_rows(in_.x, b, head, first, count, own.tokens, padded_size(width_));
+  return {own.tokens, padded_size(width_), 1};
+}
+
+template <class T>
+void HiddenLayer<T>::hide(Index b, Index h, Index first, Index count, Index worker) {
+  const Slot own = slot(worker);
+  const Index weights = weight_batch(in_.w1, b);
+  copy_to_rows(in_.w1, weights, h, 0, width_, own.weights, weight_row());
+  for (Index m = 0; m < hidden_; ++m) {
+    own.biases[m] = in_.b1.is_none() ? T{0} : in_.b1(weights, h, 0, m);
+  }
+  const Index row = row_of(hidden_);
+  T* const to = &queries()(b, h, first, 0);
+  ProductKernels<T>{}.multiply({.a = tokens(b, h, first, count, own),
+                                .b = {own.weights, weight_row(), 1},
+                                .to = to,
+                                .to_row = row,
+                                .rows = count,
+                                .columns = hidden_,
+                                .steps = width_,
+                                .bias = own.biases});
+  for (Index n = 0; n < count; ++n) {
+    // A NaN stays one.
+    for (Index m = 0; m < hidden_; ++m) {
+      to[n * row + m] = to[n * row + m] < 0 ? T{0} : to[n * row + m];
+    }
+    to[n * row + hidden_] = 1;
+  }
+}
+
+template <class T>
+void HiddenLayer<T>::clear_hidden(const View<T>& d_queries, Index b, Index h, Index first,
+                                  Index count) {
+  const View<T> hidden = queries();
+  const Index row = row_of(hidden_);
+  const T* const from = &hidden(b, h, first, 0);
+  T* const to = &d_queries(b, h, first, 0);
+  for (Index n = 0; n < count; ++n) {
+    for (Index m = 0; m < hidden_; ++m) {
+      to[n * row + m] = from[n * row + m] == 0 ? T{0} : to[n * row + m];
+    }
+  }
+}
+
+template <class T>
+void HiddenLayer<T>::add_to_tokens(const View<T>& d_queries, const View<T>& d_x, Index b,
+                                   Index x_head, Index first, Index worker) {
+  const Slot own = slot(worker);
+  const Index row = padded_size(width_);
+  const Index count = (std::min)(kRows, rows_ - first);
+  const Index begin = in_.x.heads() == 1 ? 0 : x_head;
+  const Index end = in_.x.heads() == 1 ? in_.w1.heads() : x_head + 1;
+  if (begin == end) std::fill_n(own.tokens, count * row, T{0});
+  for (Index h = begin; h < end; ++h) {
+    copy_to_rows(in_.w1, weight_batch(in_.w1, b), h, 0, width_, own.weights, weight_row());
+    ProductKernels<T>{}.multiply({.a = {&d_queries(b, h, first, 0), row_of(hidden_), 1},
+                                  .b = {own.weights, 1, weight_row()},
+                                  .to = own.tokens,
+                                  .to_row = row,
+                                  .rows = count,
+                                  .columns = width_,
+                                  .steps = hidden_,
+                                  .add = h > begin});
+  }
+  for (Index n = 0; n < count; ++n) {
+    for (Index d = 0; d < width_; ++d) d_x(b, x_head, first + n, d) = own.tokens[n * row + d];
+  }
+}
+
+template <class T>
+void HiddenLayer<T>::sum_first_weights(const View<T>& d_queries,
+                                       const DenseSynthesizerGrads<T>& grads, Index part, Index h,
+                                       Index worker) {
+  const Slot own = slot(worker);
+  const bool is_shared = in_.w1.batch() == 1;
+  const Index begin = is_shared ? 0 : part;
+  const Index end = is_shared ? batch_ : part + 1;
+  std::fill_n(own.weights, first_weights_elements(), T{0});
+  for (Index b = begin; b < end; ++b) {
+    add_to_first_weights(d_queries, !grads.w1.is_none(), b, h, {0, rows_}, own.weights, worker);
+  }
+  write_first_weights(own.weights, grads, part, h);
+}
+
+template <class T>
+void HiddenLayer<T>::write_second(const View<T>& d_keys, const View<T>& to, bool is_weight,
+                                  const ExecutorRef& executor) {
+  const Index hidden = d_keys.width() - 1;
+  const Index parts = (to.width() + kRows - 1) / kRows;
+  for_each_task(executor, to.batch() * to.heads() * parts, [&](Index task, Index) {
+    const Index part = task / parts / to.heads();
+    const Index h = task / parts % to.heads();
+    const Index first = task % parts * kRows;
+    const Index begin = to.batch() == 1 ? 0 : part;
+    const Index end = to.batch() == 1 ? d_keys.batch() : part + 1;
+    for (Index j = first; j < (std::min)(to.width(), first + kRows); ++j) {
+      for (Index m = 0; m < to.rows(); ++m) {
+        T sum = 0;
+        for (Index b = begin; b < end && j < d_keys.rows(); ++b) {
+          sum += d_keys(b, h, j, is_weight ? m : hidden);
+        }
+        to(part, h, m, j) = sum;
+      }
+    }
+  });
+}
+
+FOVEA_FLOAT_AND_DOUBLE_PASSES(HiddenLayer)
+
+}  // namespace detail
+
+FOVEA_NAMESPACE_END
