@@ -65,6 +65,13 @@ TEST_P(Conformance, CountsPairsOfSequencesWithoutNumber) {
         EXPECT_GT(pairs, 0);
       }
     }
+    // The pairs of one row are, but for its window and the like, a share of the keys.
+    const auto grown = [&](Index keys) {
+      const auto pairs = [&](Index n) { return op.visible_pairs(sizes(1, n, 8, 5)); };
+      return pairs(keys) - pairs(keys / 4);
+    };
+    const Index last = grown(Index{1} << 62);
+    EXPECT_NEAR(static_cast<double>(last), 4 * static_cast<double>(grown(Index{1} << 60)), 1e5);
   });
 }
 

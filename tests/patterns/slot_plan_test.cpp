@@ -185,6 +185,47 @@ TEST(SlotPlan, VisiblePairsOfSequencesWithoutNumber) {
   }
 }
 
+/// Keys and rows beyond kFarPosition count, too: up to 2^62 of them.
+TEST(SlotPlan, VisiblePairsBeyondTheFarthestPosition) {
+  using fovea::kFarPosition;
+  constexpr Index most = Index{1} << 62;
+  for (const Index keys : {kFarPosition - 1, kFarPosition, kFarPosition + 1, most - 1, most}) {
+    SCOPED_TRACE(keys);
+    const auto pairs = [&](const auto& pattern, Index queries = 1, Index from_end = 0) {
+      return pattern.plan(SequenceShape{queries, keys, keys - queries - from_end}).visible_pairs();
+    };
+    EXPECT_EQ(pairs(Dense{}), keys);
+    EXPECT_EQ((Dense{}.plan({1, keys, 0}).visible_pairs()), keys);
+    EXPECT_EQ(pairs(Causal{}), keys);
+    EXPECT_EQ(pairs(Causal{}, 1, 5), keys - 5);
+    EXPECT_EQ(pairs(Window{7, Window::kUnbounded}), 8);
+    EXPECT_EQ((Window{7, Window::kUnbounded}.plan({1, keys, 9}).visible_pairs()), keys - 2);
+    EXPECT_EQ(pairs(Window{0, 0}, keys), keys);
+    EXPECT_EQ(pairs(Window{2, 3}, 5, 10), 30);
+    // A row whose window ends at kFarPosition.
+    EXPECT_EQ((Window{2, 3}.plan({1, keys, kFarPosition - 4}).visible_pairs()),
+              (std::min)(Index{6}, keys - kFarPosition + 6));
+    constexpr Index unbounded = Window::kUnbounded;
+    EXPECT_EQ(pairs(DilatedWindow{unbounded, unbounded, 2}), ceil_div(keys, 2));
+    EXPECT_EQ(pairs(StridedKeys{1, false}), keys);
+    EXPECT_EQ(pairs(StridedKeys{1, true}, 1, 3), keys - 3);
+    EXPECT_EQ(pairs(StridedKeys{2, true}), ceil_div(keys, 2));
+    EXPECT_EQ(pairs(StridedBeyond{1, false}, 1, 9), keys - 3);
+    EXPECT_EQ(pairs(FixedSummary{{1, 1, 0, false}}), keys);
+    EXPECT_EQ(pairs(FixedSummary{{2, 1, 0, false}}), keys / 2);
+    EXPECT_EQ(pairs(FixedBeyond{{1, 1, 0, false}}, 1, 4), keys - 1);
+    EXPECT_EQ(pairs(fixed_local(1), keys), keys);
+    EXPECT_EQ(pairs(fixed_local(3), 3, keys % 3), 6);
+    EXPECT_EQ(pairs(BlockWindow{1, 1, 1}, 4, 10), 12);
+    EXPECT_EQ(pairs(BlockWindow{4, kUnboundedKeys, kUnboundedKeys}), keys);
+    EXPECT_EQ(pairs(GlobalTokens::at({5, 99})), 2);
+    EXPECT_EQ((GlobalTokens::at({5, 99}).plan({1, keys, 5}).visible_pairs()), keys);
+    EXPECT_EQ(pairs(WindowAndTokens({1, 1}, GlobalTokens::at({5})), 1, 7), 4);
+    EXPECT_EQ(pairs(intersect(Dense{}, FixedSummary{{2, 1, 0, false}})), keys / 2);
+    EXPECT_EQ(pairs(subtract(FixedSummary{{2, 1, 0, false}}, Dense{})), 0);
+  }
+}
+
 /// A column of summary keys is one block of keys; nobody asks for those of the other columns.
 TEST(SlotPlan, KeysOfASummaryAreBlocksOfOneColumn) {
   const auto plan = FixedSummary{{128, 8}}.plan({16384, 16384, 0});

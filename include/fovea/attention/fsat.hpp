@@ -89,7 +89,7 @@ class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<F
   /// An upper bound of the (query, key) pairs of one query head that have an edge: one for each
   /// slot, and two in training. How many there are depends on the dominant indices.
   [[nodiscard]] Index visible_pairs(const FsatShape& shape, Index /*head*/ = 0) const {
-    const Index edges = shape.dominants * options.edges_per_slot();
+    const Index edges = add_pairs(0, shape.dominants, options.edges_per_slot());
     return add_pairs(0, shape.keys, (std::min)(edges, shape.queries));
   }
 

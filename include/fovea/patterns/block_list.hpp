@@ -112,7 +112,7 @@ class BlockList {
   /// blocks none has any.
   Index same_until(Index i) const {
     const Index row = floor_div(i, block_);
-    return row < row_count() ? (row + 1) * block_ : kFarPosition;
+    return row < row_count() ? (row + 1) * block_ : kUnboundedKeys;
   }
   /// The positions in a block: at multiples of it the intervals change.
   Index row_block() const { return block_; }

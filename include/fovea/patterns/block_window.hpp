@@ -52,9 +52,9 @@ struct BlockWindow {
   constexpr Range whole_blocks(Index i, Index j, Index before, Index after) const {
     const Range blocks = {floor_div(i, block) - (std::min)(before, kFarPosition),
                           floor_div(j, block) + (std::min)(after, kFarPosition) + 1};
-    const Index most = kFarPosition / block;
-    return {blocks.begin <= -most ? -kFarPosition : blocks.begin * block,
-            blocks.end >= most ? kFarPosition : blocks.end * block};
+    const Index most = 3 * kFarPosition / block;  // positions may be as far as 2^62
+    return {before >= kFarPosition || blocks.begin < -most ? -kFarPosition : blocks.begin * block,
+            after >= kFarPosition || blocks.end > most ? kFarPosition : blocks.end * block};
   }
 };
 

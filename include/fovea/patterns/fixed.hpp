@@ -67,7 +67,7 @@ struct FixedSummary {
   /// Whether the intervals have yet to be cut to keys up to the query.
   constexpr bool causal_cut() const { return shape.causal; }
   /// All positions have the same intervals.
-  constexpr Index same_until(Index) const { return kFarPosition; }
+  constexpr Index same_until(Index) const { return kUnboundedKeys; }
   /// A range that holds every position that sees one of the keys: all, or, if causal, those from
   /// the first key on.
   constexpr Range seen_from(const Range& keys) const {
@@ -118,7 +118,7 @@ struct FixedBeyond {
   constexpr Index same_until(Index i) const { return fixed_local(shape.stride).same_until(i); }
   /// From each block to the next the intervals move by one key.
   constexpr Index repeats_until(Index i) const {
-    return floor_mod(i, shape.stride) == 0 ? kFarPosition : i;
+    return floor_mod(i, shape.stride) == 0 ? kUnboundedKeys : i;
   }
   /// A range that holds every position that sees one of the keys: all, or, if causal, those from
   /// the first key on.

@@ -122,7 +122,7 @@ class GlobalTokens {
   /// there, because a block with a token in it computes all keys for its other rows, too.
   Index next_cut(Index i) const {
     const auto run = run_behind(i);
-    if (run == runs_->end()) return kFarPosition;
+    if (run == runs_->end()) return kUnboundedKeys;
     return i < run->begin ? run->begin : run->end;
   }
 

@@ -146,6 +146,7 @@ class SlotPairs {
   struct Rows {
     Index same;    // the rows of a group
     Index groups;  // how many of them
+    bool move;     // whether the row behind the first group would be the first of another one
 
     Index count() const { return same * groups; }
   };
@@ -153,33 +154,39 @@ class SlotPairs {
   /// The rows from position i on that are counted together. \param left the rows of its residue
   Rows alike_rows(Index i, Index left) const {
     const auto rows_until = [&](Index end) {
-      // Beyond the farthest position nothing changes.
-      if (end <= i) return i < kFarPosition ? Index{0} : left;
-      return (std::min)(left, ceil_div(end - i, slots_.row_step()));
+      if (end == kUnboundedKeys) return left;
+      return end <= i ? 0 : (std::min)(left, ceil_div(end - i, slots_.row_step()));
     };
     const Index same = (std::max)(Index{1}, rows_until(slots_.same_until(i)));
+    const auto groups_until = [&](Index end, Index of) {
+      const Index behind = i + of * slots_.row_step();
+      return Rows{of, rows_until(end) / of, behind < end};
+    };
     if constexpr (LinearSlots<P>) {
-      const Index rows = rows_until(slots_.pattern().linear_until(i));
-      if (rows > same) return {1, rows};
+      const Rows rows = groups_until(slots_.pattern().linear_until(i), 1);
+      if (rows.groups >= same) return rows;
     }
     if constexpr (requires { slots_.pattern().repeats_until(i); }) {
-      const Index rows = rows_until(slots_.pattern().repeats_until(i));
-      if (rows > same) return {same, rows / same};
+      const Rows rows = groups_until(slots_.pattern().repeats_until(i), same);
+      if (rows.groups >= 1) return rows;
     }
-    return {same, 1};
+    return {same, 1, false};
   }
 
   /// The pairs of these rows.
   Index pairs_of(Index i, const Rows& rows) {
     const Index step = slots_.row_step();
     slots_.keys_of(i, seen_);
-    if (rows.groups > 1) slots_.keys_of(i + rows.same * step, next_);
+    if (rows.move) slots_.keys_of(i + rows.same * step, next_);
     Index pairs = 0;
     for (Index s = 0; s < slots_.count(); ++s) {
       const Lattice lattice = slots_.lattice(s, floor_mod(i, step));
       const Range points = {0, lattice.size(shape_.keys)};
-      const Range seen = seen_[static_cast<std::size_t>(s)];
-      const Range next = rows.groups > 1 ? next_[static_cast<std::size_t>(s)] : seen;
+      Range seen = seen_[static_cast<std::size_t>(s)];
+      Range next = rows.move ? next_[static_cast<std::size_t>(s)] : seen;
+      if (seen.end == kFarPosition && next.end == kFarPosition) {  // there is no end
+        seen.end = next.end = (std::max)(kFarPosition, points.end);
+      }
       if (!slots_.causal_cut()) {
         const Range motion = {next.begin - seen.begin, next.end - seen.end};
         pairs = add_pairs(pairs, rows.same, add_lengths(0, seen, motion, points, rows.groups));

@@ -22,10 +22,11 @@ struct Lattice {
     if (step == 1) return keys;
     return phase < keys ? (keys - 1 - phase) / step + 1 : 0;
   }
-  /// The points t whose keys are in an interval of keys.
+  /// The points t whose keys are in an interval of keys; what has no end keeps none.
   constexpr Range points(const Range& keys) const {
     if (step == 1) return keys;
-    return {ceil_div(keys.begin - phase, step), ceil_div(keys.end - phase, step)};
+    const Index end = keys.end == kFarPosition ? kFarPosition : ceil_div(keys.end - phase, step);
+    return {ceil_div(keys.begin - phase, step), end};
   }
   /// Whether both have the same keys.
   friend constexpr bool operator==(const Lattice&, const Lattice&) = default;
@@ -40,7 +41,8 @@ concept OneSlotPattern = requires(const P pattern, Index i) {
 };
 
 /// A pattern with `slot_count()` slots: `keys_of(i, slots)` writes the interval that position i
-/// sees of each slot. The intervals are disjoint and may reach beyond the sequence.
+/// sees of each slot. The intervals are disjoint and may reach beyond the sequence. An end at
+/// kFarPosition that does not move with the position stands for all keys behind it.
 template <class P>
 concept SlotsPattern = requires(const P pattern, Index i, std::span<Range> slots) {
   { pattern.allows(i, i) } -> std::same_as<bool>;
@@ -64,7 +66,7 @@ concept SlotsPattern = requires(const P pattern, Index i, std::span<Range> slots
 /// - `reach()` (no bound): how far before and after itself a position sees keys.
 /// - `key_columns()` (all keys): the only keys that positions see.
 /// - `same_until(i)` (i + 1): the positions [i, same_until(i)) that have the residue of i have the
-///   same intervals.
+///   same intervals; kUnboundedKeys if all after i have them.
 /// - `linear_until(i)` (none): from each position in [i, linear_until(i)) that has the residue of i
 ///   to the next one, each bound of an interval moves by a fixed number of keys. It does not go
 ///   together with causal_cut().
@@ -73,7 +75,9 @@ concept SlotsPattern = requires(const P pattern, Index i, std::span<Range> slots
 ///   fixed number of keys. Pairs are counted by it. It does not go together with causal_cut().
 /// - `causal_cut()` (false): whether the intervals have yet to be cut to keys up to i. More
 ///   positions may then have the same intervals.
-/// - `next_cut(i)` (kFarPosition): the first position after i where a block of rows must begin.
+/// - `next_cut(i)` (kUnboundedKeys, which is none): the first position after i where a block of
+/// rows
+///   must begin.
 /// - `row_block()` (none): rows that see nearly the same keys begin at multiples of this.
 /// - `seen_from(keys)` (everywhere): a range that holds every position that sees one of the keys.
 /// - `meets(rows, keys)` (rows meet seen_from(keys)): false only if no position of `rows` sees one
@@ -215,7 +219,7 @@ class Slots {
     if constexpr (requires { pattern_.next_cut(i); }) {
       return pattern_.next_cut(i);
     } else {
-      return kFarPosition;
+      return kUnboundedKeys;
     }
   }
 

@@ -37,7 +37,7 @@ struct StridedKeys {
   /// All keys of the residue of the position.
   constexpr Range keys_of(Index) const { return kEverywhere; }
   /// All positions of a residue have the same interval.
-  constexpr Index same_until(Index) const { return kFarPosition; }
+  constexpr Index same_until(Index) const { return kUnboundedKeys; }
   /// Whether the interval has yet to be cut to keys up to the query.
   constexpr bool causal_cut() const { return causal; }
   /// A range that holds every position that sees one of the keys.
@@ -73,7 +73,7 @@ struct StridedBeyond {
     if (!causal) slots[1] = {own + shown + 1, kFarPosition};
   }
   /// The intervals of all positions of a residue move alike.
-  constexpr Index linear_until(Index) const { return kFarPosition; }
+  constexpr Index linear_until(Index) const { return kUnboundedKeys; }
   /// A range that holds every position that sees one of the keys.
   constexpr Range seen_from(const Range& keys) const {
     return StridedKeys{stride, causal}.seen_from(keys);

@@ -44,10 +44,10 @@ struct Window {
 
   /// Positions [i, same_until(i)) have the same interval: all of them if no side has an end.
   constexpr Index same_until(Index i) const {
-    return left < kFarPosition || right < kFarPosition ? i + 1 : kFarPosition;
+    return left < kFarPosition || right < kFarPosition ? i + 1 : kUnboundedKeys;
   }
   /// The intervals of all positions move alike.
-  constexpr Index linear_until(Index) const { return kFarPosition; }
+  constexpr Index linear_until(Index) const { return kUnboundedKeys; }
 
   /// A range that holds every position that sees one of the keys.
   constexpr Range seen_from(const Range& keys) const {
@@ -87,7 +87,7 @@ struct DilatedWindow {
   /// The most keys that a row sees.
   constexpr Index most_keys() const { return window().most_keys(); }
   /// The intervals of all positions of a residue move alike.
-  constexpr Index linear_until(Index) const { return kFarPosition; }
+  constexpr Index linear_until(Index) const { return kUnboundedKeys; }
 
   /// How far before and after itself a query sees keys.
   constexpr Reach reach() const {
