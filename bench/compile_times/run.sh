@@ -9,13 +9,15 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 flags='-std=c++20 -O2'
 
-# program NAME KERNELS: its source comes from stdin. KERNELS: compiled, header-only, or none.
+# program NAME FORM: its source comes from stdin. FORM: header-only, compiled, both (two programs, one
+# of them NAME_compiled), or none, which is not fovea.
 names=()
-declare -A kernels
+declare -A forms
 program() {
   names+=("$1")
-  kernels[$1]=$2
+  forms[$1]=${2/both/header-only}
   cat > "$folder/$1.cpp"
+  if [ "$2" = both ]; then program "$1_compiled" compiled < "$folder/$1.cpp"; fi
 }
 
 program eigen none << 'END'
@@ -35,7 +37,7 @@ one_forward() {
     declarations+=", const fovea::View<const ${input#*:}>& ${input%%:*}"
     members+=", .${input%%:*} = ${input%%:*}"
   done
-  program "$name" "${mode:-header-only}" << END
+  program "$name" "${form:-header-only}" << END
 #include <fovea/attention/$header.hpp>
 #include <fovea/core/eigen.hpp>
 using Tensor = Eigen::Tensor<float, 4, Eigen::RowMajor>;
@@ -46,9 +48,8 @@ void forward(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& out$decl
 END
 }
 
-one_forward forward full fovea::FullAttention ''
-mode=compiled one_forward forward_compiled full fovea::FullAttention ''
-program forward_backward_decoder header-only << 'END'
+form=both one_forward forward full fovea::FullAttention ''
+program forward_backward_decoder both << 'END'
 #include <fovea/attention/full.hpp>
 #include <fovea/core/eigen.hpp>
 using Tensor = Eigen::Tensor<float, 4, Eigen::RowMajor>;
@@ -78,12 +79,13 @@ one_forward fmm fmm fovea::FmmOneKernel ''
 one_forward indexed indexed fovea::IndexedAttention '' indices:fovea::Index
 one_forward smart_bird smart_bird fovea::SmartBirdAttention '' sketch_q:float sketch_k:float
 one_forward fsat fsat fovea::FsatAttention '' dominant:float
-program everything header-only < "$(dirname "$0")/../../tests/consumer/flags/every_operator.cpp"
+program quickstart both < "$(dirname "$0")/../../examples/quickstart.cpp"
+program everything both < "$(dirname "$0")/../../tests/consumer/flags/every_operator.cpp"
 
 # measure NAME: "seconds MB" of one compilation, in user time of the compiler.
 measure() {
   local options=()
-  if [ "${kernels[$1]}" = compiled ]; then options=(-DFOVEA_COMPILED); fi
+  if [ "${forms[$1]}" = compiled ]; then options=(-DFOVEA_COMPILED -DFOVEA_COMPILED_FFTW); fi
   /usr/bin/time -f '%U %M' -o "$folder/time" "$compiler" $flags "${options[@]}" -I "$include" \
     -isystem "$eigen" -c "$folder/$1.cpp" -o "$folder/$1.o"
   awk '{ printf "%s %d\n", $1, $2 / 1024 }' "$folder/time"
@@ -93,8 +95,8 @@ measure() {
 for ((round = 1; round <= rounds; ++round)); do
   for name in "${names[@]}"; do
     [ "$name" = eigen ] && continue
-    # It takes minutes, and one figure is enough.
-    [ "$name" = everything ] && ((round > 1)) && continue
+    # They take minutes, and one figure is enough.
+    [[ "$name" = everything* ]] && ((round > 1)) && continue
     measure eigen >> "$folder/$name.yardstick"
     measure "$name" >> "$folder/$name.times"
   done
@@ -123,8 +125,8 @@ yardstick=$(median "$folder/all.yardstick" 1)
     # The ratio of each pair of neighbours, and its median.
     paste -d' ' "$folder/$name.times" "$folder/$name.yardstick" | awk '{ print $1 / $3 }' \
       > "$folder/ratios"
-    printf '%s\n    {"name": "%s", "kernels": "%s", "seconds": %s, "ratio": %.2f, "memory_mb": %s, "text_kb": %s}' \
-      "$separator" "$name" "${kernels[$name]}" "$seconds" "$(median "$folder/ratios" 1)" \
+    printf '%s\n    {"name": "%s", "form": "%s", "seconds": %s, "ratio": %.2f, "memory_mb": %s, "text_kb": %s}' \
+      "$separator" "$name" "${forms[$name]}" "$seconds" "$(median "$folder/ratios" 1)" \
       "$(median "$folder/$name.times" 2)" "$(text_kb "$name")"
     separator=,
   done

@@ -1,6 +1,7 @@
-# Compiles SOURCE as users do and looks at the object: it must hold no symbol of a pass, family,
-# scalar or storage that a forward pass of floats does not call, and at most MOST_KB KB of code (of
-# 1000 bytes; empty: any). With PLANTED, a macro, it must be found to hold one.
+# Compiles SOURCE as users do and looks at the object: it must have at most MOST_KB KB of code (of 1000
+# bytes) and MOST_FUNCTIONS functions (empty: any number); with FORWARD no symbol of a pass, family,
+# scalar or storage that a forward pass of floats does not call. With PLANTED, a macro, it must be
+# found to hold one.
 cmake_minimum_required(VERSION 3.24)
 separate_arguments(flags UNIX_COMMAND "${FLAGS}")
 set(object ${CMAKE_CURRENT_BINARY_DIR}/object_${NAME}.o)
@@ -24,18 +25,24 @@ if(PLANTED)
   endif()
   return()
 endif()
-if(found)
+if(FORWARD AND found)
   list(JOIN found "\n" found)
   message(FATAL_ERROR "a forward pass of floats holds\n${found}")
 endif()
-list(FILTER symbols INCLUDE REGEX "fovea::.*softmax_block")
-if(NOT symbols)
+set(kernels ${symbols})
+list(FILTER kernels INCLUDE REGEX "fovea::.*softmax_block")
+if(FORWARD AND NOT kernels)
   message(FATAL_ERROR "no kernel was found at all")
 endif()
+list(FILTER symbols INCLUDE REGEX "^[0-9a-f]+ [TtWu] ")
+list(LENGTH symbols functions)
 execute_process(COMMAND ${SIZE} ${object} OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX MATCH "\n *([0-9]+)" text "${text}")
 math(EXPR kilobytes "(${CMAKE_MATCH_1} + 999) / 1000")
-message(STATUS "${kilobytes} KB of code")
+message(STATUS "${kilobytes} KB of code in ${functions} functions")
 if(MOST_KB AND kilobytes GREATER MOST_KB)
-  message(FATAL_ERROR "a forward pass of floats has ${kilobytes} KB of code, more than ${MOST_KB}")
+  message(FATAL_ERROR "${SOURCE} has ${kilobytes} KB of code, more than ${MOST_KB}")
+endif()
+if(MOST_FUNCTIONS AND functions GREATER MOST_FUNCTIONS)
+  message(FATAL_ERROR "${SOURCE} has ${functions} functions, more than ${MOST_FUNCTIONS}")
 endif()

@@ -146,6 +146,23 @@ TEST(KernelBodies, EveryBodyIsInAList) {
   EXPECT_EQ(missing, "");
 }
 
+TEST(CompiledForm, HasAllKernelsAndPasses) {
+  const fs::path root = FOVEA_SOURCE_DIR "/include";
+  const Names has = includes(text_of(root / "fovea/compiled.hpp"));
+  Names wanted;
+  for (const char* floor : {"attention", "kernels"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(root / "fovea" / floor)) {
+      const std::string name = fs::relative(entry.path(), root).generic_string();
+      const bool is_kernels = name.find("/kernels/") != std::string::npos;
+      const char* const end = is_kernels ? "/table.hpp" : ".inl.hpp";
+      if (name.ends_with(end) && name != "fovea/kernels/table.hpp") wanted.push_back(name);
+    }
+  }
+  std::ranges::sort(wanted);
+  EXPECT_GT(wanted.size(), 20U);
+  EXPECT_EQ(has, wanted);
+}
+
 TEST(KernelBodiesBroken, IsFound) {
   const std::string block =
       std::string(kBlock) + "#include \"fovea/kernels/linear/x.inl.hpp\"\n#endif\n";
