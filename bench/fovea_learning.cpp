@@ -260,6 +260,20 @@ void learn_all(const models::CommandLine& line, const std::vector<std::string>& 
   }
 }
 
+/// What the numbers in the names of these systems are: "linear:MAPS, fmm:MAPS:BAND".
+std::string forms_of(const std::vector<bench::PlotSeries>& lines) {
+  std::string forms;
+  for (std::string form : models::parts_of(learning::known_systems())) {
+    form = form.substr(form.find_first_not_of(' '));
+    form = form.substr(0, form.find(' '));
+    const bool is_shown = std::ranges::any_of(lines, [&](const bench::PlotSeries& line) {
+      return line.system.starts_with(learning::name_of(form));
+    });
+    if (is_shown) forms += (forms.empty() ? "" : ", ") + form;
+  }
+  return forms;
+}
+
 /// The mean loss against the step, in the colours that systems have everywhere.
 void draw(const models::CommandLine& line) {
   const std::string output = line.text("--draw");
@@ -271,25 +285,25 @@ void draw(const models::CommandLine& line) {
     throw std::runtime_error(file + ": it was not written by fovea_learning");
   }
   bench::SvgPlot plot;
-  plot.title = "Loss against the training step: " + json.at("task").get<std::string>() +
-               ", length " + std::to_string(json.at("length").get<Index>());
+  const auto task = json.at("task").get<std::string>();
+  plot.title = "Loss against the training step: " + task +
+               (task == "copy" ? ", causal" : ", not causal") + ", length " +
+               std::to_string(json.at("length").get<Index>());
   plot.subtitle = kCaption;
-  plot.line = "a system";
   plot.x.label = "training step";
-  plot.y.label = "nats of an answer";
+  plot.y.label = "loss, nats of an answer";
   for (const auto& system : json.at("systems")) {
     const auto name = system.at("system").get<std::string>();
     if (line.has("--only") && std::ranges::find(only, name) == only.end()) continue;
     const std::string family = learning::name_of(name);
-    bench::PlotSeries series{name, family, {}};
-    series.dashed = std::ranges::any_of(
-        plot.series, [&](const bench::PlotSeries& other) { return other.system == family; });
+    bench::PlotSeries series{name, family, {}, bench::has_line_of(plot.series, family)};
     for (const auto& point : system.at("points")) {
       series.points.emplace_back(point.at("step").get<double>(),
                                  point.at("mean_loss").get<double>());
     }
     plot.series.push_back(std::move(series));
   }
+  plot.line = "an attention: " + forms_of(plot.series);
   fovea::write_file(output, bench::svg_text(plot));
 }
 

@@ -70,11 +70,27 @@ void print(const ScaleResult& r, Basis basis) {
   std::fflush(stdout);
 }
 
+void write_plots(const std::vector<OutlookOfSystem>& all, const ScaleArguments& asked) {
+  for (const SvgPlot& plot : outlook_plots(all, asked)) {
+    fovea::write_file(asked.plots + "/" + plot.file + ".svg", svg_text(plot));
+  }
+}
+
+/// The plots of the JSON of an earlier run.
+void draw(ScaleArguments asked) {
+  const std::vector<OutlookOfSystem> all = read_outlooks(asked.drawn_file, asked);
+  if (asked.plots.empty()) asked.plots = "out";
+  make_directory(asked.plots);
+  write_plots(all, asked);
+}
+
 void run_times(Run& run) {
   const ScaleArguments& asked = run.asked;
   if (run.is_first() && !asked.plots.empty()) {
     make_directory(asked.plots);
-    fovea::check_output(asked.plots + "/scale_time.svg");
+    for (const char* kind : {"/scale_time_causal.svg", "/scale_time_not_causal.svg"}) {
+      fovea::check_output(asked.plots + kind);
+    }
   }
   run.at.network = measured_network(run.at.ranks);
   if (run.is_first()) print_titles(run);
@@ -90,10 +106,7 @@ void run_times(Run& run) {
   if (!asked.json.empty()) {
     fovea::write_file(asked.json, times_json(results, drawn_out, run.at, asked, run.command));
   }
-  if (asked.plots.empty()) return;
-  for (const SvgPlot& plot : outlook_plots(drawn_out, asked)) {
-    fovea::write_file(asked.plots + "/" + plot.file + ".svg", svg_text(plot));
-  }
+  if (!asked.plots.empty()) write_plots(drawn_out, asked);
 }
 
 /// Takes those that are asked for, but for those whose sequences have other lengths.
@@ -124,6 +137,10 @@ int run_program(int argc, char** argv) {
   const ScaleArguments& asked = run.asked;
   if (asked.help) {
     if (run.is_first()) std::fputs(std::string(kScaleHelp).c_str(), stdout);
+    return 0;
+  }
+  if (!asked.drawn_file.empty()) {
+    if (run.is_first()) draw(asked);
     return 0;
   }
   run.at.rows = asked.weak ? asked.rows * ranks.size() : asked.rows;

@@ -101,18 +101,7 @@ if [ "$form" = short ] && wanted layers_short; then
   cp build/learning/layers/layers.json "$results/layers_short.json"
 fi
 
-draw() {
-  local picture=$1
-  shift
-  "$program" --draw "$results/$picture.svg" "$@"
-}
-for run in 128 128_long 256 512; do
-  file=$results/learning_copy_$run.json
-  [ -e "$file" ] || continue
-  draw learning_copy_${run}_bands --from "$file" \
-    --only full,linear:1,fmm:1:10,fmm:1:30,strided:16,fixed:16:4,strided:32,fixed:32:8
-  draw learning_copy_${run}_maps --from "$file" --only full,linear:1,linear:2,linear:3
-done
+bash bench/pictures.sh build/compare/bench "$results"
 if [ "$form" != long ]; then
   cmake -S . -B build/documents -DCMAKE_BUILD_TYPE=Release "-DFOVEA_TESTS=^structure/documents$" \
     -DFOVEA_BUILD_BENCH=OFF -DFOVEA_BUILD_EXAMPLES=OFF -DFOVEA_TEST_PACKAGE=OFF > /dev/null

@@ -44,8 +44,9 @@ class Sheet {
   std::size_t size() const { return pictures_.size(); }
   std::string svg() const {
     return drawing::sheet(
-        "N = 64. Rows are queries, from the top; columns are keys, from the left; a square is a "
-        "pair that is visible. Below: their share",
+        "Visible pairs of each operator, N = 64. Rows: queries, from the top; columns: keys, from "
+        "the "
+        "left. Below: the share of all pairs",
         pictures_, kTokens, 5);
   }
 

@@ -209,8 +209,9 @@ int main(int argc, char** argv) {
     pictures.push_back(picture_of(map));
   }
   const std::string heading =
-      "N = 64. Rows: queries; columns: values. The darker, the larger; orange: negative. Below: "
-      "share of 1/16 of the largest or more";
+      "Weights, N = 64. Rows: queries; columns: values. Dark: large; orange: negative. Below: "
+      "share "
+      "of 1/16 of the largest or more";
   if (!drawing::write(file, drawing::sheet(heading, pictures, kTokens, 4))) {
     std::fprintf(stderr, "draw_weights: cannot write %s\n", file.c_str());
     return 1;

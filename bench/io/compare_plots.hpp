@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,13 +73,11 @@ inline std::vector<Plot> compare_plots() {
 /// A line for each label, in the order of the table.
 inline std::vector<PlotSeries> series_of(const std::vector<Row>& rows, const Plot& plot) {
   std::vector<PlotSeries> lines;
-  std::set<std::string> systems;
   for (const Row& row : rows) {
     if (!plot.shows(row)) continue;
     auto line = std::ranges::find(lines, row.names.label, &PlotSeries::label);
     if (line == lines.end()) {
-      const bool is_first = systems.insert(row.names.op).second;
-      lines.push_back({row.names.label, row.names.op, {}, !is_first});
+      lines.push_back({row.names.label, row.names.op, {}, has_line_of(lines, row.names.op)});
       line = lines.end() - 1;
     }
     line->points.emplace_back(static_cast<double>(row.n), plot.value(row));

@@ -14,7 +14,7 @@ namespace bench {
 struct PlotAxis {
   std::string label;
   bool bytes = false;              ///< ticks are KiB, MiB, ...
-  std::vector<double> ticks = {};  ///< none: powers of 10, or of 2 or 4 for bytes
+  std::vector<double> ticks = {};  ///< none: powers of 10, or of 2 or 4 for bytes, or multiples
 };
 
 namespace detail {
@@ -39,6 +39,19 @@ class LogScale {
   }
   double decades() const { return (high_ - low_) / std::log(10.0); }
 
+  /// Multiples of 1, 2 or 5 times a power of 10, at most nine.
+  std::vector<double> multiples() const {
+    const double low = std::exp(low_);
+    const double high = std::exp(high_);
+    double step = std::pow(10.0, std::floor(std::log10((high - low) / 8)));
+    for (const double times : {2.0, 2.5, 2.0}) {
+      if ((high - low) / step > 8) step *= times;
+    }
+    std::vector<double> all;
+    for (double n = std::ceil(low / step); n * step <= high; ++n) all.push_back(n * step);
+    return all;
+  }
+
  private:
   double low_, high_, from_, to_;
 };
@@ -54,7 +67,7 @@ inline std::string tick_text(double value, bool bytes) {
 inline std::vector<double> ticks_of(const PlotAxis& axis, const LogScale& scale) {
   std::vector<double> ticks = axis.ticks;
   if (ticks.empty() && axis.bytes) {
-    for (int power = 0; power < 50; power += scale.decades() < 1.5 ? 1 : 2)
+    for (int power = 0; power < 50; power += scale.decades() < 2 ? 1 : 2)
       ticks.push_back(std::exp2(power));
   } else if (ticks.empty()) {
     // 1, 2 and 5 of each decade where there are few.
@@ -65,7 +78,8 @@ inline std::vector<double> ticks_of(const PlotAxis& axis, const LogScale& scale)
     }
   }
   std::erase_if(ticks, [&](double tick) { return !scale.holds(tick); });
-  return ticks;
+  const bool are_too_few = axis.ticks.empty() && !axis.bytes && ticks.size() < 3;
+  return are_too_few ? scale.multiples() : ticks;
 }
 
 }  // namespace detail

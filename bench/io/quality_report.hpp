@@ -202,10 +202,10 @@ inline std::vector<SvgPlot> pictures(const QualityRun& all) {
   for (const QualityRow& row : all.rows) {
     auto line = std::ranges::find(quality.series, row.choice.series, &PlotSeries::label);
     if (line == quality.series.end()) {
-      const bool is_second = std::ranges::any_of(quality.series, [&](const PlotSeries& other) {
-        return !other.thick && other.system == row.choice.system;
-      });
-      quality.series.push_back({row.choice.series, row.choice.system, {}, is_second});
+      quality.series.push_back({row.choice.series,
+                                row.choice.system,
+                                {},
+                                has_line_of(quality.series, row.choice.system)});
       line = quality.series.end() - 1;
     }
     line->points.emplace_back(row.seconds * 1e3, row.mean(&Found::distance, all.kinds));

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bench/io/plot_axis.hpp"
+#include "bench/io/plot_names.hpp"
 #include "bench/io/system_styles.hpp"
 
 namespace bench {
@@ -41,6 +42,12 @@ struct SvgPlot {
   std::string thick = {};                                    ///< the same of a thick line
 };
 
+/// Whether a further line of the system is a variant: one is there already.
+inline bool has_line_of(const std::vector<PlotSeries>& lines, std::string_view system) {
+  return std::ranges::any_of(
+      lines, [&](const PlotSeries& s) { return !s.thick && !s.faint && s.system == system; });
+}
+
 /// text with the characters of markup escaped.
 inline std::string escaped_markup(std::string_view text) {
   std::string out;
@@ -56,16 +63,6 @@ inline std::string escaped_markup(std::string_view text) {
 
 namespace detail {
 
-/// Where something stands in a picture.
-struct Box {
-  double left, top, right, bottom;
-  bool meets(const Box& other) const {
-    return left < other.right && other.left < right && top < other.bottom && other.top < bottom;
-  }
-};
-
-inline double text_width(std::string_view text) { return 7.0 * static_cast<double>(text.size()); }
-
 /// Draws one plot.
 class PlotWriter {
  public:
@@ -76,12 +73,16 @@ class PlotWriter {
       : plot_(plot),
         x_(scale(0, kLeft, kLeft + kPlotWidth, 1.06)),
         y_(scale(1, kTop + kPlotHeight, kTop, 1.25)) {
+    find_keys();
     double names = 20;
     for (const PlotSeries& s : plot.series) {
       if (!s.faint) names = std::max(names, text_width(s.label) + 40);
     }
-    width_ = kLeft + kPlotWidth + (plot.names_in_column ? names : 24);
-    find_keys();
+    width_ = std::max(kLeft + kPlotWidth + (plot.names_in_column ? names : 24),
+                      20 + text_width(plot.subtitle) + 20);
+    for (const Key& key : keys_) {
+      width_ = std::max(width_, kLeft + 40 + text_width(key.meaning) + 20);
+    }
   }
 
   std::string text() {
@@ -117,12 +118,11 @@ class PlotWriter {
   }
 
  private:
-  using Point = std::pair<double, double>;
-
   /// A line of the legend: how it is drawn, and what it means.
   struct Key {
     PlotSeries look;
     std::string meaning;
+    bool has_line = true;  ///< otherwise a mark alone
   };
 
   void add_key(bool PlotSeries::*is, std::string meaning) {
@@ -133,9 +133,14 @@ class PlotWriter {
   }
 
   void find_keys() {
-    const bool is_plain = std::ranges::any_of(
-        plot_.series, [](const PlotSeries& s) { return !s.thick && !s.faint && !s.dashed; });
-    if (is_plain && !plot_.line.empty()) keys_.push_back({{}, plot_.line});
+    Key plain{{}, plot_.line, false};
+    bool is_plain = false;
+    for (const PlotSeries& s : plot_.series) {
+      if (s.thick || s.faint || s.dashed) continue;
+      is_plain = true;
+      plain.has_line |= s.points.size() > 1;
+    }
+    if (is_plain && !plot_.line.empty()) keys_.push_back(std::move(plain));
     add_key(&PlotSeries::dashed, "dashes: a further variant of the one in that colour");
     add_key(&PlotSeries::thick, plot_.thick);
     add_key(&PlotSeries::faint, "the same in the other run");
@@ -147,8 +152,10 @@ class PlotWriter {
     for (const Key& key : keys_) {
       svg_ += "<g class=\"key\">";
       if (!key.look.thick && !key.look.faint) draw_mark(Mark::circle, kLeft + 16, y);
-      draw_line(key.look, short_number(kLeft) + "," + short_number(y) + " " +
-                              short_number(kLeft + 32) + "," + short_number(y));
+      if (key.has_line) {
+        draw_line(key.look, short_number(kLeft) + "," + short_number(y) + " " +
+                                short_number(kLeft + 32) + "," + short_number(y));
+      }
       svg_ += "</g>\n";
       put_text(kLeft + 40, y + 4.5, key.meaning, "soft");
       y += kKeyHeight;
@@ -168,7 +175,7 @@ class PlotWriter {
 
   static bool is_drawn(const Point& p) { return p.first > 0 && p.second > 0; }
 
-  /// Around all values of one coordinate.
+  /// Around all values of one coordinate, with a margin of at most a tenth of what they span.
   LogScale scale(int coordinate, double from, double to, double margin) const {
     double low = 0;
     double high = 0;
@@ -181,6 +188,7 @@ class PlotWriter {
       }
     }
     if (low == 0) low = high = 1;
+    if (high > low) margin = std::min(margin, std::pow(high / low, 0.1));
     return {low / margin, high * margin, from, to};
   }
 
@@ -264,10 +272,9 @@ class PlotWriter {
     const Point* before = nullptr;
     for (const Point& p : s.points) {
       if (!is_drawn(p)) continue;
-      for (double at = 0; before != nullptr && at < 1; at += 1.0 / 64) {
-        const double x = x_.at(before->first) * (1 - at) + x_.at(p.first) * at;
-        const double y = y_.at(before->second) * (1 - at) + y_.at(p.second) * at;
-        marks_.push_back({x - 1, y - 1, x + 1, y + 1});
+      if (before != nullptr) {
+        add_boxes(marks_, {x_.at(before->first), y_.at(before->second)},
+                  {x_.at(p.first), y_.at(p.second)});
       }
       before = &p;
     }
@@ -316,58 +323,60 @@ class PlotWriter {
     }
   }
 
-  /// Where a name may stand, from its point on: near places first.
-  static std::vector<Point> places_around(double width) {
-    std::vector<Point> places = {{8, 0}, {-8 - width, 0}};
-    for (int ring = 1; ring < 9; ++ring) {
-      for (const double up : {-14.0 * ring, 14.0 * ring}) {
-        for (const double left : {-width / 2, 6.0, -6 - width}) places.emplace_back(left, up);
+  /// What names at points are not to be on.
+  struct Taken {
+    std::vector<Box> marks, names, leaders;
+  };
+
+  /// Finds a place for a name beside one of the points of its line: inside, where no other name and
+  /// no mark is. `strict`: nor a line to another name, and the line to this one crosses no name.
+  bool find_place(const PlotSeries& s, const Taken& taken, bool strict, Point& of,
+                  Box& place) const {
+    const double right = plot_.names_in_column ? kLeft + kPlotWidth : width_;
+    const double width = text_width(s.label);
+    for (auto p = s.points.rbegin(); p != s.points.rend(); ++p) {
+      if (!is_drawn(*p)) continue;
+      of = {x_.at(p->first), y_.at(p->second)};
+      for (const Point& to : places_around(width)) {
+        const double left = of.first + to.first;
+        const double middle = of.second + to.second;
+        place = {left, middle - 7, left + width, middle + 7};
+        const bool inside = place.left >= kLeft && place.right <= right && place.top >= kTop - 8 &&
+                            place.bottom <= kTop + kPlotHeight;
+        if (!inside || meets_any(place, taken.marks) || meets_any(place, taken.names)) continue;
+        std::vector<Box> leader;
+        if (strict) add_boxes(leader, of, end_of_leader(of, place));
+        const auto crosses = [&](const Box& part) { return meets_any(part, taken.names); };
+        if (strict && (meets_any(place, taken.leaders) || std::ranges::any_of(leader, crosses))) {
+          continue;
+        }
+        return true;
       }
     }
-    return places;
+    return false;
   }
 
-  /// Each name beside one of the points of its line, where no other name and no mark is.
+  /// Each name beside one of the points of its line.
   void name_at_points(const std::vector<const PlotSeries*>& lines) {
-    const double right = plot_.names_in_column ? kLeft + kPlotWidth : width_;
-    std::vector<Box> taken = marks_;
+    Taken taken{marks_, {}, {}};
     for (const PlotSeries* const line : lines) {
       const PlotSeries& s = *line;
-      const double width = text_width(s.label);
-      Box best{};
-      Point of_best;
-      bool found = false;
-      for (auto p = s.points.rbegin(); p != s.points.rend() && !found; ++p) {
-        if (!is_drawn(*p)) continue;
-        const double x = x_.at(p->first);
-        const double y = y_.at(p->second);
-        for (const Point& to : places_around(width)) {
-          const Box box{x + to.first, y + to.second - 7, x + to.first + width, y + to.second + 7};
-          const bool inside = box.left >= kLeft && box.right <= right && box.top >= kTop - 8 &&
-                              box.bottom <= kTop + kPlotHeight;
-          const bool is_free = std::none_of(taken.begin(), taken.end(),
-                                            [&](const Box& other) { return box.meets(other); });
-          if (best.right != 0 && !(inside && is_free)) continue;
-          best = box;
-          of_best = {x, y};
-          if (inside && is_free) {
-            found = true;
-            break;
-          }
-        }
+      Point of;
+      Box place{};
+      if (!find_place(s, taken, true, of, place) && !find_place(s, taken, false, of, place)) {
+        if (!last_of(s, of)) continue;  // it has no point
+        place = {of.first + 8, of.second - 7, of.first + 8 + text_width(s.label), of.second + 7};
       }
-      if (best.right == 0) continue;  // it has no point
-      const double middle = (best.top + best.bottom) / 2;
-      if (std::abs(middle - of_best.second) > 20) {
-        const double near = std::clamp(of_best.first, best.left, best.right);
+      const Point end = end_of_leader(of, place);
+      if (end != of) {
         svg_ += "<path class=\"s-" + s.system +
-                "\" stroke=\"currentColor\" stroke-opacity=\".5\" " + "d=\"M" +
-                short_number(of_best.first) + " " + short_number(of_best.second) + "L" +
-                short_number(near) + " " +
-                short_number(middle < of_best.second ? best.bottom : best.top) + "\"/>\n";
+                "\" stroke=\"currentColor\" stroke-opacity=\".5\" d=\"M" + short_number(of.first) +
+                " " + short_number(of.second) + "L" + short_number(end.first) + " " +
+                short_number(end.second) + "\"/>\n";
+        add_boxes(taken.leaders, of, end);
       }
-      taken.push_back(best);
-      put_name(s, best.left, middle);
+      taken.names.push_back(place);
+      put_name(s, place.left, (place.top + place.bottom) / 2);
     }
   }
 

@@ -32,9 +32,11 @@ usage: fovea_scale [options]
   --tokens N       rows of the sequence that the model is drawn out to   (100000000)
   --network B,L    gigabytes a second and microseconds of the network that it is drawn out for
                    (12.5,2)
-  --plots DIR      directory of the model's plots: scale_time.svg and scale_bytes.svg of the main
-                   operators, and of each family that has others scale_time_FAMILY.svg and so on
+  --plots DIR      directory of the model's plots: scale_time_causal.svg, scale_bytes_causal.svg and
+                   the same with not_causal, of the main operators, and of each family that has
+                   others scale_time_FAMILY_causal.svg and so on
   --json FILE      write everything there, too
+  --draw FILE      nothing is measured: the plots of the JSON of an earlier run, in --plots (out)
   --help           this text
 
 Columns: `one` is the operator in one process, rank 0 alone, over the same sequence, and `alone`
@@ -76,6 +78,7 @@ struct ScaleArguments {
   std::vector<std::string> names;  ///< of operators, their begins; none: all
   std::string json;
   std::string plots;
+  std::string drawn_file;  ///< the JSON of a run to draw again; empty: none
 
   /// Whether an operator is asked for.
   bool takes(const System& system) const {
@@ -128,6 +131,8 @@ inline bool take_value(ScaleArguments& parsed, std::string_view flag, const char
     parsed.json = value;
   } else if (flag == "--plots") {
     parsed.plots = value;
+  } else if (flag == "--draw") {
+    parsed.drawn_file = value;
   } else if (flag == "--network") {
     parsed.network = network_of(value);
   } else {

@@ -203,21 +203,21 @@ Systems far_systems(Index heads, bool saves) {
   using OneKernel = fovea::FmmOneKernel;
   using FastWeight = fovea::FmmFastWeight;
   return {
-      entry({"linear", "linear", sums, always, true}, Linear(),
-            totals_costs(heads, sizes_of<Linear>)),
-      entry({"linear, causal", "linear", sums, always}, Linear({.causal = true}),
+      entry({"linear", "linear", sums, always}, Linear(), totals_costs(heads, sizes_of<Linear>)),
+      entry({"linear, causal", "linear", sums, always, true}, Linear({.causal = true}),
             chain_costs(heads, sizes_of<Linear>)),
-      entry({"FMM, causal", "fmm", sums, always},
+      entry({"FMM, causal", "fmm", sums, always, true},
             OneKernel({.near = {.left = kBand}, .causal = true}),
             chain_costs(heads, sizes_of<OneKernel>)),
       entry({"FMM, fast weight", "fmm", sums, usually, true},
             FastWeight({.near = {.left = kBand}, .causal = true}),
             chain_costs(heads, sizes_of<FastWeight>)),
-      entry({"delta rule", "delta", sums}, Delta(), chain_costs(heads, sizes_of<Delta>)),
-      entry({"Performer", "performer", sums, usually, true}, fovea::PerformerAttention(),
+      entry({"delta rule", "delta", sums, usually, true}, Delta(),
+            chain_costs(heads, sizes_of<Delta>)),
+      entry({"Performer", "performer", sums}, fovea::PerformerAttention(),
             totals_costs(heads, performer_sizes)),
-      entry({"Performer, causal", "performer", sums}, fovea::PerformerAttention({.causal = true}),
-            chain_costs(heads, performer_sizes)),
+      entry({"Performer, causal", "performer", sums, usually, true},
+            fovea::PerformerAttention({.causal = true}), chain_costs(heads, performer_sizes)),
   };
 }
 

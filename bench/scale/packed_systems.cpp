@@ -190,7 +190,7 @@ Systems packed_systems(Index heads, bool saves) {
       linformer({"Linformer 128", "linformer", packed}, heads, saves),
       nystroem({"Nystroem 64", "nystroem", packed}, heads, saves),
       luna_pack({"Luna 64, pack", "luna", packed}, heads, saves),
-      luna_unpack({"Luna 64, unpack", "luna", packed, Taken::usually, true}, heads, saves),
+      luna_unpack({"Luna 64, unpack", "luna", packed}, heads, saves),
   };
 }
 

@@ -109,23 +109,23 @@ Systems pattern_systems(Index heads, bool saves) {
     return qkv_system(std::move(look), layout, op, saves, costs);
   };
   return {
-      entry({"full, causal", "full", all, always}, zigzag,
+      entry({"full, causal", "full", all, always, true}, zigzag,
             same(fovea::FullAttention{{.causal = true}}),
             pattern_costs(heads, half_square, {up_to, from})),
-      entry({"full", "full", all, always, true}, contiguous, same(fovea::FullAttention{}),
+      entry({"full", "full", all, always}, contiguous, same(fovea::FullAttention{}),
             pattern_costs(heads, square)),
       entry({"window 128 + 128", "local", all, always}, contiguous,
             same(fovea::LocalAttention{{.left = kBand, .right = kBand}}),
             near_costs(heads, of_window, {margin, margin})),
       // Where a piece of the layout has a stride of rows, all rows before it are seen from there.
-      entry({"strided 128", "strided", all, always}, zigzag,
+      entry({"strided 128", "strided", all, always, true}, zigzag,
             same(fovea::StridedAttention{{.stride = kStride, .heads = merged}}),
             pattern_costs(heads, [](double n) { return n * (kStride + n / kStride / 2); },
                           {up_to, from})),
       entry({"BigBird", "bigbird", all, always}, contiguous, same(fovea::BigBirdAttention{}),
             big_bird_costs(heads)),
       entry(
-          {"fixed 128, 8", "fixed", all}, zigzag,
+          {"fixed 128, 8", "fixed", all, usually, true}, zigzag,
           same(fovea::FixedAttention{{.stride = kStride, .summary = kSummary, .heads = merged}}),
           pattern_costs(heads, [](double n) { return n * (kStride + n * kSummary / kStride) / 2; },
                         {blocks_and_summaries, from})),
@@ -135,7 +135,7 @@ Systems pattern_systems(Index heads, bool saves) {
             near_costs(
                 heads, [](double n) { return (2 * (kBand + kGlobal) + 1) * n; },
                 {window_and_global, window_and_global}, kAllRanks)),
-      entry({"block-sparse 3 x 64", "local", all, usually, true}, contiguous, near_blocks_of,
+      entry({"block-sparse 3 x 64", "local", all}, contiguous, near_blocks_of,
             near_costs(heads, [](double n) { return 3 * kBlock * n; }, {near_blocks, near_blocks})),
       entry({"FAT", "fat", all, if_asked}, contiguous, same(fovea::FatAttention{}),
             pattern_costs(heads, square)),

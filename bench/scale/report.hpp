@@ -13,6 +13,7 @@
 
 #include "bench/io/facts.hpp"
 #include "bench/io/human.hpp"
+#include "bench/io/result_reader.hpp"
 #include "bench/io/svg_plot.hpp"
 #include "bench/scale/measure.hpp"
 #include "bench/scale/memory.hpp"
@@ -25,7 +26,7 @@ inline constexpr int kMostRanks = 4096;
 
 /// The model of one operator for the sequence that it is drawn out to.
 struct OutlookOfSystem {
-  System system;
+  Look look;
   Basis basis = Basis::exact;
   std::vector<Outlook> curve;
 };
@@ -40,7 +41,7 @@ inline std::vector<OutlookOfSystem> outlooks(const std::vector<System>& systems,
     const Work work = results[s].work.of_rows(costs, static_cast<double>(rows),
                                               static_cast<double>(asked.tokens));
     all.push_back(
-        {systems[s], costs.basis,
+        {systems[s].look, costs.basis,
          outlook(costs, systems[s].layout, asked.tokens, work, asked.network, kMostRanks)});
   }
   return all;
@@ -62,7 +63,7 @@ inline void print_outlook(const std::vector<OutlookOfSystem>& all, const ScaleAr
   for (const int ranks : shown) std::printf(" %15s%-4d", "R = ", ranks);
   std::printf(" %8s\n", "half");
   for (const OutlookOfSystem& line : all) {
-    std::printf("%-24s", line.system.look.name.c_str());
+    std::printf("%-24s", line.look.name.c_str());
     for (const Outlook& at : line.curve) {
       if (std::ranges::find(shown, at.ranks) == std::end(shown)) continue;
       std::printf(" %9s %8.1fx", human_bytes(bytes_per_token(at, asked.tokens)).c_str(),
@@ -94,11 +95,11 @@ SvgPlot outlook_plot(const std::vector<OutlookOfSystem>& lines, const ScaleArgum
                outlook_caption(asked),
                {.label = "ranks"},
                std::move(axis)};
-  plot.line = "an operator, by the model";
+  plot.line = "an operator, by the model; its marks are 1, 2, 4, ... ranks";
   for (int ranks = 1; ranks <= kMostRanks; ranks *= 4) plot.x.ticks.push_back(ranks);
   for (const OutlookOfSystem& line : lines) {
-    const Look& look = line.system.look;
-    PlotSeries series{look.name, look.style, {}, look.dashed};
+    const Look& look = line.look;
+    PlotSeries series{look.name, look.style, {}, has_line_of(plot.series, look.style)};
     for (const Outlook& at : line.curve) series.points.emplace_back(at.ranks, y(at));
     plot.series.push_back(std::move(series));
   }
@@ -109,13 +110,15 @@ SvgPlot outlook_plot(const std::vector<OutlookOfSystem>& lines, const ScaleArgum
 inline void add_plots(std::vector<SvgPlot>& plots, const std::vector<OutlookOfSystem>& lines,
                       const ScaleArguments& asked, const std::string& suffix) {
   const std::string pass = asked.backward ? "a backward pass" : "a forward pass";
+  const std::string by_model =
+      std::string(lines[0].look.causal ? "" : "not ") + "causal, by the model";
   plots.push_back(outlook_plot(lines, asked, "scale_time" + suffix,
-                               "Time of " + pass + " over ranks, by the model",
-                               {.label = "seconds"}, [](const Outlook& at) { return at.seconds; }));
-  plots.push_back(
-      outlook_plot(lines, asked, "scale_bytes" + suffix,
-                   "Bytes that " + pass + " sends, by the model", {.label = "bytes a token"},
-                   [&](const Outlook& at) { return bytes_per_token(at, asked.tokens); }));
+                               "Time of " + pass + " over ranks, " + by_model, {.label = "seconds"},
+                               [](const Outlook& at) { return at.seconds; }));
+  plots.push_back(outlook_plot(
+      lines, asked, "scale_bytes" + suffix, "Bytes that " + pass + " sends, " + by_model,
+      {.label = "bytes a token, of all ranks"},
+      [&](const Outlook& at) { return bytes_per_token(at, asked.tokens); }));
 }
 
 /// Those of the operators that f chooses.
@@ -123,28 +126,62 @@ template <class F>
 std::vector<OutlookOfSystem> chosen(const std::vector<OutlookOfSystem>& all, const F& f) {
   std::vector<OutlookOfSystem> some;
   std::copy_if(all.begin(), all.end(), std::back_inserter(some),
-               [&](const OutlookOfSystem& line) { return f(line.system.look); });
+               [&](const OutlookOfSystem& line) { return f(line.look); });
   return some;
 }
 
 }  // namespace detail
 
-/// Time and bytes against ranks: of the main operators, and of each family that has others.
+/// Time and bytes against ranks: of the main operators, and of each family that has others; what is
+/// causal and what is not apart.
 inline std::vector<SvgPlot> outlook_plots(const std::vector<OutlookOfSystem>& all,
                                           const ScaleArguments& asked) {
   const auto is_main = [](const Look& look) { return look.taken == Taken::always; };
   std::vector<SvgPlot> plots;
-  const auto main = detail::chosen(all, is_main);
-  if (!main.empty()) detail::add_plots(plots, main, asked, "");
-  for (const Family family : kFamilies) {
-    const auto lines = detail::chosen(all, [&](const Look& look) { return look.family == family; });
-    if (std::all_of(lines.begin(), lines.end(),
-                    [&](const OutlookOfSystem& line) { return is_main(line.system.look); })) {
-      continue;
+  for (const bool causal : {true, false}) {
+    const std::string kind = causal ? "_causal" : "_not_causal";
+    const auto some = detail::chosen(all, [=](const Look& look) { return look.causal == causal; });
+    const auto main = detail::chosen(some, is_main);
+    if (!main.empty()) detail::add_plots(plots, main, asked, kind);
+    for (const Family family : kFamilies) {
+      const auto lines =
+          detail::chosen(some, [=](const Look& look) { return look.family == family; });
+      if (detail::chosen(lines, is_main).size() == lines.size()) continue;
+      detail::add_plots(plots, lines, asked, "_" + std::string(name_of(family)) + kind);
     }
-    detail::add_plots(plots, lines, asked, "_" + std::string(name_of(family)));
   }
   return plots;
+}
+
+/// What the model was drawn out to in a run, read from its JSON, and in `asked` what plots say of
+/// the run. \throws std::runtime_error if the file is no result of fovea_scale
+inline std::vector<OutlookOfSystem> read_outlooks(const std::string& file, ScaleArguments& asked) {
+  const std::string program = "fovea_scale";
+  const fovea_test::Json root = read_result(file, program);
+  const RunReader json(file, program, root);
+  const RunReader outlook = json.in(json.at("outlook"));
+  asked.heads = json.integer("heads");
+  asked.backward = json.text("pass") == "backward";
+  asked.tokens = outlook.integer("tokens");
+  asked.network = {outlook.number("microseconds_of_a_message") * 1e-6,
+                   outlook.number("gigabytes_a_second") * 1e9};
+  std::vector<OutlookOfSystem> all;
+  const Systems systems = all_systems(asked.heads, asked.backward);
+  for (const fovea_test::Json& item : outlook.at("points").items) {
+    const RunReader point = json.in(item);
+    const std::string& name = point.text("operator");
+    if (all.empty() || all.back().look.name != name) {
+      const auto system =
+          std::ranges::find(systems, name, [](const System& s) { return s.look.name; });
+      if (system == systems.end()) {
+        throw std::runtime_error(file + ": this build has no operator '" + name + "'");
+      }
+      all.push_back({system->look, Basis::exact, {}});
+    }
+    all.back().curve.push_back({static_cast<int>(point.integer("ranks")), point.number("seconds"),
+                                point.number("speed_up"), point.number("bytes_of_a_rank")});
+  }
+  return all;
 }
 
 /// What stands beside every result.
@@ -170,7 +207,7 @@ inline void write_outlook(JsonWriter& json, const std::vector<OutlookOfSystem>& 
   for (const OutlookOfSystem& line : all) {
     const int half = ranks_of_half_efficiency(line.curve);
     json.begin_object();
-    json.member("operator", line.system.look.name);
+    json.member("operator", line.look.name);
     json.member("bytes_are", name_of(line.basis));
     json.member("ranks_of_half_efficiency",
                 half == 0 ? std::numeric_limits<double>::quiet_NaN() : half);
@@ -181,7 +218,7 @@ inline void write_outlook(JsonWriter& json, const std::vector<OutlookOfSystem>& 
   for (const OutlookOfSystem& line : all) {
     for (const Outlook& at : line.curve) {
       json.begin_object();
-      json.member("operator", line.system.look.name);
+      json.member("operator", line.look.name);
       json.member("ranks", at.ranks);
       json.member("seconds", at.seconds);
       json.member("speed_up", at.speed_up);
@@ -219,7 +256,7 @@ inline std::string times_json(const std::vector<ScaleResult>& results,
     json.member("bytes_sent_by_all", result.sent_by_all);
     json.member("bytes_sent_by_all_in_model", result.sent_by_all_in_model);
     json.member("bytes_are", name_of(drawn_out[r].basis));
-    json.member("family", name_of(drawn_out[r].system.look.family));
+    json.member("family", name_of(drawn_out[r].look.family));
     json.member("milliseconds_waited", result.waited * 1e3);
     json.member("milliseconds_of_model", result.modelled * 1e3);
     json.end();

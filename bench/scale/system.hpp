@@ -53,7 +53,7 @@ struct Look {
   std::string style;  ///< in plots (bench/io/system_styles.hpp)
   Family family = Family::patterns;
   Taken taken = Taken::usually;
-  bool dashed = false;  ///< a further variant of its style
+  bool causal = false;  ///< no row sees a later one: it is in plots of its own
 };
 
 /// Who holds which of so many rows, of so many ranks.

@@ -254,14 +254,14 @@ Systems weight_systems(Index heads, bool saves) {
   const auto of_all = [](double n) { return n * n; };
   return {
       random_synthesizer({"Synthesizer, random", "synthesizer", weights, if_asked}, heads, saves),
-      factorised_synthesizer({"Synthesizer, factorised", "synthesizer", weights, if_asked, true},
-                             heads, saves),
+      factorised_synthesizer({"Synthesizer, factorised", "synthesizer", weights, if_asked}, heads,
+                             saves),
       dense_synthesizer({"Synthesizer, dense", "heads", weights, if_asked}, heads, saves),
       block_of({"block, window", "local", weights}, window, heads,
                near_costs(heads, of_window, {margin, margin})),
-      block_of({"block, full", "full", weights, if_asked, true}, fovea::FullAttention{}, heads,
+      block_of({"block, full", "full", weights, if_asked}, fovea::FullAttention{}, heads,
                pattern_costs(heads, of_all)),
-      decoder({"decoding, full", "full", weights}, heads),
+      decoder({"decoding, full", "full", weights, usually, true}, heads),
   };
 }
 

@@ -49,6 +49,9 @@ TEST_F(FoveaLearning, LossesOfACopyFallAndAreDrawn) {
   EXPECT_EQ(run("--draw l.svg --from l --only linear:2"), 0) << errors_;
   const std::string chart = text_of("l.svg");
   EXPECT_NE(chart.find(">linear:2<"), chart.npos);
+  EXPECT_NE(chart.find(": copy, causal, length 16<"), chart.npos);
+  EXPECT_NE(chart.find(">loss, nats of an answer<"), chart.npos);
+  EXPECT_NE(chart.find(">an attention: linear:MAPS<"), chart.npos);
   EXPECT_EQ(chart.find(">full<"), chart.npos);
 }
 

@@ -34,6 +34,17 @@ class FoveaScale : public RunProgram {
   }
 
   Json json() const { return JsonReader::read(text_of("scale.json")); }
+
+  /// The names of the lines in a plot.
+  std::string lines_of(const std::string& plot) const {
+    const std::string svg = text_of("plots/" + plot + ".svg");
+    std::string names;
+    for (std::size_t at = 0; (at = svg.find("<title>", at)) != svg.npos;) {
+      at += 7;
+      names += svg.substr(at, svg.find('<', at) - at) + "; ";
+    }
+    return names;
+  }
 };
 
 const Json& member(const Json& of, const std::string& name) {
@@ -161,26 +172,66 @@ TEST_F(FoveaScale, TheModelIsDrawnOutTo4096Ranks) {
   // Every key and value goes to every other rank: 512 bytes.
   EXPECT_EQ(number(points[1], "bytes_a_token"), 512);
   EXPECT_NEAR(number(points[12], "bytes_a_token"), 512 * 4095.0, 512);
-  for (const char* file : {"plots/scale_time.svg", "plots/scale_bytes.svg"}) {
-    const std::string plot = text_of(file);
-    EXPECT_EQ(plot.find("<svg "), 0u) << file;
-    EXPECT_EQ(count(plot, "<polyline "), 4) << file;
+  for (const char* file : {"scale_time", "scale_bytes"}) {
+    EXPECT_EQ(lines_of(file + std::string("_causal")), "full, causal; linear, causal; ");
+    EXPECT_EQ(lines_of(file + std::string("_not_causal")), "full; linear; ");
+    const std::string plot = text_of(std::string("plots/") + file + "_not_causal.svg");
+    EXPECT_NE(plot.find(", not causal, by the model</text>"), plot.npos);
+    EXPECT_NE(plot.find(">an operator, by the model; its marks are 1, 2, 4, ... ranks<"),
+              plot.npos);
+    EXPECT_EQ(plot.find("dashes: "), plot.npos);
   }
-  EXPECT_EQ(text_of("plots/scale_time_patterns.svg"), "");
+  EXPECT_FALSE(has("plots/scale_time_patterns_causal.svg"));
 }
 
-/// Main operators have a picture of their own, and so has each family that has others.
+/// Main operators have pictures of their own, and so has each family that has others; what is
+/// causal is in other pictures than what is not.
 TEST_F(FoveaScale, PlotsAreByFamily) {
-  ASSERT_EQ(run("--rows 256 --repeat 1 --plots plots --operator linear --operator delta"
-                " --operator Luna"),
-            0)
-      << errors_;
-  const std::vector<std::pair<std::string, int>> lines = {
-      {"scale_time", 2}, {"scale_time_sums", 3}, {"scale_time_packed_rows", 2}};
-  for (const auto& [file, of_plot] : lines) {
-    EXPECT_EQ(count(text_of("plots/" + file + ".svg"), "<polyline "), of_plot) << file;
+  ASSERT_EQ(run("--rows 128 --repeat 1 --plots plots --operator all"), 0) << errors_;
+  const std::vector<std::pair<std::string, std::string>> lines = {
+      {"", "full, causal; strided 128; linear, causal; FMM, causal; "},
+      {"_patterns", "full, causal; strided 128; fixed 128, 8; "},
+      {"_sums", "linear, causal; FMM, causal; FMM, fast weight; delta rule; Performer, causal; "},
+      {"_lists", ""},
+      {"_packed_rows", ""},
+      {"_heads", ""},
+      {"_weights", "decoding, full; "}};
+  for (const auto& [family, causal] : lines) {
+    EXPECT_EQ(lines_of("scale_time" + family + "_causal"), causal);
+    EXPECT_EQ(has("plots/scale_bytes" + family + "_causal.svg"), !causal.empty()) << family;
   }
-  EXPECT_EQ(text_of("plots/scale_time_lists.svg"), "");
+  EXPECT_EQ(lines_of("scale_time_sums_not_causal"), "linear; Performer; ");
+  EXPECT_EQ(lines_of("scale_time_lists_not_causal"), "Smart Bird; FSAT; indexed 20; ");
+  // The second of one colour is dashed, and the legend says so.
+  const std::string luna = text_of("plots/scale_time_packed_rows_not_causal.svg");
+  EXPECT_EQ(lines_of("scale_time_packed_rows_not_causal"),
+            "Linformer 128; Nystroem 64; Luna 64, pack; Luna 64, unpack; ");
+  EXPECT_EQ(count(luna, "stroke-dasharray"), 2);
+  EXPECT_EQ(count(luna, ">dashes: a further variant of the one in that colour<"), 1);
+}
+
+TEST_F(FoveaScale, PlotsAreDrawnAgainFromTheJson) {
+  for (const std::string pass : {"", " --backward"}) {
+    ASSERT_EQ(run("--rows 128 --heads 2 --repeat 1 --operator all --tokens 3000000 --network 25,1.5"
+                  " --json scale.json --plots plots" +
+                  pass),
+              0)
+        << errors_;
+    ASSERT_EQ(run("--draw scale.json --plots again"), 0) << errors_;
+    EXPECT_EQ(output_, "");
+    EXPECT_TRUE(has("again/scale_bytes_weights_not_causal.svg"));
+    EXPECT_EQ(shell("diff -r plots again"), 0) << output_;
+    shell("rm -r plots again");
+  }
+  ASSERT_EQ(run("--memory --rows 256 --operator linear --json memory.json"), 0) << errors_;
+  EXPECT_EQ(run("--draw memory.json"), 1);
+  EXPECT_NE(errors_.find("memory.json: is no result of fovea_scale: it lacks outlook"),
+            errors_.npos)
+      << errors_;
+  put("other.json", R"({"program": "fovea_lengths"})");
+  EXPECT_EQ(run("--draw other.json"), 1);
+  EXPECT_NE(errors_.find("other.json: is no result of fovea_scale"), errors_.npos) << errors_;
+  EXPECT_FALSE(has("out"));
 }
 
 /// One head of a causal far field is a chain: two ranks take as long as one, so half is of use.

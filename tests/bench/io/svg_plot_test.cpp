@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -117,6 +118,79 @@ TEST(SvgPlot, SaysWhatALineMeans) {
   EXPECT_NE(all.find(">dashes: a further variant of the one in that colour<"), all.npos);
   EXPECT_NE(all.find(">the best<"), all.npos);
   EXPECT_EQ(all.find("the other run"), all.npos);
+}
+
+/// Where all lines are single points, the legend has a mark alone.
+TEST(SvgPlot, ALegendHasALineWhereThereIsOne) {
+  SvgPlot plot = plot_of(2, false);
+  const auto lines_in = [&] {
+    const std::string svg = bench::svg_text(plot);
+    const std::string key = svg.substr(svg.find("<g class=\"key\">"));
+    EXPECT_NE(key.find("<circle"), key.npos);
+    return key.find("<polyline") != key.npos;
+  };
+  EXPECT_TRUE(lines_in());
+  for (PlotSeries& line : plot.series) line.points.pop_back();
+  EXPECT_FALSE(lines_in());
+}
+
+/// A name that found its place far from its point has a line to it.
+TEST(SvgPlot, LinesToNamesCrossNoName) {
+  SvgPlot plot{"p", "", "", {.label = "ms"}, {.label = "distance"}, {}, false};
+  plot.series.push_back({"far", "full", {{1, 1}}});
+  plot.series.push_back({"near", "full", {{10, 10}}});
+  for (int i = 0; i < 7; ++i) {
+    plot.series.push_back(
+        {"line " + std::to_string(i), "local", {{3 + 0.1 * (i % 5), 3 + 0.1 * i}}});
+  }
+  const std::string svg = bench::svg_text(plot);
+  const std::vector<Name> names = names_in(svg);
+  ASSERT_EQ(names.size(), 9u);
+  int leaders = 0;
+  const std::string begin = "stroke-opacity=\".5\" d=\"M";
+  for (std::size_t at = 0; (at = svg.find(begin, at)) != svg.npos; ++leaders) {
+    at += begin.size();
+    double x0 = 0, y0 = 0, x1 = 0, y1 = 0;
+    ASSERT_EQ(std::sscanf(svg.c_str() + at, "%lf %lfL%lf %lf", &x0, &y0, &x1, &y1), 4);
+    for (const Name& name : names) {
+      for (double part = 0; part <= 1; part += 0.01) {
+        const double x = x0 + part * (x1 - x0) - name.x;
+        const double y = y0 + part * (y1 - y0) - name.y;
+        const bool is_in =
+            x > 0 && x < 7.0 * static_cast<double>(name.text.size()) && y > -10 && y < 1;
+        EXPECT_FALSE(is_in) << name.text;
+      }
+    }
+  }
+  EXPECT_GT(leaders, 0);
+}
+
+TEST(SvgPlot, IsAsWideAsWhatStandsInIt) {
+  for (const bool is_subtitle : {true, false}) {
+    SvgPlot plot = plot_of(1, false);
+    const auto width = [&] {
+      return std::stod(bench::svg_text(plot).substr(
+          sizeof "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0"));
+    };
+    EXPECT_EQ(width(), 750);
+    (is_subtitle ? plot.subtitle : plot.line) = std::string(150, 'x');
+    EXPECT_GT(width(), 150 * 6.5);
+  }
+}
+
+/// An axis with one tick or two would not say how far apart its values are.
+TEST(SvgPlot, NarrowAxesHaveTicksToo) {
+  using Ticks = std::vector<double>;
+  const auto ticks = [](double low, double high) {
+    Ticks all = bench::detail::ticks_of({}, {low, high, 0, 1});
+    for (double& tick : all) tick = std::round(tick * 1e6) / 1e6;
+    return all;
+  };
+  EXPECT_EQ(ticks(2.16, 2.33), (Ticks{2.2, 2.25, 2.3}));
+  EXPECT_EQ(ticks(2.4, 13), (Ticks{4, 6, 8, 10, 12}));
+  EXPECT_EQ(ticks(1.15, 2.48), (Ticks{1.2, 1.4, 1.6, 1.8, 2, 2.2, 2.4}));
+  EXPECT_EQ(ticks(0.9, 5), (Ticks{1, 2, 5}));
+  EXPECT_EQ(ticks(900, 1.1e6), (Ticks{1e3, 1e4, 1e5, 1e6}));
 }
 
 /// Relative luminance, as the Web Content Accessibility Guidelines have it.
