@@ -16,6 +16,7 @@
 #include "fovea/distributed/indexed/listed_keys.hpp"
 #include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
+#include "fovea/distributed/messages/whole_call.hpp"
 #include "fovea/distributed/rows/own_range.hpp"
 
 FOVEA_NAMESPACE_BEGIN
