@@ -12,6 +12,7 @@
 #include <string>
 
 #include "fovea/attention/nystroem.hpp"
+#include "fovea/attention/nystroem/products.hpp"
 #include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/shared_rows/keys_forward.hpp"
 #include "fovea/distributed/shared_rows/landmark_means.hpp"
