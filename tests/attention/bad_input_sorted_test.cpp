@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fovea/attention/reformer.hpp"
+#include "fovea/attention/reformer/check.hpp"
 #include "fovea/attention/sinkhorn.hpp"
 #include "support/compare.hpp"
 #include "support/refusal.hpp"

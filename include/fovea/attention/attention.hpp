@@ -162,7 +162,9 @@ auto& one_of(A& a, B& b) {
 /// Computes attention into `out`, which has the right shape already.
 template <class T, class Op, class In, class Out, class E>
 void attend_into(const Op& op, const In& inputs, Out& out, E&& executor) {
-  op.forward(inputs, View<T>(out), typename Op::template Saved<T>{}, executor);
+  if constexpr (!SpreadsRows<E>) {  // the caller says the rest
+    op.forward(inputs, View<T>(out), typename Op::template Saved<T>{}, executor);
+  }
 }
 
 /// Computes attention into a new Tensor4.
@@ -183,6 +185,7 @@ auto attend_to_inputs(const Op& op, const In& inputs, E&& executor) {
 template <class Op, class Q, class K, class V, detail::RunsWork E = Serial>
 requires detail::TensorsOfOneScalar<Q, K, V> && Attention<Op, Scalar<Q>>
 [[nodiscard]] auto attend(const Op& op, const Q& q, const K& k, const V& v, E&& executor = {}) {
+  static_assert(!SpreadsRows<E>, FOVEA_SPREADS_NO_ROWS);
   using T = Scalar<Q>;
   typename Op::template Inputs<T> inputs;
   inputs.q = View<const T>(q);
@@ -201,6 +204,7 @@ requires Attention<Op, float>
 [[nodiscard]] auto attend(const Op& op,
                           const std::type_identity_t<typename Op::template Inputs<float>>& inputs,
                           E&& executor = {}) {
+  static_assert(!SpreadsRows<E>, FOVEA_SPREADS_NO_ROWS);
   return detail::attend_to_inputs<float>(op, inputs, executor);
 }
 
@@ -210,6 +214,7 @@ template <class Op, detail::InputsOfOperator<Op> In, detail::RunsWork E = Serial
 requires(!std::same_as<detail::InputScalar<In>, float>) &&
     Attention<Op, detail::InputScalar<In>> [[nodiscard]] auto attend(const Op& op, const In& inputs,
                                                                      E&& executor = {}) {
+  static_assert(!SpreadsRows<E>, FOVEA_SPREADS_NO_ROWS);
   return detail::attend_to_inputs<detail::InputScalar<In>>(op, inputs, executor);
 }
 

@@ -237,15 +237,17 @@ concept SpreadsRows = requires {
   requires std::remove_cvref_t<E>::kSpreadsRows;
 };
 
+/// What is said of such an executor where rows must be in one process.
+#define FOVEA_SPREADS_NO_ROWS                                                                    \
+  "fovea: this operator or layer has no implementation for a sequence that is distributed over " \
+  "ranks"
+
 /// What an operator's call runs on: as_executor(x), and if that brings memory, a LeasedExecutor of
 /// it. Memory is so held by one call of an operator, and free again between the calls of a layer.
 /// \throws what lease() does: std::invalid_argument if an Arena is in use
 template <class X>
 decltype(auto) for_call(X& x) {
-  static_assert(
-      !SpreadsRows<X>,
-      "fovea: this operator or layer has no implementation for a sequence that is distributed "
-      "over ranks");
+  static_assert(!SpreadsRows<X>, FOVEA_SPREADS_NO_ROWS);
   constexpr bool runs_work = detail::RunsWork<X>;
   static_assert(runs_work, FOVEA_RUNS_WORK);
   if constexpr (!runs_work) {

@@ -33,6 +33,8 @@ struct Elsewhere : fovea::Serial {
 int main() {
 #if defined(ONE_BRACE)
   const fovea::FullAttention op{.causal = true};
+#elif defined(OTHER_OPTION)
+  const fovea::FullAttention op{{.causl = true}};
 #else
   const fovea::FullAttention op{{.causal = true}};
 #endif
@@ -42,9 +44,19 @@ int main() {
   const auto out = fovea::attend(q, k, v);
 #elif defined(NO_EXECUTOR)
   const auto out = attend(op, q, k, v, 4);
-#elif defined(SPREAD_ROWS)
-  Elsewhere executor;
-  const auto out = attend(op, q, k, v, executor);
+#elif defined(SPREAD_ROWS_ATTEND)
+  const auto out = attend(op, q, k, v, Elsewhere());
+#elif defined(SPREAD_ROWS_ATTEND_INPUTS)
+  const auto out = attend(op, {.q = q, .k = k, .v = v}, Elsewhere());
+#elif defined(SPREAD_ROWS_FORWARD)
+  fovea::Tensor4<float> out;
+  op.forward({q, k, v}, out, Elsewhere());
+#elif defined(SPREAD_ROWS_BACKWARD)
+  fovea::Tensor4<float> out, d_q;
+  op.backward({q, k, v}, out, {}, out, {.q = d_q}, Elsewhere());
+#elif defined(SPREAD_ROWS_STEP)
+  fovea::Tensor4<float> out;
+  op.decoder<float>({}).step({.q = q}, out, Elsewhere());
 #elif defined(DISCARDED)
   attend(op, q, k, v);
   op.workspace_bytes<float>({});

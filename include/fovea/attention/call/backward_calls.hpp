@@ -56,13 +56,15 @@ class BackwardCalls {
                   "and convert other tensors, for instance by d_out.cast<float>()");
     constexpr bool runs_work = detail::RunsWork<E>;
     static_assert(runs_work, FOVEA_RUNS_WORK);
-    if constexpr (is_out && has_d_lse && runs_work) {
+    constexpr bool is_whole = !SpreadsRows<E>;
+    static_assert(is_whole, FOVEA_SPREADS_NO_ROWS);
+    if constexpr (is_out && has_d_lse && runs_work && is_whole) {
       const View<const T> from(out);
       const Op& op = static_cast<const Op&>(*this);
       op.check_backward(inputs, from, saved, d_out.d_out, grads);
       op.check_d_lse(inputs, d_out.d_lse, grads);
       op.run_backward(inputs, from, saved, d_out.d_out, grads, for_call(executor), d_out.d_lse);
-    } else if constexpr (is_out && is_d_out && runs_work) {
+    } else if constexpr (is_out && is_d_out && runs_work && is_whole) {
       const View<const T> from(out);
       const View<const T> d_from(d_out);
       const Op& op = static_cast<const Op&>(*this);

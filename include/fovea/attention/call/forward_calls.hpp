@@ -42,12 +42,15 @@ class ForwardCalls {
     constexpr bool is_family = std::convertible_to<const In&, InputsOf<Op, T>>;
     if constexpr (is_output && !is_family) detail::refuse_family<In>();
     constexpr bool saves = std::convertible_to<S, SavedOf<Op, T>>;
-    constexpr bool runs_work = detail::RunsWork<std::conditional_t<saves, E, S>>;
+    using Runner = std::conditional_t<saves, E, S>;
+    constexpr bool runs_work = detail::RunsWork<Runner>;
     static_assert(runs_work, FOVEA_RUNS_WORK);
+    constexpr bool is_whole = !SpreadsRows<Runner>;
+    static_assert(is_whole, FOVEA_SPREADS_NO_ROWS);
     static_assert(saves || std::same_as<E, Serial>,
                   "fovea: write forward(inputs, out, saved, executor), where saved is the Saved<T> "
                   "of this operator and scalar");
-    if constexpr (is_output && is_family && runs_work) {
+    if constexpr (is_output && is_family && runs_work && is_whole) {
       const View<T> to(out);
       const InputsOf<Op, T>& own = inputs;
       const SavedOf<Op, T> kept = detail::saved_or_none<SavedOf<Op, T>>(saved);

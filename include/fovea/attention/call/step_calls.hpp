@@ -76,12 +76,15 @@ class StepCalls {
     constexpr bool is_family = std::convertible_to<const In&, Inputs>;
     if constexpr (!is_family) detail::refuse_family<In>();
     constexpr bool saves = std::convertible_to<S, Saved>;
-    constexpr bool runs_work = detail::RunsWork<std::conditional_t<saves, E, S>>;
+    using Runner = std::conditional_t<saves, E, S>;
+    constexpr bool runs_work = detail::RunsWork<Runner>;
     static_assert(runs_work, FOVEA_RUNS_WORK);
+    constexpr bool is_whole = !SpreadsRows<Runner>;
+    static_assert(is_whole, FOVEA_SPREADS_NO_ROWS);
     static_assert(saves || std::same_as<E, Serial>,
                   "fovea: write step(inputs, out, saved, executor), where saved is the Saved<T> of "
                   "this operator and scalar");
-    if constexpr (is_output && is_family && runs_work) {
+    if constexpr (is_output && is_family && runs_work && is_whole) {
       static_cast<D&>(*this).run_step(inputs, View<T>(out), detail::saved_or_none<Saved>(saved),
                                       for_call(detail::one_of<saves>(executor, saved)));
     }
