@@ -14,6 +14,7 @@
 #include "attention/cases.hpp"
 #include "attention/problem.hpp"
 #include "fovea/attention/indexed.hpp"
+#include "fovea/attention/indexed/phase_sizes.hpp"
 #include "fovea/core/arena.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "fovea/core/workspace.hpp"

@@ -5,6 +5,7 @@
 /// strides of lists change no bit, lists that differ by batch and sequence, tensors of 16 bits,
 /// groups of heads in the backward pass, memory, sort_indices, row_lists.
 #include "fovea/attention/indexed.hpp"
+#include "fovea/attention/indexed/check.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,6 +16,7 @@
 
 #include "attention/cases.hpp"
 #include "attention/problem.hpp"
+#include "fovea/attention/indexed/transpose_lists.hpp"
 #include "fovea/core/arena.hpp"
 #include "fovea/core/eigen.hpp"
 #include "fovea/core/thread_pool.hpp"

@@ -15,7 +15,10 @@
 #include <vector>
 
 #include "attention/sketch_problem.hpp"
+#include "fovea/attention/call/head_matrix.hpp"
+#include "fovea/attention/smart_bird/sketch_blocks.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "fovea/kernels/sketch/table.hpp"
 #include "support/executors.hpp"
 #include "support/levels.hpp"
 
