@@ -10,7 +10,7 @@
 #include "fovea/attention/fmm/near_field.hpp"
 #include "fovea/attention/fmm/passes.hpp"
 #include "fovea/attention/linear/check.hpp"
-#include "fovea/attention/linear/decoder_core.hpp"
+#include "fovea/attention/linear/decoder_core.inl.hpp"
 #include "fovea/attention/linear/forward.hpp"
 #include "fovea/patterns/window.hpp"
 

@@ -275,11 +275,4 @@ auto LinearDecoderCore<Passes>::weights_of(const LinearFamilyInputs<T>& inputs)
   return weights_;
 }
 
-#define FOVEA_LINEAR_DECODERS(Class, T)               \
-  template class Class<LinearPasses<T, true, false>>; \
-  template class Class<LinearPasses<T, false, true>>;
-FOVEA_IN_FLOAT_UNIT(FOVEA_LINEAR_DECODERS, LinearDecoderCore)
-FOVEA_IN_DOUBLE_UNIT(FOVEA_LINEAR_DECODERS, LinearDecoderCore)
-FOVEA_IN_SHORT_UNIT(FOVEA_LINEAR_DECODERS, LinearDecoderCore)
-
 FOVEA_NAMESPACE_END

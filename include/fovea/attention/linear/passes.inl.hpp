@@ -5,6 +5,7 @@
 
 #include "fovea/attention/linear/backward.hpp"
 #include "fovea/attention/linear/check.hpp"
+#include "fovea/attention/linear/decoder_core.inl.hpp"
 #include "fovea/attention/linear/forward.hpp"
 #include "fovea/attention/linear/passes.hpp"
 
@@ -75,13 +76,17 @@ Index LinearBackwardPasses<T, kSums, kDelta>::workspace_bytes(const Settings& op
 }
 
 // The terms of an operator are summed or written by the delta rule.
-#define FOVEA_SUMS_OR_DELTA(Class, T)   \
+#define FOVEA_LINEAR_PASSES(Class, T)   \
   template class Class<T, true, false>; \
   template class Class<T, false, true>;
-FOVEA_IN_FLOAT_UNIT(FOVEA_SUMS_OR_DELTA, LinearPasses)
-FOVEA_IN_DOUBLE_UNIT(FOVEA_SUMS_OR_DELTA, LinearPasses)
-FOVEA_IN_SHORT_UNIT(FOVEA_SUMS_OR_DELTA, LinearPasses)
-FOVEA_IN_FLOAT_UNIT(FOVEA_SUMS_OR_DELTA, LinearBackwardPasses)
-FOVEA_IN_DOUBLE_UNIT(FOVEA_SUMS_OR_DELTA, LinearBackwardPasses)
+#define FOVEA_LINEAR_FORWARD(Class, T)                     \
+  FOVEA_LINEAR_PASSES(Class, T)                            \
+  template class LinearDecoderCore<Class<T, true, false>>; \
+  template class LinearDecoderCore<Class<T, false, true>>;
+FOVEA_IN_FLOAT_UNIT(FOVEA_LINEAR_FORWARD, LinearPasses)
+FOVEA_IN_DOUBLE_UNIT(FOVEA_LINEAR_FORWARD, LinearPasses)
+FOVEA_IN_SHORT_UNIT(FOVEA_LINEAR_FORWARD, LinearPasses)
+FOVEA_IN_FLOAT_UNIT(FOVEA_LINEAR_PASSES, LinearBackwardPasses)
+FOVEA_IN_DOUBLE_UNIT(FOVEA_LINEAR_PASSES, LinearBackwardPasses)
 
 FOVEA_NAMESPACE_END
