@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "fovea/attention/linear/passes.hpp"
+#include "fovea/attention/linear/terms.hpp"
 #include "fovea/core/executor_ref.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/unit.hpp"
