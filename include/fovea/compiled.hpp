@@ -2,8 +2,9 @@
 /// \file
 /// The compiled form in one source: all kernels and passes of attention, for float, double and
 /// numbers of 16 bits. A program of many sources defines FOVEA_COMPILED for all of them and adds
-/// one that includes this header. Or two that share the work, where FOVEA_COMPILED_BITS is 32 (float
-/// and 16 bits) and 64 (double). CMake's target fovea::compiled does the same in more sources.
+/// one that includes this header. Or two that share the work, where FOVEA_COMPILED_BITS is 32
+/// (float and 16 bits) and 64 (double). CMake's target fovea::compiled does the same in more
+/// sources.
 #pragma once
 
 #if !defined(FOVEA_COMPILED)
@@ -16,8 +17,13 @@
 
 #include "fovea/attention/dense_synthesizer.inl.hpp"
 #include "fovea/attention/factorised_synthesizer.inl.hpp"
+#include "fovea/attention/fmm/passes.inl.hpp"
 #include "fovea/attention/fsat.inl.hpp"
 #include "fovea/attention/indexed.inl.hpp"
+#include "fovea/attention/linear/decoder_core.inl.hpp"
+#include "fovea/attention/linear/passes.inl.hpp"
+#include "fovea/attention/linear/performer_decoder_core.inl.hpp"
+#include "fovea/attention/linear/performer_passes.inl.hpp"
 #include "fovea/attention/linformer.inl.hpp"
 #include "fovea/attention/longformer.inl.hpp"
 #include "fovea/attention/nystroem.inl.hpp"

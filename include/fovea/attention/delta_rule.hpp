@@ -24,13 +24,10 @@ struct DeltaRuleOptions {
 /// key is +0.
 /// Cost: 6 D Dv flops for each token, and about 2 kDeltaChunk (D + 2 Dv) more.
 template <class Map = EluPlusOne>
-class DeltaRuleAttention : public LinearOnlyOperator<DeltaRuleAttention<Map>> {
+class DeltaRuleAttention : public LinearOnlyOperator<DeltaRuleAttention<Map>, true> {
   static_assert(FeatureMap<Map>, "fovea: DeltaRule takes a feature map, such as EluPlusOne");
 
  public:
-  /// The operator reads beta.
-  static constexpr bool kHasBeta = true;
-
   /// What the operator reads, for tensors of T.
   template <class T>
   using Inputs = DeltaInputs<T>;
@@ -57,10 +54,6 @@ class DeltaRuleAttention : public LinearOnlyOperator<DeltaRuleAttention<Map>> {
     return LinearTermsOf<T, DeltaRule<Map>>::template of<DeltaRule<Map>>(
         Denominator::propagate(), true, options.alignment, CombineMaps::sum);
   }
-
-  /// Does nothing: every value of the options is valid.
-  template <class T>
-  void check_options() const {}
 
   /// A decoder: the same attention for tokens that come one after the other, in constant memory.
   /// \throws as the constructor of LinearDecoder does

@@ -4,28 +4,11 @@
 /// (FMMformer; Nguyen et al. 2021; MATHS.md, section 4).
 #pragma once
 
-#include "fovea/attention/fmm/backward.hpp"
+#include "fovea/attention/fmm/passes.hpp"
 #include "fovea/attention/linear/decoder.hpp"
 #include "fovea/attention/linear/operator.hpp"
 
 FOVEA_NAMESPACE_BEGIN
-
-/// The keys of the near field: the query's own position, `left` keys before it and `right` after
-/// it.
-struct Band {
-  Index left = 0;   ///< number of keys before the query, at least 0
-  Index right = 0;  ///< number of keys after the query, at least 0
-
-  /// The band |i - j| < k, as the authors' code has it: 2 k - 1 keys, of which a causal operator
-  /// shows k.
-  static constexpr Band half_width(Index k) { return {k - 1, k - 1}; }
-
-  /// A band of k keys in all. If k is even, one more of them lies before the query than after it.
-  static constexpr Band total(Index k) { return {k / 2, (k + 1) / 2 - 1}; }
-
-  /// A band of k keys in all, the last of which is the query's own position.
-  static constexpr Band causal_total(Index k) { return {k - 1, 0}; }
-};
 
 /// Options of FmmAttention with the terms `Terms`, each a feature map or a DeltaRule of one.
 template <class... Terms>
@@ -70,16 +53,16 @@ class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
  public:
   /// Whether a term is a DeltaRule, so that the input beta is read.
   static constexpr bool kHasBeta = (LinearTerm<Terms>::kIsDelta || ...);
+  /// Whether a term is a feature map.
+  static constexpr bool kHasSums = (!LinearTerm<Terms>::kIsDelta || ...);
   /// The operator has a near field.
   static constexpr bool kHasNear = true;
-  /// What computes the near field of blocks of rows in the forward pass.
+  /// What computes the forward pass.
   template <class T>
-  using NearField = NearBlocks<T>;
-  /// What decodes the near field.
+  using Passes = FmmPasses<T, kHasSums, kHasBeta>;
+  /// What computes the backward pass.
   template <class T>
-  using NearDecoder =
-      Decoder<std::conditional_t<std::same_as<T, Compute<T>>, LocalAttention, WidenedNear>,
-              Compute<T>>;
+  using BackwardPasses = FmmBackwardPasses<T, kHasSums, kHasBeta>;
 
   /// What the operator reads, for tensors of T.
   template <class T>
@@ -108,12 +91,7 @@ class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
   static constexpr const char* name() { return "FmmAttention"; }
 
   /// The near field alone, as an operator.
-  LocalAttention near() const {
-    return LocalAttention({.left = options.near.left,
-                           .right = options.causal ? 0 : options.near.right,
-                           .scale = options.scale,
-                           .alignment = options.alignment});
-  }
+  LocalAttention near() const { return settings<float>().near(); }
 
   /// The terms of the far field, for arithmetic in T.
   template <class T>
@@ -122,24 +100,10 @@ class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
                                                              options.alignment, options.combine);
   }
 
-  /// \throws std::invalid_argument if a side of the band is negative, the scale is not finite in T,
-  /// the tau of signed_floor is not in (0, 1], or an operator with a delta rule is not causal
-  template <class T>
-  void check_options() const {
-    check_window(name(), {options.near.left, options.near.right});
-    check_softmax_options<T>(name(), near().softmax_options());
-    check_denominator<T>(name(), options.denominator);
-    if (kHasBeta && !options.causal) {
-      refuse(name(), "causal", "false", "true: the delta rule is causal");
-    }
-  }
-
-  /// Bytes of scratch memory that `backward` takes with that many workers.
-  template <class T>
-  [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
-                                               Index workers = 1) const {
-    return FmmBackward<T, LinearTermsOf<T, Terms...>>::workspace_bytes(shape, far<T>(), near(),
-                                                                       workers);
+  /// What the passes read of the operator, for arithmetic in C.
+  template <class C>
+  FmmSettings<C, kHasSums, kHasBeta> settings() const {
+    return {{name(), far<C>()}, options.near, options.scale, options.normalise_rows};
   }
 
   /// A decoder: the same attention for tokens that come one after the other, in constant memory.
@@ -147,76 +111,6 @@ class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
   template <class T>
   [[nodiscard]] LinearDecoder<FmmAttention, T> decoder(const DecoderShape& shape) const {
     return {*this, shape};
-  }
-
-  /// The weights of the near and the far field, made of the logits of the inputs.
-  template <class T>
-  FmmBlend<T> blend(const LinearFamilyInputs<T>& inputs) const {
-    const auto terms = far<Compute<T>>();
-    return {inputs, terms.row_sum(), terms.share(), options.normalise_rows};
-  }
-
-  /// \throws std::invalid_argument if logits have the wrong shape or a NaN, or if rows are to be
-  /// normalised and all weights of a head are 0
-  template <class T>
-  void check_logits(const LinearFamilyInputs<T>& inputs) const {
-    check_blend_logits(name(), "near_logits", inputs.near_logits, inputs);
-    check_blend_logits(name(), "far_logits", inputs.far_logits, inputs);
-    if (!options.normalise_rows) return;
-    const FmmBlend<T> blend = this->blend(inputs);
-    for (Index h = 0; h < inputs.q.heads(); ++h) {
-      for (Index c = 0; c < inputs.v.width(); ++c) {
-        if (blend.normaliser(h, c) > 0) continue;
-        refuse(name(), "the blend weights of head " + std::to_string(h) + " are all 0",
-               "expected one above 0, since normalise_rows is set");
-      }
-    }
-  }
-
-  /// Checks the shapes of what is saved. \throws std::invalid_argument
-  template <class T, class In>
-  void check_saved_shapes(const In& inputs, const FmmSaved<T>& saved) const {
-    for_each_saved(inputs, saved, [](const char* tensor, const auto& x, const Shape& expected) {
-      detail::check_made_shape(name(), tensor, x.shape(), expected);
-    });
-  }
-
-  /// Checks what is to be saved: shapes, and memory of its own. \throws std::invalid_argument
-  template <class T, class In>
-  void check_saved(const In& inputs, const View<T>& out, const FmmSaved<T>& saved) const {
-    for_each_saved(inputs, saved, [&](const char* tensor, const auto& x, const Shape& expected) {
-      check_output(name(), tensor, x, inputs, expected);
-      detail::check_apart(name(), tensor, x, "out", out);
-    });
-    if (saved.near_out.is_none() || saved.near_lse.is_none()) return;
-    detail::check_apart(name(), "near_lse", saved.near_lse, "near_out", saved.near_out);
-  }
-
- private:
-  friend class LinearOperator<FmmAttention>;
-
-  /// Calls f(name, tensor, expected shape) for what is given.
-  template <class T, class In, class F>
-  static void for_each_saved(const In& inputs, const FmmSaved<T>& saved, F&& f) {
-    if (!saved.near_out.is_none()) f("near_out", saved.near_out, detail::out_shape(inputs));
-    if (!saved.near_lse.is_none()) f("near_lse", saved.near_lse, detail::row_shape(inputs));
-  }
-
-  template <class T>
-  void compute(const LinearFamilyInputs<T>& inputs, const View<T>& out, const FmmSaved<T>& saved,
-               const ExecutorRef& executor) const {
-    const FarWeights<Compute<T>> weights = blend(inputs).weights();
-    LinearForward(inputs, far<Compute<T>>(), weights, out, NearBlocks<T>(inputs, near(), saved))
-        .run(executor);
-  }
-
-  template <class T>
-  void compute_gradients(const LinearFamilyInputs<T>& inputs, const FmmSaved<T>& saved,
-                         const View<const T>& d_out, const LinearFamilyGrads<T>& grads,
-                         const ExecutorRef& executor) const {
-    const LocalAttention near_field = near();
-    const FmmBlend<T> blend = this->blend(inputs);
-    FmmBackward(inputs, far<T>(), near_field, blend, saved, d_out, grads).run(executor);
   }
 };
 

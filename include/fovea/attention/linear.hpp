@@ -36,14 +36,11 @@ struct LinearOptions {
 /// kSegmentChunks states if it is causal and there are more workers than key heads, which then
 /// share its tokens, or N / kLinearSegment states if it is not causal.
 template <class... Maps>
-class LinearAttention : public LinearOnlyOperator<LinearAttention<Maps...>> {
+class LinearAttention : public LinearOnlyOperator<LinearAttention<Maps...>, false> {
   static_assert(sizeof...(Maps) > 0 && (FeatureMap<Maps> && ...),
                 "fovea: LinearAttention takes feature maps, such as EluPlusOne");
 
  public:
-  /// The operator reads no beta.
-  static constexpr bool kHasBeta = false;
-
   /// What the operator reads, for tensors of T.
   template <class T>
   using Inputs = LinearInputs<T>;
@@ -71,12 +68,6 @@ class LinearAttention : public LinearOnlyOperator<LinearAttention<Maps...>> {
   LinearTermsOf<T, Maps...> far() const {
     return LinearTermsOf<T, Maps...>::template of<Maps...>(options.denominator, options.causal,
                                                            options.alignment, options.combine);
-  }
-
-  /// \throws std::invalid_argument if the tau of signed_floor is not in (0, 1]
-  template <class T>
-  void check_options() const {
-    check_denominator<T>(name(), options.denominator);
   }
 
   /// A decoder: the same attention for tokens that come one after the other, in constant memory.

@@ -8,10 +8,8 @@
 
 #include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/attention/call/forward_calls.hpp"
-#include "fovea/attention/linear/performer_backward.hpp"
-#include "fovea/attention/linear/performer_causal_backward.hpp"
 #include "fovea/attention/linear/performer_decoder.hpp"
-#include "fovea/attention/linear/performer_forward.hpp"
+#include "fovea/attention/linear/performer_passes.hpp"
 #include "fovea/attention/linear/random_projection.hpp"
 #include "fovea/patterns/window.hpp"
 
@@ -75,34 +73,30 @@ class PerformerAttention : public ForwardCalls<PerformerAttention>,
   template <class T>
   void check(const std::type_identity_t<PerformerInputs<T>>& inputs, const View<T>& out,
              const std::type_identity_t<LinearSaved<T>>& /*saved*/ = {}) const {
-    check_read(inputs);
-    check_output(name(), "out", out, inputs, detail::out_shape(inputs));
+    PerformerPasses<T>::check(settings(), inputs, out);
   }
 
   /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
   template <class T>
   void check_backward(const std::type_identity_t<PerformerInputs<T>>& inputs,
-                      const View<const T>& out, const std::type_identity_t<LinearSaved<T>>& saved,
+                      const View<const T>& out,
+                      const std::type_identity_t<LinearSaved<T>>& /*saved*/,
                       const View<const T>& d_out,
                       const std::type_identity_t<PerformerGrads<T>>& grads) const {
-    check_read(inputs);
-    check_rows(name(), "out", inputs, out);
-    check_rows(name(), "d_out", inputs, d_out);
-    check_grads(name(), inputs, out, saved, d_out, grads);
+    PerformerPasses<T>::check_backward(settings(), inputs, out, d_out, grads);
   }
 
   /// Bytes of scratch memory that `forward` takes with that many workers.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const PerformerShape& shape, Index workers = 1) const {
-    return PerformerForward<T>::workspace_bytes(shape, visibility(), workers);
+    return PerformerPasses<T>::workspace_bytes(settings(), shape, workers);
   }
 
   /// Bytes of scratch memory that `backward` takes with that many workers.
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const PerformerShape& shape,
                                                Index workers = 1) const {
-    return options.causal ? PerformerCausalBackward<T>::bytes(shape, workers)
-                          : PerformerBackward<T>::bytes(shape, workers);
+    return PerformerPasses<T>::backward_workspace_bytes(settings(), shape, workers);
   }
 
   /// The number of visible (query, key) pairs of one query head; the largest Index if there are
@@ -112,6 +106,9 @@ class PerformerAttention : public ForwardCalls<PerformerAttention>,
     return options.causal ? Causal{}.plan(sequence).visible_pairs()
                           : Dense{}.plan(sequence).visible_pairs();
   }
+
+  /// What the passes read of the operator.
+  PerformerSettings settings() const { return {name(), {options.causal, options.alignment}}; }
 
   /// A decoder: the same attention for tokens that come one after the other, in constant memory.
   /// \throws as the constructor of PerformerDecoder does
@@ -125,31 +122,10 @@ class PerformerAttention : public ForwardCalls<PerformerAttention>,
   friend class ForwardCalls<PerformerAttention>;
   friend class BackwardCalls<PerformerAttention>;
 
-  PerformerVisibility visibility() const { return {options.causal, options.alignment}; }
-
-  template <class T>
-  void check_read(const PerformerInputs<T>& inputs) const {
-    static_assert(std::floating_point<T>, "fovea: Performer attention takes float or double");
-    check_inputs(name(), inputs);
-    check_packing(name(), inputs);
-    check_first_positions(name(), inputs);
-    check_alignment(name(), inputs, options.alignment, [&] { return options.causal; });
-    const fovea::Shape& q = inputs.q.shape();
-    check_projection(name(), inputs.projection, q[3], -1, q[0] * q[1] * q[2] > 0);
-  }
-
-  /// The multiply-adds of a forward pass.
-  static double products(const PerformerShape& s) {
-    return static_cast<double>(s.batch) *
-           static_cast<double>(s.query_heads * s.queries + s.key_heads * s.keys) *
-           static_cast<double>(s.features) * static_cast<double>(s.width + s.value_width);
-  }
-
   template <class T>
   void run(const PerformerInputs<T>& inputs, const View<T>& out, const LinearSaved<T>& /*saved*/,
            const ExecutorRef& executor) const {
-    auto&& threads = for_work(executor, [&] { return products(shape_of(inputs)); });
-    PerformerForward<T>(inputs, visibility(), out).run(threads);
+    PerformerPasses<T>::forward(settings(), inputs, out, executor);
   }
 
   /// Writes the gradients of the loss, of which d_out is the gradient with respect to out: the
@@ -161,13 +137,7 @@ class PerformerAttention : public ForwardCalls<PerformerAttention>,
   void run_backward(const PerformerInputs<T>& inputs, const View<const T>& /*out*/,
                     const LinearSaved<T>& /*saved*/, const View<const T>& d_out,
                     const PerformerGrads<T>& grads, const ExecutorRef& executor) const {
-    auto&& threads = for_work(executor, [&] { return 2.5 * products(shape_of(inputs)); });
-    PerformerBackwardCall<T> call(inputs, visibility(), d_out, grads);
-    if (options.causal) {
-      PerformerCausalBackward<T>(call).run(threads);
-    } else {
-      PerformerBackward<T>(call).run(threads);
-    }
+    PerformerPasses<T>::backward(settings(), inputs, d_out, grads, executor);
   }
 };
 

@@ -40,8 +40,9 @@ const char* logits_text(const Op& op, const LinearFamilyInputs<T>& in,
                         const LinearFamilyGrads<T>& grads) {
   if constexpr (Op::kHasNear) {
     if (!wants_logits(grads)) return "";
-    return op.blend(in).is_same_for_columns() ? ", gradients of logits"
-                                              : ", gradients of logits of columns";
+    return op.template settings<T>().blend(in).is_same_for_columns()
+               ? ", gradients of logits"
+               : ", gradients of logits of columns";
   }
   return "";
 }
@@ -63,14 +64,14 @@ class LinearBackwardPass {
       : inputs_(inputs),
         d_out_(d_out),
         grads_(grads),
-        weights_(weights_of(op, inputs)),
+        weights_(op.template settings<T>().weights(inputs)),
         segments_(rows, inputs.q.batch(), sizes_read(inputs), sizes_made(inputs), Op::kHasNear,
                   shared_rows(op, inputs, rows.count())),
         call_(whole_inputs(), op.template far<T>(), weights_, segments_.read(kGradOfOut),
               whole_grads()) {
     bool wants_products = false;  // of the far field, which its own backward pass finds
     if constexpr (Op::kHasNear) {
-      const FmmBlend<T> blend = op.blend(inputs_);
+      const FmmBlend<T> blend = op.template settings<T>().blend(inputs_);
       const bool wants_logits = detail::wants_logits(grads);
       wants_products = wants_logits && blend.is_same_for_columns();
       if (wants_logits) blend_.emplace(blend, d_out, rows);
@@ -142,14 +143,6 @@ class LinearBackwardPass {
   /// beta.
   enum : std::size_t { kQ, kK, kV, kGradOfOut, kBeta };
   static constexpr std::size_t kGradOfBeta = kV + 1;
-
-  static FarWeights<T> weights_of(const Op& op, const LinearFamilyInputs<T>& in) {
-    if constexpr (Op::kHasNear) {
-      return op.blend(in).weights();
-    } else {
-      return op.template far_weights<T>(in.q.heads(), in.v.width());
-    }
-  }
 
   static Sizes sizes_read(const LinearFamilyInputs<T>& in) {
     Sizes sizes = {{in.q.heads(), in.q.width()},

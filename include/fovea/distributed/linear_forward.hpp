@@ -12,6 +12,7 @@
 #include <string>
 
 #include "fovea/attention/fmm.hpp"
+#include "fovea/attention/fmm/near_field.hpp"
 #include "fovea/attention/linear/operator.hpp"
 #include "fovea/distributed/linear/far_field.hpp"
 #include "fovea/distributed/messages/whole_call.hpp"
@@ -34,15 +35,12 @@ class LinearForwardPass {
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   LinearForwardPass(const Op& op, const LinearFamilyInputs<T>& inputs, const View<T>& out,
                     const SavedOf<Op, T>& saved, const Rows& rows, const ExecutorRef& executor)
-      : out_(out), saved_(saved) {
+      : out_(out), saved_(saved), weights_(op.template settings<T>().weights(inputs)) {
     const Field far = op.template far<T>();
     if constexpr (Op::kHasNear) {
-      weights_ = op.blend(inputs).weights();
       near_.emplace(op.near(), ScoreModifierArgs<Compute<T>>{}, NearBlocks<T>::only_rows(inputs),
                     out, SoftmaxSaved<T>{saved.near_lse}, rows);
       near_->reserve(executor);
-    } else {
-      weights_ = op.template far_weights<T>(inputs.q.heads(), inputs.v.width());
     }
     far_.emplace(inputs, far, weights_, Op::kHasNear, out, rows, executor);
   }

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 
+#include "fovea/attention/linear/feature_stream.hpp"
 #include "fovea/attention/performer.hpp"
 #include "fovea/distributed/linear/key_head_chain.hpp"
 #include "fovea/distributed/linear/spread_feature_totals.hpp"

@@ -12,16 +12,6 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The near field of a decoder for tensors of 16 bits, whose ring holds them as numbers of the type
-/// of the arithmetic: its rows have the bits that those of NearBlocks have before they are rounded.
-struct WidenedNear : LocalAttention {
-  /// Rows are summed as those of 16 bits are (SoftmaxBlockArgs::in_tiles).
-  static constexpr bool kSumsInTiles = true;
-  /// The same operator.
-  // NOLINTNEXTLINE(google-explicit-constructor): it differs in how it is computed alone
-  WidenedNear(const LocalAttention& near) : LocalAttention(near) {}
-};
-
 /// The local attention of one call. A row has the same bits as in LocalAttention.
 template <class T>
 class NearBlocks {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fovea/attention/call/head_matrix.hpp"
+#include "fovea/attention/call/sequences.hpp"
 #include "fovea/attention/linear/terms.hpp"
 #include "fovea/kernels/linear/table.hpp"
 

@@ -3,19 +3,14 @@
 /// The checks of what operators with a far field read beside q, k and v.
 #pragma once
 
+#include <cmath>
+#include <string>
+
 #include "fovea/attention/call/check.hpp"
 #include "fovea/attention/call/sequences.hpp"
 #include "fovea/attention/linear/terms.hpp"
 
 FOVEA_NAMESPACE_BEGIN
-
-/// What a decoder under the delta rule takes for n new tokens.
-template <class T>
-struct DeltaTokens {
-  ViewMember<const T> k;              ///< keys, [B, Hk, n, D]
-  ViewMember<const T> v;              ///< values, [B, Hk, n, Dv]
-  ViewMember<const Compute<T>> beta;  ///< rates, [B, Hk, n, 1], finite and at least 0
-};
 
 /// Checks the rates of the delta rule: [B, Hk, Nk, 1], finite and at least 0 where a token is
 /// visible. Cost: O(B Hk Nk).
@@ -46,6 +41,20 @@ void check_beta(const char* op, const LinearFamilyInputs<T>& inputs) {
       }
     }
   }
+}
+
+/// Checks what every operator with a far field reads.
+/// \param op the LinearSettings of the operator, or the FmmSettings
+/// \pre its options are checked
+/// \throws std::invalid_argument
+template <class Settings, class T>
+void check_far_inputs(const Settings& op, const LinearFamilyInputs<T>& inputs) {
+  check_inputs(op.name, inputs);
+  check_packing(op.name, inputs);
+  check_first_positions(op.name, inputs);
+  check_alignment(op.name, inputs, op.far.alignment,
+                  [&] { return op.far.causal || Settings::kHasNear; });
+  if constexpr (Settings::Far::kHasDelta) check_beta(op.name, inputs);
 }
 
 /// Checks the logits of a blend: [1, Hq or 1, 1, Dv or 1], and none of them is NaN. Cost: O(Hq Dv).

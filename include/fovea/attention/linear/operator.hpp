@@ -3,20 +3,16 @@
 /// What LinearAttention, DeltaRuleAttention and FmmAttention share: the checks and the calls.
 #pragma once
 
-#include <algorithm>
-
 #include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/attention/call/forward_calls.hpp"
-#include "fovea/attention/linear/backward.hpp"
-#include "fovea/attention/linear/check.hpp"
-#include "fovea/attention/linear/forward.hpp"
+#include "fovea/attention/linear/passes.hpp"
 #include "fovea/patterns/window.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The calls of an operator `Op` with a far field. `Op` has `name()`, `check_options<T>()`, and
-/// `far<T>()`, which gives its LinearTerms for arithmetic in T. If it has a near field, it also has
-/// `near()`, its LocalAttention. Its constant `kHasBeta` says whether beta is read.
+/// The calls of an operator `Op` with a far field. `Op` has `name()`; `far<T>()`, which gives its
+/// LinearTerms for arithmetic in T; and the types `Passes<T>` and `BackwardPasses<T>`, whose
+/// functions take what its `settings<T>()` gives for arithmetic in T.
 /// The bits of a row do not depend on threads, batch, heads or strides, nor on what the row does
 /// not see; a decoder gives the same bits.
 /// Errors: `forward` and `backward` throw what `check` and `check_backward` throw, and
@@ -47,9 +43,8 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
   template <class T>
   void check(const InputsOf<Op, T>& inputs, const View<T>& out,
              const SavedOf<Op, T>& saved = {}) const {
-    check_read(family_inputs<T>(inputs));
-    check_output(Op::name(), "out", out, inputs, detail::out_shape(inputs));
-    if constexpr (Op::kHasNear) op().check_saved(inputs, out, saved);
+    Op::template Passes<T>::check(op().template settings<Compute<T>>(), family_inputs<T>(inputs),
+                                  out, saved);
   }
 
   /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
@@ -57,20 +52,23 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
   void check_backward(const InputsOf<Op, T>& inputs, const View<const T>& out,
                       const SavedOf<Op, T>& saved, const View<const T>& d_out,
                       const GradsOf<Op, T>& grads) const {
-    check_read(family_inputs<T>(inputs));
-    check_rows(Op::name(), "out", inputs, out);
-    check_rows(Op::name(), "d_out", inputs, d_out);
-    if constexpr (Op::kHasNear) op().check_saved_shapes(inputs, saved);
-    check_grads(Op::name(), inputs, out, saved, d_out, grads);
+    Op::template BackwardPasses<T>::check(op().template settings<T>(), family_inputs<T>(inputs),
+                                          out, saved, d_out, family_grads<T>(grads));
   }
 
   /// Bytes of scratch memory that `forward` takes with that many workers.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
-    const auto far = op().template far<Compute<T>>();
-    using Near = typename Op::template NearField<T>;
-    return LinearForward<T, std::remove_const_t<decltype(far)>, Near>::workspace_bytes(shape, far,
-                                                                                       workers);
+    return Op::template Passes<T>::workspace_bytes(op().template settings<Compute<T>>(), shape,
+                                                   workers);
+  }
+
+  /// Bytes of scratch memory that `backward` takes with that many workers.
+  template <class T>
+  [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
+                                               Index workers = 1) const {
+    return Op::template BackwardPasses<T>::workspace_bytes(op().template settings<T>(), shape,
+                                                           workers);
   }
 
   /// The number of visible (query, key) pairs of one query head; the largest Index if there are
@@ -101,38 +99,9 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
 
   const Op& op() const { return static_cast<const Op&>(*this); }
 
-  /// The multiply-adds of a forward pass: rows read states, tokens are added to them, and a row of
-  /// the near field sees the keys of its band.
-  double products(const AttentionShape& s) const {
-    const auto far = op().template far<float>();
-    const double rows = static_cast<double>(s.batch * s.query_heads * s.queries);
-    double products =
-        (rows + static_cast<double>(s.batch * s.key_heads * s.keys)) * far.products_of_row(s);
-    if constexpr (Op::kHasNear) {
-      const auto& band = op().near().options;
-      products += rows * static_cast<double>(s.width + s.value_width) *
-                  (std::min)(static_cast<double>(s.keys), 1.0 + static_cast<double>(band.left) +
-                                                              static_cast<double>(band.right));
-    }
-    return products;
-  }
-
   template <class T>
   static LinearFamilyInputs<T> family_inputs(const InputsOf<Op, T>& inputs) {
     return detail::inputs_as<LinearFamilyInputs<T>>(inputs);
-  }
-
-  /// Checks the options and everything that `forward` and `backward` read.
-  template <class T>
-  void check_read(const LinearFamilyInputs<T>& inputs) const {
-    op().template check_options<Compute<T>>();
-    check_inputs(Op::name(), inputs);
-    check_packing(Op::name(), inputs);
-    check_first_positions(Op::name(), inputs);
-    const auto far = op().template far<float>();
-    check_alignment(Op::name(), inputs, far.alignment, [&] { return far.causal || Op::kHasNear; });
-    if constexpr (Op::kHasBeta) check_beta(Op::name(), inputs);
-    if constexpr (Op::kHasNear) op().check_logits(inputs);
   }
 
   /// Writes the gradients of the loss, of which d_out is the gradient with respect to out: the
@@ -145,71 +114,42 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
   void run_backward(const InputsOf<Op, T>& inputs, const View<const T>& /*out*/,
                     const SavedOf<Op, T>& saved, const View<const T>& d_out,
                     const GradsOf<Op, T>& grads, const ExecutorRef& executor) const {
-    auto&& threads = for_work(executor, [&] { return 2.5 * products(shape_of(inputs)); });
-    op().compute_gradients(family_inputs<T>(inputs), saved, d_out, family_grads<T>(grads), threads);
+    Op::template BackwardPasses<T>::backward(op().template settings<T>(), family_inputs<T>(inputs),
+                                             saved, d_out, family_grads<T>(grads), executor);
   }
 
   template <class T>
   void run(const InputsOf<Op, T>& inputs, const View<T>& out, const SavedOf<Op, T>& saved,
            const ExecutorRef& executor) const {
-    auto&& threads = for_work(executor, [&] { return products(shape_of(inputs)); });
-    op().compute(family_inputs<T>(inputs), out, saved, threads);
+    Op::template Passes<T>::forward(op().template settings<Compute<T>>(), family_inputs<T>(inputs),
+                                    out, saved, executor);
   }
 };
 
-/// The calls of an operator without a near field. `Op` is as in LinearOperator.
-template <class Op>
+/// The calls of an operator without a near field. `Op` is as in LinearOperator, but for what this
+/// class has.
+/// \tparam kDelta whether its term is written by the delta rule
+template <class Op, bool kDelta>
 class LinearOnlyOperator : public LinearOperator<Op> {
  public:
+  /// Whether the operator reads beta.
+  static constexpr bool kHasBeta = kDelta;
+  /// The operator has no near field.
+  static constexpr bool kHasNear = false;
   /// What the forward pass saves: nothing.
   template <class T>
   using Saved = LinearSaved<T>;
-  /// The operator has no near field.
-  static constexpr bool kHasNear = false;
-  /// What computes the near field in the forward pass: there is none.
+  /// What computes the forward pass.
   template <class T>
-  using NearField = NoNearField;
-  /// What decodes the near field: there is none.
+  using Passes = LinearPasses<T, !kDelta, kDelta>;
+  /// What computes the backward pass.
   template <class T>
-  using NearDecoder = NoNearField;
+  using BackwardPasses = LinearBackwardPasses<T, !kDelta, kDelta>;
 
-  /// Bytes of scratch memory that `backward` takes with that many workers.
-  template <class T>
-  [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
-                                               Index workers = 1) const {
-    const auto far = op().template far<T>();
-    return LinearBackward<T, std::remove_const_t<decltype(far)>>::workspace_bytes(shape, far,
-                                                                                  workers);
-  }
-
-  /// The weights of the far field, by which a mean over maps divides.
-  /// \tparam T the type of the arithmetic
-  template <class T>
-  [[nodiscard]] FarWeights<T> far_weights(Index heads, Index value_width) const {
-    return FarWeights<T>::alone(heads, value_width, op().template far<T>().share());
-  }
-
- private:
-  friend class LinearOperator<Op>;
-
-  const Op& op() const { return static_cast<const Op&>(*this); }
-
-  template <class T>
-  void compute(const LinearFamilyInputs<T>& inputs, const View<T>& out,
-               const LinearSaved<T>& /*saved*/, const ExecutorRef& executor) const {
-    const FarWeights<Compute<T>> weights =
-        far_weights<Compute<T>>(inputs.q.heads(), inputs.v.width());
-    LinearForward(inputs, op().template far<Compute<T>>(), weights, out).run(executor);
-  }
-
-  template <class T>
-  void compute_gradients(const LinearFamilyInputs<T>& inputs, const LinearSaved<T>& /*saved*/,
-                         const View<const T>& d_out, const LinearFamilyGrads<T>& grads,
-                         const ExecutorRef& executor) const {
-    const FarWeights<T> weights = far_weights<T>(inputs.q.heads(), inputs.v.width());
-    LinearBackward pass(inputs, op().template far<T>(), weights, d_out, grads, false);
-    pass.reserve(false, executor);
-    pass.compute(nullptr, executor);
+  /// What the passes read of the operator, for arithmetic in C.
+  template <class C>
+  LinearSettings<C, !kDelta, kDelta> settings() const {
+    return {Op::name(), static_cast<const Op&>(*this).template far<C>()};
   }
 };
 

@@ -13,14 +13,6 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What a decoder of PerformerAttention takes for n new tokens.
-template <class T>
-struct PerformerTokens {
-  ViewMember<const T> k;                    ///< keys, [B, Hk, n, D]
-  ViewMember<const T> v;                    ///< values, [B, Hk, n, Dv]
-  ViewMember<const Compute<T>> projection;  ///< [1, 1, R, D], the same for all tokens
-};
-
 /// Checks a projection: [1, 1, R, D] with R > 0. What it holds is not looked at: a NaN reaches all
 /// rows.
 /// \param width D

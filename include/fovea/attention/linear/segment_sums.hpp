@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "fovea/attention/call/head_matrix.hpp"
+#include "fovea/attention/call/sequences.hpp"
 #include "fovea/attention/linear/terms.hpp"
 #include "fovea/core/executor_ref.hpp"
 #include "fovea/core/workspace.hpp"

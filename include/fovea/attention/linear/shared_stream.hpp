@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "fovea/attention/call/sequences.hpp"
 #include "fovea/attention/linear/stream.hpp"
 #include "fovea/core/executor_ref.hpp"
 #include "fovea/core/workspace.hpp"

@@ -9,8 +9,9 @@
 #include <cstdint>
 #include <span>
 #include <type_traits>
+#include <vector>
 
-#include "fovea/attention/call/sequences.hpp"
+#include "fovea/attention/attention.hpp"
 #include "fovea/attention/linear/denominator.hpp"
 #include "fovea/patterns/pattern.hpp"
 

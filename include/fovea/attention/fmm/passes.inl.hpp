@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Included by passes.hpp, where it is documented.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fovea/attention/fmm/backward.hpp"
+#include "fovea/attention/fmm/near_field.hpp"
+#include "fovea/attention/fmm/passes.hpp"
+#include "fovea/attention/linear/check.hpp"
+#include "fovea/attention/linear/decoder_core.inl.hpp"
+#include "fovea/attention/linear/forward.hpp"
+#include "fovea/patterns/window.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace detail {
+
+/// \throws std::invalid_argument if logits have the wrong shape or a NaN, or if rows are to be
+/// normalised and all weights of a head are 0
+template <class Settings, class T>
+void check_logits(const Settings& op, const LinearFamilyInputs<T>& inputs) {
+  check_blend_logits(op.name, "near_logits", inputs.near_logits, inputs);
+  check_blend_logits(op.name, "far_logits", inputs.far_logits, inputs);
+  if (!op.normalise_rows) return;
+  const FmmBlend<T> blend = op.blend(inputs);
+  for (Index h = 0; h < inputs.q.heads(); ++h) {
+    for (Index c = 0; c < inputs.v.width(); ++c) {
+      if (blend.normaliser(h, c) > 0) continue;
+      refuse(op.name, "the blend weights of head " + std::to_string(h) + " are all 0",
+             "expected one above 0, since normalise_rows is set");
+    }
+  }
+}
+
+/// Calls f(name, tensor, expected shape) for what is given.
+template <class T, class F>
+void for_each_saved(const LinearFamilyInputs<T>& inputs, const FmmSaved<T>& saved, F&& f) {
+  if (!saved.near_out.is_none()) f("near_out", saved.near_out, out_shape(inputs));
+  if (!saved.near_lse.is_none()) f("near_lse", saved.near_lse, row_shape(inputs));
+}
+
+/// Checks what is to be saved: shapes, and memory of its own. \throws std::invalid_argument
+template <class T>
+void check_saved(const char* op, const LinearFamilyInputs<T>& inputs, const View<T>& out,
+                 const FmmSaved<T>& saved) {
+  for_each_saved(inputs, saved, [&](const char* tensor, const auto& x, const Shape& expected) {
+    check_output(op, tensor, x, inputs, expected);
+    check_apart(op, tensor, x, "out", out);
+  });
+  if (saved.near_out.is_none() || saved.near_lse.is_none()) return;
+  check_apart(op, "near_lse", saved.near_lse, "near_out", saved.near_out);
+}
+
+/// A copy of a tensor in the type of the arithmetic.
+template <class T>
+class Widened {
+ public:
+  /// Copies the tensor, if there is one.
+  explicit Widened(const View<const T>& x) : shape_(x.shape()), is_none_(x.is_none()) {
+    if (is_none_) return;
+    numbers_.reserve(static_cast<std::size_t>(x.size()));
+    for (Index b = 0; b < x.batch(); ++b) {
+      for (Index h = 0; h < x.heads(); ++h) {
+        for (Index n = 0; n < x.rows(); ++n) {
+          for (Index c = 0; c < x.width(); ++c) {
+            numbers_.push_back(static_cast<Compute<T>>(x(b, h, n, c)));
+          }
+        }
+      }
+    }
+  }
+  /// The copy.
+  View<const Compute<T>> view() const {
+    return is_none_ ? View<const Compute<T>>{} : View<const Compute<T>>(numbers_.data(), shape_);
+  }
+
+ private:
+  Shape shape_;
+  bool is_none_;
+  std::vector<Compute<T>> numbers_;
+};
+
+/// Lets a decoder of the near field take the tokens of a step and compute its rows.
+template <class Near, class C, class T>
+void step_near(Near& near, const SoftmaxInputs<C>& inputs, const View<C>& out,
+               const FmmSaved<T>& saved, Index rows, const ExecutorRef& executor) {
+  if (rows == 0) {
+    if (!inputs.k.is_none()) near.append(inputs.k, inputs.v);
+    return;
+  }
+  near.step(inputs, out, SoftmaxSaved<C>{saved.near_lse}, executor);
+  if (saved.near_out.is_none()) return;
+  for (Index b = 0; b < out.batch(); ++b) {
+    for (Index h = 0; h < out.heads(); ++h) {
+      for (Index n = 0; n < rows; ++n) {
+        for (Index c = 0; c < out.width(); ++c) saved.near_out(b, h, n, c) = out(b, h, n, c);
+      }
+    }
+  }
+}
+
+}  // namespace detail
+
+template <class T, bool kSums, bool kDelta>
+void FmmPasses<T, kSums, kDelta>::check_options(const Settings& op) {
+  check_window(op.name, {op.band.left, op.band.right});
+  check_softmax_options<C>(op.name, op.near().softmax_options());
+  check_denominator<C>(op.name, op.far.denominator);
+  if (kDelta && !op.far.causal) {
+    refuse(op.name, "causal", "false", "true: the delta rule is causal");
+  }
+}
+
+template <class T, bool kSums, bool kDelta>
+void FmmPasses<T, kSums, kDelta>::check_read(const Settings& op,
+                                             const LinearFamilyInputs<T>& inputs) {
+  check_options(op);
+  check_far_inputs(op, inputs);
+  detail::check_logits(op, inputs);
+}
+
+template <class T, bool kSums, bool kDelta>
+void FmmPasses<T, kSums, kDelta>::check(const Settings& op, const LinearFamilyInputs<T>& inputs,
+                                        const View<T>& out, const Saved& saved) {
+  check_read(op, inputs);
+  check_output(op.name, "out", out, inputs, detail::out_shape(inputs));
+  detail::check_saved(op.name, inputs, out, saved);
+}
+
+template <class T, bool kSums, bool kDelta>
+void FmmPasses<T, kSums, kDelta>::forward(const Settings& op, const LinearFamilyInputs<T>& inputs,
+                                          const View<T>& out, const Saved& saved,
+                                          const ExecutorRef& executor) {
+  const ExecutorRef threads = for_work(executor, [&] { return op.products(shape_of(inputs)); });
+  const FarWeights<C> weights = op.weights(inputs);
+  LinearForward(inputs, op.far, weights, out, NearBlocks<T>(inputs, op.near(), saved)).run(threads);
+}
+
+template <class T, bool kSums, bool kDelta>
+Index FmmPasses<T, kSums, kDelta>::workspace_bytes(const Settings& op, const AttentionShape& shape,
+                                                   Index workers) {
+  return LinearForward<T, typename Settings::Far, NearBlocks<T>>::workspace_bytes(shape, op.far,
+                                                                                  workers);
+}
+
+template <class T, bool kSums, bool kDelta>
+void FmmPasses<T, kSums, kDelta>::step_near(NearDecoder& near, const LinearFamilyInputs<T>& inputs,
+                                            const View<T>& out, const Saved& saved, Index rows,
+                                            C* wide, const ExecutorRef& executor) {
+  if constexpr (std::same_as<T, C>) {
+    detail::step_near(near, detail::inputs_as<SoftmaxInputs<T>>(inputs), out, saved, rows,
+                      executor);
+  } else {
+    // The ring holds numbers of the type of the arithmetic, which represents all 16-bit numbers.
+    const detail::Widened<T> q(inputs.q), k(inputs.k), v(inputs.v);
+    const Index heads = out.heads();
+    const Index row = padded_row<C>(out.width());
+    const View<C> to(wide, {out.batch(), heads, rows, out.width()},
+                     {heads * rows * row, rows * row, row, 1});
+    detail::step_near(near, SoftmaxInputs<C>{q.view(), k.view(), v.view()}, to, saved, rows,
+                      executor);
+  }
+}
+
+template <class T, bool kSums, bool kDelta>
+void FmmBackwardPasses<T, kSums, kDelta>::check(const Settings& op,
+                                                const LinearFamilyInputs<T>& inputs,
+                                                const View<const T>& out, const FmmSaved<T>& saved,
+                                                const View<const T>& d_out,
+                                                const LinearFamilyGrads<T>& grads) {
+  FmmPasses<T, kSums, kDelta>::check_read(op, inputs);
+  check_rows(op.name, "out", inputs, out);
+  check_rows(op.name, "d_out", inputs, d_out);
+  detail::for_each_saved(inputs, saved,
+                         [&](const char* tensor, const auto& x, const Shape& expected) {
+                           detail::check_made_shape(op.name, tensor, x.shape(), expected);
+                         });
+  check_grads(op.name, inputs, out, saved, d_out, grads);
+}
+
+template <class T, bool kSums, bool kDelta>
+void FmmBackwardPasses<T, kSums, kDelta>::backward(
+    const Settings& op, const LinearFamilyInputs<T>& inputs, const FmmSaved<T>& saved,
+    const View<const T>& d_out, const LinearFamilyGrads<T>& grads, const ExecutorRef& executor) {
+  const ExecutorRef threads =
+      for_work(executor, [&] { return 2.5 * op.products(shape_of(inputs)); });
+  const LocalAttention near = op.near();
+  const FmmBlend<T> blend = op.blend(inputs);
+  FmmBackward(inputs, op.far, near, blend, saved, d_out, grads).run(threads);
+}
+
+template <class T, bool kSums, bool kDelta>
+Index FmmBackwardPasses<T, kSums, kDelta>::workspace_bytes(const Settings& op,
+                                                           const AttentionShape& shape,
+                                                           Index workers) {
+  return FmmBackward<T, typename Settings::Far>::workspace_bytes(shape, op.far, op.near(), workers);
+}
+
+// The terms of an operator are summed, written by the delta rule, or both.
+#define FOVEA_FMM_PASSES(Class, T)      \
+  template class Class<T, true, false>; \
+  template class Class<T, false, true>; \
+  template class Class<T, true, true>;
+#define FOVEA_FMM_FORWARD(Class, T)                        \
+  FOVEA_FMM_PASSES(Class, T)                               \
+  template class LinearDecoderCore<Class<T, true, false>>; \
+  template class LinearDecoderCore<Class<T, false, true>>; \
+  template class LinearDecoderCore<Class<T, true, true>>;
+FOVEA_IN_FLOAT_UNIT(FOVEA_FMM_FORWARD, FmmPasses)
+FOVEA_IN_DOUBLE_UNIT(FOVEA_FMM_FORWARD, FmmPasses)
+FOVEA_IN_SHORT_UNIT(FOVEA_FMM_FORWARD, FmmPasses)
+FOVEA_IN_FLOAT_UNIT(FOVEA_FMM_PASSES, FmmBackwardPasses)
+FOVEA_IN_DOUBLE_UNIT(FOVEA_FMM_PASSES, FmmBackwardPasses)
+
+FOVEA_NAMESPACE_END

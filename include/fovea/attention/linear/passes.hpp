@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The checks and the passes of linear attention and of the delta rule. They depend on the scalar
+/// type and on the kind of terms alone, so that a library can compile them once (kernels/unit.hpp).
+#pragma once
+
+#include "fovea/attention/linear/terms.hpp"
+#include "fovea/core/executor_ref.hpp"
+#include "fovea/kernels/unit.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// What the passes read of an operator without a near field.
+/// \tparam C the type of the arithmetic
+template <class C, bool kSums, bool kDelta>
+struct LinearSettings {
+  /// The terms of the far field.
+  using Far = LinearTerms<C, kSums, kDelta>;
+  /// There is no near field.
+  static constexpr bool kHasNear = false;
+
+  const char* name;  ///< the name in messages
+  Far far;           ///< the terms of the far field
+
+  /// The weights of the far field, by which a mean over maps divides.
+  template <class T>
+  FarWeights<C> weights(const LinearFamilyInputs<T>& inputs) const {
+    return FarWeights<C>::alone(inputs.q.heads(), inputs.v.width(), far.share());
+  }
+
+  /// The multiply-adds of a forward pass: rows read states, and tokens are added to them.
+  double products(const AttentionShape& s) const {
+    const double rows = static_cast<double>(s.batch * s.query_heads * s.queries);
+    return (rows + static_cast<double>(s.batch * s.key_heads * s.keys)) * far.products_of_row(s);
+  }
+};
+
+/// The checks and the forward pass, for tensors of T. LinearOperator documents them.
+template <class T, bool kSums, bool kDelta>
+class LinearPasses {
+ public:
+  /// The scalar of the tensors.
+  using Scalar = T;
+  /// What is read of an operator.
+  using Settings = LinearSettings<Compute<T>, kSums, kDelta>;
+  /// What the forward pass saves: nothing.
+  using Saved = LinearSaved<T>;
+  /// What decodes the near field: there is none.
+  using NearDecoder = NoNearField;
+
+  /// \throws std::invalid_argument if the tau of signed_floor is not in (0, 1]
+  static void check_options(const Settings& op);
+  /// Checks the options and everything that both passes read.
+  static void check_read(const Settings& op, const LinearFamilyInputs<T>& inputs);
+  /// Checks all that `forward` takes.
+  static void check(const Settings& op, const LinearFamilyInputs<T>& inputs, const View<T>& out,
+                    const Saved& saved);
+  /// Computes the forward pass. \pre check passed
+  static void forward(const Settings& op, const LinearFamilyInputs<T>& inputs, const View<T>& out,
+                      const Saved& saved, const ExecutorRef& executor);
+  /// Bytes of scratch memory that it takes.
+  static Index workspace_bytes(const Settings& op, const AttentionShape& shape, Index workers);
+};
+
+/// The backward pass, for tensors of T.
+template <class T, bool kSums, bool kDelta>
+class LinearBackwardPasses {
+ public:
+  /// What is read of an operator.
+  using Settings = LinearSettings<T, kSums, kDelta>;
+
+  /// Checks all that `backward` takes.
+  static void check(const Settings& op, const LinearFamilyInputs<T>& inputs,
+                    const View<const T>& out, const LinearSaved<T>& saved,
+                    const View<const T>& d_out, const LinearFamilyGrads<T>& grads);
+  /// Computes the gradients. \pre check passed
+  static void backward(const Settings& op, const LinearFamilyInputs<T>& inputs,
+                       const LinearSaved<T>& saved, const View<const T>& d_out,
+                       const LinearFamilyGrads<T>& grads, const ExecutorRef& executor);
+  /// Bytes of scratch memory that it takes.
+  static Index workspace_bytes(const Settings& op, const AttentionShape& shape, Index workers);
+};
+
+FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_PASS_BODIES
+#include "fovea/attention/linear/passes.inl.hpp"
+#endif

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Included by performer_passes.hpp, where it is documented.
+#pragma once
+
+#include "fovea/attention/call/check.hpp"
+#include "fovea/attention/linear/performer_backward.hpp"
+#include "fovea/attention/linear/performer_causal_backward.hpp"
+#include "fovea/attention/linear/performer_forward.hpp"
+#include "fovea/attention/linear/performer_passes.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace detail {
+
+/// Checks what both passes read.
+template <class T>
+void check_performer_inputs(const PerformerSettings& op, const PerformerInputs<T>& inputs) {
+  check_inputs(op.name, inputs);
+  check_packing(op.name, inputs);
+  check_first_positions(op.name, inputs);
+  check_alignment(op.name, inputs, op.visibility.alignment, [&] { return op.visibility.causal; });
+  const Shape& q = inputs.q.shape();
+  check_projection<T>(op.name, inputs.projection, q[3], -1, q[0] * q[1] * q[2] > 0);
+}
+
+/// The multiply-adds of a forward pass.
+inline double performer_products(const PerformerShape& s) {
+  return static_cast<double>(s.batch) *
+         static_cast<double>(s.query_heads * s.queries + s.key_heads * s.keys) *
+         static_cast<double>(s.features) * static_cast<double>(s.width + s.value_width);
+}
+
+}  // namespace detail
+
+template <class T>
+void PerformerPasses<T>::check(const PerformerSettings& op, const PerformerInputs<T>& inputs,
+                               const View<T>& out) {
+  detail::check_performer_inputs(op, inputs);
+  check_output(op.name, "out", out, inputs, detail::out_shape(inputs));
+}
+
+template <class T>
+void PerformerPasses<T>::check_backward(const PerformerSettings& op,
+                                        const PerformerInputs<T>& inputs, const View<const T>& out,
+                                        const View<const T>& d_out,
+                                        const PerformerGrads<T>& grads) {
+  detail::check_performer_inputs(op, inputs);
+  check_rows(op.name, "out", inputs, out);
+  check_rows(op.name, "d_out", inputs, d_out);
+  check_grads(op.name, inputs, out, LinearSaved<T>{}, d_out, grads);
+}
+
+template <class T>
+void PerformerPasses<T>::forward(const PerformerSettings& op, const PerformerInputs<T>& inputs,
+                                 const View<T>& out, const ExecutorRef& executor) {
+  const ExecutorRef threads =
+      for_work(executor, [&] { return detail::performer_products(shape_of(inputs)); });
+  PerformerForward<T>(inputs, op.visibility, out).run(threads);
+}
+
+template <class T>
+void PerformerPasses<T>::backward(const PerformerSettings& op, const PerformerInputs<T>& inputs,
+                                  const View<const T>& d_out, const PerformerGrads<T>& grads,
+                                  const ExecutorRef& executor) {
+  const ExecutorRef threads =
+      for_work(executor, [&] { return 2.5 * detail::performer_products(shape_of(inputs)); });
+  PerformerBackwardCall<T> call(inputs, op.visibility, d_out, grads);
+  if (op.visibility.causal) {
+    PerformerCausalBackward<T>(call).run(threads);
+  } else {
+    PerformerBackward<T>(call).run(threads);
+  }
+}
+
+template <class T>
+Index PerformerPasses<T>::workspace_bytes(const PerformerSettings& op, const PerformerShape& shape,
+                                          Index workers) {
+  return PerformerForward<T>::workspace_bytes(shape, op.visibility, workers);
+}
+
+template <class T>
+Index PerformerPasses<T>::backward_workspace_bytes(const PerformerSettings& op,
+                                                   const PerformerShape& shape, Index workers) {
+  return op.visibility.causal ? PerformerCausalBackward<T>::bytes(shape, workers)
+                              : PerformerBackward<T>::bytes(shape, workers);
+}
+
+FOVEA_FLOAT_AND_DOUBLE_PASSES(PerformerPasses)
+
+FOVEA_NAMESPACE_END
