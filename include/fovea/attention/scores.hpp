@@ -80,6 +80,19 @@ void attention_scores(const Op& op, const SoftmaxInputs<T>& inputs, const Attent
   });
 }
 
+/// The access to a decoder that attention_scores needs.
+template <class Op, class T>
+class DecoderScores {
+ public:
+  /// Does what attention_scores of a decoder does.
+  static void step(Decoder<Op, T>& decoder, const SoftmaxInputs<T>& inputs,
+                   const AttentionScores<T>& to, const ExecutorRef& executor) {
+    const Op& op = decoder.op_;
+    decoder.core_.step_scores(op, op.template score_modifier<Compute<T>, false>(), inputs, to,
+                              executor);
+  }
+};
+
 /// One step of a decoder of a softmax operator, as `step`, which also writes logits and weights of
 /// its rows, [B, Hq, n, length after the step].
 /// \param inputs, executor as in `step`
@@ -93,8 +106,7 @@ template <class T, class Op, class E = Serial>
 void attention_scores(Decoder<Op, T>& decoder, const SoftmaxInputs<T>& inputs,
                       const AttentionScores<T>& to, E&& executor = {}) {
   auto&& called = for_call(executor);
-  decoder.core_.step_scores(decoder.op_, decoder.op_.template score_modifier<Compute<T>, false>(),
-                            inputs, to, called);
+  DecoderScores<Op, T>::step(decoder, inputs, to, called);
 }
 
 FOVEA_NAMESPACE_END
