@@ -26,12 +26,12 @@ namespace fs = std::filesystem;
 /// A header's path below include/ and the names that it includes, in order.
 using Headers = std::map<std::string, std::vector<std::string>>;
 
-/// Every header below the directory.
+/// Every header below the directory, but compiled.hpp, which is a source of a program.
 Headers read_headers(const fs::path& include) {
   static const std::regex directive(R"(^\s*#\s*include\s*[<"]([^>"]+)[>"])");
   Headers headers;
   for (const auto& entry : fs::recursive_directory_iterator(include)) {
-    if (entry.path().extension() != ".hpp") continue;
+    if (entry.path().extension() != ".hpp" || entry.path().filename() == "compiled.hpp") continue;
     std::vector<std::string>& names = headers[fs::relative(entry.path(), include).generic_string()];
     std::ifstream file(entry.path());
     for (std::string line; std::getline(file, line);) {
