@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED ALONE SHARDS 4)
+// fovea_test(OPTIMISED ALONE FLOAT SHARDS 4)
 /// \file
 /// Every operator: what is not visible changes no bit, what is visible and not finite comes out by
 /// IEEE rules, a row depends on the keys that it sees and on nothing else.
