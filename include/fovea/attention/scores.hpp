@@ -44,6 +44,14 @@ class ScorePasses {
   static void write(const SoftmaxOperatorRef& op, const Modifier& modifier,
                     const SoftmaxInputs<T>& inputs, const AttentionScores<T>& to,
                     const ExecutorRef& executor, FunctionRef<void()> forward);
+
+  /// One step of a decoder, which also writes them.
+  template <class Op>
+  static void step(Decoder<Op, T>& decoder, const SoftmaxInputs<T>& inputs,
+                   const AttentionScores<T>& to, const ExecutorRef& executor) {
+    decoder.core_.step_scores(decoder.op_, decoder.op_.template score_modifier<Compute<T>, false>(),
+                              inputs, to, executor);
+  }
 };
 
 /// Writes logits and weights of a softmax operator, and what `forward` writes if that is asked for:
@@ -92,9 +100,7 @@ void attention_scores(const Op& op, const SoftmaxInputs<T>& inputs, const Attent
 template <class T, class Op, class E = Serial>
 void attention_scores(Decoder<Op, T>& decoder, const SoftmaxInputs<T>& inputs,
                       const AttentionScores<T>& to, E&& executor = {}) {
-  auto&& called = for_call(executor);
-  decoder.core_.step_scores(decoder.op_, decoder.op_.template score_modifier<Compute<T>, false>(),
-                            inputs, to, called);
+  ScorePasses<T>::step(decoder, inputs, to, for_call(executor));
 }
 
 FOVEA_NAMESPACE_END

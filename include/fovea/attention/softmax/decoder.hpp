@@ -64,9 +64,8 @@ class Decoder : public AppendCalls<Decoder<Op, T>, KeyValueTokens<T>>,
  private:
   friend class AppendCalls<Decoder<Op, T>, KeyValueTokens<T>>;
   friend class StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSaved<T>>;
-  template <class U, class O, class E>
-  friend void attention_scores(Decoder<O, U>& decoder, const SoftmaxInputs<U>& inputs,
-                               const AttentionScores<U>& to, E&& executor);
+  template <class U>
+  friend class ScorePasses;
 
   Decoder(const Op& op, SoftmaxDecoderCore<T> core) : op_(op), core_(std::move(core)) {}
 
