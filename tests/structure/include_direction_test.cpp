@@ -110,7 +110,8 @@ const std::map<std::string, std::set<std::string>>& rooms() {
       {"distributed/messages", {"distributed/rows"}},
       {"distributed/segments", {"distributed/messages", "distributed/rows"}},
       {"distributed/softmax", {"distributed/messages", "distributed/rows"}},
-      {"distributed/linear", {"distributed/messages", "distributed/rows", "distributed/segments"}},
+      {"distributed/linear",
+       {"distributed/messages", "distributed/rows", "distributed/segments", "distributed/softmax"}},
       {"distributed/shared_rows",
        {"distributed/messages", "distributed/rows", "distributed/segments", "distributed/softmax"}},
       {"distributed/indexed", {"distributed/messages", "distributed/rows"}},
@@ -126,9 +127,7 @@ bool is_open_door(const std::string& room, const std::string& header) {
       "fovea/distributed/communicator.hpp", "fovea/distributed/row_layout.hpp",
       "fovea/distributed/rows.hpp",         "fovea/distributed/traffic.hpp"};
   static const std::set<std::pair<std::string, std::string>> of_near_field = {
-      {"attention/fmm", "fovea/attention/local.hpp"},
-      {"distributed/linear", "fovea/distributed/softmax_forward.hpp"},
-      {"distributed/linear", "fovea/distributed/softmax_backward.hpp"}};
+      {"attention/fmm", "fovea/attention/local.hpp"}};
   return open.count(header) > 0 || of_near_field.count({room, header}) > 0;
 }
 

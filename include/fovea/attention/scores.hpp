@@ -44,6 +44,14 @@ class ScorePasses {
   static void write(const SoftmaxOperatorRef& op, const Modifier& modifier,
                     const SoftmaxInputs<T>& inputs, const AttentionScores<T>& to,
                     const ExecutorRef& executor, FunctionRef<void()> forward);
+
+  /// One step of a decoder, which also writes them.
+  template <class Op>
+  static void step(Decoder<Op, T>& decoder, const SoftmaxInputs<T>& inputs,
+                   const AttentionScores<T>& to, const ExecutorRef& executor) {
+    decoder.core_.step_scores(decoder.op_, decoder.op_.template score_modifier<Compute<T>, false>(),
+                              inputs, to, executor);
+  }
 };
 
 /// Writes logits and weights of a softmax operator, and what `forward` writes if that is asked for:
@@ -80,19 +88,6 @@ void attention_scores(const Op& op, const SoftmaxInputs<T>& inputs, const Attent
   });
 }
 
-/// The access to a decoder that attention_scores needs.
-template <class Op, class T>
-class DecoderScores {
- public:
-  /// Does what attention_scores of a decoder does.
-  static void step(Decoder<Op, T>& decoder, const SoftmaxInputs<T>& inputs,
-                   const AttentionScores<T>& to, const ExecutorRef& executor) {
-    const Op& op = decoder.op_;
-    decoder.core_.step_scores(op, op.template score_modifier<Compute<T>, false>(), inputs, to,
-                              executor);
-  }
-};
-
 /// One step of a decoder of a softmax operator, as `step`, which also writes logits and weights of
 /// its rows, [B, Hq, n, length after the step].
 /// \param inputs, executor as in `step`
@@ -105,8 +100,7 @@ class DecoderScores {
 template <class T, class Op, class E = Serial>
 void attention_scores(Decoder<Op, T>& decoder, const SoftmaxInputs<T>& inputs,
                       const AttentionScores<T>& to, E&& executor = {}) {
-  auto&& called = for_call(executor);
-  DecoderScores<Op, T>::step(decoder, inputs, to, called);
+  ScorePasses<T>::step(decoder, inputs, to, for_call(executor));
 }
 
 FOVEA_NAMESPACE_END

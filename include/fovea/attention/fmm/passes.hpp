@@ -50,8 +50,12 @@ class FmmPasses {
 template <class T, bool kSums, bool kDelta>
 class FmmBackwardPasses {
  public:
+  /// The scalar of the tensors.
+  using Scalar = T;
   /// What is read of an operator.
   using Settings = FmmSettings<T, kSums, kDelta>;
+  /// What the forward pass saved: the output and the lse of the near field, or nothing.
+  using Saved = FmmSaved<T>;
 
   /// Checks all that `backward` takes.
   static void check(const Settings& op, const LinearFamilyInputs<T>& inputs,

@@ -66,8 +66,12 @@ class LinearPasses {
 template <class T, bool kSums, bool kDelta>
 class LinearBackwardPasses {
  public:
+  /// The scalar of the tensors.
+  using Scalar = T;
   /// What is read of an operator.
   using Settings = LinearSettings<T, kSums, kDelta>;
+  /// What the forward pass saved: nothing.
+  using Saved = LinearSaved<T>;
 
   /// Checks all that `backward` takes.
   static void check(const Settings& op, const LinearFamilyInputs<T>& inputs,

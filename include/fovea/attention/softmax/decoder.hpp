@@ -9,9 +9,6 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-template <class Op, class T>
-class DecoderScores;
-
 /// What `op.decoder<T>(shape)` returns for a softmax operator `Op`: a growing sequence of tokens,
 /// and the attention of its last positions.
 /// `step` gives, bit for bit, what `op.forward` gives for the same queries and all keys so far.
@@ -67,7 +64,8 @@ class Decoder : public AppendCalls<Decoder<Op, T>, KeyValueTokens<T>>,
  private:
   friend class AppendCalls<Decoder<Op, T>, KeyValueTokens<T>>;
   friend class StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSaved<T>>;
-  friend class DecoderScores<Op, T>;  // fovea/attention/scores.hpp
+  template <class U>
+  friend class ScorePasses;
 
   Decoder(const Op& op, SoftmaxDecoderCore<T> core) : op_(op), core_(std::move(core)) {}
 

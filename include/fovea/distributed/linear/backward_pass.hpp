@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The backward pass of linear, delta-rule and FMM attention over ranks.
+#pragma once
+
+#include <exception>
+#include <optional>
+#include <type_traits>
+#include <vector>
+
+#include "fovea/distributed/linear/blend_gradients.hpp"
+#include "fovea/distributed/linear/delta_gradients_chain.hpp"
+#include "fovea/distributed/linear/near_field_backward.hpp"
+#include "fovea/distributed/linear/open_chunk.hpp"
+#include "fovea/distributed/linear/sum_gradients_chain.hpp"
+#include "fovea/distributed/linear/sum_gradients_totals.hpp"
+#include "fovea/distributed/linear/unweighted_far_field.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+namespace detail {
+
+/// Whether gradients of the logits of a blend are asked for.
+template <class T>
+bool wants_logits(const LinearFamilyGrads<T>& grads) {
+  return !grads.near_logits.is_none() || !grads.far_logits.is_none();
+}
+
+}  // namespace detail
+
+/// One backward pass: the near field, if there is one, writes gradients to which the far field
+/// adds.
+/// \tparam Passes a LinearBackwardPasses or FmmBackwardPasses
+template <class Passes>
+class LinearBackwardPass {
+ public:
+  /// The scalar of the tensors.
+  using T = typename Passes::Scalar;
+  /// What is read of the operator.
+  using Settings = typename Passes::Settings;
+  /// What the forward pass saved.
+  using Saved = typename Passes::Saved;
+
+  /// Takes all memory.
+  /// \param inputs, saved, d_out, grads those of this rank, checked
+  /// \param is_saved whether `saved` holds the near field, on all ranks
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  LinearBackwardPass(const Settings& op, const LinearFamilyInputs<T>& inputs, const Saved& saved,
+                     bool is_saved, const View<const T>& d_out, const LinearFamilyGrads<T>& grads,
+                     const Rows& rows, const ExecutorRef& executor)
+      : inputs_(inputs),
+        d_out_(d_out),
+        grads_(grads),
+        weights_(op.weights(inputs)),
+        segments_(rows, inputs.q.batch(), sizes_read(inputs), sizes_made(inputs),
+                  Settings::kHasNear, shared_rows(op, inputs, rows.count())),
+        call_(whole_inputs(), op.far, weights_, segments_.read(kGradOfOut), whole_grads()) {
+    bool wants_products = false;  // of the far field, which its own backward pass finds
+    if constexpr (Settings::kHasNear) {
+      const FmmBlend<T> blend = op.blend(inputs_);
+      const bool wants_logits = detail::wants_logits(grads);
+      wants_products = wants_logits && blend.is_same_for_columns();
+      if (wants_logits) blend_.emplace(blend, d_out, rows);
+      if (wants_logits && !wants_products) {
+        far_.emplace(inputs_, op.far, d_out, rows, executor);
+      }
+      near_.emplace(op.near(), inputs, saved, is_saved, d_out, weights_, grads, rows, executor);
+    }
+    if constexpr (Field::kHasSums) {
+      if (call_.far.causal) {
+        chain_.emplace(call_, segments_, rows.ranks(), Settings::kHasNear, wants_products,
+                       executor);
+      } else {
+        totals_.emplace(call_, segments_, rows.ranks(), Settings::kHasNear, wants_products,
+                        executor);
+      }
+    }
+    if constexpr (Field::kHasDelta) {
+      delta_.emplace(call_, segments_, rows.ranks(), Settings::kHasNear || Field::kHasSums,
+                     wants_products, executor);
+    }
+  }
+  LinearBackwardPass(const LinearBackwardPass&) = delete;
+  LinearBackwardPass& operator=(const LinearBackwardPass&) = delete;
+
+  /// The messages of this rank.
+  Traffic traffic() const {
+    Traffic all = segments_.traffic();
+    const auto add = [&](const auto& part) {
+      if (part) all = all + part->traffic();
+    };
+    if constexpr (Settings::kHasNear) add(near_);
+    if constexpr (Settings::kHasNear) add(blend_);
+    if constexpr (Settings::kHasNear) add(far_);
+    if constexpr (Field::kHasSums) add(chain_);
+    if constexpr (Field::kHasSums) add(totals_);
+    if constexpr (Field::kHasDelta) add(delta_);
+    return all;
+  }
+
+  /// Writes the gradients of this rank's rows. All messages are exchanged even if computing throws.
+  /// \returns what computing has thrown, or null
+  std::exception_ptr run(const ExecutorRef& executor) {
+    std::exception_ptr error;
+    const auto keep = [&](const std::exception_ptr& later) {
+      if (!error) error = later;
+    };
+    const auto then = [&](auto& part) {
+      if (part) keep(part->run(executor));
+    };
+    if constexpr (Settings::kHasNear) {
+      then(near_);
+      if (blend_) keep(blend_->add_near(near_->out(), executor));
+      then(far_);
+      if (far_) keep(blend_->add_far(far_->out(), executor));
+    }
+    put_rows();
+    segments_.bring();
+    if constexpr (Field::kHasSums) then(chain_);
+    if constexpr (Field::kHasSums) then(totals_);
+    if constexpr (Field::kHasDelta) then(delta_);
+    segments_.bring_back();
+    if (!error) write();
+    return error;
+  }
+
+ private:
+  using Field = typename Settings::Far;
+  using Sizes = typename SegmentRows<T>::Sizes;
+  /// The tensors that are read. The gradients that are made are those of the first three, and of
+  /// beta.
+  enum : std::size_t { kQ, kK, kV, kGradOfOut, kBeta };
+  static constexpr std::size_t kGradOfBeta = kV + 1;
+
+  static Sizes sizes_read(const LinearFamilyInputs<T>& in) {
+    Sizes sizes = {{in.q.heads(), in.q.width()},
+                   {in.k.heads(), in.k.width()},
+                   {in.v.heads(), in.v.width()},
+                   {in.q.heads(), in.v.width()}};
+    if (Field::kHasDelta) sizes.emplace_back(in.k.heads(), 1);
+    return sizes;
+  }
+  static Sizes sizes_made(const LinearFamilyInputs<T>& in) {
+    Sizes sizes = sizes_read(in);
+    sizes.erase(sizes.begin() + kGradOfOut);
+    return sizes;
+  }
+
+  /// Rows that those behind them read, too: open chunks. A rank reads those that its rows reach.
+  static auto shared_rows(const Settings& op, const LinearFamilyInputs<T>& in, Index rows) {
+    RowSet shared(rows);
+    if (op.far.causal) {
+      for (const Index length : in.key_lengths) shared.add(open_chunk(length));
+    }
+    return [all = shared.ranges()](const std::vector<Range>& summed) {
+      return summed.empty() ? std::vector<Range>{} : up_to(summed.back().end, all);
+    };
+  }
+  static std::vector<Range> up_to(Index end, const std::vector<Range>& ranges) {
+    std::vector<Range> found;
+    for (const Range& range : ranges) {
+      if (range.begin < end) found.push_back(range);
+    }
+    return found;
+  }
+
+  LinearFamilyInputs<T> whole_inputs() const {
+    LinearFamilyInputs<T> whole = inputs_;
+    whole.q = segments_.read(kQ);
+    whole.k = segments_.read(kK);
+    whole.v = segments_.read(kV);
+    if (Field::kHasDelta) whole.beta = segments_.read(kBeta);
+    return whole;
+  }
+  LinearFamilyGrads<T> whole_grads() const {
+    LinearFamilyGrads<T> whole;
+    whole.q = segments_.made(kQ);
+    whole.k = segments_.made(kK);
+    whole.v = segments_.made(kV);
+    if (Field::kHasDelta) whole.beta = segments_.made(kGradOfBeta);
+    return whole;
+  }
+
+  void put_rows() const {
+    segments_.put(kQ, inputs_.q);
+    segments_.put(kK, inputs_.k);
+    segments_.put(kV, inputs_.v);
+    segments_.put(kGradOfOut, d_out_);
+    if (Field::kHasDelta) segments_.put(kBeta, inputs_.beta);
+    if (!Settings::kHasNear) return;
+    segments_.give(kQ, grads_.q);
+    segments_.give(kK, grads_.k);
+    segments_.give(kV, grads_.v);
+  }
+
+  void write() {
+    segments_.take(kQ, grads_.q);
+    segments_.take(kK, grads_.k);
+    segments_.take(kV, grads_.v);
+    if (Field::kHasDelta) segments_.take(kGradOfBeta, grads_.beta);
+    if constexpr (Settings::kHasNear) {
+      if (blend_) blend_->write(products(), grads_);
+    }
+  }
+  /// The sums over batch and rows of <weight d_out_i, far_i>, [Hq], if they were found.
+  std::vector<double> products() {
+    std::vector<double> sums(static_cast<std::size_t>(inputs_.q.heads()));
+    if (far_) return sums;
+    if constexpr (Field::kHasSums) sums = chain_ ? chain_->products() : totals_->products();
+    if constexpr (Field::kHasDelta) delta_->add_products(sums);
+    return sums;
+  }
+
+  LinearFamilyInputs<T> inputs_;
+  View<const T> d_out_;
+  LinearFamilyGrads<T> grads_;
+  FarWeights<T> weights_;
+  SegmentRows<T> segments_;
+  LinearBackwardCall<T, Field> call_;
+  /// Stands for a part that the operator does not have.
+  struct None {};
+  template <bool kHas, class Part>
+  using If = std::optional<std::conditional_t<kHas, Part, None>>;
+  If<Settings::kHasNear, NearFieldBackward<T>> near_;
+  If<Settings::kHasNear, BlendGradients<T>> blend_;
+  If<Settings::kHasNear, UnweightedFarField<T, Field>>
+      far_;  // if its columns have logits of their own
+  If<Field::kHasSums, SumGradientsChain<T, Field>> chain_;
+  If<Field::kHasSums, SumGradientsTotals<T, Field>> totals_;
+  If<Field::kHasDelta, DeltaGradientsChain<T, Field>> delta_;
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Included by calls.hpp, where it is documented.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "fovea/attention/fmm/passes.hpp"
+#include "fovea/distributed/linear/backward_pass.hpp"
+#include "fovea/distributed/linear/calls.hpp"
+#include "fovea/distributed/linear/forward_pass.hpp"
+#include "fovea/distributed/messages/whole_call.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+namespace detail {
+
+/// Which gradients of the logits of a blend are asked for, in words.
+template <class Settings, class T>
+const char* logits_text(const Settings& op, const LinearFamilyInputs<T>& in,
+                        const LinearFamilyGrads<T>& grads) {
+  if constexpr (Settings::kHasNear) {
+    if (!wants_logits(grads)) return "";
+    return op.blend(in).is_same_for_columns() ? ", gradients of logits"
+                                              : ", gradients of logits of columns";
+  }
+  return "";
+}
+
+/// Whether a call saved the near field.
+template <class Saved>
+bool is_near_saved(const Saved& saved) {
+  if constexpr (requires { saved.near_out; }) {
+    return !saved.near_out.is_none() && !saved.near_lse.is_none();
+  }
+  return false;
+}
+
+}  // namespace detail
+
+template <class Passes>
+Traffic LinearCalls<Passes>::forward(const Settings& op, const LinearFamilyInputs<T>& inputs,
+                                     const View<T>& out, const Saved& saved, const Rows& rows,
+                                     const detail::RanksCall& call) {
+  using In = LinearFamilyInputs<T>;
+  const std::string text = detail::call_text(op.name, ".forward", inputs, rows);
+  const auto check = [&] {
+    detail::check_call(op.name, inputs, rows,
+                       [&](const In& own) { Passes::check(op, own, out, saved); });
+  };
+  if (detail::are_rows_moved(inputs, op.far.alignment, rows)) {
+    return detail::forward_whole<T, In, Saved>(
+        inputs, out, saved, rows, call, text, check,
+        [&](const In& all, const View<T>& to, const Saved& kept, const ExecutorRef& threads) {
+          Passes::check(op, all, to, kept);
+          Passes::forward(op, all, to, kept, threads);
+        });
+  }
+  return detail::run_call(rows, call, text, check, [&](const ExecutorRef& threads) {
+    return std::make_unique<LinearForwardPass<Passes>>(op, inputs, out, saved, rows, threads);
+  });
+}
+
+template <class Passes>
+Traffic LinearBackwardCalls<Passes>::backward(const Settings& op,
+                                              const LinearFamilyInputs<T>& inputs,
+                                              const View<const T>& out, const Saved& saved,
+                                              const View<const T>& d_out,
+                                              const LinearFamilyGrads<T>& grads, const Rows& rows,
+                                              const detail::RanksCall& call) {
+  using In = LinearFamilyInputs<T>;
+  using Grads = LinearFamilyGrads<T>;
+  const bool is_saved = detail::is_near_saved(saved);
+  std::string text = detail::call_text(op.name, ".backward", inputs, rows);
+  text.append(is_saved ? ", near field saved" : "");
+  text.append(detail::logits_text(op, inputs, grads));
+  const auto check = [&] {
+    detail::check_call(op.name, inputs, rows,
+                       [&](const In& own) { Passes::check(op, own, out, saved, d_out, grads); });
+  };
+  if (detail::are_rows_moved(inputs, op.far.alignment, rows)) {
+    return detail::backward_whole<T, In, Saved, View<const T>, Grads>(
+        inputs, out, is_saved ? saved : Saved{}, d_out, grads, rows, call, text, check,
+        [&](const In& all, const View<const T>& from, const Saved& kept,
+            const View<const T>& d_from, const Grads& wanted, const ExecutorRef& threads) {
+          Passes::check(op, all, from, kept, d_from, wanted);
+          Passes::backward(op, all, kept, d_from, wanted, threads);
+        });
+  }
+  return detail::run_call(rows, call, text, check, [&](const ExecutorRef& threads) {
+    return std::make_unique<LinearBackwardPass<Passes>>(op, inputs, saved, is_saved, d_out, grads,
+                                                        rows, threads);
+  });
+}
+
+// The terms of an operator are summed, written by the delta rule, or with a near field both.
+#define FOVEA_FAR_FIELD_CALLS(Family, T, kSums, kDelta)         \
+  template class LinearCalls<Family##Passes<T, kSums, kDelta>>; \
+  template class LinearBackwardCalls<Family##BackwardPasses<T, kSums, kDelta>>;
+#define FOVEA_LINEAR_CALLS(Family, T)           \
+  FOVEA_FAR_FIELD_CALLS(Family, T, true, false) \
+  FOVEA_FAR_FIELD_CALLS(Family, T, false, true)
+#define FOVEA_FMM_CALLS(Family, T) \
+  FOVEA_LINEAR_CALLS(Family, T)    \
+  FOVEA_FAR_FIELD_CALLS(Family, T, true, true)
+FOVEA_IN_FLOAT_UNIT(FOVEA_LINEAR_CALLS, Linear)
+FOVEA_IN_FLOAT_UNIT(FOVEA_FMM_CALLS, Fmm)
+FOVEA_IN_DOUBLE_UNIT(FOVEA_LINEAR_CALLS, Linear)
+FOVEA_IN_DOUBLE_UNIT(FOVEA_FMM_CALLS, Fmm)
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The forward pass of linear, delta-rule and FMM attention over ranks.
+#pragma once
+
+#include <exception>
+#include <optional>
+#include <type_traits>
+
+#include "fovea/attention/fmm/near_field.hpp"
+#include "fovea/distributed/linear/far_field.hpp"
+#include "fovea/distributed/softmax/forward_pass.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// One forward pass: the near field, if there is one, writes rows to which the far field adds.
+/// \tparam Passes a LinearPasses or FmmPasses of float or double
+template <class Passes>
+class LinearForwardPass {
+ public:
+  /// The scalar of the tensors.
+  using T = typename Passes::Scalar;
+  /// What is read of the operator.
+  using Settings = typename Passes::Settings;
+  /// What the pass saves.
+  using Saved = typename Passes::Saved;
+
+  /// Takes all memory.
+  /// \param inputs, out, saved those of this rank, checked
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  LinearForwardPass(const Settings& op, const LinearFamilyInputs<T>& inputs, const View<T>& out,
+                    const Saved& saved, const Rows& rows, const ExecutorRef& executor)
+      : out_(out), saved_(saved), weights_(op.weights(inputs)) {
+    if constexpr (Settings::kHasNear) {
+      near_.emplace(op.near(), ScoreModifierArgs<Compute<T>>{}, NearBlocks<T>::only_rows(inputs),
+                    out, SoftmaxSaved<T>{saved.near_lse}, rows);
+      near_->reserve(executor);
+    }
+    far_.emplace(inputs, op.far, weights_, Settings::kHasNear, out, rows, executor);
+  }
+  LinearForwardPass(const LinearForwardPass&) = delete;
+  LinearForwardPass& operator=(const LinearForwardPass&) = delete;
+
+  /// Computes this rank's rows. All messages are exchanged even if computing throws.
+  /// \returns what computing has thrown, or null
+  std::exception_ptr run(const ExecutorRef& executor) {
+    std::exception_ptr error;
+    if constexpr (Settings::kHasNear) {
+      error = near_->run(executor);
+      if (!error) keep_near_out();
+    }
+    const std::exception_ptr later = far_->run(executor);
+    return error ? error : later;
+  }
+
+  /// The messages of this rank.
+  Traffic traffic() const {
+    Traffic all = far_->traffic();
+    if constexpr (Settings::kHasNear) all = all + near_->traffic();
+    return all;
+  }
+
+ private:
+  /// Stands for a pass that the operator does not have.
+  struct None {};
+
+  /// Copies the near field to the tensor that is to keep it, if there is one.
+  void keep_near_out() const {
+    const View<T>& to = saved_.near_out;
+    for (Index b = 0; b < to.batch(); ++b) {
+      for (Index h = 0; h < to.heads(); ++h) {
+        for (Index n = 0; n < to.rows(); ++n) {
+          for (Index c = 0; c < to.width(); ++c) to(b, h, n, c) = out_(b, h, n, c);
+        }
+      }
+    }
+  }
+
+  View<T> out_;
+  Saved saved_;
+  FarWeights<T> weights_;
+  std::optional<std::conditional_t<Settings::kHasNear, SoftmaxForwardPass<T>, None>> near_;
+  std::optional<FarField<T, typename Settings::Far>> far_;
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

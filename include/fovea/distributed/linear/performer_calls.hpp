@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The calls of Performer attention over ranks, which depend on the scalar type alone, so that a
+/// library can compile them once (kernels/unit.hpp).
+#pragma once
+
+#include "fovea/attention/linear/performer_passes.hpp"
+#include "fovea/distributed/messages/call.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// Both passes, for tensors of T. `forward` and `backward` document them.
+template <class T>
+class PerformerCalls {
+ public:
+  /// \param call of the same operator
+  static Traffic forward(const PerformerSettings& op, const PerformerInputs<T>& inputs,
+                         const View<T>& out, const Rows& rows, const detail::RanksCall& call);
+  /// \param call of the same operator
+  static Traffic backward(const PerformerSettings& op, const PerformerInputs<T>& inputs,
+                          const View<const T>& out, const View<const T>& d_out,
+                          const PerformerGrads<T>& grads, const Rows& rows,
+                          const detail::RanksCall& call);
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_MPI_PASS_BODIES
+#include "fovea/distributed/linear/performer_calls.inl.hpp"
+#endif

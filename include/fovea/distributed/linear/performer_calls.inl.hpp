@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Included by performer_calls.hpp, where it is documented.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "fovea/distributed/linear/performer_backward_pass.hpp"
+#include "fovea/distributed/linear/performer_calls.hpp"
+#include "fovea/distributed/linear/performer_forward_pass.hpp"
+#include "fovea/distributed/messages/whole_call.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+namespace detail {
+
+/// What is the same on all ranks of a call, in words.
+template <class T>
+std::string performer_text(const char* op, const char* pass, const PerformerInputs<T>& in,
+                           const Rows& rows) {
+  std::string text = call_text(op, pass, in, rows);
+  return text.append(", ").append(std::to_string(in.projection.rows())).append(" features");
+}
+
+}  // namespace detail
+
+template <class T>
+Traffic PerformerCalls<T>::forward(const PerformerSettings& op, const PerformerInputs<T>& inputs,
+                                   const View<T>& out, const Rows& rows,
+                                   const detail::RanksCall& call) {
+  using In = PerformerInputs<T>;
+  using Saved = LinearSaved<T>;
+  const std::string text = detail::performer_text(op.name, ".forward", inputs, rows);
+  const auto check = [&] {
+    detail::check_call(op.name, inputs, rows,
+                       [&](const In& own) { PerformerPasses<T>::check(op, own, out); });
+  };
+  if (detail::are_rows_moved(inputs, op.visibility.alignment, rows)) {
+    return detail::forward_whole<T, In, Saved>(
+        inputs, out, {}, rows, call, text, check,
+        [&](const In& all, const View<T>& to, const Saved& /*saved*/, const ExecutorRef& threads) {
+          PerformerPasses<T>::check(op, all, to);
+          PerformerPasses<T>::forward(op, all, to, threads);
+        });
+  }
+  return detail::run_call(rows, call, text, check, [&](const ExecutorRef& threads) {
+    return std::make_unique<PerformerForwardPass<T>>(op, inputs, out, rows, threads);
+  });
+}
+
+template <class T>
+Traffic PerformerCalls<T>::backward(const PerformerSettings& op, const PerformerInputs<T>& inputs,
+                                    const View<const T>& out, const View<const T>& d_out,
+                                    const PerformerGrads<T>& grads, const Rows& rows,
+                                    const detail::RanksCall& call) {
+  using In = PerformerInputs<T>;
+  using Saved = LinearSaved<T>;
+  using Grads = PerformerGrads<T>;
+  std::string text = detail::performer_text(op.name, ".backward", inputs, rows);
+  if (!grads.projection.is_none()) text.append(", gradient of the projection");
+  const auto check = [&] {
+    detail::check_call(op.name, inputs, rows, [&](const In& own) {
+      PerformerPasses<T>::check_backward(op, own, out, d_out, grads);
+    });
+  };
+  if (detail::are_rows_moved(inputs, op.visibility.alignment, rows)) {
+    return detail::backward_whole<T, In, Saved, View<const T>, Grads>(
+        inputs, out, {}, d_out, grads, rows, call, text, check,
+        [&](const In& all, const View<const T>& from, const Saved& /*saved*/,
+            const View<const T>& d_from, const Grads& wanted, const ExecutorRef& threads) {
+          PerformerPasses<T>::check_backward(op, all, from, d_from, wanted);
+          PerformerPasses<T>::backward(op, all, d_from, wanted, threads);
+        });
+  }
+  return detail::run_call(rows, call, text, check, [&](const ExecutorRef& threads) {
+    return std::make_unique<PerformerBackwardPass<T>>(op, inputs, d_out, grads, rows, threads);
+  });
+}
+
+FOVEA_FLOAT_AND_DOUBLE_PASSES(PerformerCalls)
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The forward pass of Performer attention over ranks.
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+
+#include "fovea/attention/linear/feature_stream.hpp"
+#include "fovea/attention/linear/performer_passes.hpp"
+#include "fovea/distributed/linear/key_head_chain.hpp"
+#include "fovea/distributed/linear/spread_feature_totals.hpp"
+#include "fovea/distributed/segments/segment_keys.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// What both forward passes of Performer attention read and write.
+template <class T>
+struct PerformerOwnRows {
+  PerformerInputs<T> inputs;   ///< of this rank's rows
+  PerformerShape shape;        ///< their sizes
+  RandomFeatures<T> features;  ///< the projection, once it is packed
+  View<T> out;                 ///< of this rank's rows
+
+  /// The query heads of a key head.
+  Index group() const { return fovea::detail::group_size(shape.query_heads, shape.key_heads); }
+};
+
+/// The forward pass that is causal: the ranges of rows are a chain, along which states go on, each
+/// with its running reference.
+template <class T>
+class FeatureChain {
+ public:
+  /// Takes all memory.
+  /// \param own must outlive this object
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  FeatureChain(const PerformerOwnRows<T>& own, const Rows& rows, const ExecutorRef& executor)
+      : stream_(own.inputs, own.shape, own.features, own.out),
+        chain_({.batch = own.shape.batch,
+                .key_heads = own.shape.key_heads,
+                .group = own.group(),
+                .state = Stream::state_elements(own.shape.features, own.shape.value_width),
+                .scratch = Stream::scratch_elements(own.shape.features, own.shape.width,
+                                                    own.shape.value_width, own.group())},
+               own.inputs.key_lengths, rows, executor) {}
+
+  /// The messages of this rank.
+  Traffic traffic() const { return chain_.traffic(); }
+
+  /// Computes this rank's rows. All messages are exchanged even if computing throws.
+  /// \returns what computing has thrown, or null
+  std::exception_ptr run(const ExecutorRef& executor) {
+    using Strip = typename Stream::Strip;
+    return chain_.template run<Strip>(executor, [&](Index b, Index key_head, const Strip& strip,
+                                                    const typename KeyHeadChain<T>::Memory& at) {
+      stream_.add(b, key_head, strip, {at.state, at.scratch, at.rows});
+    });
+  }
+
+ private:
+  using Stream = FeatureStream<T>;
+
+  Stream stream_;
+  KeyHeadChain<T> chain_;
+};
+
+/// The forward pass that is not causal: sums of segments, folded on all ranks, and rows that read
+/// their total.
+template <class T>
+class FeatureReads {
+ public:
+  /// Takes all memory.
+  /// \param own must outlive this object
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  FeatureReads(const PerformerOwnRows<T>& own, const Rows& rows, const ExecutorRef& executor)
+      : own_(own),
+        rows_(rows),
+        keys_(own.inputs.k, own.inputs.v, rows),
+        brought_(brought_inputs()),
+        slot_((std::max)(FeatureSegments<T>::sum_scratch(own.shape),
+                         FeatureSegments<T>::read_scratch(own.shape))),
+        scratch_(memory_of(executor).take(worker_count(executor, most_tasks()),
+                                          slot_ * Index{sizeof(T)})),
+        totals_(rows.ranks(), keys_.owners(), own.shape) {}
+  FeatureReads(const FeatureReads&) = delete;
+  FeatureReads& operator=(const FeatureReads&) = delete;
+
+  /// The messages of this rank.
+  Traffic traffic() const { return keys_.traffic() + totals_.traffic(); }
+
+  /// Computes this rank's rows. All messages are exchanged even if computing throws.
+  /// \returns what computing has thrown, or null
+  std::exception_ptr run(const ExecutorRef& executor) {
+    std::exception_ptr error = keys_.bring([&] { sum_segments(executor); });
+    const std::exception_ptr later = totals_.fold(
+        executor, [&](Index head) { return used_segments(head / own_.shape.key_heads); });
+    if (!error) error = later;
+    if (!error) error = fovea::detail::caught([&] { read_rows(executor); });
+    return error;
+  }
+
+ private:
+  using Segments = FeatureSegments<T>;
+
+  Index read_blocks() const { return (own_.shape.queries + kFeatureRows - 1) / kFeatureRows; }
+  Index key_heads() const { return own_.shape.batch * own_.shape.key_heads; }
+  Index most_tasks() const {
+    return (std::max)(static_cast<Index>(keys_.own().size()) * key_heads(),
+                      own_.shape.batch * own_.shape.query_heads * read_blocks());
+  }
+  Index key_end(Index batch) const {
+    const auto& lengths = own_.inputs.key_lengths;
+    return lengths.empty() ? rows_.count() : lengths[static_cast<std::size_t>(batch)];
+  }
+  Index used_segments(Index batch) const { return SegmentSums<T>::segments(key_end(batch)); }
+  T* scratch(Index worker) { return scratch_.template data<T>() + worker * slot_; }
+
+  PerformerInputs<T> brought_inputs() const {
+    PerformerInputs<T> brought = own_.inputs;
+    brought.k = keys_.k();
+    brought.v = keys_.v();
+    return brought;
+  }
+
+  void sum_segments(const ExecutorRef& executor) {
+    const Segments held(own_.inputs, own_.features);
+    const Segments brought(brought_, own_.features);
+    const Index count = totals_.own_segments();
+    for_each_task(executor, key_heads() * count, [&](Index task, Index worker) {
+      const Index head = task / count;
+      const Index b = head / own_.shape.key_heads;
+      const Index number = keys_.own()[static_cast<std::size_t>(task % count)];
+      if (number >= used_segments(b)) return;
+      const Sequence s = {b,         b, 0, rows_.count(), keys_.first_row(number), rows_.count(),
+                          key_end(b)};
+      const Segments& segments = keys_.is_brought(number) ? brought : held;
+      segments.sum(s, {b, head % own_.shape.key_heads, number}, key_end(b),
+                   totals_.sums(head, task % count), scratch(worker));
+    });
+  }
+
+  void read_rows(const ExecutorRef& executor) {
+    const Segments segments(own_.inputs, own_.features);
+    const Index blocks = read_blocks();
+    for_each_task(executor, own_.shape.batch * own_.shape.query_heads * blocks,
+                  [&](Index task, Index worker) {
+                    const Index first = task % blocks * kFeatureRows;
+                    const Index left = own_.shape.queries - first;
+                    const Index count = (std::min)(kFeatureRows, left);
+                    const Index head = task / blocks % own_.shape.query_heads;
+                    const Index b = task / blocks / own_.shape.query_heads;
+                    const typename Segments::Rows rows = {b, head, first, count, left - count};
+                    if (key_end(b) == 0) return Segments::clear(rows, own_.out);
+                    const Index key_head = b * own_.shape.key_heads + head / own_.group();
+                    segments.read(rows, totals_.total(key_head), totals_.reference(key_head),
+                                  own_.out, scratch(worker));
+                  });
+  }
+
+  const PerformerOwnRows<T>& own_;
+  const Rows& rows_;
+  SegmentKeys<T> keys_;
+  PerformerInputs<T> brought_;
+  Index slot_;         // elements of scratch of a worker
+  Workspace scratch_;  // [workers, slot_]
+  SpreadFeatureTotals<T> totals_;
+};
+
+/// One forward pass.
+template <class T>
+class PerformerForwardPass {
+ public:
+  /// Takes all memory.
+  /// \param inputs, out those of this rank, checked
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  PerformerForwardPass(const PerformerSettings& op, const PerformerInputs<T>& inputs,
+                       const View<T>& out, const Rows& rows, const ExecutorRef& executor)
+      : own_{inputs, shape_of(inputs), {}, out},
+        projection_(memory_of(executor).take(
+            1, RandomFeatures<T>::elements(own_.shape.features, own_.shape.width, false) *
+                   Index{sizeof(T)})) {
+    if (op.visibility.causal) {
+      chain_.emplace(own_, rows, executor);
+    } else {
+      reads_.emplace(own_, rows, executor);
+    }
+  }
+  PerformerForwardPass(const PerformerForwardPass&) = delete;
+  PerformerForwardPass& operator=(const PerformerForwardPass&) = delete;
+
+  /// The messages of this rank.
+  Traffic traffic() const { return chain_ ? chain_->traffic() : reads_->traffic(); }
+
+  /// Computes this rank's rows. All messages are exchanged even if computing throws.
+  /// \returns what computing has thrown, or null
+  std::exception_ptr run(const ExecutorRef& executor) {
+    if (!own_.inputs.projection.is_none()) {
+      own_.features.pack(own_.inputs.projection, false, projection_.template data<T>());
+    }
+    return chain_ ? chain_->run(executor) : reads_->run(executor);
+  }
+
+ private:
+  PerformerOwnRows<T> own_;
+  Workspace projection_;
+  std::optional<FeatureChain<T>> chain_;  // if causal
+  std::optional<FeatureReads<T>> reads_;  // if not
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END
