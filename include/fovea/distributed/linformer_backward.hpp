@@ -5,117 +5,25 @@
 /// queries; those of tokens and of columns of E and F are made where these are.
 #pragma once
 
-#include <exception>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
+#include <concepts>
 
-#include "fovea/distributed/linformer_forward.hpp"
-#include "fovea/distributed/shared_rows/keys_backward.hpp"
+#include "fovea/attention/linformer.hpp"
+#include "fovea/distributed/messages/call.hpp"
+#include "fovea/kernels/unit.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// One backward pass.
+/// The backward pass, for tensors of T. `backward` documents it.
 template <class T>
-class LinformerBackwardPass {
+class LinformerBackwardCalls {
  public:
-  /// Takes all memory but that of rows with a large lse.
-  /// \param inputs, out, saved, d_out, grads those of this rank, checked
-  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  LinformerBackwardPass(const LinformerAttention& op, const LinformerInputs<T>& inputs,
-                        const View<const T>& out, const LinformerSaved<T>& saved,
-                        const View<const T>& d_out, const LinformerGrads<T>& grads,
-                        const Rows& rows, const ExecutorRef& executor)
-      : inputs_(inputs),
-        saved_(saved),
-        grads_(grads),
-        shape_(shape_of(inputs)),
-        own_lengths_(lengths_here(inputs, rows)),
-        keys_(made_shape(shape_.key_shape()), memory_of(executor)),
-        values_(made_shape(shape_.value_shape()), memory_of(executor)),
-        d_keys_(shape_.key_shape(), memory_of(executor)),
-        d_values_(shape_.value_shape(), memory_of(executor)),
-        attention_(SoftmaxInputs<T>{.q = inputs.q, .k = keys(), .v = values()}, options(op), out,
-                   {saved.lse}, d_out, {grads.q, d_keys_.view(), d_values_.view()}, rows, executor),
-        projection_(shape_, own_lengths_),
-        scratch_(memory_of(executor).take(
-            worker_count(executor, projection_.most_tasks()),
-            LinformerProjection<T>::scratch_elements(shape_) * Index{sizeof(T)})) {
-    if (!saved.has_projected()) chain_.emplace(inputs, rows, executor);
-  }
-  LinformerBackwardPass(const LinformerBackwardPass&) = delete;
-  LinformerBackwardPass& operator=(const LinformerBackwardPass&) = delete;
-
-  /// The messages of this rank.
-  Traffic traffic() const {
-    const Traffic all = attention_.traffic();
-    return chain_ ? all + chain_->traffic() : all;
-  }
-
-  /// Writes the gradients of this rank's rows. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
-    std::exception_ptr error;
-    if (chain_) {
-      error = chain_->run(executor);
-      if (!error) chain_->write(keys_.view(), values_.view());
-    }
-    const std::exception_ptr later = attention_.run(executor);
-    if (error || later) return error ? error : later;
-    return fovea::detail::caught([&] { differentiate_projections(executor); });
-  }
-
- private:
-  /// Those of the softmax over projected keys.
-  SoftmaxOptions options(const LinformerAttention& op) const {
-    return {.scale =
-                static_cast<double>(fovea::detail::logit_scale<T>(op.options.scale, shape_.width))};
-  }
-
-  /// The shape of what is made if it was not saved.
-  Shape made_shape(const Shape& shape) const { return saved_.has_projected() ? Shape{} : shape; }
-  View<const T> keys() {
-    return saved_.has_projected() ? View<T>(saved_.projected_keys) : keys_.view();
-  }
-  View<const T> values() {
-    return saved_.has_projected() ? View<T>(saved_.projected_values) : values_.view();
-  }
-
-  /// How many tokens of this rank each sequence has: the first ones, since rows ascend.
-  static std::vector<Index> lengths_here(const LinformerInputs<T>& inputs, const Rows& rows) {
-    std::vector<Index> lengths;
-    for (const Index length : inputs.key_lengths) {
-      lengths.push_back(row_count(intersection(rows.own(), {{0, length}})));
-    }
-    return lengths;
-  }
-
-  /// Writes the gradients of this rank's tokens and of what it has of E and F, once all ranks have
-  /// those of the projected keys and values.
-  void differentiate_projections(const ExecutorRef& executor) {
-    projection_.backward({LinformerProduct<T>{inputs_.key_projection, inputs_.k, View<T>(),
-                                              d_keys_.view(), grads_.key_projection, grads_.k},
-                          LinformerProduct<T>{inputs_.value_projection, inputs_.v, View<T>(),
-                                              d_values_.view(), grads_.value_projection, grads_.v}},
-                         scratch_.template data<T>(), executor);
-  }
-
-  LinformerInputs<T> inputs_;
-  LinformerSaved<T> saved_;
-  LinformerGrads<T> grads_;
-  LinformerShape shape_;  // of this rank's rows
-  std::vector<Index> own_lengths_;
-  ScratchTensor<T> keys_;  // the projected keys and values, if they were not saved
-  ScratchTensor<T> values_;
-  ScratchTensor<T> d_keys_;
-  ScratchTensor<T> d_values_;
-  SharedKeysBackward<T> attention_;
-  LinformerProjection<T> projection_;
-  Workspace scratch_;                        // [workers]
-  std::optional<ProjectionChain<T>> chain_;  // if they were not saved
+  /// \param call of the same operator
+  static Traffic backward(const LinformerAttention& op, const LinformerInputs<T>& inputs,
+                          const View<const T>& out, const LinformerSaved<T>& saved,
+                          const View<const T>& d_out, const LinformerGrads<T>& grads,
+                          const Rows& rows, const detail::RanksCall& call);
 };
 
 /// Computes the gradients of Linformer attention over a sequence that is spread over ranks, on all
@@ -140,24 +48,15 @@ requires std::floating_point<T> Traffic
 backward(const LinformerAttention& op, const InputsOf<LinformerAttention, T>& inputs,
          const Out& out, const SavedOf<LinformerAttention, T>& saved, const D& d_out,
          const GradsOf<LinformerAttention, T>& grads, const Rows& rows, E&& executor = {}) {
-  const View<const T> from(out);
-  const View<const T> d_from(d_out);
-  std::string text = detail::linformer_text(op, ".backward", inputs, rows);
-  if (saved.has_projected()) text.append(", projected keys and values saved");
-  return detail::run_call(
-      rows, op, text,
-      [&] {
-        detail::check_call(op.name(), inputs, rows, [&](const LinformerInputs<T>& own) {
-          op.check_backward(own, from, saved, d_from, grads);
-        });
-      },
-      executor,
-      [&](auto& threads) {
-        return std::make_unique<LinformerBackwardPass<T>>(op, inputs, from, saved, d_from, grads,
-                                                          rows, threads);
-      });
+  return LinformerBackwardCalls<T>::backward(op, inputs, View<const T>(out), saved,
+                                             View<const T>(d_out), grads, rows,
+                                             detail::RanksCall(op, executor));
 }
 
 }  // namespace distributed
 
 FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_MPI_PASS_BODIES
+#include "fovea/distributed/linformer_backward.inl.hpp"
+#endif

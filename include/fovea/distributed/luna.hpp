@@ -4,101 +4,35 @@
 #pragma once
 
 #include <concepts>
-#include <memory>
-#include <string>
 
 #include "fovea/attention/luna.hpp"
 #include "fovea/distributed/messages/call.hpp"
-#include "fovea/distributed/shared_rows/keys_backward.hpp"
-#include "fovea/distributed/shared_rows/keys_forward.hpp"
-#include "fovea/distributed/shared_rows/queries_backward.hpp"
-#include "fovea/distributed/shared_rows/queries_forward.hpp"
 #include "fovea/distributed/softmax/call.hpp"
+#include "fovea/kernels/unit.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-namespace detail {
-
-/// Refuses what a step does not take over ranks: packed sequences, and a bias or mask, which would
-/// have rows or columns of the spread sequence.
-/// \throws std::invalid_argument
-template <class T>
-void check_spread_step(const char* op, const SoftmaxInputs<T>& in) {
-  check_spread(op, in);
-  const auto check_none = [&](const char* tensor, bool is_none) {
-    if (is_none) return;
-    refuse_given(op, tensor, "the sequence is distributed over ranks");
-  };
-  check_none("bias", in.bias.is_none());
-  check_none("mask", in.mask.is_none());
-}
-
-/// Checks what this rank brings to the first step. \throws std::invalid_argument
-template <class T, class Check>
-void check_step(const LunaPack& op, const SoftmaxInputs<T>& in, const Rows& rows,
-                const Check& check_tensors) {
-  check_spread_step(op.name(), in);
-  check_own_rows(op.name(), "k", in.k, rows);
-  check_own_rows(op.name(), "v", in.v, rows);
-  SoftmaxInputs<T> own = in;
-  own.key_lengths = {};
-  check_tensors(own);
-  fovea::detail::check_key_lengths(op.name(), in.key_lengths, in.q.batch(), "q", rows.count(),
-                                   "the sequence");
-}
-
-/// The same for the second step, whose keys are the packed rows.
-template <class T, class Check>
-void check_step(const LunaUnpack& op, const SoftmaxInputs<T>& in, const Rows& rows,
-                const Check& check_tensors) {
-  check_spread_step(op.name(), in);
-  check_own_rows(op.name(), "q", in.q, rows);
-  check_tensors(in);
-}
-
-/// The packed rows of a step.
-template <class T>
-Index packed_rows(const LunaPack& /*op*/, const SoftmaxInputs<T>& in) {
-  return in.q.rows();
-}
-/// Those of the second step.
-template <class T>
-Index packed_rows(const LunaUnpack& /*op*/, const SoftmaxInputs<T>& in) {
-  return in.k.rows();
-}
-
-/// What is the same on all ranks of a step, in words.
-template <class Op, class T>
-std::string step_text(const Op& op, const char* pass, const SoftmaxInputs<T>& in,
-                      const Rows& rows) {
-  std::string text = call_text(op.name(), pass, in, rows);
-  return text.append(", ").append(std::to_string(packed_rows(op, in))).append(" packed rows");
-}
-
-/// The passes of a step.
-template <class Op, class T>
-struct LunaPasses;
-/// Packed rows are queries.
-template <class T>
-struct LunaPasses<LunaPack, T> {
-  using Forward = SharedQueriesForward<T>;    ///< the forward pass
-  using Backward = SharedQueriesBackward<T>;  ///< the backward pass
-};
-/// Packed rows are keys.
-template <class T>
-struct LunaPasses<LunaUnpack, T> {
-  using Forward = SharedKeysForward<T>;    ///< the forward pass
-  using Backward = SharedKeysBackward<T>;  ///< the backward pass
-};
-
-}  // namespace detail
-
 /// A step of Luna attention.
 template <class Op, class T>
 concept LunaStepAttention = (std::same_as<Op, LunaPack> ||
                              std::same_as<Op, LunaUnpack>)&&std::floating_point<T>;
+
+/// Both passes of a step, for tensors of T. `forward` and `backward` document them.
+template <class Op, class T>
+class LunaCalls {
+ public:
+  /// \param call of the same operator
+  static Traffic forward(const Op& op, const SoftmaxInputs<T>& inputs, const View<T>& out,
+                         const SoftmaxSaved<T>& saved, const Rows& rows,
+                         const detail::RanksCall& call);
+  /// \param call of the same operator
+  static Traffic backward(const Op& op, const SoftmaxInputs<T>& inputs, const View<const T>& out,
+                          const SoftmaxSaved<T>& saved, const SoftmaxOutGrads<T>& d_out,
+                          const SoftmaxGrads<T>& grads, const Rows& rows,
+                          const detail::RanksCall& call);
+};
 
 /// Computes a step of Luna attention over a sequence that is spread over ranks, on all of them
 /// together. The bits are those of `op.forward` over the whole sequence, for any number of ranks
@@ -125,18 +59,8 @@ template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
 requires LunaStepAttention<Op, T> Traffic forward(const Op& op, const InputsOf<Op, T>& inputs,
                                                   Out&& out, const SavedOf<Op, T>& saved,
                                                   const Rows& rows, E&& executor = {}) {
-  const View<T> to(out);
-  return detail::run_call(
-      rows, op, detail::step_text(op, ".forward", inputs, rows),
-      [&] {
-        detail::check_step(op, inputs, rows,
-                           [&](const SoftmaxInputs<T>& own) { op.check(own, to, saved); });
-      },
-      executor,
-      [&](auto& threads) {
-        return std::make_unique<typename detail::LunaPasses<Op, T>::Forward>(
-            inputs, op.softmax_options(), to, saved, rows, threads);
-      });
+  return LunaCalls<Op, T>::forward(op, inputs, View<T>(out), saved, rows,
+                                   detail::RanksCall(op, executor));
 }
 
 /// The same, where nothing is saved.
@@ -172,27 +96,15 @@ requires LunaStepAttention<Op, T> Traffic backward(const Op& op, const InputsOf<
                                                    const Out& out, const SavedOf<Op, T>& saved,
                                                    const D& d_out, const GradsOf<Op, T>& grads,
                                                    const Rows& rows, E&& executor = {}) {
-  const View<const T> from(out);
-  const SoftmaxOutGrads<T> d = detail::out_grads<T>(d_out);
-  std::string call = detail::step_text(op, ".backward", inputs, rows);
-  if (std::same_as<Op, LunaPack> && !grads.q.is_none()) call.append(", the gradient of q");
-  call.append(detail::grads_text<T>(d, grads.sink));
-  return detail::run_call(
-      rows, op, call,
-      [&] {
-        detail::check_spread_grads(Op::name(), grads);
-        detail::check_step(op, inputs, rows, [&](const SoftmaxInputs<T>& own) {
-          op.check_backward(own, from, saved, d.d_out, grads);
-          op.check_d_lse(own, d.d_lse, grads);
-        });
-      },
-      executor,
-      [&](auto& threads) {
-        return std::make_unique<typename detail::LunaPasses<Op, T>::Backward>(
-            inputs, op.softmax_options(), from, saved, d.d_out, grads, rows, threads, d.d_lse);
-      });
+  return LunaCalls<Op, T>::backward(op, inputs, View<const T>(out), saved,
+                                    detail::out_grads<T>(d_out), grads, rows,
+                                    detail::RanksCall(op, executor));
 }
 
 }  // namespace distributed
 
 FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_MPI_PASS_BODIES
+#include "fovea/distributed/luna.inl.hpp"
+#endif

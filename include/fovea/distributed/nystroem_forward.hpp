@@ -4,137 +4,25 @@
 /// the landmarks and what they attend to, and compute alike what is on the landmarks alone.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
-#include <exception>
-#include <memory>
-#include <optional>
-#include <string>
 
 #include "fovea/attention/nystroem.hpp"
-#include "fovea/attention/nystroem/products.hpp"
 #include "fovea/distributed/messages/call.hpp"
-#include "fovea/distributed/shared_rows/keys_forward.hpp"
-#include "fovea/distributed/shared_rows/landmark_means.hpp"
-#include "fovea/distributed/shared_rows/queries_forward.hpp"
+#include "fovea/kernels/unit.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// What both passes compute on the landmarks.
+/// The forward pass, for tensors of T. `forward` documents it.
 template <class T>
-class SpreadLandmarks {
+class NystroemCalls {
  public:
-  /// Takes all memory.
-  /// \param inputs of this rank's rows, checked
-  /// \param saved its landmark tensors hold what landmarks attend to, and are written or, if
-  /// `is_saved`, read
-  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  SpreadLandmarks(const NystroemInputs<T>& inputs, const NystroemOptions& options,
-                  const NystroemSaved<T>& saved, bool is_saved, const Rows& rows,
-                  const ExecutorRef& executor)
-      : products_(whole_shape(inputs, rows), inputs.key_lengths, options, saved,
-                  memory_of(executor)),
-        q_means_(inputs.q, inputs.key_lengths, options.landmarks, rows, executor),
-        k_means_(inputs.k, inputs.key_lengths, options.landmarks, rows, executor) {
-    if (is_saved) return;
-    over_keys_.emplace(products_.key_inputs(inputs.k, inputs.v), softmax_options(),
-                       products_.landmark_values(), SoftmaxSaved<T>{products_.landmark_lse()}, rows,
-                       executor);
-  }
-
-  /// The landmarks.
-  NystroemProducts<T>& products() { return products_; }
-  /// Options of every softmax.
-  SoftmaxOptions softmax_options() const { return {.scale = static_cast<double>(products_.scale)}; }
-  /// The messages of this rank.
-  Traffic traffic() const {
-    const Traffic means = q_means_.traffic() + k_means_.traffic();
-    return over_keys_ ? means + over_keys_->traffic() : means;
-  }
-
-  /// Computes all that is on the landmarks. All messages are exchanged even if computing throws.
-  /// \pre the products have reserved their memory   \returns what computing has thrown, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
-    std::exception_ptr error = q_means_.run(executor);
-    const auto then = [&](const std::exception_ptr& later) {
-      if (!error) error = later;
-    };
-    then(k_means_.run(executor));
-    copy_means();
-    if (over_keys_) then(over_keys_->run(executor));
-    if (!error) then(fovea::detail::caught([&] { products_.compute(executor); }));
-    return error;
-  }
-
- private:
-  static AttentionShape whole_shape(const NystroemInputs<T>& inputs, const Rows& rows) {
-    AttentionShape shape = shape_of(inputs);
-    shape.queries = shape.keys = rows.count();
-    return shape;
-  }
-
-  void copy_means() {
-    const AttentionShape& shape = products_.shape;
-    const Index group = fovea::detail::group_size(shape.query_heads, shape.key_heads);
-    const Index elements = products_.landmarks() * shape.width;
-    for (Index b = 0; b < shape.batch; ++b) {
-      for (Index h = 0; h < shape.query_heads; ++h) {
-        std::copy_n(q_means_.of(b, h), elements, products_.q_means_of(b, h));
-        std::copy_n(k_means_.of(b, h / group), elements, products_.k_means_of(b, h));
-      }
-    }
-  }
-
-  NystroemProducts<T> products_;
-  LandmarkMeans<T> q_means_;
-  LandmarkMeans<T> k_means_;
-  std::optional<SharedQueriesForward<T>> over_keys_;  // none if it was saved
+  /// \param call of the same operator
+  static Traffic forward(const NystroemAttention& op, const NystroemInputs<T>& inputs,
+                         const View<T>& out, const NystroemSaved<T>& saved, const Rows& rows,
+                         const detail::RanksCall& call);
 };
-
-/// One forward pass.
-template <class T>
-class NystroemForwardPass {
- public:
-  /// Takes all memory.
-  /// \param inputs, out, saved those of this rank, checked
-  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  NystroemForwardPass(const NystroemInputs<T>& inputs, const NystroemOptions& options,
-                      const View<T>& out, const NystroemSaved<T>& saved, const Rows& rows,
-                      const ExecutorRef& executor)
-      : landmarks_(inputs, options, saved, false, rows, executor),
-        last_(landmarks_.products().last_inputs(inputs.q), landmarks_.softmax_options(), out,
-              {saved.lse}, rows, executor) {
-    landmarks_.products().reserve({}, executor);
-  }
-
-  /// The messages of this rank.
-  Traffic traffic() const { return landmarks_.traffic(); }
-
-  /// Computes this rank's rows. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
-    const std::exception_ptr error = landmarks_.run(executor);
-    return error ? error : last_.run(executor);
-  }
-
- private:
-  SpreadLandmarks<T> landmarks_;
-  SharedKeysForward<T> last_;
-};
-
-namespace detail {
-
-/// Checks what this rank brings to a call. \throws std::invalid_argument
-template <class T, class Check>
-void check_nystroem(const NystroemAttention& op, const NystroemInputs<T>& in, const Rows& rows,
-                    const Check& check_tensors) {
-  check_call(op.name(), in, rows, check_tensors);
-  op.check_sequence(rows.count(), rows.count(), in.key_lengths);
-}
-
-}  // namespace detail
 
 /// Computes Nystroem attention over a sequence that is spread over ranks, on all of them together;
 /// every rank calls it with its own rows. The bits are those of `op.forward` over the whole
@@ -159,19 +47,8 @@ requires std::floating_point<T> Traffic forward(const NystroemAttention& op,
                                                 Out&& out,
                                                 const SavedOf<NystroemAttention, T>& saved,
                                                 const Rows& rows, E&& executor = {}) {
-  const View<T> to(out);
-  return detail::run_call(
-      rows, op, detail::call_text(op.name(), ".forward", inputs, rows),
-      [&] {
-        detail::check_nystroem(op, inputs, rows, [&](const NystroemInputs<T>& own) {
-          op.check_tensors(own, to, saved);
-        });
-      },
-      executor,
-      [&](auto& threads) {
-        return std::make_unique<NystroemForwardPass<T>>(inputs, op.options, to, saved, rows,
-                                                        threads);
-      });
+  return NystroemCalls<T>::forward(op, inputs, View<T>(out), saved, rows,
+                                   detail::RanksCall(op, executor));
 }
 
 /// The same, where nothing is saved.
@@ -185,3 +62,7 @@ requires std::floating_point<T> Traffic forward(const NystroemAttention& op,
 }  // namespace distributed
 
 FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_MPI_PASS_BODIES
+#include "fovea/distributed/nystroem_forward.inl.hpp"
+#endif

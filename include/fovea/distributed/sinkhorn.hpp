@@ -4,69 +4,28 @@
 /// blocks, so that the call is made by heads.
 #pragma once
 
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "fovea/attention/sinkhorn.hpp"
-#include "fovea/attention/sinkhorn/check.hpp"
 #include "fovea/distributed/messages/call.hpp"
-#include "fovea/distributed/messages/head_slices.hpp"
+#include "fovea/kernels/unit.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-namespace detail {
-
-/// Checks what this rank brings to a call: its rows, and the sizes of the whole sequence.
-/// \param check_tensors called with the inputs, without key lengths, which are of the whole
-/// sequence \throws std::invalid_argument
-template <class T, class Check>
-void check_sinkhorn_call(const SinkhornAttention& op, const SinkhornInputs<T>& in, const Rows& rows,
-                         const Check& check_tensors) {
-  check_own_rows(op.name(), "q", in.q, rows);
-  check_own_rows(op.name(), "k", in.k, rows);
-  check_own_rows(op.name(), "v", in.v, rows);
-  SinkhornInputs<T> own = in;
-  own.key_lengths = {};
-  check_sinkhorn_rows(op.name(), own);
-  fovea::detail::check_key_lengths(op.name(), in.key_lengths, in.q.batch(), "q", rows.count(),
-                                   "the sequence");
-  check_sinkhorn_options<T>(op.name(), op.options, rows.count(), in.key_lengths);
-  const Index block = op.options.block;
-  check_sorting(op.name(), own, blocks_of(rows.layout(), block).count(rows.ranks().rank()),
-                rows.count() / block);
-  check_tensors(own);
-}
-
-/// The tensors that both passes of Sinkhorn attention read, turned around.
+/// Both passes, for tensors of T. `forward` and `backward` document them.
 template <class T>
-struct SinkhornSlices {
-  /// Takes the memory of the rows of the rank's heads. \param in checked
-  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  SinkhornSlices(const SinkhornAttention& op, const SinkhornInputs<T>& in, const Rows& rows)
-      : blocks(blocks_of(rows.layout(), op.options.block)),
-        slices(rows.ranks(), in.q.batch(), in.k.heads()),
-        inputs(in) {
-    inputs.q = slices.reads(in.q, rows.layout());
-    inputs.k = slices.reads(in.k, rows.layout());
-    inputs.v = slices.reads(in.v, rows.layout());
-    // A rank without blocks need not give logits.
-    inputs.sorting =
-        slices.reads(in.sorting.is_none()
-                         ? View<const T>(nullptr, {in.k.batch(), in.k.heads(), 0, blocks.rows()})
-                         : View<const T>(in.sorting),
-                     blocks);
-  }
-
-  RowLayout blocks;          ///< of the rows of the sorting logits
-  HeadSlices<T> slices;      ///< of the call
-  SinkhornInputs<T> inputs;  ///< all rows of this rank's heads
+class SinkhornCalls {
+ public:
+  /// \param call of the same operator
+  static Traffic forward(const SinkhornAttention& op, const SinkhornInputs<T>& inputs,
+                         const View<T>& out, const SoftmaxSaved<T>& saved, const Rows& rows,
+                         const detail::RanksCall& call);
+  /// \param call of the same operator
+  static Traffic backward(const SinkhornAttention& op, const SinkhornInputs<T>& inputs,
+                          const View<const T>& out, const SoftmaxSaved<T>& saved,
+                          const View<const T>& d_out, const SinkhornGrads<T>& grads,
+                          const Rows& rows, const detail::RanksCall& call);
 };
-
-}  // namespace detail
 
 /// Computes Sinkhorn attention over a sequence that is spread over ranks, on all of them together.
 /// The bits are those of `op.forward` over the whole sequence, for any number of ranks and any
@@ -88,25 +47,8 @@ template <class Out, class E = Serial, class T = Scalar<Out>>
 Traffic forward(const SinkhornAttention& op, const InputsOf<SinkhornAttention, T>& inputs,
                 Out&& out, const SavedOf<SinkhornAttention, T>& saved, const Rows& rows,
                 E&& executor = {}) {
-  const View<T> to(out);
-  std::string text = detail::call_text(op.name(), ".forward", inputs, rows);
-  if (!saved.lse.is_none()) text.append(", lse");
-  return detail::run_call(
-      rows, op, text,
-      [&] {
-        detail::check_sinkhorn_call(op, inputs, rows, [&](const SinkhornInputs<T>& own) {
-          check_outputs(op.name(), own, to, saved);
-        });
-      },
-      executor,
-      [&](auto& /*threads*/) {
-        auto tensors = std::make_unique<detail::SinkhornSlices<T>>(op, inputs, rows);
-        const View<T> all = tensors->slices.writes(to, rows.layout());
-        const SoftmaxSaved<T> kept{tensors->slices.writes(saved.lse, rows.layout())};
-        return pass_by_heads(op.name(), std::move(tensors), [=](const auto& of, auto& threads) {
-          op.forward(of.inputs, all, kept, threads);
-        });
-      });
+  return SinkhornCalls<T>::forward(op, inputs, View<T>(out), saved, rows,
+                                   detail::RanksCall(op, executor));
 }
 
 /// The same, where nothing is saved.
@@ -131,38 +73,14 @@ template <class Out, class D, class E = Serial, class T = Scalar<Out>>
 Traffic backward(const SinkhornAttention& op, const InputsOf<SinkhornAttention, T>& inputs,
                  const Out& out, const SavedOf<SinkhornAttention, T>& saved, const D& d_out,
                  const GradsOf<SinkhornAttention, T>& grads, const Rows& rows, E&& executor = {}) {
-  const View<const T> made(out);
-  const View<const T> d_made(d_out);
-  std::string text = detail::call_text(op.name(), ".backward", inputs, rows);
-  grads.for_each_tensor([&](const char* name, const View<T>& grad) {
-    if (!grad.is_none()) text.append(", the gradient of ").append(name);
-  });
-  return detail::run_call(
-      rows, op, text,
-      [&] {
-        detail::check_sinkhorn_call(op, inputs, rows, [&](const SinkhornInputs<T>& own) {
-          check_rows(op.name(), "out", own, made);
-          check_rows(op.name(), "d_out", own, d_made);
-          check_lse(op.name(), own, saved);
-          check_grads(op.name(), own, made, saved, d_made, grads);
-        });
-      },
-      executor,
-      [&](auto& /*threads*/) {
-        auto tensors = std::make_unique<detail::SinkhornSlices<T>>(op, inputs, rows);
-        HeadSlices<T>& slices = tensors->slices;
-        const View<const T> all = slices.reads(made, rows.layout());
-        const View<const T> d_all = slices.reads(d_made, rows.layout());
-        const SoftmaxSaved<T> kept{slices.reads(View<const T>(saved.lse), rows.layout())};
-        const SinkhornGrads<T> wanted{
-            slices.writes(grads.q, rows.layout()), slices.writes(grads.k, rows.layout()),
-            slices.writes(grads.v, rows.layout()), slices.writes(grads.sorting, tensors->blocks)};
-        return pass_by_heads(op.name(), std::move(tensors), [=](const auto& of, auto& threads) {
-          op.backward(of.inputs, all, kept, d_all, wanted, threads);
-        });
-      });
+  return SinkhornCalls<T>::backward(op, inputs, View<const T>(out), saved, View<const T>(d_out),
+                                    grads, rows, detail::RanksCall(op, executor));
 }
 
 }  // namespace distributed
 
 FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_MPI_PASS_BODIES
+#include "fovea/distributed/sinkhorn.inl.hpp"
+#endif

@@ -5,56 +5,25 @@
 /// inputs.
 #pragma once
 
-#include <cstdint>
-#include <exception>
-#include <memory>
-#include <string>
+#include <concepts>
 
-#include "fovea/distributed/softmax/backward_pass.hpp"
-#include "fovea/distributed/synthesizer/dense_gradients.hpp"
-#include "fovea/distributed/synthesizer/gradients.hpp"
+#include "fovea/attention/dense_synthesizer.hpp"
+#include "fovea/distributed/synthesizer/call.hpp"
+#include "fovea/kernels/unit.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// One backward pass.
+/// The backward pass, for tensors of T. `backward` documents it.
 template <class Op, class T>
-class SynthesizerBackwardPass {
+class SynthesizerBackwardCalls {
  public:
-  /// Takes all memory, on every rank, and prepares all messages.
-  /// \param inputs, out, saved, d_out, grads those of this rank, checked
-  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  SynthesizerBackwardPass(const Op& op, const InputsOf<Op, T>& inputs, const View<const T>& out,
+  /// \param call of the same operator
+  static Traffic backward(const Op& op, const InputsOf<Op, T>& inputs, const View<const T>& out,
                           const SoftmaxSaved<T>& saved, const View<const T>& d_out,
                           const GradsOf<Op, T>& grads, const Rows& rows,
-                          const ExecutorRef& executor)
-      : softmax_(op.softmax()),
-        made_(inputs, rows, executor),
-        grads_(made_, inputs, grads, rows, executor),
-        pass_(softmax_, {}, made_.inputs(), out, saved, d_out, grads_.wanted(), rows) {
-    pass_.reserve(executor);
-  }
-
-  /// The messages of this rank.
-  Traffic traffic() const { return pass_.traffic() + grads_.traffic(); }
-
-  /// As that of softmax attention.
-  std::uint64_t plan_number() const { return pass_.plan_number(); }
-
-  /// Sends, receives and computes. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
-    return grads_.finish(pass_.run(executor), executor);
-  }
-
- private:
-  using Softmax = fovea::detail::SynthesizedSoftmax<Op>;
-
-  Softmax softmax_;
-  detail::SynthesizerRows<Op, T> made_;
-  detail::SynthesizerGradients<Op, T> grads_;
-  SoftmaxBackwardPass<T> pass_;
+                          const detail::RanksCall& call);
 };
 
 /// Computes the gradients of a form of the Synthesizer over a sequence that is spread over ranks,
@@ -76,25 +45,15 @@ template <class Op, class Out, class D, class E = Serial, class T = Scalar<Out>>
 requires Synthesizer<Op> && std::floating_point<T> Traffic
 backward(const Op& op, const InputsOf<Op, T>& inputs, const Out& out, const SavedOf<Op, T>& saved,
          const D& d_out, const GradsOf<Op, T>& grads, const Rows& rows, E&& executor = {}) {
-  const View<const T> from(out);
-  const View<const T> d_from(d_out);
-  using Gradients = detail::SynthesizerGradients<Op, T>;
-  const std::string text = detail::synthesizer_text(Op::name(), ".backward", inputs, rows);
-  return detail::run_call(
-      rows, op, text + Gradients::text(grads),
-      [&] {
-        detail::check_synthesizer(Op::name(), inputs, rows, [&](const InputsOf<Op, T>& own) {
-          op.check_backward_tensors(own, from, saved, d_from, grads, rows.count());
-        });
-        Gradients::check(grads, rows);
-      },
-      executor,
-      [&](auto& threads) {
-        return std::make_unique<SynthesizerBackwardPass<Op, T>>(op, inputs, from, saved, d_from,
-                                                                grads, rows, threads);
-      });
+  return SynthesizerBackwardCalls<Op, T>::backward(op, inputs, View<const T>(out), saved,
+                                                   View<const T>(d_out), grads, rows,
+                                                   detail::RanksCall(op, executor));
 }
 
 }  // namespace distributed
 
 FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_MPI_PASS_BODIES
+#include "fovea/distributed/synthesizer_backward.inl.hpp"
+#endif

@@ -4,51 +4,22 @@
 /// of softmax attention over what they make of their inputs.
 #pragma once
 
-#include <cstdint>
-#include <exception>
-#include <memory>
-#include <utility>
-
-#include "fovea/distributed/messages/whole_call.hpp"
-#include "fovea/distributed/softmax/forward_pass.hpp"
+#include "fovea/attention/dense_synthesizer.hpp"
 #include "fovea/distributed/synthesizer/call.hpp"
-#include "fovea/distributed/synthesizer/dense_rows.hpp"
+#include "fovea/kernels/unit.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// One forward pass.
+/// The forward pass, for tensors of T. `forward` documents it.
 template <class Op, class T>
-class SynthesizerForwardPass {
+class SynthesizerCalls {
  public:
-  /// Takes all memory, on every rank, and prepares all messages.
-  /// \param inputs, out, saved those of this rank, checked
-  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  SynthesizerForwardPass(const Op& op, const InputsOf<Op, T>& inputs, const View<T>& out,
+  /// \param call of the same operator
+  static Traffic forward(const Op& op, const InputsOf<Op, T>& inputs, const View<T>& out,
                          const SoftmaxSaved<T>& saved, const Rows& rows,
-                         const ExecutorRef& executor)
-      : softmax_(op.softmax()),
-        made_(inputs, rows, executor),
-        pass_(softmax_, {}, made_.inputs(), out, saved, rows) {
-    pass_.reserve(executor);
-  }
-
-  /// The messages of this rank.
-  Traffic traffic() const { return pass_.traffic(); }
-
-  /// As that of softmax attention.
-  std::uint64_t plan_number() const { return pass_.plan_number(); }
-
-  /// Sends, receives and computes. \returns what computing has thrown, or null
-  std::exception_ptr run(const ExecutorRef& executor) { return pass_.run(executor); }
-
- private:
-  using Softmax = fovea::detail::SynthesizedSoftmax<Op>;
-
-  Softmax softmax_;
-  detail::SynthesizerRows<Op, T> made_;
-  SoftmaxForwardPass<T> pass_;
+                         const detail::RanksCall& call);
 };
 
 /// Computes a form of the Synthesizer over a sequence that is spread over ranks, on all of them
@@ -73,19 +44,8 @@ template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
 requires Synthesizer<Op> Traffic forward(const Op& op, const InputsOf<Op, T>& inputs, Out&& out,
                                          const SavedOf<Op, T>& saved, const Rows& rows,
                                          E&& executor = {}) {
-  const View<T> to(out);
-  return detail::run_call(
-      rows, op, detail::synthesizer_text(Op::name(), ".forward", inputs, rows),
-      [&] {
-        detail::check_synthesizer(Op::name(), inputs, rows, [&](const InputsOf<Op, T>& own) {
-          op.check_tensors(own, to, saved, rows.count());
-        });
-      },
-      executor,
-      [&](auto& threads) {
-        return std::make_unique<SynthesizerForwardPass<Op, T>>(op, inputs, to, saved, rows,
-                                                               threads);
-      });
+  return SynthesizerCalls<Op, T>::forward(op, inputs, View<T>(out), saved, rows,
+                                          detail::RanksCall(op, executor));
 }
 
 /// The same, where nothing is saved.
@@ -98,3 +58,7 @@ requires Synthesizer<Op> Traffic forward(const Op& op, const InputsOf<Op, T>& in
 }  // namespace distributed
 
 FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_MPI_PASS_BODIES
+#include "fovea/distributed/synthesizer_forward.inl.hpp"
+#endif

@@ -57,6 +57,12 @@ int main() {
 #elif defined(SPREAD_ROWS_STEP)
   fovea::Tensor4<float> out;
   op.decoder<float>({}).step({.q = q}, out, Elsewhere());
+#elif defined(SHORT_SINKHORN)
+  fovea::Tensor4<Eigen::half> out;
+  fovea::SinkhornAttention().forward(fovea::SinkhornInputs<Eigen::half>{}, out);
+#elif defined(SHORT_REFORMER)
+  fovea::Tensor4<Eigen::half> out;
+  fovea::ReformerAttention().forward(fovea::ReformerInputs<Eigen::half>{}, out);
 #elif defined(DISCARDED)
   attend(op, q, k, v);
   op.workspace_bytes<float>({});

@@ -10,6 +10,7 @@
 #include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/call/scratch_tensor.hpp"
 #include "fovea/attention/linformer/tensors.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/core/index_span.hpp"
 #include "fovea/kernels/layers/table.hpp"
 #include "fovea/patterns/pattern.hpp"

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 
 #include "fovea/core/members.hpp"
 #include "fovea/core/philox.hpp"
@@ -45,6 +46,8 @@ struct ReformerOptions {
 /// What Reformer attention reads.
 template <class T>
 struct ReformerInputs {
+  static_assert(std::is_floating_point_v<T>, "fovea: Reformer attention takes float or double");
+
   ViewMember<const T> qk = {};  ///< [B, H, N, D]: queries, and before they are normalised keys
   ViewMember<const T> v = {};   ///< [B, H, N, Dv]
   /// [B]: batch entry b has the rows [0, key_lengths[b]), of qk and v alike. Empty: it has all N.

@@ -5,6 +5,7 @@
 
 #include <concepts>
 #include <optional>
+#include <type_traits>
 
 #include "fovea/core/index_span.hpp"
 #include "fovea/core/members.hpp"
@@ -43,6 +44,8 @@ struct SinkhornOptions {
 /// What Sinkhorn attention reads.
 template <class T>
 struct SinkhornInputs {
+  static_assert(std::is_floating_point_v<T>, "fovea: Sinkhorn attention takes float or double");
+
   ViewMember<const T> q = {};  ///< [B, Hq, N, D]
   /// [B, Hk, N, D], where Hk divides Hq: query head h reads key head h / (Hq / Hk).
   ViewMember<const T> k = {};

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Included by linformer_forward.hpp, where it is documented.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <string>
+
+#include "fovea/attention/call/logit_scale.hpp"
+#include "fovea/attention/call/scratch_tensor.hpp"
+#include "fovea/attention/softmax/dense.hpp"
+#include "fovea/distributed/linformer_forward.hpp"
+#include "fovea/distributed/shared_rows/projection_chain.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+namespace detail {
+
+/// What is the same on all ranks of a call, in words.
+template <class T>
+std::string linformer_text(const LinformerAttention& op, const char* pass,
+                           const LinformerInputs<T>& in, const Rows& rows) {
+  std::string text = call_text(op.name(), pass, in, rows);
+  const auto add = [&](const char* tensor, const View<const T>& x) {
+    text.append(", ").append(tensor).append(" ").append(std::to_string(x.heads()));
+    text.append("x").append(std::to_string(x.rows()));
+  };
+  add("key_projection", in.key_projection);
+  add("value_projection", in.value_projection);
+  return text.append(" (heads, rows)");
+}
+
+}  // namespace detail
+
+/// One forward pass.
+template <class T>
+class LinformerForwardPass {
+ public:
+  /// Takes all memory.
+  /// \param inputs, out, saved those of this rank, checked
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  LinformerForwardPass(const LinformerAttention& op, const LinformerInputs<T>& inputs,
+                       const View<T>& out, const LinformerSaved<T>& saved, const Rows& rows,
+                       const ExecutorRef& executor)
+      : saved_(saved),
+        keys_(shape_of(inputs).key_shape(), memory_of(executor)),
+        values_(shape_of(inputs).value_shape(), memory_of(executor)),
+        chain_(inputs, rows, executor),
+        attention_({.q = inputs.q, .k = keys_.view(), .v = values_.view()},
+                   fovea::detail::logit_scale<T>(op.options.scale, inputs.q.width()), out,
+                   saved.lse) {
+    attention_.reserve(executor);
+  }
+  LinformerForwardPass(const LinformerForwardPass&) = delete;
+  LinformerForwardPass& operator=(const LinformerForwardPass&) = delete;
+
+  /// The messages of this rank.
+  Traffic traffic() const { return chain_.traffic(); }
+
+  /// Computes this rank's rows. All messages are exchanged even if computing throws.
+  /// \returns what computing has thrown, or null
+  std::exception_ptr run(const ExecutorRef& executor) {
+    const std::exception_ptr error = chain_.run(executor);
+    if (error) return error;
+    return fovea::detail::caught([&] {
+      chain_.write(keys_.view(), values_.view());
+      attention_.compute(executor);
+      chain_.write(saved_.projected_keys, saved_.projected_values);
+    });
+  }
+
+ private:
+  LinformerSaved<T> saved_;
+  ScratchTensor<T> keys_;
+  ScratchTensor<T> values_;
+  ProjectionChain<T> chain_;
+  DenseForward<T> attention_;
+};
+
+template <class T>
+Traffic LinformerCalls<T>::forward(const LinformerAttention& op, const LinformerInputs<T>& inputs,
+                                   const View<T>& out, const LinformerSaved<T>& saved,
+                                   const Rows& rows, const detail::RanksCall& call) {
+  return detail::run_call(
+      rows, call, detail::linformer_text(op, ".forward", inputs, rows),
+      [&] {
+        detail::check_call(op.name(), inputs, rows,
+                           [&](const LinformerInputs<T>& own) { op.check(own, out, saved); });
+      },
+      [&](const ExecutorRef& threads) {
+        return std::make_unique<LinformerForwardPass<T>>(op, inputs, out, saved, rows, threads);
+      });
+}
+
+FOVEA_FLOAT_AND_DOUBLE_PASSES(LinformerCalls)
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Included by longformer.hpp, where it is documented.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fovea/distributed/longformer.hpp"
+#include "fovea/distributed/messages/one_row_logits.hpp"
+#include "fovea/distributed/messages/whole_call.hpp"
+#include "fovea/distributed/softmax/backward_pass.hpp"
+#include "fovea/distributed/softmax/forward_pass.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+namespace detail {
+
+/// Longformer attention of rows of one kind; other rows see nothing.
+class LongformerPart {
+ public:
+  /// \param op outlives this object
+  LongformerPart(const LongformerAttention& op, GlobalRows rows)
+      : op_(op), seen_(op.rows_alone(rows)) {}
+
+  /// What these rows see.
+  AnyPattern pattern(Index head, const SequenceShape& shape) const {
+    return seen_.pattern(head, shape);
+  }
+  /// All heads see the same.
+  static Index pattern_period(Index heads) { return LongformerRows::pattern_period(heads); }
+  /// The options of the operator.
+  auto softmax_options() const { return op_.softmax_options(); }
+  /// That of the operator.
+  template <class C, bool kBackward>
+  auto score_modifier() const {
+    return op_.template score_modifier<C, kBackward>();
+  }
+
+ private:
+  using LongformerRows = fovea::detail::LongformerRows;
+
+  const LongformerAttention& op_;
+  LongformerRows seen_;
+};
+
+/// Checks what this rank brings to a call.
+/// \param check_tensors called with the inputs of this rank \throws std::invalid_argument
+template <class T, class Check>
+void check_longformer(const LongformerAttention& op, const LongformerInputs<T>& inputs,
+                      const Rows& rows, const Check& check_tensors) {
+  check_call(op.name(), inputs, rows, [&](const LongformerInputs<T>& own) {
+    check_tensors(own);
+    if (!own.has_global()) return;
+    check_own_rows(op.name(), "global_q", own.global_q, rows);
+    check_own_rows(op.name(), "global_k", own.global_k, rows);
+    check_own_rows(op.name(), "global_v", own.global_v, rows);
+  });
+  op.check_pattern(whole_sequence(op, rows));
+}
+
+/// What is the same on all ranks of a call, in words.
+template <class T>
+std::string longformer_text(const LongformerAttention& op, const char* pass,
+                            const LongformerInputs<T>& in, const Rows& rows) {
+  const std::string call = call_text(op.name(), pass, in, rows);
+  return in.has_global() ? call + ", projections of global rows" : call;
+}
+
+/// The passes of the rows that are not global and of those that are, one behind the other.
+template <class Pass>
+class LongformerPasses {
+ public:
+  /// Takes all memory. \param others, global the passes   \param executor takes their scratch
+  LongformerPasses(std::unique_ptr<Pass> others, std::unique_ptr<Pass> global,
+                   const ExecutorRef& executor)
+      : others_(std::move(others)), global_(std::move(global)) {
+    others_->reserve(executor);
+    global_->reserve(executor);
+  }
+
+  /// The messages of this rank.
+  Traffic traffic() const { return others_->traffic() + global_->traffic(); }
+
+  /// As that of softmax attention.
+  std::uint64_t plan_number() const { return others_->plan_number() + 3 * global_->plan_number(); }
+
+  /// Runs both, whatever the first one throws, since other ranks wait for messages.
+  /// \returns what computing has thrown, or null
+  std::exception_ptr run(const ExecutorRef& executor) {
+    const std::exception_ptr error = others_->run(executor);
+    const std::exception_ptr later = global_->run(executor);
+    return error ? error : later;
+  }
+
+ private:
+  std::unique_ptr<Pass> others_;
+  std::unique_ptr<Pass> global_;
+};
+
+/// The global rows of a sequence.
+inline std::vector<Range> global_rows(const LongformerAttention& op, Index rows) {
+  const GlobalTokens tokens = op.tokens();
+  return intersection({tokens.runs().begin(), tokens.runs().end()}, {{0, rows}});
+}
+
+}  // namespace detail
+
+template <class T>
+Traffic LongformerCalls<T>::forward(const LongformerAttention& op,
+                                    const LongformerInputs<T>& inputs, const View<T>& out,
+                                    const SoftmaxSaved<T>& saved, const Rows& rows,
+                                    const detail::RanksCall& call) {
+  const std::string text = detail::longformer_text(op, ".forward", inputs, rows);
+  const auto check = [&] {
+    detail::check_longformer(op, inputs, rows, [&](const LongformerInputs<T>& own) {
+      op.check_tensors(own, out, saved, rows.count());
+    });
+  };
+  if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
+    using In = LongformerInputs<T>;
+    using Saved = SoftmaxSaved<T>;
+    return detail::forward_whole<T, In, Saved>(
+        inputs, out, saved, rows, call, text, check,
+        [&](const In& all, const View<T>& to, const Saved& kept, const ExecutorRef& threads) {
+          op.forward(all, to, kept, threads);
+        });
+  }
+  if (!inputs.has_global()) {
+    return detail::run_call(rows, call, text, check, [&](const ExecutorRef& threads) {
+      auto pass = std::make_unique<SoftmaxForwardPass<T>>(
+          op, op.template score_modifier<Compute<T>, false>(), inputs.shared(), out, saved, rows);
+      pass->reserve(threads);
+      return pass;
+    });
+  }
+  return detail::run_call(rows, call, text, check, [&](const ExecutorRef& threads) {
+    using Pass = SoftmaxForwardPass<T>;
+    const std::vector<Range> global = detail::global_rows(op, rows.count());
+    const std::vector<Range> others = without({{0, rows.count()}}, global);
+    return std::make_unique<detail::LongformerPasses<Pass>>(
+        std::make_unique<Pass>(detail::LongformerPart(op, GlobalRows::left_out),
+                               ScoreModifierArgs<Compute<T>>{}, inputs.shared(), out, saved, rows,
+                               others),
+        std::make_unique<Pass>(detail::LongformerPart(op, GlobalRows::alone),
+                               ScoreModifierArgs<Compute<T>>{}, inputs.global(), out, saved, rows,
+                               global),
+        threads);
+  });
+}
+
+template <class T>
+Traffic LongformerBackwardCalls<T>::backward(const LongformerAttention& op,
+                                             const LongformerInputs<T>& inputs,
+                                             const View<const T>& out, const SoftmaxSaved<T>& saved,
+                                             const SoftmaxOutGrads<T>& d_out,
+                                             const LongformerGrads<T>& grads, const Rows& rows,
+                                             const detail::RanksCall& call) {
+  const std::string text = detail::longformer_text(op, ".backward", inputs, rows) +
+                           detail::grads_text<T>(d_out, grads.sink);
+  const auto check = [&] {
+    detail::check_longformer(op, inputs, rows, [&](const LongformerInputs<T>& own) {
+      op.check_backward_tensors(own, out, saved, d_out.d_out, grads, rows.count());
+      op.check_d_lse(own, d_out.d_lse, grads);
+    });
+  };
+  if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
+    using In = LongformerInputs<T>;
+    using Saved = SoftmaxSaved<T>;
+    using OutGrads = SoftmaxOutGrads<T>;
+    using Grads = LongformerGrads<T>;
+    return detail::backward_whole<T, In, Saved, OutGrads, Grads>(
+        inputs, out, saved, d_out, grads, rows, call, text, check,
+        [&](const In& all, const View<const T>& from, const Saved& kept, const OutGrads& d_from,
+            const Grads& wanted,
+            const ExecutorRef& threads) { op.backward(all, from, kept, d_from, wanted, threads); });
+  }
+  const auto run = [&](const auto& prepare) {
+    return detail::run_backward_call(rows, call, text, inputs, grads, check, prepare);
+  };
+  if (!inputs.has_global()) {
+    return run([&](const ExecutorRef& threads, const detail::OneRowLogits& one_row) {
+      auto pass = std::make_unique<SoftmaxBackwardPass<T>>(
+          op, op.template score_modifier<T, true>(), inputs.shared(), out, saved, d_out.d_out,
+          grads.shared(), rows, one_row, d_out.d_lse);
+      pass->reserve(threads);
+      return pass;
+    });
+  }
+  return run([&](const ExecutorRef& threads, const detail::OneRowLogits& one_row) {
+    using Pass = SoftmaxBackwardPass<T>;
+    return std::make_unique<detail::LongformerPasses<Pass>>(
+        std::make_unique<Pass>(detail::LongformerPart(op, GlobalRows::left_out),
+                               ScoreModifierArgs<T>{}, inputs.shared(), out, saved, d_out.d_out,
+                               grads.shared(), rows, one_row, d_out.d_lse),
+        std::make_unique<Pass>(detail::LongformerPart(op, GlobalRows::alone),
+                               ScoreModifierArgs<T>{}, inputs.global(), out, saved, d_out.d_out,
+                               grads.global(), rows, one_row, d_out.d_lse),
+        threads);
+  });
+}
+
+FOVEA_PASSES(LongformerCalls)
+FOVEA_FLOAT_AND_DOUBLE_PASSES(LongformerBackwardCalls)
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

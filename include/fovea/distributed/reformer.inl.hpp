@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Included by reformer.hpp, where it is documented.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "fovea/attention/reformer/check.hpp"
+#include "fovea/distributed/messages/head_slices.hpp"
+#include "fovea/distributed/reformer.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+namespace detail {
+
+/// Checks what this rank brings to a call: its rows, and the sizes of the whole sequence.
+/// \param check_tensors called with the operator and the inputs as a call of the rank's rows alone
+/// has them \throws std::invalid_argument
+template <class T, class Check>
+void check_reformer_call(const ReformerAttention& op, const ReformerInputs<T>& in, const Rows& rows,
+                         const Check& check_tensors) {
+  check_own_rows(op.name(), "qk", in.qk, rows);
+  check_own_rows(op.name(), "v", in.v, rows);
+  // A chunk is one of the whole sequence: the rank's rows need not be a multiple of it.
+  ReformerAttention of_rows = op;
+  of_rows.options.chunk = 1;
+  ReformerInputs<T> own = in;
+  own.key_lengths = {};
+  check_tensors(of_rows, own);
+  check_reformer_options<T>(op.name(), op.options, rows.count());
+  fovea::detail::check_key_lengths(op.name(), in.key_lengths, in.qk.batch(), "qk", rows.count(),
+                                   "the sequence");
+}
+
+/// What is the same on all ranks of a call, in words.
+template <class T>
+std::string reformer_text(std::string_view pass, const ReformerInputs<T>& in, const Rows& rows) {
+  std::string text(ReformerAttention::name());
+  text.append(pass).append(" of ").append(std::to_string(rows.count())).append(" rows, ");
+  text.append(std::to_string(sizeof(T))).append(" bytes a number, qk ").append(sizes_text(in.qk));
+  text.append(", v ").append(sizes_text(in.v));
+  return text.append(" (batch, heads, width)").append(numbers_text(in));
+}
+
+/// The tensors that both passes of Reformer attention read, turned around.
+template <class T>
+struct ReformerSlices {
+  /// Takes the memory of the rows of the rank's heads. \param in checked
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  ReformerSlices(const ReformerInputs<T>& in, const Rows& rows)
+      : slices(rows.ranks(), in.qk.batch(), in.qk.heads()), inputs(in) {
+    inputs.qk = slices.reads(in.qk, rows.layout());
+    inputs.v = slices.reads(in.v, rows.layout());
+  }
+
+  HeadSlices<T> slices;      ///< of the call
+  ReformerInputs<T> inputs;  ///< all rows of this rank's heads
+};
+
+}  // namespace detail
+
+template <class T>
+Traffic ReformerCalls<T>::forward(const ReformerAttention& op, const ReformerInputs<T>& inputs,
+                                  const View<T>& out, const ReformerSaved<T>& saved,
+                                  const Rows& rows, const detail::RanksCall& call) {
+  std::string text = detail::reformer_text(".forward", inputs, rows);
+  if (!saved.lse.is_none()) text.append(", lse");
+  if (!saved.round_lse.is_none()) text.append(", round_lse");
+  return detail::run_call(
+      rows, call, text,
+      [&] {
+        detail::check_reformer_call(op, inputs, rows,
+                                    [&](const ReformerAttention& of_rows, const auto& own) {
+                                      of_rows.check(own, out, saved);
+                                    });
+      },
+      [&](const ExecutorRef& /*threads*/) {
+        auto tensors = std::make_unique<detail::ReformerSlices<T>>(inputs, rows);
+        const auto written = [&](const View<T>& x) {
+          return tensors->slices.writes(x, rows.layout());
+        };
+        const View<T> all = written(out);
+        const ReformerSaved<T> kept{written(saved.lse), written(saved.round_lse)};
+        return pass_by_heads(op.name(), std::move(tensors),
+                             [=](const auto& of, const ExecutorRef& threads) {
+                               op.forward(of.inputs, all, kept, threads);
+                             });
+      });
+}
+
+template <class T>
+Traffic ReformerCalls<T>::backward(const ReformerAttention& op, const ReformerInputs<T>& inputs,
+                                   const View<const T>& out, const ReformerSaved<T>& saved,
+                                   const View<const T>& d_out, const ReformerGrads<T>& grads,
+                                   const Rows& rows, const detail::RanksCall& call) {
+  std::string text = detail::reformer_text(".backward", inputs, rows);
+  if (!saved.round_lse.is_none()) text.append(", round_lse");
+  grads.for_each_tensor([&](const char* name, const View<T>& grad) {
+    if (!grad.is_none()) text.append(", the gradient of ").append(name);
+  });
+  return detail::run_call(
+      rows, call, text,
+      [&] {
+        detail::check_reformer_call(op, inputs, rows,
+                                    [&](const ReformerAttention& of_rows, const auto& own) {
+                                      of_rows.check_backward(own, out, saved, d_out, grads);
+                                    });
+      },
+      [&](const ExecutorRef& /*threads*/) {
+        auto tensors = std::make_unique<detail::ReformerSlices<T>>(inputs, rows);
+        HeadSlices<T>& slices = tensors->slices;
+        const View<const T> all = slices.reads(out, rows.layout());
+        const View<const T> d_all = slices.reads(d_out, rows.layout());
+        ReformerSaved<T> kept;
+        if (!saved.round_lse.is_none()) {
+          kept.round_lse = slices.reads(View<const T>(saved.round_lse), rows.layout());
+        }
+        const ReformerGrads<T> wanted{slices.writes(grads.qk, rows.layout()),
+                                      slices.writes(grads.v, rows.layout())};
+        return pass_by_heads(op.name(), std::move(tensors),
+                             [=](const auto& of, const ExecutorRef& threads) {
+                               op.backward(of.inputs, all, kept, d_all, wanted, threads);
+                             });
+      });
+}
+
+FOVEA_FLOAT_AND_DOUBLE_PASSES(ReformerCalls)
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Included by sinkhorn.hpp, where it is documented.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "fovea/attention/sinkhorn/check.hpp"
+#include "fovea/distributed/messages/head_slices.hpp"
+#include "fovea/distributed/sinkhorn.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+namespace detail {
+
+/// Checks what this rank brings to a call: its rows, and the sizes of the whole sequence.
+/// \param check_tensors called with the inputs, without key lengths, which are of the whole
+/// sequence \throws std::invalid_argument
+template <class T, class Check>
+void check_sinkhorn_call(const SinkhornAttention& op, const SinkhornInputs<T>& in, const Rows& rows,
+                         const Check& check_tensors) {
+  check_own_rows(op.name(), "q", in.q, rows);
+  check_own_rows(op.name(), "k", in.k, rows);
+  check_own_rows(op.name(), "v", in.v, rows);
+  SinkhornInputs<T> own = in;
+  own.key_lengths = {};
+  check_sinkhorn_rows(op.name(), own);
+  fovea::detail::check_key_lengths(op.name(), in.key_lengths, in.q.batch(), "q", rows.count(),
+                                   "the sequence");
+  check_sinkhorn_options<T>(op.name(), op.options, rows.count(), in.key_lengths);
+  const Index block = op.options.block;
+  check_sorting(op.name(), own, blocks_of(rows.layout(), block).count(rows.ranks().rank()),
+                rows.count() / block);
+  check_tensors(own);
+}
+
+/// The tensors that both passes of Sinkhorn attention read, turned around.
+template <class T>
+struct SinkhornSlices {
+  /// Takes the memory of the rows of the rank's heads. \param in checked
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  SinkhornSlices(const SinkhornAttention& op, const SinkhornInputs<T>& in, const Rows& rows)
+      : blocks(blocks_of(rows.layout(), op.options.block)),
+        slices(rows.ranks(), in.q.batch(), in.k.heads()),
+        inputs(in) {
+    inputs.q = slices.reads(in.q, rows.layout());
+    inputs.k = slices.reads(in.k, rows.layout());
+    inputs.v = slices.reads(in.v, rows.layout());
+    // A rank without blocks need not give logits.
+    inputs.sorting =
+        slices.reads(in.sorting.is_none()
+                         ? View<const T>(nullptr, {in.k.batch(), in.k.heads(), 0, blocks.rows()})
+                         : View<const T>(in.sorting),
+                     blocks);
+  }
+
+  RowLayout blocks;          ///< of the rows of the sorting logits
+  HeadSlices<T> slices;      ///< of the call
+  SinkhornInputs<T> inputs;  ///< all rows of this rank's heads
+};
+
+}  // namespace detail
+
+template <class T>
+Traffic SinkhornCalls<T>::forward(const SinkhornAttention& op, const SinkhornInputs<T>& inputs,
+                                  const View<T>& out, const SoftmaxSaved<T>& saved,
+                                  const Rows& rows, const detail::RanksCall& call) {
+  std::string text = detail::call_text(op.name(), ".forward", inputs, rows);
+  if (!saved.lse.is_none()) text.append(", lse");
+  return detail::run_call(
+      rows, call, text,
+      [&] {
+        detail::check_sinkhorn_call(op, inputs, rows, [&](const SinkhornInputs<T>& own) {
+          check_outputs(op.name(), own, out, saved);
+        });
+      },
+      [&](const ExecutorRef& /*threads*/) {
+        auto tensors = std::make_unique<detail::SinkhornSlices<T>>(op, inputs, rows);
+        const View<T> all = tensors->slices.writes(out, rows.layout());
+        const SoftmaxSaved<T> kept{tensors->slices.writes(saved.lse, rows.layout())};
+        return pass_by_heads(op.name(), std::move(tensors),
+                             [=](const auto& of, const ExecutorRef& threads) {
+                               op.forward(of.inputs, all, kept, threads);
+                             });
+      });
+}
+
+template <class T>
+Traffic SinkhornCalls<T>::backward(const SinkhornAttention& op, const SinkhornInputs<T>& inputs,
+                                   const View<const T>& out, const SoftmaxSaved<T>& saved,
+                                   const View<const T>& d_out, const SinkhornGrads<T>& grads,
+                                   const Rows& rows, const detail::RanksCall& call) {
+  std::string text = detail::call_text(op.name(), ".backward", inputs, rows);
+  grads.for_each_tensor([&](const char* name, const View<T>& grad) {
+    if (!grad.is_none()) text.append(", the gradient of ").append(name);
+  });
+  return detail::run_call(
+      rows, call, text,
+      [&] {
+        detail::check_sinkhorn_call(op, inputs, rows, [&](const SinkhornInputs<T>& own) {
+          check_rows(op.name(), "out", own, out);
+          check_rows(op.name(), "d_out", own, d_out);
+          check_lse(op.name(), own, saved);
+          check_grads(op.name(), own, out, saved, d_out, grads);
+        });
+      },
+      [&](const ExecutorRef& /*threads*/) {
+        auto tensors = std::make_unique<detail::SinkhornSlices<T>>(op, inputs, rows);
+        HeadSlices<T>& slices = tensors->slices;
+        const View<const T> all = slices.reads(out, rows.layout());
+        const View<const T> d_all = slices.reads(d_out, rows.layout());
+        const SoftmaxSaved<T> kept{slices.reads(View<const T>(saved.lse), rows.layout())};
+        const SinkhornGrads<T> wanted{
+            slices.writes(grads.q, rows.layout()), slices.writes(grads.k, rows.layout()),
+            slices.writes(grads.v, rows.layout()), slices.writes(grads.sorting, tensors->blocks)};
+        return pass_by_heads(op.name(), std::move(tensors),
+                             [=](const auto& of, const ExecutorRef& threads) {
+                               op.backward(of.inputs, all, kept, d_all, wanted, threads);
+                             });
+      });
+}
+
+FOVEA_FLOAT_AND_DOUBLE_PASSES(SinkhornCalls)
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Included by synthesizer_backward.hpp, where it is documented.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+
+#include "fovea/distributed/softmax/backward_pass.hpp"
+#include "fovea/distributed/synthesizer/dense_gradients.hpp"
+#include "fovea/distributed/synthesizer/gradients.hpp"
+#include "fovea/distributed/synthesizer_backward.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// One backward pass.
+template <class Op, class T>
+class SynthesizerBackwardPass {
+ public:
+  /// Takes all memory, on every rank, and prepares all messages.
+  /// \param inputs, out, saved, d_out, grads those of this rank, checked
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  SynthesizerBackwardPass(const Op& op, const InputsOf<Op, T>& inputs, const View<const T>& out,
+                          const SoftmaxSaved<T>& saved, const View<const T>& d_out,
+                          const GradsOf<Op, T>& grads, const Rows& rows,
+                          const ExecutorRef& executor)
+      : softmax_(op.softmax()),
+        made_(inputs, rows, executor),
+        grads_(made_, inputs, grads, rows, executor),
+        pass_(softmax_, {}, made_.inputs(), out, saved, d_out, grads_.wanted(), rows) {
+    pass_.reserve(executor);
+  }
+
+  /// The messages of this rank.
+  Traffic traffic() const { return pass_.traffic() + grads_.traffic(); }
+
+  /// As that of softmax attention.
+  std::uint64_t plan_number() const { return pass_.plan_number(); }
+
+  /// Sends, receives and computes. All messages are exchanged even if computing throws.
+  /// \returns what computing has thrown, or null
+  std::exception_ptr run(const ExecutorRef& executor) {
+    return grads_.finish(pass_.run(executor), executor);
+  }
+
+ private:
+  using Softmax = fovea::detail::SynthesizedSoftmax<Op>;
+
+  Softmax softmax_;
+  detail::SynthesizerRows<Op, T> made_;
+  detail::SynthesizerGradients<Op, T> grads_;
+  SoftmaxBackwardPass<T> pass_;
+};
+
+template <class Op, class T>
+Traffic SynthesizerBackwardCalls<Op, T>::backward(const Op& op, const InputsOf<Op, T>& inputs,
+                                                  const View<const T>& out,
+                                                  const SoftmaxSaved<T>& saved,
+                                                  const View<const T>& d_out,
+                                                  const GradsOf<Op, T>& grads, const Rows& rows,
+                                                  const detail::RanksCall& call) {
+  using Gradients = detail::SynthesizerGradients<Op, T>;
+  const std::string text = detail::synthesizer_text(Op::name(), ".backward", inputs, rows);
+  return detail::run_call(
+      rows, call, text + Gradients::text(grads),
+      [&] {
+        detail::check_synthesizer(Op::name(), inputs, rows, [&](const InputsOf<Op, T>& own) {
+          op.check_backward_tensors(own, out, saved, d_out, grads, rows.count());
+        });
+        Gradients::check(grads, rows);
+      },
+      [&](const ExecutorRef& threads) {
+        return std::make_unique<SynthesizerBackwardPass<Op, T>>(op, inputs, out, saved, d_out,
+                                                                grads, rows, threads);
+      });
+}
+
+#define FOVEA_SYNTHESIZER_BACKWARD_CALLS(Op, T) template class SynthesizerBackwardCalls<Op, T>;
+FOVEA_IN_FLOAT_UNIT(FOVEA_SYNTHESIZER_BACKWARD_CALLS, RandomSynthesizerAttention)
+FOVEA_IN_FLOAT_UNIT(FOVEA_SYNTHESIZER_BACKWARD_CALLS, FactorisedSynthesizerAttention)
+FOVEA_IN_FLOAT_UNIT(FOVEA_SYNTHESIZER_BACKWARD_CALLS, DenseSynthesizerAttention)
+FOVEA_IN_DOUBLE_UNIT(FOVEA_SYNTHESIZER_BACKWARD_CALLS, RandomSynthesizerAttention)
+FOVEA_IN_DOUBLE_UNIT(FOVEA_SYNTHESIZER_BACKWARD_CALLS, FactorisedSynthesizerAttention)
+FOVEA_IN_DOUBLE_UNIT(FOVEA_SYNTHESIZER_BACKWARD_CALLS, DenseSynthesizerAttention)
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Included by synthesizer_forward.hpp, where it is documented.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+
+#include "fovea/distributed/softmax/forward_pass.hpp"
+#include "fovea/distributed/synthesizer/dense_rows.hpp"
+#include "fovea/distributed/synthesizer_forward.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// One forward pass.
+template <class Op, class T>
+class SynthesizerForwardPass {
+ public:
+  /// Takes all memory, on every rank, and prepares all messages.
+  /// \param inputs, out, saved those of this rank, checked
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  SynthesizerForwardPass(const Op& op, const InputsOf<Op, T>& inputs, const View<T>& out,
+                         const SoftmaxSaved<T>& saved, const Rows& rows,
+                         const ExecutorRef& executor)
+      : softmax_(op.softmax()),
+        made_(inputs, rows, executor),
+        pass_(softmax_, {}, made_.inputs(), out, saved, rows) {
+    pass_.reserve(executor);
+  }
+
+  /// The messages of this rank.
+  Traffic traffic() const { return pass_.traffic(); }
+
+  /// As that of softmax attention.
+  std::uint64_t plan_number() const { return pass_.plan_number(); }
+
+  /// Sends, receives and computes. \returns what computing has thrown, or null
+  std::exception_ptr run(const ExecutorRef& executor) { return pass_.run(executor); }
+
+ private:
+  using Softmax = fovea::detail::SynthesizedSoftmax<Op>;
+
+  Softmax softmax_;
+  detail::SynthesizerRows<Op, T> made_;
+  SoftmaxForwardPass<T> pass_;
+};
+
+template <class Op, class T>
+Traffic SynthesizerCalls<Op, T>::forward(const Op& op, const InputsOf<Op, T>& inputs,
+                                         const View<T>& out, const SoftmaxSaved<T>& saved,
+                                         const Rows& rows, const detail::RanksCall& call) {
+  return detail::run_call(
+      rows, call, detail::synthesizer_text(Op::name(), ".forward", inputs, rows),
+      [&] {
+        detail::check_synthesizer(Op::name(), inputs, rows, [&](const InputsOf<Op, T>& own) {
+          op.check_tensors(own, out, saved, rows.count());
+        });
+      },
+      [&](const ExecutorRef& threads) {
+        return std::make_unique<SynthesizerForwardPass<Op, T>>(op, inputs, out, saved, rows,
+                                                               threads);
+      });
+}
+
+#define FOVEA_SYNTHESIZER_CALLS(Op, T) template class SynthesizerCalls<Op, T>;
+FOVEA_IN_FLOAT_UNIT(FOVEA_SYNTHESIZER_CALLS, RandomSynthesizerAttention)
+FOVEA_IN_FLOAT_UNIT(FOVEA_SYNTHESIZER_CALLS, FactorisedSynthesizerAttention)
+FOVEA_IN_FLOAT_UNIT(FOVEA_SYNTHESIZER_CALLS, DenseSynthesizerAttention)
+FOVEA_IN_DOUBLE_UNIT(FOVEA_SYNTHESIZER_CALLS, RandomSynthesizerAttention)
+FOVEA_IN_DOUBLE_UNIT(FOVEA_SYNTHESIZER_CALLS, FactorisedSynthesizerAttention)
+FOVEA_IN_DOUBLE_UNIT(FOVEA_SYNTHESIZER_CALLS, DenseSynthesizerAttention)
+FOVEA_IN_SHORT_UNIT(FOVEA_SYNTHESIZER_CALLS, RandomSynthesizerAttention)
+FOVEA_IN_SHORT_UNIT(FOVEA_SYNTHESIZER_CALLS, FactorisedSynthesizerAttention)
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END
