@@ -8,6 +8,7 @@
 #include "bench/scale/calls.hpp"
 #include "fovea/distributed/fourier_mixer.hpp"
 #include "fovea/distributed/hidden_state_cross.hpp"
+#include "fovea/distributed/spectral/mixer_share.hpp"
 
 namespace bench {
 namespace {

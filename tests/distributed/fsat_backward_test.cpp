@@ -10,6 +10,7 @@
 
 #include "distributed/fsat_call.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "fovea/distributed/fsat_forward.hpp"
 #include "support/executors.hpp"
 
 namespace fovea_test::distributed_fsat_backward {

@@ -8,6 +8,7 @@
 
 #include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed/indexed_backward.hpp"
+#include "fovea/distributed/indexed_forward.hpp"
 #include "support/executors.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"

@@ -6,152 +6,12 @@
 #pragma once
 
 #include <concepts>
-#include <exception>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "fovea/attention/indexed.hpp"
-#include "fovea/attention/indexed/backward.hpp"
-#include "fovea/distributed/indexed/compact_rows.hpp"
-#include "fovea/distributed/indexed/listed_keys.hpp"
-#include "fovea/distributed/indexed/query_rows.hpp"
-#include "fovea/distributed/indexed_forward.hpp"
-#include "fovea/distributed/messages/call.hpp"
-#include "fovea/distributed/messages/exchange.hpp"
-#include "fovea/distributed/messages/requests.hpp"
-#include "fovea/distributed/rows/places_of_rows.hpp"
+#include "fovea/distributed/indexed/calls.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
-
-/// One backward pass. Every rank makes the same steps, whatever gradients it wants.
-template <class T>
-class IndexedBackwardPass {
- public:
-  /// Takes the memory for tensors. That of messages and of what is received depends on the lists,
-  /// and is taken before gradients are written.
-  /// \param inputs, out, saved, d_out, grads those of this rank, checked; lists name visible keys
-  /// alone
-  /// \throws std::bad_alloc
-  IndexedBackwardPass(std::optional<double> scale, const IndexedInputs<T>& inputs,
-                      const View<const T>& out, const IndexedSaved<T>& saved,
-                      const View<const T>& d_out, const IndexedGrads<T>& grads, const Rows& rows)
-      : scale_(scale),
-        inputs_(inputs),
-        out_(out),
-        saved_(saved),
-        d_out_(d_out),
-        grads_(grads),
-        rows_(rows),
-        keys_(inputs.k, inputs.v, rows),
-        queries_(inputs.q, out, d_out, View<const T>(saved.lse), rows),
-        lists_(inputs.q.batch(), rows.count(), {{inputs.q.heads(), inputs.indices.width()}}) {
-    lists_.put(0, inputs.indices, rows.own());
-  }
-  IndexedBackwardPass(const IndexedBackwardPass&) = delete;
-  IndexedBackwardPass& operator=(const IndexedBackwardPass&) = delete;
-
-  /// The messages of this rank. \pre run was called
-  Traffic traffic() const { return traffic_; }
-
-  /// Sends, receives and computes. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
-    std::vector<Range> needed;
-    std::vector<std::vector<Range>> sent(static_cast<std::size_t>(rows_.ranks().size()));
-    std::exception_ptr error = fovea::detail::caught([&] { find(needed, sent); });
-    keys_.receive(needed);
-    keys_.end();
-    traffic_ = traffic_ + keys_.traffic();
-    if (!error) error = fovea::detail::caught([&] { prepare_rows(executor); });
-    const ExchangePlan plan = announced(rows_.ranks(), std::move(sent));
-    traffic_ = traffic_ + exchange_rows(rows_.ranks(), queries_.tensors(), plan);
-    traffic_ = traffic_ + exchange_rows(rows_.ranks(), lists_, plan);
-    if (!error) error = fovea::detail::caught([&] { compute(plan, executor); });
-    return error;
-  }
-
- private:
-  /// Finds the keys that this rank's rows list, and which rows list keys of each other rank.
-  void find(std::vector<Range>& needed, std::vector<std::vector<Range>>& sent) const {
-    const RanksOfRows ranks(rows_.layout());
-    const PlacesInRanges own(rows_.own());
-    RowSet listed(rows_.count());
-    std::vector<RowSet> to(sent.size(), RowSet(own.count()));
-    for_each_listed(inputs_.indices, [&](Index n, Index key) {
-      listed.add(key);
-      const int rank = ranks.rank(key);
-      if (rank != rows_.ranks().rank()) to[static_cast<std::size_t>(rank)].add(n);
-    });
-    needed = listed.ranges();
-    for (std::size_t rank = 0; rank < to.size(); ++rank) sent[rank] = own.rows(to[rank].ranges());
-  }
-
-  /// Prepares the gradients of this rank's rows, with all keys that they list.
-  void prepare_rows(const ExecutorRef& executor) {
-    IndexedInputs<T> of_rows = inputs_;
-    of_rows.k = keys_.k();
-    of_rows.v = keys_.v();
-    row_pass_.emplace(of_rows, TensorLists(inputs_.indices, rows_.count(), {.scale = scale_}), out_,
-                      saved_, d_out_, IndexedGrads<T>{grads_.q, {}, {}});
-    row_pass_->reserve(executor);
-    queries_.put_lse_low([&](const View<T>& to) { row_pass_->find_lse_low(to, executor); });
-  }
-
-  void compute(const ExchangePlan& plan, const ExecutorRef& executor) {
-    const std::vector<Range> ranges = plan.with_received(rows_.own(), rows_.count());
-    typename QueryRows<T>::Some some(queries_, ranges);
-    CompactRows<Index> lists(lists_, 0, ranges);
-    keep_own_keys(lists.view());
-
-    // The keys of this rank, with all rows that list them.
-    IndexedInputs<T> of_keys = inputs_;
-    of_keys.q = some.q.view();
-    of_keys.indices = lists.view();
-    IndexedBackward<T> key_pass(
-        of_keys, TensorLists(View<const Index>(lists.view()), rows_.own_count(), {.scale = scale_}),
-        View<const T>(some.out.view()), {some.lse.view()}, View<const T>(some.d_out.view()),
-        {{}, grads_.k, grads_.v});
-    key_pass.give_lse_low(View<const T>(some.lse_low.view()));
-    key_pass.reserve(executor);
-    if (!grads_.q.is_none()) row_pass_->compute(executor);
-    if (!grads_.k.is_none() || !grads_.v.is_none()) key_pass.compute(executor);
-  }
-
-  /// Leaves in lists the keys of this rank, by their places among its rows.
-  void keep_own_keys(const View<Index>& lists) const {
-    const PlacesInRanges own(rows_.own());
-    for (Index b = 0; b < lists.batch(); ++b) {
-      for (Index h = 0; h < lists.heads(); ++h) {
-        for (Index n = 0; n < lists.rows(); ++n) {
-          Index kept = 0;
-          for (Index c = 0; c < lists.width() && lists(b, h, n, c) >= 0; ++c) {
-            const Index place = own.place(lists(b, h, n, c));
-            if (place >= 0) lists(b, h, n, kept++) = place;
-          }
-          for (Index c = kept; c < lists.width(); ++c) lists(b, h, n, c) = -1;
-        }
-      }
-    }
-  }
-
-  std::optional<double> scale_;
-  IndexedInputs<T> inputs_;
-  View<const T> out_;
-  IndexedSaved<T> saved_;
-  View<const T> d_out_;
-  IndexedGrads<T> grads_;
-  const Rows& rows_;
-  ListedKeys<T> keys_;
-  QueryRows<T> queries_;     // what belongs to query rows
-  RowTensors<Index> lists_;  // the keys of rows
-  std::optional<IndexedBackward<T>> row_pass_;
-  Traffic traffic_;
-};
 
 /// Computes the gradients of attention over lists of keys over a sequence that is spread over
 /// ranks, on all of them together. The bits are those of `op.backward` over the whole sequence.
@@ -172,28 +32,9 @@ requires std::floating_point<T> Traffic
 backward(const IndexedAttention& op, const InputsOf<IndexedAttention, T>& inputs, const Out& out,
          const SavedOf<IndexedAttention, T>& saved, const D& d_out,
          const GradsOf<IndexedAttention, T>& grads, const Rows& rows, E&& executor = {}) {
-  const View<const T> from(out);
-  const View<const T> d_from(d_out);
-  std::string call = detail::call_text(op.name(), ".backward", inputs, rows);
-  call.append(", keys ").append(std::to_string(inputs.indices.width()));
-  const auto check = [&] {
-    detail::check_indexed(inputs, rows, [&](const IndexedInputs<T>& own) {
-      op.check_backward_tensors(own, from, saved, d_from, grads);
-    });
-  };
-  if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
-    return detail::backward_whole(op, inputs, from, saved, d_from, grads, rows, call, check,
-                                  executor);
-  }
-  IndexTensor lists;
-  return detail::run_call(rows, op, call, check, executor, [&](auto& /*threads*/) {
-    lists = detail::visible_lists(inputs, op.options.causal, rows);
-    IndexedInputs<T> visible = inputs;
-    visible.key_lengths = {};
-    visible.indices = std::as_const(lists).view();
-    return std::make_unique<IndexedBackwardPass<T>>(op.options.scale, visible, from, saved, d_from,
-                                                    grads, rows);
-  });
+  return IndexedBackwardCalls<T>::backward(op, inputs, View<const T>(out), saved,
+                                           View<const T>(d_out), grads, rows,
+                                           detail::RanksCall(op, executor));
 }
 
 }  // namespace distributed

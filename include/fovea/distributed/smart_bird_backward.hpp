@@ -5,34 +5,12 @@
 #pragma once
 
 #include <concepts>
-#include <memory>
-#include <string>
 
-#include "fovea/attention/indexed/check.hpp"
-#include "fovea/attention/smart_bird.hpp"
-#include "fovea/attention/smart_bird/rows.hpp"
-#include "fovea/distributed/indexed_backward.hpp"
-#include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/smart_bird/calls.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
-
-namespace detail {
-
-/// Checks the keys that were chosen: [B, Hq, own rows, K], keys of the whole sequence or -1.
-/// \throws std::invalid_argument
-template <class T>
-void check_choice(const SmartBirdInputs<T>& in, const SmartBirdSaved<T>& saved, const Rows& rows) {
-  const char* const name = SmartBirdAttention::name();
-  if (saved.indices.is_none()) {
-    refuse_missing(name, "indices",
-                   "those that forward saved, since the sequence is distributed over ranks");
-  }
-  check_indices(name, in.q, View<const Index>(saved.indices), rows.count());
-}
-
-}  // namespace detail
 
 /// Computes the gradients of Smart Bird attention over a sequence that is spread over ranks, on all
 /// of them together. The bits are those of `op.backward` over the whole sequence.
@@ -54,29 +32,9 @@ requires std::floating_point<T> Traffic
 backward(const SmartBirdAttention& op, const InputsOf<SmartBirdAttention, T>& inputs,
          const Out& out, const SavedOf<SmartBirdAttention, T>& saved, const D& d_out,
          const GradsOf<SmartBirdAttention, T>& grads, const Rows& rows, E&& executor = {}) {
-  const View<const T> from(out);
-  const View<const T> d_from(d_out);
-  const char* const name = SmartBirdAttention::name();
-  std::string call = detail::call_text(name, ".backward", inputs, rows);
-  call.append(", keys ").append(std::to_string(saved.indices.width()));
-  return detail::run_call(
-      rows, op, call,
-      [&] {
-        detail::check_call(name, inputs, rows, [&](const SmartBirdInputs<T>& own) {
-          SmartBirdSaved<T> lse_alone = saved;
-          lse_alone.indices = {};
-          op.check_backward(own, from, lse_alone, d_from, grads);
-        });
-        detail::check_choice(inputs, saved, rows);
-      },
-      executor,
-      [&](auto& /*threads*/) {
-        auto listed = with_indices(inputs, View<const Index>(saved.indices));
-        listed.key_lengths = {};      // what was chosen is visible
-        listed.first_positions = {};  // wherever rows are
-        return std::make_unique<IndexedBackwardPass<T>>(
-            op.options.scale, listed, from, IndexedSaved<T>{saved.lse}, d_from, grads, rows);
-      });
+  return SmartBirdBackwardCalls<T>::backward(op, inputs, View<const T>(out), saved,
+                                             View<const T>(d_out), grads, rows,
+                                             detail::RanksCall(op, executor));
 }
 
 }  // namespace distributed

@@ -5,132 +5,11 @@
 /// rows, and asks for the keys and values that were chosen.
 #pragma once
 
-#include <exception>
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "fovea/attention/smart_bird.hpp"
-#include "fovea/attention/smart_bird/rows.hpp"
-#include "fovea/attention/smart_bird/selection.hpp"
-#include "fovea/distributed/indexed/listed_keys.hpp"
-#include "fovea/distributed/messages/call.hpp"
-#include "fovea/distributed/messages/exchange.hpp"
-#include "fovea/distributed/messages/whole_call.hpp"
-#include "fovea/distributed/rows/own_range.hpp"
+#include "fovea/distributed/smart_bird/calls.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
-
-/// One forward pass.
-template <class T>
-class SmartBirdForwardPass {
- public:
-  /// The type of the arithmetic.
-  using C = Compute<T>;
-
-  /// Takes all memory but that of messages, which depend on what is chosen.
-  /// \param inputs, out, saved those of this rank, checked
-  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  SmartBirdForwardPass(const SmartBirdOptions& options, const SmartBirdInputs<T>& inputs,
-                       const View<T>& out, const SmartBirdSaved<T>& saved, const Rows& rows,
-                       const ExecutorRef& executor)
-      : options_(options),
-        inputs_(inputs),
-        rows_(rows),
-        sketch_(inputs.sketch_k.batch(), rows.count(), {{1, inputs.sketch_k.width()}}),
-        numbers_(inputs.q.batch(), rows.count(), {{1, 1}}),
-        keys_(inputs.k, inputs.v, rows),
-        sketch_exchange_(rows.ranks(), sketch_,
-                         {ExchangePlan::of(rows.layout(), rows.ranks().rank(),
-                                           [&](int rank) { return choices_of(rank); })}),
-        attention_(options, listed(), out, saved, memory_of(executor)) {
-    attention_.take_scratch(executor);
-    sketch_.put(0, inputs.sketch_k, rows.own());
-  }
-  SmartBirdForwardPass(const SmartBirdForwardPass&) = delete;
-  SmartBirdForwardPass& operator=(const SmartBirdForwardPass&) = delete;
-
-  /// The messages of this rank. \pre run was called
-  Traffic traffic() const { return sketch_exchange_.traffic() + keys_.traffic(); }
-
-  /// Sends, receives, chooses and attends. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
-    sketch_exchange_.begin();
-    sketch_exchange_.begin_stage(0);
-    std::vector<Range> needed;
-    std::exception_ptr error = fovea::detail::caught([&] {
-      choose(executor);
-      needed = chosen_rows();
-    });
-    sketch_exchange_.end();
-    // Who has failed asks for nothing, and sends what others ask for.
-    keys_.receive(needed);
-    if (!error) error = fovea::detail::caught([&] { attention_.attend(executor); });
-    keys_.end();
-    return error;
-  }
-
- private:
-  /// The keys that the rows of a rank may choose from.
-  std::vector<Range> choices_of(int rank) const {
-    const std::vector<Range>& own = rows_.layout().of(rank);
-    if (own.empty()) return {};
-    return {{0, options_.causal ? own.back().end : rows_.count()}};
-  }
-
-  IndexedInputs<T> listed() const {
-    SmartBirdInputs<T> whole = inputs_;
-    whole.k = keys_.k();
-    whole.v = keys_.v();
-    return with_indices(whole, {});
-  }
-
-  void choose(const ExecutorRef& executor) {
-    const View<Index>& indices = attention_.indices();
-    for (const OwnRange& range : own_ranges(rows_)) {
-      if (indices.size() == 0) continue;
-      SketchInputs<C> sketch = fovea::detail::sketch_of(inputs_);
-      sketch.sketch_q = range.of(inputs_.sketch_q);
-      sketch.sketch_k = sketch_.tensor(0);
-      select_keys(options_, sketch, range.of(indices), numbers_.tensor(0).data(), executor,
-                  range.range());
-    }
-    numbers_.get(0,
-                 View<bool>(attention_.is_number(), {inputs_.q.batch(), 1, rows_.own_count(), 1}),
-                 rows_.own());
-  }
-
-  /// The keys that some row of this rank has chosen.
-  std::vector<Range> chosen_rows() const {
-    RowSet chosen(rows_.count());
-    for_each_listed(View<const Index>(attention_.indices()),
-                    [&](Index /*row*/, Index key) { chosen.add(key); });
-    return chosen.ranges();
-  }
-
-  SmartBirdOptions options_;
-  SmartBirdInputs<T> inputs_;
-  const Rows& rows_;
-  RowTensors<C> sketch_;      // the keys of the sketch
-  RowTensors<bool> numbers_;  // whether the sketch of a row is made of numbers
-  ListedKeys<T> keys_;
-  Exchange sketch_exchange_;
-  SmartBirdRows<T> attention_;
-};
-
-namespace detail {
-
-/// What is the same on all ranks of a call, in words.
-template <class T>
-std::string smart_bird_text(const char* pass, const SmartBirdInputs<T>& in, const Rows& rows) {
-  std::string text = call_text(SmartBirdAttention::name(), pass, in, rows);
-  return text.append(", sketch ").append(sizes_text(in.sketch_k));
-}
-
-}  // namespace detail
 
 /// Computes Smart Bird attention over a sequence that is spread over ranks, on all of them
 /// together; every rank calls it with its own rows. The bits are those of `op.forward` over the
@@ -150,22 +29,8 @@ template <class Out, class E = Serial, class T = Scalar<Out>>
 Traffic forward(const SmartBirdAttention& op, const InputsOf<SmartBirdAttention, T>& inputs,
                 Out&& out, const SavedOf<SmartBirdAttention, T>& saved, const Rows& rows,
                 E&& executor = {}) {
-  const View<T> to(out);
-  const char* const name = SmartBirdAttention::name();
-  const std::string call = detail::smart_bird_text(".forward", inputs, rows);
-  const auto check = [&] {
-    if (!inputs.draws.is_none()) {
-      refuse_given(name, "draws", "the sequence is distributed over ranks");
-    }
-    detail::check_call(name, inputs, rows,
-                       [&](const SmartBirdInputs<T>& own) { op.check(own, to, saved); });
-  };
-  if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
-    return detail::forward_whole(op, inputs, to, saved, rows, call, check, executor);
-  }
-  return detail::run_call(rows, op, call, check, executor, [&](auto& threads) {
-    return std::make_unique<SmartBirdForwardPass<T>>(op.options, inputs, to, saved, rows, threads);
-  });
+  return SmartBirdCalls<T>::forward(op, inputs, View<T>(out), saved, rows,
+                                    detail::RanksCall(op, executor));
 }
 
 /// The same, where nothing is saved.

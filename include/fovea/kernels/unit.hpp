@@ -27,7 +27,8 @@
 #else
 #define FOVEA_HAS_PASS_BODIES 1
 #endif
-// The same for passes over ranks, which need MPI, and for the Fourier cross, which needs FFTW.
+// The same for passes over ranks, which need MPI, and for the Fourier cross, which needs FFTW. Those
+// that need both are left out where both are compiled.
 #if defined(FOVEA_COMPILED_MPI)
 #define FOVEA_HAS_MPI_PASS_BODIES 0
 #else

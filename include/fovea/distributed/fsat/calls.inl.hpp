@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Included by calls.hpp, where it is documented.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fovea/core/index_span.hpp"
+#include "fovea/distributed/fsat/backward_pass.hpp"
+#include "fovea/distributed/fsat/calls.hpp"
+#include "fovea/distributed/fsat/forward_pass.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+namespace detail {
+
+/// How many of a rank's rows lie before each length.
+inline std::vector<Index> own_lengths(IndexSpan lengths, const std::vector<Range>& own) {
+  std::vector<Index> counts;
+  for (const Index length : lengths) counts.push_back(row_count(intersection(own, {{0, length}})));
+  return counts;
+}
+
+/// What is the same on all ranks of a call, in words.
+template <class T>
+std::string fsat_text(const char* pass, const FsatInputs<T>& in, const Rows& rows) {
+  std::string call = call_text(FsatAttention::name(), pass, in, rows);
+  return call.append(", dominant ").append(sizes_text(in.dominant));
+}
+
+/// Checks what this rank brings to a call. \param check_tensors called with the inputs, and with
+/// the lengths that its own rows have \throws std::invalid_argument
+template <class T, class Check>
+void check_fsat(const FsatAttention& op, const FsatInputs<T>& inputs, const Rows& rows,
+                const Check& check_tensors) {
+  const char* const name = FsatAttention::name();
+  if (!inputs.random.is_none()) {
+    refuse_given(name, "random", "the sequence is distributed over ranks");
+  }
+  if (op.options.max_length < rows.count()) {
+    refuse(name, "max_length", std::to_string(op.options.max_length),
+           "at least " + std::to_string(rows.count()) + ", the rows of the sequence");
+  }
+  check_call(name, inputs, rows, [&](FsatInputs<T> own) {
+    // Dominant indices beyond the length are not read.
+    const std::vector<Index> lengths = own_lengths(inputs.key_lengths, rows.own());
+    own.key_lengths = lengths;
+    check_tensors(own);
+  });
+}
+
+}  // namespace detail
+
+template <class T>
+Traffic FsatCalls<T>::forward(const FsatAttention& op, const FsatInputs<T>& inputs,
+                              const View<T>& out, const FsatSaved<T>& saved, const Rows& rows,
+                              const detail::RanksCall& call) {
+  const auto check = [&] {
+    detail::check_fsat(op, inputs, rows,
+                       [&](const FsatInputs<T>& own) { op.check(own, out, saved); });
+  };
+  return detail::run_call(rows, call, detail::fsat_text(".forward", inputs, rows), check,
+                          [&](const ExecutorRef& /*threads*/) {
+                            return std::make_unique<FsatForwardPass<T>>(op.options, inputs, out,
+                                                                        saved, rows);
+                          });
+}
+
+template <class T>
+Traffic FsatBackwardCalls<T>::backward(const FsatAttention& op, const FsatInputs<T>& inputs,
+                                       const View<const T>& out, const FsatSaved<T>& saved,
+                                       const View<const T>& d_out, const FsatGrads<T>& grads,
+                                       const Rows& rows, const detail::RanksCall& call) {
+  const auto check = [&] {
+    detail::check_fsat(op, inputs, rows, [&](const FsatInputs<T>& own) {
+      op.check_backward(own, out, saved, d_out, grads);
+    });
+  };
+  return detail::run_call(rows, call, detail::fsat_text(".backward", inputs, rows), check,
+                          [&](const ExecutorRef& /*threads*/) {
+                            return std::make_unique<FsatBackwardPass<T>>(op.options, inputs, out,
+                                                                         saved, d_out, grads, rows);
+                          });
+}
+
+FOVEA_PASSES(FsatCalls)
+FOVEA_FLOAT_AND_DOUBLE_PASSES(FsatBackwardCalls)
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

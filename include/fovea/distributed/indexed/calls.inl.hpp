@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Included by calls.hpp, where it is documented.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "fovea/attention/indexed/check.hpp"
+#include "fovea/attention/indexed/index_tensor.hpp"
+#include "fovea/distributed/indexed/backward_pass.hpp"
+#include "fovea/distributed/indexed/calls.hpp"
+#include "fovea/distributed/indexed/forward_pass.hpp"
+#include "fovea/distributed/messages/whole_call.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+namespace detail {
+
+/// Checks what this rank brings to a call.
+/// \param check_tensors called with the inputs of this rank, checks all but the lists
+/// \throws std::invalid_argument
+template <class T, class Check>
+void check_indexed(const IndexedInputs<T>& inputs, const Rows& rows, const Check& check_tensors) {
+  const char* const name = IndexedAttention::name();
+  check_call(name, inputs, rows, check_tensors);
+  check_indices(name, inputs.q, inputs.indices, rows.count());
+}
+
+}  // namespace detail
+
+template <class T>
+Traffic IndexedCalls<T>::forward(const IndexedAttention& op, const IndexedInputs<T>& inputs,
+                                 const View<T>& out, const IndexedSaved<T>& saved, const Rows& rows,
+                                 const detail::RanksCall& call) {
+  const std::string text = detail::call_text(op.name(), ".forward", inputs, rows);
+  const auto check = [&] {
+    detail::check_indexed(inputs, rows,
+                          [&](const IndexedInputs<T>& own) { op.check_tensors(own, out, saved); });
+  };
+  if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
+    return detail::forward_whole<T, IndexedInputs<T>, IndexedSaved<T>>(
+        inputs, out, saved, rows, call, text, check,
+        [&](const IndexedInputs<T>& all, const View<T>& to, const IndexedSaved<T>& kept,
+            const ExecutorRef& threads) { op.forward(all, to, kept, threads); });
+  }
+  return detail::run_call(rows, call, text, check, [&](const ExecutorRef& threads) {
+    return std::make_unique<IndexedForwardPass<T>>(op.options, inputs, out, saved, rows, threads);
+  });
+}
+
+template <class T>
+Traffic IndexedBackwardCalls<T>::backward(const IndexedAttention& op,
+                                          const IndexedInputs<T>& inputs, const View<const T>& out,
+                                          const IndexedSaved<T>& saved, const View<const T>& d_out,
+                                          const IndexedGrads<T>& grads, const Rows& rows,
+                                          const detail::RanksCall& call) {
+  std::string text = detail::call_text(op.name(), ".backward", inputs, rows);
+  text.append(", keys ").append(std::to_string(inputs.indices.width()));
+  const auto check = [&] {
+    detail::check_indexed(inputs, rows, [&](const IndexedInputs<T>& own) {
+      op.check_backward_tensors(own, out, saved, d_out, grads);
+    });
+  };
+  if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
+    using In = IndexedInputs<T>;
+    using Saved = IndexedSaved<T>;
+    using Grads = IndexedGrads<T>;
+    return detail::backward_whole<T, In, Saved, View<const T>, Grads>(
+        inputs, out, saved, d_out, grads, rows, call, text, check,
+        [&](const In& all, const View<const T>& from, const Saved& kept,
+            const View<const T>& d_from, const Grads& wanted,
+            const ExecutorRef& threads) { op.backward(all, from, kept, d_from, wanted, threads); });
+  }
+  IndexTensor lists;
+  return detail::run_call(rows, call, text, check, [&](const ExecutorRef& /*threads*/) {
+    lists = detail::visible_lists(inputs, op.options.causal, rows);
+    IndexedInputs<T> visible = inputs;
+    visible.key_lengths = {};
+    visible.indices = std::as_const(lists).view();
+    return std::make_unique<IndexedBackwardPass<T>>(op.options.scale, visible, out, saved, d_out,
+                                                    grads, rows);
+  });
+}
+
+FOVEA_PASSES(IndexedCalls)
+FOVEA_FLOAT_AND_DOUBLE_PASSES(IndexedBackwardCalls)
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

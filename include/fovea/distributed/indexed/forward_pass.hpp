@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The forward pass of attention over lists of keys on one of several ranks.
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "fovea/attention/indexed/forward.hpp"
+#include "fovea/attention/indexed/index_tensor.hpp"
+#include "fovea/distributed/indexed/listed_keys.hpp"
+#include "fovea/distributed/rows.hpp"
+#include "fovea/distributed/rows/row_set.hpp"
+#include "fovea/distributed/traffic.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+namespace detail {
+
+/// A copy of the lists of a rank's rows that names the visible keys alone.
+/// \param inputs of this rank's rows, checked   \throws std::bad_alloc
+template <class T>
+IndexTensor visible_lists(const IndexedInputs<T>& inputs, bool causal, const Rows& rows) {
+  const View<const Index>& from = inputs.indices;
+  if (from.is_none()) return {};
+  IndexTensor made(from.shape());
+  const View<Index> to = made.view();
+  for (Index b = 0; b < from.batch(); ++b) {
+    const Index length =
+        inputs.key_lengths.empty() ? rows.count() : inputs.key_lengths[static_cast<std::size_t>(b)];
+    for (Index h = 0; h < from.heads(); ++h) {
+      Index n = 0;
+      for (const Range& own : rows.own()) {
+        for (Index row = own.begin; row < own.end; ++row, ++n) {
+          const Index end = causal ? (std::min)(length, row + 1) : length;
+          for (Index c = 0; c < from.width(); ++c) {
+            const Index key = from(b, h, n, c);
+            if (key < 0 || key >= end) break;
+            to(b, h, n, c) = key;
+          }
+        }
+      }
+    }
+  }
+  return made;
+}
+
+}  // namespace detail
+
+/// One forward pass.
+template <class T>
+class IndexedForwardPass {
+ public:
+  /// Takes the memory for tensors and scratch. That of messages depends on the lists, and is taken
+  /// before `out` is written.
+  /// \param inputs, out, saved those of this rank, checked
+  /// \throws std::bad_alloc
+  IndexedForwardPass(const IndexedOptions& options, const IndexedInputs<T>& inputs,
+                     const View<T>& out, const IndexedSaved<T>& saved, const Rows& rows,
+                     const ExecutorRef& executor)
+      : rows_(rows),
+        lists_(detail::visible_lists(inputs, options.causal, rows)),
+        keys_(inputs.k, inputs.v, rows),
+        attention_(listed(inputs), {listed(inputs).indices, rows.count(), {.scale = options.scale}},
+                   out, saved) {
+    attention_.take_scratch(executor);
+  }
+  IndexedForwardPass(const IndexedForwardPass&) = delete;
+  IndexedForwardPass& operator=(const IndexedForwardPass&) = delete;
+
+  /// The messages of this rank. \pre run was called
+  Traffic traffic() const { return keys_.traffic(); }
+
+  /// Sends, receives and attends. All messages are exchanged even if computing throws.
+  /// \returns what computing has thrown, or null
+  std::exception_ptr run(const ExecutorRef& executor) {
+    std::vector<Range> needed;
+    std::exception_ptr error = fovea::detail::caught([&] {
+      RowSet listed(rows_.count());
+      for_each_listed(std::as_const(lists_).view(),
+                      [&](Index /*row*/, Index key) { listed.add(key); });
+      needed = listed.ranges();
+    });
+    // Who has failed asks for nothing, and sends what others ask for.
+    keys_.receive(needed);
+    if (!error) error = fovea::detail::caught([&] { attention_.compute(executor); });
+    keys_.end();
+    return error;
+  }
+
+ private:
+  /// What the rows read, of all keys. Lists of visible keys say it all.
+  IndexedInputs<T> listed(const IndexedInputs<T>& inputs) const {
+    IndexedInputs<T> made;
+    made.q = inputs.q;
+    made.k = keys_.k();
+    made.v = keys_.v();
+    made.indices = lists_.view();
+    return made;
+  }
+
+  const Rows& rows_;
+  IndexTensor lists_;
+  ListedKeys<T> keys_;
+  IndexedForward<T> attention_;
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

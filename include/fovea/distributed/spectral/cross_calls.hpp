@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The calls of the Fourier cross over ranks, which depend on the scalar type alone, so that a
+/// library can compile them once (kernels/unit.hpp).
+#pragma once
+
+#include "fovea/distributed/messages/call.hpp"
+#include "fovea/kernels/unit.hpp"
+#include "fovea/spectral/hidden_state_cross.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// Both passes, for tensors of T. `forward` and `backward` document them.
+template <class T>
+class CrossCalls {
+ public:
+  /// \param call of the same operator
+  static Traffic forward(const HiddenStateCross& op, const CrossInputs<T>& inputs,
+                         const View<T>& out, const Rows& rows, const detail::RanksCall& call);
+  /// \param call of the same operator
+  static Traffic backward(const HiddenStateCross& op, const CrossInputs<T>& inputs,
+                          const View<const T>& d_out, const CrossGrads<T>& grads, const Rows& rows,
+                          const detail::RanksCall& call);
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_MPI_PASS_BODIES || FOVEA_HAS_FFTW_PASS_BODIES
+#include "fovea/distributed/spectral/cross_calls.inl.hpp"
+#endif

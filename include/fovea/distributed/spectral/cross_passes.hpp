@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The passes of the Fourier cross of hidden states on one of several ranks.
+#pragma once
+
+#include <exception>
+
+#include "fovea/distributed/messages/channel_slices.hpp"
+#include "fovea/distributed/rows.hpp"
+#include "fovea/distributed/traffic.hpp"
+#include "fovea/spectral/cross_backward.hpp"
+#include "fovea/spectral/cross_forward.hpp"
+#include "fovea/spectral/hidden_state_cross.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+namespace detail {
+
+/// The inputs of a cross, of which this rank has some channels.
+template <class T>
+class CrossSlices {
+ public:
+  /// Takes all memory. \throws std::bad_alloc, and std::runtime_error if MPI fails
+  CrossSlices(const CrossInputs<T>& inputs, const Rows& rows)
+      : inputs_(inputs),
+        f1_(rows, inputs.f1.batch(), inputs.f1.width()),
+        f2_(rows, inputs.f1.batch(), inputs.f1.width()) {}
+
+  /// Brings the rows of all ranks.
+  void bring() {
+    f1_.bring(inputs_.f1);
+    f2_.bring(inputs_.f2);
+  }
+  /// All rows of this rank's channels.
+  CrossInputs<T> inputs() { return {f1_.slice(), f2_.slice(), inputs_.key_lengths}; }
+  /// The messages of this rank so far.
+  Traffic traffic() const { return f1_.traffic() + f2_.traffic(); }
+
+ private:
+  CrossInputs<T> inputs_;
+  ChannelSlices<T> f1_;
+  ChannelSlices<T> f2_;
+};
+
+}  // namespace detail
+
+/// One forward pass of a cross.
+template <class T>
+class CrossForwardPass {
+ public:
+  /// Takes the memory for tensors, and makes plans.
+  /// \param inputs, out those of this rank, checked
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  CrossForwardPass(const CrossOptions& options, const CrossInputs<T>& inputs, const View<T>& out,
+                   const Rows& rows)
+      : out_(out),
+        inputs_(inputs, rows),
+        made_(rows, out.batch(), out.width()),
+        cross_(inputs_.inputs(), made_.slice(), options.planning) {}
+  CrossForwardPass(const CrossForwardPass&) = delete;
+  CrossForwardPass& operator=(const CrossForwardPass&) = delete;
+
+  /// The messages of this rank.
+  Traffic traffic() const { return inputs_.traffic() + made_.traffic(); }
+
+  /// Computes this rank's rows. All messages are exchanged even if computing throws.
+  /// \returns what computing has thrown, or null
+  std::exception_ptr run(const ExecutorRef& executor) {
+    inputs_.bring();
+    const std::exception_ptr error = fovea::detail::caught([&] { cross_.run(executor); });
+    made_.bring_back(error ? View<T>() : out_);
+    return error;
+  }
+
+ private:
+  View<T> out_;
+  detail::CrossSlices<T> inputs_;
+  ChannelSlices<T> made_;
+  CrossForward<T> cross_;
+};
+
+/// One backward pass of a cross. Every rank makes the same steps, whatever gradients it wants.
+template <class T>
+class CrossBackwardPass {
+ public:
+  /// Takes the memory for tensors, and makes plans.
+  /// \param inputs, d_out, grads those of this rank, checked
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  CrossBackwardPass(const CrossOptions& options, const CrossInputs<T>& inputs,
+                    const View<const T>& d_out, const CrossGrads<T>& grads, const Rows& rows)
+      : own_d_out_(d_out),
+        grads_(grads),
+        inputs_(inputs, rows),
+        d_out_(rows, d_out.batch(), d_out.width()),
+        d_f1_(rows, d_out.batch(), d_out.width()),
+        d_f2_(rows, d_out.batch(), d_out.width()),
+        cross_(inputs_.inputs(), View<const T>(d_out_.slice()), {d_f1_.slice(), d_f2_.slice()},
+               options.planning) {}
+  CrossBackwardPass(const CrossBackwardPass&) = delete;
+  CrossBackwardPass& operator=(const CrossBackwardPass&) = delete;
+
+  /// The messages of this rank.
+  Traffic traffic() const {
+    return inputs_.traffic() + d_out_.traffic() + d_f1_.traffic() + d_f2_.traffic();
+  }
+
+  /// Computes the gradients of this rank's rows. All messages are exchanged even if computing
+  /// throws. \returns what computing has thrown, or null
+  std::exception_ptr run(const ExecutorRef& executor) {
+    inputs_.bring();
+    d_out_.bring(own_d_out_);
+    const std::exception_ptr error = fovea::detail::caught([&] { cross_.run(executor); });
+    d_f1_.bring_back(error ? View<T>() : View<T>(grads_.f1));
+    d_f2_.bring_back(error ? View<T>() : View<T>(grads_.f2));
+    return error;
+  }
+
+ private:
+  View<const T> own_d_out_;
+  CrossGrads<T> grads_;
+  detail::CrossSlices<T> inputs_;
+  ChannelSlices<T> d_out_;
+  ChannelSlices<T> d_f1_;
+  ChannelSlices<T> d_f2_;
+  CrossBackward<T> cross_;
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

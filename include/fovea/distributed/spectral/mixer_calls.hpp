@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The calls of the Fourier mixer over ranks, which depend on the scalar type alone, so that a
+/// library can compile them once (kernels/unit.hpp).
+#pragma once
+
+#include "fovea/distributed/messages/call.hpp"
+#include "fovea/kernels/unit.hpp"
+#include "fovea/spectral/fourier_mixer.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// Both passes, for tensors of T. `forward` and `backward` document them.
+template <class T>
+class MixerCalls {
+ public:
+  /// \param call of the same operator
+  static Traffic forward(const FourierMixer& op, const View<const T>& x, const View<T>& out,
+                         const Rows& rows, const detail::RanksCall& call);
+  /// \param call of the same operator
+  static Traffic backward(const FourierMixer& op, const View<const T>& d_out, const View<T>& d_x,
+                          const Rows& rows, const detail::RanksCall& call);
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_MPI_PASS_BODIES || FOVEA_HAS_FFTW_PASS_BODIES
+#include "fovea/distributed/spectral/mixer_calls.inl.hpp"
+#endif
