@@ -11,6 +11,7 @@
 
 #include "bench/entries/all_inputs.hpp"
 #include "fovea/attention.hpp"
+#include "fovea/attention/linear/causal_gradients.hpp"
 #include "fovea/core/arena.hpp"
 #include "support/compare.hpp"
 #include "support/executors.hpp"
