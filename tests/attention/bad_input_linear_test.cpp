@@ -14,6 +14,7 @@
 #include "attention/bad_input.hpp"
 #include "attention/conformance.hpp"
 #include "attention/linear_case.hpp"
+#include "fovea/attention/call/decoder_check.hpp"
 
 namespace fovea_test::attention_bad_input_linear {
 
