@@ -5,11 +5,7 @@
 /// queries; those of tokens and of columns of E and F are made where these are.
 #pragma once
 
-#include <concepts>
-
-#include "fovea/attention/linformer.hpp"
-#include "fovea/distributed/messages/call.hpp"
-#include "fovea/kernels/unit.hpp"
+#include "fovea/distributed/linformer_forward.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

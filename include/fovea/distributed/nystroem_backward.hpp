@@ -3,11 +3,7 @@
 /// The backward pass of Nystroem attention over a sequence that is spread over ranks.
 #pragma once
 
-#include <concepts>
-
-#include "fovea/attention/nystroem.hpp"
-#include "fovea/distributed/messages/call.hpp"
-#include "fovea/kernels/unit.hpp"
+#include "fovea/distributed/nystroem_forward.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
