@@ -12,7 +12,6 @@
 #include "fovea/attention/dense_synthesizer.hpp"
 #include "fovea/attention/factorised_synthesizer.hpp"
 #include "fovea/attention/random_synthesizer.hpp"
-#include "fovea/attention/synthesizer/passes.hpp"
 #include "support/executors.hpp"
 #include "support/fill.hpp"
 #include "support/oracle/synthesizer.hpp"

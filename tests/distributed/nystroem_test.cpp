@@ -9,6 +9,7 @@
 #include "fovea/core/arena.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed/nystroem_forward.hpp"
+#include "fovea/kernels/softmax/block.hpp"
 #include "support/executors.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"

@@ -18,15 +18,6 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Extents [first, first + count) of dimension d of a view.
-template <class U>
-View<U> part_of(const View<U>& x, std::size_t d, Index first, Index count) {
-  Shape shape = x.shape();
-  shape[d] = count;
-  const bool is_empty = x.size() == 0 || count == 0;
-  return {is_empty ? x.data() : x.data() + first * x.strides()[d], shape, x.strides()};
-}
-
 /// A tensor that a decoder reads whole must go to the end of the tokens, or beyond.
 /// \throws std::invalid_argument
 template <class U>

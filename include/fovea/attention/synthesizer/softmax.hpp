@@ -42,6 +42,15 @@ class SynthesizedSoftmax : public SoftmaxOperator<SynthesizedSoftmax<Form>> {
   void check_options() const {}
 };
 
+/// Extents [first, first + count) of dimension d of a view.
+template <class U>
+View<U> part_of(const View<U>& x, std::size_t d, Index first, Index count) {
+  Shape shape = x.shape();
+  shape[d] = count;
+  const bool is_empty = x.size() == 0 || count == 0;
+  return {is_empty ? x.data() : x.data() + first * x.strides()[d], shape, x.strides()};
+}
+
 /// The same weights for each of `batch` sequences.
 template <class T>
 View<const T> for_batch(const View<const T>& x, Index batch) {
