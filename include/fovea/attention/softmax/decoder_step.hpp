@@ -11,11 +11,11 @@ FOVEA_NAMESPACE_BEGIN
 /// The arguments of one step.
 template <class T>
 struct SoftmaxDecoderCore<T>::Step {
-  const SoftmaxOperatorRef& op;
-  const Modifier& modifier;
-  const SoftmaxInputs<T>& inputs;
-  const View<T>& out;
-  const SoftmaxSaved<T>& saved;
+  const SoftmaxOperatorRef& op;    ///< the operator
+  const Modifier& modifier;        ///< its modifier of the logits
+  const SoftmaxInputs<T>& inputs;  ///< as `step` of a decoder takes them
+  const View<T>& out;              ///< written
+  const SoftmaxSaved<T>& saved;    ///< written if it has a tensor
 
   /// The call with these keys and values.
   SoftmaxCall<T> call(const View<const T>& k, const View<const T>& v) const {
@@ -29,12 +29,13 @@ struct SoftmaxDecoderCore<T>::Step {
 /// Sets where the keys of a head are, and the positions of its queries.
 template <class T>
 struct SoftmaxDecoderCore<T>::Place {
-  const DecoderCache<T>& cache;
-  SequenceShape rows;
-  Index first_key;  // first one of the recent keys that the arguments hold
-  Index group;      // number of query heads of a key head
-  bool in_tiles;
+  const DecoderCache<T>& cache;  ///< where they are
+  SequenceShape rows;            ///< the queries of the step
+  Index first_key;               ///< the first of the recent keys that the arguments hold
+  Index group;                   ///< the number of query heads of a key head
+  bool in_tiles;                 ///< as in SoftmaxBlockArgs
 
+  /// Changes the arguments of a head for one source of keys.
   void operator()(KeySource source, Index b, Index h, HeadArgs<T>& args) const {
     args.first_position = rows.first_position;
     args.key_end = rows.keys;
@@ -42,6 +43,7 @@ struct SoftmaxDecoderCore<T>::Place {
     args.in_tiles = in_tiles;
     if (source == KeySource::summary) cache.place_summary(b, h / group, args);
   }
+  /// Changes them for a stage of the forward pass.
   void operator()(Index stage, const SequenceTask& task, HeadArgs<T>& args) const {
     (*this)(cache.scope().sources(task.head)[stage], task.sequence, task.head, args);
   }
