@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "attention/linear_decoder_stream.hpp"
+#include "fovea/attention/call/decoder_check.hpp"
+#include "fovea/attention/linear/decoder_state.hpp"
 #include "support/refusal.hpp"
 
 namespace fovea_test::attention_linear_decoder_state {

@@ -80,9 +80,11 @@ TYPED_TEST(LinearDecoder, RollsBackWithinTheChunk) {
         EXPECT_TRUE(stream.has_rows(expected, 0, 200)) << op.name() << " from " << keep;
         for (const Index length : {keep, Index{-1}, Index{201}}) {
           EXPECT_EQ(refusal([&] { decoder.rollback(length); }),
-                    std::string(op.name()) + ": rollback is " + std::to_string(length) +
-                        "; expected 193 to 200, or 0: earlier tokens are summed up already (keep a "
-                        "fork or a save)");
+                    std::string(op.name())
+                        .append(": rollback is ")
+                        .append(std::to_string(length))
+                        .append("; expected 193 to 200, or 0: earlier tokens are summed up already "
+                                "(keep a fork or a save)"));
         }
         decoder.rollback(0);
         EXPECT_EQ(decoder.length(), 0);

@@ -5,6 +5,7 @@
 /// they send what others do not expect.
 #include <gtest/gtest.h>
 
+#include "fovea/attention/fmm.hpp"
 #include "fovea/attention/linear.hpp"
 #include "fovea/distributed/linear_backward.hpp"
 #include "fovea/distributed/linear_forward.hpp"

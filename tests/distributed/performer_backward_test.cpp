@@ -11,6 +11,8 @@
 #include "distributed/performer_problem.hpp"
 #include "fovea/core/arena.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "fovea/kernels/linear/grad.hpp"
+#include "fovea/kernels/linear/random_features.hpp"
 #include "support/executors.hpp"
 #include "support/refusal.hpp"
 

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "distributed/performer_problem.hpp"
+#include "fovea/attention/linear/feature_stream.hpp"
 #include "fovea/core/arena.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/executors.hpp"
