@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fovea/spectral/hidden_state_cross.hpp"
+#include "fovea/spectral/plan_cache.hpp"
 #include "support/fill.hpp"
 #include "support/refusal.hpp"
 #include "support/tensor.hpp"

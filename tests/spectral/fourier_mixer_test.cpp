@@ -16,6 +16,7 @@
 
 #include "fovea/core/eigen.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "fovea/spectral/plan_cache.hpp"
 #include "support/between_fences.hpp"
 #include "support/executors.hpp"
 #include "support/failing_allocations.hpp"
