@@ -8,6 +8,7 @@
 #include "bench/scale/calls.hpp"
 #include "bench/scale/pattern_costs.hpp"
 #include "fovea/attention/linformer.hpp"
+#include "fovea/attention/linformer/projection.hpp"
 #include "fovea/attention/luna.hpp"
 #include "fovea/attention/nystroem.hpp"
 #include "fovea/distributed/linformer_backward.hpp"

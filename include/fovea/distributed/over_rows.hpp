@@ -182,18 +182,17 @@ class OverRows {
     std::optional<RowLayout> layout;
     std::optional<FetchedRows<T>> fetched;
     meet([&] {
-      traffic_ = traffic_ + detail::run_call(
-                                rows_.agreeing_on(said_), layer, fetch_text(layer, x, block),
-                                [&] {
-                                  layout.emplace(blocks_of(rows_.layout(), block));
-                                  const Index own = layout->count(rows_.ranks().rank());
-                                  fovea::detail::check_extent(layer, "x", x.shape(), 2, own,
-                                                              "the rows of this rank");
-                                },
-                                executor_,
-                                [&](auto& /*threads*/) {
-                                  return &fetched.emplace(rows_.ranks(), *layout, x, needs);
-                                });
+      const auto check = [&] {
+        layout.emplace(blocks_of(rows_.layout(), block));
+        const Index own = layout->count(rows_.ranks().rank());
+        fovea::detail::check_extent(layer, "x", x.shape(), 2, own, "the rows of this rank");
+      };
+      const Traffic fetch =
+          detail::run_call(rows_.agreeing_on(said_), detail::RanksCall(layer, executor_),
+                           fetch_text(layer, x, block), check, [&](const ExecutorRef& /*threads*/) {
+                             return &fetched.emplace(rows_.ranks(), *layout, x, needs);
+                           });
+      traffic_ = traffic_ + fetch;
     });
     f(fetched->rows());
   }

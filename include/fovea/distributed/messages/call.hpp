@@ -196,13 +196,6 @@ Traffic run_call(const Ranks& ranks, const RanksCall& of, const std::string& cal
   }
 }
 
-/// The same for an operator, or a name, and an executor.
-template <class Ranks, class Op, class Check, class E, class Prepare>
-Traffic run_call(const Ranks& ranks, const Op& op, const std::string& call, const Check& check,
-                 E&& executor, const Prepare& prepare) {
-  return run_call(ranks, RanksCall(op, executor), call, check, prepare);
-}
-
 /// The lists of integers among the inputs, such as key lengths: those that are given, in words.
 template <class In>
 std::string numbers_text(const In& in) {

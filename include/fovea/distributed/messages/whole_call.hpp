@@ -245,17 +245,6 @@ Traffic forward_whole(
   });
 }
 
-/// The same for an operator.
-template <class T, class Op, class In, class Saved, class Check, class E>
-Traffic forward_whole(const Op& op, const In& inputs, const View<T>& out, const Saved& saved,
-                      const Rows& rows, const std::string& text, const Check& check, E&& executor) {
-  return forward_whole<T, In, Saved>(
-      inputs, out, saved, rows, RanksCall(op, executor), text, check,
-      [&](const In& in, const View<T>& to, const Saved& kept, const ExecutorRef& threads) {
-        op.forward(in, to, kept, threads);
-      });
-}
-
 /// The same for a backward pass. \param saved what all ranks have
 /// \param d_out a View, or the OutGrads of the operator
 /// \param compute called as compute(inputs, out, saved, d_out, grads, executor)
@@ -297,18 +286,6 @@ Traffic backward_whole(const In& inputs, const View<const T>& out, const Saved& 
                         compute(in, from, kept, d_from, wanted, threads);
                       });
   });
-}
-
-/// The same for an operator.
-template <class T, class Op, class In, class Saved, class D, class Grads, class Check, class E>
-Traffic backward_whole(const Op& op, const In& inputs, const View<const T>& out, const Saved& saved,
-                       const D& d_out, const Grads& grads, const Rows& rows,
-                       const std::string& text, const Check& check, E&& executor) {
-  return backward_whole<T, In, Saved, D, Grads>(
-      inputs, out, saved, d_out, grads, rows, RanksCall(op, executor), text, check,
-      [&](const In& in, const View<const T>& from, const Saved& kept, const D& d_from,
-          const Grads& wanted,
-          const ExecutorRef& threads) { op.backward(in, from, kept, d_from, wanted, threads); });
 }
 
 }  // namespace distributed::detail
