@@ -9,11 +9,17 @@
 #include "fovea/attention/delta_rule.hpp"
 #include "fovea/attention/fmm.hpp"
 #include "fovea/attention/linear.hpp"
+#include "fovea/attention/linear/feature_grad_stream.hpp"
+#include "fovea/attention/linear/feature_segments.hpp"
+#include "fovea/attention/linear/feature_stream.hpp"
+#include "fovea/attention/linear/stream.hpp"
 #include "fovea/attention/performer.hpp"
 #include "fovea/distributed/linear_backward.hpp"
 #include "fovea/distributed/linear_forward.hpp"
 #include "fovea/distributed/performer_backward.hpp"
 #include "fovea/distributed/performer_forward.hpp"
+#include "fovea/kernels/linear/delta_rule.hpp"
+#include "fovea/kernels/linear/grad.hpp"
 
 namespace bench {
 namespace {
