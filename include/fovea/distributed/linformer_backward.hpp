@@ -53,6 +53,6 @@ backward(const LinformerAttention& op, const InputsOf<LinformerAttention, T>& in
 
 FOVEA_NAMESPACE_END
 
-#if FOVEA_HAS_MPI_PASS_BODIES
+#if !defined(FOVEA_COMPILED_MPI)
 #include "fovea/distributed/linformer_backward.inl.hpp"
 #endif

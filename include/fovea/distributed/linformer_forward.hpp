@@ -65,6 +65,6 @@ requires std::floating_point<T> Traffic forward(const LinformerAttention& op,
 
 FOVEA_NAMESPACE_END
 
-#if FOVEA_HAS_MPI_PASS_BODIES
+#if !defined(FOVEA_COMPILED_MPI)
 #include "fovea/distributed/linformer_forward.inl.hpp"
 #endif

@@ -90,6 +90,6 @@ backward(const LongformerAttention& op, const InputsOf<LongformerAttention, T>& 
 
 FOVEA_NAMESPACE_END
 
-#if FOVEA_HAS_MPI_PASS_BODIES
+#if !defined(FOVEA_COMPILED_MPI)
 #include "fovea/distributed/longformer.inl.hpp"
 #endif

@@ -105,6 +105,6 @@ requires LunaStepAttention<Op, T> Traffic backward(const Op& op, const InputsOf<
 
 FOVEA_NAMESPACE_END
 
-#if FOVEA_HAS_MPI_PASS_BODIES
+#if !defined(FOVEA_COMPILED_MPI)
 #include "fovea/distributed/luna.inl.hpp"
 #endif

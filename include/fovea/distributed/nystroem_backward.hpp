@@ -49,6 +49,6 @@ backward(const NystroemAttention& op, const InputsOf<NystroemAttention, T>& inpu
 
 FOVEA_NAMESPACE_END
 
-#if FOVEA_HAS_MPI_PASS_BODIES
+#if !defined(FOVEA_COMPILED_MPI)
 #include "fovea/distributed/nystroem_backward.inl.hpp"
 #endif

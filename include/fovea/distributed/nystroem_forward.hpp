@@ -63,6 +63,6 @@ requires std::floating_point<T> Traffic forward(const NystroemAttention& op,
 
 FOVEA_NAMESPACE_END
 
-#if FOVEA_HAS_MPI_PASS_BODIES
+#if !defined(FOVEA_COMPILED_MPI)
 #include "fovea/distributed/nystroem_forward.inl.hpp"
 #endif

@@ -80,6 +80,6 @@ Traffic backward(const ReformerAttention& op, const InputsOf<ReformerAttention, 
 
 FOVEA_NAMESPACE_END
 
-#if FOVEA_HAS_MPI_PASS_BODIES
+#if !defined(FOVEA_COMPILED_MPI)
 #include "fovea/distributed/reformer.inl.hpp"
 #endif

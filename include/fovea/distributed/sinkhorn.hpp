@@ -81,6 +81,6 @@ Traffic backward(const SinkhornAttention& op, const InputsOf<SinkhornAttention, 
 
 FOVEA_NAMESPACE_END
 
-#if FOVEA_HAS_MPI_PASS_BODIES
+#if !defined(FOVEA_COMPILED_MPI)
 #include "fovea/distributed/sinkhorn.inl.hpp"
 #endif

@@ -54,6 +54,6 @@ backward(const Op& op, const InputsOf<Op, T>& inputs, const Out& out, const Save
 
 FOVEA_NAMESPACE_END
 
-#if FOVEA_HAS_MPI_PASS_BODIES
+#if !defined(FOVEA_COMPILED_MPI)
 #include "fovea/distributed/synthesizer_backward.inl.hpp"
 #endif

@@ -59,6 +59,6 @@ requires Synthesizer<Op> Traffic forward(const Op& op, const InputsOf<Op, T>& in
 
 FOVEA_NAMESPACE_END
 
-#if FOVEA_HAS_MPI_PASS_BODIES
+#if !defined(FOVEA_COMPILED_MPI)
 #include "fovea/distributed/synthesizer_forward.inl.hpp"
 #endif

@@ -21,23 +21,13 @@
 #define FOVEA_HAS_KERNEL_BODIES 1
 #endif
 
-// Whether headers include the definitions of passes.
+// Whether headers include the definitions of passes. Passes over ranks, which need MPI, and those of
+// the Fourier cross, which needs FFTW, are left out where FOVEA_COMPILED_MPI and FOVEA_COMPILED_FFTW
+// are defined.
 #if defined(FOVEA_COMPILED)
 #define FOVEA_HAS_PASS_BODIES 0
 #else
 #define FOVEA_HAS_PASS_BODIES 1
-#endif
-// The same for passes over ranks, which need MPI, and for the Fourier cross, which needs FFTW. Those
-// that need both are left out where both are compiled.
-#if defined(FOVEA_COMPILED_MPI)
-#define FOVEA_HAS_MPI_PASS_BODIES 0
-#else
-#define FOVEA_HAS_MPI_PASS_BODIES 1
-#endif
-#if defined(FOVEA_COMPILED_FFTW)
-#define FOVEA_HAS_FFTW_PASS_BODIES 0
-#else
-#define FOVEA_HAS_FFTW_PASS_BODIES 1
 #endif
 
 // FOVEA_KERNELS(Table) and FOVEA_STORED_KERNELS(Table) instantiate everything of a table in a unit

@@ -106,6 +106,6 @@ class FourierMixer {
 
 FOVEA_NAMESPACE_END
 
-#if FOVEA_HAS_FFTW_PASS_BODIES
+#if !defined(FOVEA_COMPILED_FFTW)
 #include "fovea/spectral/fourier_mixer.inl.hpp"
 #endif

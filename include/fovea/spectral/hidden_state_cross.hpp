@@ -124,6 +124,6 @@ class HiddenStateCross {
 
 FOVEA_NAMESPACE_END
 
-#if FOVEA_HAS_FFTW_PASS_BODIES
+#if !defined(FOVEA_COMPILED_FFTW)
 #include "fovea/spectral/hidden_state_cross.inl.hpp"
 #endif

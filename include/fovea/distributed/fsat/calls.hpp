@@ -37,6 +37,6 @@ class FsatBackwardCalls {
 
 FOVEA_NAMESPACE_END
 
-#if FOVEA_HAS_MPI_PASS_BODIES
+#if !defined(FOVEA_COMPILED_MPI)
 #include "fovea/distributed/fsat/calls.inl.hpp"
 #endif

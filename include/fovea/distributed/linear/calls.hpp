@@ -52,6 +52,6 @@ class LinearBackwardCalls {
 
 FOVEA_NAMESPACE_END
 
-#if FOVEA_HAS_MPI_PASS_BODIES
+#if !defined(FOVEA_COMPILED_MPI)
 #include "fovea/distributed/linear/calls.inl.hpp"
 #endif

@@ -29,6 +29,6 @@ class PerformerCalls {
 
 FOVEA_NAMESPACE_END
 
-#if FOVEA_HAS_MPI_PASS_BODIES
+#if !defined(FOVEA_COMPILED_MPI)
 #include "fovea/distributed/linear/performer_calls.inl.hpp"
 #endif

@@ -37,6 +37,6 @@ class SmartBirdBackwardCalls {
 
 FOVEA_NAMESPACE_END
 
-#if FOVEA_HAS_MPI_PASS_BODIES
+#if !defined(FOVEA_COMPILED_MPI)
 #include "fovea/distributed/smart_bird/calls.inl.hpp"
 #endif

@@ -45,6 +45,6 @@ class SoftmaxBackwardCalls {
 
 FOVEA_NAMESPACE_END
 
-#if FOVEA_HAS_MPI_PASS_BODIES
+#if !defined(FOVEA_COMPILED_MPI)
 #include "fovea/distributed/softmax/calls.inl.hpp"
 #endif

@@ -117,6 +117,6 @@ class SpreadDecoderCore {
 
 FOVEA_NAMESPACE_END
 
-#if FOVEA_HAS_MPI_PASS_BODIES
+#if !defined(FOVEA_COMPILED_MPI)
 #include "fovea/distributed/softmax/decoder_core.inl.hpp"
 #endif

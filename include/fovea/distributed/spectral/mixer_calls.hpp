@@ -28,6 +28,6 @@ class MixerCalls {
 
 FOVEA_NAMESPACE_END
 
-#if FOVEA_HAS_MPI_PASS_BODIES || FOVEA_HAS_FFTW_PASS_BODIES
+#if !defined(FOVEA_COMPILED_MPI) || !defined(FOVEA_COMPILED_FFTW)
 #include "fovea/distributed/spectral/mixer_calls.inl.hpp"
 #endif
