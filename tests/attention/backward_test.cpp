@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED ALONE SHARDS 4)
+// fovea_test(OPTIMISED ALONE FLOAT SHARDS 4)
 /// \file
 /// Gradients of every operator against the oracle: sizes, widths, heads, key lengths, logits; and
 /// the identities that hold whatever the data.
