@@ -19,6 +19,8 @@ FOVEA_NAMESPACE_BEGIN
 namespace detail {
 
 /// A constant object of any type that is cheap to copy: copies share a large one.
+/// \tparam kSmall objects of at most so many bytes are held in place if they can be
+template <std::size_t kSmall>
 class SharedObject {
  public:
   SharedObject() = default;
@@ -35,8 +37,6 @@ class SharedObject {
   const void* get() const { return large_ ? large_.get() : small_; }
 
  private:
-  static constexpr std::size_t kSmall = 64;
-
   alignas(std::max_align_t) std::byte small_[kSmall] = {};
   std::shared_ptr<const void> large_;
 };
@@ -156,7 +156,7 @@ class AnyPlan {
       }};
 
   const Table* table_ = nullptr;
-  detail::SharedObject plan_;
+  detail::SharedObject<176> plan_;  // a plan of a window or of blocks fits
 };
 
 /// The `reach()` of a pattern that has one; otherwise a reach without bounds.
@@ -259,7 +259,7 @@ class AnyPattern {
       }};
 
   const Table* table_;
-  detail::SharedObject pattern_;
+  detail::SharedObject<64> pattern_;
 };
 
 FOVEA_NAMESPACE_END
