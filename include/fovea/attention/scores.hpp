@@ -49,9 +49,14 @@ class ScorePasses {
   template <class Op>
   static void step(Decoder<Op, T>& decoder, const SoftmaxInputs<T>& inputs,
                    const AttentionScores<T>& to, const ExecutorRef& executor) {
-    decoder.core_.step_scores(decoder.op_, decoder.op_.template score_modifier<Compute<T>, false>(),
-                              inputs, to, executor);
+    step(decoder.core_, decoder.op_, decoder.op_.template score_modifier<Compute<T>, false>(),
+         inputs, to, executor);
   }
+
+ private:
+  static void step(SoftmaxDecoderCore<T>& decoder, const SoftmaxOperatorRef& op,
+                   const Modifier& modifier, const SoftmaxInputs<T>& inputs,
+                   const AttentionScores<T>& to, const ExecutorRef& executor);
 };
 
 /// Writes logits and weights of a softmax operator, and what `forward` writes if that is asked for:

@@ -71,23 +71,23 @@ void ScorePasses<T>::write(const SoftmaxOperatorRef& op, const Modifier& modifie
 }
 
 template <class T>
-void SoftmaxDecoderCore<T>::step_scores(const SoftmaxOperatorRef& op, const Modifier& modifier,
-                                        const SoftmaxInputs<T>& inputs,
-                                        const AttentionScores<T>& to, const ExecutorRef& executor) {
+void ScorePasses<T>::step(SoftmaxDecoderCore<T>& decoder, const SoftmaxOperatorRef& op,
+                          const Modifier& modifier, const SoftmaxInputs<T>& inputs,
+                          const AttentionScores<T>& to, const ExecutorRef& executor) {
   const SoftmaxSaved<T> saved{to.lse};
-  const Step step{op, modifier, inputs, to.out, saved};
-  check_step(step);
-  const SequenceShape rows = rows_after(inputs);
-  const Index first = first_key(rows);
+  const typename SoftmaxDecoderCore<T>::Step step{op, modifier, inputs, to.out, saved};
+  decoder.check_step(step);
+  const SequenceShape rows = decoder.rows_after(inputs);
+  const Index first = decoder.first_key(rows);
   const Index held = rows.keys - first;
   for (const auto& [name, x] : {std::pair{"raw", to.raw}, std::pair{"capped", to.capped}}) {
     if (!x.is_none()) refuse_given(op.name(), name, "a decoder step does not write it");
   }
-  const AttentionShape shape{inputs.q.batch(), inputs.q.heads(), shape_.key_heads,
+  const AttentionShape shape{inputs.q.batch(), inputs.q.heads(), decoder.shape_.key_heads,
                              inputs.q.rows(),  rows.keys,        inputs.q.width()};
   detail::check_scores(op.name(), inputs, to,
                        {shape.batch, shape.query_heads, shape.queries, shape.keys});
-  if (!cache_.holds(held)) {
+  if (!decoder.cache_.holds(held)) {
     refuse_extent(op.name(), "q", inputs.q.shape(), 2,
                   "fewer if logits or weights are given: these rows see keys of the window that "
                   "are forgotten within the step");
@@ -95,20 +95,13 @@ void SoftmaxDecoderCore<T>::step_scores(const SoftmaxOperatorRef& op, const Modi
   const HeadPlans plans(op, shape.query_heads, rows);
   const ExecutorRef threads = detail::for_scores(executor, shape);
   ScoreMemory<T> memory(plans, shape.width, threads.concurrency());
-  this->step(op, modifier, inputs, to.out, saved, executor);
-  const SoftmaxCall<T> call = step.call(cache_.keys(first, held), cache_.values(first, held));
-  ScorePass(call, plans, detail::matrices_of(to), place(step, rows, first)).run(memory, threads);
+  decoder.step(op, modifier, inputs, to.out, saved, executor);
+  const SoftmaxCall<T> call =
+      step.call(decoder.cache_.keys(first, held), decoder.cache_.values(first, held));
+  ScorePass(call, plans, detail::matrices_of(to), decoder.place(step, rows, first))
+      .run(memory, threads);
 }
 
-// A member of a class of which another unit compiles the rest.
-#define FOVEA_STEP_SCORES(Core, T)                                                       \
-  template void Core<T>::step_scores(const SoftmaxOperatorRef&, const Modifier&,         \
-                                     const SoftmaxInputs<T>&, const AttentionScores<T>&, \
-                                     const ExecutorRef&);
-
 FOVEA_PASSES(ScorePasses)
-FOVEA_IN_FLOAT_UNIT(FOVEA_STEP_SCORES, SoftmaxDecoderCore)
-FOVEA_IN_DOUBLE_UNIT(FOVEA_STEP_SCORES, SoftmaxDecoderCore)
-FOVEA_IN_SHORT_UNIT(FOVEA_STEP_SCORES, SoftmaxDecoderCore)
 
 FOVEA_NAMESPACE_END

@@ -14,7 +14,7 @@
 FOVEA_NAMESPACE_BEGIN
 
 template <class T>
-struct AttentionScores;
+class ScorePasses;
 
 /// A decoder for tensors of T. Each call is given the operator anew, which is always the same one.
 /// Decoder documents the calls.
@@ -50,12 +50,10 @@ class SoftmaxDecoderCore {
   /// and by all threads.
   void step(const SoftmaxOperatorRef& op, const Modifier& modifier, const SoftmaxInputs<T>& inputs,
             const View<T>& out, const SoftmaxSaved<T>& saved, const ExecutorRef& executor);
-  /// One step that also writes scores (fovea/attention/scores.hpp, which defines it).
-  void step_scores(const SoftmaxOperatorRef& op, const Modifier& modifier,
-                   const SoftmaxInputs<T>& inputs, const AttentionScores<T>& to,
-                   const ExecutorRef& executor);
 
  private:
+  friend class ScorePasses<T>;  // fovea/attention/scores.hpp
+
   struct Place;
   struct Step;
 
