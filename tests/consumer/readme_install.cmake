@@ -25,7 +25,7 @@ endfunction()
 # expect(found prefix): whether find_package() finds the component there, and its .pc file is there.
 function(expect found prefix)
   set(ENV{CMAKE_CXX_COMPILER_LAUNCHER})
-  execute_process(COMMAND ${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/kernels -B ${WORK}/user
+  execute_process(COMMAND ${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/compiled -B ${WORK}/user
       -DCMAKE_PREFIX_PATH=${prefix}
     RESULT_VARIABLE failed OUTPUT_VARIABLE output ERROR_VARIABLE output)
   file(REMOVE_RECURSE ${WORK}/user)
