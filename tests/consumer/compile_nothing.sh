@@ -1,16 +1,16 @@
 #!/bin/sh
-# A launcher for compilers: of the sources of kernels the object is empty, and so is the list of
+# A launcher for compilers: of the sources of the compiled form the object is empty, and so is the list of
 # dependencies.
-before= kernels= object=
+before= compiled= object=
 for word; do
   case $before in
     -o) object=$word ;;
     -MF) : > "$word" ;;
   esac
   case $word in
-    */kernels/*.cpp) kernels=yes ;;
+    *fovea_compiled_*) compiled=yes ;;
   esac
   before=$word
 done
-if [ -z "$kernels" ]; then exec "$@"; fi
+if [ -z "$compiled" ]; then exec "$@"; fi
 exec "$1" -x c++ -c /dev/null -o "$object"
