@@ -13,6 +13,7 @@
 
 #include "bench/entries/softmax_entry.hpp"
 #include "fovea/attention/fsat.hpp"
+#include "fovea/attention/fsat/graph.hpp"
 
 namespace bench {
 

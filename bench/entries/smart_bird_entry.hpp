@@ -16,6 +16,7 @@
 #include "bench/io/sketch.hpp"
 #include "fovea/attention/indexed.hpp"
 #include "fovea/attention/smart_bird.hpp"
+#include "fovea/attention/smart_bird/selection.hpp"
 
 namespace bench {
 
