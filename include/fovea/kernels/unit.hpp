@@ -3,12 +3,13 @@
 /// Where kernels and passes are compiled.
 ///
 /// By default a translation unit compiles what it calls: of the kernels' table of a family only the
-/// members that it uses, for its scalars and storages. Where several units call operators, a library
-/// can compile everything once: it is built with the macro FOVEA_COMPILED, as are all units that
-/// use it. Its own units also define FOVEA_KERNELS_UNIT and include the tables of kernels, or define
-/// FOVEA_PASSES_UNIT and include files that define passes (`.inl.hpp` outside of kernels), which
-/// headers leave out then. If these macros are 32 or 64, a unit compiles what is for float (and for
-/// numbers of 16 bits) or for double alone. fovea/compiled.hpp is such a library in one source.
+/// members that it uses, for its scalars and storages. Where several units call operators, a
+/// library can compile everything once: it is built with the macro FOVEA_COMPILED, as are all units
+/// that use it. Its own units also define FOVEA_KERNELS_UNIT and include the tables of kernels, or
+/// define FOVEA_PASSES_UNIT and include files that define passes (`.inl.hpp` outside of kernels),
+/// which headers leave out then. If these macros are 32 or 64, a unit compiles what is for float
+/// (and for numbers of 16 bits) or for double alone. fovea/compiled.hpp is such a library in one
+/// source.
 #pragma once
 
 #include "fovea/core/scalar.hpp"
@@ -21,9 +22,9 @@
 #define FOVEA_HAS_KERNEL_BODIES 1
 #endif
 
-// Whether headers include the definitions of passes. Passes over ranks, which need MPI, and those of
-// the Fourier cross, which needs FFTW, are left out where FOVEA_COMPILED_MPI and FOVEA_COMPILED_FFTW
-// are defined.
+// Whether headers include the definitions of passes. Passes over ranks, which need MPI, and those
+// of the Fourier cross, which needs FFTW, are left out where FOVEA_COMPILED_MPI and
+// FOVEA_COMPILED_FFTW are defined.
 #if defined(FOVEA_COMPILED)
 #define FOVEA_HAS_PASS_BODIES 0
 #else
