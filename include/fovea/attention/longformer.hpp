@@ -118,13 +118,7 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
   void check(const InputsOf<LongformerAttention, T>& inputs, const View<T>& out,
              const SavedOf<LongformerAttention, T>& saved = {}) const;
 
-  /// The same without check_pattern, for the sequences of a decoder, which still grow.
-  template <class T>
-  void check_tensors(const SoftmaxInputs<T>& inputs, const View<T>& out,
-                     const SoftmaxSaved<T>& saved) const {
-    Base::check_tensors(inputs, out, saved);
-  }
-  /// The same for a part of the rows of a sequence, as in SoftmaxOperator.
+  /// The same without check_pattern, for a part of the rows of a sequence, as in SoftmaxOperator.
   template <class T>
   void check_tensors(const LongformerInputs<T>& inputs, const View<T>& out,
                      const SoftmaxSaved<T>& saved, const std::optional<Index>& sequence = {}) const;

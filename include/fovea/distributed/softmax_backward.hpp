@@ -20,20 +20,23 @@ namespace distributed {
 /// may want different ones. bias has the rows of the rank's queries. sink [Hq], which all ranks
 /// want or none, is that of the whole sequence
 /// \param executor as in `forward`   \returns the messages of this rank
-/// \throws as `forward`, also std::invalid_argument if the gradient of a bias is asked for that has
-/// one row for all queries
+/// \throws as `forward`, also std::invalid_argument if grads.bias is given for a bias that has one
+/// row for all queries
 ///
-/// Cost: 2 (3 D + 2 Dv) flops for each visible pair of the rank's own rows, as in one process, and
-/// 2 (4 D + 3 Dv) for others, whose logits and gradients of weights two ranks compute; also for
-/// those in blocks of the pattern that no rank holds all, as those of long strides. The keys and
-/// values that the rank's queries see are received, and then the queries that see its keys, with
-/// out, d_out and two numbers, or three with d_lse; for sinks kSinkSums numbers of each head go
-/// from range to range. Of a bias or mask that does not have one row for all queries come the rows
-/// of others that see the rank's keys, in the columns of those of its keys that they see; the
-/// gradient of a bias takes as much as a forward pass again. Memory: what it receives, and the
-/// rank's rows once more, also of bias and mask; their gradients, too, if the rank has several
-/// ranges. What comes of bias and mask is packed for one other rank at a time, and address space is
-/// taken for all N x N numbers.
+/// Cost: 2 (3 D + 2 Dv) flops for each visible pair of the rank's own queries and keys, as in one
+/// process. For pairs of two ranks 2 (4 D + 3 Dv): both ranks compute the logit and the gradient of
+/// the weight. The same holds for blocks of the pattern of which no rank has all rows, such as
+/// those of long strides. grads.bias costs another forward pass.
+///
+/// Messages: the rank receives the keys and values that its queries see, then the queries that see
+/// its keys, with out, d_out and two numbers (three with d_lse) for each. Gradients of sinks are
+/// summed from range to range, kSinkSums numbers for each head. If bias or mask has a row for each
+/// query, the rank also receives the rows of others that see its keys, restricted to the columns of
+/// these keys.
+///
+/// Memory: the received rows and a copy of the rank's own, including bias and mask; their gradients
+/// as well if the rank has several ranges. Bias and mask are packed for one rank at a time, and
+/// address space is reserved for N x N numbers.
 template <class Op, class Out, class T = Scalar<Out>, class D = SoftmaxOutGrads<T>,
           class E = Serial>
 requires PatternAttention<Op, T> && std::floating_point<T> Traffic

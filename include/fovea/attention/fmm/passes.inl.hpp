@@ -42,7 +42,8 @@ void for_each_saved(const LinearFamilyInputs<T>& inputs, const FmmSaved<T>& save
   if (!saved.near_lse.is_none()) f("near_lse", saved.near_lse, row_shape(inputs));
 }
 
-/// Checks what is to be saved: shapes, and memory of its own. \throws std::invalid_argument
+/// Checks the tensors to be saved: their shapes, and that they overlap no other tensor.
+/// \throws std::invalid_argument
 template <class T>
 void check_saved(const char* op, const LinearFamilyInputs<T>& inputs, const View<T>& out,
                  const FmmSaved<T>& saved) {

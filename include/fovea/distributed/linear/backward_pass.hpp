@@ -22,7 +22,7 @@ namespace distributed {
 
 namespace detail {
 
-/// Whether gradients of the logits of a blend are asked for.
+/// Whether the call writes gradients of the blend logits.
 template <class T>
 bool wants_logits(const LinearFamilyGrads<T>& grads) {
   return !grads.near_logits.is_none() || !grads.far_logits.is_none();

@@ -18,7 +18,8 @@ namespace distributed {
 
 namespace detail {
 
-/// Which gradients of the logits of a blend are asked for, in words.
+/// What ranks compare of the gradients of the blend logits: none, one for each head, or one for
+/// each column.
 template <class Settings, class T>
 const char* logits_text(const Settings& op, const LinearFamilyInputs<T>& in,
                         const LinearFamilyGrads<T>& grads) {
