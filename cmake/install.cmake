@@ -1,6 +1,6 @@
 # What `cmake --install` puts down: the headers, the CMake package and the pkg-config files, all of
-# them relocatable and independent of the architecture, hence in share/; and the compiled kernels,
-# if they were built, in lib/.
+# them relocatable and independent of the architecture, hence in share/; and the compiled form,
+# if it was built, in lib/.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 

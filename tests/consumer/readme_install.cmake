@@ -1,6 +1,6 @@
 # The commands of README.md must install what its find_package() finds, the component compiled too; and
 # without the command that builds nothing of the component must be there, not its .pc file either.
-# What is compiled is empty: that kernels can be linked is another test.
+# What is compiled is empty: that it can be linked is another test.
 cmake_minimum_required(VERSION 3.24)
 file(READ ${SOURCE}/README.md readme)
 if(NOT readme MATCHES "CMake, installed:\n\n```sh\n([^`]*)\n```")
@@ -31,9 +31,9 @@ function(expect found prefix)
   file(REMOVE_RECURSE ${WORK}/user)
   file(GLOB_RECURSE pc ${prefix}/*/fovea-compiled.pc)
   if(found AND (failed OR NOT pc))
-    message(FATAL_ERROR "the README's commands do not install the kernels: '${pc}'\n${output}")
+    message(FATAL_ERROR "the README's commands do not install the compiled form: '${pc}'\n${output}")
   elseif(NOT found AND (NOT failed OR pc OR NOT output MATCHES "is not in this installation"))
-    message(FATAL_ERROR "kernels that were not built: '${pc}'\n${output}")
+    message(FATAL_ERROR "a compiled form that was not built: '${pc}'\n${output}")
   endif()
 endfunction()
 install_by("${commands}" ${WORK}-prefix)
