@@ -285,6 +285,7 @@ class Figures {
   static std::string written(const Json& value, double times, const std::string& format) {
     if (value.kind == Json::Kind::missing) return "";
     if (value.kind == Json::Kind::object) throw std::runtime_error("an object is no figure");
+    if (format == "day") return value.text.substr(0, 10);
     if (format.starts_with("mean")) {
       double sum = 0;
       for (const Json& item : value.items) sum += number(item);

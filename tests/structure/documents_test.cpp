@@ -16,11 +16,14 @@
 #include <regex>
 #include <set>
 
+#include "structure/layers_picture.hpp"
+
 namespace fovea_test::structure_documents {
 
 namespace fs = std::filesystem;
 using fovea_test::Figures;
 using fovea_test::JsonReader;
+using fovea_test::LayersPicture;
 
 /// Pages by their path from the root.
 using Pages = std::map<std::string, std::string>;
@@ -304,10 +307,35 @@ TEST(Documents, FiguresAreThoseOfTheResults) {
   EXPECT_GE(marked, 2u);
 }
 
-TEST(Documents, FiguresHaveASource) {
-  for (const char* path : {"README.md", "bench/README.md", "examples/README.md"}) {
-    EXPECT_EQ(figures_of_no_source(our_pages().at(path)), "") << path;
+/// The headers' texts by their path below include/.
+Pages our_headers() {
+  Pages headers;
+  for (const auto& [path, text] : sources({".hpp"})) {
+    if (path.starts_with("include/")) headers[path.substr(8)] = text;
   }
+  return headers;
+}
+
+TEST(Documents, ThePictureOfLayersIsThatOfTheIncludes) {
+  const fs::path picture = fs::path(FOVEA_SOURCE_DIR) / "include/fovea/layers.svg";
+  const std::string drawn = LayersPicture(our_headers()).svg();
+  if (std::getenv("FOVEA_WRITE_DOCUMENTS") != nullptr) {
+    std::ofstream(picture, std::ios::binary) << drawn;
+  } else {
+    EXPECT_TRUE(drawn == text_of(picture))
+        << "include/fovea/layers.svg: cmake --build build/release --target documents draws it";
+  }
+}
+
+TEST(Documents, FiguresHaveASource) {
+  std::size_t pages = 0;
+  for (const auto& [path, page] : our_pages()) {
+    if (path != "README.md" && !path.starts_with("bench/") && !path.starts_with("examples/"))
+      continue;
+    EXPECT_EQ(figures_of_no_source(page), "") << path;
+    ++pages;
+  }
+  EXPECT_GE(pages, 15u);
 }
 
 TEST(Documents, CaptionsAreThoseOfThePictures) {
@@ -350,7 +378,8 @@ TEST(Documents, TheComparisonHasHelp) {
 
 // Laws that are broken on purpose.
 
-constexpr const char* kResults = R"({"machine": "a \"fast\" one", "seconds": 12.345, "list": [
+constexpr const char* kResults = R"({"machine": "a \"fast\" one", "seconds": 12.345,
+  "date": "2026-11-20T19:26:56Z", "list": [
   {"name": "a", "n": 1, "ms": 1.2345, "parts": [1, 2.5]}, {"name": "a", "n": 2, "ms": 235.1},
   {"name": "b", "n": 1, "ms": "2.50"}], "notes": [{"name": "b", "note": "slow"}]})";
 
@@ -383,6 +412,8 @@ TEST(Figures, InALine) {
   EXPECT_EQ(made_again(marker + "99<!-- end --> s"), marker + "12.3<!-- end --> s");
   EXPECT_EQ(made_again("<!-- figure x.json machine --><!-- end -->"),
             "<!-- figure x.json machine -->a \"fast\" one<!-- end -->");
+  EXPECT_EQ(made_again("<!-- figure x.json date day --><!-- end -->"),
+            "<!-- figure x.json date day -->2026-11-20<!-- end -->");
   for (const char* page : {"<!-- a comment --> 3", "\n```\n<!-- figure FILE NAME -->\n```\n"}) {
     EXPECT_EQ(made_again(page), page);
   }
@@ -420,11 +451,23 @@ TEST(Figures, MarkersThatLeadNowhere) {
 
 TEST(DocumentsBroken, AFigure) {
   Figures figures(source_text);
-  std::string page = our_pages().at("bench/README.md");
+  std::string page = our_pages().at("bench/results/softmax.md");
   const std::size_t at = page.find("| 0.82 |");
   ASSERT_NE(at, std::string::npos);
   page.replace(at, 8, "| 0.92 |");
-  EXPECT_EQ(figures.made_again(page), our_pages().at("bench/README.md"));
+  EXPECT_EQ(figures.made_again(page), our_pages().at("bench/results/softmax.md"));
+}
+
+TEST(DocumentsBroken, ThePictureOfLayers) {
+  Pages headers = our_headers();
+  const std::string drawn = LayersPicture(headers).svg();
+  headers["fovea/simd/isa.hpp"] += "#include \"fovea/patterns.hpp\"\n";
+  EXPECT_NE(LayersPicture(headers).svg(), drawn);
+  headers["fovea/patterns/pattern.hpp"] += "#include \"fovea/simd/isa.hpp\"\n";
+  EXPECT_THROW(LayersPicture{headers}, std::runtime_error);
+  headers = our_headers();
+  headers["fovea/cellar/view.hpp"] = "";
+  EXPECT_THROW(LayersPicture(headers).svg(), std::runtime_error);
 }
 
 TEST(DocumentsBroken, AFigureOfNoSource) {
