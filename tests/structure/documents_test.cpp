@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -283,6 +284,34 @@ std::string missing_commands(const std::string& workflow, const std::string& pre
   return complaints;
 }
 
+/// Operators of the README's table that are in no family of the API's reference, and names there
+/// that no header declares.
+std::string not_in_families(const std::string& readme, const std::string& families,
+                            const Pages& headers) {
+  static const std::regex name("`([A-Z][A-Za-z]+)[<`]");
+  static const std::regex member(R"(\\(class|struct) fovea::([A-Za-z]+)\n +\\ingroup )");
+  std::set<std::string> grouped;
+  std::string complaints;
+  for (std::sregex_iterator at(families.begin(), families.end(), member), end; at != end; ++at) {
+    grouped.insert((*at)[2]);
+    const std::string declaration = "\n" + (*at)[1].str() + " " + (*at)[2].str();
+    if (std::none_of(headers.begin(), headers.end(), [&](const auto& header) {
+          return header.second.find(declaration + " ") != std::string::npos ||
+                 header.second.find(declaration + "\n") != std::string::npos;
+        })) {
+      complaints += "no header declares " + (*at)[2].str() + "\n";
+    }
+  }
+  for (const std::string& line : lines_of(readme)) {
+    const std::string first = line.substr(0, line.find('|', 1));
+    if (!line.starts_with("| `")) continue;
+    for (std::sregex_iterator at(first.begin(), first.end(), name), end; at != end; ++at) {
+      if (grouped.count((*at)[1]) == 0) complaints += (*at)[1].str() + " is in no family\n";
+    }
+  }
+  return complaints;
+}
+
 Pages named_versions() {
   Pages pages = our_pages();
   pages["CMakeLists.txt"] = source_text("CMakeLists.txt");
@@ -364,6 +393,13 @@ TEST(Documents, TheWorkflowRunsWhatThereIs) {
   EXPECT_NE(workflow.find(".ci/run"), std::string::npos);
   EXPECT_NE(workflow.find("libcxx, aarch64, fuzz]"), std::string::npos);
   EXPECT_EQ(missing_commands(workflow, source_text("CMakePresets.json")), "");
+}
+
+TEST(Documents, EveryOperatorIsInAFamily) {
+  const std::string readme = source_text("README.md"),
+                    families = source_text("cmake/operators.dox");
+  EXPECT_EQ(not_in_families(readme, families, our_headers()), "");
+  EXPECT_GT(families.size(), 2000u);
 }
 
 /// It shows the help that stands in a header, without a build.
@@ -510,6 +546,16 @@ TEST(DocumentsBroken, Sections) {
                        {"b.hpp", "/// as MATHS.md,\n/// section 3"},
                        {"c.hpp", "/// MATHS.md section 2"}};
   EXPECT_EQ(missing_sections(cites, maths), "a.hpp cites section 5\nb.hpp cites section 3\n");
+}
+
+TEST(DocumentsBroken, Families) {
+  const Pages headers = {
+      {"a.hpp", "\nclass A : public B {};\ntemplate <class T>\nclass Map {};\n"}};
+  EXPECT_EQ(not_in_families("| `A`, `Map<Ts...>` | of `C` |\n| `component` |\n",
+                            "/** \\class fovea::A\n    \\ingroup x */\n/** \\class fovea::Gone\n"
+                            "    \\ingroup x */\n",
+                            headers),
+            "no header declares Gone\nMap is in no family\n");
 }
 
 TEST(DocumentsBroken, Workflow) {
