@@ -10,7 +10,8 @@ if(FOVEA_DOXYGEN)
   endif()
   file(GLOB pages ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/.github/*.md
     ${PROJECT_SOURCE_DIR}/include/fovea/*.md ${PROJECT_SOURCE_DIR}/include/fovea/*/*.md
-    ${PROJECT_SOURCE_DIR}/examples/*.md ${PROJECT_SOURCE_DIR}/bench/*.md
+    ${PROJECT_SOURCE_DIR}/examples/*.md ${PROJECT_SOURCE_DIR}/examples/*/*.md
+    ${PROJECT_SOURCE_DIR}/bench/*.md
     ${PROJECT_SOURCE_DIR}/bench/*/*.md ${PROJECT_SOURCE_DIR}/tests/*.md
     ${PROJECT_SOURCE_DIR}/tests/*/*.md)
   list(TRANSFORM pages REPLACE "(.+)" "\"\\1\"")
