@@ -371,6 +371,13 @@ TEST(Documents, CaptionsAreThoseOfThePictures) {
   EXPECT_EQ(pictures_without_captions(our_pages()), "");
 }
 
+/// What is longer belongs on a page of its own.
+TEST(Documents, EntryPagesAreShort) {
+  EXPECT_LE(lines_of(our_pages().at("README.md")).size(), 250u);
+  EXPECT_LE(lines_of(our_pages().at("include/fovea/README.md")).size(), 250u);
+  EXPECT_LE(lines_of(our_pages().at("bench/README.md")).size(), 400u);
+}
+
 TEST(Documents, LinksLeadSomewhere) {
   EXPECT_GE(our_pages().size(), 7u);
   EXPECT_EQ(broken_links(our_pages()), "");
