@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The documents: figures are those of the JSON files in the repository, code is that of the
-/// examples, links lead somewhere, sections that the code cites exist, and one version is named
-/// everywhere. Each law is also broken on purpose. The target `documents` makes figures and code
-/// again (FOVEA_WRITE_DOCUMENTS).
+/// The documents: figures equal those of the JSON files in the repository, code that of the
+/// examples, and pictures their sources; links and cited sections exist; one version is named
+/// everywhere. Each rule is also broken on purpose. The target `documents` generates figures, code
+/// and pictures (FOVEA_WRITE_DOCUMENTS).
 #include "structure/documents.hpp"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ std::string source_text(const std::string& path) {
   return text_of(fs::path(FOVEA_SOURCE_DIR) / path);
 }
 
-/// The files of these extensions, but builds and what is hidden, .github apart.
+/// The files with these extensions, except in builds and hidden directories other than .github.
 Pages sources(const std::set<std::string>& extensions) {
   Pages all;
   const fs::path root = FOVEA_SOURCE_DIR;
@@ -66,7 +66,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return all;
 }
 
-/// The page without blocks of code; of the other lines what stands between ` is taken out.
+/// The lines of a page outside of blocks of code, without the text between backticks.
 std::vector<std::string> prose(const std::string& page) {
   static const std::regex code("`[^`]*`");
   std::vector<std::string> all;
@@ -81,7 +81,7 @@ std::vector<std::string> prose(const std::string& page) {
   return all;
 }
 
-/// What a heading is called in links: as GitHub does it.
+/// The anchor of a heading, as on GitHub.
 std::string anchor_of(const std::string& heading) {
   std::string made;
   for (const char c : heading) {
@@ -103,7 +103,7 @@ bool has_anchor(const std::string& page, const std::string& anchor) {
   return false;
 }
 
-/// Relative links that lead nowhere.
+/// Relative links without a target.
 std::string broken_links(const Pages& pages) {
   static const std::regex link(R"(\]\(([^)\s]+)[^)]*\))");
   std::string complaints;
@@ -128,7 +128,7 @@ std::string broken_links(const Pages& pages) {
   return complaints;
 }
 
-/// Pages that name papers of the workshop instead of pages of the repository.
+/// Pages that name documents outside of the repository.
 std::string outside_pages(const Pages& pages) {
   std::string complaints;
   for (const auto& [path, page] : pages) {
@@ -141,7 +141,7 @@ std::string outside_pages(const Pages& pages) {
   return complaints;
 }
 
-/// The page without what stands between markers.
+/// The page without the generated parts.
 std::string without_figures(const std::string& page) {
   std::string made;
   std::size_t at = 0;
@@ -156,7 +156,8 @@ std::string without_figures(const std::string& page) {
   }
 }
 
-/// Lines with a measured figure (a number with a unit of time, memory or ratio) of no source.
+/// Lines outside of generated parts with a measured figure: a number with a unit of time, memory or
+/// ratio.
 std::string figures_of_no_source(const std::string& page) {
   static const std::regex figure(
       R"([0-9] ?(%|(x|ns|ms|s|seconds|min|minutes|kB|KB|MB|MiB|GB)([^a-zA-Z0-9]|$)))");
@@ -167,9 +168,8 @@ std::string figures_of_no_source(const std::string& page) {
   return complaints;
 }
 
-/// Pictures of results without a caption, or with one that they do not have: the paragraph below
-/// must be made from their JSON, and the picture must say the same below its title. \param read
-/// gives the text of a picture by its path from the root
+/// Pictures of results whose next paragraph has no caption from their JSON, or whose own caption
+/// differs. \param read gives the text of a picture by its path from the root
 std::string pictures_without_captions(
     const Pages& pages, const std::function<std::string(const std::string&)>& read = source_text) {
   static const std::regex picture(R"(^!\[[^\]]*\]\(([^)]*results/[^)]*\.svg)\))");
@@ -200,7 +200,7 @@ std::string pictures_without_captions(
   return complaints;
 }
 
-/// Sections of MATHS.md that a source cites, and that are not there.
+/// Sections of MATHS.md that a source cites and that do not exist.
 std::string missing_sections(const Pages& sources, const std::string& maths) {
   static const std::regex cited(R"(MATHS\.md,? sections? ([0-9])(?:(?:,| and) ([0-9]))?)");
   std::string complaints;
@@ -225,7 +225,7 @@ std::string missing_sections(const Pages& sources, const std::string& maths) {
   return complaints;
 }
 
-/// Where another version is named than that of config.hpp, and where none is.
+/// Files that name another version than config.hpp, or none.
 std::string other_versions(const std::string& config, const Pages& named) {
   std::string version, minor;
   for (const char* part : {"MAJOR", "MINOR", "PATCH"}) {
@@ -256,8 +256,7 @@ std::string other_versions(const std::string& config, const Pages& named) {
   return complaints;
 }
 
-/// Presets that the workflow runs and CMakePresets.json does not have, and scripts that are not
-/// there.
+/// Presets that the workflow runs and CMakePresets.json does not have, and missing scripts.
 std::string missing_commands(const std::string& workflow, const std::string& presets) {
   static const std::regex list(R"(preset: \[([^\]]*)\])");
   static const std::regex named(R"(--preset ([a-z][a-z0-9-]*))");
@@ -318,7 +317,7 @@ Pages named_versions() {
   return pages;
 }
 
-TEST(Documents, FiguresAreThoseOfTheResults) {
+TEST(Documents, FiguresEqualTheResults) {
   Figures figures(source_text);
   const bool writes = std::getenv("FOVEA_WRITE_DOCUMENTS") != nullptr;
   std::size_t marked = 0;
@@ -330,7 +329,7 @@ TEST(Documents, FiguresAreThoseOfTheResults) {
     if (writes && made != page) {
       std::ofstream(fs::path(FOVEA_SOURCE_DIR) / path, std::ios::binary) << made;
     } else {
-      EXPECT_EQ(made, page) << "cmake --build build/release --target documents makes them again";
+      EXPECT_EQ(made, page) << "cmake --build build/release --target documents generates them";
     }
   }
   EXPECT_GE(marked, 2u);
@@ -345,7 +344,7 @@ Pages our_headers() {
   return headers;
 }
 
-TEST(Documents, ThePictureOfLayersIsThatOfTheIncludes) {
+TEST(Documents, ThePictureOfLayersEqualsTheIncludes) {
   const fs::path picture = fs::path(FOVEA_SOURCE_DIR) / "include/fovea/layers.svg";
   const std::string drawn = LayersPicture(our_headers()).svg();
   if (std::getenv("FOVEA_WRITE_DOCUMENTS") != nullptr) {
@@ -367,23 +366,23 @@ TEST(Documents, FiguresHaveASource) {
   EXPECT_GE(pages, 15u);
 }
 
-TEST(Documents, CaptionsAreThoseOfThePictures) {
+TEST(Documents, CaptionsEqualThoseOfPictures) {
   EXPECT_EQ(pictures_without_captions(our_pages()), "");
 }
 
-/// What is longer belongs on a page of its own.
+/// Longer material belongs on other pages.
 TEST(Documents, EntryPagesAreShort) {
   EXPECT_LE(lines_of(our_pages().at("README.md")).size(), 250u);
   EXPECT_LE(lines_of(our_pages().at("include/fovea/README.md")).size(), 250u);
   EXPECT_LE(lines_of(our_pages().at("bench/README.md")).size(), 400u);
 }
 
-TEST(Documents, LinksLeadSomewhere) {
+TEST(Documents, LinksHaveTargets) {
   EXPECT_GE(our_pages().size(), 7u);
   EXPECT_EQ(broken_links(our_pages()), "");
 }
 
-TEST(Documents, PagesAreThoseOfTheRepository) { EXPECT_EQ(outside_pages(our_pages()), ""); }
+TEST(Documents, PagesNameNothingOutside) { EXPECT_EQ(outside_pages(our_pages()), ""); }
 
 TEST(Documents, CitedSectionsExist) {
   EXPECT_EQ(
@@ -395,7 +394,7 @@ TEST(Documents, OneVersion) {
   EXPECT_EQ(other_versions(source_text("include/fovea/core/config.hpp"), named_versions()), "");
 }
 
-TEST(Documents, TheWorkflowRunsWhatThereIs) {
+TEST(Documents, TheWorkflowRunsExistingPresets) {
   const std::string workflow = source_text(".github/workflows/ci.yml");
   EXPECT_NE(workflow.find(".ci/run"), std::string::npos);
   EXPECT_NE(workflow.find("libcxx, aarch64, fuzz]"), std::string::npos);
@@ -409,7 +408,7 @@ TEST(Documents, EveryOperatorIsInAFamily) {
   EXPECT_GT(families.size(), 2000u);
 }
 
-/// It shows the help that stands in a header, without a build.
+/// The help is printed without a build.
 TEST(Documents, TheComparisonHasHelp) {
   std::FILE* const out = popen("bash '" FOVEA_SOURCE_DIR "/cmake/compare.sh' --help 2>&1", "r");
   ASSERT_NE(out, nullptr);
@@ -419,7 +418,7 @@ TEST(Documents, TheComparisonHasHelp) {
   EXPECT_NE(help.find("--repeat"), std::string::npos) << help;
 }
 
-// Laws that are broken on purpose.
+// Rules that are broken on purpose.
 
 constexpr const char* kResults = R"({"machine": "a \"fast\" one", "seconds": 12.345,
   "date": "2026-11-20T19:26:56Z", "list": [
@@ -473,13 +472,13 @@ TEST(Figures, CodeOfExamples) {
                std::runtime_error);
 }
 
-TEST(Figures, PendingOnesStayUntilTheirResultsAreThere) {
+TEST(Figures, PendingOnesAreKeptUntilTheirFilesExist) {
   const std::string pending = "<!-- pending figure x.json seconds .1 -->LATER<!-- end -->";
   EXPECT_EQ(made_again(pending, ""), pending);
   EXPECT_EQ(made_again(pending), "<!-- figure x.json seconds .1 -->12.3<!-- end -->");
 }
 
-TEST(Figures, MarkersThatLeadNowhere) {
+TEST(Figures, MarkersWithoutTargets) {
   for (const char* page :
        {"<!-- figure y.json seconds --><!-- end -->", "<!-- figure x.json minutes --><!-- end -->",
         "<!-- figure x.json seconds -->12", "<!-- figure x.json list --><!-- end",
