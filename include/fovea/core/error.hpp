@@ -34,7 +34,7 @@ std::string range_text(I first, I last) {
 }
 
 /// Throws std::invalid_argument with the message "<where>: <sentence>".
-[[noreturn]] inline void refuse(std::string_view where, std::string_view sentence) {
+[[noreturn]] FOVEA_COLD inline void refuse(std::string_view where, std::string_view sentence) {
   std::string message(where);
   message.append(": ").append(sentence);
   FOVEA_THROW(std::invalid_argument(message));
@@ -42,28 +42,28 @@ std::string range_text(I first, I last) {
 
 /// Throws std::invalid_argument with the message "<where>: <wrong>; <right>", for example
 /// "FullAttention: out overlaps q; outputs must not alias inputs or each other".
-[[noreturn]] inline void refuse(std::string_view where, std::string_view wrong,
+[[noreturn]] FOVEA_COLD inline void refuse(std::string_view where, std::string_view wrong,
                                 std::string_view right) {
   refuse(where, std::string(wrong).append("; ").append(right));
 }
 
 /// Throws std::invalid_argument with the message "<where>: <what> is <got>; expected <expected>",
 /// for example "LocalAttention: left is -1; expected at least 0 keys".
-[[noreturn]] inline void refuse(std::string_view where, std::string_view what, std::string_view got,
+[[noreturn]] FOVEA_COLD inline void refuse(std::string_view where, std::string_view what, std::string_view got,
                                 std::string_view expected) {
   refuse(where, std::string(what).append(" is ").append(got),
          std::string("expected ").append(expected));
 }
 
 /// Throws std::invalid_argument with the message "<where>: <tensor> is required: <why>".
-[[noreturn]] inline void refuse_missing(
+[[noreturn]] FOVEA_COLD inline void refuse_missing(
     std::string_view where, std::string_view tensor,
     std::string_view why = "it was not given, or was passed without memory") {
   refuse(where, std::string(tensor).append(" is required: ").append(why));
 }
 
 /// Throws std::invalid_argument with the message "<where>: <what> must not be given: <why>".
-[[noreturn]] inline void refuse_given(std::string_view where, std::string_view what,
+[[noreturn]] FOVEA_COLD inline void refuse_given(std::string_view where, std::string_view what,
                                       std::string_view why) {
   refuse(where, std::string(what).append(" must not be given: ").append(why));
 }

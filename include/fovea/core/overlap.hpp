@@ -16,6 +16,28 @@
 
 FOVEA_NAMESPACE_BEGIN
 
+/// Where the elements of a tensor lie, whatever their type: what the checks of tensors read, which
+/// are so no templates.
+struct TensorLayout {
+  const void* data = nullptr;  ///< element [0, 0, 0, 0]
+  Shape shape = {};            ///< the four extents
+  Shape strides = {};          ///< the four strides, in elements
+  Index element_size = 1;      ///< bytes
+
+  /// No tensor.
+  TensorLayout() = default;
+  /// The layout of a view.
+  template <class T>
+  // NOLINTNEXTLINE(google-explicit-constructor): every view has a layout
+  TensorLayout(const View<T>& x)
+      : data(x.data()), shape(x.shape()), strides(x.strides()), element_size(sizeof(T)) {}
+
+  /// Whether it is the layout of a view that was never given a tensor.
+  bool is_none() const { return data == nullptr && shape == Shape{}; }
+  /// Whether there are no elements.
+  bool is_empty() const { return shape[0] == 0 || shape[1] == 0 || shape[2] == 0 || shape[3] == 0; }
+};
+
 namespace detail {
 
 /// One term of a sum of offsets: a stride > 0, which is taken 0 to count - 1 times.
@@ -41,7 +63,7 @@ inline Index saturated_sum(Index a, Index b) {
 /// Of each term only those counts are tried that leave a rest within reach of the later terms; for
 /// nested layouts these are one or two. `steps` bounds the work: when it runs out, the answer is
 /// yes, to be on the safe side.
-inline bool reaches(const Terms& terms, std::size_t t, std::size_t n, Index target, int& steps) {
+FOVEA_COLD inline bool reaches(const Terms& terms, std::size_t t, std::size_t n, Index target, int& steps) {
   if (--steps < 0) return true;
   if (t == n) return target == 0;
   Index rest = 0;
@@ -57,7 +79,7 @@ inline bool reaches(const Terms& terms, std::size_t t, std::size_t n, Index targ
 
 /// Adds a term to the first n ones, which stay in descending order of stride. Terms of the same
 /// stride are merged into one.
-inline void add_term(Terms& terms, std::size_t& n, Index stride, Index count) {
+FOVEA_COLD inline void add_term(Terms& terms, std::size_t& n, Index stride, Index count) {
   if (stride == 0 || count == 1) return;
   std::size_t at = 0;
   while (at < n && terms[at].stride > stride) ++at;
@@ -69,26 +91,20 @@ inline void add_term(Terms& terms, std::size_t& n, Index stride, Index count) {
   terms[at] = {stride, count};
 }
 
-}  // namespace detail
-
-namespace detail {
-
-/// The addresses from the lowest element of a view to the end of its highest one, cut to the range
-/// of std::intptr_t.
-template <class T>
-std::pair<std::intptr_t, std::intptr_t> byte_range(const View<T>& x) {
-  const auto first = reinterpret_cast<std::intptr_t>(x.data());
-  Index low = 0;  // how far elements reach below data()
+/// The addresses from the lowest element of a tensor to the end of its highest one, cut to the
+/// range of std::intptr_t.
+FOVEA_COLD inline std::pair<std::intptr_t, std::intptr_t> byte_range(const TensorLayout& x) {
+  const auto first = reinterpret_cast<std::intptr_t>(x.data);
+  Index low = 0;  // how far elements reach below data
   Index high = 0;
   for (std::size_t d = 0; d < 4; ++d) {
-    const Index reach = step_of(x.strides()[d], x.shape()[d]) * (x.shape()[d] - 1);
-    (x.strides()[d] < 0 ? low : high) += reach;
+    const Index reach = step_of(x.strides[d], x.shape[d]) * (x.shape[d] - 1);
+    (x.strides[d] < 0 ? low : high) += reach;
   }
-  constexpr auto size = static_cast<std::intptr_t>(sizeof(T));
   constexpr auto least = (std::numeric_limits<std::intptr_t>::min)();
-  const bool begins_before = first < least + low * size;
-  return {begins_before ? least : first - low * size,
-          saturated_sum(saturated_sum(first, high * size), size)};
+  const bool begins_before = first < least + low * x.element_size;
+  return {begins_before ? least : first - low * x.element_size,
+          saturated_sum(saturated_sum(first, high * x.element_size), x.element_size)};
 }
 
 }  // namespace detail
@@ -97,16 +113,15 @@ std::pair<std::intptr_t, std::intptr_t> byte_range(const View<T>& x) {
 /// strides nest. To be on the safe side it is also yes for views whose interleaving takes more than
 /// a few thousand steps to decide, for views whose reaches add up to more than Index holds, and for
 /// views with elements of different sizes if their ranges of addresses meet.
-template <class A, class B>
-bool shares_elements(const View<A>& a, const View<B>& b) {
-  if (a.size() == 0 || b.size() == 0) return false;
-  if constexpr (sizeof(A) != sizeof(B)) {
+FOVEA_COLD inline bool shares_elements(const TensorLayout& a, const TensorLayout& b) {
+  if (a.is_empty() || b.is_empty()) return false;
+  if (a.element_size != b.element_size) {
     const auto [a_begin, a_end] = detail::byte_range(a);
     const auto [b_begin, b_end] = detail::byte_range(b);
     return a_begin < b_end && b_begin < a_end;
   }
-  const auto address_a = reinterpret_cast<std::uintptr_t>(a.data());
-  const auto address_b = reinterpret_cast<std::uintptr_t>(b.data());
+  const auto address_a = reinterpret_cast<std::uintptr_t>(a.data);
+  const auto address_b = reinterpret_cast<std::uintptr_t>(b.data);
   // The views share an element if an element of a and one of b can have the same address. All terms
   // are brought to one side of that equation. A dimension whose term would be negative there is
   // counted from its end, which adds its reach to `offset`.
@@ -116,17 +131,17 @@ bool shares_elements(const View<A>& a, const View<B>& b) {
   detail::Terms terms{};
   std::size_t n = 0;
   for (std::size_t d = 0; d < 4; ++d) {
-    const Index step_a = detail::step_of(a.strides()[d], a.shape()[d]);
-    const Index step_b = detail::step_of(b.strides()[d], b.shape()[d]);
-    const Index reach_a = step_a * (a.shape()[d] - 1);
-    const Index reach_b = step_b * (b.shape()[d] - 1);
+    const Index step_a = detail::step_of(a.strides[d], a.shape[d]);
+    const Index step_b = detail::step_of(b.strides[d], b.shape[d]);
+    const Index reach_a = step_a * (a.shape[d] - 1);
+    const Index reach_b = step_b * (b.shape[d] - 1);
     reach = detail::saturated_sum(detail::saturated_sum(reach, reach_a), reach_b);
     if (reach == (std::numeric_limits<Index>::max)()) return true;
-    offset += (a.strides()[d] < 0 ? reach_a : 0) + (b.strides()[d] > 0 ? reach_b : 0);
-    detail::add_term(terms, n, step_a, a.shape()[d]);
-    detail::add_term(terms, n, step_b, b.shape()[d]);
+    offset += (a.strides[d] < 0 ? reach_a : 0) + (b.strides[d] > 0 ? reach_b : 0);
+    detail::add_term(terms, n, step_a, a.shape[d]);
+    detail::add_term(terms, n, step_b, b.shape[d]);
   }
-  constexpr auto size = static_cast<std::intptr_t>(sizeof(A));
+  const Index size = a.element_size;
   if (bytes % size != 0) bytes -= bytes % size;  // A partial overlap counts as a whole one.
   int steps = 4096;
   const Index target = detail::saturated_sum(static_cast<Index>(bytes / size), offset);
@@ -136,18 +151,17 @@ bool shares_elements(const View<A>& a, const View<B>& b) {
 /// Whether no two indices of a view name the same element, as a tensor that is written needs. The
 /// criterion is sufficient, not exact: every stride must be larger than the reach of all smaller
 /// ones.
-template <class T>
-bool has_distinct_elements(const View<T>& x) {
-  if (x.size() == 0) return true;
+FOVEA_COLD inline bool has_distinct_elements(const TensorLayout& x) {
+  if (x.is_empty()) return true;
   for (std::size_t d = 0; d < 4; ++d) {
-    const Index stride = detail::step_of(x.strides()[d], x.shape()[d]);
+    const Index stride = detail::step_of(x.strides[d], x.shape[d]);
     Index reach = 0;  // of all dimensions inside d
     for (std::size_t e = 0; e < 4; ++e) {
-      const Index inner = detail::step_of(x.strides()[e], x.shape()[e]);
-      if (inner < stride || (inner == stride && e > d)) reach += inner * (x.shape()[e] - 1);
+      const Index inner = detail::step_of(x.strides[e], x.shape[e]);
+      if (inner < stride || (inner == stride && e > d)) reach += inner * (x.shape[e] - 1);
     }
-    if (x.shape()[d] > 1 && stride <= reach) return false;
-    if (x.shape()[d] > 1 && stride == 0) return false;
+    if (x.shape[d] > 1 && stride <= reach) return false;
+    if (x.shape[d] > 1 && stride == 0) return false;
   }
   return true;
 }

@@ -16,7 +16,7 @@ namespace detail {
 
 /// The extent of dimension d must be as expected; `whose` says in the message where the expected
 /// one comes from.
-inline void check_extent(const char* where, const char* tensor, const Shape& shape, std::size_t d,
+FOVEA_COLD inline void check_extent(const char* where, const char* tensor, const Shape& shape, std::size_t d,
                          Index expected, std::string_view whose) {
   if (shape[d] == expected) return;
   refuse_extent(where, tensor, shape, d, std::to_string(expected).append(", ").append(whose));
@@ -24,7 +24,7 @@ inline void check_extent(const char* where, const char* tensor, const Shape& sha
 
 /// All four extents must be as expected. The message about a tensor of no extents, such as an
 /// Eigen tensor before resize, says that it has no memory.
-inline void check_extents(const char* where, const char* tensor, const Shape& shape,
+FOVEA_COLD inline void check_extents(const char* where, const char* tensor, const Shape& shape,
                           const Shape& expected, std::string_view whose) {
   if (shape == expected) return;
   refuse(where,
@@ -35,7 +35,7 @@ inline void check_extents(const char* where, const char* tensor, const Shape& sh
 
 /// There must be no key lengths, or one for each of `batch` sequences, in [0, rows].
 /// \param x the tensor that has that batch   \param y the tensor that has those rows
-inline void check_key_lengths(const char* where, IndexSpan lengths, Index batch, const char* x,
+FOVEA_COLD inline void check_key_lengths(const char* where, IndexSpan lengths, Index batch, const char* x,
                               Index rows, const char* y) {
   const auto count = static_cast<Index>(lengths.size());
   if (count != 0 && count != batch) {
@@ -50,32 +50,29 @@ inline void check_key_lengths(const char* where, IndexSpan lengths, Index batch,
 }
 
 /// A tensor that is written must have an address of its own for each element.
-template <class T>
-void check_distinct(const char* where, const char* tensor, const View<T>& x) {
+FOVEA_COLD inline void check_distinct(const char* where, const char* tensor, const TensorLayout& x) {
   if (has_distinct_elements(x)) return;
   std::string strides;
-  for (const Index stride : x.strides()) {
+  for (const Index stride : x.strides) {
     strides.append(strides.empty() ? "[" : ", ").append(std::to_string(stride));
   }
-  refuse(where, tensor + (" has strides " + strides) + "] for " + to_string(x.shape()),
+  refuse(where, tensor + (" has strides " + strides) + "] for " + to_string(x.shape),
          "the elements of an output need different addresses");
 }
 
 /// A tensor that is written must pass check_distinct and have no negative stride.
-template <class T>
-void check_written_layout(const char* where, const char* tensor, const View<T>& x) {
+FOVEA_COLD inline void check_written_layout(const char* where, const char* tensor, const TensorLayout& x) {
   for (std::size_t d = 0; d < 4; ++d) {
-    if (x.strides()[d] >= 0 || x.shape()[d] <= 1) continue;
+    if (x.strides[d] >= 0 || x.shape[d] <= 1) continue;
     refuse(where, std::string("stride of ") + kDimensionNames[d] + " of " + tensor,
-           std::to_string(x.strides()[d]), "at least 0 in an output");
+           std::to_string(x.strides[d]), "at least 0 in an output");
   }
   check_distinct(where, tensor, x);
 }
 
 /// x must share no element with the tensor called `name`.
-template <class T, class U>
-void check_apart(const char* where, const char* tensor, const View<T>& x, const char* name,
-                 const View<U>& other) {
+FOVEA_COLD inline void check_apart(const char* where, const char* tensor, const TensorLayout& x,
+                        const char* name, const TensorLayout& other) {
   if (!shares_elements(x, other)) return;
   refuse(where, std::string(tensor) + " overlaps " + name,
          "outputs must not alias inputs or each other");

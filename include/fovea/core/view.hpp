@@ -6,6 +6,7 @@
 
 #include <array>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -38,7 +39,7 @@ concept Viewable = requires {
 namespace detail {
 
 /// Sets `product` to a * b, and returns false if that does not fit. \pre a >= 0 and b >= 0
-inline bool multiply(Index a, Index b, Index& product) {
+FOVEA_COLD inline bool multiply(Index a, Index b, Index& product) {
   if (b != 0 && a > (std::numeric_limits<Index>::max)() / b) return false;
   product = a * b;
   return true;
@@ -47,7 +48,7 @@ inline bool multiply(Index a, Index b, Index& product) {
 }  // namespace detail
 
 /// The extents as text, for example "2x8x4096x64".
-inline std::string to_string(const Shape& shape) {
+FOVEA_COLD inline std::string to_string(const Shape& shape) {
   std::string text;
   for (std::size_t d = 0; d < 4; ++d) {
     text += d == 0 ? "" : "x";
@@ -57,7 +58,7 @@ inline std::string to_string(const Shape& shape) {
 }
 
 /// The extent of dimension d as text: "batch 2", "1 head", "7 rows", "width 64".
-inline std::string extent_text(const Shape& shape, std::size_t d) {
+FOVEA_COLD inline std::string extent_text(const Shape& shape, std::size_t d) {
   const std::string number = std::to_string(shape[d]);
   std::string name = kDimensionNames[d];
   if (d == 0 || d == 3) return name.append(" ").append(number);
@@ -68,7 +69,7 @@ inline std::string extent_text(const Shape& shape, std::size_t d) {
 /// Throws std::invalid_argument because of the extent of dimension d of a tensor, for example
 /// "FullAttention: v has 8 rows; expected 9, the rows of k". The message about a tensor that was
 /// never given, or whose memory was not allocated, says so.
-[[noreturn]] inline void refuse_extent(std::string_view where, const std::string& tensor,
+[[noreturn]] FOVEA_COLD inline void refuse_extent(std::string_view where, const std::string& tensor,
                                        const Shape& shape, std::size_t d,
                                        const std::string& expected) {
   if (shape == Shape{}) refuse_missing(where, tensor);
@@ -84,6 +85,46 @@ template <class T>
 class View;
 
 namespace detail {
+
+/// Returns the shape. Refuses extents below 0, and extents whose product does not fit Index:
+/// row_major multiplies them.
+FOVEA_COLD inline const Shape& checked(const Shape& shape) {
+  Index size = 1;
+  for (std::size_t d = 4; d-- > 0;) {
+    if (shape[d] < 0) {
+      refuse("View", "shape has " + extent_text(shape, d), "expected at least 0");
+    }
+    // An extent of 0 counts as 1 here, so that every partial product fits too.
+    if (!multiply(size, shape[d] == 0 ? 1 : shape[d], size)) {
+      refuse("View", "shape", to_string(shape), "a number of elements that fits std::ptrdiff_t");
+    }
+  }
+  return shape;
+}
+
+/// Refuses elements without an address, and offsets that do not fit Index in bytes.
+FOVEA_COLD inline void check_layout(const void* data, const Shape& shape, const Shape& strides,
+                         std::size_t element_size) {
+  checked(shape);
+  if (shape[0] == 0 || shape[1] == 0 || shape[2] == 0 || shape[3] == 0) return;
+  if (data == nullptr) {
+    refuse("View", "data", "null", "the address of " + to_string(shape) + " elements");
+  }
+  const Index most = (std::numeric_limits<Index>::max)() / static_cast<Index>(element_size);
+  Index reach = 0;
+  for (std::size_t d = 0; d < 4; ++d) {
+    if (shape[d] == 1) continue;
+    Index step = 0;
+    const bool fits = strides[d] >= -most && strides[d] <= most &&
+                      multiply(strides[d] < 0 ? -strides[d] : strides[d], shape[d] - 1, step);
+    if (!fits || step > most - reach) {
+      refuse("View", std::string("stride of ") + kDimensionNames[d],
+             std::to_string(strides[d]) + " for " + to_string(shape) + " elements",
+             "offsets that fit std::ptrdiff_t");
+    }
+    reach += step;
+  }
+}
 
 template <class X>
 inline constexpr bool kIsView = false;
@@ -128,11 +169,11 @@ class View {
   /// elements, or if an offset does not fit Index
   View(T* data, const Shape& shape, const Shape& strides)
       : data_(data), shape_(shape), strides_(strides) {
-    check();
+    detail::check_layout(data, shape, strides, sizeof(T));
   }
 
   /// The view of a dense tensor whose last index is the fastest. \throws as the constructor above
-  View(T* data, const Shape& shape) : View(data, shape, row_major(checked(shape))) {}
+  View(T* data, const Shape& shape) : View(data, shape, row_major(detail::checked(shape))) {}
 
   /// The same tensor, which can only be read through this view.
   template <class U>
@@ -172,44 +213,6 @@ class View {
   }
 
  private:
-  // The product of the extents must fit Index before row_major multiplies them.
-  static const Shape& checked(const Shape& shape) {
-    Index size = 1;
-    for (std::size_t d = 4; d-- > 0;) {
-      if (shape[d] < 0) {
-        refuse("View", "shape has " + extent_text(shape, d), "expected at least 0");
-      }
-      // An extent of 0 counts as 1 here, so that every partial product fits too.
-      if (!detail::multiply(size, shape[d] == 0 ? 1 : shape[d], size)) {
-        refuse("View", "shape", to_string(shape), "a number of elements that fits std::ptrdiff_t");
-      }
-    }
-    return shape;
-  }
-
-  void check() const {
-    checked(shape_);
-    if (size() == 0) return;
-    if (data_ == nullptr) {
-      refuse("View", "data", "null", "the address of " + to_string(shape_) + " elements");
-    }
-    constexpr Index most = (std::numeric_limits<Index>::max)() / static_cast<Index>(sizeof(T));
-    Index reach = 0;
-    for (std::size_t d = 0; d < 4; ++d) {
-      if (shape_[d] == 1) continue;
-      Index step = 0;
-      const bool fits =
-          strides_[d] >= -most && strides_[d] <= most &&
-          detail::multiply(strides_[d] < 0 ? -strides_[d] : strides_[d], shape_[d] - 1, step);
-      if (!fits || step > most - reach) {
-        refuse("View", std::string("stride of ") + kDimensionNames[d],
-               std::to_string(strides_[d]) + " for " + to_string(shape_) + " elements",
-               "offsets that fit std::ptrdiff_t");
-      }
-      reach += step;
-    }
-  }
-
   T* data_ = nullptr;
   Shape shape_{};
   Shape strides_{};

@@ -22,8 +22,78 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
+/// What the checks read of the inputs of every family. It is no template, and so are the checks.
+struct InputShapes {
+  Shape q;
+  Shape k;
+  Shape v;
+  bool has_q;
+  IndexSpan key_lengths;
+  IndexSpan cu_seqlens_q = {};
+  IndexSpan cu_seqlens_k = {};
+  IndexSpan first_positions = {};
+
+  template <AnyInputs In>
+  // NOLINTNEXTLINE(google-explicit-constructor): all inputs have these
+  InputShapes(const In& in)
+      : q(in.q.shape()),
+        k(in.k.shape()),
+        v(in.v.shape()),
+        has_q(!in.q.is_none()),
+        key_lengths(in.key_lengths) {
+    if constexpr (requires { in.cu_seqlens_q; }) {
+      cu_seqlens_q = in.cu_seqlens_q;
+      cu_seqlens_k = in.cu_seqlens_k;
+    }
+    if constexpr (requires { in.first_positions; }) first_positions = in.first_positions;
+  }
+};
+
+/// A tensor of inputs, gradients or of what is saved.
+struct NamedTensor {
+  const char* name = "";
+  TensorLayout layout = {};
+  bool is_span = false;  ///< of one number for each head, which counts as [1, heads, 1, 1]
+};
+
+/// All tensors of a struct that has `for_each_tensor`, whatever their types.
+class TensorList {
+ public:
+  template <class X>
+  // NOLINTNEXTLINE(google-explicit-constructor): all inputs, gradients and saved tensors are lists
+  TensorList(const X& tensors) {
+    tensors.for_each_tensor([&](const char* name, const auto& x) { add(name, x); });
+  }
+
+  const NamedTensor* begin() const { return all_.data(); }
+  const NamedTensor* end() const { return all_.data() + count_; }
+
+  /// The tensor of that name, which is none if there is no such tensor.
+  TensorLayout named(std::string_view wanted) const {
+    for (const NamedTensor& x : *this) {
+      if (x.name == wanted) return x.layout;
+    }
+    return {};
+  }
+
+ private:
+  template <class T>
+  void add(const char* name, const View<T>& x) {
+    all_[count_++] = {name, x};
+  }
+  template <class T>
+  void add(const char* name, std::span<T> x) {
+    const View<T> numbers =
+        x.empty() ? View<T>{} : View<T>{x.data(), {1, static_cast<Index>(x.size()), 1, 1}};
+    all_[count_++] = {name, numbers, true};
+  }
+
+  std::array<NamedTensor, 12> all_;  // more than any struct has
+  std::size_t count_ = 0;
+};
+
 /// Refuses `tensor` unless it has the shape that follows from the inputs.
-inline void check_made_shape(const char* op, const char* tensor, const Shape& shape,
+FOVEA_COLD inline void check_made_shape(const char* op, const char* tensor, const Shape& shape,
                              const Shape& expected) {
   if (shape == expected) return;
   check_extents(op, tensor, shape, expected, "as the shapes of the inputs require");
@@ -33,13 +103,12 @@ inline void check_made_shape(const char* op, const char* tensor, const Shape& sh
 
 /// Checks that q, k, v and the key lengths agree with each other.
 /// \throws std::invalid_argument if they do not, and as `isa_level` does
-template <detail::AnyInputs In>
-void check_inputs(const char* op, const In& inputs) {
+FOVEA_COLD inline void check_inputs(const char* op, const detail::InputShapes& inputs) {
   static_cast<void>(isa_level());
-  const Shape& q = inputs.q.shape();
-  const Shape& k = inputs.k.shape();
-  const Shape& v = inputs.v.shape();
-  if (inputs.q.is_none() && (k[0] != 0 || v[0] != 0 || k[3] != 0)) {
+  const Shape& q = inputs.q;
+  const Shape& k = inputs.k;
+  const Shape& v = inputs.v;
+  if (!inputs.has_q && (k[0] != 0 || v[0] != 0 || k[3] != 0)) {
     refuse_missing(op, "q");
   }
   detail::check_extent(op, "k", k, 0, q[0], "the batch of q");
@@ -68,7 +137,7 @@ void check_inputs(const char* op, const In& inputs) {
 namespace detail {
 
 /// Checks that the ends of packed sequences ascend from 0 to the number of rows of their tensor.
-inline void check_cu_seqlens(const char* op, const std::string& name, IndexSpan ends, Index rows,
+FOVEA_COLD inline void check_cu_seqlens(const char* op, const std::string& name, IndexSpan ends, Index rows,
                              const std::string& tensor) {
   for (std::size_t s = 0; s < ends.size(); ++s) {
     const std::string what = name + "[" + std::to_string(s) + "]";
@@ -89,28 +158,26 @@ inline void check_cu_seqlens(const char* op, const std::string& name, IndexSpan 
 /// that are visible.
 /// \param keys whose rows the columns of the logits are
 /// \param visible the largest key length, or the columns of the logits
-template <class U>
-void check_broadcast(const char* op, const char* tensor, const View<U>& x, const Shape& logits,
-                     const char* keys, Index visible) {
+FOVEA_COLD inline void check_broadcast(const char* op, const char* tensor, const TensorLayout& x,
+                            const Shape& logits, const char* keys, Index visible) {
   const std::array<const char*, 4> whose = {"the batch of q", "the heads of q", "the rows of q",
                                             keys};
   if (x.is_none()) return;
   for (std::size_t d = 0; d < 4; ++d) {
-    const Index extent = x.shape()[d];
+    const Index extent = x.shape[d];
     const Index least = d == 3 ? (std::max)(visible, Index{1}) : logits[d];
     if (extent == 1 || extent == logits[d] || (extent >= least && extent < logits[d])) continue;
     std::string expected = "1 or " + std::to_string(logits[d]) + ", " + whose[d];
     if (least < logits[d]) {
       expected += ", or at least " + std::to_string(least) + ", the largest of key_lengths";
     }
-    refuse_extent(op, tensor, x.shape(), d, expected);
+    refuse_extent(op, tensor, x.shape, d, expected);
   }
 }
 
 /// Checks that there is one number for each query head, or none.
-template <class U>
-void check_per_head(const char* op, const char* name, std::span<const U> x, Index heads) {
-  const auto count = static_cast<Index>(x.size());
+FOVEA_COLD inline void check_per_head(const char* op, const char* name, std::size_t numbers, Index heads) {
+  const auto count = static_cast<Index>(numbers);
   if (count != 0 && count != heads) {
     refuse(op, std::string("the number of ") + name, std::to_string(count),
            std::to_string(heads) + ", the heads of q, or 0");
@@ -122,14 +189,13 @@ void check_per_head(const char* op, const char* name, std::span<const U> x, Inde
 /// Checks where the sequences of packed tensors begin and end.
 /// \pre check_inputs passed
 /// \throws std::invalid_argument
-template <detail::AnyInputs In>
-void check_packing(const char* op, const In& inputs) {
+FOVEA_COLD inline void check_packing(const char* op, const detail::InputShapes& inputs) {
   const auto& cu_q = inputs.cu_seqlens_q;
   const auto& cu_k = inputs.cu_seqlens_k;
   if (cu_q.empty() && cu_k.empty()) return;
   if (cu_q.empty()) refuse_missing(op, "cu_seqlens_q", "cu_seqlens_k is given");
-  if (inputs.q.batch() != 1) {
-    refuse_extent(op, "q", inputs.q.shape(), 0, "1, since cu_seqlens_q is given");
+  if (inputs.q[0] != 1) {
+    refuse_extent(op, "q", inputs.q, 0, "1, since cu_seqlens_q is given");
   }
   if (!inputs.key_lengths.empty()) {
     refuse_given(op, "key_lengths", "cu_seqlens_q says where sequences end");
@@ -138,24 +204,22 @@ void check_packing(const char* op, const In& inputs) {
     refuse(op, "the number of cu_seqlens_k", std::to_string(cu_k.size()),
            std::to_string(cu_q.size()) + ", the number of cu_seqlens_q");
   }
-  detail::check_cu_seqlens(op, "cu_seqlens_q", cu_q, inputs.q.rows(), "q");
+  detail::check_cu_seqlens(op, "cu_seqlens_q", cu_q, inputs.q[2], "q");
   if (cu_k.empty()) {
-    detail::check_cu_seqlens(op, "cu_seqlens_q", cu_q, inputs.k.rows(),
+    detail::check_cu_seqlens(op, "cu_seqlens_q", cu_q, inputs.k[2],
                              "k, since there is no cu_seqlens_k");
   }
-  detail::check_cu_seqlens(op, "cu_seqlens_k", cu_k, inputs.k.rows(), "k");
+  detail::check_cu_seqlens(op, "cu_seqlens_k", cu_k, inputs.k[2], "k");
 }
 
 /// Checks the positions that inputs give.
 /// \pre check_inputs and check_packing passed
 /// \throws std::invalid_argument
-template <detail::AnyInputs In>
-void check_first_positions(const char* op, const In& inputs) {
-  const auto& given = inputs.first_positions;
+FOVEA_COLD inline void check_first_positions(const char* op, const detail::InputShapes& inputs) {
+  const IndexSpan given = inputs.first_positions;
   if (given.empty()) return;
   const bool packed = !inputs.cu_seqlens_q.empty();
-  const Index count =
-      packed ? static_cast<Index>(inputs.cu_seqlens_q.size()) - 1 : inputs.q.batch();
+  const Index count = packed ? static_cast<Index>(inputs.cu_seqlens_q.size()) - 1 : inputs.q[0];
   if (static_cast<Index>(given.size()) != count) {
     refuse(op, "the number of first_positions", std::to_string(given.size()),
            std::to_string(count) + (packed ? ", the packed sequences" : ", the batch of q") +
@@ -173,11 +237,10 @@ void check_first_positions(const char* op, const In& inputs) {
 /// their sequence has fewer keys.
 /// \param knows_positions called where that matters: whether what a row sees depends on its
 /// position \pre check_first_positions passed \throws std::invalid_argument
-template <detail::AnyInputs In, class KnowsPositions>
-void check_alignment(const char* op, const In& inputs, CausalAlignment alignment,
-                     const KnowsPositions& knows_positions) {
-  const Index queries = inputs.q.rows();
-  const Index keys = inputs.k.rows();
+FOVEA_COLD inline void check_alignment(const char* op, const detail::InputShapes& inputs,
+                            CausalAlignment alignment, FunctionRef<bool()> knows_positions) {
+  const Index queries = inputs.q[2];
+  const Index keys = inputs.k[2];
   if (alignment != CausalAlignment::bottom_right || queries == keys) return;
   if (queries == 0 || !inputs.first_positions.empty()) return;
   for (std::size_t b = 0; b < inputs.key_lengths.size(); ++b) {
@@ -201,7 +264,7 @@ void check_alignment(const char* op, const In& inputs, CausalAlignment alignment
 /// \pre check_inputs passed
 /// \throws std::invalid_argument
 template <class T>
-void check_logit_inputs(const char* op, const SoftmaxInputs<T>& inputs,
+FOVEA_COLD void check_logit_inputs(const char* op, const SoftmaxInputs<T>& inputs,
                         const std::optional<Index>& sequence = {}) {
   const Shape logits = {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(),
                         sequence.value_or(inputs.k.rows())};
@@ -212,8 +275,8 @@ void check_logit_inputs(const char* op, const SoftmaxInputs<T>& inputs,
   }
   detail::check_broadcast(op, "bias", inputs.bias, logits, keys, visible);
   detail::check_broadcast(op, "mask", inputs.mask, logits, keys, visible);
-  detail::check_per_head(op, "alibi_slopes", inputs.alibi_slopes, logits[1]);
-  detail::check_per_head(op, "sinks", inputs.sink, logits[1]);
+  detail::check_per_head(op, "alibi_slopes", inputs.alibi_slopes.size(), logits[1]);
+  detail::check_per_head(op, "sinks", inputs.sink.size(), logits[1]);
   for (std::size_t h = 0; h < inputs.alibi_slopes.size(); ++h) {
     if (std::isfinite(inputs.alibi_slopes[h])) continue;
     refuse(op, "alibi_slopes[" + std::to_string(h) + "]", to_string(inputs.alibi_slopes[h]),
@@ -221,33 +284,16 @@ void check_logit_inputs(const char* op, const SoftmaxInputs<T>& inputs,
   }
 }
 
-namespace detail {
-
-/// A tensor of the inputs or gradients as a view. A span of one number for each head becomes a
-/// view, too; an empty span is no tensor.
-template <class T>
-const View<T>& as_view(const View<T>& x) {
-  return x;
-}
-template <class T>
-View<T> as_view(std::span<T> x) {
-  return x.empty() ? View<T>{} : View<T>{x.data(), {1, static_cast<Index>(x.size()), 1, 1}};
-}
-
-}  // namespace detail
-
 /// Checks that a tensor to be written has the expected shape, distinct elements, and no element in
 /// common with an input.
-/// \param inputs any struct that has `for_each_tensor`
 /// \throws std::invalid_argument
-template <class U, class In>
-void check_output(const char* op, const char* tensor, const View<U>& x, const In& inputs,
-                  const Shape& expected) {
-  detail::check_made_shape(op, tensor, x.shape(), expected);
+FOVEA_COLD inline void check_output(const char* op, const char* tensor, const TensorLayout& x,
+                         const detail::TensorList& inputs, const Shape& expected) {
+  detail::check_made_shape(op, tensor, x.shape, expected);
   detail::check_written_layout(op, tensor, x);
-  inputs.for_each_tensor([&](const char* name, const auto& other) {
-    detail::check_apart(op, tensor, x, name, detail::as_view(other));
-  });
+  for (const detail::NamedTensor& other : inputs) {
+    detail::check_apart(op, tensor, x, other.name, other.layout);
+  }
 }
 
 /// Checks the output, and lse if it is to be saved.
@@ -284,12 +330,6 @@ void check_lse(const char* op, const In& inputs, const S& saved) {
 
 namespace detail {
 
-/// The tensor of the inputs that a gradient belongs to.
-struct GradOf {
-  bool is_none = true;
-  Shape shape = {};
-};
-
 /// The text "the gradient of q", held in this object: a call without errors takes no memory for
 /// messages.
 class GradName {
@@ -306,31 +346,22 @@ class GradName {
   std::array<char, 40> text_ = {};
 };
 
-/// The tensor of that name; none if the inputs have no such tensor.
-template <class In>
-GradOf tensor_named(const In& inputs, std::string_view wanted) {
-  GradOf found;
-  inputs.for_each_tensor([&](const char* name, const auto& tensor) {
-    if (name == wanted) found = {as_view(tensor).is_none(), as_view(tensor).shape()};
-  });
-  return found;
-}
-
 /// Refuses gradients of tensors that were not given. q, k and v are left out: for them the extents
 /// tell.
-template <class T, class In, class G>
-void check_grads_of_given(const char* op, const In& inputs, const G& grads) {
-  grads.for_each_tensor([&]<class X>(const char* name, const X& grad) {
-    const std::string_view own = name;
-    if (own == "q" || own == "k" || own == "v" || !std::derived_from<X, View<T>>) return;
-    if (as_view(grad).is_none() || !tensor_named(inputs, name).is_none) return;
-    refuse_given(op, std::string("the gradient of ") + name,
-                 std::string("the inputs have no ") + name);
-  });
-  if constexpr (requires { grads.sink; }) {
-    if (grads.sink.empty() || grads.sink.size() == inputs.sink.size()) return;
-    refuse(op, "the number of sinks in the gradients", std::to_string(grads.sink.size()),
-           std::to_string(inputs.sink.size()) + ", the number of sinks of the inputs");
+FOVEA_COLD inline void check_grads_of_given(const char* op, const TensorList& inputs,
+                                 const TensorList& grads) {
+  for (const auto& [own, grad, is_span] : grads) {
+    const std::string_view name = own;
+    if (name == "q" || name == "k" || name == "v" || grad.is_none()) continue;
+    const TensorLayout input = inputs.named(name);
+    if (!is_span && input.is_none()) {
+      refuse_given(op, std::string("the gradient of ") + own,
+                   std::string("the inputs have no ") + own);
+    } else if (is_span && grad.shape != input.shape) {
+      refuse(op, std::string("the number of ") + own + "s in the gradients",
+             std::to_string(grad.shape[1]),
+             std::to_string(input.shape[1]) + ", the number of " + own + "s of the inputs");
+    }
   }
 }
 
@@ -338,49 +369,39 @@ void check_grads_of_given(const char* op, const In& inputs, const G& grads) {
 
 /// Checks that the gradients that are asked for have the shapes of their inputs, and memory of
 /// their own.
-/// \param inputs any struct that has `for_each_tensor`, checked
+/// \pre the inputs were checked
 /// \throws std::invalid_argument
-template <class T, class In, class S, class G>
-void check_grads(const char* op, const In& inputs, const View<const T>& out, const S& saved,
-                 const View<const T>& d_out, const G& grads) {
-  detail::check_grads_of_given<T>(op, inputs, grads);
-  struct Named {
-    detail::GradName name;
-    View<T> grad;
-  };
-  std::array<Named, 8> before;
-  std::size_t count = 0;
-  grads.for_each_tensor([&](const char* of, const auto& tensor) {
-    const View<T> grad = detail::as_view(tensor);
-    if (grad.is_none()) return;
-    Named& now = before[count];
-    now = {detail::GradName(of), grad};
-    const char* const name = now.name.text();
-    check_output(op, name, grad, inputs, detail::tensor_named(inputs, of).shape);
-    detail::check_apart(op, name, grad, "out", out);
-    detail::check_apart(op, name, grad, "d_out", d_out);
-    saved.for_each_tensor([&](const char* kept, const auto& other) {
-      detail::check_apart(op, name, grad, kept, other);
-    });
-    for (std::size_t j = 0; j < count; ++j) {
-      detail::check_apart(op, name, grad, before[j].name.text(), before[j].grad);
+FOVEA_COLD inline void check_grads(const char* op, const detail::TensorList& inputs, const TensorLayout& out,
+                        const detail::TensorList& saved, const TensorLayout& d_out,
+                        const detail::TensorList& grads) {
+  detail::check_grads_of_given(op, inputs, grads);
+  for (const detail::NamedTensor& grad : grads) {
+    if (grad.layout.is_none()) continue;
+    const detail::GradName name(grad.name);
+    check_output(op, name.text(), grad.layout, inputs, inputs.named(grad.name).shape);
+    detail::check_apart(op, name.text(), grad.layout, "out", out);
+    detail::check_apart(op, name.text(), grad.layout, "d_out", d_out);
+    for (const detail::NamedTensor& other : saved) {
+      detail::check_apart(op, name.text(), grad.layout, other.name, other.layout);
     }
-    ++count;
-  });
+    for (const detail::NamedTensor* before = grads.begin(); before != &grad; ++before) {
+      detail::check_apart(op, name.text(), grad.layout, detail::GradName(before->name).text(),
+                          before->layout);
+    }
+  }
 }
 
 /// Checks the gradient with respect to lse that a backward pass reads, if it is given.
 /// \pre check_grads passed
 /// \throws std::invalid_argument
-template <class T, detail::InputsFor<T> In, class G>
-void check_d_lse(const char* op, const In& inputs, const View<const T>& d_lse, const G& grads) {
+FOVEA_COLD inline void check_d_lse(const char* op, const detail::InputShapes& inputs,
+                        const TensorLayout& d_lse, const detail::TensorList& grads) {
   if (d_lse.is_none()) return;
-  detail::check_made_shape(op, "d_lse", d_lse.shape(), detail::row_shape(inputs));
-  grads.for_each_tensor([&](const char* of, const auto& tensor) {
-    const View<T> grad = detail::as_view(tensor);
-    if (grad.is_none()) return;
-    detail::check_apart(op, detail::GradName(of).text(), grad, "d_lse", d_lse);
-  });
+  const Shape rows = {inputs.q[0], inputs.q[1], inputs.q[2], 1};
+  detail::check_made_shape(op, "d_lse", d_lse.shape, rows);
+  for (const detail::NamedTensor& grad : grads) {
+    detail::check_apart(op, detail::GradName(grad.name).text(), grad.layout, "d_lse", d_lse);
+  }
 }
 
 FOVEA_NAMESPACE_END
