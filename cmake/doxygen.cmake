@@ -1,5 +1,5 @@
-# The target `doxygen`: the headers' documentation in doxygen/html of the build. A warning is an
-# error; they are listed in doxygen_warnings.txt of the build.
+# The target `doxygen`: the API reference in doxygen/html of the build. A warning is an error; they are
+# listed in doxygen_warnings.txt of the build.
 find_program(FOVEA_DOXYGEN doxygen)
 if(FOVEA_DOXYGEN)
   option(FOVEA_DOXYGEN_UNDOCUMENTED "Warn of public names without a comment" ON)
@@ -8,6 +8,14 @@ if(FOVEA_DOXYGEN)
   else()
     set(FOVEA_DOXYGEN_UNDOCUMENTED NO)
   endif()
+  file(GLOB pages ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/.github/*.md
+    ${PROJECT_SOURCE_DIR}/include/fovea/*.md ${PROJECT_SOURCE_DIR}/include/fovea/*/*.md
+    ${PROJECT_SOURCE_DIR}/examples/*.md ${PROJECT_SOURCE_DIR}/examples/*/*.md
+    ${PROJECT_SOURCE_DIR}/bench/*.md
+    ${PROJECT_SOURCE_DIR}/bench/*/*.md ${PROJECT_SOURCE_DIR}/tests/*.md
+    ${PROJECT_SOURCE_DIR}/tests/*/*.md)
+  list(TRANSFORM pages REPLACE "(.+)" "\"\\1\"")
+  list(JOIN pages " " FOVEA_DOXYGEN_PAGES)
   configure_file(${CMAKE_CURRENT_LIST_DIR}/Doxyfile.in ${PROJECT_BINARY_DIR}/Doxyfile @ONLY)
   add_custom_target(doxygen
     COMMAND ${CMAKE_COMMAND} -E remove -f ${PROJECT_BINARY_DIR}/doxygen_warnings.txt

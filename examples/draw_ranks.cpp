@@ -34,7 +34,7 @@ std::function<ExchangePlan(int)> plans_of(const Op& op, const RowLayout& layout)
 
 Panel window() {
   Panel panel("Window: margins", {"LocalAttention, 4 keys on each side, contiguous rows.",
-                                  "A rank gets the rows next to its own, whatever N is."});
+                                  "A rank receives the rows next to its own, for any N."});
   const RowLayout layout = RowLayout::contiguous(kTokens, kRanks);
   const fovea::LocalAttention op{{.left = 4, .right = 4}};
   draw_holders(panel, layout);
@@ -44,8 +44,8 @@ Panel window() {
 
 Panel causal() {
   Panel panel("Causal: zigzag rows",
-              {"FullAttention, causal. Rank r holds pieces r and 7 - r, so",
-               "all have as many pairs; each gets the rows before its last."});
+              {"FullAttention, causal. Rank r holds pieces r and 7 - r, so all have",
+               "the same number of pairs; each receives the rows before its last."});
   const RowLayout layout = RowLayout::zigzag(kTokens, kRanks);
   const fovea::FullAttention op{{.causal = true}};
   draw_holders(panel, layout);
@@ -55,9 +55,9 @@ Panel causal() {
 
 /// The moment in which the second of four blocks is computed.
 Panel stages() {
-  Panel panel("Dense: two blocks at a time",
-              {"FullAttention. Keys come in blocks of 2048 rows. While one is computed",
-               "the next one comes (dashed); others are gone, or not yet asked for."});
+  Panel panel("Full attention: two blocks at a time",
+              {"FullAttention. Keys arrive in blocks of 2048 rows: one is processed while",
+               "the next is received (dashed). The others are released or not yet requested."});
   const RowLayout layout = RowLayout::contiguous(kTokens, kRanks);
   const fovea::FullAttention op;
   const auto whole = plans_of(op, layout);
@@ -82,7 +82,7 @@ Panel strided() {
   constexpr Index stride = 8;
   Panel panel("Strided: residues on all ranks",
               {"StridedAttention, l = 8, zigzag rows. Rows r, r + l, ... (marked) see each",
-               "other: a rank has some of each residue, and gets those before its last row."});
+               "other: a rank has some of each residue, and receives those before its last row."});
   const RowLayout layout = RowLayout::zigzag(kTokens, kRanks);
   const fovea::StridedAttention op{{.stride = stride, .heads = fovea::HeadAssignment::merged}};
   draw_holders(panel, layout);
@@ -116,8 +116,8 @@ std::function<ExchangePlan(int)> plans_of_sets(const RowLayout& layout,
 
 Panel smart_bird() {
   Panel panel("Smart Bird: the sketch, then lists",
-              {"The few columns of the sketch go to all (the thin lines); then each rank",
-               "asks for the keys that its rows have chosen. Here 2 of each row, drawn."});
+              {"All ranks receive the few columns of the sketch (thin lines); then each",
+               "requests the keys that its rows chose: here 2 random ones per row."});
   const RowLayout layout = RowLayout::contiguous(kTokens, kRanks);
   draw_holders(panel, layout);
   draw_received(panel, layout,
@@ -140,9 +140,9 @@ Panel smart_bird() {
 }
 
 Panel fsat() {
-  Panel panel("FSAT: keys go where their edges lead",
-              {"Each key knows the queries that it has an edge to, here one, drawn:",
-               "its row goes to their ranks, which build the graph of their own queries."});
+  Panel panel("FSAT: keys are sent along their edges",
+              {"Each key knows the queries of its edges, here one random query: its row",
+               "is sent to their ranks, which build the graph of their own queries."});
   const RowLayout layout = RowLayout::contiguous(kTokens, kRanks);
   draw_holders(panel, layout);
   draw_received(panel, layout,
@@ -160,9 +160,9 @@ Panel fsat() {
 }
 
 Panel chain() {
-  Panel panel("Linear, causal: a chain of states",
-              {"Also FMM's far field and the delta rule. A head's state goes from rank to",
-               "rank: while one adds its rows, the rank before it is at the next head."});
+  Panel panel("Linear, causal: a pipelined scan of states",
+              {"Also FMM attention and the delta rule. A head's state is passed from rank to",
+               "rank: while one adds its rows, the previous rank processes the next head."});
   constexpr double cell = kStrips / 8;
   for (int rank = 0; rank < kRanks; ++rank) {
     const double top = top_of(rank);
@@ -188,8 +188,8 @@ Panel chain() {
 /// Which slice of the sums a rank folds: all ranks send it, and get the totals.
 Panel sums() {
   Panel panel("Linear: slices of sums",
-              {"Not causal. Each rank sums its segments of 1024 rows, and sends every",
-               "rank a slice of the sums; the folded slices go to all ranks."});
+              {"Not causal. Each rank sums its segments of 1024 rows, and sends every rank",
+               "a slice of the sums; all ranks receive the reduced slices."});
   constexpr double side = 26;
   const double top = kHeld + 14;
   const auto grid = [&](double left, const char* title, bool by_columns) {
@@ -202,7 +202,7 @@ Panel sums() {
     }
   };
   grid(kLabels, "sums of segments", false);
-  grid(kLabels + 160, "folded by", true);
+  grid(kLabels + 160, "reduced by", true);
   panel.text(kLabels + 300, top - 8, "totals", " fill=\"#606060\"");
   for (int i = 0; i < kRanks; ++i) {
     const double middle = top + side * (i + 0.5);
@@ -238,12 +238,12 @@ void draw_turned(Panel& panel, const char* columns) {
   panel.arrow(kLabels + side + 8, top + side / 2 - 10, "h38");
   panel.arrow(kLabels + 152, top + side / 2 + 10, "h-38");
   panel.text(kLabels + 160 + side + 12, top + side / 2 - 3, "all numbers", " fill=\"#606060\"");
-  panel.text(kLabels + 160 + side + 12, top + side / 2 + 12, "travel twice", " fill=\"#606060\"");
+  panel.text(kLabels + 160 + side + 12, top + side / 2 + 12, "are sent twice", " fill=\"#606060\"");
 }
 
 Panel cross() {
   Panel panel("Fourier cross: rows to channels and back",
-              {"HiddenStateCross. A transform needs all rows of a channel: each rank gets",
+              {"HiddenStateCross. A transform needs all rows of a channel: each rank receives",
                "all rows of its channels, transforms them, and sends the rows back."});
   draw_turned(panel, "channels of ranks");
   return panel;
@@ -251,17 +251,17 @@ Panel cross() {
 
 Panel heads() {
   Panel panel("By heads: rows to heads and back",
-              {"Reformer, Sinkhorn. What a row sees is known when all are sorted:",
-               "each rank gets all rows of some heads, and sends its results back."});
+              {"Reformer, Sinkhorn. The keys of a row depend on all rows: each rank",
+               "receives all rows of some heads, and sends its results back."});
   draw_turned(panel, "heads of ranks");
   return panel;
 }
 
 /// All ranks compute at once; merging alone goes from one to the next.
 Panel merged() {
-  Panel panel("Rows that all ranks have: merged in order",
-              {"LunaPack, Nystroem. Each rank computes the running softmaxes of these",
-               "rows over its segments; what they merge to goes on, and at last to all."});
+  Panel panel("Rows shared by all ranks: merged in order",
+              {"LunaPack, Nystroem. Each rank computes the running softmaxes of these rows",
+               "over its segments; they are merged from rank to rank, and then sent to all."});
   constexpr double side = 26;
   const double top = kHeld + 14;
   panel.text(kLabels, top - 8, "over segments", " fill=\"#606060\"");
@@ -284,20 +284,19 @@ Panel merged() {
 
 Panel legend() {
   Panel panel("How to read it",
-              {"64 rows on 4 ranks. A line is what a rank has of the keys and values",
-               "in a forward pass; its colours say who holds the rows."});
-  const std::pair<const char*, Ink> kinds[] = {
-      {"its own rows", Ink::own},
-      {"rows that have come to it", Ink::here},
-      {"rows that are under way", Ink::coming},
-      {"rows that are gone, or not yet asked for", Ink::later}};
+              {"64 rows on 4 ranks. A line shows the keys and values that a rank has in a",
+               "forward pass; colours show which rank holds the rows."});
+  const std::pair<const char*, Ink> kinds[] = {{"its own rows", Ink::own},
+                                               {"received rows", Ink::here},
+                                               {"rows being received", Ink::coming},
+                                               {"rows released, or not yet requested", Ink::later}};
   double top = kHeld - 8;
   for (const auto& [what, ink] : kinds) {
     panel.box(0, top, 40, kThick, 0, ink);
     panel.text(kLabels, top + 12, what);
     top += kStep;
   }
-  panel.text(0, top + 14, "gets 8: so many rows come from others, each of them once.");
+  panel.text(0, top + 14, "receives 8: the number of rows from other ranks, each sent once.");
   return panel;
 }
 
@@ -322,7 +321,7 @@ int main(int argc, char** argv) {
     return all;
   }();
   std::ofstream out(file, std::ios::binary);
-  out << sheet_of("What travels between ranks in a forward pass", panels);
+  out << sheet_of("What ranks send in a forward pass", panels);
   out.close();
   if (out.fail()) {
     std::fprintf(stderr, "%s: cannot be written\n", file.c_str());

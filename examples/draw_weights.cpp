@@ -103,7 +103,7 @@ std::vector<Map> maps_of_tokens() {
         op.pack().forward({queries, x, values}, packed);
         op.unpack().forward({x, keys, packed}, out);
       });
-  add(fovea::SinkhornAttention::name(), "blocks of 8, drawn sorting logits", false,
+  add(fovea::SinkhornAttention::name(), "blocks of 8, random sorting logits", false,
       [&](Matrix& out) {
         const Matrix sorting = gaussians(kTokens / kFew, kTokens / kFew, 2, 8);
         fovea::SinkhornInputs<float> in{x, x, values};
@@ -129,16 +129,16 @@ std::vector<Map> maps_of_positions() {
     maps.push_back({name, options, Matrix(kTokens, kTokens), sums});
     call(maps.back().weights);
   };
-  add(fovea::RandomSynthesizerAttention::name(), "drawn logits", true, [&](Matrix& out) {
+  add(fovea::RandomSynthesizerAttention::name(), "random logits", true, [&](Matrix& out) {
     const Matrix r = gaussians(kTokens, kTokens, 4, 1.5);
     fovea::RandomSynthesizerAttention{}.forward({r, values}, out);
   });
-  add(fovea::FactorisedSynthesizerAttention::name(), "drawn factors of 2 columns", true,
+  add(fovea::FactorisedSynthesizerAttention::name(), "random factors of 2 columns", true,
       [&](Matrix& out) {
         const Matrix r1 = gaussians(kTokens, 2, 5, 1.5), r2 = gaussians(kTokens, 2, 6, 1.5);
         fovea::FactorisedSynthesizerAttention{}.forward({r1, r2, values}, out);
       });
-  add(fovea::DenseSynthesizerAttention::name(), "a drawn hidden layer of 16", true,
+  add(fovea::DenseSynthesizerAttention::name(), "a random hidden layer of 16", true,
       [&](Matrix& out) {
         const Matrix w1 = gaussians(kWidth, 16, 7, 0.25F), w2 = gaussians(16, kTokens, 8, 0.5F);
         fovea::DenseSynthesizerInputs<float> in;

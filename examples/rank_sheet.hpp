@@ -120,7 +120,7 @@ inline void draw_received(Panel& panel, const RowLayout& layout,
       }
     }
     draw_ranges(panel, top, kThick, layout.of(rank), layout.rows(), rank, Ink::own);
-    panel.text(kLabels + kStrips + 8, top + 12, with("gets ", static_cast<double>(count)),
+    panel.text(kLabels + kStrips + 8, top + 12, with("receives ", static_cast<double>(count)),
                " fill=\"#606060\"");
   }
 }

@@ -10,7 +10,7 @@ foreach(example IN LISTS examples)
 endforeach()
 string(REGEX REPLACE "\n +" "\n" all "${all}")
 
-foreach(page README.md examples/README.md)
+foreach(page README.md examples/README.md examples/distributed.md)
   file(READ ${SOURCE}/${page} text)
   set(blocks 0)
   while(TRUE)

@@ -113,8 +113,8 @@ version=$("$compiler" --version | head -1)
 cat "$folder"/*.yardstick > "$folder/all.yardstick"
 yardstick=$(median "$folder/all.yardstick" 1)
 {
-  printf '{\n  "machine": "%s",\n  "compiler": "%s",\n  "flags": "%s",\n  "rounds": %d,\n' \
-    "$cpu" "$version" "$flags" "$rounds"
+  printf '{\n  "machine": "%s",\n  "date": "%s",\n  "compiler": "%s",\n  "flags": "%s",\n  "rounds": %d,\n' \
+    "$cpu" "$(date +%F)" "$version" "$flags" "$rounds"
   printf '  "yardstick": {"program": "eigen", "seconds": %s, "memory_mb": %s, "text_kb": %s},\n' \
     "$yardstick" "$(median "$folder/all.yardstick" 2)" "$(text_kb eigen)"
   printf '  "programs": ['

@@ -250,7 +250,7 @@ Wide<T> inner_product(const std::vector<T>& a, const std::vector<T>& b) {
 }
 
 /// out is linear in v, so <d_out, out> = <d_v, v>; where no oracle fits. An error of u per element
-/// is one of u |d_out| |v| / sqrt(size of v) in the sum (include/fovea/README.md, "How results are
+/// is one of u |d_out| |v| / sqrt(size of v) in the sum (tests/README.md, "How results are
 /// judged").
 TEST_P(Arithmetic, ValuesAndTheirGradientsAreAdjoint) {
   each([]<class T>(const Case<T>& op) {

@@ -22,7 +22,7 @@
 
 namespace fovea_test {
 
-inline constexpr double kOutBound = 16;  // include/fovea/README.md, "How results are judged"
+inline constexpr double kOutBound = 16;  // tests/README.md, "How results are judged"
 inline constexpr double kLseBound = 8;
 
 /// What one call writes, in logical order; lse is empty if the operator has none.

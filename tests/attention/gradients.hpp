@@ -12,7 +12,7 @@
 
 namespace fovea_test {
 
-inline constexpr double kValueGradBound = 16;  // include/fovea/README.md, "How results are judged"
+inline constexpr double kValueGradBound = 16;  // tests/README.md, "How results are judged"
 inline constexpr double kGradBound = 32;
 
 /// A set of gradients.

@@ -3,7 +3,7 @@
 # What is compiled is empty: that it can be linked is another test.
 cmake_minimum_required(VERSION 3.24)
 file(READ ${SOURCE}/README.md readme)
-if(NOT readme MATCHES "CMake, installed:\n\n```sh\n([^`]*)\n```")
+if(NOT readme MATCHES "CMake, installed:\\*\\*\n\n```sh\n([^`]*)\n```")
   message(FATAL_ERROR "README.md shows no commands that install")
 endif()
 string(REPLACE "\n" ";" commands "${CMAKE_MATCH_1}")

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Figures and code in documents: a page says between markers which result a table or a number is
-/// of, or which lines of an example it shows, and what stands there is made from that file.
-/// bench/README.md explains the markers.
+/// Generates figures and code in documents: markers in a page name the file of a table or a number,
+/// or the lines of an example. .github/CONTRIBUTING.md, "Documents", explains them.
 #pragma once
 
 #include <algorithm>
@@ -22,15 +21,15 @@
 
 namespace fovea_test {
 
-/// Makes the figures and the code of a page again. \throws std::runtime_error a marker that leads
-/// nowhere
+/// Generates the figures and the code of a page. \throws std::runtime_error if a marker names
+/// something that does not exist
 class Figures {
  public:
   /// \param read gives the text of a file by its path from the root of the sources, or nothing
   explicit Figures(std::function<std::string(const std::string&)> read) : read_(std::move(read)) {}
 
-  /// The page with each marked part as its result says. A pending part whose result is not there
-  /// stays as it is; otherwise its marker stops being pending.
+  /// The page with every marked part generated. A pending part is kept if its file does not exist;
+  /// otherwise its marker is no longer pending.
   std::string made_again(const std::string& page) {
     std::string made;
     std::size_t at = 0;
@@ -67,7 +66,8 @@ class Figures {
  private:
   static constexpr const char* kEnd = "<!-- end -->";
 
-  /// A row of a table: the lists that know it, its name there, and what stands behind the name.
+  /// A row of a table: the lists with its figures, its name in them, and the other parts of its
+  /// line.
   struct Row {
     std::vector<const Json*> lists;
     std::string key;
@@ -75,14 +75,14 @@ class Figures {
     std::vector<std::string> cells;
   };
 
-  /// Lines of ``` before that place.
+  /// The number of lines ``` before that position.
   static std::size_t fences(const std::string& page, std::size_t end) {
     std::size_t count = 0;
     for (std::size_t at = 0; (at = page.find("\n```", at)) < end; ++at) ++count;
     return count;
   }
 
-  /// Keys and the values that they must have.
+  /// Keys and their required values.
   using Conditions = std::vector<std::array<std::string, 2>>;
 
   static std::vector<std::string> words(const std::string& line) {
@@ -147,8 +147,7 @@ class Figures {
     return made + "\n";
   }
 
-  /// `code FILE`, how the first line begins, and how the last statement does; their indentation
-  /// apart.
+  /// `code FILE`, and how the first line and the last statement begin, without indentation.
   std::string code(const std::string& marker) {
     std::istringstream said(marker);
     std::string first, begin, end;
@@ -280,11 +279,12 @@ class Figures {
     return nullptr;
   }
 
-  /// FORMAT `.2`: so many decimals; `3`: so many digits; none: as it is, and so are strings.
-  /// `mean.2`: of a list.
+  /// FORMAT `.2`: the number of decimals; `3`: of digits; none: as it is, and so are strings.
+  /// `mean.2`: the mean of a list. `day`: the day of a date.
   static std::string written(const Json& value, double times, const std::string& format) {
     if (value.kind == Json::Kind::missing) return "";
     if (value.kind == Json::Kind::object) throw std::runtime_error("an object is no figure");
+    if (format == "day") return value.text.substr(0, 10);
     if (format.starts_with("mean")) {
       double sum = 0;
       for (const Json& item : value.items) sum += number(item);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The documents: figures are those of the JSON files in the repository, code is that of the
-/// examples, links lead somewhere, sections that the code cites exist, and one version is named
-/// everywhere. Each law is also broken on purpose. The target `documents` makes figures and code
-/// again (FOVEA_WRITE_DOCUMENTS).
+/// The documents: figures equal those of the JSON files in the repository, code that of the
+/// examples, and pictures their sources; links and cited sections exist; one version is named
+/// everywhere. Each rule is also broken on purpose. The target `documents` generates figures, code
+/// and pictures (FOVEA_WRITE_DOCUMENTS).
 #include "structure/documents.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -16,11 +17,14 @@
 #include <regex>
 #include <set>
 
+#include "structure/layers_picture.hpp"
+
 namespace fovea_test::structure_documents {
 
 namespace fs = std::filesystem;
 using fovea_test::Figures;
 using fovea_test::JsonReader;
+using fovea_test::LayersPicture;
 
 /// Pages by their path from the root.
 using Pages = std::map<std::string, std::string>;
@@ -34,7 +38,7 @@ std::string source_text(const std::string& path) {
   return text_of(fs::path(FOVEA_SOURCE_DIR) / path);
 }
 
-/// The files of these extensions, but builds and what is hidden, .github apart.
+/// The files with these extensions, except in builds and hidden directories other than .github.
 Pages sources(const std::set<std::string>& extensions) {
   Pages all;
   const fs::path root = FOVEA_SOURCE_DIR;
@@ -62,7 +66,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return all;
 }
 
-/// The page without blocks of code; of the other lines what stands between ` is taken out.
+/// The lines of a page outside of blocks of code, without the text between backticks.
 std::vector<std::string> prose(const std::string& page) {
   static const std::regex code("`[^`]*`");
   std::vector<std::string> all;
@@ -77,7 +81,7 @@ std::vector<std::string> prose(const std::string& page) {
   return all;
 }
 
-/// What a heading is called in links: as GitHub does it.
+/// The anchor of a heading, as on GitHub.
 std::string anchor_of(const std::string& heading) {
   std::string made;
   for (const char c : heading) {
@@ -99,7 +103,7 @@ bool has_anchor(const std::string& page, const std::string& anchor) {
   return false;
 }
 
-/// Relative links that lead nowhere.
+/// Relative links without a target.
 std::string broken_links(const Pages& pages) {
   static const std::regex link(R"(\]\(([^)\s]+)[^)]*\))");
   std::string complaints;
@@ -124,7 +128,7 @@ std::string broken_links(const Pages& pages) {
   return complaints;
 }
 
-/// Pages that name papers of the workshop instead of pages of the repository.
+/// Pages that name documents outside of the repository.
 std::string outside_pages(const Pages& pages) {
   std::string complaints;
   for (const auto& [path, page] : pages) {
@@ -137,7 +141,7 @@ std::string outside_pages(const Pages& pages) {
   return complaints;
 }
 
-/// The page without what stands between markers.
+/// The page without the generated parts.
 std::string without_figures(const std::string& page) {
   std::string made;
   std::size_t at = 0;
@@ -152,7 +156,8 @@ std::string without_figures(const std::string& page) {
   }
 }
 
-/// Lines with a measured figure (a number with a unit of time, memory or ratio) of no source.
+/// Lines outside of generated parts with a measured figure: a number with a unit of time, memory or
+/// ratio.
 std::string figures_of_no_source(const std::string& page) {
   static const std::regex figure(
       R"([0-9] ?(%|(x|ns|ms|s|seconds|min|minutes|kB|KB|MB|MiB|GB)([^a-zA-Z0-9]|$)))");
@@ -163,9 +168,8 @@ std::string figures_of_no_source(const std::string& page) {
   return complaints;
 }
 
-/// Pictures of results without a caption, or with one that they do not have: the paragraph below
-/// must be made from their JSON, and the picture must say the same below its title. \param read
-/// gives the text of a picture by its path from the root
+/// Pictures of results whose next paragraph has no caption from their JSON, or whose own caption
+/// differs. \param read gives the text of a picture by its path from the root
 std::string pictures_without_captions(
     const Pages& pages, const std::function<std::string(const std::string&)>& read = source_text) {
   static const std::regex picture(R"(^!\[[^\]]*\]\(([^)]*results/[^)]*\.svg)\))");
@@ -196,7 +200,7 @@ std::string pictures_without_captions(
   return complaints;
 }
 
-/// Sections of MATHS.md that a source cites, and that are not there.
+/// Sections of MATHS.md that a source cites and that do not exist.
 std::string missing_sections(const Pages& sources, const std::string& maths) {
   static const std::regex cited(R"(MATHS\.md,? sections? ([0-9])(?:(?:,| and) ([0-9]))?)");
   std::string complaints;
@@ -221,7 +225,7 @@ std::string missing_sections(const Pages& sources, const std::string& maths) {
   return complaints;
 }
 
-/// Where another version is named than that of config.hpp, and where none is.
+/// Files that name another version than config.hpp, or none.
 std::string other_versions(const std::string& config, const Pages& named) {
   std::string version, minor;
   for (const char* part : {"MAJOR", "MINOR", "PATCH"}) {
@@ -252,8 +256,7 @@ std::string other_versions(const std::string& config, const Pages& named) {
   return complaints;
 }
 
-/// Presets that the workflow runs and CMakePresets.json does not have, and scripts that are not
-/// there.
+/// Presets that the workflow runs and CMakePresets.json does not have, and missing scripts.
 std::string missing_commands(const std::string& workflow, const std::string& presets) {
   static const std::regex list(R"(preset: \[([^\]]*)\])");
   static const std::regex named(R"(--preset ([a-z][a-z0-9-]*))");
@@ -280,13 +283,41 @@ std::string missing_commands(const std::string& workflow, const std::string& pre
   return complaints;
 }
 
+/// Operators of the README's table that are in no family of the API's reference, and names there
+/// that no header declares.
+std::string not_in_families(const std::string& readme, const std::string& families,
+                            const Pages& headers) {
+  static const std::regex name("`([A-Z][A-Za-z]+)[<`]");
+  static const std::regex member(R"(\\(class|struct) fovea::([A-Za-z]+)\n +\\ingroup )");
+  std::set<std::string> grouped;
+  std::string complaints;
+  for (std::sregex_iterator at(families.begin(), families.end(), member), end; at != end; ++at) {
+    grouped.insert((*at)[2]);
+    const std::string declaration = "\n" + (*at)[1].str() + " " + (*at)[2].str();
+    if (std::none_of(headers.begin(), headers.end(), [&](const auto& header) {
+          return header.second.find(declaration + " ") != std::string::npos ||
+                 header.second.find(declaration + "\n") != std::string::npos;
+        })) {
+      complaints += "no header declares " + (*at)[2].str() + "\n";
+    }
+  }
+  for (const std::string& line : lines_of(readme)) {
+    const std::string first = line.substr(0, line.find('|', 1));
+    if (!line.starts_with("| `")) continue;
+    for (std::sregex_iterator at(first.begin(), first.end(), name), end; at != end; ++at) {
+      if (grouped.count((*at)[1]) == 0) complaints += (*at)[1].str() + " is in no family\n";
+    }
+  }
+  return complaints;
+}
+
 Pages named_versions() {
   Pages pages = our_pages();
   pages["CMakeLists.txt"] = source_text("CMakeLists.txt");
   return pages;
 }
 
-TEST(Documents, FiguresAreThoseOfTheResults) {
+TEST(Documents, FiguresEqualTheResults) {
   Figures figures(source_text);
   const bool writes = std::getenv("FOVEA_WRITE_DOCUMENTS") != nullptr;
   std::size_t marked = 0;
@@ -298,28 +329,60 @@ TEST(Documents, FiguresAreThoseOfTheResults) {
     if (writes && made != page) {
       std::ofstream(fs::path(FOVEA_SOURCE_DIR) / path, std::ios::binary) << made;
     } else {
-      EXPECT_EQ(made, page) << "cmake --build build/release --target documents makes them again";
+      EXPECT_EQ(made, page) << "cmake --build build/release --target documents generates them";
     }
   }
   EXPECT_GE(marked, 2u);
 }
 
-TEST(Documents, FiguresHaveASource) {
-  for (const char* path : {"README.md", "bench/README.md", "examples/README.md"}) {
-    EXPECT_EQ(figures_of_no_source(our_pages().at(path)), "") << path;
+/// The headers' texts by their path below include/.
+Pages our_headers() {
+  Pages headers;
+  for (const auto& [path, text] : sources({".hpp"})) {
+    if (path.starts_with("include/")) headers[path.substr(8)] = text;
+  }
+  return headers;
+}
+
+TEST(Documents, ThePictureOfLayersEqualsTheIncludes) {
+  const fs::path picture = fs::path(FOVEA_SOURCE_DIR) / "include/fovea/layers.svg";
+  const std::string drawn = LayersPicture(our_headers()).svg();
+  if (std::getenv("FOVEA_WRITE_DOCUMENTS") != nullptr) {
+    std::ofstream(picture, std::ios::binary) << drawn;
+  } else {
+    EXPECT_TRUE(drawn == text_of(picture))
+        << "include/fovea/layers.svg: cmake --build build/release --target documents draws it";
   }
 }
 
-TEST(Documents, CaptionsAreThoseOfThePictures) {
+TEST(Documents, FiguresHaveASource) {
+  std::size_t pages = 0;
+  for (const auto& [path, page] : our_pages()) {
+    if (path != "README.md" && !path.starts_with("bench/") && !path.starts_with("examples/"))
+      continue;
+    EXPECT_EQ(figures_of_no_source(page), "") << path;
+    ++pages;
+  }
+  EXPECT_GE(pages, 15u);
+}
+
+TEST(Documents, CaptionsEqualThoseOfPictures) {
   EXPECT_EQ(pictures_without_captions(our_pages()), "");
 }
 
-TEST(Documents, LinksLeadSomewhere) {
+/// Longer material belongs on other pages.
+TEST(Documents, EntryPagesAreShort) {
+  EXPECT_LE(lines_of(our_pages().at("README.md")).size(), 250u);
+  EXPECT_LE(lines_of(our_pages().at("include/fovea/README.md")).size(), 250u);
+  EXPECT_LE(lines_of(our_pages().at("bench/README.md")).size(), 400u);
+}
+
+TEST(Documents, LinksHaveTargets) {
   EXPECT_GE(our_pages().size(), 7u);
   EXPECT_EQ(broken_links(our_pages()), "");
 }
 
-TEST(Documents, PagesAreThoseOfTheRepository) { EXPECT_EQ(outside_pages(our_pages()), ""); }
+TEST(Documents, PagesNameNothingOutside) { EXPECT_EQ(outside_pages(our_pages()), ""); }
 
 TEST(Documents, CitedSectionsExist) {
   EXPECT_EQ(
@@ -331,14 +394,21 @@ TEST(Documents, OneVersion) {
   EXPECT_EQ(other_versions(source_text("include/fovea/core/config.hpp"), named_versions()), "");
 }
 
-TEST(Documents, TheWorkflowRunsWhatThereIs) {
+TEST(Documents, TheWorkflowRunsExistingPresets) {
   const std::string workflow = source_text(".github/workflows/ci.yml");
   EXPECT_NE(workflow.find(".ci/run"), std::string::npos);
   EXPECT_NE(workflow.find("libcxx, aarch64, fuzz]"), std::string::npos);
   EXPECT_EQ(missing_commands(workflow, source_text("CMakePresets.json")), "");
 }
 
-/// It shows the help that stands in a header, without a build.
+TEST(Documents, EveryOperatorIsInAFamily) {
+  const std::string readme = source_text("README.md"),
+                    families = source_text("cmake/operators.dox");
+  EXPECT_EQ(not_in_families(readme, families, our_headers()), "");
+  EXPECT_GT(families.size(), 2000u);
+}
+
+/// The help is printed without a build.
 TEST(Documents, TheComparisonHasHelp) {
   std::FILE* const out = popen("bash '" FOVEA_SOURCE_DIR "/cmake/compare.sh' --help 2>&1", "r");
   ASSERT_NE(out, nullptr);
@@ -348,9 +418,10 @@ TEST(Documents, TheComparisonHasHelp) {
   EXPECT_NE(help.find("--repeat"), std::string::npos) << help;
 }
 
-// Laws that are broken on purpose.
+// Rules that are broken on purpose.
 
-constexpr const char* kResults = R"({"machine": "a \"fast\" one", "seconds": 12.345, "list": [
+constexpr const char* kResults = R"({"machine": "a \"fast\" one", "seconds": 12.345,
+  "date": "2026-11-20T19:26:56Z", "list": [
   {"name": "a", "n": 1, "ms": 1.2345, "parts": [1, 2.5]}, {"name": "a", "n": 2, "ms": 235.1},
   {"name": "b", "n": 1, "ms": "2.50"}], "notes": [{"name": "b", "note": "slow"}]})";
 
@@ -383,6 +454,8 @@ TEST(Figures, InALine) {
   EXPECT_EQ(made_again(marker + "99<!-- end --> s"), marker + "12.3<!-- end --> s");
   EXPECT_EQ(made_again("<!-- figure x.json machine --><!-- end -->"),
             "<!-- figure x.json machine -->a \"fast\" one<!-- end -->");
+  EXPECT_EQ(made_again("<!-- figure x.json date day --><!-- end -->"),
+            "<!-- figure x.json date day -->2026-11-20<!-- end -->");
   for (const char* page : {"<!-- a comment --> 3", "\n```\n<!-- figure FILE NAME -->\n```\n"}) {
     EXPECT_EQ(made_again(page), page);
   }
@@ -399,13 +472,13 @@ TEST(Figures, CodeOfExamples) {
                std::runtime_error);
 }
 
-TEST(Figures, PendingOnesStayUntilTheirResultsAreThere) {
+TEST(Figures, PendingOnesAreKeptUntilTheirFilesExist) {
   const std::string pending = "<!-- pending figure x.json seconds .1 -->LATER<!-- end -->";
   EXPECT_EQ(made_again(pending, ""), pending);
   EXPECT_EQ(made_again(pending), "<!-- figure x.json seconds .1 -->12.3<!-- end -->");
 }
 
-TEST(Figures, MarkersThatLeadNowhere) {
+TEST(Figures, MarkersWithoutTargets) {
   for (const char* page :
        {"<!-- figure y.json seconds --><!-- end -->", "<!-- figure x.json minutes --><!-- end -->",
         "<!-- figure x.json seconds -->12", "<!-- figure x.json list --><!-- end",
@@ -420,11 +493,23 @@ TEST(Figures, MarkersThatLeadNowhere) {
 
 TEST(DocumentsBroken, AFigure) {
   Figures figures(source_text);
-  std::string page = our_pages().at("bench/README.md");
+  std::string page = our_pages().at("bench/results/softmax.md");
   const std::size_t at = page.find("| 0.82 |");
   ASSERT_NE(at, std::string::npos);
   page.replace(at, 8, "| 0.92 |");
-  EXPECT_EQ(figures.made_again(page), our_pages().at("bench/README.md"));
+  EXPECT_EQ(figures.made_again(page), our_pages().at("bench/results/softmax.md"));
+}
+
+TEST(DocumentsBroken, ThePictureOfLayers) {
+  Pages headers = our_headers();
+  const std::string drawn = LayersPicture(headers).svg();
+  headers["fovea/simd/isa.hpp"] += "#include \"fovea/patterns.hpp\"\n";
+  EXPECT_NE(LayersPicture(headers).svg(), drawn);
+  headers["fovea/patterns/pattern.hpp"] += "#include \"fovea/simd/isa.hpp\"\n";
+  EXPECT_THROW(LayersPicture{headers}, std::runtime_error);
+  headers = our_headers();
+  headers["fovea/cellar/view.hpp"] = "";
+  EXPECT_THROW(LayersPicture(headers).svg(), std::runtime_error);
 }
 
 TEST(DocumentsBroken, AFigureOfNoSource) {
@@ -467,6 +552,16 @@ TEST(DocumentsBroken, Sections) {
                        {"b.hpp", "/// as MATHS.md,\n/// section 3"},
                        {"c.hpp", "/// MATHS.md section 2"}};
   EXPECT_EQ(missing_sections(cites, maths), "a.hpp cites section 5\nb.hpp cites section 3\n");
+}
+
+TEST(DocumentsBroken, Families) {
+  const Pages headers = {
+      {"a.hpp", "\nclass A : public B {};\ntemplate <class T>\nclass Map {};\n"}};
+  EXPECT_EQ(not_in_families("| `A`, `Map<Ts...>` | of `C` |\n| `component` |\n",
+                            "/** \\class fovea::A\n    \\ingroup x */\n/** \\class fovea::Gone\n"
+                            "    \\ingroup x */\n",
+                            headers),
+            "no header declares Gone\nMap is in no family\n");
 }
 
 TEST(DocumentsBroken, Workflow) {

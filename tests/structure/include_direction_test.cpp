@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(OPTIMISED)
 /// \file
-/// The floors of include/fovea: an include points only to the left of
-/// core, simd, kernels, patterns, attention, layers, io, and beside layers distributed; within a
-/// floor to the rooms that a room stands on; few headers know Eigen; each folder's umbrella header
-/// holds the whole folder; only who includes spectral needs FFTW, only who includes io a library
-/// for JSON, and only who includes distributed MPI. Each law is also broken on purpose, in a copy.
+/// The layers of include/fovea (README.md there): a header includes only its own layer and lower
+/// ones; within a layer, a subdirectory includes only those that it may; few headers include Eigen;
+/// each layer's umbrella header includes all of it; only users of spectral need FFTW, only users of
+/// io a JSON library, and only users of distributed MPI. Each rule is also broken on purpose, in a
+/// copy.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -43,49 +43,45 @@ Headers read_headers(const fs::path& include) {
   return headers;
 }
 
-/// The folder of a header, "core"; of an umbrella header its own stem; empty for fovea.hpp and for
-/// what is not ours.
-std::string floor_of(const std::string& header) {
+/// The layer of a header, such as "core"; of an umbrella header its own stem; empty for fovea.hpp
+/// and for headers of other libraries.
+std::string layer_of(const std::string& header) {
   static const std::regex in_folder("^fovea/([a-z_]+)(/.*|\\.hpp)$");
   std::smatch match;
   if (!std::regex_match(header, match, in_folder) || match[1] == "fovea") return {};
   return match[1];
 }
 
-/// The floors that each floor may include, itself included.
-const std::map<std::string, std::set<std::string>>& floors() {
-  static const std::map<std::string, std::set<std::string>> all = [] {
-    std::map<std::string, std::set<std::string>> map;
-    std::set<std::string> left;
-    for (const char* floor : {"core", "simd", "kernels", "patterns", "attention", "layers", "io"}) {
-      left.insert(floor);
-      map[floor] = left;
-    }
-    // Beside patterns: transforms and their kernels, used by attention and what follows it.
-    map["spectral"] = {"core", "simd", "kernels", "spectral"};
-    map["attention"].insert("spectral");
-    map["layers"].insert("spectral");
-    // Files know parameters, and no operator.
-    map["io"] = {"core", "layers", "io"};
-    // Messages know operators; no floor knows messages.
-    map["distributed"] = {"core",      "simd",     "kernels",    "patterns",
-                          "attention", "spectral", "distributed"};
-    return map;
-  }();
+/// The layers that each layer may include, itself included.
+const std::map<std::string, std::set<std::string>>& layers() {
+  static const std::map<std::string, std::set<std::string>> all = {
+      {"core", {"core"}},
+      {"simd", {"core", "simd"}},
+      {"kernels", {"core", "simd", "kernels"}},
+      {"patterns", {"core", "patterns"}},
+      {"spectral", {"core", "simd", "kernels", "spectral"}},
+      {"attention", {"core", "simd", "kernels", "patterns", "attention"}},
+      {"layers", {"core", "simd", "kernels", "patterns", "spectral", "attention", "layers"}},
+      // Files contain parameters; operators are not needed.
+      {"io", {"core", "layers", "io"}},
+      // Distributed passes use operators; no other layer knows about ranks.
+      {"distributed",
+       {"core", "simd", "kernels", "patterns", "spectral", "attention", "distributed"}}};
   return all;
 }
 
 using Complaints = std::vector<std::string>;
 
-/// The room of a header within its floor, "attention/softmax"; empty for what stands in no room.
-std::string room_of(const std::string& header) {
-  static const std::regex in_room("^fovea/((attention|kernels|distributed)/[a-z_]+)/[^/]*$");
+/// The subdirectory of a header, such as "attention/softmax"; empty if it is in none.
+std::string subdirectory_of(const std::string& header) {
+  static const std::regex in_subdirectory(
+      "^fovea/((attention|kernels|distributed)/[a-z_]+)/[^/]*$");
   std::smatch match;
-  return std::regex_match(header, match, in_room) ? std::string(match[1]) : std::string();
+  return std::regex_match(header, match, in_subdirectory) ? std::string(match[1]) : std::string();
 }
 
-/// The rooms that each room may include, beside itself and the floors to its left.
-const std::map<std::string, std::set<std::string>>& rooms() {
+/// The subdirectories that each may include, in addition to itself and lower layers.
+const std::map<std::string, std::set<std::string>>& subdirectories() {
   static const std::map<std::string, std::set<std::string>> all = {
       {"kernels/softmax", {}},
       {"kernels/linear", {}},
@@ -124,63 +120,63 @@ const std::map<std::string, std::set<std::string>>& rooms() {
   return all;
 }
 
-/// The doors that a room may go through: what all operators are, what all ranks know, and for the
-/// near field the operator that it is.
-bool is_open_door(const std::string& room, const std::string& header) {
+/// Whether a subdirectory may include a header that is in none: the concepts of operators, what all
+/// distributed passes use, and for FMM attention the operator of its band.
+bool is_open_to(const std::string& subdirectory, const std::string& header) {
   static const std::set<std::string> open = {
       "fovea/attention/attention.hpp",      "fovea/kernels/unit.hpp",
       "fovea/distributed/communicator.hpp", "fovea/distributed/row_layout.hpp",
       "fovea/distributed/rows.hpp",         "fovea/distributed/traffic.hpp"};
   static const std::set<std::pair<std::string, std::string>> of_near_field = {
       {"attention/fmm", "fovea/attention/local.hpp"}};
-  return open.count(header) > 0 || of_near_field.count({room, header}) > 0;
+  return open.count(header) > 0 || of_near_field.count({subdirectory, header}) > 0;
 }
 
-Complaints includes_to_the_right(const Headers& headers) {
+Complaints includes_of_higher_layers(const Headers& headers) {
   Complaints complaints;
   for (const auto& [header, names] : headers) {
     if (header == "fovea/fovea.hpp") continue;
-    const auto allowed = floors().find(floor_of(header));
-    if (allowed == floors().end()) {
-      complaints.push_back(header + " is on no floor");
+    const auto allowed = layers().find(layer_of(header));
+    if (allowed == layers().end()) {
+      complaints.push_back(header + " is in no layer");
       continue;
     }
     for (const std::string& name : names) {
       if (!name.starts_with("fovea/")) continue;
       if (headers.find(name) == headers.end()) {
         complaints.push_back(header + " includes " + name + ", which does not exist");
-      } else if (allowed->second.count(floor_of(name)) == 0) {
-        complaints.push_back(header + " includes " + name + ", to its right");
+      } else if (allowed->second.count(layer_of(name)) == 0) {
+        complaints.push_back(header + " includes " + name + ", which is in no lower layer");
       }
     }
   }
   return complaints;
 }
 
-Complaints includes_of_other_rooms(const Headers& headers) {
+Complaints includes_of_other_subdirectories(const Headers& headers) {
   Complaints complaints;
   for (const auto& [header, names] : headers) {
-    const std::string room = room_of(header);
-    if (room.empty()) continue;
-    const auto allowed = rooms().find(room);
-    if (allowed == rooms().end()) {
-      complaints.push_back(header + " is in no room");
+    const std::string subdirectory = subdirectory_of(header);
+    if (subdirectory.empty()) continue;
+    const auto allowed = subdirectories().find(subdirectory);
+    if (allowed == subdirectories().end()) {
+      complaints.push_back(header + " is in no known subdirectory");
       continue;
     }
     for (const std::string& name : names) {
-      if (floor_of(name) != floor_of(header) || room_of(name) == room) continue;
-      if (room_of(name).empty() ? is_open_door(room, name)
-                                : allowed->second.count(room_of(name)) > 0) {
+      if (layer_of(name) != layer_of(header) || subdirectory_of(name) == subdirectory) continue;
+      if (subdirectory_of(name).empty() ? is_open_to(subdirectory, name)
+                                        : allowed->second.count(subdirectory_of(name)) > 0) {
         continue;
       }
-      complaints.push_back(header + " includes " + name + ", of another room");
+      complaints.push_back(header + " includes " + name + ", of another subdirectory");
     }
   }
   return complaints;
 }
 
-/// thread_pool.hpp is there for Eigen's pool, and takes nothing else; layers use Eigen's matrices,
-/// and files its 16-bit types.
+/// thread_pool.hpp includes Eigen's pool and nothing else; layers use Eigen's matrices, and files
+/// its 16-bit types.
 Complaints includes_of_eigen(const Headers& headers) {
   Complaints complaints;
   for (const auto& [header, names] : headers) {
@@ -189,7 +185,7 @@ Complaints includes_of_eigen(const Headers& headers) {
       const bool is_eigen = name.starts_with("Eigen/") || name.starts_with("unsupported/Eigen/");
       const bool is_pool = header == "fovea/core/thread_pool.hpp" && name.ends_with("ThreadPool");
       const bool is_product =
-          (floor_of(header) == "layers" || header == "fovea/io/dtype.hpp") && name == "Eigen/Core";
+          (layer_of(header) == "layers" || header == "fovea/io/dtype.hpp") && name == "Eigen/Core";
       if (is_eigen && !is_pool && !is_product) complaints.push_back(header + " includes " + name);
       if (name == "fovea/core/eigen.hpp") complaints.push_back(header + " includes " + name);
     }
@@ -209,31 +205,31 @@ std::set<std::string> reached_from(const Headers& headers, const std::string& he
   return reached;
 }
 
-/// Bodies come by way of foreach_level.hpp; Eigen's and the optional executors' headers are each
-/// user's choice (fovea.hpp takes Eigen's).
+/// Bodies are included by foreach_level.hpp; the headers for Eigen and of the optional executors
+/// are included by users (fovea.hpp includes the one for Eigen).
 bool is_in_no_umbrella(const std::string& header) {
   return header.ends_with(".inl.hpp") || header.ends_with("/foreach_level.hpp") ||
          header.ends_with("/executor_openmp.hpp") || header.ends_with("/executor_tbb.hpp") ||
          header == "fovea/core/eigen.hpp";
 }
 
-/// What is FFTW's, which is under the GPL and not everywhere: it has an umbrella of its own.
-bool is_spectral(const std::string& header) { return floor_of(header) == "spectral"; }
+/// Whether a header needs FFTW, which is under the GPL: such headers have their own umbrella.
+bool is_spectral(const std::string& header) { return layer_of(header) == "spectral"; }
 
-/// The header of a library that not everybody has is included by one header of its floor, and the
-/// floor is reached neither from fovea.hpp nor from the umbrella of another floor.
+/// The header of an optional library is included by one header of its layer, and the layer is
+/// reached neither from fovea.hpp nor from the umbrella of another layer.
 Complaints includes_of_library(const Headers& headers, const std::string& library,
                                const std::string& its_own) {
   Complaints complaints;
-  const std::string floor = floor_of(its_own);
+  const std::string layer = layer_of(its_own);
   for (const auto& [header, names] : headers) {
     if (header != its_own && std::find(names.begin(), names.end(), library) != names.end()) {
       complaints.push_back(header + " includes " + library);
     }
     const bool is_umbrella = std::count(header.begin(), header.end(), '/') == 1;
-    if (!is_umbrella || floor_of(header) == floor) continue;
+    if (!is_umbrella || layer_of(header) == layer) continue;
     for (const std::string& reached : reached_from(headers, header)) {
-      if (floor_of(reached) == floor) complaints.push_back(header + " reaches " + reached);
+      if (layer_of(reached) == layer) complaints.push_back(header + " reaches " + reached);
     }
   }
   return complaints;
@@ -249,13 +245,13 @@ Complaints includes_of_mpi(const Headers& headers) {
   return includes_of_library(headers, "mpi.h", "fovea/distributed/communicator.hpp");
 }
 
-/// Whether a header is of a floor that only some programs need, with an umbrella of its own.
+/// Whether a header is of a layer that only some programs need.
 bool is_optional(const std::string& header) {
-  const std::string floor = floor_of(header);
-  return floor == "spectral" || floor == "io" || floor == "distributed";
+  const std::string layer = layer_of(header);
+  return layer == "spectral" || layer == "io" || layer == "distributed";
 }
 
-/// Whether a header of another floor is built on spectral: who wants one includes it by its name.
+/// Whether a header of another layer includes spectral: users include it by its name.
 bool is_built_on_spectral(const Headers& headers, const std::string& header) {
   const auto reached = reached_from(headers, header);
   return !is_spectral(header) && std::any_of(reached.begin(), reached.end(), is_spectral);
@@ -270,7 +266,7 @@ Complaints missing_from_umbrellas(const Headers& headers) {
     if (everything.count(header) == 0 && !is_optional(header)) {
       complaints.push_back("fovea/fovea.hpp lacks " + header);
     }
-    const std::string umbrella = "fovea/" + floor_of(header) + ".hpp";
+    const std::string umbrella = "fovea/" + layer_of(header) + ".hpp";
     if (reached_from(headers, umbrella).count(header) == 0) {
       complaints.push_back(umbrella + " lacks " + header);
     }
@@ -282,10 +278,10 @@ Complaints missing_from_umbrellas(const Headers& headers) {
 }
 
 Complaints all_complaints(const Headers& headers) {
-  Complaints all = includes_to_the_right(headers);
-  for (const auto& law : {includes_of_other_rooms, includes_of_eigen, includes_of_fftw,
-                          includes_of_json, includes_of_mpi, missing_from_umbrellas}) {
-    for (const std::string& complaint : law(headers)) all.push_back(complaint);
+  Complaints all = includes_of_higher_layers(headers);
+  for (const auto& rule : {includes_of_other_subdirectories, includes_of_eigen, includes_of_fftw,
+                           includes_of_json, includes_of_mpi, missing_from_umbrellas}) {
+    for (const std::string& complaint : rule(headers)) all.push_back(complaint);
   }
   return all;
 }
@@ -307,31 +303,27 @@ TEST(IncludeDirection, TheHeadersWereRead) {
   EXPECT_NE(std::find(names.begin(), names.end(), "fovea/core/error.hpp"), names.end());
 }
 
-TEST(IncludeDirection, PointsLeft) { EXPECT_EQ(joined(includes_to_the_right(our_headers())), ""); }
-
-TEST(IncludeDirection, RoomsStandOnTheirNeighboursAlone) {
-  EXPECT_EQ(joined(includes_of_other_rooms(our_headers())), "");
+TEST(IncludeDirection, OnlyLowerLayers) {
+  EXPECT_EQ(joined(includes_of_higher_layers(our_headers())), "");
 }
 
-TEST(IncludeDirection, FewHeadersKnowEigen) {
+TEST(IncludeDirection, SubdirectoriesIncludeOnlyKnownOthers) {
+  EXPECT_EQ(joined(includes_of_other_subdirectories(our_headers())), "");
+}
+
+TEST(IncludeDirection, FewHeadersIncludeEigen) {
   EXPECT_EQ(joined(includes_of_eigen(our_headers())), "");
 }
 
-TEST(IncludeDirection, UmbrellasHoldTheirFolders) {
+TEST(IncludeDirection, UmbrellasIncludeTheirLayers) {
   EXPECT_EQ(joined(missing_from_umbrellas(our_headers())), "");
 }
 
-TEST(IncludeDirection, FftwIsForThoseWhoAskForIt) {
-  EXPECT_EQ(joined(includes_of_fftw(our_headers())), "");
-}
+TEST(IncludeDirection, FftwIsOptional) { EXPECT_EQ(joined(includes_of_fftw(our_headers())), ""); }
 
-TEST(IncludeDirection, JsonIsForThoseWhoAskForIt) {
-  EXPECT_EQ(joined(includes_of_json(our_headers())), "");
-}
+TEST(IncludeDirection, JsonIsOptional) { EXPECT_EQ(joined(includes_of_json(our_headers())), ""); }
 
-TEST(IncludeDirection, MpiIsForThoseWhoAskForIt) {
-  EXPECT_EQ(joined(includes_of_mpi(our_headers())), "");
-}
+TEST(IncludeDirection, MpiIsOptional) { EXPECT_EQ(joined(includes_of_mpi(our_headers())), ""); }
 
 /// A copy of include/ with a line added to one of its files, or with a new file.
 class IncludeDirectionBroken : public testing::Test {
@@ -359,37 +351,42 @@ class IncludeDirectionBroken : public testing::Test {
   fs::path copy_;
 };
 
-TEST_F(IncludeDirectionBroken, ToTheRight) {
+TEST_F(IncludeDirectionBroken, OfAHigherLayer) {
   expect_complaint("fovea/core/view.hpp", "#include \"fovea/simd/isa.hpp\"",
-                   "fovea/core/view.hpp includes fovea/simd/isa.hpp, to its right");
-  expect_complaint("fovea/kernels/table.hpp", "#  include <fovea/patterns.hpp>",
-                   "fovea/kernels/table.hpp includes fovea/patterns.hpp, to its right");
+                   "fovea/core/view.hpp includes fovea/simd/isa.hpp, which is in no lower layer");
+  expect_complaint(
+      "fovea/kernels/table.hpp", "#  include <fovea/patterns.hpp>",
+      "fovea/kernels/table.hpp includes fovea/patterns.hpp, which is in no lower layer");
+  expect_complaint(
+      "fovea/patterns/window.hpp", "#include \"fovea/simd/isa.hpp\"",
+      "fovea/patterns/window.hpp includes fovea/simd/isa.hpp, which is in no lower layer");
 }
 
-TEST_F(IncludeDirectionBroken, ToSpectralFromPatterns) {
-  expect_complaint("fovea/spectral/plan.hpp", "#include \"fovea/patterns.hpp\"",
-                   "fovea/spectral/plan.hpp includes fovea/patterns.hpp, to its right");
+TEST_F(IncludeDirectionBroken, OfPatternsFromSpectral) {
+  expect_complaint(
+      "fovea/spectral/plan.hpp", "#include \"fovea/patterns.hpp\"",
+      "fovea/spectral/plan.hpp includes fovea/patterns.hpp, which is in no lower layer");
   expect_complaint("fovea/kernels/spectral/cross.hpp", "#include \"fovea/spectral/fft_plan.hpp\"",
-                   "cross.hpp includes fovea/spectral/fft_plan.hpp, to its right");
+                   "cross.hpp includes fovea/spectral/fft_plan.hpp, which is in no lower layer");
 }
 
-TEST_F(IncludeDirectionBroken, ToAnotherRoom) {
+TEST_F(IncludeDirectionBroken, OfAnotherSubdirectory) {
   expect_complaint("fovea/kernels/linear/table.hpp", "#include \"fovea/kernels/softmax/block.hpp\"",
-                   "table.hpp includes fovea/kernels/softmax/block.hpp, of another room");
+                   "table.hpp includes fovea/kernels/softmax/block.hpp, of another subdirectory");
   expect_complaint("fovea/attention/call/check.hpp", "#include \"fovea/attention/full.hpp\"",
-                   "check.hpp includes fovea/attention/full.hpp, of another room");
-  expect_complaint("fovea/attention/linear/forward.hpp",
-                   "#include \"fovea/attention/fmm/near_field.hpp\"",
-                   "forward.hpp includes fovea/attention/fmm/near_field.hpp, of another room");
+                   "check.hpp includes fovea/attention/full.hpp, of another subdirectory");
+  expect_complaint(
+      "fovea/attention/linear/forward.hpp", "#include \"fovea/attention/fmm/near_field.hpp\"",
+      "forward.hpp includes fovea/attention/fmm/near_field.hpp, of another subdirectory");
 }
 
-TEST_F(IncludeDirectionBroken, InNoRoom) {
+TEST_F(IncludeDirectionBroken, InNoKnownSubdirectory) {
   expect_complaint("fovea/attention/cellar/check.hpp", "",
-                   "fovea/attention/cellar/check.hpp is in no room");
+                   "fovea/attention/cellar/check.hpp is in no known subdirectory");
 }
 
-TEST_F(IncludeDirectionBroken, OnNoFloor) {
-  expect_complaint("fovea/cellar/view.hpp", "", "fovea/cellar/view.hpp is on no floor");
+TEST_F(IncludeDirectionBroken, InNoLayer) {
+  expect_complaint("fovea/cellar/view.hpp", "", "fovea/cellar/view.hpp is in no layer");
 }
 
 TEST_F(IncludeDirectionBroken, Eigen) {
@@ -403,7 +400,7 @@ TEST_F(IncludeDirectionBroken, Eigen) {
                    "fovea/layers/linear.hpp includes unsupported/Eigen/CXX11/Tensor");
 }
 
-TEST_F(IncludeDirectionBroken, FftwForEverybody) {
+TEST_F(IncludeDirectionBroken, FftwForAllUsers) {
   expect_complaint("fovea/spectral/fft_plan.hpp", "#include <fftw3.h>",
                    "fovea/spectral/fft_plan.hpp includes fftw3.h");
   expect_complaint("fovea/attention/full.hpp", "#include \"fovea/spectral/fftw.hpp\"",
@@ -414,18 +411,19 @@ TEST_F(IncludeDirectionBroken, FftwForEverybody) {
                    "fovea/layers.hpp reaches fovea/spectral/hidden_state_cross.hpp");
 }
 
-TEST_F(IncludeDirectionBroken, MpiForEverybody) {
+TEST_F(IncludeDirectionBroken, MpiForAllUsers) {
   expect_complaint("fovea/distributed/rows.hpp", "#include <mpi.h>",
                    "fovea/distributed/rows.hpp includes mpi.h");
 }
 
-TEST_F(IncludeDirectionBroken, JsonForEverybody) {
+TEST_F(IncludeDirectionBroken, JsonForAllUsers) {
   expect_complaint("fovea/io/npy.hpp", "#include <nlohmann/json.hpp>",
                    "fovea/io/npy.hpp includes nlohmann/json.hpp");
   expect_complaint("fovea/fovea.hpp", "#include \"fovea/io/npy.hpp\"",
                    "fovea/fovea.hpp reaches fovea/io/npy.hpp");
-  expect_complaint("fovea/io/npy.hpp", "#include \"fovea/attention/full.hpp\"",
-                   "fovea/io/npy.hpp includes fovea/attention/full.hpp, to its right");
+  expect_complaint(
+      "fovea/io/npy.hpp", "#include \"fovea/attention/full.hpp\"",
+      "fovea/io/npy.hpp includes fovea/attention/full.hpp, which is in no lower layer");
 }
 
 TEST_F(IncludeDirectionBroken, NotInTheUmbrella) {

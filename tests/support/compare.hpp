@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The comparators: by bits, and by the ratio R = |got - expected| / (u gauge) of
-/// include/fovea/README.md, "How results are judged", section 3.1. Bounds are written !(r <=
-/// bound), so that a NaN fails; one bad element fails; an output of zeros where more is expected
+/// tests/README.md, "How results are judged". Bounds are written !(r <= bound), so that a NaN fails; one bad element fails; an output of zeros where more is expected
 /// than underflow may take fails however wide the gauge. Held by tests/support/compare_test.cpp.
 #pragma once
 

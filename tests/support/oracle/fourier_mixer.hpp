@@ -3,7 +3,7 @@
 /// The Fourier mixer as MATHS.md, section 7 writes it (FNet, section 3.1): a transform along the
 /// width, then one along the sequence, each by the double loop of its definition.
 ///
-/// The gauge is that of transforms, normwise (include/fovea/README.md, "How results are judged"):
+/// The gauge is that of transforms, normwise (tests/README.md, "How results are judged"):
 /// lg(N D) times the norm of the sequence.
 #pragma once
 

@@ -3,7 +3,7 @@
 /// The cross of hidden states as MATHS.md, section 6 writes it (FSAT, eqs. 2 and 4): the double
 /// loop of the linear convolution, its merge, and the double loop of its adjoint; nothing clever.
 ///
-/// The gauge is that of transforms, normwise (include/fovea/README.md, "How results are judged"):
+/// The gauge is that of transforms, normwise (tests/README.md, "How results are judged"):
 /// lg n |x| |y| of the channel, and of the gradients lg n |g| |y|.
 #pragma once
 

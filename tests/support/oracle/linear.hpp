@@ -7,7 +7,7 @@
 /// negative, the gauge of a map's term is the larger of
 ///   sum_j,d |phi(q)_d phi(k_j)_d v_j| / |denominator|, which its numerator is computed from, and
 ///   kappa |term|, since the relative error of the denominator is kappa;
-/// for maps that are not negative that is sum w |v| / sum w of include/fovea/README.md, "How
+/// for maps that are not negative that is sum w |v| / sum w of tests/README.md, "How
 /// results are judged" Nothing is demanded where kappa is so large that rounding decides the sign
 /// of a denominator, and where denominators or, for gradients, quotients by them are too small for
 /// T.

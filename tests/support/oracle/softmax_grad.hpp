@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The gradients of softmax attention (MATHS.md, section 8) by plain loops over the rows of
-/// softmax_row.hpp, with the gauges of include/fovea/README.md, "How results are judged", where
+/// softmax_row.hpp, with the gauges of tests/README.md, "How results are judged", where
 /// |dP| and |Delta| are the sums of magnitudes that they are computed from. Held to central
 /// differences of softmax.hpp by softmax_grad_test.cpp.
 #pragma once

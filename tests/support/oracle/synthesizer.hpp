@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The three forms of the Synthesizer as MATHS.md, section 7 writes them, forward and backward, by
-/// plain loops. Gauges are those of softmax attention (include/fovea/README.md, "How results are
+/// plain loops. Gauges are those of softmax attention (tests/README.md, "How results are
 /// judged"), where a logit is as large as the magnitudes that it is computed from.
 #pragma once
 
