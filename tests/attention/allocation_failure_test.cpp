@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED ALONE HEAP FLOAT SHARDS 4)
+// fovea_test(OPTIMISED ALONE HEAP SHARDS 4)
 /// \file
 /// Memory that cannot be had: whichever allocation of a call fails, once or from then on, the call
 /// throws std::bad_alloc and has changed nothing, or does all of its work without; nothing leaks,

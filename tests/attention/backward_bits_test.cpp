@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED ALONE FLOAT SHARDS 4)
+// fovea_test(OPTIMISED ALONE SHARDS 4)
 /// \file
 /// Gradients of every operator: the same bits for any threads, batch, heads, strides, storage and
 /// level, and whichever of them are asked for.

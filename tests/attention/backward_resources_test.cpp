@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED ALONE HEAP FLOAT SHARDS 4)
+// fovea_test(OPTIMISED ALONE HEAP SHARDS 4)
 /// \file
 /// The backward pass of every operator: how much memory and stack it takes, and in which
 /// floating-point environment it computes.

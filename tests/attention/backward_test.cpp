@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED ALONE FLOAT SHARDS 4)
+// fovea_test(OPTIMISED ALONE SHARDS 4)
 /// \file
 /// Gradients of every operator against the oracle: sizes, widths, heads, key lengths, logits; and
 /// the identities that hold whatever the data.
@@ -14,6 +14,7 @@
 #include "attention/zero_sizes.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::attention_backward {
 
@@ -304,7 +305,6 @@ void expect_rows_sum_to_zero(const Op& op, const Law& law) {
 
 template <class T>
 class RowSums : public testing::Test {};
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(RowSums, Scalars);
 
 TYPED_TEST(RowSums, OfTheGradientOfTheLogitsAreZero) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED ALONE FLOAT SHARDS 4)
+// fovea_test(OPTIMISED ALONE SHARDS 4)
 /// \file
 /// Gradients of every operator: what is not visible has the gradient +0 and changes no bit, what is
 /// visible and not finite reaches what it takes part in and nothing else.

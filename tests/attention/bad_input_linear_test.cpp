@@ -15,6 +15,7 @@
 #include "attention/conformance.hpp"
 #include "attention/linear_case.hpp"
 #include "fovea/attention/call/decoder_check.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::attention_bad_input_linear {
 
@@ -244,7 +245,6 @@ TEST_F(BadLinearInput, Decoders) {
 /// A band wider than the sequence, one token, no keys: the right answer.
 template <class T>
 class OddLinearInput : public testing::Test {};
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(OddLinearInput, Scalars);
 
 template <class T>

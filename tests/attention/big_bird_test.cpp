@@ -9,6 +9,7 @@
 #include "attention/gradients.hpp"
 #include "fovea/attention/block_sparse.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::attention_big_bird {
 
@@ -41,7 +42,6 @@ std::vector<BlockRows> drawn_lists(const BigBirdOptions& o, Index heads, Index k
 
 template <class T>
 class BigBird : public testing::Test {};
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(BigBird, Scalars);
 
 /// Given what it would draw, it computes the same bits, a decoder too.

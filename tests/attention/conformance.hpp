@@ -18,6 +18,7 @@
 #include "attention/problem.hpp"
 #include "support/compare.hpp"
 #include "support/levels.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test {
 
@@ -112,7 +113,11 @@ void expect_conforms(const Case<T>& op, const Problem<T>& problem, const std::st
 
 /// An operator for one scalar.
 struct Subject {
+#if FOVEA_FULL_SUITE
   std::variant<const Case<float>*, const Case<double>*> op;
+#else
+  std::variant<const Case<float>*> op;
+#endif
 };
 
 inline std::string name_of(const Subject& subject) {
@@ -126,12 +131,13 @@ inline void PrintTo(const Subject& subject, std::ostream* out) { *out << name_of
 template <class F>
 std::vector<Subject> subjects(F&& chosen) {
   std::vector<Subject> all;
-  for (const Case<float>& op : all_cases<float>()) {
-    if (chosen(op)) all.push_back({&op});
-  }
-  for (const Case<double>& op : all_cases<double>()) {
-    if (chosen(op)) all.push_back({&op});
-  }
+  const auto add = [&]<class T>(const std::vector<Case<T>>& cases) {
+    for (const Case<T>& op : cases) {
+      if (chosen(op)) all.push_back({&op});
+    }
+  };
+  add(all_cases<float>());
+  if constexpr (std::variant_size_v < decltype(Subject::op) >> 1) add(all_cases<OtherScalar>());
   return all;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED ALONE HEAP FLOAT SHARDS 4)
+// fovea_test(OPTIMISED ALONE HEAP SHARDS 4)
 /// \file
 /// Every operator with scratch memory of an arena: the size that the operator tells is enough, the
 /// bits stay, less memory or an arena in use is refused before anything is written, and the system

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED ALONE FLOAT SHARDS 4)
+// fovea_test(OPTIMISED ALONE SHARDS 4)
 /// \file
 /// Every operator: the same bits for any threads, batch, heads, strides, storage and level, and
 /// under the scalings by powers of two that are exact.

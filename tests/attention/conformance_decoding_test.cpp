@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED ALONE FLOAT SHARDS 4)
+// fovea_test(OPTIMISED ALONE SHARDS 4 LEVELS)
 /// \file
 /// Every operator, with all its options: a decoder has the bits of `forward`, however the tokens
 /// are divided; and what a later token or a hidden one holds changes none of them.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED ALONE FLOAT SHARDS 4)
+// fovea_test(OPTIMISED ALONE SHARDS 4 LEVELS)
 /// \file
 /// Linear attention, FMM attention and the delta rule against their oracles where softmax attention
 /// has no like: around their chunks and segments, features that underflow or are huge, denominators
@@ -13,6 +13,7 @@
 #include "attention/gradients.hpp"
 #include "attention/linear_case.hpp"
 #include "attention/poisons.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::attention_conformance_linear {
 
@@ -146,7 +147,6 @@ class Denominators : public testing::Test {
     return out.values();
   }
 };
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(Denominators, Scalars);
 
 TYPED_TEST(Denominators, GoByThePolicy) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED ALONE FLOAT SHARDS 4)
+// fovea_test(OPTIMISED ALONE SHARDS 4)
 /// \file
 /// Every operator: what is not visible changes no bit, what is visible and not finite comes out by
 /// IEEE rules, a row depends on the keys that it sees and on nothing else.
@@ -11,6 +11,7 @@
 
 #include "attention/conformance.hpp"
 #include "attention/poisons.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::attention_conformance_visibility {
 
@@ -340,7 +341,6 @@ void expect_same_operator(const A& a, const B& b) {
 
 template <class T>
 class Degenerate : public testing::Test {};
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(Degenerate, Scalars);
 
 TYPED_TEST(Degenerate, WideWindowsAreFullAttention) {

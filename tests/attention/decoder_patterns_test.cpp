@@ -7,6 +7,7 @@
 
 #include "attention/decoding.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::attention_decoder_patterns {
 
@@ -31,7 +32,7 @@ constexpr HeadAssignment kAssignments[] = {HeadAssignment::separate, HeadAssignm
 
 template <class T>
 class DecoderPatternsOf : public testing::Test {};
-using Scalars = testing::Types<float, double, Eigen::bfloat16>;
+using Scalars = ScalarsAnd<Eigen::bfloat16>;
 TYPED_TEST_SUITE(DecoderPatternsOf, Scalars);
 
 TYPED_TEST(DecoderPatternsOf, Strided) {

@@ -10,6 +10,7 @@
 
 #include "attention/decoding.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::attention_decoder {
 
@@ -60,7 +61,7 @@ const FullAttention kCausal{{.causal = true}};
 
 template <class T>
 class DecoderOf : public testing::Test {};
-using Scalars = testing::Types<float, double, Eigen::bfloat16, Eigen::half>;
+using Scalars = ScalarsAnd<Eigen::bfloat16, Eigen::half>;
 TYPED_TEST_SUITE(DecoderOf, Scalars);
 
 /// One token after the other, chunks, and all at once; rows on both sides of kMostRows.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "attention/gradients.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::attention_equivalence {
 
@@ -81,7 +82,6 @@ class Equivalence : public testing::Test {
   }
 };
 
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(Equivalence, Scalars);
 
 TYPED_TEST(Equivalence, AMaskThatHidesNothingIsNone) {

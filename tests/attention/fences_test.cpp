@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED HEAP FLOAT)
+// fovea_test(OPTIMISED HEAP)
 /// \file
 /// Every operator with all of its memory between pages that nobody may touch: what it reads, what
 /// it writes, what it saves, its scratch and its decoder. It stays within each piece, uses none

@@ -15,6 +15,7 @@
 
 #include "attention/fsat_problem.hpp"
 #include "support/levels.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::attention_fsat_graph {
 
@@ -98,7 +99,6 @@ void expect_same_graph(FsatGraph<T>& graph, const View<const T>& dominant,
 
 template <class T>
 class FsatGraphs : public testing::Test {};
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(FsatGraphs, Scalars);
 
 TYPED_TEST(FsatGraphs, AreThoseOfSets) {

@@ -23,6 +23,7 @@
 #include "support/levels.hpp"
 #include "support/memory.hpp"
 #include "support/same_everywhere.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::attention_fsat {
 
@@ -64,7 +65,6 @@ std::vector<FsatOptions> all_options(Index tokens) {
 
 template <class T>
 class Fsat : public testing::Test {};
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(Fsat, Scalars);
 
 TYPED_TEST(Fsat, ConformsWithEveryOption) {

@@ -22,6 +22,7 @@
 #include "support/compare.hpp"
 #include "support/levels.hpp"
 #include "support/memory.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::attention_indexed_phases {
 
@@ -119,7 +120,6 @@ class IndexedPhasesOf : public testing::Test {
     EXPECT_TRUE(same_bits(a.lse.values(), b.lse.values(), a.lse.shape()));
   }
 };
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(IndexedPhasesOf, Scalars);
 
 TYPED_TEST(IndexedPhasesOf, KeysAndValuesThatAreReadWhereTheyLie) {

@@ -24,6 +24,7 @@
 #include "support/compare.hpp"
 #include "support/levels.hpp"
 #include "support/memory.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::attention_indexed {
 
@@ -99,7 +100,6 @@ void expect_same(const Run<T>& a, const Run<T>& b) {
 
 template <class T>
 class Indexed : public testing::Test {};
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(Indexed, Scalars);
 
 TYPED_TEST(Indexed, ListsOfAllKeysAreFullAttention) {

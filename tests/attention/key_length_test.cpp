@@ -16,6 +16,7 @@
 #include "support/fill.hpp"
 #include "support/levels.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 #include "support/tensor.hpp"
 
 namespace fovea_test::attention_key_length {
@@ -211,7 +212,6 @@ struct ByPair {
 
 template <class T>
 class KeyLength : public testing::Test {};
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(KeyLength, Scalars);
 
 TYPED_TEST(KeyLength, OfSoftmaxAttentionIsThatOfPackedSequences) {

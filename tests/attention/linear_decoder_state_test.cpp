@@ -16,12 +16,12 @@
 #include "fovea/attention/call/decoder_check.hpp"
 #include "fovea/attention/linear/decoder_state.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::attention_linear_decoder_state {
 
 template <class T>
 class LinearDecoderState : public testing::Test {};
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(LinearDecoderState, Scalars);
 
 TYPED_TEST(LinearDecoderState, ASavedStateGoesOn) {

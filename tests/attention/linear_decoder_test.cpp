@@ -18,12 +18,12 @@
 #include "support/executors.hpp"
 #include "support/oracle/delta_rule.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::attention_linear_decoder {
 
 template <class T>
 class LinearDecoder : public testing::Test {};
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(LinearDecoder, Scalars);
 
 TYPED_TEST(LinearDecoder, WidthsOf0) {

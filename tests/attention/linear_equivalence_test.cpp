@@ -13,6 +13,7 @@
 #include "attention/gradients.hpp"
 #include "attention/linear_case.hpp"
 #include "fovea/core/eigen.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::attention_linear_equivalence {
 
@@ -76,7 +77,6 @@ class LinearEquivalence : public testing::Test {
   }
 };
 
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(LinearEquivalence, Scalars);
 
 /// Blend weights (1, 0) and (0, 1).

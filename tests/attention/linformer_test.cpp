@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "attention/mixed_oracles.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::attention_linformer {
 
@@ -21,7 +22,6 @@ static_assert(fovea::DifferentiableAttention<LinformerAttention, double>);
 
 template <class T>
 class Linformer : public testing::Test {};
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(Linformer, Scalars);
 
 template <class T>

@@ -12,6 +12,7 @@
 #include "support/central_differences.hpp"
 #include "support/failing_allocations.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::attention_longformer_projections {
 
@@ -23,7 +24,6 @@ class LongformerProjections : public testing::Test {
     at_each_level([&] { judge(of.run(), "longformer_projections"); });
   }
 };
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(LongformerProjections, Scalars);
 
 std::vector<LongformerOptions> all_options() {

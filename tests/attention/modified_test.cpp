@@ -18,6 +18,7 @@
 #include "support/compare.hpp"
 #include "support/fill.hpp"
 #include "support/levels.hpp"
+#include "support/scalars.hpp"
 #include "support/tensor.hpp"
 
 namespace fovea_test::attention_modified {
@@ -124,7 +125,6 @@ void expect_as_a_bias(const Op& op, Index queries, Index keys, Index first_posit
 
 template <class T>
 class Modified : public testing::Test {};
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(Modified, Scalars);
 
 TYPED_TEST(Modified, IsToldThePositionsOfABiasOfAllPairs) {

@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "attention/mixed_oracles.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::attention_nystroem {
 
@@ -23,7 +24,6 @@ static_assert(fovea::DifferentiableAttention<NystroemAttention, double>);
 
 template <class T>
 class Nystroem : public testing::Test {};
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(Nystroem, Scalars);
 
 NystroemAttention with(Index landmarks, Index iterations = 6,

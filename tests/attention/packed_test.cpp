@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED FLOAT)
+// fovea_test(OPTIMISED)
 /// \file
 /// Every operator on packed sequences, forward and backward: each sequence is a problem of its own.
 #include <gtest/gtest.h>

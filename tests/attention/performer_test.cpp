@@ -19,6 +19,7 @@
 #include "fovea/core/eigen.hpp"
 #include "support/levels.hpp"
 #include "support/oracle/performer.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::attention_performer {
 
@@ -92,7 +93,6 @@ Fill sized(std::uint64_t seed, F size) {
 
 template <class T>
 class Performer : public testing::Test {};
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(Performer, Scalars);
 
 TYPED_TEST(Performer, AnyNumberOfFeatures) {

@@ -19,6 +19,7 @@
 #include "support/failing_allocations.hpp"
 #include "support/levels.hpp"
 #include "support/same_everywhere.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::attention_reformer {
 
@@ -56,7 +57,6 @@ std::vector<ReformerOptions> all_options(Index chunk, Index rounds, Index bucket
 
 template <class T>
 class Reformer : public testing::Test {};
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(Reformer, Scalars);
 
 TYPED_TEST(Reformer, ConformsWithEveryOption) {

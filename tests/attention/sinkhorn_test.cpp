@@ -20,6 +20,7 @@
 #include "support/failing_allocations.hpp"
 #include "support/levels.hpp"
 #include "support/same_everywhere.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::attention_sinkhorn {
 
@@ -35,7 +36,6 @@ void expect_conforms(const SinkhornOptions& options, const SortProblem<T>& p) {
 
 template <class T>
 class Sinkhorn : public testing::Test {};
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(Sinkhorn, Scalars);
 
 TYPED_TEST(Sinkhorn, ConformsAtAnySizeAndNumberOfIterations) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED)
+// fovea_test(OPTIMISED LEVELS)
 /// \file
 /// Tensors of 16 bits: the result is, bit for bit, what the tile form of the float kernel makes of
 /// the same numbers, rounded to nearest even once; for any shape, strides, options and level, and

@@ -5,13 +5,13 @@
 /// refuse.
 #include "attention/synthesizer_problem.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::attention_synthesizer_decoder {
 
 template <class Form>
 class SynthesizerDecoder : public testing::Test {};
-using Forms = testing::Types<RandomForm<float>, RandomForm<double>, FactorisedForm<float>,
-                             FactorisedForm<double>, DenseForm<float>, DenseForm<double>>;
+using Forms = OfEachScalar<RandomForm, FactorisedForm, DenseForm>;
 TYPED_TEST_SUITE(SynthesizerDecoder, Forms);
 
 template <class Form>

@@ -14,6 +14,7 @@
 #include "support/failing_allocations.hpp"
 #include "support/levels.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::attention_synthesizer {
 
@@ -30,8 +31,7 @@ class Synthesizer : public testing::Test {
     at_each_level([&] { judge(problem.run(), "synthesizer"); });
   }
 };
-using Forms = testing::Types<RandomForm<float>, RandomForm<double>, FactorisedForm<float>,
-                             FactorisedForm<double>, DenseForm<float>, DenseForm<double>>;
+using Forms = OfEachScalar<RandomForm, FactorisedForm, DenseForm>;
 TYPED_TEST_SUITE(Synthesizer, Forms);
 
 template <class Form>

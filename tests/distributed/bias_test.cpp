@@ -13,6 +13,7 @@
 #include "fovea/distributed/softmax_forward.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_bias {
 
@@ -196,7 +197,7 @@ TEST(DistributedBias, HasTheBitsOfOneProcessUnderEachPattern) {
 TEST(DistributedBias, HasTheBitsOfOneProcessInOtherTypes) {
   const Shape bias = {1, 2, 130, 130};
   const Shape mask = {1, 1, 130, 130};
-  const auto doubles = whole_problem<double>(1, 2, 2, 130, bias, mask);
+  const auto doubles = whole_problem<OtherScalar>(1, 2, 2, 130, bias, mask);
   const auto halves = whole_problem<Eigen::half>(1, 2, 1, 130, bias, mask);
   check("causal", FullAttention{{.causal = true}}, doubles);
   check("window", fovea::LocalAttention{{.left = 20, .right = 9}}, doubles);
@@ -311,9 +312,9 @@ TEST(DistributedBias, IsRefusedInBackwardWhereItHasOneRow) {
   SoftmaxInputs<float> in = own.inputs();
   const Tensor<float> other({1, 1, rows.own_count(), 70});
   if (is_last) in.bias = other.view();
-  EXPECT_EQ(refused(in, own.grads<Grads>(false)), begin + "bias has " +
-                                                      std::to_string(rows.layout().count(last)) +
-                                                      " rows; expected 1, the rows of bias on another rank");
+  EXPECT_EQ(refused(in, own.grads<Grads>(false)),
+            begin + "bias has " + std::to_string(rows.layout().count(last)) +
+                " rows; expected 1, the rows of bias on another rank");
   for (const float x : own.d_q.values()) EXPECT_EQ(x, 77);
 }
 

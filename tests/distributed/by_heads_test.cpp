@@ -11,6 +11,7 @@
 #include "support/executors.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_by_heads {
 
@@ -130,8 +131,8 @@ TEST(DistributedReformer, HasTheBitsOfOneProcess) {
 }
 
 TEST(DistributedReformer, HasTheBitsOfOneProcessInDouble) {
-  check("double", ReformerAttention{{.chunk = 20, .rounds = 2, .buckets = 4}},
-        whole_reformer<double>({.heads = 3, .rows = 240}, 2));
+  check("another scalar", ReformerAttention{{.chunk = 20, .rounds = 2, .buckets = 4}},
+        whole_reformer<OtherScalar>({.heads = 3, .rows = 240}, 2));
 }
 
 TEST(DistributedReformer, TakesLengthsAndAProjection) {
@@ -238,8 +239,8 @@ TEST(DistributedSinkhorn, HasTheBitsOfOneProcess) {
 }
 
 TEST(DistributedSinkhorn, HasTheBitsOfOneProcessInDouble) {
-  check("double", SinkhornAttention{{.block = 20}},
-        whole_sinkhorn<double>({.heads = 2, .key_heads = 2, .rows = 240}, 20));
+  check("another scalar", SinkhornAttention{{.block = 20}},
+        whole_sinkhorn<OtherScalar>({.heads = 2, .key_heads = 2, .rows = 240}, 20));
 }
 
 TEST(DistributedSinkhorn, TakesLengths) {

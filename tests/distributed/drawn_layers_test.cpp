@@ -12,6 +12,7 @@
 #include "distributed/drawn_layer.hpp"
 #include "fovea/distributed.hpp"
 #include "fovea/layers.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_drawn_layers {
 
@@ -207,7 +208,7 @@ TEST(DistributedDrawnLayers, HaveTheBitsOfOneProcess) {
   each_drawn_over_ranks(60, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
     const Index kind = bytes(0, 4);
-    if (kind == 0) return try_stack<double>(bytes);
+    if (kind == 0) return try_stack<OtherScalar>(bytes);
     if (kind <= 2) return try_heads<float>(bytes);
     with_drawn_scalar(bytes, [&]<class T>(T) {
       kind == 3 && bytes.once_in(3) ? try_reformer<T>(bytes) : try_map<T>(bytes);

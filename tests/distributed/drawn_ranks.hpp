@@ -15,6 +15,7 @@
 #include "fovea/core/scalar.hpp"
 #include "fuzz/drawn_problem.hpp"
 #include "support/ranks.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test {
 
@@ -74,7 +75,7 @@ std::string said_together(const F& f) {
 /// Calls f(number) with one of the types of numbers that are computed with.
 template <class F>
 void with_drawn_scalar(Bytes& bytes, const F& f) {
-  bytes.once_in(2) ? f(double{}) : f(float{});
+  bytes.once_in(2) ? f(OtherScalar{}) : f(float{});
 }
 /// The same with those of 16 bits, too.
 template <class F>

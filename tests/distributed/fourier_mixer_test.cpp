@@ -12,6 +12,7 @@
 #include "support/executors.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_fourier_mixer {
 
@@ -60,7 +61,6 @@ void check(const Call<T>& whole, const AnyExecutor& executor = in_this_thread())
 
 template <class T>
 class DistributedMixer : public testing::Test {};
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(DistributedMixer, Scalars);
 
 TYPED_TEST(DistributedMixer, HasTheBitsOfOneProcessWithAnyRows) {

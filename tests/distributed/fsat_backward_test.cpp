@@ -12,6 +12,7 @@
 #include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed/fsat_forward.hpp"
 #include "support/executors.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_fsat_backward {
 
@@ -55,7 +56,7 @@ TEST(DistributedFsatBackward, HasTheBitsOfOneProcess) {
 }
 
 TEST(DistributedFsatBackward, HasTheBitsOfOneProcessInDouble) {
-  check_all(FsatCall<double>({.tokens = 1500}, 2));
+  check_all(FsatCall<OtherScalar>({.tokens = 1500}, 2));
 }
 
 /// Dominant indices beyond the length are not read, and have no gradient.

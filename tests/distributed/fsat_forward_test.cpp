@@ -12,6 +12,7 @@
 #include "fovea/core/thread_pool.hpp"
 #include "support/executors.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_fsat_forward {
 
@@ -48,7 +49,7 @@ TEST(DistributedFsat, HasTheBitsOfOneProcess) {
 }
 
 TEST(DistributedFsat, HasTheBitsOfOneProcessInDouble) {
-  check_all(FsatCall<double>({.tokens = 700}, 2));
+  check_all(FsatCall<OtherScalar>({.tokens = 700}, 2));
 }
 
 /// Long enough for the phases of one process.

@@ -10,6 +10,7 @@
 #include "support/executors.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_hidden_state_cross {
 
@@ -76,7 +77,9 @@ TEST(DistributedCross, HasTheBitsOfOneProcess) {
 /// Some ranks have no channel.
 TEST(DistributedCross, HasTheBitsOfOneProcessWithFewChannels) { check(Call<float>(1, 100, 2)); }
 
-TEST(DistributedCross, HasTheBitsOfOneProcessInDouble) { check(Call<double>(1, 700, 9)); }
+TEST(DistributedCross, HasTheBitsOfOneProcessForManyColumns) {
+  check(Call<OtherScalar>(1, 700, 9));
+}
 
 TEST(DistributedCross, TakesKeyLengths) {
   Call<float> whole(3, 300, 20);

@@ -12,6 +12,7 @@
 #include "support/executors.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_indexed {
 
@@ -129,7 +130,7 @@ TEST(DistributedIndexed, HasTheBitsOfOneProcess) {
       check(IndexedAttention{{.causal = causal}}, whole_problem<float>(2, 4, 2, rows, 13));
     }
     check(IndexedAttention{{.scale = 0.7, .causal = causal}},
-          whole_problem<double>(1, 2, 2, 1100, 40));
+          whole_problem<OtherScalar>(1, 2, 2, 1100, 40));
   }
 }
 

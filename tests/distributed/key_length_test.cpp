@@ -12,6 +12,7 @@
 #include "fovea/distributed.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_key_length {
 
@@ -196,10 +197,10 @@ TEST(DistributedKeyLength, HasTheBitsOfOneProcess) {
 }
 
 TEST(DistributedKeyLength, HasTheBitsOfOneProcessAtPositionsThatInputsGive) {
-  Given<double> given;
+  Given<OtherScalar> given;
   given.lengths = {kRows, 150};
   given.first_positions = {0, 11};
-  for_each_operator<double>(
+  for_each_operator<OtherScalar>(
       CausalAlignment::bottom_right,
       [&](const std::string& name, const auto& op) { expect_bits_of_one(name, op, given); });
 }

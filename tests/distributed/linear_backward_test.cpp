@@ -11,6 +11,7 @@
 #include "fovea/core/thread_pool.hpp"
 #include "support/executors.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_linear_backward {
 
@@ -61,7 +62,7 @@ TEST(DistributedLinearBackward, ComputesTheNearFieldAgain) {
 }
 
 TEST(DistributedLinearBackward, HasTheBitsOfOneProcessInDouble) {
-  check_all(LinearProblem<double>(1, 2, 2, 200), true);
+  check_all(LinearProblem<OtherScalar>(1, 2, 2, 200), true);
 }
 
 /// Several segments: states go over them, and sums are folded in their order.
@@ -171,7 +172,7 @@ TEST(DistributedLinearBackward, BlendsTheFields) {
   check_blend(two, whole, logits, false);
   check_blend(two_causal, whole, logits, true);
   check_blend(op, whole, {-0.4F}, true);
-  const LinearProblem<double> wide(1, 2, 2, 2 * fovea::kLinearSegment + 77);
+  const LinearProblem<OtherScalar> wide(1, 2, 2, 2 * fovea::kLinearSegment + 77);
   check_blend(op, wide, {0.3, -0.8}, true);
   check_blend(two_causal, wide, {0.3, -0.8}, true);
   LinearProblem<float> shorter(3, 2, 1, fovea::kLinearSegment + 99);
@@ -190,7 +191,7 @@ TEST(DistributedLinearBackward, BlendsADeltaRule) {
   const LinearProblem<float> whole(2, 4, 2, 333);
   check_blend(two, whole, logits, true);
   check_blend(one, whole, logits, false);
-  const LinearProblem<double> wide(1, 2, 2, 2 * fovea::kLinearSegment + 77);
+  const LinearProblem<OtherScalar> wide(1, 2, 2, 2 * fovea::kLinearSegment + 77);
   check_blend(two, wide, {0.3, -0.8}, true);
   const Index count = 2 * fovea::kLinearSegment + 99;
   LinearProblem<float> shorter(4, 2, 1, count);
@@ -299,23 +300,23 @@ TEST(DistributedLinearBackward, RefusesWhatDoesNotFit) {
 TEST(DistributedLinearBackward, LogitsOfNoSequences) {
   using Op = fovea::FmmAttention<fovea::EluPlusOne>;
   const Rows rows(all_ranks(), RowLayout::contiguous(16 * all_ranks().size(), all_ranks().size()));
-  const Tensor<double> x({0, 2, 16, 5}), logits({1, 2, 1, 1}), d_near({1, 2, 1, 1}),
+  const Tensor<OtherScalar> x({0, 2, 16, 5}), logits({1, 2, 1, 1}), d_near({1, 2, 1, 1}),
       d_far({1, 2, 1, 1});
   logits.fill(gaussian(3));
   for (const bool is_causal : {false, true}) {
     Op op;
     op.options.causal = is_causal;
-    fovea::InputsOf<Op, double> in;
+    fovea::InputsOf<Op, OtherScalar> in;
     in.q = in.k = in.v = x.view();
     in.near_logits = in.far_logits = logits.view();
     d_near.fill(constant(7));
     d_far.fill(constant(7));
-    fovea::GradsOf<Op, double> grads;
+    fovea::GradsOf<Op, OtherScalar> grads;
     grads.near_logits = d_near.view();
     grads.far_logits = d_far.view();
-    const fovea::View<const double> out(x.view());
+    const fovea::View<const OtherScalar> out(x.view());
     fovea::distributed::backward(op, in, out, {}, out, grads, rows);
-    for (const Tensor<double>* gradient : {&d_near, &d_far}) {
+    for (const Tensor<OtherScalar>* gradient : {&d_near, &d_far}) {
       for (const double value : gradient->values()) EXPECT_EQ(value, 0);
     }
   }

@@ -10,6 +10,7 @@
 #include "fovea/core/thread_pool.hpp"
 #include "support/executors.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_linear_forward {
 
@@ -45,7 +46,7 @@ TEST(DistributedLinear, HasTheBitsOfOneProcess) {
 }
 
 TEST(DistributedLinear, HasTheBitsOfOneProcessInDouble) {
-  check_all(LinearProblem<double>(1, 2, 2, 200));
+  check_all(LinearProblem<OtherScalar>(1, 2, 2, 200));
 }
 
 /// Several segments, whose sums are folded in their order.

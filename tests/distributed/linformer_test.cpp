@@ -14,6 +14,7 @@
 #include "support/executors.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_linformer {
 
@@ -190,7 +191,7 @@ TEST(DistributedLinformer, HasTheBitsOfOneProcessInBlocks) {
 }
 
 TEST(DistributedLinformer, HasTheBitsOfOneProcessInDouble) {
-  check(LinformerAttention(), Tensors<double>({.rows = 400, .projected = 70}), true);
+  check(LinformerAttention(), Tensors<OtherScalar>({.rows = 400, .projected = 70}), true);
 }
 
 TEST(DistributedLinformer, TakesKeyLengths) {

@@ -11,6 +11,7 @@
 #include "support/executors.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_longformer {
 
@@ -162,11 +163,12 @@ TEST(DistributedLongformer, HasTheBitsOfOneProcess) {
 }
 
 TEST(DistributedLongformer, HasTheBitsOfOneProcessInDouble) {
-  auto whole = whole_problem<double>(1, 2, 2, 250, true);
+  auto whole = whole_problem<OtherScalar>(1, 2, 2, 250, true);
   for (const LongformerOptions& options : all_options(250)) {
     for (const bool has_d_lse : {false, true}) {
       whole.has_d_lse = has_d_lse;
-      check(has_d_lse ? "double, through lse" : "double", LongformerAttention(options), whole);
+      check(has_d_lse ? "another scalar, through lse" : "another scalar",
+            LongformerAttention(options), whole);
     }
   }
 }

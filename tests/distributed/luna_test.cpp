@@ -13,6 +13,7 @@
 #include "support/executors.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_luna {
 
@@ -181,12 +182,14 @@ TEST(DistributedLuna, HasTheBitsOfOneProcess) {
   check_steps<float>({1, 2, 1, 200, 150});
 }
 
-TEST(DistributedLuna, HasTheBitsOfOneProcessInDouble) { check_steps<double>({1, 2, 1, 16, 700}); }
+TEST(DistributedLuna, HasTheBitsOfOneProcessForLongerSequences) {
+  check_steps<OtherScalar>({1, 2, 1, 16, 700});
+}
 
 /// Several segments of keys, whose running softmaxes are merged in their order.
 TEST(DistributedLuna, HasTheBitsOfOneProcessOverSegments) {
   check_steps<float>({1, 4, 2, 9, 4 * kKeySegment + 77});
-  check_steps<double>({1, 1, 1, 70, 2 * kKeySegment});
+  check_steps<OtherScalar>({1, 1, 1, 70, 2 * kKeySegment});
 }
 
 TEST(DistributedLuna, TakesKeyLengths) {

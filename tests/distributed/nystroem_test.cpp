@@ -13,6 +13,7 @@
 #include "support/executors.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_nystroem {
 
@@ -138,7 +139,7 @@ TEST(DistributedNystroem, HasTheBitsOfOneProcess) {
 }
 
 TEST(DistributedNystroem, HasTheBitsOfOneProcessInDouble) {
-  check(with(8), Tensors<double>({1, 2, 1, 2 * kKeySegment + 88, 8}));
+  check(with(8), Tensors<OtherScalar>({1, 2, 1, 2 * kKeySegment + 88, 8}));
 }
 
 TEST(DistributedNystroem, TakesKeyLengths) {

@@ -11,6 +11,7 @@
 #include "fovea/layers/depthwise_conv.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_over_rows_convolution {
 
@@ -29,7 +30,6 @@ DepthwiseConv<T> made(Index width, Index taps) {
 
 template <class T>
 class DistributedConvolution : public testing::Test {};
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(DistributedConvolution, Scalars);
 
 /// Some reach beyond the ranges beside their own, and some beyond the sequence.

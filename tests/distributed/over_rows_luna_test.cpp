@@ -12,6 +12,7 @@
 #include "fovea/layers/luna_layer.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_over_rows_luna {
 
@@ -135,7 +136,7 @@ TEST(DistributedLunaLayer, HasTheBitsOfOneProcess) {
 }
 
 TEST(DistributedLunaLayer, HasTheBitsOfOneProcessInDouble) {
-  check<double>({.width = 6, .heads = 3}, {1, 4 * kChain + 1, 9});
+  check<OtherScalar>({.width = 6, .heads = 3}, {1, 4 * kChain + 1, 9});
 }
 
 TEST(DistributedLunaLayer, RunsOnThreads) {

@@ -13,6 +13,7 @@
 #include "fovea/layers/cross_multi_head.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_over_rows_memory {
 
@@ -66,7 +67,6 @@ struct Call {
 
 template <class T>
 class DistributedMemory : public testing::Test {};
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(DistributedMemory, Scalars);
 
 TYPED_TEST(DistributedMemory, HasTheBitsOfOneProcess) {

@@ -13,6 +13,7 @@
 #include "fovea/layers/multi_head.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_over_rows_sinkhorn {
 
@@ -35,7 +36,6 @@ Layer<T> made(Index width, Index block, Index most) {
 
 template <class T>
 class DistributedSinkhornLayer : public testing::Test {};
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(DistributedSinkhornLayer, Scalars);
 
 /// Blocks that ranges of tokens cut, that are as long as several of them, and more of them than are

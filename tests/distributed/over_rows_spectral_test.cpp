@@ -19,6 +19,7 @@
 #include "fovea/layers/fsat_layer.hpp"
 #include "fovea/layers/post_norm_block.hpp"
 #include "support/ranks.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_over_rows_spectral {
 
@@ -31,7 +32,6 @@ constexpr HiddenMapKind kMaps[] = {HiddenMapKind::fully_connected, HiddenMapKind
 
 template <class T>
 class DistributedSpectralLayer : public testing::Test {};
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(DistributedSpectralLayer, Scalars);
 
 TYPED_TEST(DistributedSpectralLayer, BlocksOfMixersHaveTheBitsOfOneProcess) {

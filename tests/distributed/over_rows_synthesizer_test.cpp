@@ -14,6 +14,7 @@
 #include "fovea/layers/synthesizer_layer.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_over_rows_synthesizer {
 
@@ -52,9 +53,9 @@ TYPED_TEST(DistributedSynthesizerLayer, HasTheBitsOfOneProcess) {
 }
 
 TYPED_TEST(DistributedSynthesizerLayer, HasTheBitsOfOneProcessInDouble) {
-  const auto layer = TestFixture::template made<double>(
+  const auto layer = TestFixture::template made<OtherScalar>(
       {.width = 6, .heads = 2, .head_width = 4, .length = 9 * kChain, .hidden = 7, .bias = false});
-  check_layer<double>(layer, 6, {}, {1, 1, 9 * kChain, 6});
+  check_layer<OtherScalar>(layer, 6, {}, {1, 1, 9 * kChain, 6});
 }
 
 TYPED_TEST(DistributedSynthesizerLayer, MayBeInABlockOnThreads) {

@@ -15,6 +15,7 @@
 #include "fovea/layers.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_over_rows {
 
@@ -30,7 +31,6 @@ constexpr Index kWidth = kLayerWidth;
 
 template <class T>
 class DistributedLayer : public testing::Test {};
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(DistributedLayer, Scalars);
 
 TYPED_TEST(DistributedLayer, LinearHasTheBitsOfOneProcess) {

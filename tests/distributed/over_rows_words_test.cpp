@@ -8,6 +8,7 @@
 #include "fovea/distributed/over_rows.hpp"
 #include "fovea/layers.hpp"
 #include "support/ranks.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_over_rows_words {
 
@@ -19,7 +20,6 @@ constexpr Index kWidth = 48;
 
 template <class T>
 class DistributedWords : public testing::Test {};
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(DistributedWords, Scalars);
 
 /// A model that reads words, gives one more word for each, and is judged.

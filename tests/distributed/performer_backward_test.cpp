@@ -15,6 +15,7 @@
 #include "fovea/kernels/linear/random_features.hpp"
 #include "support/executors.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_performer_backward {
 
@@ -72,7 +73,7 @@ TEST(DistributedPerformerBackward, HasTheBitsOfOneProcess) {
 }
 
 TEST(DistributedPerformerBackward, HasTheBitsOfOneProcessInDouble) {
-  check(PerformerOfRows<double>(1, 2, 2, 200));
+  check(PerformerOfRows<OtherScalar>(1, 2, 2, 200));
 }
 
 /// Several segments: states go over them, and sums are folded in their order.
@@ -86,7 +87,7 @@ TEST(DistributedPerformerBackward, TakesKeyLengths) {
   PerformerOfRows<float> whole(5, 2, 1, count);
   whole.lengths = {count, kLinearSegment + 130, 0, 2 * kLinearSegment, kLinearSegment - 40};
   check(whole);
-  PerformerOfRows<double> shorter(3, 2, 2, 2 * kLinearSegment + 40);
+  PerformerOfRows<OtherScalar> shorter(3, 2, 2, 2 * kLinearSegment + 40);
   shorter.lengths = {1, 2 * kLinearSegment - kFeatureRows / 2, 2 * kLinearSegment + 39};
   check(shorter);
 }

@@ -14,6 +14,7 @@
 #include "fovea/core/thread_pool.hpp"
 #include "support/executors.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_performer_forward {
 
@@ -41,7 +42,7 @@ TEST(DistributedPerformer, HasTheBitsOfOneProcess) {
 }
 
 TEST(DistributedPerformer, HasTheBitsOfOneProcessInDouble) {
-  check(PerformerOfRows<double>(1, 2, 2, 200));
+  check(PerformerOfRows<OtherScalar>(1, 2, 2, 200));
 }
 
 /// Several segments, which have references of their own and are folded in their order.
@@ -53,7 +54,7 @@ TEST(DistributedPerformer, TakesKeyLengths) {
   PerformerOfRows<float> whole(3, 2, 2, 300);
   whole.lengths = {300, 130, 0};
   check(whole);
-  PerformerOfRows<double> longer(2, 2, 1, 2 * fovea::kLinearSegment + 9);
+  PerformerOfRows<OtherScalar> longer(2, 2, 1, 2 * fovea::kLinearSegment + 9);
   longer.lengths = {fovea::kLinearSegment + 3, 40};
   check(longer);
 }

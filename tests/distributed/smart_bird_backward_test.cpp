@@ -13,6 +13,7 @@
 #include "fovea/distributed/smart_bird_forward.hpp"
 #include "support/executors.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_smart_bird_backward {
 
@@ -55,7 +56,7 @@ TEST(DistributedSmartBirdBackward, HasTheBitsOfOneProcess) {
 }
 
 TEST(DistributedSmartBirdBackward, HasTheBitsOfOneProcessInDouble) {
-  SmartBirdProblem<double> whole(1, 2, 2, 1500);
+  SmartBirdProblem<OtherScalar> whole(1, 2, 2, 1500);
   check_all(whole);
 }
 

@@ -12,6 +12,7 @@
 #include "fovea/core/thread_pool.hpp"
 #include "support/executors.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_smart_bird_forward {
 
@@ -67,7 +68,7 @@ TEST(DistributedSmartBird, HasTheBitsOfOneProcess) {
 }
 
 TEST(DistributedSmartBird, HasTheBitsOfOneProcessInDouble) {
-  SmartBirdProblem<double> whole(1, 2, 2, 150);
+  SmartBirdProblem<OtherScalar> whole(1, 2, 2, 150);
   check_all(whole);
 }
 

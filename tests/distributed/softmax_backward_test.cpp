@@ -15,6 +15,7 @@
 #include "support/compare.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_softmax_backward {
 
@@ -116,7 +117,7 @@ TEST(DistributedBackward, HasTheBitsOfOneProcess) {
 }
 
 TEST(DistributedBackward, HasTheBitsOfOneProcessInDouble) {
-  const auto whole = whole_problem<double>(1, 2, 2, 700);
+  const auto whole = whole_problem<OtherScalar>(1, 2, 2, 700);
   for_each_softmax_operator(
       700, [&](const std::string& name, const auto& op) { check(name, op, whole); });
 }
@@ -143,7 +144,7 @@ TEST(DistributedBackward, HasTheBitsOfOneProcessIfRunsShareKeys) {
   const auto beyond =
       fovea::subtract(fovea::FixedSummary{{3, 1, 0, false}}, fovea::unite(near, fovea::Causal{}));
   check("difference", fovea::SparseAttention({.patterns = {beyond}}),
-        whole_problem<double>(1, 2, 1, 600));
+        whole_problem<OtherScalar>(1, 2, 1, 600));
 }
 
 /// With a large lse a second number of each row travels, which is found with the keys of its rank.
@@ -198,7 +199,7 @@ void check_sinks(const Op& op, const Tensors<T>& whole) {
 TEST(DistributedBackward, SinksHaveTheBitsOfOneProcess) {
   for (const Index rows : {1, 64, 333}) {
     check_sinks(FullAttention{{.causal = true}}, whole_problem<float>(2, 4, 2, rows));
-    auto through_lse = whole_problem<double>(3, 2, 1, rows);
+    auto through_lse = whole_problem<OtherScalar>(3, 2, 1, rows);
     through_lse.has_d_lse = true;
     check_sinks(fovea::LocalAttention{{.left = 3, .right = 0}}, through_lse);
   }

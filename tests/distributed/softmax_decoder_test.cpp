@@ -15,6 +15,7 @@
 #include "support/executors.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_softmax_decoder {
 
@@ -94,7 +95,7 @@ TEST(DistributedDecoder, HasTheBitsOfOneProcessWhereKeysTravel) {
 
 template <class T>
 class DistributedDecoderOf : public testing::Test {};
-using Scalars = testing::Types<float, double, Eigen::bfloat16, Eigen::half>;
+using Scalars = ScalarsAnd<Eigen::bfloat16, Eigen::half>;
 TYPED_TEST_SUITE(DistributedDecoderOf, Scalars);
 
 TYPED_TEST(DistributedDecoderOf, HasTheBitsOfOneProcess) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(RANKS)
+// fovea_test(RANKS FULL)
 /// \file
 /// Ranks that differ in what no sizes tell, in options or in who holds which rows, are refused
 /// before they send what others do not expect.

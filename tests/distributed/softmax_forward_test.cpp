@@ -15,6 +15,7 @@
 #include "support/executors.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_softmax_forward {
 
@@ -91,7 +92,7 @@ TEST(DistributedForward, HasTheBitsOfOneProcess) {
 }
 
 TEST(DistributedForward, HasTheBitsOfOneProcessInOtherTypes) {
-  const Problem<double> doubles(1, 2, 2, 200, 5, 3);
+  const Problem<OtherScalar> doubles(1, 2, 2, 200, 5, 3);
   const Problem<Eigen::half> halves(1, 2, 1, 200, 6, 3);
   for_each_softmax_operator(200, [&](const std::string& name, const auto& op) {
     check(name, op, doubles);

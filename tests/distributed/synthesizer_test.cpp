@@ -11,6 +11,7 @@
 #include "support/compare.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_synthesizer {
 
@@ -120,8 +121,7 @@ void check_backward(const SynthesizerProblem<Form>& whole, E&& executor = {}) {
 
 template <class Form>
 class DistributedSynthesizer : public testing::Test {};
-using Forms = testing::Types<RandomForm<float>, RandomForm<double>, FactorisedForm<float>,
-                             FactorisedForm<double>, DenseForm<float>, DenseForm<double>>;
+using Forms = OfEachScalar<RandomForm, FactorisedForm, DenseForm>;
 TYPED_TEST_SUITE(DistributedSynthesizer, Forms);
 
 /// Problems that differ in sizes, in what sequences and heads have in common, and in lengths.
@@ -205,8 +205,8 @@ TEST(DistributedSynthesizerErrors, NameWhatOneRankBrings) {
   const Tensor<float> longer({1, 1, own_rows + 1, 5});
   if (is_last) in.v = longer.view();
   EXPECT_EQ(refused(random.op(), in, own.out), begin + "RandomSynthesizerAttention: v has " +
-                                                   std::to_string(own_rows + 1) + " rows; expected " +
-                                                   std::to_string(own_rows) +
+                                                   std::to_string(own_rows + 1) +
+                                                   " rows; expected " + std::to_string(own_rows) +
                                                    ", the rows of rank " + std::to_string(last));
   in = own.inputs();
   const std::vector<Index> lengths = {71};

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "fuzz/bytes.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test {
 
@@ -57,7 +58,7 @@ void try_call_of(Bytes& bytes) {
 
 inline void try_call(std::span<const std::uint8_t> data) {
   Bytes bytes(data);
-  bytes.once_in(2) ? try_call_of<double>(bytes) : try_call_of<float>(bytes);
+  bytes.once_in(2) ? try_call_of<OtherScalar>(bytes) : try_call_of<float>(bytes);
 }
 
 }  // namespace fovea_test

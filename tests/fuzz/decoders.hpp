@@ -12,6 +12,7 @@
 #include "attention/conformance.hpp"
 #include "attention/pieces.hpp"
 #include "fuzz/drawn_problem.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test {
 
@@ -211,7 +212,7 @@ void try_decoder_in(Bytes& bytes) {
 inline void try_decoder(std::span<const std::uint8_t> data) {
   Bytes bytes(data);
   if (bytes.once_in(2)) {
-    try_decoder_in<double>(bytes);
+    try_decoder_in<OtherScalar>(bytes);
   } else {
     try_decoder_in<float>(bytes);
   }

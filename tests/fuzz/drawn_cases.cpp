@@ -8,6 +8,7 @@
 #include "attention/sparse_laws.hpp"
 #include "fuzz/drawn_operators.hpp"
 #include "fuzz/drawn_problem.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test {
 namespace {
@@ -127,7 +128,7 @@ Case<T> drawn_case(Bytes& bytes) {
       return drawn_of(bytes, all_cases<T>());
   }
 }
-template Case<float> drawn_case(Bytes&);
-template Case<double> drawn_case(Bytes&);
+#define FOVEA_DRAWN(T) template Case<T> drawn_case(Bytes&);
+FOVEA_TEST_SCALARS(FOVEA_DRAWN)
 
 }  // namespace fovea_test

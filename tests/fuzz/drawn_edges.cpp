@@ -9,6 +9,7 @@
 #include "attention/sketch_problem.hpp"
 #include "fuzz/calls.hpp"
 #include "fuzz/drawn_calls.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test {
 namespace {
@@ -192,7 +193,7 @@ template <class T>
 void try_edges(Bytes& bytes) {
   bytes.once_in(2) ? try_fsat<T>(bytes) : try_smart_bird<T>(bytes);
 }
-template void try_edges<float>(Bytes&);
-template void try_edges<double>(Bytes&);
+#define FOVEA_DRAWN(T) template void try_edges<T>(Bytes&);
+FOVEA_TEST_SCALARS(FOVEA_DRAWN)
 
 }  // namespace fovea_test

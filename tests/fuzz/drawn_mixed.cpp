@@ -6,6 +6,7 @@
 #include "attention/mixed_oracles.hpp"
 #include "fuzz/calls.hpp"
 #include "fuzz/drawn_calls.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test {
 namespace {
@@ -114,7 +115,7 @@ template <class T>
 void try_mixed(Bytes& bytes) {
   bytes.once_in(2) ? try_linformer<T>(bytes) : try_nystroem<T>(bytes);
 }
-template void try_mixed<float>(Bytes&);
-template void try_mixed<double>(Bytes&);
+#define FOVEA_DRAWN(T) template void try_mixed<T>(Bytes&);
+FOVEA_TEST_SCALARS(FOVEA_DRAWN)
 
 }  // namespace fovea_test

@@ -11,6 +11,7 @@
 #include "attention/sparse_laws.hpp"
 #include "fuzz/drawn_operators.hpp"
 #include "fuzz/drawn_problem.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test {
 namespace {
@@ -117,7 +118,7 @@ Case<T> drawn_other_case(Bytes& bytes) {
       return drawn_performer_case<T>(bytes);
   }
 }
-template Case<float> drawn_other_case(Bytes&);
-template Case<double> drawn_other_case(Bytes&);
+#define FOVEA_DRAWN(T) template Case<T> drawn_other_case(Bytes&);
+FOVEA_TEST_SCALARS(FOVEA_DRAWN)
 
 }  // namespace fovea_test

@@ -4,6 +4,7 @@
 #include "attention/longformer_problem.hpp"
 #include "fuzz/calls.hpp"
 #include "fuzz/drawn_calls.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test {
 
@@ -43,7 +44,7 @@ void try_projections(Bytes& bytes) {
         poison_rows<T>(bytes, lengths, {&of.k, &of.v, &of.global_k, &of.global_v});
       });
 }
-template void try_projections<float>(Bytes&);
-template void try_projections<double>(Bytes&);
+#define FOVEA_DRAWN(T) template void try_projections<T>(Bytes&);
+FOVEA_TEST_SCALARS(FOVEA_DRAWN)
 
 }  // namespace fovea_test

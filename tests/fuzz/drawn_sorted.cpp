@@ -9,6 +9,7 @@
 #include "attention/sinkhorn_problem.hpp"
 #include "fuzz/calls.hpp"
 #include "fuzz/drawn_calls.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test {
 namespace {
@@ -157,7 +158,7 @@ template <class T>
 void try_sorted(Bytes& bytes) {
   bytes.once_in(2) ? try_reformer<T>(bytes) : try_sinkhorn<T>(bytes);
 }
-template void try_sorted<float>(Bytes&);
-template void try_sorted<double>(Bytes&);
+#define FOVEA_DRAWN(T) template void try_sorted<T>(Bytes&);
+FOVEA_TEST_SCALARS(FOVEA_DRAWN)
 
 }  // namespace fovea_test

@@ -6,6 +6,7 @@
 #include "attention/synthesizer_problem.hpp"
 #include "fuzz/calls.hpp"
 #include "fuzz/drawn_calls.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test {
 namespace {
@@ -73,7 +74,7 @@ void try_synthesizer(Bytes& bytes) {
       return try_form<DenseForm<T>>(bytes);
   }
 }
-template void try_synthesizer<float>(Bytes&);
-template void try_synthesizer<double>(Bytes&);
+#define FOVEA_DRAWN(T) template void try_synthesizer<T>(Bytes&);
+FOVEA_TEST_SCALARS(FOVEA_DRAWN)
 
 }  // namespace fovea_test

@@ -7,6 +7,7 @@
 
 #include "attention/gradients.hpp"
 #include "fuzz/drawn_problem.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test {
 
@@ -45,7 +46,7 @@ void try_operator_in(Bytes& bytes) {
 inline void try_operator(std::span<const std::uint8_t> data) {
   Bytes bytes(data);
   if (bytes.once_in(2)) {
-    try_operator_in<double>(bytes);
+    try_operator_in<OtherScalar>(bytes);
   } else {
     try_operator_in<float>(bytes);
   }

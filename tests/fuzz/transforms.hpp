@@ -15,6 +15,7 @@
 #include "fuzz/drawn_calls.hpp"
 #include "spectral/cross_case.hpp"
 #include "support/oracle/fourier_mixer.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test {
 
@@ -100,7 +101,7 @@ void try_transform_of(Bytes& bytes) {
 
 inline void try_transform(std::span<const std::uint8_t> data) {
   Bytes bytes(data);
-  bytes.once_in(2) ? try_transform_of<double>(bytes) : try_transform_of<float>(bytes);
+  bytes.once_in(2) ? try_transform_of<OtherScalar>(bytes) : try_transform_of<float>(bytes);
 }
 
 }  // namespace fovea_test

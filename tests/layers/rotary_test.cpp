@@ -5,6 +5,7 @@
 #include <complex>
 
 #include "layers/decoding.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::layers_rotary {
 
@@ -235,7 +236,7 @@ std::vector<T> turned_alone(const Rotary<T>& rotary, const Tensor<T>& x, const T
 
 template <class T>
 class Heads : public testing::Test {};
-using Scalars = testing::Types<float, double, Eigen::bfloat16, Eigen::half>;
+using Scalars = ScalarsAnd<Eigen::bfloat16, Eigen::half>;
 TYPED_TEST_SUITE(Heads, Scalars);
 
 /// Bits and gaps, in every layout of heads and tables, for every way to say where rows are.

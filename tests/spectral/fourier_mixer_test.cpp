@@ -24,6 +24,7 @@
 #include "support/levels.hpp"
 #include "support/oracle/fourier_mixer.hpp"
 #include "support/refusal.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::spectral_fourier_mixer {
 
@@ -59,7 +60,6 @@ class Mixer : public testing::Test {
     });
   }
 };
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(Mixer, Scalars);
 
 TYPED_TEST(Mixer, Sizes) {

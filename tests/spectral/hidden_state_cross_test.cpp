@@ -21,6 +21,7 @@
 #include "spectral/cross_case.hpp"
 #include "support/executors.hpp"
 #include "support/levels.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::spectral_hidden_state_cross {
 
@@ -42,7 +43,6 @@ class Cross : public testing::Test {
     });
   }
 };
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(Cross, Scalars);
 
 TYPED_TEST(Cross, ShortLengths) {

@@ -19,6 +19,7 @@
 #include "fovea/spectral/hidden_state_cross.hpp"
 #include "fovea/spectral/transform_size.hpp"
 #include "spectral/cross_case.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test::spectral_plan_cache {
 
@@ -33,7 +34,6 @@ using fovea::TransformSize;
 
 template <class T>
 class Plans : public testing::Test {};
-using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(Plans, Scalars);
 
 TYPED_TEST(Plans, AreTransforms) {

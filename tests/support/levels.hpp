@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <vector>
 
 #include "fovea/simd/isa.hpp"
@@ -48,11 +49,13 @@ constexpr bool has_fma(IsaLevel level) {
 #endif
 }
 
-/// Calls f() once at each level there is.
+/// Calls f() once at each level there is; at the highest one alone if FOVEA_TEST_HIGHEST_LEVEL is
+/// set, as it is for most tests of the default suite.
 template <class F>
 void at_each_level(F&& f) {
+  static const bool only_highest = std::getenv("FOVEA_TEST_HIGHEST_LEVEL") != nullptr;
   for (const IsaLevel level : {IsaLevel::baseline, IsaLevel::v3, IsaLevel::v4}) {
-    if (!has_level(level)) continue;
+    if (!has_level(level) || (only_highest && level != first_isa_level())) continue;
     const AtLevel at(level);
     SCOPED_TRACE(fovea::name(level));
     f();
