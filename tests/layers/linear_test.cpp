@@ -88,6 +88,34 @@ TEST(Linear, ThreadsChangeNoBit) {
   expect_same_bits_for_threads(large, {1, 1, 260, 160}, {1, 1, 260, 130}, alone);
 }
 
+/// Threads share the columns of few rows, and no tile changes a bit; sequences of one row each are
+/// rows of one product.
+TEST(Linear, ThreadsShareTheColumnsOfFewRows) {
+  for (const Index out : {1, 64, 300}) {
+    Layer linear = layer(130, out);
+    for (const Shape& shape : {Shape{1, 1, 1, 130}, {3, 1, 1, 130}, {2, 1, 4, 130}}) {
+      expect_same_bits_for_threads(linear, shape, {shape[0], 1, shape[2], out}, alone);
+    }
+  }
+  Index most = 0;
+  const Layer wide = layer(9, 500);
+  const Activations x = drawn({1, 1, 1, 9}, 1), y({1, 1, 1, 500});
+  wide.forward(x.view(), y.view(), CountsTasks{most});
+  EXPECT_EQ(most, CountsTasks::concurrency());
+}
+
+/// Sequences of one row in a cache of many: the rows of the product lie as far apart as sequences.
+TEST(Linear, MultipliesOneRowOfEachSequence) {
+  const Layer linear = layer(20, 33);
+  const Activations x = drawn({5, 1, 7, 20}, 1), y({5, 1, 7, 33}), expected_y({5, 1, 7, 33});
+  linear.forward(x.view(), expected_y.view());
+  for (Index n = 0; n < 7; ++n) {
+    linear.forward(View<const double>(&x(0, 0, n, 0), {5, 1, 1, 20}, x.view().strides()),
+                   View<double>(&y(0, 0, n, 0), {5, 1, 1, 33}, y.view().strides()));
+  }
+  EXPECT_TRUE(same_bits(y.values(), expected_y.values()));
+}
+
 TEST(Linear, FitsASmallStack) {
   Layer linear = layer(200, 150);
   const Activations x = drawn({1, 1, 300, 200}, 1);

@@ -38,44 +38,87 @@ M transposed(const M& m) {
   return {m.data, m.column, m.row};
 }
 
+/// All rows of all sequences as one matrix [1, 1, B L, W], if one stride leads from each row to the
+/// next; otherwise x itself.
+template <class T>
+View<T> as_one_sequence(const View<T>& x) {
+  const Shape& s = x.strides();
+  const bool is_even = x.rows() == 1 || s[0] == x.rows() * s[2];
+  if (x.batch() == 1 || x.size() == 0 || !is_even) return x;
+  const Index row = x.rows() == 1 ? s[0] : s[2];
+  return {x.data(), {1, 1, x.batch() * x.rows(), x.width()}, {0, 0, row, 1}};
+}
+
+/// Calls f(b, first, rows, column, columns) for each tile of a product, over the executor, or on
+/// the calling thread if that is sooner done. Where there are fewer blocks of rows than threads, as
+/// in a step of a decoder, they share the columns. What a tile is changes no bit of an element.
+/// \param products multiply-adds of a row
+template <class F>
+void for_each_product_tile(const ExecutorRef& executor, Index batch, Index rows, Index columns,
+                           double products, F&& f) {
+  constexpr Index tiles_of_thread = 2;  // the threads do not begin at the same time
+  const auto threads = for_work(
+      executor, [&] { return products * static_cast<double>(batch) * static_cast<double>(rows); });
+  const Index per_batch = blocks(rows, kRowsPerTask);
+  const Index row_blocks = batch * per_batch;
+  Index width = columns;
+  if (row_blocks > 0 && row_blocks < threads.concurrency()) {
+    const Index wanted = blocks(tiles_of_thread * threads.concurrency(), row_blocks);
+    width = blocks(blocks(columns, wanted), kColumnsPerTask) * kColumnsPerTask;
+  }
+  const Index across = width == 0 ? 1 : blocks(columns, width);
+  for_each_task(threads, row_blocks * across, [&](Index task, Index /*worker*/) {
+    const Index block = task / across;
+    const Index first = block % per_batch * kRowsPerTask;
+    const Index column = task % across * width;
+    f(block / per_batch, first, (std::min)(kRowsPerTask, rows - first), column,
+      (std::min)(width, columns - column));
+  });
+}
+
+/// y = x M for a matrix M of the weights, plus b if that is not empty; or y += x M.
+/// \pre b is empty if products are added
+template <class W, class T>
+void multiply(const View<const T>& rows, const StoredMatrix<kStorage<W>>& matrix,
+              const RowMatrix<T>& bias, const View<T>& to, Into into, const ExecutorRef& executor) {
+  View<const T> x = as_one_sequence(rows);
+  View<T> y = as_one_sequence(to);
+  if (x.shape()[2] != y.shape()[2]) {
+    x = rows;
+    y = to;
+  }
+  const ProductKernels<T, kStorage<W>> kernels;
+  const Index steps = x.width();
+  const auto products = static_cast<double>(steps) * static_cast<double>(y.width());
+  for_each_product_tile(
+      executor, x.batch(), x.rows(), y.width(), products,
+      [&](Index b, Index first, Index count, Index column, Index columns) {
+        const W* const weights = static_cast<const W*>(matrix.data) + column * matrix.column;
+        kernels.multiply({.a = matrix_of(x, b, first),
+                          .b = {weights, matrix.row, matrix.column},
+                          .to = row_at(y, b, first) + column,
+                          .to_row = y.strides()[2],
+                          .rows = count,
+                          .columns = columns,
+                          .steps = steps,
+                          .bias = bias.size() == 0 ? nullptr : bias.data() + column,
+                          .add = into == Into::add});
+      });
+}
+
 /// y = x W, plus b if that is not empty; or y += x W.
 /// \pre b is empty if products are added
 template <class T, class W>
 void multiply_rows(const View<const T>& x, const RowMatrix<W>& weight, const RowMatrix<T>& bias,
                    const View<T>& y, const ExecutorRef& executor, Into into = Into::write) {
-  const ProductKernels<T, kStorage<W>> kernels;
-  const auto products = static_cast<double>(weight.size());
-  for_each_row_block(executor, x.batch(), x.rows(), products,
-                     [&](Index b, Index first, Index count) {
-                       kernels.multiply({.a = matrix_of(x, b, first),
-                                         .b = matrix_of(weight),
-                                         .to = row_at(y, b, first),
-                                         .to_row = y.strides()[2],
-                                         .rows = count,
-                                         .columns = weight.cols(),
-                                         .steps = weight.rows(),
-                                         .bias = bias.size() == 0 ? nullptr : bias.data(),
-                                         .add = into == Into::add});
-                     });
+  multiply<W>(x, matrix_of(weight), bias, y, into, executor);
 }
 
 /// d_x = d_y W^T, or d_x += d_y W^T.
 template <class T, class W>
 void multiply_rows_transposed(const View<const T>& d_y, const RowMatrix<W>& weight,
                               const View<T>& d_x, Into into, const ExecutorRef& executor) {
-  const ProductKernels<T, kStorage<W>> kernels;
-  const auto products = static_cast<double>(weight.size());
-  for_each_row_block(executor, d_y.batch(), d_y.rows(), products,
-                     [&](Index b, Index first, Index count) {
-                       kernels.multiply({.a = matrix_of(d_y, b, first),
-                                         .b = transposed(matrix_of(weight)),
-                                         .to = row_at(d_x, b, first),
-                                         .to_row = d_x.strides()[2],
-                                         .rows = count,
-                                         .columns = weight.rows(),
-                                         .steps = weight.cols(),
-                                         .add = into == Into::add});
-                     });
+  multiply<W>(d_y, transposed(matrix_of(weight)), RowMatrix<T>(), d_x, into, executor);
 }
 
 /// The rows or columns of a tile: about half of an extent, so that threads share the work, in whole
@@ -158,8 +201,8 @@ void add_rows(const View<const T>& d_y, RowMatrix<T>& sum, E&& executor) {
 /// unit stride), with any stride from row to row. Several maps of the same x may stand side by side
 /// in W.
 ///
-/// Threads share the rows, and the tiles of the gradient of W, so the bits are the same for any
-/// number of them. It takes no memory except 70 KB of the stack.
+/// Threads share the rows, or the columns of y where the rows are few, and the tiles of the gradient
+/// of W; the bits are the same for any number of them. It takes no memory except 70 KB of the stack.
 /// \tparam W the type of the weights: T, or a type of 16 bits, which are rounded when they are
 /// loaded and read as exactly that; such a layer has no backward pass
 template <class T, class W = T>
