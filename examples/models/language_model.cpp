@@ -196,6 +196,7 @@ class Continuation {
   void print(Index count, const models::Sampling& sampling, Index end) {
     const Stopwatch watch;
     const Index room = session_.sizes().length - session_.length();
+    const auto awake = pool_.stay_awake();
     for (; made_ < std::min(count, room); ++made_) {
       const Index token = models::draw_token(last_, sampling, made_);
       if (token == end) break;

@@ -150,7 +150,9 @@ class ArenaExecutor {
       : arena_(&arena), executor_(std::forward<E>(executor)) {}
 
   /// Whether the other executor says that its threads are awake.
-  static constexpr bool kTakesSmallWork = fovea::kTakesSmallWork<std::remove_reference_t<E>>;
+  bool takes_small_work() const { return fovea::takes_small_work(executor_); }
+  /// Keeps the threads of the other executor awake, if it can.
+  auto stay_awake() const { return fovea::stay_awake(executor_); }
 
   /// That of the other executor.
   Index concurrency() const { return static_cast<Index>(executor_.concurrency()); }

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "fovea/core/config.hpp"
 #include "fovea/core/workspace.hpp"
@@ -153,12 +154,27 @@ decltype(auto) memory_of(E& executor) {
   }
 }
 
-/// Whether an executor says, by a constant kTakesSmallWork, that its threads are awake: it is then
-/// given all work.
+/// Whether an executor's threads are awake: it is then given all work. It says so by a constant
+/// kTakesSmallWork, or, if it changes, by a function takes_small_work().
 template <class E>
-inline constexpr bool kTakesSmallWork = requires {
-  requires bool{E::kTakesSmallWork};
-};
+bool takes_small_work(const E& executor) {
+  if constexpr (requires { executor.takes_small_work(); }) {
+    return executor.takes_small_work();
+  } else {
+    return requires { requires bool{E::kTakesSmallWork}; };
+  }
+}
+
+/// Keeps the threads of an executor awake for as long as the result lives, if it can: as
+/// ThreadPool::stay_awake does.
+template <class E>
+auto stay_awake(const E& executor) {
+  if constexpr (requires { executor.stay_awake(); }) {
+    return executor.stay_awake();
+  } else {
+    return std::monostate{};
+  }
+}
 
 /// How a type that is no Executor becomes one: a specialisation has `static E adapt(const X&)`,
 /// whose result E is an Executor. The specialisation for Eigen::ThreadPoolDevice is in
@@ -212,7 +228,7 @@ class LeasedExecutor {
   LeasedExecutor& operator=(const LeasedExecutor&) = delete;
 
   /// Whether the executor says that its threads are awake.
-  static constexpr bool kTakesSmallWork = fovea::kTakesSmallWork<E>;
+  bool takes_small_work() const { return fovea::takes_small_work(executor_); }
 
   /// That of the executor.
   Index concurrency() const { return static_cast<Index>(executor_.concurrency()); }

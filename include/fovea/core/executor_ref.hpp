@@ -61,7 +61,7 @@ class ExecutorRef {
     Workspace (*take)(void*, Index, Index);
     void (*require)(void*);
     bool (*is_by_shape)(void*);
-    bool takes_small_work;
+    bool (*takes_small_work)(void*);
   };
 
  public:
@@ -86,8 +86,8 @@ class ExecutorRef {
   void parallel_for(Index n, FunctionRef<void(Index)> f) const {
     table_->parallel_for(object_, n, f);
   }
-  /// Whether the executor says that its threads are awake (kTakesSmallWork).
-  bool takes_small_work() const { return table_->takes_small_work; }
+  /// Whether the executor says that its threads are awake.
+  bool takes_small_work() const { return table_->takes_small_work(object_); }
 
   /// The same memory with the calling thread alone.
   ExecutorRef alone() const {
@@ -129,7 +129,7 @@ class ExecutorRef {
       },
       [](void* e) { memory_of(*static_cast<E*>(e)).require(); },
       [](void* e) { return bool{memory_of(*static_cast<E*>(e)).is_by_shape()}; },
-      kTakesSmallWork<std::remove_const_t<E>>};
+      [](void* e) { return fovea::takes_small_work(*static_cast<const E*>(e)); }};
   static constexpr Serial kSerial{};
 
   void* object_;

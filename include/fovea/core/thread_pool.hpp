@@ -5,13 +5,7 @@
 #pragma once
 
 #include "fovea/core/config.hpp"
-#include "fovea/core/executor.hpp"
-
-#if __has_include(<Eigen/ThreadPool>)
-#include <Eigen/ThreadPool>
-#else
-#include <unsupported/Eigen/CXX11/ThreadPool>
-#endif
+#include "fovea/core/pool_job.hpp"
 
 #if defined(__linux__)
 #include <sched.h>
@@ -21,7 +15,6 @@
 #endif
 
 #include <algorithm>
-#include <atomic>
 #include <charconv>
 #include <concepts>
 #include <condition_variable>
@@ -66,76 +59,6 @@ inline int default_concurrency() {
 }
 
 namespace detail {
-
-/// One parallel_for: the state that its caller shares with the closures that it leaves in a pool's
-/// queue. Indices are claimed from a counter. So a closure that comes late finds none, and touches
-/// nothing that belongs to the caller, who may be gone by then.
-class PoolJob {
- public:
-  /// Keeps the address of f, which must outlive the calls.
-  template <class F>
-  PoolJob(Index count, const F& f)
-      : count_(count),
-        unfinished_(count),
-        f_(&f),
-        call_([](const void* callable, Index i) { (*static_cast<const F*>(callable))(i); }) {}
-
-  /// Makes calls until every index is claimed.
-  void work() noexcept {
-    for (Index i = next_++; i < count_; i = next_++) {
-      calls_.run(i, [this](Index index) { call_(f_, index); });
-      if (--unfinished_ == 0) {
-        const std::lock_guard lock(mutex_);
-        all_done_.notify_all();
-      }
-    }
-  }
-
-  /// Returns when no call is left or running, and rethrows the exception of the lowest index.
-  void wait() {
-    // The last calls mostly end together: to sleep and be woken takes longer than to look again.
-    for (int i = 0; i < kLooksBeforeSleep && unfinished_ != 0; ++i) std::this_thread::yield();
-    std::unique_lock lock(mutex_);
-    all_done_.wait(lock, [this] { return unfinished_ == 0; });
-    calls_.rethrow();
-  }
-
- private:
-  static constexpr int kLooksBeforeSleep = 64;
-
-  const Index count_;
-  std::atomic<Index> next_{0};
-  std::atomic<Index> unfinished_;
-  const void* const f_;
-  void (*const call_)(const void* callable, Index i);
-  GuardedCalls calls_;
-  std::mutex mutex_;
-  std::condition_variable all_done_;
-};
-
-/// The parallel_for of an Executor over a pool, which is null if there is none. The caller works
-/// too, and waits only for calls that are running already, so neither a busy pool nor a refused
-/// closure can block it. If there is no memory for the state that it would share with the pool, the
-/// caller does all the work.
-template <class F>
-void pool_parallel_for(Eigen::ThreadPoolInterface* pool, int concurrency, Index n, F& f) {
-  const bool serial = pool == nullptr || concurrency == 1 || n <= 1;
-  if (serial || inside_call() || pool->CurrentThreadId() >= 0) {
-    Serial::parallel_for(n, f);
-    return;
-  }
-  const auto call = [&f](Index i) { f(i); };
-  std::shared_ptr<PoolJob> job;
-  if (caught([&] { job = std::make_shared<PoolJob>(n, call); })) {
-    Serial::parallel_for(n, f);
-    return;
-  }
-  for (Index helper = 1; helper < (std::min)(n, Index{concurrency}); ++helper) {
-    if (caught([&] { pool->Schedule([job] { job->work(); }); })) break;  // go on with fewer helpers
-  }
-  job->work();
-  job->wait();
-}
 
 /// A thread that starts at once and waits until it is told what to run. If it is never told, it
 /// ends without having run anything.
@@ -273,8 +196,31 @@ class ThreadPool {
   /// thread, in order.
   template <class F>
   void parallel_for(Index n, F&& f) const {
-    detail::pool_parallel_for(is_at_home() ? pool_.get() : nullptr, concurrency(), n, f);
+    detail::pool_parallel_for(is_at_home() ? pool_.get() : nullptr, concurrency(), n, f, awake_);
   }
+
+  /// What stay_awake() returns: the threads are kept awake while it lives.
+  class Awake {
+   public:
+    /// \param threads those of a pool, which may be destroyed before this
+    explicit Awake(std::shared_ptr<detail::AwakeThreads> threads) : threads_(std::move(threads)) {
+      threads_->begin();
+    }
+    Awake(const Awake&) = delete;
+    Awake& operator=(const Awake&) = delete;
+    ~Awake() { threads_->end(); }
+
+   private:
+    std::shared_ptr<detail::AwakeThreads> threads_;
+  };
+
+  /// Keeps threads awake between calls while the result lives: those that worked look for the next
+  /// call for up to 200 microseconds, and calls share work that is not worth waking a thread for.
+  /// Decoders of layers do it during a step; a program does it around its loop of steps. It costs
+  /// the time of the waiting threads.
+  [[nodiscard]] Awake stay_awake() const { return Awake(awake_); }
+  /// Whether threads are kept awake.
+  bool takes_small_work() const { return awake_->is_on(); }
 
  protected:
   /// \param make returns the next thread; when it throws, the pool keeps the threads made so far
@@ -294,6 +240,7 @@ class ThreadPool {
   /// Whether this is the process that made the threads.
   bool is_at_home() const noexcept { return detail::process_id() == process_; }
 
+  std::shared_ptr<detail::AwakeThreads> awake_ = std::make_shared<detail::AwakeThreads>();
   std::unique_ptr<detail::OwnedPool> pool_;
   long process_ = detail::process_id();
 };

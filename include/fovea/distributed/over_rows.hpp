@@ -56,7 +56,7 @@ class OverRows {
   /// It spreads rows: layers ask it for what is made of all of them.
   static constexpr bool kSpreadsRows = true;
   /// Whether the executor says that its threads are awake.
-  static constexpr bool kTakesSmallWork = fovea::kTakesSmallWork<E>;
+  bool takes_small_work() const { return fovea::takes_small_work(executor_); }
 
   /// \param rows, executor must outlive this object
   OverRows(const Rows& rows, E& executor) : rows_(rows), executor_(executor), own_(rows.own()) {}

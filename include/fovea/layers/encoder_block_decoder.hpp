@@ -59,6 +59,7 @@ class EncoderBlockDecoder {
   template <class E>
   void step(const View<const T>& x, const View<T>& y, Room& room, E&& executor) {
     check_forward("EncoderBlock", x, block_->width(), y, block_->width());
+    [[maybe_unused]] const auto awake = stay_awake(executor);
     // The parts of a block must not have different tokens.
     const detail::OnError forget([this, before = length()] {
       if (length() != before) clear();

@@ -155,6 +155,7 @@ class EncoderStackDecoder {
   void step(const View<const T>& x, const View<T>& y, E&& executor = {}) {
     check_forward("EncoderStack", x, x.width(), y, x.width());
     auto&& threads = as_executor(executor);
+    [[maybe_unused]] const auto awake = stay_awake(threads);
     // Blocks must not have different tokens.
     const detail::OnError forget([this, before = length()] {
       if (length() != before) clear();

@@ -72,6 +72,7 @@ class MultiHeadDecoder {
   void step(const View<const T>& x, const View<T>& y, Room& room, E&& executor) {
     check_forward("MultiHead", x, layer_->sizes().width, y, layer_->sizes().width);
     detail::check_extent("MultiHead", "x", x.shape(), 0, batch_, "the batch of the decoder");
+    [[maybe_unused]] const auto awake = stay_awake(executor);
     const View<T> projected = room.projected.resize(batch_, x.rows(), layer_->columns());
     layer_->projection_.forward(x, projected, executor);
     layer_->rotary_.turn(layer_->queries_and_keys(projected),

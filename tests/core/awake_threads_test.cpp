@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Threads of a pool that are kept awake between calls.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "fovea/core/arena.hpp"
+#include "fovea/core/executor_ref.hpp"
+#include "fovea/core/thread_pool.hpp"
+
+namespace fovea_test::core_awake_threads {
+
+using fovea::Index;
+using fovea::ThreadPool;
+using fovea::detail::AwakeThreads;
+using fovea::detail::PoolJob;
+
+/// Calls of all sizes, one after another: each index once.
+void call_often(const ThreadPool& pool) {
+  for (Index round = 0; round < 3000; ++round) {
+    const Index n = round % 9;
+    std::vector<std::atomic<int>> calls(static_cast<std::size_t>(n));
+    pool.parallel_for(n, [&](Index i) { ++calls[static_cast<std::size_t>(i)]; });
+    for (const std::atomic<int>& count : calls) ASSERT_EQ(count, 1) << n;
+  }
+}
+
+TEST(AwakeThreads, MakeEachCallOnce) {
+  for (const int concurrency : {1, 2, 3, 6}) {
+    const ThreadPool pool(concurrency);
+    const auto awake = pool.stay_awake();
+    call_often(pool);
+  }
+}
+
+TEST(AwakeThreads, ServeSeveralCallers) {
+  const ThreadPool pool(3);
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 3; ++i) {
+    callers.emplace_back([&] {
+      const auto awake = pool.stay_awake();
+      call_often(pool);
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_FALSE(pool.takes_small_work());
+}
+
+TEST(AwakeThreads, PassOnTheExceptionOfTheLowestIndex) {
+  const ThreadPool pool(3);
+  const auto awake = pool.stay_awake();
+  for (int round = 0; round < 200; ++round) {
+    try {
+      pool.parallel_for(8, [](Index i) {
+        if (i >= 3) throw std::out_of_range(std::to_string(i));
+      });
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const std::out_of_range& error) {
+      EXPECT_STREQ(error.what(), "3");
+    }
+  }
+}
+
+/// A thread that watches does a job that nobody else works on.
+TEST(AwakeThreads, WorkOnWhatIsOffered) {
+  AwakeThreads threads;
+  threads.begin();
+  const auto nothing = [](Index) {};
+  const auto empty = std::make_shared<PoolJob>(0, nothing);
+  std::optional<std::thread> watcher;
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<Index> sum{0};
+    const auto add = [&](Index i) { sum += i; };
+    const auto job = std::make_shared<PoolJob>(101, add);
+    // It may have lost patience since the last round.
+    while (threads.offer(round % 2 == 0 ? empty : job) == 0) {
+      if (watcher) watcher->join();
+      watcher.emplace([&] { threads.watch(); });
+      std::this_thread::yield();
+    }
+    if (round % 2 == 0) continue;
+    job->wait();
+    EXPECT_EQ(sum, 100 * 101 / 2);
+  }
+  threads.end();
+  watcher->join();
+  EXPECT_EQ(threads.offer(empty), 0);
+}
+
+TEST(AwakeThreads, MayOutliveTheirPool) {
+  std::optional<ThreadPool> pool(std::in_place, 3);
+  const auto awake = pool->stay_awake();
+  call_often(*pool);
+  pool.reset();
+}
+
+TEST(AwakeThreads, TakeSmallWork) {
+  const ThreadPool pool(2);
+  const auto workers = [&] {
+    return fovea::for_work(fovea::ExecutorRef(pool), [] { return 100.0; }).concurrency();
+  };
+  EXPECT_EQ(workers(), 1);
+  {
+    const auto awake = pool.stay_awake();
+    const auto again = fovea::stay_awake(pool);
+    EXPECT_EQ(workers(), 2);
+  }
+  EXPECT_EQ(workers(), 1);
+}
+
+TEST(AwakeThreads, AreThoseBelowAnArena) {
+  const ThreadPool pool(2);
+  fovea::Arena arena(1 << 16);
+  const auto executor = arena.on(pool);
+  EXPECT_FALSE(fovea::takes_small_work(executor));
+  const auto awake = fovea::stay_awake(executor);
+  EXPECT_TRUE(pool.takes_small_work() && fovea::takes_small_work(executor));
+}
+
+}  // namespace fovea_test::core_awake_threads
