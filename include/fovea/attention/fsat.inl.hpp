@@ -45,10 +45,7 @@ void FsatAttention::check_backward(const InputsOf<FsatAttention, T>& inputs,
                                    const View<const T>& d_out,
                                    const GradsOf<FsatAttention, T>& grads) const {
   check_fsat_inputs(name(), options, inputs);
-  check_rows(name(), "out", inputs, out);
-  check_rows(name(), "d_out", inputs, d_out);
-  check_lse(name(), inputs, saved);
-  check_grads(name(), inputs, out, saved, d_out, grads);
+  check_softmax_backward(name(), inputs, out, saved, d_out, grads);
   detail::check_edges(name(), options, inputs);
 }
 

@@ -51,10 +51,7 @@ void IndexedAttention::check_backward_tensors(const Inputs<T>& inputs, const Vie
                                               const Saved<T>& saved, const View<const T>& d_out,
                                               const Grads<T>& grads) const {
   check_read(inputs);
-  check_rows(name(), "out", inputs, out);
-  check_rows(name(), "d_out", inputs, d_out);
-  check_lse(name(), inputs, saved);
-  check_grads(name(), inputs, out, saved, d_out, grads);
+  check_softmax_backward(name(), inputs, out, saved, d_out, grads);
 }
 
 template <class T>

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <string>
+#include <string_view>
 
 #include "fovea/attention/call/check.hpp"
 #include "fovea/attention/call/compiled.hpp"
@@ -19,19 +20,11 @@ template <class T>
 void LinformerAttention::check(const InputsOf<LinformerAttention, T>& inputs, const View<T>& out,
                                const SavedOf<LinformerAttention, T>& saved) const {
   check_read(inputs);
-  check_outputs(name(), inputs, out, saved);
   const LinformerShape s = shape_of(inputs);
-  if (!saved.projected_keys.is_none()) {
-    check_output(name(), "projected_keys", saved.projected_keys, inputs, s.key_shape());
-    detail::check_apart(name(), "projected_keys", saved.projected_keys, "out", out);
-    detail::check_apart(name(), "projected_keys", saved.projected_keys, "lse", saved.lse);
-  }
-  if (saved.projected_values.is_none()) return;
-  check_output(name(), "projected_values", saved.projected_values, inputs, s.value_shape());
-  detail::check_apart(name(), "projected_values", saved.projected_values, "out", out);
-  detail::check_apart(name(), "projected_values", saved.projected_values, "lse", saved.lse);
-  detail::check_apart(name(), "projected_values", saved.projected_values, "projected_keys",
-                      saved.projected_keys);
+  check_outputs(name(), inputs, out, saved, [&](std::string_view tensor) {
+    if (tensor == "lse") return detail::row_shape(inputs);
+    return tensor == "projected_keys" ? s.key_shape() : s.value_shape();
+  });
 }
 
 template <class T>
@@ -41,16 +34,13 @@ void LinformerAttention::check_backward(const InputsOf<LinformerAttention, T>& i
                                         const View<const T>& d_out,
                                         const GradsOf<LinformerAttention, T>& grads) const {
   check_read(inputs);
-  check_rows(name(), "out", inputs, out);
-  check_rows(name(), "d_out", inputs, d_out);
-  check_lse(name(), inputs, saved);
+  check_softmax_backward(name(), inputs, out, saved, d_out, grads);
   const LinformerShape s = shape_of(inputs);
   if (saved.has_projected()) {
     detail::check_made_shape(name(), "projected_keys", saved.projected_keys.shape(), s.key_shape());
     detail::check_made_shape(name(), "projected_values", saved.projected_values.shape(),
                              s.value_shape());
   }
-  check_grads(name(), inputs, out, saved, d_out, grads);
 }
 
 template <class T>

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "fovea/attention/call/check.hpp"
 #include "fovea/attention/call/compiled.hpp"
@@ -91,26 +92,17 @@ void NystroemAttention::check_lengths(const NystroemInputs<T>& inputs) const {
 template <class T>
 void NystroemAttention::check_written(const NystroemInputs<T>& inputs, const View<T>& out,
                                       const NystroemSaved<T>& saved) const {
-  check_outputs(name(), inputs, out, saved);
-  const auto check_landmarks = [&](const char* tensor, const View<T>& x, Index columns) {
-    if (x.is_none()) return;
-    check_output(name(), tensor, x, inputs, landmark_shape(shape_of(inputs), columns));
-    detail::check_apart(name(), tensor, x, "out", out);
-    detail::check_apart(name(), tensor, x, "lse", saved.lse);
-  };
-  check_landmarks("landmark_lse", saved.landmark_lse, 1);
-  check_landmarks("landmark_values", saved.landmark_values, inputs.v.width());
-  detail::check_apart(name(), "landmark_values", saved.landmark_values, "landmark_lse",
-                      saved.landmark_lse);
+  check_outputs(name(), inputs, out, saved, [&](std::string_view tensor) {
+    if (tensor == "lse") return detail::row_shape(inputs);
+    return landmark_shape(shape_of(inputs), tensor == "landmark_lse" ? 1 : inputs.v.width());
+  });
 }
 
 template <class T>
 void NystroemAttention::check_gradients(const NystroemInputs<T>& inputs, const View<const T>& out,
                                         const NystroemSaved<T>& saved, const View<const T>& d_out,
                                         const NystroemGrads<T>& grads) const {
-  check_rows(name(), "out", inputs, out);
-  check_rows(name(), "d_out", inputs, d_out);
-  check_lse(name(), inputs, saved);
+  check_softmax_backward(name(), inputs, out, saved, d_out, grads);
   if (saved.has_landmarks()) {
     const AttentionShape s = shape_of(inputs);
     detail::check_made_shape(name(), "landmark_lse", saved.landmark_lse.shape(),
@@ -118,7 +110,6 @@ void NystroemAttention::check_gradients(const NystroemInputs<T>& inputs, const V
     detail::check_made_shape(name(), "landmark_values", saved.landmark_values.shape(),
                              landmark_shape(s, s.value_width));
   }
-  check_grads(name(), inputs, out, saved, d_out, grads);
 }
 
 template <class T>

@@ -96,7 +96,7 @@ void ReformerAttention::run_backward(const InputsOf<ReformerAttention, T>& input
   Workspace again;
   std::optional<ReformerForward<T>> rounds;
   if (round_lse.is_none()) {
-    const fovea::Shape numbers = reformer_row_shape(inputs, options.rounds);
+    const fovea::Shape numbers = detail::row_shape(inputs, options.rounds);
     again = memory_of(threads).take(numbers[0] * numbers[1] * numbers[2] * numbers[3],
                                     Index{sizeof(T)});
     round_lse = View<T>(again.data<T>(), numbers);

@@ -24,10 +24,7 @@ void SinkhornAttention::check_backward(const InputsOf<SinkhornAttention, T>& inp
                                        const View<const T>& d_out,
                                        const GradsOf<SinkhornAttention, T>& grads) const {
   check_sinkhorn_inputs(name(), options, inputs);
-  check_rows(name(), "out", inputs, out);
-  check_rows(name(), "d_out", inputs, d_out);
-  check_lse(name(), inputs, saved);
-  check_grads(name(), inputs, out, saved, d_out, grads);
+  check_softmax_backward(name(), inputs, out, saved, d_out, grads);
 }
 
 template <class T>

@@ -69,10 +69,7 @@ void SmartBirdAttention::check_backward(const InputsOf<SmartBirdAttention, T>& i
   check_smart_bird_options<Compute<T>>(name(), options);
   check_smart_bird_inputs(name(), options, inputs);
   if (!saved.indices.is_none()) check_indices(name(), with_indices(inputs, saved.indices));
-  check_rows(name(), "out", inputs, out);
-  check_rows(name(), "d_out", inputs, d_out);
-  check_lse(name(), inputs, saved);
-  check_grads(name(), inputs, out, saved, d_out, grads);
+  check_softmax_backward(name(), inputs, out, saved, d_out, grads);
 }
 
 template <class T>

@@ -102,10 +102,7 @@ Traffic SinkhornCalls<T>::backward(const SinkhornAttention& op, const SinkhornIn
       rows, call, text,
       [&] {
         detail::check_sinkhorn_call(op, inputs, rows, [&](const SinkhornInputs<T>& own) {
-          check_rows(op.name(), "out", own, out);
-          check_rows(op.name(), "d_out", own, d_out);
-          check_lse(op.name(), own, saved);
-          check_grads(op.name(), own, out, saved, d_out, grads);
+          check_softmax_backward(op.name(), own, out, saved, d_out, grads);
         });
       },
       [&](const ExecutorRef& /*threads*/) {

@@ -296,29 +296,55 @@ FOVEA_COLD inline void check_output(const char* op, const char* tensor, const Te
   }
 }
 
-/// Checks the output, and lse if it is to be saved.
-/// \pre check_inputs passed
+namespace detail {
+
+/// Checks the output, and what is to be saved.
+FOVEA_COLD inline void check_written(const char* op, const TensorList& inputs,
+                                     const TensorLayout& out, const Shape& shape,
+                                     const TensorList& saved,
+                                     FunctionRef<Shape(std::string_view)> shape_of) {
+  check_output(op, "out", out, inputs, shape);
+  for (const NamedTensor& x : saved) {
+    if (x.layout.is_none()) continue;
+    check_output(op, x.name, x.layout, inputs, shape_of(x.name));
+    check_apart(op, x.name, x.layout, "out", out);
+    for (const NamedTensor* before = saved.begin(); before != &x; ++before) {
+      check_apart(op, x.name, x.layout, before->name, before->layout);
+    }
+  }
+}
+
+}  // namespace detail
+
+/// Checks the output, and what is to be saved.
+/// \param shape_of shape_of(name) is the shape of a saved tensor; by default that of lse
+/// \pre the inputs are checked
 /// \throws std::invalid_argument
-template <class T, detail::InputsFor<T> In, class S>
+template <class T, class In, class S>
+void check_outputs(const char* op, const In& inputs, const View<T>& out, const S& saved,
+                   FunctionRef<Shape(std::string_view)> shape_of) {
+  using detail::out_shape;
+  detail::check_written(op, inputs, out, out_shape(inputs), saved, shape_of);
+}
+template <class T, class In, class S>
 void check_outputs(const char* op, const In& inputs, const View<T>& out, const S& saved) {
-  check_output(op, "out", out, inputs, detail::out_shape(inputs));
-  if (saved.lse.is_none()) return;
-  check_output(op, "lse", saved.lse, inputs, detail::row_shape(inputs));
-  detail::check_apart(op, "lse", saved.lse, "out", out);
+  check_outputs(op, inputs, out, saved,
+                [&](std::string_view /*lse*/) { return detail::row_shape(inputs); });
 }
 
 /// Checks that a tensor has the shape of the output.
-/// \pre check_inputs passed
+/// \pre the inputs are checked
 /// \throws std::invalid_argument
-template <class T, detail::InputsFor<T> In>
+template <class T, class In>
 void check_rows(const char* op, const char* tensor, const In& inputs, const View<const T>& x) {
-  detail::check_made_shape(op, tensor, x.shape(), detail::out_shape(inputs));
+  using detail::out_shape;
+  detail::check_made_shape(op, tensor, x.shape(), out_shape(inputs));
 }
 
 /// Checks the lse that a backward pass reads: it must be given unless there are no rows.
-/// \pre check_inputs passed
+/// \pre the inputs are checked
 /// \throws std::invalid_argument
-template <detail::AnyInputs In, class S>
+template <class In, class S>
 void check_lse(const char* op, const In& inputs, const S& saved) {
   const Shape rows = detail::row_shape(inputs);
   if (!saved.lse.is_none()) {
@@ -389,6 +415,19 @@ FOVEA_COLD inline void check_grads(const char* op, const detail::TensorList& inp
                           before->layout);
     }
   }
+}
+
+/// Checks what the backward pass of a softmax takes besides its inputs: out, d_out, lse, and the
+/// gradients that are asked for.
+/// \pre the inputs are checked
+/// \throws std::invalid_argument
+template <class T, class In, class S, class G>
+void check_softmax_backward(const char* op, const In& inputs, const View<const T>& out,
+                            const S& saved, const View<const T>& d_out, const G& grads) {
+  check_rows(op, "out", inputs, out);
+  check_rows(op, "d_out", inputs, d_out);
+  check_lse(op, inputs, saved);
+  check_grads(op, inputs, out, saved, d_out, grads);
 }
 
 /// Checks the gradient with respect to lse that a backward pass reads, if it is given.

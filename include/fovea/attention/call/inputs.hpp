@@ -305,16 +305,19 @@ concept AnyInputs = requires {
   requires InputsFor<In, InputScalar<In>>;
 };
 
-/// The shape of the output.
+/// The shape of the output. Families without q have functions of the same name, so calls are
+/// unqualified.
 template <AnyInputs In>
 Shape out_shape(const In& inputs) {
   return {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), inputs.v.width()};
 }
 
-/// The shape of a tensor that holds one number for each row, such as lse.
-template <AnyInputs In>
-Shape row_shape(const In& inputs) {
-  return {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), 1};
+/// The shape of a tensor that holds some numbers for each row of the output, such as lse.
+template <class In>
+Shape row_shape(const In& inputs, Index numbers = 1) {
+  Shape shape = out_shape(inputs);
+  shape[3] = numbers;
+  return shape;
 }
 
 /// The members of `from` that `To` has. It makes the inputs that the machinery of several families

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fovea/attention/fmm/backward.hpp"
@@ -35,24 +36,10 @@ void check_logits(const Settings& op, const LinearFamilyInputs<T>& inputs) {
   }
 }
 
-/// Calls f(name, tensor, expected shape) for what is given.
-template <class T, class F>
-void for_each_saved(const LinearFamilyInputs<T>& inputs, const FmmSaved<T>& saved, F&& f) {
-  if (!saved.near_out.is_none()) f("near_out", saved.near_out, out_shape(inputs));
-  if (!saved.near_lse.is_none()) f("near_lse", saved.near_lse, row_shape(inputs));
-}
-
-/// Checks the tensors to be saved: their shapes, and that they overlap no other tensor.
-/// \throws std::invalid_argument
+/// The shape of a saved tensor of this name.
 template <class T>
-void check_saved(const char* op, const LinearFamilyInputs<T>& inputs, const View<T>& out,
-                 const FmmSaved<T>& saved) {
-  for_each_saved(inputs, saved, [&](const char* tensor, const auto& x, const Shape& expected) {
-    check_output(op, tensor, x, inputs, expected);
-    check_apart(op, tensor, x, "out", out);
-  });
-  if (saved.near_out.is_none() || saved.near_lse.is_none()) return;
-  check_apart(op, "near_lse", saved.near_lse, "near_out", saved.near_out);
+Shape near_shape(const LinearFamilyInputs<T>& inputs, std::string_view tensor) {
+  return tensor == "near_out" ? out_shape(inputs) : row_shape(inputs);
 }
 
 /// A copy of a tensor in the type of the arithmetic.
@@ -127,8 +114,9 @@ template <class T, bool kSums, bool kDelta>
 void FmmPasses<T, kSums, kDelta>::check(const Settings& op, const LinearFamilyInputs<T>& inputs,
                                         const View<T>& out, const Saved& saved) {
   check_read(op, inputs);
-  check_output(op.name, "out", out, inputs, detail::out_shape(inputs));
-  detail::check_saved(op.name, inputs, out, saved);
+  check_outputs(op.name, inputs, out, saved, [&](std::string_view tensor) {
+    return detail::near_shape(inputs, tensor);
+  });
 }
 
 template <class T, bool kSums, bool kDelta>
@@ -175,10 +163,10 @@ void FmmBackwardPasses<T, kSums, kDelta>::check(const Settings& op,
   FmmPasses<T, kSums, kDelta>::check_read(op, inputs);
   check_rows(op.name, "out", inputs, out);
   check_rows(op.name, "d_out", inputs, d_out);
-  detail::for_each_saved(inputs, saved,
-                         [&](const char* tensor, const auto& x, const Shape& expected) {
-                           detail::check_made_shape(op.name, tensor, x.shape(), expected);
-                         });
+  saved.for_each_tensor([&](const char* tensor, const auto& x) {
+    if (x.is_none()) return;
+    detail::check_made_shape(op.name, tensor, x.shape(), detail::near_shape(inputs, tensor));
+  });
   check_grads(op.name, inputs, out, saved, d_out, grads);
 }
 

@@ -65,15 +65,10 @@ void check_reformer_inputs(const char* op, const ReformerOptions& options,
                        "half of the buckets of the options");
 }
 
-/// The shapes of what the operator writes.
+/// The shape of the output.
 template <class T>
-Shape reformer_out_shape(const ReformerInputs<T>& inputs) {
+Shape out_shape(const ReformerInputs<T>& inputs) {
   return {inputs.qk.batch(), inputs.qk.heads(), inputs.qk.rows(), inputs.v.width()};
-}
-/// That of a tensor with some numbers for each row.
-template <class T>
-Shape reformer_row_shape(const ReformerInputs<T>& inputs, Index numbers) {
-  return {inputs.qk.batch(), inputs.qk.heads(), inputs.qk.rows(), numbers};
 }
 
 /// Checks the output and what is to be saved.
@@ -83,16 +78,9 @@ template <class T>
 void check_reformer_outputs(const char* op, const ReformerOptions& options,
                             const ReformerInputs<T>& inputs, const View<T>& out,
                             const ReformerSaved<T>& saved) {
-  check_output(op, "out", out, inputs, reformer_out_shape(inputs));
-  const auto check_saved = [&](const char* name, const View<T>& x, Index numbers) {
-    if (x.is_none()) return;
-    check_output(op, name, x, inputs, reformer_row_shape(inputs, numbers));
-    detail::check_apart(op, name, x, "out", out);
-  };
-  check_saved("lse", saved.lse, 1);
-  check_saved("round_lse", saved.round_lse, options.rounds);
-  if (saved.lse.is_none() || saved.round_lse.is_none()) return;
-  detail::check_apart(op, "round_lse", saved.round_lse, "lse", saved.lse);
+  check_outputs(op, inputs, out, saved, [&](std::string_view tensor) {
+    return detail::row_shape(inputs, tensor == "lse" ? 1 : options.rounds);
+  });
 }
 
 /// Checks what a backward pass takes beside the inputs.
@@ -103,25 +91,13 @@ void check_reformer_backward(const char* op, const ReformerOptions& options,
                              const ReformerInputs<T>& inputs, const View<const T>& out,
                              const ReformerSaved<T>& saved, const View<const T>& d_out,
                              const ReformerGrads<T>& grads) {
-  detail::check_made_shape(op, "out", out.shape(), reformer_out_shape(inputs));
-  detail::check_made_shape(op, "d_out", d_out.shape(), reformer_out_shape(inputs));
+  check_rows(op, "out", inputs, out);
+  check_rows(op, "d_out", inputs, d_out);
   if (!saved.round_lse.is_none()) {
     detail::check_made_shape(op, "round_lse", saved.round_lse.shape(),
-                             reformer_row_shape(inputs, options.rounds));
+                             detail::row_shape(inputs, options.rounds));
   }
-  const auto check_grad = [&](const char* name, const View<T>& grad, const Shape& shape) {
-    if (grad.is_none()) return;
-    check_output(op, name, grad, inputs, shape);
-    detail::check_apart(op, name, grad, "out", out);
-    detail::check_apart(op, name, grad, "d_out", d_out);
-    saved.for_each_tensor([&](const char* kept, const auto& other) {
-      detail::check_apart(op, name, grad, kept, other);
-    });
-  };
-  check_grad("the gradient of qk", grads.qk, inputs.qk.shape());
-  check_grad("the gradient of v", grads.v, inputs.v.shape());
-  if (grads.qk.is_none() || grads.v.is_none()) return;
-  detail::check_apart(op, "the gradient of v", grads.v, "the gradient of qk", grads.qk);
+  check_grads(op, inputs, out, saved, d_out, grads);
 }
 
 FOVEA_NAMESPACE_END

@@ -82,12 +82,9 @@ void check_smart_bird(const char* op, const SmartBirdOptions& options,
                       const SmartBirdSaved<T>& saved) {
   check_smart_bird_options<Compute<T>>(op, options);
   check_smart_bird_inputs(op, options, inputs);
-  check_outputs(op, inputs, out, saved);
-  if (saved.indices.is_none()) return;
-  check_output(op, "indices", saved.indices, inputs,
-               {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), options.keys_per_row});
-  detail::check_apart(op, "indices", saved.indices, "out", out);
-  detail::check_apart(op, "indices", saved.indices, "lse", saved.lse);
+  check_outputs(op, inputs, out, saved, [&](std::string_view tensor) {
+    return detail::row_shape(inputs, tensor == "lse" ? 1 : options.keys_per_row);
+  });
 }
 
 FOVEA_NAMESPACE_END

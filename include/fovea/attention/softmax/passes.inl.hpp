@@ -121,10 +121,7 @@ void SoftmaxBackwardPasses<T>::check_tensors(const SoftmaxOperatorRef& op,
                                              const SoftmaxGrads<T>& grads,
                                              const std::optional<Index>& sequence) {
   SoftmaxPasses<T>::check_read(op, inputs, sequence);
-  check_rows(op.name(), "out", inputs, out);
-  check_rows(op.name(), "d_out", inputs, d_out);
-  check_lse(op.name(), inputs, saved);
-  check_grads(op.name(), inputs, out, saved, d_out, grads);
+  check_softmax_backward(op.name(), inputs, out, saved, d_out, grads);
 }
 
 template <class T>

@@ -47,35 +47,6 @@ void check_synthesizer_lengths(const char* op, const In& inputs) {
   });
 }
 
-/// Checks the output, and lse if it is to be saved.
-/// \throws std::invalid_argument
-template <class T, class In, class S>
-void check_synthesizer_outputs(const char* op, const In& inputs, const View<T>& out,
-                               const S& saved) {
-  const Shape shape = out_shape(inputs);
-  check_output(op, "out", out, inputs, shape);
-  if (saved.lse.is_none()) return;
-  check_output(op, "lse", saved.lse, inputs, {shape[0], shape[1], shape[2], 1});
-  check_apart(op, "lse", saved.lse, "out", out);
-}
-
-/// Checks what a backward pass takes beside its inputs.
-/// \throws std::invalid_argument
-template <class T, class In, class S, class G>
-void check_synthesizer_backward(const char* op, const In& inputs, const View<const T>& out,
-                                const S& saved, const View<const T>& d_out, const G& grads) {
-  const Shape shape = out_shape(inputs);
-  check_made_shape(op, "out", out.shape(), shape);
-  check_made_shape(op, "d_out", d_out.shape(), shape);
-  const Shape rows = {shape[0], shape[1], shape[2], 1};
-  if (!saved.lse.is_none()) {
-    check_made_shape(op, "lse", saved.lse.shape(), rows);
-  } else if (rows[0] * rows[1] * rows[2] != 0) {
-    refuse_missing(op, "lse", "the lse that forward saved");
-  }
-  check_grads(op, inputs, out, saved, d_out, grads);
-}
-
 }  // namespace detail
 
 FOVEA_NAMESPACE_END

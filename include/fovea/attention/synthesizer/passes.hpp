@@ -51,7 +51,7 @@ void SynthesizerForm<Form>::check_tensors(const InputsOf<Form, T>& inputs, const
                                           const SavedOf<Form, T>& saved,
                                           const std::optional<Index>& sequence) const {
   Form::check_read(inputs, sequence);
-  check_synthesizer_outputs(Form::name(), inputs, out, saved);
+  check_outputs(Form::name(), inputs, out, saved);
 }
 
 template <class Form>
@@ -72,7 +72,7 @@ void SynthesizerForm<Form>::check_backward_tensors(const InputsOf<Form, T>& inpu
                                                    const GradsOf<Form, T>& grads,
                                                    const std::optional<Index>& sequence) const {
   Form::check_read(inputs, sequence);
-  check_synthesizer_backward(Form::name(), inputs, out, saved, d_out, grads);
+  check_softmax_backward(Form::name(), inputs, out, saved, d_out, grads);
 }
 
 }  // namespace detail
