@@ -36,6 +36,7 @@
 #include "fovea/attention/softmax/decoder_core.inl.hpp"
 #include "fovea/attention/softmax/passes.inl.hpp"
 #include "fovea/attention/synthesizer/hidden_layer.inl.hpp"
+#include "fovea/attention/synthesizer/key_columns.inl.hpp"
 #include "fovea/kernels/indexed/table.hpp"
 #include "fovea/kernels/layers/table.hpp"
 #include "fovea/kernels/linear/table.hpp"

@@ -5,7 +5,8 @@
 #pragma once
 
 #include <concepts>
-#include <utility>
+#include <optional>
+#include <span>
 
 #include "fovea/attention/synthesizer/form.hpp"
 #include "fovea/attention/synthesizer/hidden_layer.hpp"
@@ -27,7 +28,8 @@ FOVEA_NAMESPACE_BEGIN
 /// Cost: 2 (M + 1 + Dv) flops for each visible pair and 2 D M for each row and head; backward 2 (3
 /// (M + 1) + 2 Dv) and 6 D M. Memory: that of SoftmaxOperator, [B, Hq, N, M + 1] and [1 or B, Hk,
 /// N, M + 1]; backward also the gradients of these, of all sequences.
-class DenseSynthesizerAttention : public detail::SynthesizerForm<DenseSynthesizerAttention> {
+class DenseSynthesizerAttention
+    : public detail::SynthesizerForm<DenseSynthesizerAttention, DenseSynthesizerShape> {
  public:
   using SynthesizerForm::SynthesizerForm;
 
@@ -43,10 +45,6 @@ class DenseSynthesizerAttention : public detail::SynthesizerForm<DenseSynthesize
   /// The gradients that the backward pass writes.
   template <std::floating_point T>
   using Grads = DenseSynthesizerGrads<T>;
-  /// The sizes of a call.
-  using Shape = DenseSynthesizerShape;
-  /// The sizes of a decoder, whose width is M.
-  using DecoderShape = fovea::DecoderShape;
   /// What a decoder takes for new tokens.
   template <class T>
   struct Tokens {
@@ -54,32 +52,28 @@ class DenseSynthesizerAttention : public detail::SynthesizerForm<DenseSynthesize
     ViewMember<const T> b2 = {};  ///< [1 or B, Hk, 1, any], optional: all of b2
     ViewMember<const T> v = {};   ///< [B, Hk, n, Dv]
   };
-  /// How a decoder reads the weights.
-  template <class T>
-  class DecoderForm;
 
-  /// Bytes of scratch memory that `forward` takes with that many workers, at most: weights of their
-  /// own for each sequence take the most.
-  template <class T>
-  [[nodiscard]] Index workspace_bytes(const Shape& shape, Index workers = 1) const;
-  /// Bytes of scratch memory that `backward` takes with that many workers, at most.
-  template <class T>
-  [[nodiscard]] Index backward_workspace_bytes(const Shape& shape, Index workers = 1) const;
+  // Called by SynthesizerForm and SynthesizerLogits, which document them.
 
- private:
-  friend class ForwardCalls<DenseSynthesizerAttention>;
-  friend class BackwardCalls<DenseSynthesizerAttention>;
-  friend class detail::SynthesizerForm<DenseSynthesizerAttention>;
-
-  static AttentionShape of_softmax(const Shape& shape) {
+  static AttentionShape softmax_shape(const Shape& shape) {
     AttentionShape made = shape;
     made.width = shape.hidden + 1;
     return made;
   }
+  static DecoderShape softmax_shape(DecoderShape shape) {
+    if (shape.width >= 0) ++shape.width;  // the decoder refuses a negative one
+    return shape;
+  }
 
   template <class T>
   static void check_read(const Inputs<T>& in, const std::optional<Index>& sequence);
+  template <class In>
+  static void check_keys(const DecoderShape& shape, const In& from, Index after);
+  template <class T>
+  static void check_rows(const DecoderShape& shape, const Inputs<T>& in, Index rows,
+                         Index /*after*/);
 
+ private:
   template <class T>
   static void check_first_weights(const Inputs<T>& in, Index batch);
 
@@ -88,65 +82,126 @@ class DenseSynthesizerAttention : public detail::SynthesizerForm<DenseSynthesize
   template <class In>
   static void check_second_weights(const In& from, Index batch, Index heads, Index keys,
                                    const char* whose);
-
-  /// The multiply-adds of the hidden layer.
-  template <class T>
-  static double hidden_products(const Inputs<T>& in);
-
-  /// The call as one of softmax attention, with queries and keys that are yet to be computed.
-  template <class T>
-  static SoftmaxInputs<T> as_softmax(const Inputs<T>& in, detail::HiddenLayer<T>& hidden);
-
-  /// An executor for a pass of so many multiply-adds for each pair.
-  template <class T>
-  auto threads_for(const Inputs<T>& in, Index of_pair, const ExecutorRef& executor) const;
-
-  template <class T>
-  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
-           const ExecutorRef& executor) const;
-
-  /// Writes the gradients: the exact derivatives of `forward`, and 0 for what is not visible.
-  template <class T>
-  void run_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
-                    const View<const T>& d_out, const Grads<T>& grads,
-                    const ExecutorRef& executor) const;
 };
 
-/// The hidden layer of the last rows makes queries, and columns of W2 and b2 are keys.
+namespace detail {
+
+/// The hidden layer of tokens is queries, and columns of W2 and b2 are keys.
 template <class T>
-class DenseSynthesizerAttention::DecoderForm {
+class SynthesizerLogits<DenseSynthesizerAttention, T> {
+  using In = DenseSynthesizerInputs<T>;
+
  public:
-  /// The sizes of the decoder of the softmax.
-  static DecoderShape softmax_shape(DecoderShape shape) {
-    if (shape.width >= 0) ++shape.width;  // the decoder refuses a negative one
-    return shape;
+  /// Has no rows, as in a decoder.
+  SynthesizerLogits() = default;
+  /// Takes the memory. \param in checked; what it views must outlive this object
+  /// \param positions of the rows, which must outlive it, too   \throws std::bad_alloc
+  SynthesizerLogits(const In& in, std::span<const Range> positions, const ExecutorRef& executor,
+                    ExecutorRef::Memory memory);
+
+  /// Bytes of this memory with that many workers, at most.
+  static Index bytes(const DenseSynthesizerShape& shape, Index workers) {
+    return HiddenLayer<T>::query_bytes(shape) + KeyColumns<T>::bytes(shape) +
+           workers * HiddenLayer<T>::worker_bytes(shape.width, shape.hidden);
   }
-  /// Bytes of scratch that it keeps.
-  Index memory_bytes() const;
 
-  /// Checks what belongs to the keys of new tokens.
-  /// \throws std::invalid_argument
-  template <class In>
-  static void check_keys(const DecoderShape& shape, const In& from, Index after);
+  /// The multiply-adds of computing queries and keys.
+  double products() const { return hidden_->products(); }
+  /// What softmax attention reads.
+  const SoftmaxInputs<T>& inputs() const { return inputs_; }
+  /// Computes queries and keys.
+  void compute(const ExecutorRef& executor) {
+    hidden_->compute(executor);
+    keys_.put(positions_, executor);
+  }
+  /// The hidden layer. \pre there are rows
+  HiddenLayer<T>& hidden() { return *hidden_; }
 
-  /// Checks what belongs to the last rows. \throws std::invalid_argument
-  static void check_rows(const DecoderShape& shape, const Inputs<T>& in, Index rows,
-                         Index /*after*/);
-
-  /// The keys of new tokens.
-  /// \throws std::bad_alloc
-  template <class In>
-  View<const T> keys(const DecoderShape& shape, const In& from, Index first, Index count);
-
-  /// Gives the softmax the hidden layer of the last rows.
-  /// \throws std::bad_alloc
-  void attach(const DecoderShape& shape, const Inputs<T>& in, Index rows, Index /*after*/,
-              SoftmaxInputs<T>& to, const ExecutorRef& executor);
+  /// Bytes of all memory.
+  Index memory_bytes() const {
+    return keys_.size_bytes() + (hidden_ ? hidden_->memory_bytes() : 0);
+  }
+  /// The keys of `count` tokens of a decoder, from position `first` on. \throws std::bad_alloc
+  template <class From>
+  View<const T> keys(const DecoderShape& shape, const From& from, Index first, Index count) {
+    keys_ = {from.w2, from.b2, shape.key_heads, shape.width, count, ExecutorRef().memory()};
+    const Range columns[] = {{first, first + count}};
+    keys_.put(columns, {});
+    return keys_.keys(shape.batch);
+  }
+  /// Gives the softmax the last rows. \throws std::bad_alloc
+  void attach(const DecoderShape& /*shape*/, const In& in, Index /*rows*/, Index /*after*/,
+              SoftmaxInputs<T>& to, const ExecutorRef& executor) {
+    take_hidden(in, executor, ExecutorRef().memory());
+    hidden_->compute(executor);
+    to.q = hidden_->queries();
+  }
 
  private:
-  detail::KeyColumns<T> keys_;
-  std::optional<detail::HiddenLayer<T>> hidden_;
+  void take_hidden(const In& in, const ExecutorRef& executor, ExecutorRef::Memory memory) {
+    hidden_.emplace(in);
+    hidden_->take(worker_count(executor, hidden_->most_tasks()), memory);
+  }
+
+  std::optional<HiddenLayer<T>> hidden_;
+  KeyColumns<T> keys_;
+  std::span<const Range> positions_;
+  SoftmaxInputs<T> inputs_;
 };
+
+template <class T>
+SynthesizerLogits<DenseSynthesizerAttention, T>::SynthesizerLogits(const In& in,
+                                                                   std::span<const Range> positions,
+                                                                   const ExecutorRef& executor,
+                                                                   ExecutorRef::Memory memory)
+    : keys_(in.w2, in.b2, in.w2.heads(), in.w2.rows(), in.v.rows(), memory), positions_(positions) {
+  take_hidden(in, executor, memory);
+  inputs_ = {hidden_->queries(), keys_.keys(in.v.batch()), in.v, in.key_lengths};
+}
+
+/// The gradients of the dense Synthesizer: those of the hidden layer and of the columns are
+/// computed in memory of their own.
+template <class T>
+class SynthesizerGradients<DenseSynthesizerAttention, T> {
+ public:
+  /// Takes the memory. \throws std::bad_alloc
+  SynthesizerGradients(const DenseSynthesizerInputs<T>& in, const DenseSynthesizerGrads<T>& grads,
+                       ExecutorRef::Memory memory)
+      : grads_(grads) {
+    const auto take = [&](Index heads, Workspace& room) {
+      const Shape shape = {in.v.batch(), heads, in.v.rows(), in.w1.width() + 1};
+      room = memory.take(shape[0] * shape[1] * shape[2],
+                         KeyColumns<T>::row_of(in.w1.width()) * Index{sizeof(T)});
+      return KeyColumns<T>::rows_of(room, shape);
+    };
+    const bool of_first = !grads.x.is_none() || !grads.w1.is_none() || !grads.b1.is_none();
+    if (of_first) wanted_.q = take(in.w1.heads(), queries_);
+    if (!grads.w2.is_none() || !grads.b2.is_none()) wanted_.k = take(in.v.heads(), keys_);
+    wanted_.v = grads.v;
+  }
+
+  /// Bytes of this memory, at most.
+  static Index bytes(const DenseSynthesizerShape& shape) {
+    return HiddenLayer<T>::query_bytes(shape) + KeyColumns<T>::bytes(shape);
+  }
+
+  /// The gradients of softmax attention that are wanted.
+  const SoftmaxGrads<T>& wanted() const { return wanted_; }
+  /// Makes the others from them.
+  void finish(SynthesizerLogits<DenseSynthesizerAttention, T>& logits,
+              const ExecutorRef& executor) {
+    logits.hidden().finish(wanted_.q, grads_, executor);
+    KeyColumns<T>::finish(wanted_.k, grads_, executor);
+  }
+
+ private:
+  DenseSynthesizerGrads<T> grads_;
+  SoftmaxGrads<T> wanted_;
+  Workspace queries_;
+  Workspace keys_;
+};
+
+}  // namespace detail
 
 FOVEA_NAMESPACE_END
 

@@ -12,8 +12,9 @@ FOVEA_NAMESPACE_BEGIN
 
 /// out_i = sum_j softmax_j(R_ij) v_j over the visible keys j: those before the key length and, if
 /// causal, up to i. R [Hq, N, N] is read where it lies, and nothing is multiplied to get the
-/// logits. It is one for all sequences, or one for each. The shapes are those of
-/// RandomSynthesizerInputs; R has the type of the arithmetic.
+/// logits: it is the bias of full attention whose queries and keys have no width. It is one for all
+/// sequences, or one for each. The shapes are those of RandomSynthesizerInputs; R has the type of
+/// the arithmetic.
 ///
 /// A row that sees no key is +0, and its lse is -infinity. What is not visible changes no bit. The
 /// bits of a row do not depend on threads, batch, heads or strides.
@@ -29,95 +30,48 @@ class RandomSynthesizerAttention : public detail::SynthesizerForm<RandomSynthesi
   /// What the operator reads, for tensors of T.
   template <class T>
   using Inputs = RandomSynthesizerInputs<T>;
-  /// What the forward pass saves: lse, if it has a tensor.
-  template <class T>
-  using Saved = SoftmaxSaved<T>;
   /// The gradients that the backward pass writes.
   template <class T>
   using Grads = RandomSynthesizerGrads<T>;
-  /// The sizes of a call, whose width is 0.
-  using Shape = AttentionShape;
-  /// The sizes of a decoder, whose width is not read.
-  using DecoderShape = fovea::DecoderShape;
   /// What a decoder takes for new tokens.
   template <class T>
   struct Tokens {
     ViewMember<const T> v = {};  ///< [B, Hk, n, Dv]
   };
-  /// How a decoder reads R.
-  template <class T>
-  class DecoderForm;
 
-  /// Bytes of scratch memory that `forward` takes with that many workers.
-  template <class T>
-  [[nodiscard]] Index workspace_bytes(const Shape& shape, Index workers = 1) const;
-  /// Bytes of scratch memory that `backward` takes with that many workers, as SoftmaxOperator says.
-  template <class T>
-  [[nodiscard]] Index backward_workspace_bytes(const Shape& shape, Index workers = 1) const;
+  // Called by SynthesizerForm and SynthesizerLogits, which document them.
 
-  /// The call as one of softmax attention without products, whose bias is R.
-  template <class T>
-  static SoftmaxInputs<T> as_softmax(const Inputs<T>& in) {
-    const Index batch = in.v.batch();
-    SoftmaxInputs<T> made{detail::no_width<T>(batch, in.r.heads(), in.v.rows()),
-                          detail::no_width<T>(batch, in.v.heads(), in.v.rows()), in.v,
-                          in.key_lengths};
-    made.bias = in.r;
-    return made;
-  }
-
- private:
-  friend class ForwardCalls<RandomSynthesizerAttention>;
-  friend class BackwardCalls<RandomSynthesizerAttention>;
-  friend class detail::SynthesizerForm<RandomSynthesizerAttention>;
-
-  static Shape without_width(Shape shape) {
+  template <class S>
+  static S softmax_shape(S shape) {
     shape.width = 0;
     return shape;
+  }
+  template <class T>
+  static void attach(const Inputs<T>& in, Index batch, Index first, Index rows,
+                     SoftmaxInputs<T>& to) {
+    to.q = detail::no_width<T>(batch, in.r.heads(), rows);
+    to.bias = detail::part_of(in.r, 2, first, rows);
+  }
+  template <class T, class From>
+  static View<const T> keys(const From& /*from*/, Index batch, Index heads, Index /*first*/,
+                            Index count) {
+    return detail::no_width<T>(batch, heads, count);
+  }
+  template <class T>
+  static SoftmaxGrads<T> as_softmax(const Grads<T>& grads) {
+    SoftmaxGrads<T> made;
+    made.v = grads.v;
+    made.bias = grads.r;
+    return made;
   }
 
   template <class T>
   static void check_read(const Inputs<T>& in, const std::optional<Index>& sequence);
-
-  template <class T>
-  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
-           const ExecutorRef& executor) const;
-
-  /// Writes the gradients: the exact derivatives of `forward`, and 0 for what is not visible.
-  template <class T>
-  void run_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
-                    const View<const T>& d_out, const Grads<T>& grads,
-                    const ExecutorRef& executor) const;
-};
-
-/// The rows of R of the last positions are a bias; keys have no width.
-template <class T>
-class RandomSynthesizerAttention::DecoderForm {
- public:
-  /// The sizes of the decoder of the softmax.
-  static DecoderShape softmax_shape(DecoderShape shape) {
-    shape.width = 0;
-    return shape;
-  }
-  /// Bytes of scratch that it keeps.
-  static Index memory_bytes() { return 0; }
-
-  /// Checks what belongs to the keys of new tokens: nothing.
   template <class In>
-  static void check_keys(const DecoderShape& /*shape*/, const In& /*from*/, Index /*after*/);
-
-  /// Checks what belongs to the last rows. \throws std::invalid_argument
+  static void check_keys(const DecoderShape& /*shape*/, const In& /*from*/, Index /*after*/) {}
+  template <class T>
   static void check_rows(const DecoderShape& shape, const Inputs<T>& in, Index /*rows*/,
                          Index after);
-
-  /// The keys of new tokens.
-  template <class In>
-  static View<const T> keys(const DecoderShape& shape, const In& /*from*/, Index /*first*/,
-                            Index count);
-
-  /// Gives the softmax the last `rows` of `after` rows.
-  static void attach(const DecoderShape& shape, const Inputs<T>& in, Index rows, Index after,
-                     SoftmaxInputs<T>& to, const ExecutorRef& /*executor*/);
 };
 
 FOVEA_NAMESPACE_END

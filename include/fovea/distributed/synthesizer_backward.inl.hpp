@@ -29,9 +29,9 @@ class SynthesizerBackwardPass {
                           const GradsOf<Op, T>& grads, const Rows& rows,
                           const ExecutorRef& executor)
       : softmax_(op.softmax()),
-        made_(inputs, rows, executor),
-        grads_(made_, inputs, grads, rows, executor),
-        pass_(softmax_, {}, made_.inputs(), out, saved, d_out, grads_.wanted(), rows) {
+        logits_(inputs, rows.own(), executor, ExecutorRef().memory()),
+        grads_(logits_, inputs, grads, rows, executor),
+        pass_(softmax_, {}, computed_inputs(executor), out, saved, d_out, grads_.wanted(), rows) {
     pass_.reserve(executor);
   }
 
@@ -44,15 +44,21 @@ class SynthesizerBackwardPass {
   /// Sends, receives and computes. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
   std::exception_ptr run(const ExecutorRef& executor) {
-    return grads_.finish(pass_.run(executor), executor);
+    return grads_.finish(logits_, pass_.run(executor), executor);
   }
 
  private:
+  /// What softmax attention reads: a pass may take keys as soon as it is made.
+  const SoftmaxInputs<T>& computed_inputs(const ExecutorRef& executor) {
+    logits_.compute(executor);
+    return logits_.inputs();
+  }
+
   using Softmax = fovea::detail::SynthesizedSoftmax<Op>;
 
   Softmax softmax_;
-  detail::SynthesizerRows<Op, T> made_;
-  detail::SynthesizerGradients<Op, T> grads_;
+  fovea::detail::SynthesizerLogits<Op, T> logits_;
+  detail::SynthesizerRankGradients<Op, T> grads_;
   SoftmaxBackwardPass<T> pass_;
 };
 
@@ -63,7 +69,7 @@ Traffic SynthesizerBackwardCalls<Op, T>::backward(const Op& op, const InputsOf<O
                                                   const View<const T>& d_out,
                                                   const GradsOf<Op, T>& grads, const Rows& rows,
                                                   const detail::RanksCall& call) {
-  using Gradients = detail::SynthesizerGradients<Op, T>;
+  using Gradients = detail::SynthesizerRankGradients<Op, T>;
   const std::string text = detail::synthesizer_text(Op::name(), ".backward", inputs, rows);
   return detail::run_call(
       rows, call, text + Gradients::text(grads),

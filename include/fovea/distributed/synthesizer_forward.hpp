@@ -5,6 +5,8 @@
 #pragma once
 
 #include "fovea/attention/dense_synthesizer.hpp"
+#include "fovea/attention/factorised_synthesizer.hpp"
+#include "fovea/attention/random_synthesizer.hpp"
 #include "fovea/distributed/synthesizer/call.hpp"
 #include "fovea/kernels/unit.hpp"
 

@@ -8,7 +8,6 @@
 #include <memory>
 
 #include "fovea/distributed/softmax/forward_pass.hpp"
-#include "fovea/distributed/synthesizer/dense_rows.hpp"
 #include "fovea/distributed/synthesizer_forward.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -26,8 +25,8 @@ class SynthesizerForwardPass {
                          const SoftmaxSaved<T>& saved, const Rows& rows,
                          const ExecutorRef& executor)
       : softmax_(op.softmax()),
-        made_(inputs, rows, executor),
-        pass_(softmax_, {}, made_.inputs(), out, saved, rows) {
+        logits_(inputs, rows.own(), executor, ExecutorRef().memory()),
+        pass_(softmax_, {}, computed_inputs(executor), out, saved, rows) {
     pass_.reserve(executor);
   }
 
@@ -41,10 +40,16 @@ class SynthesizerForwardPass {
   std::exception_ptr run(const ExecutorRef& executor) { return pass_.run(executor); }
 
  private:
+  /// What softmax attention reads: a pass may take keys as soon as it is made.
+  const SoftmaxInputs<T>& computed_inputs(const ExecutorRef& executor) {
+    logits_.compute(executor);
+    return logits_.inputs();
+  }
+
   using Softmax = fovea::detail::SynthesizedSoftmax<Op>;
 
   Softmax softmax_;
-  detail::SynthesizerRows<Op, T> made_;
+  fovea::detail::SynthesizerLogits<Op, T> logits_;
   SoftmaxForwardPass<T> pass_;
 };
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "fovea/attention/softmax/decoder.hpp"
-#include "fovea/attention/synthesizer/softmax.hpp"
+#include "fovea/attention/synthesizer/logits.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -24,7 +24,6 @@ class SynthesizerDecoder
     : public AppendCalls<SynthesizerDecoder<Op, T>, typename Op::template Tokens<T>>,
       public StepCalls<SynthesizerDecoder<Op, T>, T, InputsOf<Op, T>, SavedOf<Op, T>> {
   using Softmax = detail::SynthesizedSoftmax<Op>;
-  using Form = typename Op::template DecoderForm<T>;
 
  public:
   /// An empty decoder.
@@ -69,7 +68,7 @@ class SynthesizerDecoder
   Op op_;
   DecoderShape shape_;
   Decoder<Softmax, T> inner_;
-  Form form_;  // what it keeps is scratch
+  detail::SynthesizerLogits<Op, T> logits_;  // what it keeps is scratch
 };
 
 FOVEA_NAMESPACE_END

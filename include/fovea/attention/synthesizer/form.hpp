@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the forms of the Synthesizer have in common as operators: options, checks, the number of
-/// pairs, the decoder.
+/// What the forms of the Synthesizer have in common as operators: options, checks, both passes, the
+/// number of pairs, the decoder.
 #pragma once
 
 #include <optional>
 
+#include "fovea/attention/call/backward_calls.hpp"
+#include "fovea/attention/call/forward_calls.hpp"
 #include "fovea/attention/synthesizer/decoder.hpp"
-#include "fovea/attention/synthesizer/softmax.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// A form of the Synthesizer, `Form`, which derives from this class. It has `check_read(inputs,
-/// sequence)`, what is to be checked of its inputs, beside what an operator of the library has.
-template <class Form>
+/// A form of the Synthesizer, `Form`, which derives from this class: full attention over what
+/// SynthesizerLogits makes from its inputs. Besides the types of an operator it has, as static
+/// members, `check_read(inputs, sequence)`, which checks its inputs; `check_keys(shape, from,
+/// after)` and `check_rows(shape, inputs, rows, after)`, which check new tokens and the last rows
+/// of a decoder; `softmax_shape`, if it is not that below; and what SynthesizerLogits and
+/// SynthesizerGradients call. \tparam S the sizes of a call
+template <class Form, class S = AttentionShape>
 class SynthesizerForm : public ForwardCalls<Form>, public BackwardCalls<Form> {
  public:
   SynthesizerOptions options;  ///< checked at every call
@@ -23,30 +28,46 @@ class SynthesizerForm : public ForwardCalls<Form>, public BackwardCalls<Form> {
   /// Holds these options.
   explicit SynthesizerForm(const SynthesizerOptions& chosen = {}) : options(chosen) {}
 
+  /// What the forward pass saves: lse, if it has a tensor.
+  template <class T>
+  using Saved = SoftmaxSaved<T>;
+  /// The sizes of a call.
+  using Shape = S;
+  /// The sizes of a decoder, whose width is that of R1 and R2, or M.
+  using DecoderShape = fovea::DecoderShape;
+
   /// Checks what `forward` takes.
   /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
   /// what was expected and what was given
   template <class T>
   void check(const InputsOf<Form, T>& inputs, const View<T>& out,
-             const SavedOf<Form, T>& saved = {}) const;
+             const SoftmaxSaved<T>& saved = {}) const;
   /// The same for a part of the rows. \param sequence the rows of the sequence, if these are a part
   /// of them: weights by position have as many columns
   template <class T>
   void check_tensors(const InputsOf<Form, T>& inputs, const View<T>& out,
-                     const SavedOf<Form, T>& saved,
-                     const std::optional<Index>& sequence = {}) const;
+                     const SoftmaxSaved<T>& saved, const std::optional<Index>& sequence = {}) const;
 
   /// Checks what `backward` takes. \throws std::invalid_argument as `check`
   template <class T>
   void check_backward(const InputsOf<Form, T>& inputs, const View<const T>& out,
-                      const SavedOf<Form, T>& saved, const View<const T>& d_out,
+                      const SoftmaxSaved<T>& saved, const View<const T>& d_out,
                       const GradsOf<Form, T>& grads) const;
   /// The same for a part of the rows, as in check_tensors.
   template <class T>
   void check_backward_tensors(const InputsOf<Form, T>& inputs, const View<const T>& out,
-                              const SavedOf<Form, T>& saved, const View<const T>& d_out,
+                              const SoftmaxSaved<T>& saved, const View<const T>& d_out,
                               const GradsOf<Form, T>& grads,
                               const std::optional<Index>& sequence = {}) const;
+
+  /// Bytes of scratch memory that `forward` takes with that many workers, at most: weights of their
+  /// own for each sequence take the most.
+  template <class T>
+  [[nodiscard]] Index workspace_bytes(const S& shape, Index workers = 1) const;
+  /// Bytes of scratch memory that `backward` takes with that many workers, at most (see also
+  /// SoftmaxOperator).
+  template <class T>
+  [[nodiscard]] Index backward_workspace_bytes(const S& shape, Index workers = 1) const;
 
   /// The number of (query, key) pairs of one query head.
   [[nodiscard]] Index visible_pairs(const AttentionShape& shape, Index head = 0) const {
@@ -64,8 +85,28 @@ class SynthesizerForm : public ForwardCalls<Form>, public BackwardCalls<Form> {
   /// The softmax of the form's logits.
   SynthesizedSoftmax<Form> softmax() const { return SynthesizedSoftmax<Form>(options); }
 
+  /// The sizes of that softmax. \param shape of a call or of a decoder
+  template <class Sizes>
+  static Sizes softmax_shape(const Sizes& shape) {
+    return shape;
+  }
+
  protected:
   ~SynthesizerForm() = default;
+
+ private:
+  friend class ForwardCalls<Form>;
+  friend class BackwardCalls<Form>;
+
+  template <class T>
+  void run(const InputsOf<Form, T>& inputs, const View<T>& out, const SoftmaxSaved<T>& saved,
+           const ExecutorRef& executor) const;
+
+  /// Writes the gradients: the exact derivatives of `forward`, and 0 for what is not visible.
+  template <class T>
+  void run_backward(const InputsOf<Form, T>& inputs, const View<const T>& out,
+                    const SoftmaxSaved<T>& saved, const View<const T>& d_out,
+                    const GradsOf<Form, T>& grads, const ExecutorRef& executor) const;
 };
 
 }  // namespace detail

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The hidden layer of the dense Synthesizer: relu(x W1 + b1) as queries, and the columns of W2 and
-/// b2 as keys, with the gradients of both.
+/// The hidden layer of the dense Synthesizer, relu(x W1 + b1), with its gradients.
 #pragma once
 
+#include "fovea/attention/synthesizer/key_columns.hpp"
 #include "fovea/attention/synthesizer/tensors.hpp"
 #include "fovea/core/executor_ref.hpp"
 #include "fovea/core/workspace.hpp"
@@ -17,8 +17,9 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The queries and keys of one call of the dense Synthesizer. A query is the hidden layer of a row
-/// and a 1, and the key of column j of W2 is that column and b2[j]. So their product is the logit.
+/// The queries of one call of the dense Synthesizer. A query is the hidden layer of a row and a 1,
+/// and the key of column j of W2 is that column and b2[j] (KeyColumns). So their product is the
+/// logit.
 template <class T>
 class HiddenLayer {
  public:
@@ -26,65 +27,53 @@ class HiddenLayer {
   static constexpr Index kRows = kProductRows;
 
   /// \param inputs checked; what they view must outlive this object
-  /// \param batch B \param rows N, the rows of x and the keys
-  HiddenLayer(const DenseSynthesizerInputs<T>& inputs, Index batch, Index rows)
+  explicit HiddenLayer(const DenseSynthesizerInputs<T>& inputs)
       : in_(inputs),
-        batch_(batch),
-        rows_(rows),
+        batch_(inputs.x.batch()),
+        rows_(inputs.x.rows()),
         width_(inputs.w1.rows()),
         hidden_(inputs.w1.width()) {}
 
-  /// Elements of a row of queries and keys: M + 1, padded.
-  static Index row_of(Index hidden) { return padded_size(hidden + 1); }
+  /// Elements of a row of queries: M + 1, padded.
+  static Index row_of(Index hidden) { return KeyColumns<T>::row_of(hidden); }
   /// Bytes of the queries of a call, or of their gradient.
   static Index query_bytes(const DenseSynthesizerShape& s) {
     return s.batch * s.query_heads * s.queries * row_of(s.hidden) * Index{sizeof(T)};
-  }
-  /// Bytes of as many keys, or of their gradient.
-  static Index key_bytes(const DenseSynthesizerShape& s) {
-    return s.batch * s.key_heads * s.keys * row_of(s.hidden) * Index{sizeof(T)};
   }
   /// Bytes of what one worker computes with.
   static Index worker_bytes(Index width, Index hidden) {
     return ((width + 1) * padded_size(hidden) + kRows * padded_size(width)) * Index{sizeof(T)};
   }
 
-  /// Takes the memory of queries and keys. \throws std::bad_alloc
-  template <class Memory>
-  void take(Index workers, Memory&& memory) {
-    const Index row = row_of(hidden_) * Index{sizeof(T)};
-    queries_ = memory.take(batch_ * in_.w1.heads() * rows_, row);
-    keys_ = memory.take(in_.w2.batch() * in_.w2.heads() * rows_, row);
+  /// Takes the memory. \throws std::bad_alloc
+  void take(Index workers, ExecutorRef::Memory memory) {
+    queries_ = memory.take(batch_ * in_.w1.heads() * rows_, row_of(hidden_) * Index{sizeof(T)});
     scratch_ = memory.take(workers, worker_bytes(width_, hidden_));
   }
 
   /// Bytes of all of it.
-  Index memory_bytes() const {
-    return queries_.size_bytes() + keys_.size_bytes() + scratch_.size_bytes();
-  }
+  Index memory_bytes() const { return queries_.size_bytes() + scratch_.size_bytes(); }
 
   /// The largest number of tasks of any part.
   Index most_tasks() const;
+  /// The multiply-adds of computing the queries.
+  double products() const {
+    return static_cast<double>(batch_ * in_.w1.heads() * rows_) *
+           static_cast<double>(width_ * hidden_);
+  }
 
   /// [B, Hq, N, M + 1], as they were computed.
-  View<T> queries() { return rows_of(queries_, batch_, in_.w1.heads()); }
-  /// [1 or B, Hk, N, M + 1], as they were computed.
-  View<T> keys() { return rows_of(keys_, in_.w2.batch(), in_.w2.heads()); }
-  /// Memory in the shape of queries or keys of `batch` sequences.
-  View<T> rows_of(Workspace& memory, Index batch, Index heads) const;
+  View<T> queries() {
+    return KeyColumns<T>::rows_of(queries_, {batch_, in_.w1.heads(), rows_, hidden_ + 1});
+  }
 
-  /// Computes queries and keys.
+  /// Computes the queries.
   void compute(const ExecutorRef& executor);
 
-  /// Makes columns [first, first + count) of W2 and b2 of a head rows of `to`, from row `row` on.
-  static void put_keys(const View<const T>& w2, const View<const T>& b2, Index b, Index h,
-                       Index first, Index count, const View<T>& to, Index row);
-
-  /// Goes from the gradients of queries and keys on to those of the inputs. That of the queries is
-  /// overwritten.
-  /// \param d_queries [B, Hq, N, M + 1], or none \param d_keys [B, Hk, N, M + 1], or none
-  void finish(const View<T>& d_queries, const View<T>& d_keys,
-              const DenseSynthesizerGrads<T>& grads, const ExecutorRef& executor);
+  /// Goes from the gradient of the queries on to those of x, W1 and b1. It is overwritten.
+  /// \param d_queries [B, Hq, N, M + 1], or none
+  void finish(const View<T>& d_queries, const DenseSynthesizerGrads<T>& grads,
+              const ExecutorRef& executor);
 
   /// The part of it that the gradient of tokens is, behind which that of the queries lets through
   /// what relu does. \param d_x none if it is not wanted
@@ -102,11 +91,6 @@ class HiddenLayer {
   /// Writes such a sum to the gradients of W1 and b1 that are wanted. \param part of their batch
   void write_first_weights(const T* sums, const DenseSynthesizerGrads<T>& grads, Index part,
                            Index h) const;
-
-  /// Writes the gradients of W2 and b2 that are wanted.
-  /// \param d_keys [B, Hk, N, M + 1]; 1 in the place of B, if it is the sum over the sequences
-  static void finish_columns(const View<T>& d_keys, const DenseSynthesizerGrads<T>& grads,
-                             const ExecutorRef& executor);
 
  private:
   /// How one worker's scratch is divided.
@@ -142,18 +126,12 @@ class HiddenLayer {
   void sum_first_weights(const View<T>& d_queries, const DenseSynthesizerGrads<T>& grads,
                          Index part, Index h, Index worker);
 
-  /// The gradient of W2, or of b2: that of the keys, summed over the sequences that read them in
-  /// order, and 0 for columns that are not read.
-  static void write_second(const View<T>& d_keys, const View<T>& to, bool is_weight,
-                           const ExecutorRef& executor);
-
   DenseSynthesizerInputs<T> in_;
   Index batch_;
   Index rows_;
   Index width_;   // D
   Index hidden_;  // M
   Workspace queries_;
-  Workspace keys_;
   Workspace scratch_;  // [workers]
 };
 

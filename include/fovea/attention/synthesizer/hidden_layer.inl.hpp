@@ -31,16 +31,8 @@ void copy_to_rows(const View<const T>& x, Index b, Index h, Index first, Index c
 template <class T>
 Index HiddenLayer<T>::most_tasks() const {
   const Index parts = (rows_ + kRows - 1) / kRows;
-  return (std::max)({batch_, in_.w1.batch(), in_.w2.batch(), Index{1}}) *
-         (std::max)({in_.w1.heads(), in_.w2.heads(), Index{1}}) * (std::max<Index>)(parts, 1);
-}
-
-template <class T>
-View<T> HiddenLayer<T>::rows_of(Workspace& memory, Index batch, Index heads) const {
-  const Index row = row_of(hidden_);
-  return {memory.size_bytes() == 0 ? nullptr : memory.data<T>(),
-          {batch, heads, memory.size_bytes() == 0 ? 0 : rows_, hidden_ + 1},
-          {heads * rows_ * row, rows_ * row, row, 1}};
+  return (std::max)({batch_, in_.w1.batch(), Index{1}}) * (std::max<Index>)(in_.w1.heads(), 1) *
+         (std::max<Index>)(parts, 1);
 }
 
 template <class T>
@@ -52,37 +44,16 @@ void HiddenLayer<T>::compute(const ExecutorRef& executor) {
     hide(task / parts / heads, task / parts % heads, first, (std::min)(kRows, rows_ - first),
          worker);
   });
-  const Index key_heads = in_.w2.heads();
-  const View<T> to = keys();
-  for_each_task(executor, in_.w2.batch() * key_heads * parts, [&](Index task, Index) {
-    const Index first = task % parts * kRows;
-    put_keys(in_.w2, in_.b2, task / parts / key_heads, task / parts % key_heads, first,
-             (std::min)(kRows, rows_ - first), to, first);
-  });
 }
 
 template <class T>
-void HiddenLayer<T>::put_keys(const View<const T>& w2, const View<const T>& b2, Index b, Index h,
-                              Index first, Index count, const View<T>& to, Index row) {
-  const Index hidden = w2.rows();
-  for (Index m = 0; m < hidden; ++m) {
-    for (Index n = 0; n < count; ++n) to(b, h, row + n, m) = w2(b, h, m, first + n);
-  }
-  for (Index n = 0; n < count; ++n) {
-    to(b, h, row + n, hidden) = b2.is_none() ? T{0} : b2(b, h, 0, first + n);
-  }
-}
-
-template <class T>
-void HiddenLayer<T>::finish(const View<T>& d_queries, const View<T>& d_keys,
-                            const DenseSynthesizerGrads<T>& grads, const ExecutorRef& executor) {
+void HiddenLayer<T>::finish(const View<T>& d_queries, const DenseSynthesizerGrads<T>& grads,
+                            const ExecutorRef& executor) {
   finish_tokens(d_queries, grads.x, executor);
-  if (!grads.w1.is_none() || !grads.b1.is_none()) {
-    for_each_task(executor, in_.w1.batch() * in_.w1.heads(), [&](Index task, Index worker) {
-      sum_first_weights(d_queries, grads, task / in_.w1.heads(), task % in_.w1.heads(), worker);
-    });
-  }
-  finish_columns(d_keys, grads, executor);
+  if (grads.w1.is_none() && grads.b1.is_none()) return;
+  for_each_task(executor, in_.w1.batch() * in_.w1.heads(), [&](Index task, Index worker) {
+    sum_first_weights(d_queries, grads, task / in_.w1.heads(), task % in_.w1.heads(), worker);
+  });
 }
 
 template <class T>
@@ -136,13 +107,6 @@ void HiddenLayer<T>::write_first_weights(const T* sums, const DenseSynthesizerGr
     }
     if (!grads.b1.is_none()) grads.b1(part, h, 0, m) = sums[width_ * weight_row() + m];
   }
-}
-
-template <class T>
-void HiddenLayer<T>::finish_columns(const View<T>& d_keys, const DenseSynthesizerGrads<T>& grads,
-                                    const ExecutorRef& executor) {
-  if (!grads.w2.is_none()) write_second(d_keys, grads.w2, true, executor);
-  if (!grads.b2.is_none()) write_second(d_keys, grads.b2, false, executor);
 }
 
 template <class T>
@@ -235,29 +199,6 @@ void HiddenLayer<T>::sum_first_weights(const View<T>& d_queries,
     add_to_first_weights(d_queries, !grads.w1.is_none(), b, h, {0, rows_}, own.weights, worker);
   }
   write_first_weights(own.weights, grads, part, h);
-}
-
-template <class T>
-void HiddenLayer<T>::write_second(const View<T>& d_keys, const View<T>& to, bool is_weight,
-                                  const ExecutorRef& executor) {
-  const Index hidden = d_keys.width() - 1;
-  const Index parts = (to.width() + kRows - 1) / kRows;
-  for_each_task(executor, to.batch() * to.heads() * parts, [&](Index task, Index) {
-    const Index part = task / parts / to.heads();
-    const Index h = task / parts % to.heads();
-    const Index first = task % parts * kRows;
-    const Index begin = to.batch() == 1 ? 0 : part;
-    const Index end = to.batch() == 1 ? d_keys.batch() : part + 1;
-    for (Index j = first; j < (std::min)(to.width(), first + kRows); ++j) {
-      for (Index m = 0; m < to.rows(); ++m) {
-        T sum = 0;
-        for (Index b = begin; b < end && j < d_keys.rows(); ++b) {
-          sum += d_keys(b, h, j, is_weight ? m : hidden);
-        }
-        to(part, h, m, j) = sum;
-      }
-    }
-  });
 }
 
 FOVEA_FLOAT_AND_DOUBLE_PASSES(HiddenLayer)

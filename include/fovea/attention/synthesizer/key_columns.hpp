@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Some columns of W2 and b2 of the dense Synthesizer as keys, where not all of them are wanted.
+/// Columns of W2 and b2 of the dense Synthesizer as keys, and their gradients.
 #pragma once
 
-#include "fovea/attention/synthesizer/hidden_layer.hpp"
+#include <span>
+
 #include "fovea/attention/synthesizer/softmax.hpp"
+#include "fovea/kernels/layers/product.hpp"
+#include "fovea/kernels/unit.hpp"
+#include "fovea/simd/padding.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -20,48 +24,56 @@ class KeyColumns {
   /// \param w2, b2 checked; none if there is no key   \param heads Hk   \param hidden M
   /// \throws std::bad_alloc
   KeyColumns(const View<const T>& w2, const View<const T>& b2, Index heads, Index hidden,
-             Index count)
+             Index count, ExecutorRef::Memory memory)
       : w2_(w2),
         b2_(b2),
-        heads_(heads),
-        hidden_(hidden),
-        count_(count),
-        memory_(w2.batch() * heads * count, row() * Index{sizeof(T)}) {}
+        shape_({w2.batch(), heads, count, hidden + 1}),
+        memory_(memory.take(w2.batch() * heads * count, row_of(hidden) * Index{sizeof(T)})) {}
+
+  /// Elements of a row of keys: M + 1, padded.
+  static Index row_of(Index hidden) { return padded_size(hidden + 1); }
+  /// Bytes of the keys of a call, or of their gradient, at most.
+  static Index bytes(const DenseSynthesizerShape& s) {
+    return s.batch * s.key_heads * s.keys * row_of(s.hidden) * Index{sizeof(T)};
+  }
+  /// Memory of such rows as a tensor of that shape.
+  static View<T> rows_of(Workspace& memory, const Shape& shape) {
+    const Index row = row_of(shape[3] - 1);
+    return {memory.data<T>(), shape, {shape[1] * shape[2] * row, shape[2] * row, row, 1}};
+  }
 
   /// Bytes of the memory.
   Index size_bytes() const { return memory_.size_bytes(); }
 
-  /// Makes the keys from `at` on of the columns [first, first + count).
-  void put(Index at, Index first, Index count) {
-    const View<T> to = made();
-    if (to.data() == nullptr) return;
-    for (Index b = 0; b < w2_.batch(); ++b) {
-      for (Index h = 0; h < heads_; ++h) {
-        HiddenLayer<T>::put_keys(w2_, b2_, b, h, first, count, to, at);
-      }
-    }
-  }
+  /// Makes the keys from the columns at these positions, in this order.
+  void put(std::span<const Range> positions, const ExecutorRef& executor);
 
   /// The keys of `batch` sequences, [batch, Hk, count, M + 1].
-  View<const T> keys(Index batch) { return for_batch<T>(made(), batch); }
+  View<const T> keys(Index batch) { return for_batch<T>(rows_of(memory_, shape_), batch); }
+
+  /// Writes the gradients of W2 and b2 that are wanted: those of the keys, summed over the
+  /// sequences that read them in order, and 0 for columns that are not read.
+  /// \param d_keys [B, Hk, N, M + 1]; 1 in the place of B, if it is the sum over the sequences
+  static void finish(const View<T>& d_keys, const DenseSynthesizerGrads<T>& grads,
+                     const ExecutorRef& executor);
 
  private:
-  Index row() const { return HiddenLayer<T>::row_of(hidden_); }
+  static constexpr Index kRows = kProductRows;  // keys of a task
 
-  View<T> made() {
-    return {size_bytes() == 0 ? nullptr : memory_.template data<T>(),
-            {w2_.batch(), heads_, count_, hidden_ + 1},
-            {heads_ * count_ * row(), count_ * row(), row(), 1}};
-  }
+  /// Writes the gradient of W2, or of b2.
+  static void write(const View<T>& d_keys, const View<T>& to, bool is_weight,
+                    const ExecutorRef& executor);
 
   View<const T> w2_;
   View<const T> b2_;
-  Index heads_ = 0;
-  Index hidden_ = 0;
-  Index count_ = 0;
+  Shape shape_ = {};
   Workspace memory_;
 };
 
 }  // namespace detail
 
 FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_PASS_BODIES
+#include "fovea/attention/synthesizer/key_columns.inl.hpp"
+#endif

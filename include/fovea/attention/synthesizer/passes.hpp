@@ -28,69 +28,124 @@ void check_reaches(const char* op, const char* tensor, const View<U>& x, std::si
                 "at least " + std::to_string(after) + ", the tokens in the decoder");
 }
 
-/// Bytes of scratch memory of the forward pass of a form's softmax.
+template <class Form, class S>
 template <class T>
-Index synthesizer_forward_bytes(const HeadPatterns& softmax, const AttentionShape& shape,
-                                Index workers) {
-  const HeadPlans plans(
-      softmax, shape.query_heads,
-      SequenceShape::of(shape.queries, shape.keys, CausalAlignment::bottom_right));
-  return SoftmaxForward<T>::workspace_bytes(shape, plans, workers);
-}
-
-template <class Form>
-template <class T>
-void SynthesizerForm<Form>::check(const InputsOf<Form, T>& inputs, const View<T>& out,
-                                  const SavedOf<Form, T>& saved) const {
+void SynthesizerForm<Form, S>::check(const InputsOf<Form, T>& inputs, const View<T>& out,
+                                     const SoftmaxSaved<T>& saved) const {
   check_tensors(inputs, out, saved);
 }
 
-template <class Form>
+template <class Form, class S>
 template <class T>
-void SynthesizerForm<Form>::check_tensors(const InputsOf<Form, T>& inputs, const View<T>& out,
-                                          const SavedOf<Form, T>& saved,
-                                          const std::optional<Index>& sequence) const {
+void SynthesizerForm<Form, S>::check_tensors(const InputsOf<Form, T>& inputs, const View<T>& out,
+                                             const SoftmaxSaved<T>& saved,
+                                             const std::optional<Index>& sequence) const {
+  check_synthesizer_lengths(Form::name(), inputs);
   Form::check_read(inputs, sequence);
   check_outputs(Form::name(), inputs, out, saved);
 }
 
-template <class Form>
+template <class Form, class S>
 template <class T>
-void SynthesizerForm<Form>::check_backward(const InputsOf<Form, T>& inputs,
-                                           const View<const T>& out, const SavedOf<Form, T>& saved,
-                                           const View<const T>& d_out,
-                                           const GradsOf<Form, T>& grads) const {
+void SynthesizerForm<Form, S>::check_backward(const InputsOf<Form, T>& inputs,
+                                              const View<const T>& out,
+                                              const SoftmaxSaved<T>& saved,
+                                              const View<const T>& d_out,
+                                              const GradsOf<Form, T>& grads) const {
   check_backward_tensors(inputs, out, saved, d_out, grads);
 }
 
-template <class Form>
+template <class Form, class S>
 template <class T>
-void SynthesizerForm<Form>::check_backward_tensors(const InputsOf<Form, T>& inputs,
-                                                   const View<const T>& out,
-                                                   const SavedOf<Form, T>& saved,
-                                                   const View<const T>& d_out,
-                                                   const GradsOf<Form, T>& grads,
-                                                   const std::optional<Index>& sequence) const {
+void SynthesizerForm<Form, S>::check_backward_tensors(const InputsOf<Form, T>& inputs,
+                                                      const View<const T>& out,
+                                                      const SoftmaxSaved<T>& saved,
+                                                      const View<const T>& d_out,
+                                                      const GradsOf<Form, T>& grads,
+                                                      const std::optional<Index>& sequence) const {
+  check_synthesizer_lengths(Form::name(), inputs);
   Form::check_read(inputs, sequence);
   check_softmax_backward(Form::name(), inputs, out, saved, d_out, grads);
+}
+
+template <class Form, class S>
+template <class T>
+Index SynthesizerForm<Form, S>::workspace_bytes(const S& shape, Index workers) const {
+  const AttentionShape s = Form::softmax_shape(shape);
+  const HeadPlans plans(softmax(), s.query_heads,
+                        SequenceShape::of(s.queries, s.keys, CausalAlignment::bottom_right));
+  return SoftmaxForward<T>::workspace_bytes(s, plans, workers) +
+         SynthesizerLogits<Form, T>::bytes(shape, workers);
+}
+
+template <class Form, class S>
+template <class T>
+Index SynthesizerForm<Form, S>::backward_workspace_bytes(const S& shape, Index workers) const {
+  return softmax().template backward_workspace_bytes<T>(Form::softmax_shape(shape), workers) +
+         SynthesizerLogits<Form, T>::bytes(shape, workers) +
+         SynthesizerGradients<Form, T>::bytes(shape);
+}
+
+template <class Form, class S>
+template <class T>
+void SynthesizerForm<Form, S>::run(const InputsOf<Form, T>& inputs, const View<T>& out,
+                                   const SoftmaxSaved<T>& saved,
+                                   const ExecutorRef& executor) const {
+  const Range all[] = {{0, inputs.v.rows()}};
+  SynthesizerLogits<Form, T> logits(inputs, all, executor, executor.memory());
+  const SynthesizedSoftmax<Form> op = softmax();
+  const SoftmaxCall<T> call(logits.inputs(), op.softmax_options());
+  const HeadPlans plans(op, call);
+  const ExecutorRef threads = for_work(executor, [&] {
+    const Index of_pair = logits.inputs().q.width() + inputs.v.width();
+    return logits.products() + plans.products(call, of_pair);
+  });
+  SoftmaxForward<T> pass(call, plans, out, saved);
+  pass.reserve(threads);
+  logits.compute(threads);
+  pass.compute(threads);
+}
+
+template <class Form, class S>
+template <class T>
+void SynthesizerForm<Form, S>::run_backward(const InputsOf<Form, T>& inputs,
+                                            const View<const T>& out, const SoftmaxSaved<T>& saved,
+                                            const View<const T>& d_out,
+                                            const GradsOf<Form, T>& grads,
+                                            const ExecutorRef& executor) const {
+  const Range all[] = {{0, inputs.v.rows()}};
+  SynthesizerLogits<Form, T> logits(inputs, all, executor, executor.memory());
+  SynthesizerGradients<Form, T> gradients(inputs, grads, executor.memory());
+  const SynthesizedSoftmax<Form> op = softmax();
+  const SoftmaxCall<T> call(logits.inputs(), op.softmax_options());
+  const HeadPlans plans(op, call);
+  const ExecutorRef threads = for_work(executor, [&] {
+    const Index of_pair = 3 * logits.inputs().q.width() + 2 * inputs.v.width();
+    return 3 * logits.products() + plans.products(call, of_pair);
+  });
+  SoftmaxBackward<T> pass(call, plans, out, saved, d_out, gradients.wanted());
+  pass.reserve(threads);
+  logits.compute(threads);
+  pass.compute(threads);
+  gradients.finish(logits, threads);
 }
 
 }  // namespace detail
 
 template <class Op, class T>
 SynthesizerDecoder<Op, T>::SynthesizerDecoder(const Op& op, const DecoderShape& shape)
-    : op_(op), shape_(shape), inner_(Softmax(op.options), Form::softmax_shape(shape)) {}
+    : op_(op), shape_(shape), inner_(Softmax(op.options), Op::softmax_shape(shape)) {}
 
 template <class Op, class T>
 Index SynthesizerDecoder<Op, T>::memory_bytes() const {
-  return inner_.memory_bytes() + form_.memory_bytes();
+  return inner_.memory_bytes() + logits_.memory_bytes();
 }
 
 template <class Op, class T>
 void SynthesizerDecoder<Op, T>::append_tokens(const typename Op::template Tokens<T>& tokens) {
   const Index count = tokens.v.rows();
-  Form::check_keys(shape_, tokens, length() + count);
-  inner_.append(form_.keys(shape_, tokens, length(), count), tokens.v);
+  Op::check_keys(shape_, tokens, length() + count);
+  inner_.append(logits_.keys(shape_, tokens, length(), count), tokens.v);
 }
 
 template <class Op, class T>
@@ -106,43 +161,50 @@ void SynthesizerDecoder<Op, T>::run_step(const InputsOf<Op, T>& inputs, const Vi
     refuse(Op::name(), "out has " + std::to_string(rows) + " rows",
            "expected at most " + std::to_string(after) + ", the tokens in the decoder");
   }
-  Form::check_keys(shape_, inputs, after);
-  Form::check_rows(shape_, inputs, rows, after);
+  Op::check_keys(shape_, inputs, after);
+  Op::check_rows(shape_, inputs, rows, after);
   inputs.for_each_tensor([&](const char* name, const auto& x) {
     detail::check_apart(Op::name(), "out", out, name, x);
     detail::check_apart(Op::name(), "lse", saved.lse, name, x);
   });
   SoftmaxInputs<T> made;
-  form_.attach(shape_, inputs, rows, after, made, executor);
+  logits_.attach(shape_, inputs, rows, after, made, executor);
   if (count > 0) {
-    made.k = form_.keys(shape_, inputs, length(), count);
+    made.k = logits_.keys(shape_, inputs, length(), count);
     made.v = inputs.v;
   }
   inner_.step(made, out, saved, executor);
 }
 
-// In a unit that compiles passes, FOVEA_SYNTHESIZER_FORWARD(Op, T) and
-// FOVEA_SYNTHESIZER_BACKWARD(Op, T) instantiate those of a form.
-#define FOVEA_SYNTHESIZER_FORWARD(Op, T)                                                          \
-  template void detail::SynthesizerForm<Op>::check<T>(const InputsOf<Op, T>&, const View<T>&,     \
-                                                      const SavedOf<Op, T>&) const;               \
-  template void detail::SynthesizerForm<Op>::check_tensors<T>(                                    \
-      const InputsOf<Op, T>&, const View<T>&, const SavedOf<Op, T>&, const std::optional<Index>&) \
-      const;                                                                                      \
-  template void Op::run<T>(const InputsOf<Op, T>&, const View<T>&, const SavedOf<Op, T>&,         \
-                           const ExecutorRef&) const;                                             \
-  template Index Op::workspace_bytes<T>(const typename Op::Shape&, Index) const;                  \
+// In a unit that compiles passes, FOVEA_SYNTHESIZER(Op) instantiates those of a form for float and
+// double, and FOVEA_SYNTHESIZER_FORWARD(Op, T) what the forward pass needs for one scalar.
+#define FOVEA_SYNTHESIZER_FORWARD(Op, T)                                                           \
+  template void detail::SynthesizerForm<Op, Op::Shape>::check<T>(                                  \
+      const InputsOf<Op, T>&, const View<T>&, const SoftmaxSaved<T>&) const;                       \
+  template void detail::SynthesizerForm<Op, Op::Shape>::check_tensors<T>(                          \
+      const InputsOf<Op, T>&, const View<T>&, const SoftmaxSaved<T>&, const std::optional<Index>&) \
+      const;                                                                                       \
+  template void detail::SynthesizerForm<Op, Op::Shape>::run<T>(                                    \
+      const InputsOf<Op, T>&, const View<T>&, const SoftmaxSaved<T>&, const ExecutorRef&) const;   \
+  template Index detail::SynthesizerForm<Op, Op::Shape>::workspace_bytes<T>(const Op::Shape&,      \
+                                                                            Index) const;          \
   template class SynthesizerDecoder<Op, T>;
-#define FOVEA_SYNTHESIZER_BACKWARD(Op, T)                                                        \
-  template void detail::SynthesizerForm<Op>::check_backward<T>(                                  \
-      const InputsOf<Op, T>&, const View<const T>&, const SavedOf<Op, T>&, const View<const T>&, \
-      const GradsOf<Op, T>&) const;                                                              \
-  template void detail::SynthesizerForm<Op>::check_backward_tensors<T>(                          \
-      const InputsOf<Op, T>&, const View<const T>&, const SavedOf<Op, T>&, const View<const T>&, \
-      const GradsOf<Op, T>&, const std::optional<Index>&) const;                                 \
-  template void Op::run_backward<T>(const InputsOf<Op, T>&, const View<const T>&,                \
-                                    const SavedOf<Op, T>&, const View<const T>&,                 \
-                                    const GradsOf<Op, T>&, const ExecutorRef&) const;            \
-  template Index Op::backward_workspace_bytes<T>(const typename Op::Shape&, Index) const;
+#define FOVEA_SYNTHESIZER_BACKWARD(Op, T)                                                         \
+  template void detail::SynthesizerForm<Op, Op::Shape>::check_backward<T>(                        \
+      const InputsOf<Op, T>&, const View<const T>&, const SoftmaxSaved<T>&, const View<const T>&, \
+      const GradsOf<Op, T>&) const;                                                               \
+  template void detail::SynthesizerForm<Op, Op::Shape>::check_backward_tensors<T>(                \
+      const InputsOf<Op, T>&, const View<const T>&, const SoftmaxSaved<T>&, const View<const T>&, \
+      const GradsOf<Op, T>&, const std::optional<Index>&) const;                                  \
+  template void detail::SynthesizerForm<Op, Op::Shape>::run_backward<T>(                          \
+      const InputsOf<Op, T>&, const View<const T>&, const SoftmaxSaved<T>&, const View<const T>&, \
+      const GradsOf<Op, T>&, const ExecutorRef&) const;                                           \
+  template Index detail::SynthesizerForm<Op, Op::Shape>::backward_workspace_bytes<T>(             \
+      const Op::Shape&, Index) const;
+#define FOVEA_SYNTHESIZER(Op)                         \
+  FOVEA_IN_FLOAT_UNIT(FOVEA_SYNTHESIZER_FORWARD, Op)  \
+  FOVEA_IN_DOUBLE_UNIT(FOVEA_SYNTHESIZER_FORWARD, Op) \
+  FOVEA_IN_FLOAT_UNIT(FOVEA_SYNTHESIZER_BACKWARD, Op) \
+  FOVEA_IN_DOUBLE_UNIT(FOVEA_SYNTHESIZER_BACKWARD, Op)
 
 FOVEA_NAMESPACE_END

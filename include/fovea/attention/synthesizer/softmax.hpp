@@ -74,8 +74,8 @@ class BatchSum {
  public:
   /// \param grad [1 or B, H, N, D], or none   \param memory that of the call (memory_of)
   /// \throws std::bad_alloc
-  template <class Memory>
-  BatchSum(const View<T>& grad, Index batch, Memory&& memory) : grad_(grad), batch_(batch) {
+  BatchSum(const View<T>& grad, Index batch, ExecutorRef::Memory memory)
+      : grad_(grad), batch_(batch) {
     if (!is_summed()) return;
     room_ = memory.take(batch * grad.heads(), grad.rows() * grad.width() * Index{sizeof(T)});
   }

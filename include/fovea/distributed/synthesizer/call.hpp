@@ -8,8 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "fovea/attention/factorised_synthesizer.hpp"
-#include "fovea/attention/random_synthesizer.hpp"
+#include "fovea/attention/synthesizer/form.hpp"
 #include "fovea/distributed/messages/call.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -18,25 +17,9 @@ namespace distributed {
 
 /// A form of the Synthesizer.
 template <class Op>
-concept Synthesizer = std::derived_from<Op, fovea::detail::SynthesizerForm<Op>>;
+concept Synthesizer = std::derived_from<Op, fovea::detail::SynthesizerForm<Op, typename Op::Shape>>;
 
 namespace detail {
-
-/// The inputs of this rank as those of softmax attention. \tparam Op a form whose weights have rows
-/// by position, which a rank has as it has those of v
-template <class Op, class T>
-class SynthesizerRows {
- public:
-  /// \param in those of this rank, checked
-  SynthesizerRows(const InputsOf<Op, T>& in, const Rows& /*rows*/, const ExecutorRef& /*executor*/)
-      : made_(Op::as_softmax(in)) {}
-
-  /// The inputs.
-  const SoftmaxInputs<T>& inputs() const { return made_; }
-
- private:
-  SoftmaxInputs<T> made_;
-};
 
 /// Checks what this rank brings to a call.
 /// \param check_tensors called with the inputs, without key lengths, which are of the whole

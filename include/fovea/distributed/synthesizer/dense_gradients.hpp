@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "fovea/attention/dense_synthesizer.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
 #include "fovea/distributed/messages/state_chain.hpp"
-#include "fovea/distributed/synthesizer/dense_rows.hpp"
 #include "fovea/distributed/synthesizer/gradients.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -22,16 +22,18 @@ namespace distributed::detail {
 
 /// Those of the dense Synthesizer.
 template <class T>
-class SynthesizerGradients<DenseSynthesizerAttention, T> {
+class SynthesizerRankGradients<DenseSynthesizerAttention, T> {
+  using Logits = fovea::detail::SynthesizerLogits<DenseSynthesizerAttention, T>;
+
  public:
   /// Takes all memory.
-  /// \param made the queries and keys   \param in, grads those of this rank, checked
+  /// \param logits the queries and keys   \param in, grads those of this rank, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  SynthesizerGradients(SynthesizerRows<DenseSynthesizerAttention, T>& made,
-                       const DenseSynthesizerInputs<T>& in, const DenseSynthesizerGrads<T>& grads,
-                       const Rows& rows, const ExecutorRef& executor)
+  SynthesizerRankGradients(Logits& logits, const DenseSynthesizerInputs<T>& in,
+                           const DenseSynthesizerGrads<T>& grads, const Rows& rows,
+                           const ExecutorRef& executor)
       : rows_(rows),
-        hidden_(made.hidden()),
+        hidden_(logits.hidden()),
         in_(in),
         grads_(grads),
         d_queries_(has_queries() ? in.v.batch() * in.w1.heads() * rows.own_count() : 0,
@@ -39,7 +41,7 @@ class SynthesizerGradients<DenseSynthesizerAttention, T> {
         d_columns_(in.w2.batch(), rows.count(), {{in.w2.heads(), in.w2.rows() + 1}}),
         own_columns_(has_second() ? in.w2.batch() * in.w2.heads() * rows.own_count() : 0,
                      column_bytes()),
-        of_sequences_(own_columns(), in.v.batch(), SystemMemory{}),
+        of_sequences_(own_columns(), in.v.batch(), ExecutorRef().memory()),
         exchange_(rows.ranks(), d_columns_,
                   {ExchangePlan::of(rows.layout(), rows.ranks().rank(),
                                     [&](int) {
@@ -49,7 +51,10 @@ class SynthesizerGradients<DenseSynthesizerAttention, T> {
         chain_(rows.ranks(), rows.layout(), ChainWay::up, has_first() ? sums() : 0, sum_bytes(),
                (std::max)(Index{1}, worker_count(executor, sums())),
                in.w1.batch() == 1 ? in.v.batch() : 1) {
-    if (has_queries()) wanted_.q = hidden_.rows_of(d_queries_, in.v.batch(), in.w1.heads());
+    if (has_queries()) {
+      wanted_.q = fovea::detail::KeyColumns<T>::rows_of(
+          d_queries_, {in.v.batch(), in.w1.heads(), rows.own_count(), in.w1.width() + 1});
+    }
     if (has_second()) wanted_.k = of_sequences_.of_sequences();
     wanted_.v = grads.v;
   }
@@ -78,7 +83,8 @@ class SynthesizerGradients<DenseSynthesizerAttention, T> {
 
   /// Makes the others of them. All messages are exchanged even if something was thrown.
   /// \param error what was thrown before, or null   \returns what was thrown, or null
-  std::exception_ptr finish(std::exception_ptr error, const ExecutorRef& executor) {
+  std::exception_ptr finish(Logits& /*logits*/, std::exception_ptr error,
+                            const ExecutorRef& executor) {
     const auto compute = [&](const auto& f) {
       if (!error) error = fovea::detail::caught(f);
     };
@@ -93,9 +99,8 @@ class SynthesizerGradients<DenseSynthesizerAttention, T> {
         d_columns_.put(0, own_columns(), rows_.own());
       });
       exchange_.run();
-      compute([&] {
-        fovea::detail::HiddenLayer<T>::finish_columns(d_columns_.tensor(0), grads_, executor);
-      });
+      compute(
+          [&] { fovea::detail::KeyColumns<T>::finish(d_columns_.tensor(0), grads_, executor); });
     }
     return error;
   }

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What makes a form of the Synthesizer softmax attention: the tensors that stand for queries, keys
+/// and a bias, and the gradients of these.
+#pragma once
+
+#include <span>
+
+#include "fovea/attention/synthesizer/softmax.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace detail {
+
+/// The inputs of a form as those of softmax attention. This is for forms whose weights have rows by
+/// position, which are used in place; they say by static members which tensor is which:
+/// `attach(in, batch, first, rows, to)` gives `to` the queries and the bias of some rows, and
+/// `keys(from, batch, heads, first, count)` returns some keys.
+template <class Form, class T>
+class SynthesizerLogits {
+ public:
+  /// Has no rows, as in a decoder.
+  SynthesizerLogits() = default;
+  /// \param in checked; what it views must outlive this object
+  SynthesizerLogits(const InputsOf<Form, T>& in, std::span<const Range> /*positions*/,
+                    const ExecutorRef& /*executor*/, ExecutorRef::Memory /*memory*/) {
+    const Index rows = in.v.rows();
+    Form::attach(in, in.v.batch(), 0, rows, inputs_);
+    inputs_.k = Form::template keys<T>(in, in.v.batch(), in.v.heads(), 0, rows);
+    inputs_.v = in.v;
+    inputs_.key_lengths = in.key_lengths;
+  }
+
+  /// Bytes of the memory that a call takes with that many workers: none.
+  static Index bytes(const typename Form::Shape& /*shape*/, Index /*workers*/) { return 0; }
+
+  /// The multiply-adds of computing queries and keys.
+  static double products() { return 0; }
+  /// What softmax attention reads.
+  const SoftmaxInputs<T>& inputs() const { return inputs_; }
+  /// Computes queries and keys: there is nothing to compute.
+  static void compute(const ExecutorRef& /*executor*/) {}
+
+  /// Bytes of memory of its own.
+  static Index memory_bytes() { return 0; }
+  /// The keys of `count` tokens of a decoder, from position `first` on.
+  template <class From>
+  static View<const T> keys(const DecoderShape& shape, const From& from, Index first, Index count) {
+    return Form::template keys<T>(from, shape.batch, shape.key_heads, first, count);
+  }
+  /// Gives the softmax the last `rows` of `after` rows.
+  static void attach(const DecoderShape& shape, const InputsOf<Form, T>& in, Index rows,
+                     Index after, SoftmaxInputs<T>& to, const ExecutorRef& /*executor*/) {
+    Form::attach(in, shape.batch, after - rows, rows, to);
+    if (!to.bias.is_none()) to.bias = part_of(to.bias, 3, 0, after);
+  }
+
+ private:
+  SoftmaxInputs<T> inputs_;
+};
+
+/// The gradients of a form, made from those of softmax attention. A form whose weights have rows by
+/// position says by `as_softmax(grads)` which are which; those of weights that all sequences share
+/// are sums over the sequences.
+template <class Form, class T>
+class SynthesizerGradients {
+ public:
+  /// Takes memory for gradients of each sequence. \throws std::bad_alloc
+  SynthesizerGradients(const InputsOf<Form, T>& in, const GradsOf<Form, T>& grads,
+                       ExecutorRef::Memory memory)
+      : wanted_(Form::as_softmax(grads)),
+        of_queries_(wanted_.q, in.v.batch(), memory),
+        of_keys_(wanted_.k, in.v.batch(), memory) {
+    wanted_.q = of_queries_.of_sequences();
+    wanted_.k = of_keys_.of_sequences();
+  }
+
+  /// Bytes of this memory, at most.
+  static Index bytes(const typename Form::Shape& shape) {
+    const AttentionShape s = Form::softmax_shape(shape);
+    const Index rows = s.batch == 1 ? 0 : s.batch * (s.query_heads + s.key_heads) * s.queries;
+    return rows * s.width * Index{sizeof(T)};
+  }
+
+  /// The gradients of softmax attention that are wanted.
+  const SoftmaxGrads<T>& wanted() const { return wanted_; }
+  /// Makes the others from them.
+  void finish(SynthesizerLogits<Form, T>& /*logits*/, const ExecutorRef& executor) {
+    of_queries_.finish(executor);
+    of_keys_.finish(executor);
+  }
+
+ private:
+  SoftmaxGrads<T> wanted_;
+  BatchSum<T> of_queries_;
+  BatchSum<T> of_keys_;
+};
+
+}  // namespace detail
+
+FOVEA_NAMESPACE_END
