@@ -15,6 +15,7 @@
 
 #include <Eigen/Core>
 
+#include "fovea/attention/call/checked_calls.inl.hpp"
 #include "fovea/attention/dense_synthesizer.inl.hpp"
 #include "fovea/attention/factorised_synthesizer.inl.hpp"
 #include "fovea/attention/fmm/passes.inl.hpp"

@@ -7,8 +7,7 @@
 #include <algorithm>
 #include <concepts>
 
-#include "fovea/attention/call/backward_calls.hpp"
-#include "fovea/attention/call/forward_calls.hpp"
+#include "fovea/attention/call/checked_calls.hpp"
 #include "fovea/attention/fsat/options.hpp"
 #include "fovea/kernels/unit.hpp"
 #include "fovea/patterns/pair_count.hpp"
@@ -41,7 +40,7 @@ FOVEA_NAMESPACE_BEGIN
 /// training), and two passes over dominant. Memory: O(B H L M) for the graph of all heads, which
 /// takes 8 bytes and one number for each slot (twice that in training) and 8 bytes for each query;
 /// there is no L x L matrix.
-class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<FsatAttention> {
+class FsatAttention : public CheckedCalls<FsatAttention> {
  public:
   /// What the operator reads, for tensors of T.
   template <class T>
@@ -64,19 +63,6 @@ class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<F
 
   /// The name that stands in error messages, tables and benchmarks.
   static constexpr const char* name() { return "FsatAttention"; }
-
-  /// Checks what `forward` takes. Cost: O(B Hq L M), since every dominant index is looked at.
-  /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
-  /// what was expected and what was given; among dominant indices it names the first wrong one
-  template <class T>
-  void check(const InputsOf<FsatAttention, T>& inputs, const View<T>& out,
-             const SavedOf<FsatAttention, T>& saved = {}) const;
-
-  /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
-  template <class T>
-  void check_backward(const InputsOf<FsatAttention, T>& inputs, const View<const T>& out,
-                      const SavedOf<FsatAttention, T>& saved, const View<const T>& d_out,
-                      const GradsOf<FsatAttention, T>& grads) const;
 
   /// Bytes of scratch memory that `forward` takes with that many workers.
   template <class T>
@@ -115,7 +101,13 @@ class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<F
  private:
   friend class ForwardCalls<FsatAttention>;
   friend class BackwardCalls<FsatAttention>;
+  friend class CheckedCalls<FsatAttention>;
 
+  template <class T>
+  void check_read(const Inputs<T>& inputs) const;
+  /// Checks every dominant and random index, and names the first wrong one. Cost: O(B Hq L M).
+  template <class T>
+  void check_values(const Inputs<T>& inputs) const;
   template <class T>
   void check_edges(const Inputs<T>& inputs, const View<Index>& edges) const;
   template <class T>

@@ -23,36 +23,23 @@ Index sequences_of_a_row(const FsatInputs<T>& inputs) {
   return sequences.packed() ? sequences.count() : 1;
 }
 
-template <class T>
-void check_edges(const char* op, const FsatOptions& options, const FsatInputs<T>& inputs) {
-  check_dominant(op, inputs);
-  check_random(op, options, inputs);
-}
-
 }  // namespace detail
 
 template <class T>
-void FsatAttention::check(const InputsOf<FsatAttention, T>& inputs, const View<T>& out,
-                          const SavedOf<FsatAttention, T>& saved) const {
+void FsatAttention::check_read(const Inputs<T>& inputs) const {
   check_fsat_inputs(name(), options, inputs);
-  check_outputs(name(), inputs, out, saved);
-  detail::check_edges(name(), options, inputs);
 }
 
 template <class T>
-void FsatAttention::check_backward(const InputsOf<FsatAttention, T>& inputs,
-                                   const View<const T>& out, const SavedOf<FsatAttention, T>& saved,
-                                   const View<const T>& d_out,
-                                   const GradsOf<FsatAttention, T>& grads) const {
-  check_fsat_inputs(name(), options, inputs);
-  check_softmax_backward(name(), inputs, out, saved, d_out, grads);
-  detail::check_edges(name(), options, inputs);
+void FsatAttention::check_values(const Inputs<T>& inputs) const {
+  check_dominant(name(), inputs);
+  check_random(name(), options, inputs);
 }
 
 template <class T>
 void FsatAttention::check_edges(const Inputs<T>& inputs, const View<Index>& edges) const {
-  check_fsat_inputs(name(), options, inputs);
-  detail::check_edges(name(), options, inputs);
+  check_read(inputs);
+  check_values(inputs);
   const fovea::Shape shape = {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(),
                               inputs.dominant.width() * options.edges_per_slot()};
   for (std::size_t d = 0; d < 4; ++d) {

@@ -4,8 +4,7 @@
 /// retrieval, routing, or any other choice of keys.
 #pragma once
 
-#include "fovea/attention/call/backward_calls.hpp"
-#include "fovea/attention/call/forward_calls.hpp"
+#include "fovea/attention/call/checked_calls.hpp"
 #include "fovea/attention/indexed/options.hpp"
 #include "fovea/attention/indexed/sort_indices.hpp"
 #include "fovea/kernels/unit.hpp"
@@ -29,8 +28,7 @@ FOVEA_NAMESPACE_BEGIN
 /// are large and read often, also copies of up to 8 MiB of them and what is known of up to 2.5
 /// million entries, two numbers each. (`fovea/attention/indexed/phases.hpp`; not for tensors of 16
 /// bits, nor beyond 2^17 keys, though `workspace_bytes` counts it there.)
-class IndexedAttention : public ForwardCalls<IndexedAttention>,
-                         public BackwardCalls<IndexedAttention> {
+class IndexedAttention : public CheckedCalls<IndexedAttention> {
  public:
   /// What the operator reads, for tensors of T.
   template <class T>
@@ -52,29 +50,6 @@ class IndexedAttention : public ForwardCalls<IndexedAttention>,
   /// The name that stands in error messages, tables and benchmarks.
   static constexpr const char* name() { return "IndexedAttention"; }
 
-  /// Checks what `forward` takes. Cost: O(B Hq Nq K), since every entry of the lists is looked at.
-  /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
-  /// what was expected and what was given; in the lists it names the first wrong entry
-  template <class T>
-  void check(const InputsOf<IndexedAttention, T>& inputs, const View<T>& out,
-             const SavedOf<IndexedAttention, T>& saved = {}) const;
-
-  /// The same without the lists, for a part of the rows of a sequence.
-  template <class T>
-  void check_tensors(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved) const;
-
-  /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
-  template <class T>
-  void check_backward(const InputsOf<IndexedAttention, T>& inputs, const View<const T>& out,
-                      const SavedOf<IndexedAttention, T>& saved, const View<const T>& d_out,
-                      const GradsOf<IndexedAttention, T>& grads) const;
-
-  /// The same without the lists, for a part of the rows of a sequence.
-  template <class T>
-  void check_backward_tensors(const Inputs<T>& inputs, const View<const T>& out,
-                              const Saved<T>& saved, const View<const T>& d_out,
-                              const Grads<T>& grads) const;
-
   /// Bytes of scratch memory that `forward` takes with that many workers, at the most.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const IndexedShape& shape, Index workers = 1) const;
@@ -95,10 +70,14 @@ class IndexedAttention : public ForwardCalls<IndexedAttention>,
  private:
   friend class ForwardCalls<IndexedAttention>;
   friend class BackwardCalls<IndexedAttention>;
+  friend class CheckedCalls<IndexedAttention>;
 
   /// Checks the options and the inputs, all but the lists.
   template <class T>
   void check_read(const Inputs<T>& inputs) const;
+  /// Checks every entry of the lists, and names the first wrong one. Cost: O(B Hq Nq K).
+  template <class T>
+  void check_values(const Inputs<T>& inputs) const;
 
   /// Writes the gradients of the loss, of which d_out is the gradient with respect to out: the
   /// exact derivatives of `forward` with these lists, and 0 for what is not visible. The weights

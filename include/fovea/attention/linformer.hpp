@@ -5,9 +5,9 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
-#include "fovea/attention/call/backward_calls.hpp"
-#include "fovea/attention/call/forward_calls.hpp"
+#include "fovea/attention/call/checked_calls.hpp"
 #include "fovea/attention/linformer/tensors.hpp"
 #include "fovea/kernels/unit.hpp"
 #include "fovea/patterns/pattern.hpp"
@@ -38,8 +38,7 @@ struct LinformerOptions {
 ///
 /// Cost: 2 P (D + Dv) flops for each query, and as many for each key and key head. Memory: O(B Hk P
 /// (D + Dv)) for the projected keys and values, and about 0.4 MB for each worker.
-class LinformerAttention : public ForwardCalls<LinformerAttention>,
-                           public BackwardCalls<LinformerAttention> {
+class LinformerAttention : public CheckedCalls<LinformerAttention> {
  public:
   /// What the operator reads, for tensors of T.
   template <class T>
@@ -60,19 +59,6 @@ class LinformerAttention : public ForwardCalls<LinformerAttention>,
 
   /// The name that stands in error messages, tables and benchmarks.
   static constexpr const char* name() { return "LinformerAttention"; }
-
-  /// Checks what `forward` takes. Cost: O(1), and O(B) for key lengths.
-  /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
-  /// what was expected and what was given
-  template <class T>
-  void check(const InputsOf<LinformerAttention, T>& inputs, const View<T>& out,
-             const SavedOf<LinformerAttention, T>& saved = {}) const;
-
-  /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
-  template <class T>
-  void check_backward(const InputsOf<LinformerAttention, T>& inputs, const View<const T>& out,
-                      const SavedOf<LinformerAttention, T>& saved, const View<const T>& d_out,
-                      const GradsOf<LinformerAttention, T>& grads) const;
 
   /// Bytes of scratch memory that `forward` takes with that many workers.
   template <class T>
@@ -99,6 +85,7 @@ class LinformerAttention : public ForwardCalls<LinformerAttention>,
  private:
   friend class ForwardCalls<LinformerAttention>;
   friend class BackwardCalls<LinformerAttention>;
+  friend class CheckedCalls<LinformerAttention>;
 
   using Extents = fovea::Shape;
 
@@ -124,6 +111,10 @@ class LinformerAttention : public ForwardCalls<LinformerAttention>,
   /// Checks the options and the inputs.
   template <class T>
   void check_read(const LinformerInputs<T>& inputs) const;
+  template <class T>
+  void check_saved(const LinformerInputs<T>& inputs, const LinformerSaved<T>& saved) const;
+  template <class T>
+  static Extents saved_shape(const LinformerInputs<T>& inputs, std::string_view tensor);
 
   template <class T>
   static void check_projection(const LinformerInputs<T>& inputs, const char* tensor,

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <string>
-#include <string_view>
 
 #include "fovea/attention/call/check.hpp"
 #include "fovea/attention/call/compiled.hpp"
@@ -15,33 +14,6 @@
 #include "fovea/attention/softmax/dense.hpp"
 
 FOVEA_NAMESPACE_BEGIN
-
-template <class T>
-void LinformerAttention::check(const InputsOf<LinformerAttention, T>& inputs, const View<T>& out,
-                               const SavedOf<LinformerAttention, T>& saved) const {
-  check_read(inputs);
-  const LinformerShape s = shape_of(inputs);
-  check_outputs(name(), inputs, out, saved, [&](std::string_view tensor) {
-    if (tensor == "lse") return detail::row_shape(inputs);
-    return tensor == "projected_keys" ? s.key_shape() : s.value_shape();
-  });
-}
-
-template <class T>
-void LinformerAttention::check_backward(const InputsOf<LinformerAttention, T>& inputs,
-                                        const View<const T>& out,
-                                        const SavedOf<LinformerAttention, T>& saved,
-                                        const View<const T>& d_out,
-                                        const GradsOf<LinformerAttention, T>& grads) const {
-  check_read(inputs);
-  check_softmax_backward(name(), inputs, out, saved, d_out, grads);
-  const LinformerShape s = shape_of(inputs);
-  if (saved.has_projected()) {
-    detail::check_made_shape(name(), "projected_keys", saved.projected_keys.shape(), s.key_shape());
-    detail::check_made_shape(name(), "projected_values", saved.projected_values.shape(),
-                             s.value_shape());
-  }
-}
 
 template <class T>
 Index LinformerAttention::workspace_bytes(const LinformerShape& s, Index workers) const {
@@ -75,6 +47,25 @@ void LinformerAttention::check_read(const LinformerInputs<T>& inputs) const {
   const Extents& e = inputs.key_projection.shape();
   check_projection(inputs, "key_projection", inputs.key_projection, e[2]);
   check_projection(inputs, "value_projection", inputs.value_projection, e[2]);
+}
+
+template <class T>
+fovea::Shape LinformerAttention::saved_shape(const LinformerInputs<T>& inputs,
+                                             std::string_view tensor) {
+  if (tensor == "lse") return detail::row_shape(inputs);
+  const LinformerShape s = shape_of(inputs);
+  return tensor == "projected_keys" ? s.key_shape() : s.value_shape();
+}
+
+template <class T>
+void LinformerAttention::check_saved(const LinformerInputs<T>& inputs,
+                                     const LinformerSaved<T>& saved) const {
+  if (!saved.has_projected()) return;
+  const auto check_projected = [&](const char* tensor, const View<T>& x) {
+    detail::check_made_shape(name(), tensor, x.shape(), saved_shape(inputs, tensor));
+  };
+  check_projected("projected_keys", saved.projected_keys);
+  check_projected("projected_values", saved.projected_values);
 }
 
 template <class T>

@@ -5,9 +5,9 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
-#include "fovea/attention/call/backward_calls.hpp"
-#include "fovea/attention/call/forward_calls.hpp"
+#include "fovea/attention/call/checked_calls.hpp"
 #include "fovea/attention/nystroem/tensors.hpp"
 #include "fovea/core/error.hpp"
 #include "fovea/kernels/unit.hpp"
@@ -36,8 +36,7 @@ FOVEA_NAMESPACE_BEGIN
 ///
 /// Cost: 2 m (D + Dv) flops for each query and for each key and query head, and 8 m^3 a step for
 /// each head. Memory: O(B Hq m (D + Dv + m)); there is no matrix of Nq x Nk.
-class NystroemAttention : public ForwardCalls<NystroemAttention>,
-                          public BackwardCalls<NystroemAttention> {
+class NystroemAttention : public CheckedCalls<NystroemAttention> {
  public:
   /// What the operator reads, for tensors of T.
   template <class T>
@@ -58,29 +57,6 @@ class NystroemAttention : public ForwardCalls<NystroemAttention>,
 
   /// The name that stands in error messages, tables and benchmarks.
   static constexpr const char* name() { return "NystroemAttention"; }
-
-  /// Checks what `forward` takes. Cost: O(1), and O(B) for key lengths.
-  /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
-  /// what was expected and what was given
-  template <class T>
-  void check(const InputsOf<NystroemAttention, T>& inputs, const View<T>& out,
-             const SavedOf<NystroemAttention, T>& saved = {}) const;
-
-  /// The same for a part of the rows of a sequence, whose number is not looked at.
-  template <class T>
-  void check_tensors(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved) const;
-
-  /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
-  template <class T>
-  void check_backward(const InputsOf<NystroemAttention, T>& inputs, const View<const T>& out,
-                      const SavedOf<NystroemAttention, T>& saved, const View<const T>& d_out,
-                      const GradsOf<NystroemAttention, T>& grads) const;
-
-  /// The same for a part of the rows of a sequence, whose number is not looked at.
-  template <class T>
-  void check_backward_tensors(const Inputs<T>& inputs, const View<const T>& out,
-                              const Saved<T>& saved, const View<const T>& d_out,
-                              const Grads<T>& grads) const;
 
   /// Checks that the landmarks divide sequences of so many rows, and their key lengths.
   /// \throws std::invalid_argument if they do not
@@ -121,6 +97,7 @@ class NystroemAttention : public ForwardCalls<NystroemAttention>,
  private:
   friend class ForwardCalls<NystroemAttention>;
   friend class BackwardCalls<NystroemAttention>;
+  friend class CheckedCalls<NystroemAttention>;
 
   fovea::Shape landmark_shape(const AttentionShape& s, Index columns) const {
     return {s.batch, s.query_heads, options.landmarks, columns};
@@ -138,21 +115,18 @@ class NystroemAttention : public ForwardCalls<NystroemAttention>,
   /// Checks the options and the inputs.
   template <class T>
   void check_read(const NystroemInputs<T>& inputs) const;
+  /// Checks how many rows there are, and key lengths.
   template <class T>
-  void check_lengths(const NystroemInputs<T>& inputs) const;
+  void check_values(const NystroemInputs<T>& inputs) const;
+  template <class T>
+  void check_saved(const NystroemInputs<T>& inputs, const NystroemSaved<T>& saved) const;
+  template <class T>
+  fovea::Shape saved_shape(const NystroemInputs<T>& inputs, std::string_view tensor) const;
   void check_divides(const char* tensor, Index rows) const {
     if (rows % options.landmarks == 0) return;
     refuse(name(), std::string(tensor) + " has " + std::to_string(rows) + " rows",
            "expected a multiple of " + std::to_string(options.landmarks) + ", the landmarks");
   }
-
-  template <class T>
-  void check_written(const NystroemInputs<T>& inputs, const View<T>& out,
-                     const NystroemSaved<T>& saved) const;
-  template <class T>
-  void check_gradients(const NystroemInputs<T>& inputs, const View<const T>& out,
-                       const NystroemSaved<T>& saved, const View<const T>& d_out,
-                       const NystroemGrads<T>& grads) const;
 
   template <class T>
   void run(const NystroemInputs<T>& inputs, const View<T>& out, const NystroemSaved<T>& saved,

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "fovea/attention/call/check.hpp"
 #include "fovea/attention/call/compiled.hpp"
@@ -12,40 +11,6 @@
 #include "fovea/attention/nystroem/backward.hpp"
 
 FOVEA_NAMESPACE_BEGIN
-
-template <class T>
-void NystroemAttention::check(const InputsOf<NystroemAttention, T>& inputs, const View<T>& out,
-                              const SavedOf<NystroemAttention, T>& saved) const {
-  check_read<T>(inputs);
-  check_lengths(inputs);
-  check_written<T>(inputs, out, saved);
-}
-
-template <class T>
-void NystroemAttention::check_tensors(const Inputs<T>& inputs, const View<T>& out,
-                                      const Saved<T>& saved) const {
-  check_read<T>(inputs);
-  check_written<T>(inputs, out, saved);
-}
-
-template <class T>
-void NystroemAttention::check_backward(const InputsOf<NystroemAttention, T>& inputs,
-                                       const View<const T>& out,
-                                       const SavedOf<NystroemAttention, T>& saved,
-                                       const View<const T>& d_out,
-                                       const GradsOf<NystroemAttention, T>& grads) const {
-  check_read<T>(inputs);
-  check_lengths(inputs);
-  check_gradients<T>(inputs, out, saved, d_out, grads);
-}
-
-template <class T>
-void NystroemAttention::check_backward_tensors(const Inputs<T>& inputs, const View<const T>& out,
-                                               const Saved<T>& saved, const View<const T>& d_out,
-                                               const Grads<T>& grads) const {
-  check_read<T>(inputs);
-  check_gradients<T>(inputs, out, saved, d_out, grads);
-}
 
 template <class T>
 Index NystroemAttention::workspace_bytes(const AttentionShape& s, Index workers) const {
@@ -81,7 +46,7 @@ void NystroemAttention::check_read(const NystroemInputs<T>& inputs) const {
 }
 
 template <class T>
-void NystroemAttention::check_lengths(const NystroemInputs<T>& inputs) const {
+void NystroemAttention::check_values(const NystroemInputs<T>& inputs) const {
   if (!inputs.key_lengths.empty()) {
     detail::check_extent(name(), "k", inputs.k.shape(), 2, inputs.q.rows(),
                          "the rows of q: key_lengths are the lengths of queries, too");
@@ -90,26 +55,21 @@ void NystroemAttention::check_lengths(const NystroemInputs<T>& inputs) const {
 }
 
 template <class T>
-void NystroemAttention::check_written(const NystroemInputs<T>& inputs, const View<T>& out,
-                                      const NystroemSaved<T>& saved) const {
-  check_outputs(name(), inputs, out, saved, [&](std::string_view tensor) {
-    if (tensor == "lse") return detail::row_shape(inputs);
-    return landmark_shape(shape_of(inputs), tensor == "landmark_lse" ? 1 : inputs.v.width());
-  });
+fovea::Shape NystroemAttention::saved_shape(const NystroemInputs<T>& inputs,
+                                            std::string_view tensor) const {
+  if (tensor == "lse") return detail::row_shape(inputs);
+  return landmark_shape(shape_of(inputs), tensor == "landmark_lse" ? 1 : inputs.v.width());
 }
 
 template <class T>
-void NystroemAttention::check_gradients(const NystroemInputs<T>& inputs, const View<const T>& out,
-                                        const NystroemSaved<T>& saved, const View<const T>& d_out,
-                                        const NystroemGrads<T>& grads) const {
-  check_softmax_backward(name(), inputs, out, saved, d_out, grads);
-  if (saved.has_landmarks()) {
-    const AttentionShape s = shape_of(inputs);
-    detail::check_made_shape(name(), "landmark_lse", saved.landmark_lse.shape(),
-                             landmark_shape(s, 1));
-    detail::check_made_shape(name(), "landmark_values", saved.landmark_values.shape(),
-                             landmark_shape(s, s.value_width));
-  }
+void NystroemAttention::check_saved(const NystroemInputs<T>& inputs,
+                                    const NystroemSaved<T>& saved) const {
+  if (!saved.has_landmarks()) return;
+  const auto check_landmarks = [&](const char* tensor, const View<T>& x) {
+    detail::check_made_shape(name(), tensor, x.shape(), saved_shape(inputs, tensor));
+  };
+  check_landmarks("landmark_lse", saved.landmark_lse);
+  check_landmarks("landmark_values", saved.landmark_values);
 }
 
 template <class T>
@@ -133,18 +93,8 @@ void NystroemAttention::run_backward(const NystroemInputs<T>& inputs, const View
   NystroemBackward<T>(inputs, options, out, saved, d_out, grads, threads).run(threads);
 }
 
-// Ranks check their own rows.
-#define FOVEA_NYSTROEM_CHECKS(Op, T)                                                          \
-  template void Op::check_tensors<T>(const NystroemInputs<T>&, const View<T>&,                \
-                                     const NystroemSaved<T>&) const;                          \
-  template void Op::check_backward_tensors<T>(const NystroemInputs<T>&, const View<const T>&, \
-                                              const NystroemSaved<T>&, const View<const T>&,  \
-                                              const NystroemGrads<T>&) const;
-
 FOVEA_COMPILED_FLOAT_AND_DOUBLE_FORWARD(NystroemAttention)
 FOVEA_COMPILED_BACKWARD(NystroemAttention)
 FOVEA_COMPILED_BACKWARD_BYTES(NystroemAttention)
-FOVEA_IN_FLOAT_UNIT(FOVEA_NYSTROEM_CHECKS, NystroemAttention)
-FOVEA_IN_DOUBLE_UNIT(FOVEA_NYSTROEM_CHECKS, NystroemAttention)
 
 FOVEA_NAMESPACE_END

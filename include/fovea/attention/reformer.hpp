@@ -5,9 +5,9 @@
 #pragma once
 
 #include <algorithm>
+#include <string_view>
 
-#include "fovea/attention/call/backward_calls.hpp"
-#include "fovea/attention/call/forward_calls.hpp"
+#include "fovea/attention/call/checked_calls.hpp"
 #include "fovea/attention/reformer/options.hpp"
 #include "fovea/kernels/unit.hpp"
 #include "fovea/patterns/pattern.hpp"
@@ -41,8 +41,7 @@ FOVEA_NAMESPACE_BEGIN
 /// Cost: 2 (D + Dv) 2 c flops for each row and round, and D buckets flops for its hash. Memory:
 /// O(B H N rounds) integers, two numbers for each row, and O(threads c (D + Dv)); there is no N x N
 /// matrix.
-class ReformerAttention : public ForwardCalls<ReformerAttention>,
-                          public BackwardCalls<ReformerAttention> {
+class ReformerAttention : public CheckedCalls<ReformerAttention> {
  public:
   /// What the operator reads, for tensors of T, which is float or double.
   template <class T>
@@ -63,19 +62,6 @@ class ReformerAttention : public ForwardCalls<ReformerAttention>,
 
   /// The name that stands in error messages, tables and benchmarks.
   static constexpr const char* name() { return "ReformerAttention"; }
-
-  /// Checks what `forward` takes. Cost: O(B).
-  /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
-  /// what was expected and what was given
-  template <class T>
-  void check(const InputsOf<ReformerAttention, T>& inputs, const View<T>& out,
-             const SavedOf<ReformerAttention, T>& saved = {}) const;
-
-  /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
-  template <class T>
-  void check_backward(const InputsOf<ReformerAttention, T>& inputs, const View<const T>& out,
-                      const SavedOf<ReformerAttention, T>& saved, const View<const T>& d_out,
-                      const GradsOf<ReformerAttention, T>& grads) const;
 
   /// Bytes of scratch memory that `forward` takes with that many workers.
   template <class T>
@@ -106,6 +92,19 @@ class ReformerAttention : public ForwardCalls<ReformerAttention>,
  private:
   friend class ForwardCalls<ReformerAttention>;
   friend class BackwardCalls<ReformerAttention>;
+  friend class CheckedCalls<ReformerAttention>;
+
+  /// The log-sum-exps of rounds are computed again unless they are saved.
+  static constexpr bool kNeedsLse = false;
+
+  template <class T>
+  void check_read(const ReformerInputs<T>& inputs) const;
+  template <class T>
+  void check_saved(const ReformerInputs<T>& inputs, const ReformerSaved<T>& saved) const;
+  template <class T>
+  fovea::Shape saved_shape(const ReformerInputs<T>& inputs, std::string_view tensor) const {
+    return detail::row_shape(inputs, tensor == "lse" ? 1 : options.rounds);
+  }
 
   template <class T>
   void check_buckets(const ReformerInputs<T>& inputs, const View<Index>& buckets) const;

@@ -13,20 +13,16 @@
 FOVEA_NAMESPACE_BEGIN
 
 template <class T>
-void ReformerAttention::check(const InputsOf<ReformerAttention, T>& inputs, const View<T>& out,
-                              const SavedOf<ReformerAttention, T>& saved) const {
+void ReformerAttention::check_read(const ReformerInputs<T>& inputs) const {
   check_reformer_inputs(name(), options, inputs);
-  check_reformer_outputs(name(), options, inputs, out, saved);
 }
 
 template <class T>
-void ReformerAttention::check_backward(const InputsOf<ReformerAttention, T>& inputs,
-                                       const View<const T>& out,
-                                       const SavedOf<ReformerAttention, T>& saved,
-                                       const View<const T>& d_out,
-                                       const GradsOf<ReformerAttention, T>& grads) const {
-  check_reformer_inputs(name(), options, inputs);
-  check_reformer_backward(name(), options, inputs, out, saved, d_out, grads);
+void ReformerAttention::check_saved(const ReformerInputs<T>& inputs,
+                                    const ReformerSaved<T>& saved) const {
+  if (saved.round_lse.is_none()) return;
+  detail::check_made_shape(name(), "round_lse", saved.round_lse.shape(),
+                           saved_shape(inputs, "round_lse"));
 }
 
 template <class T>

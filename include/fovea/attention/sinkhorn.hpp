@@ -4,8 +4,7 @@
 /// to their own block and to one that is sorted to them.
 #pragma once
 
-#include "fovea/attention/call/backward_calls.hpp"
-#include "fovea/attention/call/forward_calls.hpp"
+#include "fovea/attention/call/checked_calls.hpp"
 #include "fovea/attention/sinkhorn/options.hpp"
 #include "fovea/kernels/unit.hpp"
 #include "fovea/patterns/pattern.hpp"
@@ -34,8 +33,7 @@ FOVEA_NAMESPACE_BEGIN
 /// 2 n (N / b)^2 exponentials and logarithms for each key head. Memory: 2 (D + Dv) numbers for each
 /// row of some key heads, of as many as have 2^23 of them, and 3 (N / b)^2 or so for each; there is
 /// no N x N matrix.
-class SinkhornAttention : public ForwardCalls<SinkhornAttention>,
-                          public BackwardCalls<SinkhornAttention> {
+class SinkhornAttention : public CheckedCalls<SinkhornAttention> {
  public:
   /// What the operator reads, for tensors of T, which is float or double.
   template <class T>
@@ -58,19 +56,6 @@ class SinkhornAttention : public ForwardCalls<SinkhornAttention>,
 
   /// The name that stands in error messages, tables and benchmarks.
   static constexpr const char* name() { return "SinkhornAttention"; }
-
-  /// Checks what `forward` takes. Cost: O(B).
-  /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
-  /// what was expected and what was given
-  template <class T>
-  void check(const InputsOf<SinkhornAttention, T>& inputs, const View<T>& out,
-             const SavedOf<SinkhornAttention, T>& saved = {}) const;
-
-  /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
-  template <class T>
-  void check_backward(const InputsOf<SinkhornAttention, T>& inputs, const View<const T>& out,
-                      const SavedOf<SinkhornAttention, T>& saved, const View<const T>& d_out,
-                      const GradsOf<SinkhornAttention, T>& grads) const;
 
   /// Bytes of scratch memory that `forward` takes with that many workers.
   template <class T>
@@ -97,6 +82,10 @@ class SinkhornAttention : public ForwardCalls<SinkhornAttention>,
  private:
   friend class ForwardCalls<SinkhornAttention>;
   friend class BackwardCalls<SinkhornAttention>;
+  friend class CheckedCalls<SinkhornAttention>;
+
+  template <class T>
+  void check_read(const Inputs<T>& inputs) const;
 
   /// The multiply-adds of a pass that has `of_pair` for each pair and `of_sum` for each number of a
   /// block that is added to a sorted one.

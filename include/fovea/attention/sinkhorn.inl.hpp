@@ -11,20 +11,8 @@
 FOVEA_NAMESPACE_BEGIN
 
 template <class T>
-void SinkhornAttention::check(const InputsOf<SinkhornAttention, T>& inputs, const View<T>& out,
-                              const SavedOf<SinkhornAttention, T>& saved) const {
+void SinkhornAttention::check_read(const Inputs<T>& inputs) const {
   check_sinkhorn_inputs(name(), options, inputs);
-  check_outputs(name(), inputs, out, saved);
-}
-
-template <class T>
-void SinkhornAttention::check_backward(const InputsOf<SinkhornAttention, T>& inputs,
-                                       const View<const T>& out,
-                                       const SavedOf<SinkhornAttention, T>& saved,
-                                       const View<const T>& d_out,
-                                       const GradsOf<SinkhornAttention, T>& grads) const {
-  check_sinkhorn_inputs(name(), options, inputs);
-  check_softmax_backward(name(), inputs, out, saved, d_out, grads);
 }
 
 template <class T>

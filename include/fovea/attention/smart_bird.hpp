@@ -4,8 +4,7 @@
 /// dimensions chooses the keys that each row and head attends to.
 #pragma once
 
-#include "fovea/attention/call/backward_calls.hpp"
-#include "fovea/attention/call/forward_calls.hpp"
+#include "fovea/attention/call/checked_calls.hpp"
 #include "fovea/attention/indexed.hpp"
 #include "fovea/attention/indexed/index_tensor.hpp"
 #include "fovea/attention/smart_bird/decoder.hpp"
@@ -42,8 +41,7 @@ FOVEA_NAMESPACE_BEGIN
 /// for the keys of those blocks that may hold a key to keep, or whose weight is not bounded well: a
 /// tenth of them, say. The chosen keys are the same. Memory: d + 1 more numbers for each key, twice
 /// to four times that if causal, and for each worker 10 bytes more for each key (20 for double).
-class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
-                           public BackwardCalls<SmartBirdAttention> {
+class SmartBirdAttention : public CheckedCalls<SmartBirdAttention> {
  public:
   /// What the operator reads, for tensors of T.
   template <class T>
@@ -92,20 +90,6 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
   [[nodiscard]] IndexTensor select(const SketchInputs<T>& inputs, Index heads,
                                    const ExecutorRef& executor = {}) const;
 
-  /// Checks what `forward` takes. Cost: O(1), and O(B) or O(S) for key lengths and packed
-  /// sequences.
-  /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
-  /// what was expected and what was given
-  template <class T>
-  void check(const InputsOf<SmartBirdAttention, T>& inputs, const View<T>& out,
-             const SavedOf<SmartBirdAttention, T>& saved = {}) const;
-
-  /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
-  template <class T>
-  void check_backward(const InputsOf<SmartBirdAttention, T>& inputs, const View<const T>& out,
-                      const SavedOf<SmartBirdAttention, T>& saved, const View<const T>& d_out,
-                      const GradsOf<SmartBirdAttention, T>& grads) const;
-
   /// Bytes of scratch memory that `forward` takes with that many workers if the indices are not
   /// saved.
   template <class T>
@@ -136,6 +120,16 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
  private:
   friend class ForwardCalls<SmartBirdAttention>;
   friend class BackwardCalls<SmartBirdAttention>;
+  friend class CheckedCalls<SmartBirdAttention>;
+
+  template <class T>
+  void check_read(const Inputs<T>& inputs) const;
+  template <class T>
+  void check_saved(const Inputs<T>& inputs, const Saved<T>& saved) const;
+  template <class T>
+  fovea::Shape saved_shape(const Inputs<T>& inputs, std::string_view tensor) const {
+    return detail::row_shape(inputs, tensor == "lse" ? 1 : options.keys_per_row);
+  }
 
   template <class T>
   void check_select(const SketchInputs<T>& inputs, const View<Index>& indices) const;

@@ -55,21 +55,14 @@ IndexTensor SmartBirdAttention::select(const SketchInputs<T>& inputs, Index head
 }
 
 template <class T>
-void SmartBirdAttention::check(const InputsOf<SmartBirdAttention, T>& inputs, const View<T>& out,
-                               const SavedOf<SmartBirdAttention, T>& saved) const {
-  check_smart_bird<T>(name(), options, inputs, out, saved);
+void SmartBirdAttention::check_read(const Inputs<T>& inputs) const {
+  check_smart_bird_options<Compute<T>>(name(), options);
+  check_smart_bird_inputs(name(), options, inputs);
 }
 
 template <class T>
-void SmartBirdAttention::check_backward(const InputsOf<SmartBirdAttention, T>& inputs,
-                                        const View<const T>& out,
-                                        const SavedOf<SmartBirdAttention, T>& saved,
-                                        const View<const T>& d_out,
-                                        const GradsOf<SmartBirdAttention, T>& grads) const {
-  check_smart_bird_options<Compute<T>>(name(), options);
-  check_smart_bird_inputs(name(), options, inputs);
+void SmartBirdAttention::check_saved(const Inputs<T>& inputs, const Saved<T>& saved) const {
   if (!saved.indices.is_none()) check_indices(name(), with_indices(inputs, saved.indices));
-  check_softmax_backward(name(), inputs, out, saved, d_out, grads);
 }
 
 template <class T>

@@ -4,7 +4,7 @@
 /// them and define them in another file, which header-only units include and others do not.
 #pragma once
 
-#include "fovea/attention/attention.hpp"
+#include "fovea/attention/call/checked_calls.inl.hpp"
 #include "fovea/kernels/unit.hpp"
 
 // In a unit that compiles passes, FOVEA_COMPILED_FORWARD(Op) instantiates what the calls of an
@@ -12,17 +12,23 @@
 // FOVEA_COMPILED_FLOAT_AND_DOUBLE_FORWARD(Op) is the first of them for an operator that has no form
 // for numbers of 16 bits, and FOVEA_COMPILED_BACKWARD_BYTES(Op) is for one that defines
 // backward_workspace_bytes itself.
-#define FOVEA_FORWARD_MEMBERS(Op, T)                                                               \
-  template void Op::check<T>(const InputsOf<Op, T>&, const View<T>&, const SavedOf<Op, T>&) const; \
-  template void Op::run<T>(const InputsOf<Op, T>&, const View<T>&, const SavedOf<Op, T>&,          \
-                           const ExecutorRef&) const;                                              \
+#define FOVEA_FORWARD_MEMBERS(Op, T)                                                       \
+  template void CheckedCalls<Op>::check<T>(const InputsOf<Op, T>&, const View<T>&,         \
+                                           const SavedOf<Op, T>&) const;                   \
+  template void CheckedCalls<Op>::check_tensors<T>(const InputsOf<Op, T>&, const View<T>&, \
+                                                   const SavedOf<Op, T>&) const;           \
+  template void Op::run<T>(const InputsOf<Op, T>&, const View<T>&, const SavedOf<Op, T>&,  \
+                           const ExecutorRef&) const;                                      \
   template Index Op::workspace_bytes<T>(const typename Op::Shape&, Index) const;
-#define FOVEA_BACKWARD_MEMBERS(Op, T)                                               \
-  template void Op::check_backward<T>(const InputsOf<Op, T>&, const View<const T>&, \
-                                      const SavedOf<Op, T>&, const View<const T>&,  \
-                                      const GradsOf<Op, T>&) const;                 \
-  template void Op::run_backward<T>(const InputsOf<Op, T>&, const View<const T>&,   \
-                                    const SavedOf<Op, T>&, const View<const T>&,    \
+#define FOVEA_BACKWARD_MEMBERS(Op, T)                                                             \
+  template void CheckedCalls<Op>::check_backward<T>(const InputsOf<Op, T>&, const View<const T>&, \
+                                                    const SavedOf<Op, T>&, const View<const T>&,  \
+                                                    const GradsOf<Op, T>&) const;                 \
+  template void CheckedCalls<Op>::check_backward_tensors<T>(                                      \
+      const InputsOf<Op, T>&, const View<const T>&, const SavedOf<Op, T>&, const View<const T>&,  \
+      const GradsOf<Op, T>&) const;                                                               \
+  template void Op::run_backward<T>(const InputsOf<Op, T>&, const View<const T>&,                 \
+                                    const SavedOf<Op, T>&, const View<const T>&,                  \
                                     const GradsOf<Op, T>&, const ExecutorRef&) const;
 
 #define FOVEA_BACKWARD_BYTES_MEMBER(Op, T) \

@@ -65,39 +65,4 @@ void check_reformer_inputs(const char* op, const ReformerOptions& options,
                        "half of the buckets of the options");
 }
 
-/// The shape of the output.
-template <class T>
-Shape out_shape(const ReformerInputs<T>& inputs) {
-  return {inputs.qk.batch(), inputs.qk.heads(), inputs.qk.rows(), inputs.v.width()};
-}
-
-/// Checks the output and what is to be saved.
-/// \pre check_reformer_inputs passed
-/// \throws std::invalid_argument
-template <class T>
-void check_reformer_outputs(const char* op, const ReformerOptions& options,
-                            const ReformerInputs<T>& inputs, const View<T>& out,
-                            const ReformerSaved<T>& saved) {
-  check_outputs(op, inputs, out, saved, [&](std::string_view tensor) {
-    return detail::row_shape(inputs, tensor == "lse" ? 1 : options.rounds);
-  });
-}
-
-/// Checks what a backward pass takes beside the inputs.
-/// \pre check_reformer_inputs passed
-/// \throws std::invalid_argument
-template <class T>
-void check_reformer_backward(const char* op, const ReformerOptions& options,
-                             const ReformerInputs<T>& inputs, const View<const T>& out,
-                             const ReformerSaved<T>& saved, const View<const T>& d_out,
-                             const ReformerGrads<T>& grads) {
-  check_rows(op, "out", inputs, out);
-  check_rows(op, "d_out", inputs, d_out);
-  if (!saved.round_lse.is_none()) {
-    detail::check_made_shape(op, "round_lse", saved.round_lse.shape(),
-                             detail::row_shape(inputs, options.rounds));
-  }
-  check_grads(op, inputs, out, saved, d_out, grads);
-}
-
 FOVEA_NAMESPACE_END

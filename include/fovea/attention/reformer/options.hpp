@@ -124,4 +124,10 @@ inline double reformer_projection(std::uint64_t seed, Index round, Index d, Inde
   return std::sqrt(-2 * std::log(u1)) * std::cos(two_pi * u2);
 }
 
+/// The shape of the output.
+template <class T>
+Shape out_shape(const ReformerInputs<T>& inputs) {
+  return {inputs.qk.batch(), inputs.qk.heads(), inputs.qk.rows(), inputs.v.width()};
+}
+
 FOVEA_NAMESPACE_END

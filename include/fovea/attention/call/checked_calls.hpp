@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The calls of an operator that reads its own tensors, and their checks.
+#pragma once
+
+#include <string_view>
+
+#include "fovea/attention/call/backward_calls.hpp"
+#include "fovea/attention/call/forward_calls.hpp"
+#include "fovea/kernels/unit.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The calls and checks of an operator `Op` that derives from this class. `Op` has, for this class,
+/// what ForwardCalls and BackwardCalls call, `check_read(inputs)`, which checks options and inputs,
+/// and those of the protected members below that it does not want as they are.
+template <class Op>
+class CheckedCalls : public ForwardCalls<Op>, public BackwardCalls<Op> {
+ public:
+  /// Checks what `forward` takes. Cost: O(1), and O(B) for key lengths, unless the operator says
+  /// more.
+  /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
+  /// what was expected and what was given
+  template <class T>
+  void check(const InputsOf<Op, T>& inputs, const View<T>& out,
+             const SavedOf<Op, T>& saved = {}) const;
+  /// The same without check_values, for a part of the rows of a sequence.
+  template <class T>
+  void check_tensors(const InputsOf<Op, T>& inputs, const View<T>& out,
+                     const SavedOf<Op, T>& saved) const;
+
+  /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
+  template <class T>
+  void check_backward(const InputsOf<Op, T>& inputs, const View<const T>& out,
+                      const SavedOf<Op, T>& saved, const View<const T>& d_out,
+                      const GradsOf<Op, T>& grads) const;
+  /// The same without check_values, for a part of the rows of a sequence.
+  template <class T>
+  void check_backward_tensors(const InputsOf<Op, T>& inputs, const View<const T>& out,
+                              const SavedOf<Op, T>& saved, const View<const T>& d_out,
+                              const GradsOf<Op, T>& grads) const;
+
+ protected:
+  ~CheckedCalls() = default;
+
+  /// Whether a backward pass needs lse, and not only tensors that may be missing.
+  static constexpr bool kNeedsLse = true;
+
+  /// Checks numbers among the inputs, and what depends on the length of the whole sequence.
+  template <class In>
+  void check_values(const In& /*inputs*/) const {}
+  /// Checks the saved tensors besides lse that a backward pass reads.
+  template <class In, class S>
+  void check_saved(const In& /*inputs*/, const S& /*saved*/) const {}
+  /// The shape of a tensor that is saved, by its name.
+  template <class In>
+  Shape saved_shape(const In& inputs, std::string_view /*name*/) const {
+    return detail::row_shape(inputs);
+  }
+
+ private:
+  const Op& op() const { return static_cast<const Op&>(*this); }
+};
+
+FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_PASS_BODIES
+#include "fovea/attention/call/checked_calls.inl.hpp"
+#endif
