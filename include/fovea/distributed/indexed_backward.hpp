@@ -5,38 +5,4 @@
 /// each come to the other, and nothing is added up between ranks.
 #pragma once
 
-#include <concepts>
-
 #include "fovea/distributed/indexed/calls.hpp"
-
-FOVEA_NAMESPACE_BEGIN
-
-namespace distributed {
-
-/// Computes the gradients of attention over lists of keys over a sequence that is spread over
-/// ranks, on all of them together. The bits are those of `op.backward` over the whole sequence.
-/// \param inputs as in `forward`
-/// \param out, saved as `forward` wrote them, with lse
-/// \param d_out [B, Hq, own rows, Dv]: the gradient of the loss with respect to out
-/// \param grads of q, k and v, of this rank's rows: those that have a tensor are written; the ranks
-/// may want different ones
-/// \param executor as in `forward`
-/// \returns the messages of this rank
-/// \throws as `forward`
-///
-/// Cost: the logits and gradients of weights are computed for queries and for keys once each. The
-/// rows that list keys of another rank go there, with their lists, and the keys come to them.
-/// Memory: the rank's rows and lists twice, and what it receives twice.
-template <class Out, class D, class E = Serial, class T = Scalar<Out>>
-requires std::floating_point<T> Traffic
-backward(const IndexedAttention& op, const InputsOf<IndexedAttention, T>& inputs, const Out& out,
-         const SavedOf<IndexedAttention, T>& saved, const D& d_out,
-         const GradsOf<IndexedAttention, T>& grads, const Rows& rows, E&& executor = {}) {
-  return IndexedBackwardCalls<T>::backward(op, inputs, View<const T>(out), saved,
-                                           View<const T>(d_out), grads, rows,
-                                           detail::RanksCall(op, executor));
-}
-
-}  // namespace distributed
-
-FOVEA_NAMESPACE_END

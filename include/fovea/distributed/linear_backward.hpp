@@ -6,43 +6,35 @@
 #pragma once
 
 #include "fovea/distributed/linear_forward.hpp"
+#include "fovea/distributed/messages/attention_calls.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Computes the gradients of linear, delta-rule or FMM attention over a sequence that is spread
-/// over ranks, on all of them together. The bits are those of `op.backward` over the whole
-/// sequence.
-/// \param op, inputs as in `forward`
-/// \param out [B, Hq, own rows, Dv] as `forward` wrote it
-/// \param saved as `forward` wrote it; the near field is computed again unless all ranks have both
-/// \param d_out [B, Hq, own rows, Dv]: the gradient of the loss with respect to out
-/// \param grads of q, k, v and beta, of this rank's rows: those that have a tensor are written; the
-/// ranks may want different ones. Gradients of the blend's logits, which all or none want, are
-/// those of the whole sequence
-/// \param executor as in `forward`
-/// \returns the messages of this rank
-/// \throws as `forward`
-///
-/// Cost: that of the rank's rows. If causal, a state for each key head and map is sent at each end
-/// of a range of rows, upwards and then downwards. If not, sums of the rank's segments are sent and
-/// totals received, of tokens and then of rows. Rows of segments that lie on several ranks travel
-/// to that of their first row, and their gradients back. Gradients of logits that differ between
-/// columns take the forward pass of the far field once more.
+/// Linear, delta-rule and FMM attention in `backward`. The near field is computed again unless all
+/// ranks have saved it.
+/// Cost: if causal, a state for each key head and map is sent at each end of a range of rows,
+/// upwards and then downwards. If not, sums of the rank's segments are sent and totals received, of
+/// tokens and then of rows. Rows of segments that lie on several ranks travel to that of their
+/// first row, and their gradients back. Gradients of logits that differ between columns take the
+/// forward pass of the far field once more.
 /// Memory: the rank's rows twice, and states or sums; for such logits another output of the rank's
 /// rows; with a delta rule also about (D Dv / kDeltaChunk + Dv + kDeltaChunk) numbers for each of
 /// its tokens and key heads.
-template <class Op, class Out, class D, class E = Serial, class T = Scalar<Out>>
-requires FarFieldAttention<Op, T> Traffic backward(const Op& op, const InputsOf<Op, T>& inputs,
-                                                   const Out& out, const SavedOf<Op, T>& saved,
-                                                   const D& d_out, const GradsOf<Op, T>& grads,
-                                                   const Rows& rows, E&& executor = {}) {
-  return LinearBackwardCalls<typename Op::template BackwardPasses<T>>::backward(
-      op.template settings<T>(), fovea::detail::inputs_as<LinearFamilyInputs<T>>(inputs),
-      View<const T>(out), saved, View<const T>(d_out), Op::template family_grads<T>(grads), rows,
-      detail::RanksCall(op, executor));
-}
+template <class Op, class T>
+requires FarFieldAttention<Op, T>
+struct RanksBackward<Op, T> {
+  /// Computes the pass.
+  static Traffic backward(const Op& op, const InputsOf<Op, T>& inputs, const View<const T>& out,
+                          const SavedOf<Op, T>& saved, const View<const T>& d_out,
+                          const GradsOf<Op, T>& grads, const Rows& rows,
+                          const detail::RanksCall& call) {
+    return LinearBackwardCalls<typename Op::template BackwardPasses<T>>::backward(
+        op.template settings<T>(), fovea::detail::inputs_as<LinearFamilyInputs<T>>(inputs), out,
+        saved, d_out, Op::template family_grads<T>(grads), rows, call);
+  }
+};
 
 }  // namespace distributed
 

@@ -121,8 +121,8 @@ class LinformerBackwardPass {
   std::optional<ProjectionChain<T>> chain_;  // if they were not saved
 };
 
-template <class T>
-Traffic LinformerBackwardCalls<T>::backward(
+template <std::floating_point T>
+Traffic RanksBackward<LinformerAttention, T>::backward(
     const LinformerAttention& op, const LinformerInputs<T>& inputs, const View<const T>& out,
     const LinformerSaved<T>& saved, const View<const T>& d_out, const LinformerGrads<T>& grads,
     const Rows& rows, const detail::RanksCall& call) {
@@ -141,7 +141,7 @@ Traffic LinformerBackwardCalls<T>::backward(
       });
 }
 
-FOVEA_FLOAT_AND_DOUBLE_PASSES(LinformerBackwardCalls)
+FOVEA_RANKS_PASSES(BACKWARD, LinformerAttention)
 
 }  // namespace distributed
 

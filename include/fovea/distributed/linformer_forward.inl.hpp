@@ -80,10 +80,10 @@ class LinformerForwardPass {
   DenseForward<T> attention_;
 };
 
-template <class T>
-Traffic LinformerCalls<T>::forward(const LinformerAttention& op, const LinformerInputs<T>& inputs,
-                                   const View<T>& out, const LinformerSaved<T>& saved,
-                                   const Rows& rows, const detail::RanksCall& call) {
+template <std::floating_point T>
+Traffic RanksForward<LinformerAttention, T>::forward(
+    const LinformerAttention& op, const LinformerInputs<T>& inputs, const View<T>& out,
+    const LinformerSaved<T>& saved, const Rows& rows, const detail::RanksCall& call) {
   return detail::run_call(
       rows, call, detail::linformer_text(op, ".forward", inputs, rows),
       [&] {
@@ -95,7 +95,7 @@ Traffic LinformerCalls<T>::forward(const LinformerAttention& op, const Linformer
       });
 }
 
-FOVEA_FLOAT_AND_DOUBLE_PASSES(LinformerCalls)
+FOVEA_RANKS_PASSES(FORWARD, LinformerAttention)
 
 }  // namespace distributed
 

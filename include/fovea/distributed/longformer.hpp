@@ -7,7 +7,7 @@
 #include <concepts>
 
 #include "fovea/attention/longformer.hpp"
-#include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/messages/attention_calls.hpp"
 #include "fovea/distributed/softmax/call.hpp"
 #include "fovea/kernels/unit.hpp"
 
@@ -15,76 +15,28 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The forward pass, for tensors of T. `forward` documents it.
+/// Longformer attention in `forward`. Bias and mask are as in softmax attention over a pattern.
+/// Cost: rows of global positions see every key. Keys and values that the rank's rows see are
+/// received; a rank that holds global rows receives all, of global_k and global_v if they are
+/// given. Memory: that of softmax attention over a pattern, twice if global_q is given.
 template <class T>
-class LongformerCalls {
- public:
-  /// \param call of the same operator
+struct RanksForward<LongformerAttention, T> {
+  /// Computes the pass.
   static Traffic forward(const LongformerAttention& op, const LongformerInputs<T>& inputs,
                          const View<T>& out, const SoftmaxSaved<T>& saved, const Rows& rows,
                          const detail::RanksCall& call);
 };
-
-/// The backward pass, for tensors of T. `backward` documents it.
+/// Longformer attention in `backward`. It refuses what softmax attention over a pattern and
+/// `op.backward` refuse.
+/// Cost, memory: those of softmax attention over a pattern, for each set of projections.
 template <class T>
-class LongformerBackwardCalls {
- public:
-  /// \param call of the same operator
+struct RanksBackward<LongformerAttention, T> {
+  /// Computes the pass.
   static Traffic backward(const LongformerAttention& op, const LongformerInputs<T>& inputs,
                           const View<const T>& out, const SoftmaxSaved<T>& saved,
                           const SoftmaxOutGrads<T>& d_out, const LongformerGrads<T>& grads,
                           const Rows& rows, const detail::RanksCall& call);
 };
-
-/// Computes Longformer attention over a sequence that is spread over ranks, on all of them
-/// together; every rank calls it with its own rows. The bits are those of `op.forward` over the
-/// whole sequence, for any number of ranks and any layout.
-/// \param inputs those of this rank's rows, in ascending order; global positions are positions in
-/// the sequence; key lengths, bias and mask are as in `forward` over softmax operators
-/// \param out [B, Hq, own rows, Dv], written   \param saved lse of the rank's rows
-/// \param executor as in `forward` of the operator
-/// \returns the messages of this rank
-/// \throws as `forward` over softmax operators
-///
-/// Cost: that of the rank's rows; those of global positions see every key. Keys and values that the
-/// rank's rows see are received; a rank that holds global rows receives all, of global_k and
-/// global_v if they are given. Memory: as `forward` over softmax operators, twice if global_q is
-/// given.
-template <class Out, class E = Serial, class T = Scalar<Out>>
-Traffic forward(const LongformerAttention& op, const InputsOf<LongformerAttention, T>& inputs,
-                Out&& out, const SavedOf<LongformerAttention, T>& saved, const Rows& rows,
-                E&& executor = {}) {
-  return LongformerCalls<T>::forward(op, inputs, View<T>(out), saved, rows,
-                                     detail::RanksCall(op, executor));
-}
-
-/// The same, where nothing is saved.
-template <class Out, class E = Serial, class T = Scalar<Out>>
-Traffic forward(const LongformerAttention& op, const InputsOf<LongformerAttention, T>& inputs,
-                Out&& out, const Rows& rows, E&& executor = {}) {
-  return forward(op, inputs, View<T>(out), SoftmaxSaved<T>{}, rows, executor);
-}
-
-/// Computes the gradients of Longformer attention over a sequence that is spread over ranks, on all
-/// of them together. The bits are those of `op.backward` over the whole sequence.
-/// \param inputs as in `forward`   \param out, saved as `forward` wrote them, with lse
-/// \param d_out [B, Hq, own rows, Dv]: the gradient of the loss with respect to out; or with d_lse,
-/// as in `backward` over softmax operators
-/// \param grads of this rank's rows: those that have a tensor are written; the ranks may want
-/// different ones. sink is as in `backward` over softmax operators
-/// \param executor as in `forward`   \returns the messages of this rank
-/// \throws as `backward` over softmax operators, and as `op.backward` does
-///
-/// Cost, memory: as `backward` over softmax operators, for each set of projections.
-template <class Out, class T = Scalar<Out>, class D = SoftmaxOutGrads<T>, class E = Serial>
-requires std::floating_point<T> Traffic
-backward(const LongformerAttention& op, const InputsOf<LongformerAttention, T>& inputs,
-         const Out& out, const SavedOf<LongformerAttention, T>& saved, const D& d_out,
-         const GradsOf<LongformerAttention, T>& grads, const Rows& rows, E&& executor = {}) {
-  return LongformerBackwardCalls<T>::backward(op, inputs, View<const T>(out), saved,
-                                              detail::out_grads<T>(d_out), grads, rows,
-                                              detail::RanksCall(op, executor));
-}
 
 }  // namespace distributed
 

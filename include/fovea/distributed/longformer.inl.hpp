@@ -113,10 +113,9 @@ inline std::vector<Range> global_rows(const LongformerAttention& op, Index rows)
 }  // namespace detail
 
 template <class T>
-Traffic LongformerCalls<T>::forward(const LongformerAttention& op,
-                                    const LongformerInputs<T>& inputs, const View<T>& out,
-                                    const SoftmaxSaved<T>& saved, const Rows& rows,
-                                    const detail::RanksCall& call) {
+Traffic RanksForward<LongformerAttention, T>::forward(
+    const LongformerAttention& op, const LongformerInputs<T>& inputs, const View<T>& out,
+    const SoftmaxSaved<T>& saved, const Rows& rows, const detail::RanksCall& call) {
   const std::string text = detail::longformer_text(op, ".forward", inputs, rows);
   const auto check = [&] {
     detail::check_longformer(op, inputs, rows, [&](const LongformerInputs<T>& own) {
@@ -156,12 +155,10 @@ Traffic LongformerCalls<T>::forward(const LongformerAttention& op,
 }
 
 template <class T>
-Traffic LongformerBackwardCalls<T>::backward(const LongformerAttention& op,
-                                             const LongformerInputs<T>& inputs,
-                                             const View<const T>& out, const SoftmaxSaved<T>& saved,
-                                             const SoftmaxOutGrads<T>& d_out,
-                                             const LongformerGrads<T>& grads, const Rows& rows,
-                                             const detail::RanksCall& call) {
+Traffic RanksBackward<LongformerAttention, T>::backward(
+    const LongformerAttention& op, const LongformerInputs<T>& inputs, const View<const T>& out,
+    const SoftmaxSaved<T>& saved, const SoftmaxOutGrads<T>& d_out, const LongformerGrads<T>& grads,
+    const Rows& rows, const detail::RanksCall& call) {
   const std::string text = detail::longformer_text(op, ".backward", inputs, rows) +
                            detail::grads_text<T>(d_out, grads.sink);
   const auto check = [&] {
@@ -206,8 +203,9 @@ Traffic LongformerBackwardCalls<T>::backward(const LongformerAttention& op,
   });
 }
 
-FOVEA_PASSES(LongformerCalls)
-FOVEA_FLOAT_AND_DOUBLE_PASSES(LongformerBackwardCalls)
+FOVEA_RANKS_PASSES(FORWARD, LongformerAttention)
+FOVEA_IN_SHORT_UNIT(FOVEA_RANKS_FORWARD, LongformerAttention)
+FOVEA_RANKS_PASSES(BACKWARD, LongformerAttention)
 
 }  // namespace distributed
 

@@ -114,13 +114,11 @@ class NystroemBackwardPass {
   SharedQueriesBackward<T> over_keys_;
 };
 
-template <class T>
-Traffic NystroemBackwardCalls<T>::backward(const NystroemAttention& op,
-                                           const NystroemInputs<T>& inputs,
-                                           const View<const T>& out, const NystroemSaved<T>& saved,
-                                           const View<const T>& d_out,
-                                           const NystroemGrads<T>& grads, const Rows& rows,
-                                           const detail::RanksCall& call) {
+template <std::floating_point T>
+Traffic RanksBackward<NystroemAttention, T>::backward(
+    const NystroemAttention& op, const NystroemInputs<T>& inputs, const View<const T>& out,
+    const NystroemSaved<T>& saved, const View<const T>& d_out, const NystroemGrads<T>& grads,
+    const Rows& rows, const detail::RanksCall& call) {
   std::string text = detail::call_text(op.name(), ".backward", inputs, rows);
   if (saved.has_landmarks()) text.append(", landmarks saved");
   return detail::run_call(
@@ -136,7 +134,7 @@ Traffic NystroemBackwardCalls<T>::backward(const NystroemAttention& op,
       });
 }
 
-FOVEA_FLOAT_AND_DOUBLE_PASSES(NystroemBackwardCalls)
+FOVEA_RANKS_PASSES(BACKWARD, NystroemAttention)
 
 }  // namespace distributed
 

@@ -132,10 +132,12 @@ void check_nystroem(const NystroemAttention& op, const NystroemInputs<T>& in, co
 
 }  // namespace detail
 
-template <class T>
-Traffic NystroemCalls<T>::forward(const NystroemAttention& op, const NystroemInputs<T>& inputs,
-                                  const View<T>& out, const NystroemSaved<T>& saved,
-                                  const Rows& rows, const detail::RanksCall& call) {
+template <std::floating_point T>
+Traffic RanksForward<NystroemAttention, T>::forward(const NystroemAttention& op,
+                                                    const NystroemInputs<T>& inputs,
+                                                    const View<T>& out,
+                                                    const NystroemSaved<T>& saved, const Rows& rows,
+                                                    const detail::RanksCall& call) {
   return detail::run_call(
       rows, call, detail::call_text(op.name(), ".forward", inputs, rows),
       [&] {
@@ -149,7 +151,7 @@ Traffic NystroemCalls<T>::forward(const NystroemAttention& op, const NystroemInp
       });
 }
 
-FOVEA_FLOAT_AND_DOUBLE_PASSES(NystroemCalls)
+FOVEA_RANKS_PASSES(FORWARD, NystroemAttention)
 
 }  // namespace distributed
 

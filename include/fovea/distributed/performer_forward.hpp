@@ -9,42 +9,26 @@
 
 #include "fovea/attention/performer.hpp"
 #include "fovea/distributed/linear/performer_calls.hpp"
+#include "fovea/distributed/messages/attention_calls.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Computes Performer attention over a sequence that is spread over ranks, on all of them together;
-/// every rank calls it with its own rows and the same projection. The bits are those of
-/// `op.forward` over the whole sequence, for any number of ranks and any layout.
-/// \param inputs q, k and v of this rank's rows, [B, H, own rows, D] in ascending order, and the
-/// projection [1, 1, R, D]; key lengths count keys of the whole sequence
-/// \param out [B, Hq, own rows, Dv], written
-/// \param executor as in `forward` of the operator
-/// \returns the messages of this rank
-/// \throws as `forward` over softmax operators
-///
-/// Cost: that of the rank's rows. If causal, a state of about (4 Dv + 100) R numbers for each key
-/// head is sent at each end of a range of rows, and ranks wait for each other unless there are at
-/// least as many key heads. If not, the sums of the rank's segments of kLinearSegment tokens are
-/// sent, and totals and R references received. Memory: states or sums.
-template <class Out, class E = Serial, class T = Scalar<Out>>
-requires std::floating_point<T> Traffic forward(const PerformerAttention& op,
-                                                const InputsOf<PerformerAttention, T>& inputs,
-                                                Out&& out,
-                                                const SavedOf<PerformerAttention, T>& /*saved*/,
-                                                const Rows& rows, E&& executor = {}) {
-  return PerformerCalls<T>::forward(op.settings(), inputs, View<T>(out), rows,
-                                    detail::RanksCall(op, executor));
-}
-
-/// The same, where nothing is saved.
-template <class Out, class E = Serial, class T = Scalar<Out>>
-requires std::floating_point<T> Traffic forward(const PerformerAttention& op,
-                                                const InputsOf<PerformerAttention, T>& inputs,
-                                                Out&& out, const Rows& rows, E&& executor = {}) {
-  return forward(op, inputs, View<T>(out), SavedOf<PerformerAttention, T>{}, rows, executor);
-}
+/// Performer attention in `forward`.
+/// Cost: if causal, a state of about (4 Dv + 100) R numbers for each key head is sent at each end
+/// of a range of rows, and ranks wait for each other unless there are at least as many key heads.
+/// If not, the sums of the rank's segments of kLinearSegment tokens are sent, and totals and R
+/// references received. Memory: states or sums.
+template <std::floating_point T>
+struct RanksForward<PerformerAttention, T> {
+  /// Computes the pass.
+  static Traffic forward(const PerformerAttention& op, const PerformerInputs<T>& inputs,
+                         const View<T>& out, const SavedOf<PerformerAttention, T>& /*saved*/,
+                         const Rows& rows, const detail::RanksCall& call) {
+    return PerformerCalls<T>::forward(op.settings(), inputs, out, rows, call);
+  }
+};
 
 }  // namespace distributed
 

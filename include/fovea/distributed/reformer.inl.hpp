@@ -65,9 +65,11 @@ struct ReformerSlices {
 }  // namespace detail
 
 template <class T>
-Traffic ReformerCalls<T>::forward(const ReformerAttention& op, const ReformerInputs<T>& inputs,
-                                  const View<T>& out, const ReformerSaved<T>& saved,
-                                  const Rows& rows, const detail::RanksCall& call) {
+Traffic RanksForward<ReformerAttention, T>::forward(const ReformerAttention& op,
+                                                    const ReformerInputs<T>& inputs,
+                                                    const View<T>& out,
+                                                    const ReformerSaved<T>& saved, const Rows& rows,
+                                                    const detail::RanksCall& call) {
   std::string text = detail::reformer_text(".forward", inputs, rows);
   if (!saved.lse.is_none()) text.append(", lse");
   if (!saved.round_lse.is_none()) text.append(", round_lse");
@@ -94,10 +96,10 @@ Traffic ReformerCalls<T>::forward(const ReformerAttention& op, const ReformerInp
 }
 
 template <class T>
-Traffic ReformerCalls<T>::backward(const ReformerAttention& op, const ReformerInputs<T>& inputs,
-                                   const View<const T>& out, const ReformerSaved<T>& saved,
-                                   const View<const T>& d_out, const ReformerGrads<T>& grads,
-                                   const Rows& rows, const detail::RanksCall& call) {
+Traffic RanksBackward<ReformerAttention, T>::backward(
+    const ReformerAttention& op, const ReformerInputs<T>& inputs, const View<const T>& out,
+    const ReformerSaved<T>& saved, const View<const T>& d_out, const ReformerGrads<T>& grads,
+    const Rows& rows, const detail::RanksCall& call) {
   std::string text = detail::reformer_text(".backward", inputs, rows);
   if (!saved.round_lse.is_none()) text.append(", round_lse");
   grads.for_each_tensor([&](const char* name, const View<T>& grad) {
@@ -129,7 +131,8 @@ Traffic ReformerCalls<T>::backward(const ReformerAttention& op, const ReformerIn
       });
 }
 
-FOVEA_FLOAT_AND_DOUBLE_PASSES(ReformerCalls)
+FOVEA_RANKS_PASSES(FORWARD, ReformerAttention)
+FOVEA_RANKS_PASSES(BACKWARD, ReformerAttention)
 
 }  // namespace distributed
 

@@ -66,9 +66,11 @@ struct SinkhornSlices {
 }  // namespace detail
 
 template <class T>
-Traffic SinkhornCalls<T>::forward(const SinkhornAttention& op, const SinkhornInputs<T>& inputs,
-                                  const View<T>& out, const SoftmaxSaved<T>& saved,
-                                  const Rows& rows, const detail::RanksCall& call) {
+Traffic RanksForward<SinkhornAttention, T>::forward(const SinkhornAttention& op,
+                                                    const SinkhornInputs<T>& inputs,
+                                                    const View<T>& out,
+                                                    const SoftmaxSaved<T>& saved, const Rows& rows,
+                                                    const detail::RanksCall& call) {
   std::string text = detail::call_text(op.name(), ".forward", inputs, rows);
   if (!saved.lse.is_none()) text.append(", lse");
   return detail::run_call(
@@ -90,10 +92,10 @@ Traffic SinkhornCalls<T>::forward(const SinkhornAttention& op, const SinkhornInp
 }
 
 template <class T>
-Traffic SinkhornCalls<T>::backward(const SinkhornAttention& op, const SinkhornInputs<T>& inputs,
-                                   const View<const T>& out, const SoftmaxSaved<T>& saved,
-                                   const View<const T>& d_out, const SinkhornGrads<T>& grads,
-                                   const Rows& rows, const detail::RanksCall& call) {
+Traffic RanksBackward<SinkhornAttention, T>::backward(
+    const SinkhornAttention& op, const SinkhornInputs<T>& inputs, const View<const T>& out,
+    const SoftmaxSaved<T>& saved, const View<const T>& d_out, const SinkhornGrads<T>& grads,
+    const Rows& rows, const detail::RanksCall& call) {
   std::string text = detail::call_text(op.name(), ".backward", inputs, rows);
   grads.for_each_tensor([&](const char* name, const View<T>& grad) {
     if (!grad.is_none()) text.append(", the gradient of ").append(name);
@@ -121,7 +123,8 @@ Traffic SinkhornCalls<T>::backward(const SinkhornAttention& op, const SinkhornIn
       });
 }
 
-FOVEA_FLOAT_AND_DOUBLE_PASSES(SinkhornCalls)
+FOVEA_RANKS_PASSES(FORWARD, SinkhornAttention)
+FOVEA_RANKS_PASSES(BACKWARD, SinkhornAttention)
 
 }  // namespace distributed
 

@@ -3,25 +3,16 @@
 /// The backward pass of softmax attention over a sequence that is spread over ranks.
 #pragma once
 
+#include "fovea/distributed/messages/attention_calls.hpp"
 #include "fovea/distributed/softmax/calls.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Computes the gradients of attention over a sequence that is spread over ranks, on all of them
-/// together. The bits are those of `op.backward` over the whole sequence.
-/// \param op, inputs as in `forward`
-/// \param out, saved as `forward` wrote them, with lse
-/// \param d_out [B, Hq, own rows, Dv]: the gradient of the loss with respect to out; or
-/// {.d_out = ..., .d_lse = ...}, where d_lse [B, Hq, own rows, 1] is that with respect to lse: all
-/// ranks give it, or none
-/// \param grads of q, k and v, of this rank's rows: those that have a tensor are written; the ranks
-/// may want different ones. bias has the rows of the rank's queries. sink [Hq], which all ranks
-/// want or none, is that of the whole sequence
-/// \param executor as in `forward`   \returns the messages of this rank
-/// \throws as `forward`, also std::invalid_argument if grads.bias is given for a bias that has one
-/// row for all queries
+/// Softmax attention over a pattern in `backward`. d_lse [B, Hq, own rows, 1] is given by all ranks
+/// or by none. The gradient of the bias has the rows of the rank's queries; it is refused for a
+/// bias that has one row for all queries. That of sinks is that of the whole sequence.
 ///
 /// Cost: 2 (3 D + 2 Dv) flops for each visible pair of the rank's own queries and keys, as in one
 /// process. For pairs of two ranks 2 (4 D + 3 Dv): both ranks compute the logit and the gradient of
@@ -37,15 +28,18 @@ namespace distributed {
 /// Memory: the received rows and a copy of the rank's own, including bias and mask; their gradients
 /// as well if the rank has several ranges. Bias and mask are packed for one rank at a time, and
 /// address space is reserved for N x N numbers.
-template <class Op, class Out, class T = Scalar<Out>, class D = SoftmaxOutGrads<T>,
-          class E = Serial>
-requires PatternAttention<Op, T> && std::floating_point<T> Traffic
-backward(const Op& op, const InputsOf<Op, T>& inputs, const Out& out, const SavedOf<Op, T>& saved,
-         const D& d_out, const GradsOf<Op, T>& grads, const Rows& rows, E&& executor = {}) {
-  return SoftmaxBackwardCalls<T>::backward(op, op.template score_modifier<T, true>(), inputs,
-                                           View<const T>(out), saved, detail::out_grads<T>(d_out),
-                                           grads, rows, detail::RanksCall(op, executor));
-}
+template <class Op, class T>
+requires PatternAttention<Op, T>
+struct RanksBackward<Op, T> {
+  /// Computes the pass.
+  static Traffic backward(const Op& op, const SoftmaxInputs<T>& inputs, const View<const T>& out,
+                          const SoftmaxSaved<T>& saved, const SoftmaxOutGrads<T>& d_out,
+                          const SoftmaxGrads<T>& grads, const Rows& rows,
+                          const detail::RanksCall& call) {
+    return SoftmaxBackwardCalls<T>::backward(op, op.template score_modifier<T, true>(), inputs, out,
+                                             saved, d_out, grads, rows, call);
+  }
+};
 
 }  // namespace distributed
 

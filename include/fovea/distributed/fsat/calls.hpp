@@ -5,28 +5,34 @@
 #pragma once
 
 #include "fovea/attention/fsat.hpp"
-#include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/messages/attention_calls.hpp"
 #include "fovea/kernels/unit.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The forward pass, for tensors of T. `forward` documents it.
+/// FSAT attention in `forward`. Dominant indices are positions in the sequence; random edges may
+/// not be given.
+/// Cost: two passes over the dominant indices of the rank's keys and of those that it receives:
+/// each key goes once to every other rank that has a query with an edge to it, and so do at most a
+/// twelfth as many that lie between them. Memory: the rank's keys, values and dominant indices once
+/// more, those that it receives, and the graph of its queries.
 template <class T>
-class FsatCalls {
- public:
-  /// \param call of the same operator
+struct RanksForward<FsatAttention, T> {
+  /// Computes the pass.
   static Traffic forward(const FsatAttention& op, const FsatInputs<T>& inputs, const View<T>& out,
                          const FsatSaved<T>& saved, const Rows& rows,
                          const detail::RanksCall& call);
 };
 
-/// The backward pass, for tensors of T. `backward` documents it.
+/// FSAT attention in `backward`.
+/// Cost: the logits and gradients of weights are computed for queries and for keys once each. Keys
+/// travel as in `forward`, and the queries that have an edge to a key come to its rank. Memory: the
+/// rank's rows twice, what it receives twice, and two graphs.
 template <class T>
-class FsatBackwardCalls {
- public:
-  /// \param call of the same operator
+struct RanksBackward<FsatAttention, T> {
+  /// Computes the pass.
   static Traffic backward(const FsatAttention& op, const FsatInputs<T>& inputs,
                           const View<const T>& out, const FsatSaved<T>& saved,
                           const View<const T>& d_out, const FsatGrads<T>& grads, const Rows& rows,

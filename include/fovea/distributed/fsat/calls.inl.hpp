@@ -56,9 +56,10 @@ void check_fsat(const FsatAttention& op, const FsatInputs<T>& inputs, const Rows
 }  // namespace detail
 
 template <class T>
-Traffic FsatCalls<T>::forward(const FsatAttention& op, const FsatInputs<T>& inputs,
-                              const View<T>& out, const FsatSaved<T>& saved, const Rows& rows,
-                              const detail::RanksCall& call) {
+Traffic RanksForward<FsatAttention, T>::forward(const FsatAttention& op,
+                                                const FsatInputs<T>& inputs, const View<T>& out,
+                                                const FsatSaved<T>& saved, const Rows& rows,
+                                                const detail::RanksCall& call) {
   const auto check = [&] {
     detail::check_fsat(op, inputs, rows,
                        [&](const FsatInputs<T>& own) { op.check(own, out, saved); });
@@ -71,10 +72,10 @@ Traffic FsatCalls<T>::forward(const FsatAttention& op, const FsatInputs<T>& inpu
 }
 
 template <class T>
-Traffic FsatBackwardCalls<T>::backward(const FsatAttention& op, const FsatInputs<T>& inputs,
-                                       const View<const T>& out, const FsatSaved<T>& saved,
-                                       const View<const T>& d_out, const FsatGrads<T>& grads,
-                                       const Rows& rows, const detail::RanksCall& call) {
+Traffic RanksBackward<FsatAttention, T>::backward(
+    const FsatAttention& op, const FsatInputs<T>& inputs, const View<const T>& out,
+    const FsatSaved<T>& saved, const View<const T>& d_out, const FsatGrads<T>& grads,
+    const Rows& rows, const detail::RanksCall& call) {
   const auto check = [&] {
     detail::check_fsat(op, inputs, rows, [&](const FsatInputs<T>& own) {
       op.check_backward(own, out, saved, d_out, grads);
@@ -87,8 +88,9 @@ Traffic FsatBackwardCalls<T>::backward(const FsatAttention& op, const FsatInputs
                           });
 }
 
-FOVEA_PASSES(FsatCalls)
-FOVEA_FLOAT_AND_DOUBLE_PASSES(FsatBackwardCalls)
+FOVEA_RANKS_PASSES(FORWARD, FsatAttention)
+FOVEA_IN_SHORT_UNIT(FOVEA_RANKS_FORWARD, FsatAttention)
+FOVEA_RANKS_PASSES(BACKWARD, FsatAttention)
 
 }  // namespace distributed
 

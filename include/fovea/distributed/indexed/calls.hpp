@@ -5,28 +5,31 @@
 #pragma once
 
 #include "fovea/attention/indexed.hpp"
-#include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/messages/attention_calls.hpp"
 #include "fovea/kernels/unit.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The forward pass, for tensors of T. `forward` documents it.
+/// Attention over lists of keys in `forward`. `indices` are positions in the sequence.
+/// Cost: a pass over the rank's lists; each key and value that they name and that is visible is
+/// received once. Memory: the rank's keys, values and lists once more, and what it receives.
 template <class T>
-class IndexedCalls {
- public:
-  /// \param call of the same operator
+struct RanksForward<IndexedAttention, T> {
+  /// Computes the pass.
   static Traffic forward(const IndexedAttention& op, const IndexedInputs<T>& inputs,
                          const View<T>& out, const IndexedSaved<T>& saved, const Rows& rows,
                          const detail::RanksCall& call);
 };
 
-/// The backward pass, for tensors of T. `backward` documents it.
+/// Attention over lists of keys in `backward`.
+/// Cost: the logits and gradients of weights are computed for queries and for keys once each. The
+/// rows that list keys of another rank go there, with their lists, and the keys come to them.
+/// Memory: the rank's rows and lists twice, and what it receives twice.
 template <class T>
-class IndexedBackwardCalls {
- public:
-  /// \param call of the same operator
+struct RanksBackward<IndexedAttention, T> {
+  /// Computes the pass.
   static Traffic backward(const IndexedAttention& op, const IndexedInputs<T>& inputs,
                           const View<const T>& out, const IndexedSaved<T>& saved,
                           const View<const T>& d_out, const IndexedGrads<T>& grads,

@@ -33,9 +33,11 @@ void check_indexed(const IndexedInputs<T>& inputs, const Rows& rows, const Check
 }  // namespace detail
 
 template <class T>
-Traffic IndexedCalls<T>::forward(const IndexedAttention& op, const IndexedInputs<T>& inputs,
-                                 const View<T>& out, const IndexedSaved<T>& saved, const Rows& rows,
-                                 const detail::RanksCall& call) {
+Traffic RanksForward<IndexedAttention, T>::forward(const IndexedAttention& op,
+                                                   const IndexedInputs<T>& inputs,
+                                                   const View<T>& out, const IndexedSaved<T>& saved,
+                                                   const Rows& rows,
+                                                   const detail::RanksCall& call) {
   const std::string text = detail::call_text(op.name(), ".forward", inputs, rows);
   const auto check = [&] {
     detail::check_indexed(inputs, rows,
@@ -53,11 +55,10 @@ Traffic IndexedCalls<T>::forward(const IndexedAttention& op, const IndexedInputs
 }
 
 template <class T>
-Traffic IndexedBackwardCalls<T>::backward(const IndexedAttention& op,
-                                          const IndexedInputs<T>& inputs, const View<const T>& out,
-                                          const IndexedSaved<T>& saved, const View<const T>& d_out,
-                                          const IndexedGrads<T>& grads, const Rows& rows,
-                                          const detail::RanksCall& call) {
+Traffic RanksBackward<IndexedAttention, T>::backward(
+    const IndexedAttention& op, const IndexedInputs<T>& inputs, const View<const T>& out,
+    const IndexedSaved<T>& saved, const View<const T>& d_out, const IndexedGrads<T>& grads,
+    const Rows& rows, const detail::RanksCall& call) {
   std::string text = detail::call_text(op.name(), ".backward", inputs, rows);
   text.append(", keys ").append(std::to_string(inputs.indices.width()));
   const auto check = [&] {
@@ -86,8 +87,9 @@ Traffic IndexedBackwardCalls<T>::backward(const IndexedAttention& op,
   });
 }
 
-FOVEA_PASSES(IndexedCalls)
-FOVEA_FLOAT_AND_DOUBLE_PASSES(IndexedBackwardCalls)
+FOVEA_RANKS_PASSES(FORWARD, IndexedAttention)
+FOVEA_IN_SHORT_UNIT(FOVEA_RANKS_FORWARD, IndexedAttention)
+FOVEA_RANKS_PASSES(BACKWARD, IndexedAttention)
 
 }  // namespace distributed
 

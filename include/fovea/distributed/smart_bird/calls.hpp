@@ -5,28 +5,32 @@
 #pragma once
 
 #include "fovea/attention/smart_bird.hpp"
-#include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/messages/attention_calls.hpp"
 #include "fovea/kernels/unit.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The forward pass, for tensors of T. `forward` documents it.
+/// Smart Bird attention in `forward`. The chosen keys that it saves are positions in the sequence;
+/// draws may not be given.
+/// Cost: the sketch's keys are prepared once for each range of the rank. Memory: the keys of the
+/// sketch of all rows, the rank's keys and values once more, and those that its rows have chosen.
 template <class T>
-class SmartBirdCalls {
- public:
-  /// \param call of the same operator
+struct RanksForward<SmartBirdAttention, T> {
+  /// Computes the pass.
   static Traffic forward(const SmartBirdAttention& op, const SmartBirdInputs<T>& inputs,
                          const View<T>& out, const SmartBirdSaved<T>& saved, const Rows& rows,
                          const detail::RanksCall& call);
 };
 
-/// The backward pass, for tensors of T. `backward` documents it.
+/// Smart Bird attention in `backward`. The chosen keys must be saved.
+/// Cost: the logits and gradients of weights are computed for queries and for keys once each. The
+/// rows that have chosen keys of another rank go there, and the chosen keys come to them. Memory:
+/// the rank's rows twice, and what it receives twice.
 template <class T>
-class SmartBirdBackwardCalls {
- public:
-  /// \param call of the same operator
+struct RanksBackward<SmartBirdAttention, T> {
+  /// Computes the pass.
   static Traffic backward(const SmartBirdAttention& op, const SmartBirdInputs<T>& inputs,
                           const View<const T>& out, const SmartBirdSaved<T>& saved,
                           const View<const T>& d_out, const SmartBirdGrads<T>& grads,

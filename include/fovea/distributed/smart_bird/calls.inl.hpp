@@ -41,9 +41,9 @@ void check_choice(const SmartBirdInputs<T>& in, const SmartBirdSaved<T>& saved, 
 }  // namespace detail
 
 template <class T>
-Traffic SmartBirdCalls<T>::forward(const SmartBirdAttention& op, const SmartBirdInputs<T>& inputs,
-                                   const View<T>& out, const SmartBirdSaved<T>& saved,
-                                   const Rows& rows, const detail::RanksCall& call) {
+Traffic RanksForward<SmartBirdAttention, T>::forward(
+    const SmartBirdAttention& op, const SmartBirdInputs<T>& inputs, const View<T>& out,
+    const SmartBirdSaved<T>& saved, const Rows& rows, const detail::RanksCall& call) {
   const std::string text = detail::smart_bird_text(".forward", inputs, rows);
   const auto check = [&] {
     if (!inputs.draws.is_none()) {
@@ -64,7 +64,7 @@ Traffic SmartBirdCalls<T>::forward(const SmartBirdAttention& op, const SmartBird
 }
 
 template <class T>
-Traffic SmartBirdBackwardCalls<T>::backward(
+Traffic RanksBackward<SmartBirdAttention, T>::backward(
     const SmartBirdAttention& op, const SmartBirdInputs<T>& inputs, const View<const T>& out,
     const SmartBirdSaved<T>& saved, const View<const T>& d_out, const SmartBirdGrads<T>& grads,
     const Rows& rows, const detail::RanksCall& call) {
@@ -87,8 +87,9 @@ Traffic SmartBirdBackwardCalls<T>::backward(
   });
 }
 
-FOVEA_PASSES(SmartBirdCalls)
-FOVEA_FLOAT_AND_DOUBLE_PASSES(SmartBirdBackwardCalls)
+FOVEA_RANKS_PASSES(FORWARD, SmartBirdAttention)
+FOVEA_IN_SHORT_UNIT(FOVEA_RANKS_FORWARD, SmartBirdAttention)
+FOVEA_RANKS_PASSES(BACKWARD, SmartBirdAttention)
 
 }  // namespace distributed
 

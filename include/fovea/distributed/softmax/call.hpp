@@ -29,16 +29,6 @@ inline SequenceShape whole_sequence(const SoftmaxPatterns& op, const Rows& rows)
   return SequenceShape::of(rows.count(), rows.count(), op.options().alignment);
 }
 
-/// What a backward pass takes as d_out, with the gradient with respect to lse if there is one.
-template <class T, class D>
-SoftmaxOutGrads<T> out_grads(const D& d_out) {
-  if constexpr (std::same_as<D, SoftmaxOutGrads<T>>) {
-    return d_out;
-  } else {
-    return {.d_out = View<const T>(d_out)};
-  }
-}
-
 /// What ranks agree on that want the gradients of softmax attention, in words.
 template <class T>
 std::string grads_text(const SoftmaxOutGrads<T>& d, std::span<T> d_sink) {

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// `forward` and `backward` of attention operators over a sequence that is spread over ranks. The
+/// headers of the operators' passes make them known here, and say what they read, send and take.
+#pragma once
+
+#include <concepts>
+
+#include "fovea/attention/call/backward_calls.hpp"
+#include "fovea/distributed/messages/call.hpp"
+#include "fovea/kernels/unit.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// The forward pass of the operator `Op` over ranks, for tensors of T: a specialisation has
+/// `static Traffic forward(op, inputs, out, saved, rows, call)`, where `call` is of the same
+/// operator.
+template <class Op, class T>
+struct RanksForward {};
+/// The backward pass: `static Traffic backward(op, inputs, out, saved, d_out, grads, rows, call)`.
+/// An operator that has OutGrads<T> takes them as d_out.
+template <class Op, class T>
+struct RanksBackward {};
+
+/// An operator whose forward pass over ranks was included.
+template <class Op, class T>
+concept HasRanksForward = requires {
+  &RanksForward<Op, T>::forward;
+};
+/// An operator whose backward pass over ranks was included.
+template <class Op, class T>
+concept HasRanksBackward = std::floating_point<T> && requires {
+  &RanksBackward<Op, T>::backward;
+};
+
+/// Computes an attention operator over a sequence that is spread over ranks, on all of them
+/// together; every rank calls it with its own rows. The bits are those of `op.forward` over the
+/// whole sequence, for any number of ranks and any layout.
+/// \param inputs what `op` reads, of this rank's rows, [B, H, own rows, D] in ascending order. Key
+/// lengths count keys of the whole sequence, and so do positions; what has no rows is the same on
+/// all ranks
+/// \param out [B, Hq, own rows, Dv], written
+/// \param saved what `op` saves, of the rank's rows: what has a tensor is written
+/// \param executor runs the blocks of this rank, as in `forward` of the operator
+/// \returns the messages of this rank
+/// \throws on all ranks alike what one of them throws, with its number, before anything is written:
+/// std::invalid_argument for inputs that `op` refuses, for packed sequences, for tensors that do
+/// not have the rank's rows, for calls that differ between ranks, and for an arena in use or too
+/// small; std::bad_alloc. Later, what a user's pattern or executor throws while it computes.
+/// std::runtime_error if MPI fails.
+///
+/// Cost: that of the rank's rows, and what the operator's specialisation of RanksForward says.
+template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
+requires HasRanksForward<Op, T> Traffic forward(const Op& op, const InputsOf<Op, T>& inputs,
+                                                Out&& out, const SavedOf<Op, T>& saved,
+                                                const Rows& rows, E&& executor = {}) {
+  return RanksForward<Op, T>::forward(op, inputs, View<T>(out), saved, rows,
+                                      detail::RanksCall(op, executor));
+}
+
+/// The same, where nothing is saved.
+template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
+requires HasRanksForward<Op, T> Traffic forward(const Op& op, const InputsOf<Op, T>& inputs,
+                                                Out&& out, const Rows& rows, E&& executor = {}) {
+  return forward<Op>(op, inputs, View<T>(out), SavedOf<Op, T>{}, rows, executor);
+}
+
+/// Computes the gradients of an attention operator over a sequence that is spread over ranks, on
+/// all of them together. The bits are those of `op.backward` over the whole sequence.
+/// \param op, inputs as in `forward`   \param out, saved as `forward` wrote them, with lse if the
+/// operator has one
+/// \param d_out [B, Hq, own rows, Dv]: the gradient of the loss with respect to out; for operators
+/// of softmax attention over patterns also {.d_out = ..., .d_lse = ...}
+/// \param grads of this rank's rows: those that have a tensor are written; the ranks may want
+/// different ones. Gradients of what has no rows, which all ranks want or none, are those of the
+/// whole sequence
+/// \param executor as in `forward`   \returns the messages of this rank   \throws as `forward`
+///
+/// Cost: that of the rank's rows, and what the operator's specialisation of RanksBackward says.
+template <class Op, class Out, class T = Scalar<Out>,
+          class D = typename fovea::detail::OutGradsFor<Op, T>::Type, class E = Serial>
+requires HasRanksBackward<Op, T> Traffic backward(const Op& op, const InputsOf<Op, T>& inputs,
+                                                  const Out& out, const SavedOf<Op, T>& saved,
+                                                  const D& d_out, const GradsOf<Op, T>& grads,
+                                                  const Rows& rows, E&& executor = {}) {
+  const auto pass = [&](const auto& d) {
+    return RanksBackward<Op, T>::backward(op, inputs, View<const T>(out), saved, d, grads, rows,
+                                          detail::RanksCall(op, executor));
+  };
+  if constexpr (std::same_as<D, typename fovea::detail::OutGradsFor<Op, T>::Type>) {
+    return pass(d_out);
+  } else if constexpr (requires { typename Op::template OutGrads<T>; }) {
+    return pass(typename Op::template OutGrads<T>{.d_out = View<const T>(d_out)});
+  } else {
+    return pass(View<const T>(d_out));
+  }
+}
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END
+
+// In a unit that compiles passes, FOVEA_RANKS_PASSES(FORWARD, Op) or (BACKWARD, Op) instantiates
+// one of an operator for float and double.
+#define FOVEA_RANKS_FORWARD(Op, T) template struct RanksForward<Op, T>;
+#define FOVEA_RANKS_BACKWARD(Op, T) template struct RanksBackward<Op, T>;
+#define FOVEA_RANKS_PASSES(Pass, Op)          \
+  FOVEA_IN_FLOAT_UNIT(FOVEA_RANKS_##Pass, Op) \
+  FOVEA_IN_DOUBLE_UNIT(FOVEA_RANKS_##Pass, Op)
