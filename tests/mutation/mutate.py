@@ -101,7 +101,7 @@ def fate_of(copy: Copy, one: Switch, tests: list[str], order: Order) -> str:
     path = one.mutant.path
     some = order.of(path, tests)
     for test in some:
-        passes = copy.run(test, 20 + 10 * order.seconds[test], **{switches.NUMBER: str(one.number)})
+        passes = copy.run(test, 10 + 10 * order.seconds[test], **{switches.NUMBER: str(one.number)})
         order.keep(path, test, not passes)
         if not passes:
             return test
@@ -121,6 +121,8 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
                         help="first ask those again that survived another run, whose results.json\n"
                              "this is, but for those that nobody could see; of what that run has\n"
                              "asked nothing is drawn")
+    parser.add_argument("--unlisted", action="store_true",
+                        help="draw nothing that survivors.tsv lists: what remains, tests have seen")
     parser.add_argument("--tests", default=".", help="only tests whose names match this (.)")
     parser.add_argument("--jobs", type=int, default=2, help="compilers and tests at once (2)")
     parser.add_argument("--patience", type=float, default=float("inf"), metavar="SECONDS",
@@ -143,8 +145,9 @@ def drawn(options: argparse.Namespace) -> list[Switch]:
     lines = {path: (include / path).read_text().splitlines() for path in {m.path for m in found}}
     able = [m for m in found if switches.switched(lines[m.path], m, 0)]
     before = json.loads(options.again.read_text()) if options.again else []
-    chosen = asked_again(able, before, known_survivors())
-    asked = {mistake_of(result) for result in before}
+    known = known_survivors()
+    chosen = asked_again(able, before, known)
+    asked = {mistake_of(result) for result in before} | (set(known) if options.unlisted else set())
     taken = {(m.path, m.line) for m in chosen}
     rest = [m for m in able if m.mistake not in asked and (m.path, m.line) not in taken]
     chosen += mutants.drawn(rest, options.count, options.seed)
