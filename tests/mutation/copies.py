@@ -140,7 +140,9 @@ class Copy:
             ["cmake", "--build", str(self.build), "-j", str(self.jobs), "--target",
              *sorted({self.known[test].target for test in tests}), "--", "-k", "0"],
             capture_output=True, text=True, errors="replace", check=False)
-        return [] if done.returncode == 0 else done.stdout.splitlines()
+        # A generator may have asked for colours.
+        plain = re.sub(r"\x1b\[[0-9;]*[mK]", "", done.stdout)
+        return [] if done.returncode == 0 else plain.splitlines()
 
     def run(self, test: str, seconds: float, **environment: str) -> bool:
         """Whether the test passes, in a folder of its own."""

@@ -79,8 +79,12 @@ class Order:
             self.kills[place, test] += killed
 
     def likelihood(self, path: str, test: str) -> float:
-        """That the test kills a mutant: of the header as far as it is known, else of the folder."""
+        """That the test kills a mutant: of the header as far as it is known, else of the folder;
+        before that, those of the header's name and of its folder."""
+        stem = path.split(".")[0]
         known = 0.1
+        if test.startswith(os.path.dirname(stem)):
+            known = 0.5 if test.startswith(stem) else 0.2
         for place in (os.path.dirname(path), path):
             known = (self.kills[place, test] + known) / (self.tries[place, test] + 1)
         return known
