@@ -34,17 +34,18 @@ class Switch:
 class Test:
     """What runs a test, and in which environment besides."""
 
-    command: list[str]
+    command: list[str]  # the program and its arguments, or those of what starts it on ranks
+    program: str
     environment: dict[str, str]
 
     @property
     def target(self) -> str:
         """What builds it."""
-        return Path(self.command[0]).name
+        return Path(self.program).name
 
 
 def tests_of(lines: list[str], folder: Path) -> dict[str, Test]:
-    """Of the tests of a CTestTestfile.cmake those that are programs of this folder. (ctest itself
+    """Of the tests of a CTestTestfile.cmake those that run a program of this folder. (ctest itself
     does not say what runs a test while it is not built.)"""
     commands = {}
     environments = {}
@@ -53,9 +54,10 @@ def tests_of(lines: list[str], folder: Path) -> dict[str, Test]:
             commands[added[1]] = re.findall(r'"([^"]*)"', added[2])
         elif said := re.match(r"set_tests_properties\(\[=\[(.+?)\]=\] .*\bENVIRONMENT \"([^\"]+)\"",
                               line):
-            environments[said[1]] = dict(one.split("=", 1) for one in said[2].split(";"))
-    return {name: Test(command, environments.get(name, {})) for name, command in commands.items()
-            if command and Path(command[0]).parent == folder}
+            environments[said[1]] = dict(one.split("=", 1) for one in said[2].split(";") if one)
+    return {name: Test(command, word, environments.get(name, {}))
+            for name, command in commands.items()
+            for word in command if Path(word).parent == folder}
 
 
 class Copy:
@@ -80,11 +82,11 @@ class Copy:
             ["cmake", "--preset", "test", "-B", str(self.build),
              "-DCMAKE_CXX_FLAGS=-march=native -DFOVEA_NATIVE_ONLY -w -Wno-error",
              "-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DFOVEA_BUILD_EXAMPLES=OFF",
-             "-DFOVEA_BUILD_BENCH=OFF", "-DFOVEA_TEST_PACKAGE=OFF"],
+             "-DFOVEA_BUILD_BENCH=OFF", "-DFOVEA_TEST_PACKAGE=OFF", "-DFOVEA_INSTALL=OFF"],
             cwd=self.folder, check=True, stdout=subprocess.DEVNULL)
 
     def tests(self, pattern: str) -> list[str]:
-        """The tests that can be built and whose names match. (Over ranks none is asked.)"""
+        """The tests that can be built and whose names match."""
         folder = self.build.resolve() / "tests"
         self.known = tests_of((folder / "CTestTestfile.cmake").read_text().splitlines(), folder)
         chosen = sorted(name for name in self.known if re.search(pattern, name))
@@ -138,21 +140,32 @@ class Copy:
             ["cmake", "--build", str(self.build), "-j", str(self.jobs), "--target",
              *sorted({self.known[test].target for test in tests}), "--", "-k", "0"],
             capture_output=True, text=True, errors="replace", check=False)
-        return [] if done.returncode == 0 else done.stdout.splitlines()
+        # A generator may have asked for colours.
+        plain = re.sub(r"\x1b\[[0-9;]*[mK]", "", done.stdout)
+        return [] if done.returncode == 0 else plain.splitlines()
 
     def run(self, test: str, seconds: float, **environment: str) -> bool:
         """Whether the test passes, in a folder of its own."""
         known = self.known[test]
+        # A rank that stops at its first failure would let the others wait.
+        stop = ["--gtest_fail_fast"] if known.command[0] == known.program else []
         with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
-            try:
-                return subprocess.run(
-                    [*known.command, "--gtest_fail_fast"], cwd=folder,
+            with subprocess.Popen(
+                    [*known.command, *stop], cwd=folder,
                     env={**os.environ, **known.environment, "TMPDIR": folder,
                          "TEST_TMPDIR": folder, **environment},
-                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=seconds,
-                    preexec_fn=_limit, check=False).returncode == 0
-            except subprocess.TimeoutExpired:
-                return False
+                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                    preexec_fn=_limit) as running:
+                try:
+                    return running.wait(seconds) == 0
+                except subprocess.TimeoutExpired:
+                    # What started ranks ends them, if it is asked to.
+                    running.terminate()
+                    try:
+                        running.wait(10)
+                    except subprocess.TimeoutExpired:
+                        running.kill()
+                    return False
 
 
 def _limit() -> None:
@@ -160,17 +173,20 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def blamed(output: list[str], places: dict[tuple[str, int], Switch], below: int = 0) -> set[int]:
-    """The switches that compilers complain of: of each error the first place that holds one, or has
-    one in a line below, not further than so many."""
+def blamed(output: list[str], places: dict[tuple[str, int], Switch], around: int = 4) -> set[int]:
+    """The switches that compilers complain of: of each error the one in its line, else the nearest
+    in so many lines around it, as calls have several lines, else the first in what it is part of."""
     found: set[int] = set()
     place = re.compile(r"include/fovea/([\w/.]+):(\d+)")
     context: list[int] = []
     for line in output:
-        near = ((m[1], int(m[2]) + n) for m in place.finditer(line) for n in range(below + 1))
-        here = [places[key].number for key in near if key in places]
+        named = [(m[1], int(m[2])) for m in place.finditer(line)]
+        here = [places[key].number for key in named if key in places]
         if ": error: " in line:
-            found.update((here or context)[:1])
+            near = [places[path, n + by].number for distance in range(1, around + 1)
+                    for path, n in named for by in (distance, -distance)
+                    if (path, n + by) in places]
+            found.update((here or near or context)[:1])
             context = []
         elif re.search(r": In |required from|in 'constexpr'|expansion of", line):
             context += here
@@ -186,8 +202,7 @@ def built(copy: Copy, chosen: list[Switch], tests: list[str],
         if not output:
             return chosen
         places = {(one.mutant.path, one.mutant.line): one for one in chosen}
-        # A call of several lines is complained of in its first one.
-        bad = blamed(output, places) or blamed(output, places, below=4)
+        bad = blamed(output, places)
         if not bad:
             (copy.folder / "errors.log").write_text("\n".join(output))
             raise SystemExit(f"mutate.py: see {copy.folder / 'errors.log'}")

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # The floors that are mutated, from the lowest one up.
-FLOORS = ("core", "kernels", "patterns", "spectral", "attention", "layers")
+FLOORS = ("core", "simd", "patterns", "kernels", "attention", "spectral", "distributed", "layers",
+          "io")
 
 
 @dataclass(frozen=True)

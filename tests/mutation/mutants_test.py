@@ -184,9 +184,10 @@ class Switches(unittest.TestCase):
                   "/x/include/fovea/mutation.hpp:40:2: error: no match for 'operator-'"]
         self.assertEqual(copies.blamed(within, places), {5})
         call = ["/x/include/fovea/core/view.hpp:5:3: error: no matching function for call to 'f'"]
-        self.assertEqual(copies.blamed(call, places), set())
-        self.assertEqual(copies.blamed(call, places, below=2), {5})
-        self.assertEqual(copies.blamed(call, places, below=1), set())
+        self.assertEqual(copies.blamed(call, places), {5})
+        self.assertEqual(copies.blamed(call, places, around=1), set())
+        end = ["/x/include/fovea/core/view.hpp:9:3: error: invalid element index"]
+        self.assertEqual(copies.blamed(end, places), {5})
 
 
 class Places(unittest.TestCase):
@@ -243,21 +244,24 @@ class Survivors(unittest.TestCase):
 
 
 class Tests(unittest.TestCase):
-    def test_are_those_that_run_alone(self) -> None:
+    def test_are_programs_of_the_folder(self) -> None:
         lines = """subdirs("consumer")
 add_test([=[core/view]=] "/build/tests/core_tests-O0" "core/view" "--gtest_brief=1")
 set_tests_properties([=[core/view]=] PROPERTIES  ENVIRONMENT "" LABELS "core")
 add_test([=[attention/backward/2]=] "/build/tests/attention_backward_test" "--gtest_brief=1")
-set_tests_properties([=[attention/backward/2]=] PROPERTIES  ENVIRONMENT "SHARDS=2;SHARD=1" LABELS "a")
-add_test([=[distributed/rows/3_ranks]=] "/usr/bin/mpiexec" "-n" "3" "/build/tests/distributed_tests")
+set_tests_properties([=[attention/backward/2]=] PROPERTIES  ENVIRONMENT "SHARDS=2;SHARD=1;" LABELS "a")
+add_test([=[distributed/rows/3_ranks]=] "/usr/bin/mpiexec" "-n" "3" "/build/tests/distributed_tests" "distributed/rows")
+add_test([=[mutation/mutants]=] "/usr/bin/python3" "-B" "/source/tests/mutation/mutants_test.py")
 """.splitlines()
         found = copies.tests_of(lines, Path("/build/tests"))
-        self.assertEqual(list(found), ["core/view", "attention/backward/2"])
+        self.assertEqual(list(found), ["core/view", "attention/backward/2", "distributed/rows/3_ranks"])
         self.assertEqual(found["core/view"].command,
                          ["/build/tests/core_tests-O0", "core/view", "--gtest_brief=1"])
         self.assertEqual(found["core/view"].target, "core_tests-O0")
         self.assertEqual(found["core/view"].environment, {})
         self.assertEqual(found["attention/backward/2"].environment, {"SHARDS": "2", "SHARD": "1"})
+        self.assertEqual(found["distributed/rows/3_ranks"].target, "distributed_tests")
+        self.assertEqual(found["distributed/rows/3_ranks"].command[:3], ["/usr/bin/mpiexec", "-n", "3"])
 
 
 class Order(unittest.TestCase):

@@ -79,8 +79,12 @@ class Order:
             self.kills[place, test] += killed
 
     def likelihood(self, path: str, test: str) -> float:
-        """That the test kills a mutant: of the header as far as it is known, else of the folder."""
+        """That the test kills a mutant: of the header as far as it is known, else of the folder;
+        before that, those of the header's name and of its folder."""
+        stem = path.split(".")[0]
         known = 0.1
+        if test.startswith(os.path.dirname(stem)):
+            known = 0.5 if test.startswith(stem) else 0.2
         for place in (os.path.dirname(path), path):
             known = (self.kills[place, test] + known) / (self.tries[place, test] + 1)
         return known
@@ -101,7 +105,7 @@ def fate_of(copy: Copy, one: Switch, tests: list[str], order: Order) -> str:
     path = one.mutant.path
     some = order.of(path, tests)
     for test in some:
-        passes = copy.run(test, 20 + 10 * order.seconds[test], **{switches.NUMBER: str(one.number)})
+        passes = copy.run(test, 10 + 10 * order.seconds[test], **{switches.NUMBER: str(one.number)})
         order.keep(path, test, not passes)
         if not passes:
             return test
@@ -121,6 +125,8 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
                         help="first ask those again that survived another run, whose results.json\n"
                              "this is, but for those that nobody could see; of what that run has\n"
                              "asked nothing is drawn")
+    parser.add_argument("--unlisted", action="store_true",
+                        help="draw nothing that survivors.tsv lists: what remains, tests have seen")
     parser.add_argument("--tests", default=".", help="only tests whose names match this (.)")
     parser.add_argument("--jobs", type=int, default=2, help="compilers and tests at once (2)")
     parser.add_argument("--patience", type=float, default=float("inf"), metavar="SECONDS",
@@ -143,8 +149,9 @@ def drawn(options: argparse.Namespace) -> list[Switch]:
     lines = {path: (include / path).read_text().splitlines() for path in {m.path for m in found}}
     able = [m for m in found if switches.switched(lines[m.path], m, 0)]
     before = json.loads(options.again.read_text()) if options.again else []
-    chosen = asked_again(able, before, known_survivors())
-    asked = {mistake_of(result) for result in before}
+    known = known_survivors()
+    chosen = asked_again(able, before, known)
+    asked = {mistake_of(result) for result in before} | (set(known) if options.unlisted else set())
     taken = {(m.path, m.line) for m in chosen}
     rest = [m for m in able if m.mistake not in asked and (m.path, m.line) not in taken]
     chosen += mutants.drawn(rest, options.count, options.seed)
