@@ -24,6 +24,9 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
+/// How long threads that are kept awake look for work before they sleep.
+inline constexpr std::chrono::microseconds kPatience{200};
+
 /// One parallel_for: the state that its caller shares with the closures that it leaves in a pool's
 /// queue. Indices are claimed from a counter. So a closure that comes late finds none, and touches
 /// nothing that belongs to the caller, who may be gone by then.
@@ -49,15 +52,22 @@ class PoolJob {
   }
 
   /// Returns when no call is left or running, and rethrows the exception of the lowest index.
-  void wait() {
+  /// \param stays_awake whether the caller keeps threads awake, and so is to stay awake itself
+  void wait(bool stays_awake = false) {
     // The last calls mostly end together: to sleep and be woken takes longer than to look again.
     for (int i = 0; i < kLooksBeforeSleep && unfinished_ != 0; ++i) std::this_thread::yield();
+    if (stays_awake) {
+      for (const auto since = Clock::now(); unfinished_ != 0 && Clock::now() - since < kPatience;) {
+        std::this_thread::yield();
+      }
+    }
     std::unique_lock lock(mutex_);
     all_done_.wait(lock, [this] { return unfinished_ == 0; });
     calls_.rethrow();
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
   static constexpr int kLooksBeforeSleep = 64;
 
   const Index count_;
@@ -105,7 +115,6 @@ class AwakeThreads {
 
  private:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::microseconds kPatience{200};
 
   unsigned begin_to_watch() noexcept {
     const std::lock_guard lock(mutex_);
@@ -164,7 +173,7 @@ void pool_parallel_for(Eigen::ThreadPoolInterface* pool, int concurrency, Index 
     if (fails) break;  // go on with fewer helpers
   }
   job->work();
-  job->wait();
+  job->wait(stays_awake);
 }
 
 }  // namespace detail
