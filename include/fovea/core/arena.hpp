@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Scratch memory that a caller keeps: calls on `arena.on(executor)` use it instead of asking the
-/// system each time.
+/// Caller-owned scratch memory: calls on `arena.on(executor)` use it instead of allocating.
 #pragma once
 
 #include <algorithm>
@@ -23,36 +22,35 @@ FOVEA_NAMESPACE_BEGIN
 template <class E>
 class ArenaExecutor;
 
-/// Bytes that one call of an operator after the other uses as scratch memory.
-/// `op.workspace_bytes<T>(shape, executor.concurrency())` of them are enough for `op.forward` (and
-/// `select`), and `op.backward_workspace_bytes` for `op.backward`; an arena for the largest serves
-/// all. What a call needs follows from its shape and the tensors that it is given, never from
-/// their numbers. Packed sequences may need more than their rows as one sequence, by what
-/// linear attention that is not causal or FSAT keeps of each sequence; a refusal says how much the
-/// call needs. Decoders keep most of their scratch themselves: a step takes from an arena no more
+/// Scratch memory for operator calls, one call at a time.
+/// `op.workspace_bytes<T>(shape, executor.concurrency())` bytes are enough for `op.forward` and
+/// `op.select`, and `op.backward_workspace_bytes` for `op.backward`; one arena of the largest size
+/// serves all of them. What a call needs follows from its shape and from which tensors it is given,
+/// never from their values. Packed sequences may need more than the same rows as one sequence,
+/// because non-causal linear attention and FSAT keep data per sequence; the error says how much the
+/// call needs. Decoders keep most of their scratch themselves: a step takes no more from an arena
 /// than `forward` with its queries and all tokens so far.
-/// Small lists still come from the system: tasks, plans (also the keys of few queries, see
-/// FewQueries), and some bytes for each block of queries and head of a backward pass. So does what
-/// outlives the call.
-/// Any thread may use an arena, but only one call at a time; another one is refused. It must
-/// outlive the executors that are made of it, and cannot be moved.
+/// Small lists are still allocated: tasks, plans (also the keys of few queries, see FewQueries),
+/// and some bytes for each query block and head of a backward pass. So is what outlives the call.
+/// Any thread may use an arena, but only one call at a time; a concurrent call is refused. An arena
+/// must outlive the executors made from it, and cannot be moved.
 class Arena {
  public:
-  /// Takes the memory, and a little more: kMostPieces cache lines, since the pieces of a call begin
-  /// at one each.
+  /// Allocates the memory and kMostPieces cache lines more, since each piece of a call starts at a
+  /// cache line.
   /// \throws std::invalid_argument if size_bytes is negative; std::bad_alloc
   explicit Arena(Index size_bytes)
       : size_bytes_(checked(size_bytes)), memory_(room_for(size_bytes)) {}
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  /// The bytes that it was made for.
+  /// The size given to the constructor, in bytes.
   Index size_bytes() const { return size_bytes_; }
 
-  /// An executor that runs calls where `executor` does (by default in the calling thread), which
-  /// must outlive it unless it is a temporary; operators take their scratch from this arena. An
-  /// operator that finds the arena in use, or too small, throws std::invalid_argument before
-  /// anything is written.
+  /// An executor that runs calls where `executor` does (by default in the calling thread);
+  /// operators take their scratch from this arena. `executor` must outlive the result unless it is
+  /// a temporary. An operator that finds the arena in use or too small throws std::invalid_argument
+  /// before anything is written.
   template <class X = Serial>
   auto on(X&& executor = {}) {
     if constexpr (std::is_lvalue_reference_v<X> || !Executor<X>) {
@@ -84,8 +82,8 @@ class Arena {
   std::atomic<bool> in_use_{false};
 };
 
-/// The memory of an arena for the time of one call, a ScratchMemory. Pieces lie one after the
-/// other, and are given back together.
+/// The arena's memory during one call, a ScratchMemory. Pieces are consecutive and are released
+/// together.
 class ArenaLease {
  public:
   /// \throws std::invalid_argument if the arena is in use
@@ -99,9 +97,9 @@ class ArenaLease {
   ArenaLease& operator=(const ArenaLease&) = delete;
   ~ArenaLease() { arena_.in_use_.store(false, std::memory_order_release); }
 
-  /// Takes `count` pieces of `piece_bytes` bytes each, without gaps. If there are not so many left,
-  /// it only counts them, and what is returned must not be used: require() says so.
-  /// \throws std::bad_alloc as the constructor of Workspace does
+  /// Takes `count` consecutive pieces of `piece_bytes` bytes each. If they do not fit, it only
+  /// counts them, and the result must not be used; require() then throws.
+  /// \throws std::bad_alloc as Workspace's constructor does
   Workspace take(Index count, Index piece_bytes) {
     const Index size = Workspace::size_of(count, piece_bytes);
     if (size == 0) return {};
@@ -124,8 +122,8 @@ class ArenaLease {
            "at least " + std::to_string(needed) + ", which the call needs");
   }
 
-  /// Whether a call takes what its shape may need, even if its numbers do not: it does, so that
-  /// it is not up to the numbers whether an arena is large enough.
+  /// Whether a call takes what its shape may need, even if its values do not: true, so that whether
+  /// an arena is large enough never depends on values.
   static constexpr bool is_by_shape() { return true; }
 
  private:
@@ -136,8 +134,8 @@ class ArenaLease {
   Index end_ = 0;    // where the next piece begins
 };
 
-/// What Arena::on returns: an Executor that runs calls on another one and brings them memory. It is
-/// as cheap to copy as that one, and copies share the arena.
+/// What Arena::on returns: an Executor that runs calls on another one and provides the arena's
+/// memory. It is as cheap to copy as the other executor, and copies share the arena.
 /// \tparam E the other executor, or a reference to it
 template <class E>
 class ArenaExecutor {
@@ -154,14 +152,14 @@ class ArenaExecutor {
   /// Keeps the threads of the other executor awake, if it can.
   auto stay_awake() const { return fovea::stay_awake(executor_); }
 
-  /// That of the other executor.
+  /// The other executor's concurrency.
   Index concurrency() const { return static_cast<Index>(executor_.concurrency()); }
   /// Runs the calls on the other executor.
   template <class F>
   void parallel_for(Index n, F&& f) const {
     executor_.parallel_for(n, f);
   }
-  /// The memory of the arena, for one call. \throws std::invalid_argument if it is in use
+  /// The arena's memory, for one call. \throws std::invalid_argument if it is in use
   ArenaLease lease() const { return ArenaLease(*arena_); }
 
  private:

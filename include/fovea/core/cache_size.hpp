@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The size of the cache behind the first one, for choices between forms that give the same bits.
+/// The size of the second-level cache, for choosing between variants with identical results.
 #pragma once
 
 #include "fovea/core/config.hpp"
@@ -11,8 +11,8 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The bytes of a core's second cache as the system tells them, or 512 KiB where it does not. It is
-/// the same each time.
+/// The size of a core's L2 cache in bytes as the system reports it, or 512 KiB if it does not.
+/// Constant within a process.
 inline Index second_cache_bytes() noexcept {
   static const Index bytes = [] {
     long told = 0;

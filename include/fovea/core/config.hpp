@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The demands on the compiler, the version of the library, and the name of its inline namespace.
+/// Compiler requirements, the library's version, and its inline namespace.
 #pragma once
 
 // These checks come before any standard header, which might itself fail to compile and hide the
@@ -41,8 +41,8 @@
 #define FOVEA_VERSION_PATCH 0
 
 // FOVEA_UNIT_LEVEL is the instruction-set level that the flags of this translation unit allow: 1 is
-// the baseline, 3 is AVX2 with FMA, and 4 is AVX-512. It is fixed here, because regions that are
-// compiled for another level change the macros that it is made of.
+// the baseline, 3 is AVX2 with FMA, and 4 is AVX-512. It is fixed here, because regions compiled
+// for another level change the macros it is derived from.
 #if defined(__x86_64__) && defined(__AVX512F__) && defined(__AVX512BW__) && \
     defined(__AVX512DQ__) && defined(__AVX512VL__) && defined(__AVX512CD__)
 #define FOVEA_UNIT_LEVEL 4
@@ -55,20 +55,19 @@
 #define FOVEA_UNIT_LEVEL_NAME baseline
 #endif
 
-// Whether this translation unit compiles the levels above its own, too.
+// Whether this translation unit also compiles the levels above its own.
 #if defined(__x86_64__) && !defined(FOVEA_NATIVE_ONLY)
 #define FOVEA_COMPILES_LEVELS 1
 #else
 #define FOVEA_COMPILES_LEVELS 0
 #endif
 
-// The name of the inline namespace says which of these flags and macros there are: code that is
-// built with others gets other symbols, and the linker can never hand a caller a function that was
-// compiled for instructions that its machine lacks. Compilers print the name in every message, so
-// it is short: a flag has a letter of its own or nothing, and the usual flags of a level are one
-// letter together.
+// The name of the inline namespace encodes these flags and macros: code built with others gets
+// other symbols, so the linker can never pick a function compiled for instructions that the machine
+// lacks. Compilers print the name in every message, so it is short: each flag is one letter or
+// nothing, and the usual flags of a level share one letter.
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
-#if FOVEA_UNIT_LEVEL == 4  // FOVEA_TAG_AVX512 says it
+#if FOVEA_UNIT_LEVEL == 4  // FOVEA_TAG_AVX512 covers it
 #define FOVEA_TAG_AVX
 #else
 #define FOVEA_TAG_AVX y
@@ -136,7 +135,8 @@
 
 #define FOVEA_INLINE inline __attribute__((always_inline))
 #define FOVEA_NOINLINE __attribute__((noinline))
-/// What runs once in a call, such as checks: compiled for size, which also takes less time.
+/// Marks code that runs once per call, such as checks: compiled for size, which also compiles
+/// faster.
 #define FOVEA_COLD __attribute__((cold))
 
 // Where exceptions are disabled, an error ends the process.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The only header that knows Eigen's tensors and matrices: how each one becomes a `View`, and how
-/// the result of an operator becomes an Eigen tensor again.
+/// The only header that knows Eigen's tensors and matrices: how each becomes a `View`, and how an
+/// operator's result becomes an Eigen tensor.
 #pragma once
 
 #include <Eigen/Core>
@@ -14,7 +14,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The tensor that `attend` returns where its inputs are views, not tensors of Eigen.
+/// The tensor that `attend` returns if its inputs are views, not Eigen tensors.
 template <class T>
 using Tensor4 = Eigen::Tensor<T, 4, Eigen::RowMajor>;
 
@@ -32,14 +32,14 @@ View<T> view_of_tensor(T* data, const X& x, bool is_row_major) {
   return View<T>(data, shape, strides);
 }
 
-/// A matrix of Eigen whose elements lie in memory: no expression that has yet to be computed.
+/// An Eigen matrix whose elements are in memory, not an unevaluated expression.
 template <class T>
 concept EigenMatrix = std::is_base_of_v<Eigen::MatrixBase<T>, T> &&
                       (T::Flags& Eigen::DirectAccessBit) != 0;
 
 }  // namespace detail
 
-/// How an Eigen tensor [B, H, N, D] of either storage order is viewed.
+/// View traits of an Eigen tensor [B, H, N, D] in either storage order.
 template <class T, int Options, class In>
 struct ViewTraits<Eigen::Tensor<T, 4, Options, In>> {
   using Scalar = T;  ///< The type of the elements.
@@ -56,20 +56,20 @@ struct ViewTraits<Eigen::Tensor<T, 4, Options, In>> {
   static View<const T> view(const Eigen::Tensor<T, 4, Options, In>& x) {
     return detail::view_of_tensor<const T>(x.data(), x, kRowMajor);
   }
-  /// An uninitialised tensor of the shape s.
+  /// An uninitialised tensor of shape s.
   static Result make(const Shape& s) {
     return Result(static_cast<In>(s[0]), static_cast<In>(s[1]), static_cast<In>(s[2]),
                   static_cast<In>(s[3]));
   }
 };
 
-/// How an Eigen map of memory as a tensor [B, H, N, D] is viewed.
+/// View traits of an Eigen tensor map [B, H, N, D].
 template <class Plain, int Options, template <class> class MakePointer>
 struct ViewTraits<Eigen::TensorMap<Plain, Options, MakePointer>> {
   using Map = Eigen::TensorMap<Plain, Options, MakePointer>;  ///< The map itself.
   /// The type of the elements, without const.
   using Scalar = std::remove_const_t<typename Plain::Scalar>;
-  /// The traits of the tensor type that the map stands for.
+  /// The traits of the mapped tensor type.
   using Owner = ViewTraits<std::remove_const_t<Plain>>;
   /// What `attend` returns for a query tensor of this type.
   using Result = typename Owner::Result;
@@ -80,11 +80,11 @@ struct ViewTraits<Eigen::TensorMap<Plain, Options, MakePointer>> {
   static View<Element> view(const Map& x) {
     return detail::view_of_tensor<Element>(x.data(), x, Owner::kRowMajor);
   }
-  /// An uninitialised tensor of the shape s, which owns its memory.
+  /// An uninitialised tensor of shape s, which owns its memory.
   static Result make(const Shape& s) { return Owner::make(s); }
 };
 
-/// How a matrix [N, D], or a Map, Block or Ref of one, is viewed: as one batch with one head.
+/// View traits of a matrix [N, D], or a Map, Block or Ref of one: one batch entry with one head.
 template <detail::EigenMatrix M>
 struct ViewTraits<M> {
   using Scalar = typename M::Scalar;  ///< The type of the elements.
@@ -111,7 +111,7 @@ struct ViewTraits<M> {
   }
 };
 
-/// How a vector of integers, or a Map, Block or Ref of one, is read.
+/// Span traits of an integer vector, or a Map, Block or Ref of one.
 template <class M>
 requires(std::is_base_of_v<Eigen::DenseBase<M>, M> && (M::Flags & Eigen::DirectAccessBit) != 0 &&
          bool(M::IsVectorAtCompileTime) &&
@@ -122,7 +122,7 @@ requires(std::is_base_of_v<Eigen::DenseBase<M>, M> && (M::Flags & Eigen::DirectA
   }
 };
 
-/// How a tensor of integers of rank 1 is read.
+/// Span traits of an integer tensor of rank 1.
 template <detail::IndexElement T, int Options, class In>
 struct IndexSpanTraits<Eigen::Tensor<T, 1, Options, In>> {
   /// All integers of x.
@@ -131,10 +131,10 @@ struct IndexSpanTraits<Eigen::Tensor<T, 1, Options, In>> {
   }
 };
 
-/// How `attend` makes its result where its inputs are views.
+/// How `attend` makes its result if its inputs are views.
 template <class T>
 struct ResultOfViews {
-  /// An uninitialised row-major tensor of the shape s.
+  /// An uninitialised row-major tensor of shape s.
   static Tensor4<T> make(const Shape& s) { return ViewTraits<Tensor4<T>>::make(s); }
 };
 
@@ -158,12 +158,12 @@ View<T> view_of_channels(T* data, const X& x, bool is_row_major) {
 
 }  // namespace detail
 
-/// The view [B, 1, L, C] of a tensor [B, L, C] of channels, such as hidden states.
+/// The view [B, 1, L, C] of a tensor [B, L, C], such as hidden states.
 template <class T, int Options, class In>
 [[nodiscard]] View<T> channels_view(Eigen::Tensor<T, 3, Options, In>& x) {
   return detail::view_of_channels<T>(x.data(), x, (Options & Eigen::RowMajorBit) != 0);
 }
-/// The view [B, 1, L, C] of a tensor [B, L, C] of channels that is only read.
+/// The view [B, 1, L, C] of a read-only tensor [B, L, C].
 template <class T, int Options, class In>
 [[nodiscard]] View<const T> channels_view(const Eigen::Tensor<T, 3, Options, In>& x) {
   return detail::view_of_channels<const T>(x.data(), x, (Options & Eigen::RowMajorBit) != 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The form of every error message: it names the operator, then the tensor or option, what is wrong
-/// with it, what was given, and what would be right.
+/// The form of every error message: the operator, the tensor or option, what is wrong with it, what
+/// was given, and what would be right.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The shortest text that is read back as x, for example "0.1", or "1e+300" where std::to_string
+/// The shortest text that parses back to x, for example "0.1", or "1e+300" where std::to_string
 /// writes 308 characters.
 template <std::floating_point T>
 std::string to_string(T x) {
@@ -23,8 +23,8 @@ std::string to_string(T x) {
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), x).ptr};
 }
 
-/// The range from first to last as text: "0 to 5", "0" if that is all, "none" if it is empty.
-/// (As in the functions below, append: GCC 12 warns of operator+ between texts, bug 105329.)
+/// The range from first to last as text: "0 to 5", "0" for a single value, "none" if it is empty.
+/// (As in the functions below, append: GCC 12 warns about operator+ on strings, bug 105329.)
 template <std::integral I>
 std::string range_text(I first, I last) {
   if (first > last) return "none";

@@ -13,14 +13,14 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The control bits by which one thread computes. Status flags are not part of them.
+/// The control bits of a thread's floating-point arithmetic, without status flags.
 class FloatEnvironment {
  public:
-  /// Reads those of the calling thread. Cost: about 20 ns.
+  /// Reads the calling thread's environment. Cost: about 20 ns.
   FloatEnvironment() noexcept { read(); }
 
-  /// Makes the calling thread compute as the thread did in which this object was made.
-  /// \param current those of the calling thread; where they are equal, nothing is written
+  /// Makes the calling thread compute as the thread that created this object did.
+  /// \param current the calling thread's environment; bits that are equal are not written
   void replace(const FloatEnvironment& current) const noexcept {
 #if defined(__x86_64__)
     if (sse_ != current.sse_) {
@@ -58,8 +58,8 @@ class FloatEnvironment {
 #endif
 };
 
-/// While it lives, the calling thread computes in the environment of another thread; then in its
-/// own again.
+/// While this object lives, the calling thread computes in another thread's environment; its own is
+/// restored afterwards.
 class FloatEnvironmentScope {
  public:
   /// \param other must outlive this object

@@ -16,8 +16,8 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// How a type that is no contiguous range becomes an IndexSpan: a specialisation has `static
-/// IndexSpan view(const X&)`. Those for Eigen's vectors are in fovea/core/eigen.hpp.
+/// How a type that is not a contiguous range becomes an IndexSpan: a specialisation has
+/// `static IndexSpan view(const X&)`. Those for Eigen's vectors are in fovea/core/eigen.hpp.
 template <class X>
 struct IndexSpanTraits;
 
@@ -44,55 +44,55 @@ concept HasIndexSpanTraits = requires(const X& x) {
 
 }  // namespace detail
 
-/// Integers that somebody else owns, such as lengths, the ends of packed sequences, positions and
-/// tokens. Integers of 32 bits are read as they are, like those of 64: nothing is copied.
+/// A non-owning span of integers, such as lengths, the ends of packed sequences, positions and
+/// tokens. Both 32-bit and 64-bit integers are read in place, without copying.
 class IndexSpan {
  public:
-  /// A place among the integers, which gives their values; valid while the span lives.
+  /// An iterator that reads values; valid while the span lives.
   class Iterator {
    public:
-    using value_type = Index;       ///< What is read.
+    using value_type = Index;       ///< The type of the values.
     using difference_type = Index;  ///< Distances.
-    using pointer = void;           ///< There is none: what is read is a value.
+    using pointer = void;           ///< None: dereferencing returns a value.
     using reference = Index;        ///< The value.
-    /// That of values which can be read in any order.
+    /// Random access.
     using iterator_category = std::random_access_iterator_tag;
 
-    /// Of no span.
+    /// An iterator of no span.
     Iterator() = default;
     /// At the i-th integer.
     Iterator(const IndexSpan& span, Index i) : span_(&span), i_(i) {}
 
     /// The integer.
     Index operator*() const { return (*span_)[static_cast<std::size_t>(i_)]; }
-    /// The integer n places behind.
+    /// The integer n places further on.
     Index operator[](Index n) const { return *(*this + n); }
-    /// Goes n places on.
+    /// Advances by n.
     Iterator& operator+=(Index n) {
       i_ += n;
       return *this;
     }
-    /// Goes n places back.
+    /// Moves back by n.
     Iterator& operator-=(Index n) { return *this += -n; }
-    /// Goes to the next integer.
+    /// Advances by one.
     Iterator& operator++() { return *this += 1; }
-    /// Goes to the integer before.
+    /// Moves back by one.
     Iterator& operator--() { return *this += -1; }
-    /// Goes to the next integer, and returns where it was.
+    /// Advances by one and returns the old iterator.
     Iterator operator++(int) { return std::exchange(*this, *this + 1); }
-    /// Goes to the integer before, and returns where it was.
+    /// Moves back by one and returns the old iterator.
     Iterator operator--(int) { return std::exchange(*this, *this - 1); }
-    /// n places on.
+    /// `at` advanced by n.
     friend Iterator operator+(Iterator at, Index n) { return at += n; }
-    /// n places on.
+    /// `at` advanced by n.
     friend Iterator operator+(Index n, Iterator at) { return at += n; }
-    /// n places back.
+    /// `at` moved back by n.
     friend Iterator operator-(Iterator at, Index n) { return at -= n; }
-    /// How many places a is behind b.
+    /// The distance from b to a.
     friend Index operator-(const Iterator& a, const Iterator& b) { return a.i_ - b.i_; }
-    /// Whether both are at the same place of a span.
+    /// Whether both refer to the same index.
     friend bool operator==(const Iterator& a, const Iterator& b) { return a.i_ == b.i_; }
-    /// The order of places.
+    /// Compares the indices.
     friend auto operator<=>(const Iterator& a, const Iterator& b) { return a.i_ <=> b.i_; }
 
    private:
@@ -102,7 +102,7 @@ class IndexSpan {
 
   /// No integers.
   IndexSpan() = default;
-  /// `size` integers from `data` on, each `step` behind the one before.
+  /// `size` integers from `data` on, `step` elements apart.
   template <detail::IndexElement I>
   IndexSpan(const I* data, std::size_t size, Index step = 1)
       : data_(reinterpret_cast<const std::byte*>(data)),
@@ -113,14 +113,14 @@ class IndexSpan {
   template <detail::IndexRange X>
   // NOLINTNEXTLINE(google-explicit-constructor): as a std::span is
   IndexSpan(const X& x) : IndexSpan(std::data(x), std::size(x)) {}
-  /// The integers of a vector of Eigen (fovea/core/eigen.hpp).
+  /// The integers of an Eigen vector (fovea/core/eigen.hpp).
   template <detail::HasIndexSpanTraits X>
   requires(!detail::IndexRange<X>)
       // NOLINTNEXTLINE(google-explicit-constructor): as a std::span is
       IndexSpan(const X& x)
       : IndexSpan(IndexSpanTraits<X>::view(x)) {}
 
-  /// Catches every other type: it does not compile, and says why.
+  /// Catches every other type, to fail with a clear message.
   template <class X>
   requires(!detail::IndexRange<X> && !detail::HasIndexSpanTraits<X> && !std::same_as<X, IndexSpan>)
       __attribute__((unavailable(
@@ -156,7 +156,7 @@ class IndexSpan {
   [[nodiscard]] Iterator end() const { return {*this, static_cast<Index>(size_)}; }
 
  private:
-  // Copied, since `long` and `long long` are different types of the same 64 bits.
+  // Copies bytes, since `long` and `long long` are different 64-bit types.
   template <class I>
   static Index read(const std::byte* from) {
     I value;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The integers that say which keys a block of queries sees. Patterns make them, and kernels read
-/// them.
+/// The integers that say which keys a query block sees. Patterns produce them, kernels read them.
 #pragma once
 
 #include <limits>
@@ -14,11 +13,11 @@ FOVEA_NAMESPACE_BEGIN
 inline constexpr Index kMaxBlockRows = 512;
 
 /// Rows that see at most this many keys, all in one run, are computed pair by pair. For longer rows
-/// tiles are faster: the invisible pairs that a tile computes cost less than the sums across the
-/// lanes of a vector that single pairs need.
+/// tiles are faster: the masked pairs in a tile cost less than the horizontal sums that single
+/// pairs need.
 inline constexpr Index kBandKeys = 32;
 
-/// Says that the number of keys of a row has no bound.
+/// An unbounded number of keys per row.
 inline constexpr Index kUnboundedKeys = (std::numeric_limits<Index>::max)();
 
 /// A run of keys: `first + step * t` for t in [0, count). Without bounds, every query of the block
@@ -33,8 +32,8 @@ struct KeyRun {
   const Index* upper = nullptr;  ///< The upper bounds [rows of the block], or null without bounds.
 };
 
-/// The query rows `first + step * r`, r in [0, count), which are handled together, and the keys
-/// that they see. No key appears in two runs of a block.
+/// A block of query rows `first + step * r`, r in [0, count), processed together, and the keys that
+/// they see. No key appears in two runs of a block.
 struct QueryBlock {
   Index first = 0;               ///< The first row of the block.
   Index step = 1;                ///< The distance between neighbouring rows of the block.

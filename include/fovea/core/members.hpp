@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The members of what a call is given in braces: views, spans of numbers and spans of integers
-/// that a compiler refuses in few lines. A list in braces whose members do not convert would rule
-/// out the function, and the compiler would list all functions without a reason. So these types can
-/// be made of everything; but what is made of a wrong type is marked as unavailable, with a
-/// sentence that the compiler prints with the line that has the wrong member.
+/// Member types for structs of call arguments that are initialised in braces: views, spans of
+/// numbers and spans of integers with short compile errors. If a braced list had a member that does
+/// not convert, overload resolution would discard the function, and the compiler would list all
+/// candidates without a reason. So these types have constructors from any type; those for a wrong
+/// type are marked unavailable, with a message that the compiler prints at the offending line.
 #pragma once
 
 #include <array>
@@ -22,32 +22,32 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Only for ConvertsTo.
+/// Used by ConvertsTo only.
 template <class To>
 void take(To x) noexcept;
 
-/// What converts, as std::convertible_to says by way of more templates, which compilers would list.
+/// Like std::convertible_to, with fewer templates for compilers to list in errors.
 template <class X, class To>
 concept ConvertsTo = requires(X&& x) {
   take<To>(static_cast<X&&>(x));
 };
 
-/// What does not convert. (A concept, so that constraints which add to it are stricter.)
+/// The opposite. (A concept, so that constraints that refine it are stricter.)
 template <class X, class To>
 concept NoConversion = !ConvertsTo<X, To>;
 
-/// A tensor of elements U.
+/// A tensor with elements of type U.
 template <class X, class U>
 concept OfScalar =
     Viewable<X> && std::same_as<typename ViewTraits<std::remove_cvref_t<X>>::Scalar, U>;
 
-/// A tensor of other elements than U.
+/// A tensor with elements of another type than U.
 template <class X, class U>
 concept OfOtherScalar =
     Viewable<X> && !std::same_as<typename ViewTraits<std::remove_cvref_t<X>>::Scalar, U>;
 
-/// The scalar of a call whose output is an Out: float where that is no tensor, so that the call
-/// gets as far as the sentence that says so.
+/// The scalar of a call whose output is an Out; float if Out is not a tensor, so that the call
+/// reaches the message about it.
 template <class Out>
 struct CallScalar {
   using Type = float;
@@ -58,29 +58,29 @@ struct CallScalar<Out> {
   using Type = typename ViewTraits<std::remove_cvref_t<Out>>::Scalar;
 };
 
-/// A tensor of the scalar T, with which the library computes; it may be const.
+/// A tensor of scalar T, a type that the library computes with; it may be const.
 template <class X, class T>
 concept TensorOf = OfScalar<X, T> && TensorScalar<T>;
 
-/// A tensor of the scalar T that can be written.
+/// A writable tensor of scalar T.
 template <class X, class T>
 concept OutputOf = TensorOf<X, T> && ConvertsTo<X, View<T>>;
 
 }  // namespace detail
 
-/// A member that is a View: what a View<T> can be made of becomes one, and anything else does not
-/// compile and says why. A View itself does not take everything, so that functions can be
-/// overloaded for views of several types.
+/// A View as a struct member: converts from what a View<T> can be made from; anything else fails to
+/// compile with a message. View itself stays strict, so that functions can be overloaded for views
+/// of several types.
 template <class T>
 class ViewMember : public View<T> {
  public:
   /// No tensor.
   ViewMember() = default;
-  /// The view that such a constructor of View makes.
+  /// As View's constructor.
   ViewMember(T* data, const Shape& shape) : View<T>(data, shape) {}
-  /// The view that such a constructor of View makes.
+  /// As View's constructor.
   ViewMember(T* data, const Shape& shape, const Shape& strides) : View<T>(data, shape, strides) {}
-  /// Whatever a View<T> can be made of.
+  /// From anything that converts to a View<T>.
   template <detail::ConvertsTo<View<T>> X>
   // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload)
   ViewMember(X&& x) : View<T>(std::forward<X>(x)) {}
@@ -93,7 +93,7 @@ class ViewMember : public View<T> {
       "fovea: this member is a tensor: an Eigen tensor of rank 4, an Eigen matrix (both by "
       "<fovea/core/eigen.hpp>) or fovea::View(pointer, shape); evaluate other expressions "
       "first"))) ViewMember(X&& x);
-  /// Catches tensors of another scalar.
+  /// Catches tensors of another scalar type.
   template <class X>
   requires detail::NoConversion<X, View<T>> && detail::OfOtherScalar<X, std::remove_const_t<T>>
   // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload)
@@ -101,7 +101,7 @@ class ViewMember : public View<T> {
       "fovea: this member is a tensor of another scalar type; q, k, v and out have the same, "
       "other numbers that of the arithmetic (float for 16 bits), a mask has bool, and indices "
       "have fovea::Index; convert it first, for instance by x.cast<float>()"))) ViewMember(X&& x);
-  /// Catches constant tensors where one is written.
+  /// Catches const tensors for a member that is written.
   template <class X>
   requires detail::NoConversion<X, View<T>> && detail::OfScalar<X, std::remove_const_t<T>>
   // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload)
@@ -113,13 +113,13 @@ class ViewMember : public View<T> {
 template <class T>
 struct ViewTraits<ViewMember<T>> : ViewTraits<View<T>> {};
 
-/// A member that is a span of numbers, as ViewMember is a View.
+/// A span of numbers as a struct member, like ViewMember.
 template <class T>
 class SpanMember : public std::span<T> {
  public:
   /// No numbers.
   SpanMember() = default;
-  /// Whatever a std::span<T> can be made of.
+  /// From anything that converts to a std::span<T>.
   template <detail::ConvertsTo<std::span<T>> X>
   // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload)
   SpanMember(X&& x) : std::span<T>(std::forward<X>(x)) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What is to be done if a scope is left by an exception.
+/// A function to call if a scope is left by an exception.
 #pragma once
 
 #include <exception>
@@ -12,7 +12,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Calls a function, which must not throw, when the scope of this object is left by an exception.
+/// Calls a function, which must not throw, when this object's scope is left by an exception.
 template <class F>
 class OnError {
  public:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Whether two views share an element, and whether the elements of a view are distinct. Both are
-/// decided from the strides, in O(1).
+/// Whether two views share an element, and whether a view's elements are distinct. Both are decided
+/// from the strides, in O(1).
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Where the elements of a tensor lie, whatever their type: what the checks of tensors read, which
-/// are so no templates.
+/// A tensor's memory layout without its type, so that the checks of tensors need not be templates.
 struct TensorLayout {
   const void* data = nullptr;  ///< element [0, 0, 0, 0]
   Shape shape = {};            ///< the four extents
@@ -32,7 +31,7 @@ struct TensorLayout {
   TensorLayout(const View<T>& x)
       : data(x.data()), shape(x.shape()), strides(x.strides()), element_size(sizeof(T)) {}
 
-  /// Whether it is the layout of a view that was never given a tensor.
+  /// Whether the view has no tensor.
   bool is_none() const { return data == nullptr && shape == Shape{}; }
   /// Whether there are no elements.
   bool is_empty() const { return shape[0] == 0 || shape[1] == 0 || shape[2] == 0 || shape[3] == 0; }
@@ -40,17 +39,17 @@ struct TensorLayout {
 
 namespace detail {
 
-/// One term of a sum of offsets: a stride > 0, which is taken 0 to count - 1 times.
+/// One term of a sum of offsets: a stride > 0 times 0 to count - 1.
 struct Term {
   Index stride;
   Index count;
 };
 
-/// Room for one term of each dimension of two views.
+/// Holds one term for each dimension of two views.
 using Terms = std::array<Term, 8>;
 
-/// The absolute stride of a dimension. It is 0 for a dimension of extent 1, which takes no step
-/// whatever its stride says.
+/// The absolute stride of a dimension. It is 0 for a dimension of extent 1, whose stride is never
+/// used.
 inline Index step_of(Index stride, Index extent) { return extent == 1 ? 0 : std::abs(stride); }
 
 /// a + b, or the largest Index if the sum does not fit. \pre b >= 0
@@ -60,9 +59,9 @@ inline Index saturated_sum(Index a, Index b) {
 }
 
 /// Whether the terms t to n - 1 can have the sum `target`. They are in descending order of stride.
-/// Of each term only those counts are tried that leave a rest within reach of the later terms; for
-/// nested layouts these are one or two. `steps` bounds the work: when it runs out, the answer is
-/// yes, to be on the safe side.
+/// Of each term only the counts that leave a remainder within reach of the later terms are tried;
+/// for nested layouts these are one or two. `steps` bounds the work: when it runs out, the answer
+/// is conservatively yes.
 FOVEA_COLD inline bool reaches(const Terms& terms, std::size_t t, std::size_t n, Index target, int& steps) {
   if (--steps < 0) return true;
   if (t == n) return target == 0;
@@ -77,8 +76,8 @@ FOVEA_COLD inline bool reaches(const Terms& terms, std::size_t t, std::size_t n,
   return false;
 }
 
-/// Adds a term to the first n ones, which stay in descending order of stride. Terms of the same
-/// stride are merged into one.
+/// Inserts a term into the first n, which stay in descending order of stride. Terms of equal stride
+/// are merged.
 FOVEA_COLD inline void add_term(Terms& terms, std::size_t& n, Index stride, Index count) {
   if (stride == 0 || count == 1) return;
   std::size_t at = 0;
@@ -109,10 +108,10 @@ FOVEA_COLD inline std::pair<std::intptr_t, std::intptr_t> byte_range(const Tenso
 
 }  // namespace detail
 
-/// Whether an element of \p a is also an element of \p b. The answer is exact for layouts whose
-/// strides nest. To be on the safe side it is also yes for views whose interleaving takes more than
-/// a few thousand steps to decide, for views whose reaches add up to more than Index holds, and for
-/// views with elements of different sizes if their ranges of addresses meet.
+/// Whether \p a and \p b share an element. The answer is exact for layouts whose strides nest. It
+/// is conservatively yes for views whose interleaving takes more than a few thousand steps to
+/// decide, for views whose extents in memory add up to more than Index holds, and for views with
+/// elements of different sizes if their address ranges meet.
 FOVEA_COLD inline bool shares_elements(const TensorLayout& a, const TensorLayout& b) {
   if (a.is_empty() || b.is_empty()) return false;
   if (a.element_size != b.element_size) {
@@ -123,8 +122,8 @@ FOVEA_COLD inline bool shares_elements(const TensorLayout& a, const TensorLayout
   const auto address_a = reinterpret_cast<std::uintptr_t>(a.data);
   const auto address_b = reinterpret_cast<std::uintptr_t>(b.data);
   // The views share an element if an element of a and one of b can have the same address. All terms
-  // are brought to one side of that equation. A dimension whose term would be negative there is
-  // counted from its end, which adds its reach to `offset`.
+  // are moved to one side of that equation. A dimension whose term would be negative there is
+  // counted from its end, which adds its extent in memory to `offset`.
   auto bytes = static_cast<std::intptr_t>(address_b - address_a);
   Index offset = 0;
   Index reach = 0;  // of both views together
@@ -148,8 +147,8 @@ FOVEA_COLD inline bool shares_elements(const TensorLayout& a, const TensorLayout
   return target >= 0 && detail::reaches(terms, 0, n, target, steps);
 }
 
-/// Whether no two indices of a view name the same element, as a tensor that is written needs. The
-/// criterion is sufficient, not exact: every stride must be larger than the reach of all smaller
+/// Whether no two indices of a view refer to the same element, as an output requires. The criterion
+/// is sufficient, not necessary: every stride must be larger than the memory extent of all smaller
 /// ones.
 FOVEA_COLD inline bool has_distinct_elements(const TensorLayout& x) {
   if (x.is_empty()) return true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Random numbers that are a function of their coordinates: Philox4x32-10 (Salmon, Moraes, Dror and
-/// Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011, section 3.3). The generator has no
+/// Random numbers as a function of their coordinates: Philox4x32-10 (Salmon, Moraes, Dror and Shaw,
+/// "Parallel random numbers: as easy as 1, 2, 3", SC 2011, section 3.3). The generator has no
 /// state, so every schedule gives the same bits.
 #pragma once
 
@@ -26,9 +26,9 @@ constexpr std::uint32_t low_half(std::uint64_t x) { return static_cast<std::uint
 
 }  // namespace detail
 
-/// Four words of 32 random bits for a counter and a key. For each key it is a bijection of the
-/// counters. The cost is 20 multiplications of 32 x 32 bits. (The name philox4x32 is taken by a
-/// macro of Random123.)
+/// Four 32-bit random words for a counter and a key. For each key it is a bijection of the
+/// counters. Cost: 20 multiplications of 32 x 32 bits. (The name philox4x32 is taken by a macro of
+/// Random123.)
 constexpr std::array<std::uint32_t, 4> philox4x32_10(std::array<std::uint32_t, 4> counter,
                                                      std::array<std::uint32_t, 2> key) {
   for (int round = 0; round < detail::kPhiloxRounds; ++round) {
@@ -42,23 +42,23 @@ constexpr std::array<std::uint32_t, 4> philox4x32_10(std::array<std::uint32_t, 4
   return counter;
 }
 
-/// Makes of 32 random bits a float in the open interval (0, 1): the upper 24 bits, with the last of
-/// them set, times 2^-24. The results are the odd multiples of 2^-24 from 2^-24 to 1 - 2^-24. They
-/// are exact in float and equally likely, and their mean is 1/2.
+/// Converts 32 random bits to a float in the open interval (0, 1): the upper 24 bits, with the last
+/// of them set, times 2^-24. The results are the odd multiples of 2^-24 from 2^-24 to 1 - 2^-24.
+/// They are exact in float and equally likely, and their mean is 1/2.
 constexpr float open_unit_float(std::uint32_t bits) {
   return static_cast<float>((bits >> 8) | 1u) * 0x1p-24f;
 }
 
-/// Makes of 64 random bits a double in the open interval (0, 1), as `open_unit_float` does: the
+/// Converts 64 random bits to a double in the open interval (0, 1), like `open_unit_float`: the
 /// upper 53 bits, with the last of them set, times 2^-53. The results go from 2^-53 to 1 - 2^-53.
 constexpr double open_unit_double(std::uint64_t bits) {
   return static_cast<double>((bits >> 11) | 1u) * 0x1p-53;
 }
 
-/// The uniform draw in (0, 1) that belongs to a seed and to the coordinates batch, head, query i
-/// and key j. The seed is the key of Philox, low half first; the coordinates are its counter, in
-/// this order. A float is made of word 0, a double of word 0 as the high half and word 1 as the low
-/// half, so that the two differ by at most 2^-24.
+/// The uniform draw in (0, 1) for a seed and the coordinates batch, head, query i and key j. The
+/// seed is the key of Philox, low half first; the coordinates are its counter, in this order. A
+/// float uses word 0; a double uses word 0 as the high half and word 1 as the low half, so that the
+/// two differ by at most 2^-24.
 /// \pre each coordinate is in [0, 2^32)
 template <std::floating_point T>
 requires std::same_as<T, float> || std::same_as<T, double>

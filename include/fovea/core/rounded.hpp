@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products that no compiler fuses with the sums that they go into.
+/// Products that compilers do not contract with the sums they are added to.
 #pragma once
 
 #include "fovea/core/config.hpp"
 
-/// The constraint of an assembler statement for a number, or a vector of them, that it may change.
+/// The inline-assembly constraint for a number or vector that the statement may change.
 #if defined(__x86_64__)
 #define FOVEA_CHANGES_NUMBER "+v"
 #elif defined(__aarch64__)
@@ -16,12 +16,12 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// x itself: a product that passes through here is rounded before it is added to anything.
+/// Returns x; a product passed through here is rounded before it is added to anything.
 ///
-/// Where the machine has a fused multiply-add, GCC makes one of a product and a sum at -O2 and not
-/// at -O1, clang does where both stand in one expression: the bits of a result would depend on the
-/// flags of the program. So sums of products are either written as `fma` or rounded by this; the
-/// product of vectors in kernels is rounded by itself.
+/// Where the machine has fused multiply-add, GCC contracts a product and a sum at -O2 but not at
+/// -O1, and clang does if both are in one expression, so results would depend on the program's
+/// flags. Sums of products are therefore either written as `fma` or rounded by this function; the
+/// kernels' product of vectors does its own rounding.
 /// \tparam T float or double
 template <class T>
 FOVEA_INLINE T rounded(T x) {

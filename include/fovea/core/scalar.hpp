@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The scalar types of tensors: how each one is stored, and in which type it is computed with.
+/// The scalar types of tensors: how each is stored, and the type used to compute with it.
 #pragma once
 
 #include "fovea/core/config.hpp"
 
-// Eigen's types of 16 bits, which <Eigen/Core> defines: declared here, so that their tensors need
-// no other header of this library than those of floats.
+// Eigen's 16-bit types, defined by <Eigen/Core>: declared here, so that their tensors need the same
+// headers of this library as float tensors.
 namespace Eigen {
 struct bfloat16;
 struct half;
@@ -14,60 +14,60 @@ struct half;
 
 FOVEA_NAMESPACE_BEGIN
 
-/// How the elements of a tensor lie in memory.
+/// How a tensor's elements are stored.
 enum class Storage : unsigned char {
   native,    ///< stored as float or double, the type of the arithmetic
   bfloat16,  ///< the upper half of a float
   float16,   ///< IEEE 754 binary16
 };
 
-/// What the operators know of a scalar type T: `Compute` is the type of its arithmetic, and
-/// `kStorage` says how it is stored.
+/// Traits of a scalar type T: `Compute` is the type of its arithmetic, and `kStorage` says how it
+/// is stored.
 template <class T>
 struct ScalarTraits;
 
-/// float is stored and computed as it is.
+/// Traits of float, stored and computed as float.
 template <>
 struct ScalarTraits<float> {
   using Compute = float;                                ///< The type of the arithmetic.
-  static constexpr Storage kStorage = Storage::native;  ///< How the elements lie in memory.
+  static constexpr Storage kStorage = Storage::native;  ///< How the elements are stored.
 };
 
-/// double is stored and computed as it is.
+/// Traits of double, stored and computed as double.
 template <>
 struct ScalarTraits<double> {
   using Compute = double;                               ///< The type of the arithmetic.
-  static constexpr Storage kStorage = Storage::native;  ///< How the elements lie in memory.
+  static constexpr Storage kStorage = Storage::native;  ///< How the elements are stored.
 };
 
 /// Eigen's bfloat16 is stored in 16 bits and computed in float.
 template <>
 struct ScalarTraits<Eigen::bfloat16> {
   using Compute = float;                                  ///< The type of the arithmetic.
-  static constexpr Storage kStorage = Storage::bfloat16;  ///< How the elements lie in memory.
+  static constexpr Storage kStorage = Storage::bfloat16;  ///< How the elements are stored.
 };
 
 /// Eigen's half is stored in 16 bits and computed in float.
 template <>
 struct ScalarTraits<Eigen::half> {
   using Compute = float;                                 ///< The type of the arithmetic.
-  static constexpr Storage kStorage = Storage::float16;  ///< How the elements lie in memory.
+  static constexpr Storage kStorage = Storage::float16;  ///< How the elements are stored.
 };
 
-/// A type that the elements of a tensor may have, because it has ScalarTraits.
+/// An element type of tensors: one that has ScalarTraits.
 template <class T>
 concept TensorScalar = requires {
   typename ScalarTraits<T>::Compute;
 };
 
-/// How the elements of tensors of T are stored.
+/// How elements of type T are stored.
 template <class T>
 inline constexpr Storage kStorage = ScalarTraits<T>::kStorage;
 
 namespace detail {
 
-/// T itself for what is no TensorScalar, so that a call with such tensors gets as far as the
-/// sentence that says so.
+/// T itself if it is not a TensorScalar, so that a call with such tensors reaches the message about
+/// it.
 template <class T>
 struct ComputeOf {
   using Type = T;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The checks of one tensor that operators, layers and the cross share. If a check fails, it throws
-/// std::invalid_argument with a message that names `where`, an operator or a layer, and the tensor.
+/// Checks of a single tensor, shared by operators, layers and the Fourier cross. A failing check
+/// throws std::invalid_argument, naming the tensor and `where`, an operator or layer.
 #pragma once
 
 #include <string>
@@ -14,8 +14,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The extent of dimension d must be as expected; `whose` says in the message where the expected
-/// one comes from.
+/// The extent of dimension d must be as expected; `whose` says why, for the message.
 FOVEA_COLD inline void check_extent(const char* where, const char* tensor, const Shape& shape, std::size_t d,
                          Index expected, std::string_view whose) {
   if (shape[d] == expected) return;
@@ -33,7 +32,7 @@ FOVEA_COLD inline void check_extents(const char* where, const char* tensor, cons
          "expected " + to_string(expected).append(", ").append(whose));
 }
 
-/// There must be no key lengths, or one for each of `batch` sequences, in [0, rows].
+/// Key lengths must be absent, or one for each of `batch` sequences, in [0, rows].
 /// \param x the tensor that has that batch   \param y the tensor that has those rows
 FOVEA_COLD inline void check_key_lengths(const char* where, IndexSpan lengths, Index batch, const char* x,
                               Index rows, const char* y) {
@@ -49,7 +48,7 @@ FOVEA_COLD inline void check_key_lengths(const char* where, IndexSpan lengths, I
   }
 }
 
-/// A tensor that is written must have an address of its own for each element.
+/// Each element of a tensor that is written must have its own address.
 FOVEA_COLD inline void check_distinct(const char* where, const char* tensor, const TensorLayout& x) {
   if (has_distinct_elements(x)) return;
   std::string strides;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A tensor as the operators see it: a pointer, four extents and four strides, in the logical order
-/// [B, H, N, D] whatever the order in memory.
+/// [B, H, N, D] whatever the memory order.
 #pragma once
 
 #include <array>
@@ -24,13 +24,13 @@ using Shape = std::array<Index, 4>;
 /// The names of the four dimensions in error messages.
 inline constexpr std::array<const char*, 4> kDimensionNames = {"batch", "heads", "rows", "width"};
 
-/// Says how a type is viewed. A specialisation has the type `Scalar` of the elements and
+/// How a type is viewed. A specialisation defines the element type `Scalar` and
 /// `static View<...> view(X&)`. It may also have `make(shape)`, which makes the tensor that
 /// `attend` returns. Those for Eigen's types are in fovea/core/eigen.hpp.
 template <class X>
 struct ViewTraits;
 
-/// A type that can be viewed, because it has ViewTraits.
+/// A type that has ViewTraits.
 template <class X>
 concept Viewable = requires {
   typename ViewTraits<std::remove_cvref_t<X>>::Scalar;
@@ -38,7 +38,7 @@ concept Viewable = requires {
 
 namespace detail {
 
-/// Sets `product` to a * b, and returns false if that does not fit. \pre a >= 0 and b >= 0
+/// Sets `product` to a * b; returns false if that does not fit. \pre a >= 0 and b >= 0
 FOVEA_COLD inline bool multiply(Index a, Index b, Index& product) {
   if (b != 0 && a > (std::numeric_limits<Index>::max)() / b) return false;
   product = a * b;
@@ -66,9 +66,9 @@ FOVEA_COLD inline std::string extent_text(const Shape& shape, std::size_t d) {
   return number + ' ' + name;
 }
 
-/// Throws std::invalid_argument because of the extent of dimension d of a tensor, for example
-/// "FullAttention: v has 8 rows; expected 9, the rows of k". The message about a tensor that was
-/// never given, or whose memory was not allocated, says so.
+/// Throws std::invalid_argument about the extent of dimension d of a tensor, for example
+/// "FullAttention: v has 8 rows; expected 9, the rows of k". If all extents are 0, the message says
+/// that the tensor is required.
 [[noreturn]] FOVEA_COLD inline void refuse_extent(std::string_view where, const std::string& tensor,
                                        const Shape& shape, std::size_t d,
                                        const std::string& expected) {
@@ -76,7 +76,7 @@ FOVEA_COLD inline std::string extent_text(const Shape& shape, std::size_t d) {
   refuse(where, tensor + " has " + extent_text(shape, d), "expected " + expected);
 }
 
-/// The strides of a dense tensor of this shape whose last index is the fastest.
+/// The strides of a dense row-major tensor of this shape.
 inline Shape row_major(const Shape& shape) {
   return {shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1};
 }
@@ -86,7 +86,7 @@ class View;
 
 namespace detail {
 
-/// Returns the shape. Refuses extents below 0, and extents whose product does not fit Index:
+/// Returns the shape. Refuses negative extents, and extents whose product does not fit Index, since
 /// row_major multiplies them.
 FOVEA_COLD inline const Shape& checked(const Shape& shape) {
   Index size = 1;
@@ -102,7 +102,7 @@ FOVEA_COLD inline const Shape& checked(const Shape& shape) {
   return shape;
 }
 
-/// Refuses elements without an address, and offsets that do not fit Index in bytes.
+/// Refuses a null address of elements, and byte offsets that do not fit Index.
 FOVEA_COLD inline void check_layout(const void* data, const Shape& shape, const Shape& strides,
                          std::size_t element_size) {
   checked(shape);
@@ -131,8 +131,7 @@ inline constexpr bool kIsView = false;
 template <class T>
 inline constexpr bool kIsView<View<T>> = true;
 
-/// Whether ViewTraits makes of an X, which is no view itself, a view of T, or of T without its
-/// const.
+/// Whether X is not a view itself and its ViewTraits make a view of T, or of T without const.
 template <class X, class T>
 concept ViewsAs = !kIsView<std::remove_cvref_t<X>> && requires(X & x) {
   { ViewTraits<std::remove_cvref_t<X>>::view(x).data() } -> std::convertible_to<T*>;
@@ -141,10 +140,10 @@ concept ViewsAs = !kIsView<std::remove_cvref_t<X>> && requires(X & x) {
 
 }  // namespace detail
 
-/// A view of a tensor [B, H, N, D] that somebody else owns. Any strides are allowed, also 0 (a
-/// broadcast) and negative ones. A tensor that an operator writes must have distinct elements,
-/// which the operator checks. A view of const elements can be made from a view of others, and
-/// either from any type that has ViewTraits.
+/// A non-owning view of a tensor [B, H, N, D]. Any strides are allowed, including 0 (a broadcast)
+/// and negative ones. A tensor that an operator writes must have distinct elements, which the
+/// operator checks. A view of const elements can be made from a view of non-const ones, and either
+/// from any type that has ViewTraits.
 ///
 /// Shapes and strides of dense data in other orders, strides in elements:
 ///
@@ -152,8 +151,8 @@ concept ViewsAs = !kIsView<std::remove_cvref_t<X>> && requires(X & x) {
 ///     [B, N, H, D]:                      View(p, {B, H, N, D}, {N * H * D, D, H * D, 1})
 ///     [N, H * D], heads side by side:    View(p, {1, H, N, D}, {N * H * D, D, H * D, 1})
 ///
-/// **Data in another order than shape and strides say cannot be detected**: every pointer is as
-/// good as another, and the results are wrong without an error.
+/// **Data in another order than shape and strides say cannot be detected**: the results are
+/// silently wrong.
 template <class T>
 class View {
  public:
@@ -172,10 +171,10 @@ class View {
     detail::check_layout(data, shape, strides, sizeof(T));
   }
 
-  /// The view of a dense tensor whose last index is the fastest. \throws as the constructor above
+  /// The view of a dense row-major tensor. \throws as the constructor above
   View(T* data, const Shape& shape) : View(data, shape, row_major(detail::checked(shape))) {}
 
-  /// The same tensor, which can only be read through this view.
+  /// A read-only view of the same tensor.
   template <class U>
   requires(std::is_const_v<T>&& std::is_same_v<U, Scalar>)
       // NOLINTNEXTLINE(google-explicit-constructor): a view of non-const is a view of const
@@ -202,7 +201,7 @@ class View {
   Index rows() const { return shape_[2]; }
   /// The extent D, the number of elements in a row.
   Index width() const { return shape_[3]; }
-  /// The number of elements, the product of the extents.
+  /// The number of elements.
   Index size() const { return shape_[0] * shape_[1] * shape_[2] * shape_[3]; }
   /// Whether this view was never given a tensor.
   bool is_none() const { return data_ == nullptr && shape_ == Shape{}; }
@@ -218,8 +217,8 @@ class View {
   Shape strides_{};
 };
 
-/// How `attend` makes its result where its inputs are views: it has
-/// `static ... make(const Shape&)`, which fovea/core/eigen.hpp defines.
+/// How `attend` makes its result if its inputs are views: `static ... make(const Shape&)`, defined
+/// in fovea/core/eigen.hpp.
 template <class T>
 struct ResultOfViews;
 
@@ -230,7 +229,7 @@ struct ViewTraits<View<T>> {
 
   /// x itself.
   static View<T> view(const View<T>& x) { return x; }
-  /// The tensor that `attend` returns; it needs fovea/core/eigen.hpp.
+  /// Makes the tensor that `attend` returns; needs fovea/core/eigen.hpp.
   static auto make(const Shape& s) { return ResultOfViews<Scalar>::make(s); }
 };
 

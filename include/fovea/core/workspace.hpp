@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The scratch memory of an operator, which is taken once before threads start: of the system, or
-/// of whoever keeps it from one call to the next (fovea/core/arena.hpp).
+/// An operator's scratch memory, taken once before threads start: from the system, or from an arena
+/// that is kept across calls (fovea/core/arena.hpp).
 #pragma once
 
 #include <concepts>
@@ -23,13 +23,13 @@ FOVEA_NAMESPACE_BEGIN
 /// The alignment of a Workspace in bytes: a multiple of a cache line and of every vector register.
 inline constexpr std::size_t kWorkspaceAlignment = 64;
 
-/// The size in bytes of a large page. A Workspace of several of them begins at one, and asks the
-/// system, where it can be asked, for pages of this size. (In measurements steps of a decoder that
-/// reads its cache from memory took 0.75 to 0.93 of the time on them.)
+/// The size in bytes of a large page. A Workspace of at least two of them is aligned to one and,
+/// where the system supports it, requests pages of this size. (Measured decoder steps that read
+/// their cache from memory took 0.75 to 0.93 of the time with them.)
 inline constexpr std::size_t kLargePage = std::size_t{1} << 21;
 
-/// Holds uninitialised bytes, aligned to kWorkspaceAlignment, which it owns or was lent. An empty
-/// one holds nothing, and its data() is null.
+/// Uninitialised bytes, owned or borrowed, aligned to kWorkspaceAlignment. If it is empty, data()
+/// is null.
 class Workspace {
  public:
   Workspace() = default;
@@ -37,7 +37,7 @@ class Workspace {
   /// \throws std::bad_alloc if size_bytes is negative or there is not enough memory
   explicit Workspace(Index size_bytes) : Workspace(size_bytes, 1) {}
 
-  /// Takes `count` pieces of `piece_bytes` bytes each, without gaps.
+  /// Takes `count` consecutive pieces of `piece_bytes` bytes each.
   /// \throws std::bad_alloc if either is negative, if the product is too large, or if there is not
   /// enough memory
   Workspace(Index count, Index piece_bytes) : size_bytes_(size_of(count, piece_bytes)) {
@@ -47,12 +47,12 @@ class Workspace {
     auto* const bytes = static_cast<std::byte*>(::operator new (size, std::align_val_t{alignment}));
     bytes_ = std::unique_ptr<std::byte, Free>(bytes, Free{alignment});
 #if defined(MADV_HUGEPAGE)
-    // A wish: where it fails, pages are small.
+    // A hint: if it fails, pages are small.
     if (alignment == kLargePage) madvise(bytes, size / kLargePage * kLargePage, MADV_HUGEPAGE);
 #endif
   }
 
-  /// Refers to bytes that somebody else owns and that must outlive it.
+  /// Borrows bytes, which must outlive it.
   /// \param bytes aligned to kWorkspaceAlignment
   static Workspace lent(std::byte* bytes, Index size_bytes) noexcept {
     Workspace workspace;
@@ -71,24 +71,24 @@ class Workspace {
     return count * piece_bytes;
   }
 
-  /// Takes over the bytes of another one, which is then empty.
+  /// Takes over the bytes of `other`, which is then empty.
   Workspace(Workspace&& other) noexcept
       : size_bytes_(std::exchange(other.size_bytes_, 0)), bytes_(std::move(other.bytes_)) {}
 
-  /// Frees the bytes that it owns and takes over those of another one, which is then empty.
+  /// Frees its own bytes and takes over those of `other`, which is then empty.
   Workspace& operator=(Workspace&& other) noexcept {
     size_bytes_ = std::exchange(other.size_bytes_, 0);
     bytes_ = std::move(other.bytes_);
     return *this;
   }
 
-  /// The address of the first byte as that of a T.
+  /// The first byte as a T*.
   template <class T>
   T* data() noexcept {
     check_type<T>();
     return reinterpret_cast<T*>(bytes_.get());
   }
-  /// The address of the first byte as that of a T that is only read.
+  /// The first byte as a const T*.
   template <class T>
   const T* data() const noexcept {
     check_type<T>();
@@ -100,7 +100,7 @@ class Workspace {
 
  private:
   struct Free {
-    std::size_t alignment;  // as it was asked for; 0: the bytes are lent
+    std::size_t alignment;  // as requested; 0: the bytes are borrowed
 
     void operator()(std::byte* bytes) const noexcept {
       if (alignment != 0) ::operator delete (bytes, std::align_val_t{alignment});
@@ -121,18 +121,18 @@ class Workspace {
 /// Where one call takes its scratch memory from.
 template <class M>
 concept ScratchMemory = requires(M& memory, Index count, Index piece_bytes) {
-  /// Takes `count` pieces of `piece_bytes` bytes each, without gaps. They must not outlive the
-  /// call, and must not be used before require() has returned.
+  /// Takes `count` consecutive pieces of `piece_bytes` bytes each. They must not outlive the call,
+  /// nor be used before require() has returned.
   { memory.take(count, piece_bytes) } -> std::same_as<Workspace>;
   /// Throws if there was not enough for what was taken.
   memory.require();
-  /// Whether a call takes what its shape may need, even if its numbers do not.
+  /// Whether a call takes what its shape may need, even if its values do not.
   { memory.is_by_shape() } -> std::same_as<bool>;
 };
 
-/// The memory of a call whose executor brings none: each piece comes from the system.
+/// The memory of a call whose executor provides none: each piece comes from the system.
 struct SystemMemory {
-  /// Takes memory. \throws as the constructor of Workspace does
+  /// Allocates. \throws as Workspace's constructor does
   static Workspace take(Index count, Index piece_bytes) { return Workspace(count, piece_bytes); }
   /// Does nothing, since `take` has thrown if there was not enough.
   static void require() {}
