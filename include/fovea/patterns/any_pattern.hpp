@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Any pattern, and any plan, as one type. Operators hold such types, because their heads may have
-/// different patterns. A call through one costs one indirect call per block, never one per pair.
+/// Type-erased patterns and plans. Operators hold these, because their heads may have different
+/// patterns. A call costs one indirect call per block, never one per pair.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ FOVEA_NAMESPACE_BEGIN
 namespace detail {
 
 /// A constant object of any type that is cheap to copy: copies share a large one.
-/// \tparam kSmall objects of at most so many bytes are held in place if they can be
+/// \tparam kSmall objects of at most this many bytes are stored in place if possible
 template <std::size_t kSmall>
 class SharedObject {
  public:
@@ -43,14 +43,14 @@ class SharedObject {
 
 }  // namespace detail
 
-/// A PartitionedPlan of any type. It is cheap to copy, and takes no memory from the heap for plans
-/// of common windows.
+/// A PartitionedPlan of any type. It is cheap to copy, and plans of common windows need no heap
+/// memory.
 class AnyPlan {
  public:
   /// A plan without blocks.
   AnyPlan() = default;
 
-  /// Holds the plan given.
+  /// Holds a copy of the plan.
   template <PartitionedPlan P>
   explicit AnyPlan(P plan) : table_(&kTable<P>), plan_(std::move(plan)) {}
 
@@ -74,11 +74,11 @@ class AnyPlan {
   Index largest_key_block() const { return table_ ? table_->largest_key_block(plan_.get()) : 0; }
   /// Block p of the keys.
   KeyBlock key_block(Index p) const { return table_->key_block(plan_.get(), p); }
-  /// A range that holds every block of queries that sees a key of block p.
+  /// A range that contains every query block that sees a key of block p.
   Range query_blocks(Index p) const { return table_->query_blocks(plan_.get(), p); }
   /// If this is false, block b of the queries sees no key of block p.
   bool meets(Index b, Index p) const { return table_->meets(plan_.get(), b, p); }
-  /// A range that holds every block of keys that a block of queries sees.
+  /// A range that contains every key block that a query block sees.
   Range key_blocks(const QueryBlock& block) const { return table_->key_blocks(plan_.get(), block); }
   /// Which gradients block b of the queries takes part in.
   GradientRoles query_roles(Index b) const { return table_->query_roles(plan_.get(), b); }
@@ -159,7 +159,7 @@ class AnyPlan {
   detail::SharedObject<176> plan_;  // a plan of a window or of blocks fits
 };
 
-/// The `reach()` of a pattern that has one; otherwise a reach without bounds.
+/// The pattern's `reach()` if it has one; otherwise unbounded.
 template <class P>
 Reach reach_of(const P& pattern) {
   if constexpr (requires { pattern.reach(); }) {
@@ -169,7 +169,7 @@ Reach reach_of(const P& pattern) {
   }
 }
 
-/// The `key_columns()` of a pattern that has them; otherwise all keys.
+/// The pattern's `key_columns()` if it has them; otherwise all keys.
 template <class P>
 KeyColumns key_columns_of(const P& pattern) {
   if constexpr (requires { pattern.key_columns(); }) {
@@ -185,15 +185,15 @@ class AnyPattern {
   /// Holds a copy of the pattern.
   template <class P>
   requires(!std::same_as<P, AnyPattern> && (Pattern<P> || StagedPattern<P>))
-      // NOLINTNEXTLINE(google-explicit-constructor): it stands for any of them
+      // NOLINTNEXTLINE(google-explicit-constructor): type erasure
       AnyPattern(const P& pattern)
       : table_(&kTable<P>), pattern_(pattern) {}
 
-  /// The law of the pattern: whether the query at position i sees key j.
+  /// Whether the query at position i sees key j.
   bool allows(Index i, Index j) const { return table_->allows(pattern_.get(), i, j); }
 
-  /// The number of stages, at least 1. Operators execute them one after the other, and no key is
-  /// shown by two of them.
+  /// The number of stages, at least 1. Operators execute them in order, and no key is visible in
+  /// two of them.
   Index stage_count() const { return table_->stage_count; }
 
   /// The plan of one stage for a sequence. \pre stage < stage_count()
@@ -205,8 +205,8 @@ class AnyPattern {
   /// The only keys that queries see in this stage.
   KeyColumns key_columns(Index stage) const { return table_->key_columns(pattern_.get(), stage); }
 
-  /// Whether what the rows of a sequence see depends on their positions: one of them does not see
-  /// every key, or a stage has a Reach.
+  /// Whether what a sequence's rows see depends on their positions: some row does not see every
+  /// key, or a stage has a Reach.
   bool knows_positions(const SequenceShape& shape) const {
     for (Index s = 0; s < stage_count(); ++s) {
       if (reach(s).before < kFarPosition || reach(s).after < kFarPosition) return true;
@@ -232,7 +232,7 @@ class AnyPattern {
     KeyColumns (*key_columns)(const void*, Index);
   };
 
-  /// What f returns for one stage of a pattern.
+  /// f's result for one stage of a pattern.
   template <class R, class P, class F>
   static R of_stage(const void* pattern, Index stage, const F& f) {
     R found;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A pattern of listed blocks: each block of queries has a list of the blocks of keys that it sees.
+/// A block-sparse pattern: each query block has a list of the key blocks that it sees.
 #pragma once
 
 #include <string>
@@ -12,15 +12,15 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The blocks of keys that each block of queries sees, as compressed rows (CSR): block r of the
-/// queries sees the blocks columns[offsets[r]] to columns[offsets[r + 1] - 1] of the keys.
+/// The key blocks that each query block sees, in compressed sparse row format (CSR): query block r
+/// sees the key blocks columns[offsets[r]] to columns[offsets[r + 1] - 1].
 struct BlockRows {
-  /// [blocks of queries + 1] where each row of `columns` begins, ascending from 0
+  /// [query blocks + 1] where each row of `columns` begins, ascending from 0
   std::vector<Index> offsets;
-  std::vector<Index> columns;  ///< the blocks of keys of all rows, ascending in each row
+  std::vector<Index> columns;  ///< the key blocks of all rows, ascending in each row
 };
 
-/// Checks the lists of a BlockList.
+/// Checks a BlockList's lists.
 /// \throws std::invalid_argument if block < 1, if the offsets do not ascend from 0 to the end of
 /// columns, if a column is not in [0, key_blocks) or too large for positions, or if a row does not
 /// ascend
@@ -54,16 +54,15 @@ inline void check_block_rows(const char* op, Index block, Index key_blocks, cons
   }
 }
 
-/// Position i sees key j if block floor(j / block) of the keys is listed for block floor(i / block)
-/// of the queries, and, if causal, j <= i. Positions without a row see nothing. It is cheap to
-/// copy.
+/// Position i sees key j if key block floor(j / block) is listed for query block floor(i / block)
+/// and, if causal, j <= i. Positions without a row see nothing. Cheap to copy.
 class BlockList {
  public:
   /// \param block positions in a block, the same for queries and keys
-  /// \param key_blocks number of blocks of keys; listed blocks must be below it
+  /// \param key_blocks number of key blocks; listed blocks must be below it
   /// \param rows the lists
   /// \param causal whether a position sees keys up to itself only
-  /// \param op the name that stands in error messages
+  /// \param op the operator's name for error messages
   /// \throws std::invalid_argument as check_block_rows
   BlockList(Index block, Index key_blocks, BlockRows rows, bool causal = false,
             const char* op = "BlockList")
@@ -73,7 +72,7 @@ class BlockList {
     slots_ = lists_->most;
   }
 
-  /// The law of the pattern: whether the query at position i sees key j.
+  /// Whether the query at position i sees key j.
   bool allows(Index i, Index j) const {
     const auto& [offsets, columns] = lists_->rows;
     const Index row = floor_div(i, block_);
@@ -84,7 +83,7 @@ class BlockList {
   }
 
   /// The same pattern for a sequence of this many keys. It needs fewer slots, because two intervals
-  /// of a row have at least one block of keys between them.
+  /// of a row are at least one key block apart.
   BlockList up_to(Index keys) const {
     BlockList cut = *this;
     const Index key_blocks = ceil_div(keys, block_);
@@ -94,7 +93,7 @@ class BlockList {
   /// The number of slots: the most intervals that a row can have.
   Index slot_count() const { return slots_; }
 
-  /// Writes the intervals of keys of position i, ascending; slots that are left over become empty.
+  /// Writes the intervals of keys of position i, ascending; unused slots become empty.
   void keys_of(Index i, std::span<Range> slots) const {
     slots = slots.first(static_cast<std::size_t>(slot_count()));
     std::ranges::fill(slots, Range{});
@@ -106,10 +105,10 @@ class BlockList {
     for (std::size_t n = 0; n < count; ++n) slots[n] = lists_->intervals[begin + n];
   }
 
-  /// Whether the intervals have yet to be cut to keys up to the query.
+  /// Whether the intervals still need the causal cut, to keys up to the query.
   bool causal_cut() const { return causal_; }
-  /// The end of the block of i: up to there positions have the same intervals. Behind the listed
-  /// blocks none has any.
+  /// The end of i's block: up to there positions have the same intervals. After the listed blocks
+  /// they have none.
   Index same_until(Index i) const {
     const Index row = floor_div(i, block_);
     return row < row_count() ? (row + 1) * block_ : kUnboundedKeys;
@@ -117,7 +116,7 @@ class BlockList {
   /// The positions in a block: at multiples of it the intervals change.
   Index row_block() const { return block_; }
 
-  /// A range that holds every position that sees one of the keys.
+  /// A range that contains every position that sees one of the keys.
   Range seen_from(const Range& keys) const {
     const bool are_all = row_count() > kFarPosition / block_;
     return Range{causal_ ? keys.begin : 0, are_all ? kFarPosition : row_count() * block_};
@@ -139,11 +138,11 @@ class BlockList {
     return false;
   }
 
-  /// The blocks and runs of this pattern for one sequence.
+  /// The plan for one sequence.
   SlotPlan<BlockList> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
-  /// The rows as they were given, and as intervals of keys, in which neighbouring blocks are one.
+  /// The rows as given, and as intervals of keys with adjacent blocks merged.
   struct Lists {
     Lists(BlockRows given, Index block) : rows(std::move(given)), begins{0} {
       for (std::size_t r = 0; r + 1 < rows.offsets.size(); ++r) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A window of whole blocks: a query sees the blocks of keys around its own block (BigBird, Zaheer
-/// et al. 2020, section 2). Without neighbours it is the local part of fixed attention.
+/// A window of whole blocks: a query sees the key blocks around its own block (BigBird, Zaheer et
+/// al. 2020, section 2). Without neighbours it is the local part of fixed attention.
 #pragma once
 
 #include "fovea/patterns/window.hpp"
@@ -12,11 +12,11 @@ FOVEA_NAMESPACE_BEGIN
 /// causal, j <= i.
 struct BlockWindow {
   Index block = 1;      ///< positions in a block, at least 1
-  Index left = 0;       ///< blocks of keys that are seen before the query's own
-  Index right = 0;      ///< blocks of keys that are seen after the query's own
+  Index left = 0;       ///< visible key blocks before the query's own
+  Index right = 0;      ///< visible key blocks after the query's own
   bool causal = false;  ///< whether a position sees keys up to itself only
 
-  /// The law of the pattern: whether the query at position i sees key j.
+  /// Whether the query at position i sees key j.
   constexpr bool allows(Index i, Index j) const {
     const Index apart = floor_div(j, block) - floor_div(i, block);
     return -left <= apart && apart <= right && (!causal || j <= i);
@@ -30,20 +30,20 @@ struct BlockWindow {
     return {((std::min)(left, most) + 1) * block - 1,
             causal ? 0 : ((std::min)(right, most) + 1) * block - 1};
   }
-  /// Whether the interval has yet to be cut to keys up to the query.
+  /// Whether the interval still needs the causal cut, to keys up to the query.
   constexpr bool causal_cut() const { return causal; }
-  /// The end of the block of i: up to there positions have the same interval.
+  /// The end of i's block: up to there positions have the same interval.
   constexpr Index same_until(Index i) const { return whole_blocks(i, i, 0, 0).end; }
   /// The positions in a block: at multiples of it the interval changes.
   constexpr Index row_block() const { return block; }
 
-  /// A range that holds every position that sees one of the keys.
+  /// A range that contains every position that sees one of the keys.
   constexpr Range seen_from(const Range& keys) const {
     const auto [first, last] = whole_blocks(keys.begin, keys.end - 1, right, left);
     return {causal ? keys.begin : first, last};
   }
 
-  /// The blocks and runs of this pattern for one sequence.
+  /// The plan for one sequence.
   SlotPlan<BlockWindow> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:

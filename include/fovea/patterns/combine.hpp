@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Patterns made of two patterns: union, difference and intersection. The intervals are cut for
-/// each position, so that no key is seen twice.
+/// Combinations of two patterns: union, difference and intersection. The intervals are cut for each
+/// position, so that no key is counted twice.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The slots from number `first` on.
+/// The slots from index `first` on.
 inline std::span<Range> slots_from(std::span<Range> slots, Index first) {
   return slots.subspan(static_cast<std::size_t>(first));
 }
@@ -24,7 +24,7 @@ inline Range& slot_at(std::span<Range> slots, Index s) {
 }
 
 /// Whether intervals of slot s of `by` can cut those of slot t of `of`: the lattice of `by` must be
-/// all keys, or the same as that of `of` for every position.
+/// all keys, or equal that of `of` for every position.
 template <class A, class B>
 bool can_cut(const Slots<A>& by, Index s, const Slots<B>& of, Index t) {
   const Lattice lattice = by.lattice(s, 0);
@@ -50,12 +50,12 @@ void check_lattices(const char* op, const Slots<A>& a, const Slots<B>& b, Fits&&
 
 }  // namespace detail
 
-/// The union of two patterns that show no key twice: a position sees what either shows.
+/// The union of two disjoint patterns: a position sees what either shows.
 template <SlotPattern A, SlotPattern B>
 class Joined {
  public:
-  /// \throws std::invalid_argument if the patterns group rows by different steps; `in_stages` takes
-  /// those
+  /// \throws std::invalid_argument if the patterns group rows by different steps; use `in_stages`
+  /// for those
   Joined(const A& a, const B& b) : a_(a), b_(b) {
     if (a_.row_step() != b_.row_step()) {
       refuse("unite",
@@ -65,10 +65,10 @@ class Joined {
     }
   }
 
-  /// The law of the pattern: whether the query at position i sees key j.
+  /// Whether the query at position i sees key j.
   bool allows(Index i, Index j) const { return a_.allows(i, j) || b_.allows(i, j); }
 
-  /// The same pattern for a sequence of this many keys, with as few slots as its parts have for it.
+  /// The same pattern for a sequence of this many keys, without unused slots.
   Joined up_to(Index keys) const { return {a_.up_to(keys), b_.up_to(keys)}; }
   /// The number of slots: those of a, then those of b.
   Index slot_count() const { return a_.count() + b_.count(); }
@@ -93,10 +93,9 @@ class Joined {
     }
   }
 
-  /// Whether the intervals have yet to be cut to keys up to the query: only if both patterns ask
-  /// so.
+  /// Whether the intervals still need the causal cut: if both patterns do.
   bool causal_cut() const { return a_.causal_cut() && b_.causal_cut(); }
-  /// Positions [i, same_until(i)) of the residue of i have the same intervals.
+  /// Positions [i, same_until(i)) with i's residue have the same intervals.
   Index same_until(Index i) const {
     return causal_cut() ? (std::min)(a_.same_until(i), b_.same_until(i))
                         : (std::min)(a_.cut_same_until(i), b_.cut_same_until(i));
@@ -106,7 +105,7 @@ class Joined {
   /// Rows that see nearly the same keys begin at multiples of this; 0 if there is none.
   Index row_block() const { return (std::max)(a_.row_block(), b_.row_block()); }
 
-  /// A range that holds every position that sees one of the keys.
+  /// A range that contains every position that sees one of the keys.
   Range seen_from(const Range& keys) const {
     const Range a = a_.seen_from(keys);
     const Range b = b_.seen_from(keys);
@@ -119,7 +118,7 @@ class Joined {
     return a_.meets(rows, keys) || b_.meets(rows, keys);
   }
 
-  /// The blocks and runs of this pattern for one sequence.
+  /// The plan for one sequence.
   SlotPlan<Joined> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
@@ -127,7 +126,8 @@ class Joined {
   Slots<B> b_;
 };
 
-/// What A shows and B does not. Each slot of A becomes as many slots as B has, and one more.
+/// The difference of two patterns: what A shows and B does not. Each slot of A becomes one more
+/// slot than B has.
 template <SlotPattern A, SlotPattern B>
 class Difference {
  public:
@@ -138,10 +138,10 @@ class Difference {
                            [&](Index s, Index t) { return detail::can_cut(b_, t, a_, s); });
   }
 
-  /// The law of the pattern: whether the query at position i sees key j.
+  /// Whether the query at position i sees key j.
   bool allows(Index i, Index j) const { return a_.allows(i, j) && !b_.allows(i, j); }
 
-  /// The same pattern for a sequence of this many keys, with as few slots as its parts have for it.
+  /// The same pattern for a sequence of this many keys, without unused slots.
   Difference up_to(Index keys) const { return {a_.up_to(keys), b_.up_to(keys)}; }
   /// The number of slots: for each one of A, its pieces.
   Index slot_count() const { return a_.count() * pieces(); }
@@ -154,15 +154,16 @@ class Difference {
   /// The keys that the interval of slot s counts, if row_step() is 1: those of A's slot.
   Lattice lattice(Index s) const { return a_.lattice(s / pieces(), 0); }
 
-  /// Writes the pieces of each slot of A. The intervals of A stand at the end of the result until
-  /// they are cut: the pieces of one slot only overwrite places of slots before it. The intervals
-  /// of B stand after them.
+  /// Writes the pieces of each slot of A. A's intervals are kept at the end of the result until
+  /// they are cut: the pieces of one slot overwrite only places of earlier slots. B's intervals
+  /// come after them.
   void keys_of(Index i, std::span<Range> slots) const {
     const std::span<Range> whole = detail::slots_from(slots, slot_count() - a_.count());
     const std::span<Range> holes = detail::slots_from(slots, slot_count());
     a_.keys_of(i, whole);
     if (causal_cut()) {
-      b_.keys_of(i, holes);  // Keys after i, which B's own cut would spare, are cut from A anyway.
+      b_.keys_of(i,
+                 holes);  // Keys after i, which B's causal cut would spare, are cut from A anyway.
     } else {
       b_.cut_keys_of(i, holes);
     }
@@ -173,9 +174,9 @@ class Difference {
     }
   }
 
-  /// Whether the intervals have yet to be cut to keys up to the query, as those of A.
+  /// Whether the intervals still need the causal cut, as for A.
   bool causal_cut() const { return a_.causal_cut(); }
-  /// Positions [i, same_until(i)) of the residue of i have the same intervals.
+  /// Positions [i, same_until(i)) with i's residue have the same intervals.
   Index same_until(Index i) const {
     return (std::min)(a_.same_until(i), causal_cut() ? b_.same_until(i) : b_.cut_same_until(i));
   }
@@ -183,18 +184,18 @@ class Difference {
   Index next_cut(Index i) const { return a_.next_cut(i); }
   /// Rows that see nearly the same keys begin at multiples of this, as for A; 0 if there is none.
   Index row_block() const { return a_.row_block(); }
-  /// A range that holds every position that sees one of the keys in A.
+  /// A range that contains every position that sees one of the keys in A.
   Range seen_from(const Range& keys) const { return a_.seen_from(keys); }
   /// If this is false, no position of `rows` sees a key of `keys` in A.
   bool meets(const Range& rows, const Range& keys) const { return a_.meets(rows, keys); }
 
-  /// The blocks and runs of this pattern for one sequence.
+  /// The plan for one sequence.
   SlotPlan<Difference> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
   Index pieces() const { return b_.count() + 1; }
 
-  /// Cuts one slot of A into the pieces that B leaves of it. They may stand in any order.
+  /// Cuts one slot of A into the pieces that B leaves, in any order.
   void cut(const Range& slot, const Lattice& lattice, Index i, std::span<Range> holes,
            std::span<Range> to) const {
     Index count = 1;
@@ -218,7 +219,7 @@ class Difference {
   Slots<B> b_;
 };
 
-/// What both patterns show. There is one slot for each pair of a slot of A and a slot of B.
+/// The intersection of two patterns, with one slot for each pair of a slot of A and a slot of B.
 template <SlotPattern A, SlotPattern B>
 class Intersection {
  public:
@@ -236,10 +237,10 @@ class Intersection {
     });
   }
 
-  /// The law of the pattern: whether the query at position i sees key j.
+  /// Whether the query at position i sees key j.
   bool allows(Index i, Index j) const { return a_.allows(i, j) && b_.allows(i, j); }
 
-  /// The same pattern for a sequence of this many keys, with as few slots as its parts have for it.
+  /// The same pattern for a sequence of this many keys, without unused slots.
   Intersection up_to(Index keys) const { return {a_.up_to(keys), b_.up_to(keys)}; }
   /// The number of slots: the product of those of A and B.
   Index slot_count() const { return a_.count() * b_.count(); }
@@ -252,7 +253,7 @@ class Intersection {
   /// The keys that the interval of slot s counts, if row_step() is 1.
   Lattice lattice(Index s) const { return shared_lattice(s, 0); }
 
-  /// Writes what each slot of A has in common with each slot of B.
+  /// Writes the intersection of each slot of A with each slot of B.
   void keys_of(Index i, std::span<Range> slots) const {
     const std::span<Range> of_a = detail::slots_from(slots, slot_count());
     const std::span<Range> of_b = detail::slots_from(slots, slot_count() + a_.count());
@@ -268,22 +269,22 @@ class Intersection {
     }
   }
 
-  /// Whether the intervals have yet to be cut to keys up to the query: if either pattern asks so.
+  /// Whether the intervals still need the causal cut: if either pattern does.
   bool causal_cut() const { return a_.causal_cut() || b_.causal_cut(); }
-  /// Positions [i, same_until(i)) of the residue of i have the same intervals.
+  /// Positions [i, same_until(i)) with i's residue have the same intervals.
   Index same_until(Index i) const { return (std::min)(a_.same_until(i), b_.same_until(i)); }
   /// The first position after i where a block of rows must begin.
   Index next_cut(Index i) const { return (std::min)(a_.next_cut(i), b_.next_cut(i)); }
   /// Rows that see nearly the same keys begin at multiples of this; 0 if there is none.
   Index row_block() const { return (std::max)(a_.row_block(), b_.row_block()); }
-  /// A range that holds every position that sees one of the keys.
+  /// A range that contains every position that sees one of the keys.
   Range seen_from(const Range& keys) const { return a_.seen_from(keys).within(b_.seen_from(keys)); }
   /// If this is false, no position of `rows` sees a key of `keys`.
   bool meets(const Range& rows, const Range& keys) const {
     return a_.meets(rows, keys) && b_.meets(rows, keys);
   }
 
-  /// The blocks and runs of this pattern for one sequence.
+  /// The plan for one sequence.
   SlotPlan<Intersection> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
@@ -293,7 +294,7 @@ class Intersection {
   Lattice lattice_of_b(Index s, Index i) const {
     return b_.lattice(s % b_.count(), floor_mod(i, b_.row_step()));
   }
-  /// The lattice of slot s at position i: of the two lattices the one that is not all keys.
+  /// The lattice of slot s at position i: the one of the two that is not all keys.
   Lattice shared_lattice(Index s, Index i) const {
     const Lattice a = lattice_of_a(s, i);
     return a.step > 1 ? a : lattice_of_b(s, i);
@@ -303,26 +304,25 @@ class Intersection {
   Slots<B> b_;
 };
 
-/// The union of two patterns that show no key twice, which the caller has to know. It is cheaper
-/// than `unite`.
+/// The union of two patterns that the caller knows to be disjoint. Cheaper than `unite`.
 template <SlotPattern A, SlotPattern B>
 Joined<A, B> join(const A& a, const B& b) {
   return {a, b};
 }
 
-/// What a shows and b does not.
+/// The difference of a and b.
 template <SlotPattern A, SlotPattern B>
 Difference<A, B> subtract(const A& a, const B& b) {
   return {a, b};
 }
 
-/// What a or b shows. The intervals of the first pattern stay whole; those of the second are cut.
+/// The union of a and b. The first pattern's intervals stay whole; the second's are cut.
 template <SlotPattern A, SlotPattern B>
 Joined<A, Difference<B, A>> unite(const A& a, const B& b) {
   return {a, subtract(b, a)};
 }
 
-/// What both a and b show.
+/// The intersection of a and b.
 template <SlotPattern A, SlotPattern B>
 Intersection<A, B> intersect(const A& a, const B& b) {
   return {a, b};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Any law as a pattern: its intervals are listed once, when the pattern is made.
+/// A pattern from any predicate: its intervals are listed once, at construction.
 #pragma once
 
 #include <string>
@@ -11,26 +11,25 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// A pattern that is given by its law alone: law(i, j) says whether position i sees key j. The law
-/// is asked once for every pair of the shape, and memory is O(visible intervals). This suits laws
-/// whose rows see a few intervals; a pattern that has `keys_of` needs no such list. It is cheap to
-/// copy.
+/// A pattern defined by a predicate alone: law(i, j) says whether position i sees key j. It is
+/// called once for every pair of the shape; memory is O(visible intervals). This suits predicates
+/// whose rows see a few intervals; a pattern that has `keys_of` needs no such list. Cheap to copy.
 template <class Law>
 requires std::predicate<const Law&, Index, Index>
 class EnumeratedPattern {
  public:
-  /// Lists what the law shows in a sequence of this shape. Plans may be made for that shape and for
+  /// Lists the visible pairs of a sequence of this shape. Plans can be made for that shape and for
   /// parts of it.
   EnumeratedPattern(Law law, const SequenceShape& shape)
       : law_(std::move(law)), lists_(std::make_shared<const Lists>(law_, shape)) {}
 
-  /// The law of the pattern: whether the query at position i sees key j.
+  /// Whether the query at position i sees key j.
   bool allows(Index i, Index j) const { return law_(i, j); }
 
   /// The number of slots: the most intervals of a row.
   Index slot_count() const { return lists_->most; }
 
-  /// Writes the intervals of keys of position i, ascending; slots that are left over become empty.
+  /// Writes the intervals of keys of position i, ascending; unused slots become empty.
   /// \pre i is a position of the shape
   void keys_of(Index i, std::span<Range> slots) const {
     const auto [begin, end] = lists_->row(i);
@@ -38,10 +37,10 @@ class EnumeratedPattern {
     std::copy(lists_->intervals.begin() + begin, lists_->intervals.begin() + end, slots.begin());
   }
 
-  /// A range that holds every position that sees one of the keys.
+  /// A range that contains every position that sees one of the keys.
   Range seen_from(const Range& keys) const { return lists_->seen_from(keys); }
 
-  /// The blocks and runs of this pattern for one sequence.
+  /// The plan for one sequence.
   /// \throws std::invalid_argument if positions or keys of the shape were not listed
   SlotPlan<EnumeratedPattern> plan(const SequenceShape& shape) const {
     const SequenceShape& listed = lists_->shape;

@@ -9,16 +9,16 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The sizes of fixed attention. Blocks have l positions, the stride, and c of the keys of each
-/// block are its summary. They are the last c keys by default; heads may have different ones:
-/// sub-block s is the columns [l - (s + 1) c, l - s c) of a block.
+/// The sizes of fixed attention. Blocks have l positions, the stride, and c keys of each block are
+/// its summary: the last c keys by default. Heads may have different ones: sub-block s is the
+/// columns [l - (s + 1) c, l - s c) of a block.
 struct FixedShape {
   Index stride = 1;     ///< l, the positions in a block, at least 1
   Index summary = 1;    ///< c, the summary keys of a block, in [1, l]
-  Index sub_block = 0;  ///< s, which c columns are the summary, in [0, floor(l / c))
+  Index sub_block = 0;  ///< s, selects the summary's c columns, in [0, floor(l / c))
   bool causal = true;   ///< whether a position sees keys up to itself only
 
-  /// The columns of a block that are its summary.
+  /// A block's summary columns.
   constexpr Range columns() const {
     return {stride - (sub_block + 1) * summary, stride - sub_block * summary};
   }
@@ -36,45 +36,45 @@ constexpr BlockWindow fixed_local(Index stride, bool causal = true) {
 struct FixedSummary {
   /// The sizes of fixed attention.
   FixedShape shape;
-  /// Only this many columns of the summary have a slot, the first ones. By default all have one.
+  /// Only the first this many columns of the summary have a slot; by default all.
   Index most_columns = kUnboundedKeys;
 
-  /// The same pattern without slots for columns whose first key would lie beyond the sequence.
+  /// The same pattern without slots for columns whose first key would be beyond the sequence.
   constexpr FixedSummary up_to(Index keys) const {
     return {shape, (std::max)(keys - shape.columns().begin, Index{1})};
   }
 
-  /// The law of the pattern: whether the query at position i sees key j.
+  /// Whether the query at position i sees key j.
   constexpr bool allows(Index i, Index j) const {
     return shape.columns().holds(floor_mod(j, shape.stride)) && (!shape.causal || j <= i);
   }
 
   /// The only keys that queries see.
   constexpr KeyColumns key_columns() const { return shape.key_columns(); }
-  /// The number of slots: one for each column that has one.
+  /// The number of slots: at most one for each column.
   constexpr Index slot_count() const { return (std::min)(shape.summary, most_columns); }
   /// The keys of a slot: one column of every block.
   constexpr Lattice lattice(Index slot) const {
     return {shape.columns().begin + slot, shape.stride};
   }
-  /// The stride: the distance of the keys of a slot.
+  /// The stride: the distance between a slot's keys.
   constexpr Index key_step() const { return shape.stride; }
 
   /// Writes all keys to each slot.
   void keys_of(Index, std::span<Range> slots) const {
     std::ranges::fill(slots.first(static_cast<std::size_t>(slot_count())), kEverywhere);
   }
-  /// Whether the intervals have yet to be cut to keys up to the query.
+  /// Whether the intervals still need the causal cut, to keys up to the query.
   constexpr bool causal_cut() const { return shape.causal; }
   /// All positions have the same intervals.
   constexpr Index same_until(Index) const { return kUnboundedKeys; }
-  /// A range that holds every position that sees one of the keys: all, or, if causal, those from
+  /// A range that contains every position that sees one of the keys: all, or, if causal, those from
   /// the first key on.
   constexpr Range seen_from(const Range& keys) const {
     return {shape.causal ? keys.begin : -kFarPosition, kFarPosition};
   }
 
-  /// The blocks and runs of this pattern for one sequence.
+  /// The plan for one sequence.
   SlotPlan<FixedSummary> plan(const SequenceShape& s) const { return {*this, s}; }
 };
 
@@ -83,48 +83,48 @@ struct FixedSummary {
 struct FixedBeyond {
   /// The sizes of fixed attention.
   FixedShape shape;
-  /// Only this many columns of the summary have slots, as in FixedSummary.
+  /// As in FixedSummary.
   Index most_columns = kUnboundedKeys;
 
-  /// The same pattern without slots for columns whose first key would lie beyond the sequence.
+  /// The same pattern without slots for columns whose first key would be beyond the sequence.
   constexpr FixedBeyond up_to(Index keys) const {
     return {shape, summary().up_to(keys).most_columns};
   }
 
-  /// The law of the pattern: whether the query at position i sees key j.
+  /// Whether the query at position i sees key j.
   constexpr bool allows(Index i, Index j) const {
     return summary().allows(i, j) && !fixed_local(shape.stride, shape.causal).allows(i, j);
   }
 
   /// The only keys that queries see.
   constexpr KeyColumns key_columns() const { return shape.key_columns(); }
-  /// The number of slots: one for each column, and, if not causal, another one for later blocks.
+  /// The number of slots: one for each column and, if not causal, another for later blocks.
   constexpr Index slot_count() const { return (shape.causal ? 1 : 2) * summary().slot_count(); }
   /// The keys of a slot: one column of every block.
   constexpr Lattice lattice(Index slot) const {
     return summary().lattice(slot % summary().slot_count());
   }
-  /// The stride: the distance of the keys of a slot.
+  /// The stride: the distance between a slot's keys.
   constexpr Index key_step() const { return shape.stride; }
 
-  /// Writes the blocks before that of i and, if not causal, those after it.
+  /// Writes the blocks before i's own and, if not causal, those after it.
   void keys_of(Index i, std::span<Range> slots) const {
     const Index own = floor_div(i, shape.stride);
     const auto c = static_cast<std::size_t>(summary().slot_count());
     std::ranges::fill(slots.first(c), Range{-kFarPosition, own});
     if (!shape.causal) std::ranges::fill(slots.subspan(c, c), Range{own + 1, kFarPosition});
   }
-  /// The end of the block of i: up to there positions have the same intervals.
+  /// The end of i's block: up to there positions have the same intervals.
   constexpr Index same_until(Index i) const { return fixed_local(shape.stride).same_until(i); }
   /// From each block to the next the intervals move by one key.
   constexpr Index repeats_until(Index i) const {
     return floor_mod(i, shape.stride) == 0 ? kUnboundedKeys : i;
   }
-  /// A range that holds every position that sees one of the keys: all, or, if causal, those from
+  /// A range that contains every position that sees one of the keys: all, or, if causal, those from
   /// the first key on.
   constexpr Range seen_from(const Range& keys) const { return summary().seen_from(keys); }
 
-  /// The blocks and runs of this pattern for one sequence.
+  /// The plan for one sequence.
   SlotPlan<FixedBeyond> plan(const SequenceShape& s) const { return {*this, s}; }
 
  private:

@@ -12,9 +12,8 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Some positions, the tokens, see all keys and are seen by all queries; if causal, only where
-/// j <= i. It is best if tokens stand together: neighbours share one slot, and their rows a block
-/// of their own. It is cheap to copy.
+/// Some positions, the tokens, see all keys and are seen by all queries; if causal, only where j <=
+/// i. Adjacent tokens are best: they share one slot, and their rows a block. Cheap to copy.
 class GlobalTokens {
  public:
   /// The positions [0, count) are global.
@@ -23,8 +22,8 @@ class GlobalTokens {
     return first_and(count, {}, causal, op);
   }
 
-  /// The positions in `tokens` are global. They must ascend, so each stands there once.
-  /// \throws std::invalid_argument if they do not ascend from 0 on
+  /// The positions in `tokens` are global. They must be strictly ascending.
+  /// \throws std::invalid_argument if they are not strictly ascending from 0 on
   static GlobalTokens at(const std::vector<Index>& tokens, bool causal = false,
                          const char* op = "GlobalTokens") {
     return first_and(0, tokens, causal, op);
@@ -74,7 +73,7 @@ class GlobalTokens {
     return GlobalTokens(std::move(runs), causal);
   }
 
-  /// The law of the pattern: whether the query at position i sees key j.
+  /// Whether the query at position i sees key j.
   bool allows(Index i, Index j) const {
     return (is_global(i) || is_global(j)) && (!causal_ || j <= i);
   }
@@ -93,7 +92,7 @@ class GlobalTokens {
     return cut;
   }
 
-  /// The tokens that have a slot, as runs of neighbours, ascending.
+  /// The tokens that have a slot, as runs of adjacent tokens, ascending.
   std::span<const Range> runs() const { return {runs_->data(), shown_}; }
 
   /// One past the last token; 0 if there is none.
@@ -113,20 +112,20 @@ class GlobalTokens {
     }
   }
 
-  /// Whether the intervals have yet to be cut to keys up to the query.
+  /// Whether the intervals still need the causal cut, to keys up to the query.
   bool causal_cut() const { return causal_; }
   /// Positions [i, same_until(i)) have the same intervals: they are all tokens, or none is.
   Index same_until(Index i) const { return next_cut(i); }
 
   /// The next position after i where a run of tokens begins or ends. A block of rows must begin
-  /// there, because a block with a token in it computes all keys for its other rows, too.
+  /// there, because a block that contains a token computes all keys for its other rows as well.
   Index next_cut(Index i) const {
     const auto run = run_behind(i);
     if (run == runs_->end()) return kUnboundedKeys;
     return i < run->begin ? run->begin : run->end;
   }
 
-  /// A range that holds every position that sees one of the keys.
+  /// A range that contains every position that sees one of the keys.
   Range seen_from(const Range& keys) const {
     if (runs_->empty()) return {};
     const Range rows = any_global(keys) ? kEverywhere : Range{runs_->front().begin, end()};
@@ -138,7 +137,7 @@ class GlobalTokens {
     return (!causal_ || keys.begin < rows.end) && (any_global(rows) || any_global(keys));
   }
 
-  /// The blocks and runs of this pattern for one sequence.
+  /// The plan for one sequence.
   SlotPlan<GlobalTokens> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
@@ -160,12 +159,12 @@ class GlobalTokens {
   }
 
   std::shared_ptr<const Runs> runs_;  // runs of neighbouring tokens, ascending
-  std::size_t shown_;                 // how many of the first runs have a slot
+  std::size_t shown_;                 // number of leading runs that have a slot
   bool causal_;
 };
 
 /// Checks that the tokens are positions of the sequence.
-/// \throws std::invalid_argument if a token lies beyond the keys
+/// \throws std::invalid_argument if a token is beyond the keys
 inline void check_global(const char* op, const GlobalTokens& tokens, Index keys) {
   if (tokens.end() > keys) {
     refuse(op, "the last global token", std::to_string(tokens.end() - 1),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How plans of slots count their visible pairs: groups of rows whose intervals move alike in
-/// closed form.
+/// How slot plans count their visible pairs: groups of rows whose intervals move alike are counted
+/// in closed form.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// begin + step * t, or the nearest number that Index holds.
+/// begin + step * t, saturated to the range of Index.
 inline Index moved(Index begin, Index step, Index t) {
   using Limits = std::numeric_limits<Index>;
   Index moved = 0;
@@ -27,7 +27,7 @@ inline Index moved(Index begin, Index step, Index t) {
 }
 
 /// Adds to `pairs`, for each t in [0, count), how many integers of `bounds` the interval `first`
-/// holds after its ends have moved t times by those of `motion`. The sum is the largest Index if
+/// contains after its ends have moved t times by those of `motion`. The sum is the largest Index if
 /// there are more. Cost: O(1). \pre the ends of `first` and `bounds` are at most 2^62 in magnitude
 inline Index add_lengths(Index pairs, const Range& first, const Range& motion, const Range& bounds,
                          Index count) {
@@ -66,18 +66,18 @@ inline Index add_lengths(Index pairs, const Range& first, const Range& motion, c
 
 }  // namespace detail
 
-/// Counts visible pairs, group after group of rows. Where more than kMostRows rows are left after
-/// kGroups groups, it takes these to see as many keys on average as the rows of the last half of
-/// those groups, so that its end does not depend on the number of rows.
+/// Counts visible pairs by groups of rows. If more than kMostRows rows are left after kGroups
+/// groups, the count is extrapolated: those rows are assumed to see as many keys on average as the
+/// rows in the last half of the groups. This bounds the cost for any number of rows.
 class PairCount {
  public:
-  static constexpr Index kGroups = Index{1} << 18;    ///< groups that are counted in any case
-  static constexpr Index kMostRows = Index{1} << 32;  ///< rows that are counted in any case
+  static constexpr Index kGroups = Index{1} << 18;    ///< groups that are always counted exactly
+  static constexpr Index kMostRows = Index{1} << 32;  ///< rows that are always counted exactly
 
-  /// Counts the pairs of this many rows.
+  /// Will count the pairs of this many rows.
   explicit PairCount(Index rows) : left_(rows) {}
 
-  /// The pairs so far; the largest Index if there are more.
+  /// The pairs so far, saturated to the largest Index.
   Index total() const { return total_; }
   /// Whether nothing is left to count.
   bool is_done() const { return left_ <= 0 || total_ == kMost; }
@@ -110,11 +110,11 @@ class PairCount {
 
 namespace detail {
 
-/// Counts the pairs of a pattern of slots.
+/// Counts the pairs of a slot pattern.
 template <class P>
 class SlotPairs {
  public:
-  /// \param slots those of the pattern for this shape; they must outlive this object
+  /// \param slots the pattern's slots for this shape; they must outlive this object
   SlotPairs(const Slots<P>& slots, const SequenceShape& shape)
       : slots_(slots),
         shape_(shape),
@@ -141,17 +141,17 @@ class SlotPairs {
   }
 
  private:
-  /// Rows of one residue: groups that see the same, from each of which to the next the intervals
-  /// move by the same number of keys.
+  /// Rows of one residue: groups of rows that see the same keys; from group to group the intervals
+  /// move by a fixed number of keys.
   struct Rows {
     Index same;    // the rows of a group
-    Index groups;  // how many of them
-    bool move;     // whether the row behind the first group would be the first of another one
+    Index groups;  // number of groups
+    bool move;     // whether the row after the first group would begin another one
 
     Index count() const { return same * groups; }
   };
 
-  /// The rows from position i on that are counted together. \param left the rows of its residue
+  /// The rows from position i on that can be counted together. \param left the rows of its residue
   Rows alike_rows(Index i, Index left) const {
     const auto rows_until = [&](Index end) {
       if (end == kUnboundedKeys) return left;
@@ -192,7 +192,7 @@ class SlotPairs {
         pairs = add_pairs(pairs, rows.same, add_lengths(0, seen, motion, points, rows.groups));
         continue;
       }
-      // Turned around: each key is seen by the rows that do not come before it.
+      // Counted per key: each key is seen by the rows that do not come before it.
       const Range keys = seen.within(points);
       if (keys.is_empty()) continue;
       const Index first_row = ceil_div(lattice.phase + lattice.step * keys.begin - i, step);
@@ -206,7 +206,7 @@ class SlotPairs {
   const SequenceShape shape_;
   std::vector<Range> memory_;
   std::span<Range> seen_;  // the intervals of a row
-  std::span<Range> next_;  // those of the first row of the next group
+  std::span<Range> next_;  // the intervals of the first row of the next group
 };
 
 }  // namespace detail

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How rows and keys are cut into blocks: one residue class of a step after the other, each class
-/// in pieces.
+/// How rows and keys are cut into blocks: by residue classes of a step, each class in pieces.
 #pragma once
 
 #include <concepts>
@@ -14,7 +13,7 @@ FOVEA_NAMESPACE_BEGIN
 struct Strip {
   Index first = 0;  ///< the first index
   Index step = 1;   ///< the distance between neighbouring indices, at least 1
-  Index count = 0;  ///< how many indices there are
+  Index count = 0;  ///< the number of indices
 
   /// The range from the first index to one past the last, gaps included.
   constexpr Range span() const {
@@ -26,13 +25,13 @@ struct Strip {
 using KeyBlock = Strip;
 
 /// Which gradients a block of queries or of keys takes part in: a pair of blocks adds to those that
-/// both do.
+/// both take part in.
 struct GradientRoles {
-  bool of_queries = true;  ///< those of the queries
-  bool of_keys = true;     ///< those of the keys and values
+  bool of_queries = true;  ///< the queries' gradients
+  bool of_keys = true;     ///< the keys' and values' gradients
 };
 
-/// A plan whose keys are cut into blocks, too, for the backward pass: every key is in one of them.
+/// A plan whose keys are also cut into blocks, for the backward pass: every key is in one of them.
 template <class P>
 concept PartitionedPlan = Plan<P> &&
     requires(const P plan, Index b, Index p, const QueryBlock& block) {
@@ -42,19 +41,19 @@ concept PartitionedPlan = Plan<P> &&
   { plan.key_block_count() } -> std::convertible_to<Index>;
   /// block p of the keys
   { plan.key_block(p) } -> std::same_as<KeyBlock>;
-  /// a range that holds every block of queries that sees a key of block p, and few others
+  /// a range that contains every query block that sees a key of block p, and few others
   { plan.query_blocks(p) } -> std::same_as<Range>;
-  /// if this is false, block b of the queries sees no key of block p; it takes O(1) or nearly so
+  /// if this is false, block b of the queries sees no key of block p; O(1) or nearly so
   { plan.meets(b, p) } -> std::same_as<bool>;
-  /// a range that holds every block of keys that a block of queries sees
+  /// a range that contains every key block that a query block sees
   { plan.key_blocks(block) } -> std::same_as<Range>;
 };
 
-/// The indices [0, count) as strips of at most `rows` indices that have one residue modulo `step`,
-/// in the order of the residues. Every function takes O(1).
+/// The indices [0, count) as strips of at most `rows` indices with one residue modulo `step`, in
+/// the order of the residues. Every function is O(1).
 class ResidueStrips {
  public:
-  /// \param count how many indices there are \param step modulus of the residues, at least 1
+  /// \param count number of indices \param step modulus of the residues, at least 1
   /// \param rows largest number of indices in a strip, at least 1
   constexpr ResidueStrips(Index count, Index step, Index rows)
       : count_(count),
@@ -81,7 +80,7 @@ class ResidueStrips {
     return {residue + step_ * skipped, step_, (std::min)(rows_, members(residue) - skipped)};
   }
 
-  /// The strips that hold an index of this residue that is in `indices`.
+  /// The strips that contain an index of this residue in `indices`.
   constexpr Range range(Index residue, const Range& indices) const {
     if (residue >= residues_ || indices.is_empty()) return {};
     const Index low = ceil_div(indices.begin - residue, step_);
@@ -106,10 +105,10 @@ class ResidueStrips {
   Index count_;
   Index step_;
   Index rows_;           // the largest number of indices in a strip
-  Index residues_;       // how many residues occur
-  Index long_residues_;  // how many of the first residues have one index more than the others
-  Index long_pieces_;    // how many strips a long residue has
-  Index short_pieces_;   // how many strips each other residue has
+  Index residues_;       // number of residues that occur
+  Index long_residues_;  // number of leading residues that have one index more than the others
+  Index long_pieces_;    // number of strips of a long residue
+  Index short_pieces_;   // number of strips of each other residue
 };
 
 FOVEA_NAMESPACE_END

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Patterns and plans. A pattern says with integers which key each query sees. A plan is what a
-/// pattern becomes for one sequence: blocks of queries, with the runs of keys that they see.
+/// Patterns and plans. A pattern says which keys each query sees. A plan is a pattern applied to
+/// one sequence: blocks of queries, with the runs of keys that they see.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The position of query row 0 among the keys, from which those of all rows follow.
+/// The position of query row 0 among the keys, which determines the positions of all rows.
 enum class CausalAlignment {
   bottom_right,  ///< Queries end where the rows of k end: row r has position r + Nk - Nq.
   top_left,      ///< Queries begin where keys begin: row r has position r.
@@ -31,7 +31,7 @@ struct SequenceShape {
   Index keys = 0;            ///< Nk, the number of keys; their positions are [0, Nk)
   Index first_position = 0;  ///< the position of query row 0
 
-  /// The shape whose first position follows from an alignment, if all keys are visible.
+  /// The shape whose first position follows from the alignment, if all keys are visible.
   static constexpr SequenceShape of(Index queries, Index keys, CausalAlignment alignment) {
     return {queries, keys, alignment == CausalAlignment::top_left ? 0 : keys - queries};
   }
@@ -42,15 +42,15 @@ struct Range {
   Index begin = 0;  ///< the first integer
   Index end = 0;    ///< one past the last integer
 
-  /// Whether it holds no integer.
+  /// Whether it is empty.
   constexpr bool is_empty() const { return begin >= end; }
-  /// Whether x is one of its integers.
+  /// Whether it contains x.
   constexpr bool holds(Index x) const { return begin <= x && x < end; }
-  /// Whether some integer is in both ranges.
+  /// Whether the ranges intersect.
   constexpr bool meets(const Range& other) const {
     return (std::max)(begin, other.begin) < (std::min)(end, other.end);
   }
-  /// The integers that are in both ranges.
+  /// The intersection.
   constexpr Range within(const Range& other) const {
     return {(std::max)(begin, other.begin), (std::min)(end, other.end)};
   }
@@ -58,16 +58,16 @@ struct Range {
   friend constexpr bool operator==(const Range&, const Range&) = default;
 };
 
-/// Stands for a position or key beyond all others, and leaves room to compute with it.
+/// A position or key beyond all others that leaves room for arithmetic.
 inline constexpr Index kFarPosition = kUnboundedKeys / 4;
 
 /// The range of every position, or of every key.
 inline constexpr Range kEverywhere = {-kFarPosition, kFarPosition};
 
-/// a / b, rounded to minus infinity. \pre b > 0
+/// a / b, rounded down. \pre b > 0
 constexpr Index floor_div(Index a, Index b) { return a / b - (a % b < 0 ? 1 : 0); }
 
-/// a / b, rounded to infinity. Nothing overflows, however large b is. \pre b > 0
+/// a / b, rounded up. Nothing overflows, however large b is. \pre b > 0
 constexpr Index ceil_div(Index a, Index b) { return a / b + (a % b > 0 ? 1 : 0); }
 
 /// a modulo b, in [0, b). \pre b > 0
@@ -88,13 +88,12 @@ inline Range seen_by(const KeyRun& run, Index r) {
 /// How far before and after its own position a query can see keys, in any sequence. By default
 /// there are no bounds.
 struct Reach {
-  Index before = kFarPosition;  ///< no key further before the query than this is seen
-  Index after = kFarPosition;   ///< no key further after the query than this is seen
+  Index before = kFarPosition;  ///< no key further before the query is seen
+  Index after = kFarPosition;   ///< no key further after the query is seen
 };
 
 /// The only keys that queries see, in any sequence: the keys j with j mod stride in `columns`. By
-/// default these are all keys.
-/// \invariant columns lie in [0, stride)
+/// default these are all keys. \invariant columns are within [0, stride)
 struct KeyColumns {
   Index stride = 1;        ///< the modulus, at least 1
   Range columns = {0, 1};  ///< the residues of the keys that are seen
@@ -103,15 +102,15 @@ struct KeyColumns {
   constexpr bool are_all() const { return columns.end - columns.begin >= stride; }
 };
 
-/// Memory for one block, which a plan fills on request. Each thread needs its own. The default
-/// serves plans whose blocks have one run; for other plans give it the plan's `most_runs()`.
+/// Memory for one block, filled by a plan. Each thread needs its own. The default is for plans
+/// whose blocks have one run; for others pass the plan's `most_runs()`.
 class BlockStorage {
  public:
-  /// Makes room for blocks of one run.
+  /// Allocates memory for blocks of one run.
   /// \throws std::bad_alloc
   BlockStorage() : BlockStorage(1) {}
 
-  /// Makes room for blocks of this many runs, which takes about 8 kB for each.
+  /// Allocates memory for blocks of this many runs, about 8 kB for each.
   /// \throws std::bad_alloc
   explicit BlockStorage(Index runs)
       : capacity_(std::max<Index>(runs, 1)),
@@ -120,7 +119,7 @@ class BlockStorage {
     begin_runs();
   }
 
-  /// Makes room for blocks of this many runs in bytes(runs) bytes, which must outlive this object.
+  /// Uses bytes(runs) bytes of memory, which must outlive this object.
   /// \param memory aligned as a Workspace is
   BlockStorage(Index runs, std::byte* memory) noexcept
       : capacity_(std::max<Index>(runs, 1)), memory_(memory) {
@@ -132,7 +131,7 @@ class BlockStorage {
     return (std::max<Index>(runs, 1) * kRunBytes + 63) / 64 * 64;
   }
 
-  /// The number of runs that there is room for.
+  /// The number of runs that fit.
   Index capacity() const { return capacity_; }
 
   /// The runs of the block [capacity].
@@ -142,12 +141,12 @@ class BlockStorage {
   /// The upper bounds of a run, one for each row of the block.
   Index* upper(Index run) { return bounds(run).upper; }
 
-  /// The state of one slot of a pattern while its block is made. The keys of the slot are
-  /// phase + step * t for t in [0, points).
+  /// The state of one slot of a pattern while its block is built. The keys of the slot are phase +
+  /// step * t for t in [0, points).
   struct Slot {
     Index phase;   ///< the key of point 0
     Index step;    ///< the distance between neighbouring keys
-    Index points;  ///< how many keys of the sequence the slot has
+    Index points;  ///< number of the sequence's keys that the slot has
     Index begin;   ///< the first point that one of the rows so far sees
     Index end;     ///< one past the last point that one of the rows so far sees
     bool written;  ///< whether lower and upper hold the bounds of the rows so far
@@ -157,14 +156,14 @@ class BlockStorage {
   /// The state of the slot that becomes this run.
   Slot& slot(Index run) { return states()[run]; }
 
-  /// The intervals of one row, one for each slot, while that row is looked at.
+  /// The intervals of the current row, one for each slot.
   std::span<Range> slots() {
     return {reinterpret_cast<Range*>(states() + capacity_), static_cast<std::size_t>(capacity_)};
   }
 
  private:
   struct Run {
-    // The padding of one cache line keeps the two bounds of a row out of the same set of the cache.
+    // The padding of one cache line keeps a row's two bounds out of the same cache set.
     Index lower[kMaxBlockRows + 8];
     Index upper[kMaxBlockRows + 8];
   };
@@ -176,12 +175,12 @@ class BlockStorage {
   void begin_runs() { std::uninitialized_fill_n(runs(), capacity_, KeyRun{}); }
 
   Index capacity_;
-  Workspace own_;      // empty if the memory is somebody else's
+  Workspace own_;      // empty if the memory is borrowed
   std::byte* memory_;  // Run, KeyRun, Slot and Range [capacity_] each
 };
 
-/// A pattern for one sequence, cut into blocks that together hold every query row once. A plan is
-/// cheap to copy, and asking it for a block allocates nothing.
+/// A pattern for one sequence, cut into blocks that together contain every query row once. A plan
+/// is cheap to copy, and building a block allocates nothing.
 template <class P>
 concept Plan = requires(const P plan, Index b, BlockStorage& storage) {
   /// the number of blocks
@@ -192,25 +191,25 @@ concept Plan = requires(const P plan, Index b, BlockStorage& storage) {
   { plan.visible_pairs() } -> std::convertible_to<Index>;
 };
 
-/// Says which key each query sees. Queries are given by absolute positions; a key is a position in
+/// Says which keys each query sees. Queries are given by absolute positions; a key is a position in
 /// [0, keys).
 template <class P>
 concept Pattern = requires(const P pattern, const SequenceShape& shape, Index i, Index j) {
-  /// the law of the pattern: whether the query at position i sees key j
+  /// whether the query at position i sees key j
   { pattern.allows(i, j) } -> std::same_as<bool>;
-  /// the same law for one sequence, as blocks and runs
+  /// the same for one sequence, as blocks and runs
   { pattern.plan(shape) } -> Plan;
 };
 
-/// The largest number of query rows in one block, for this many queries. Blocks are few enough that
-/// K and V are read rarely, and enough of them that threads can share out a short sequence. It
-/// depends on the shape alone, never on the number of threads.
+/// The largest number of query rows in one block, for this many queries. Few blocks mean that K and
+/// V are read rarely; enough blocks let threads share a short sequence. The number depends on the
+/// shape alone, never on the number of threads.
 constexpr Index block_rows(Index queries) {
   return std::clamp((queries / 8 + 63) / 64 * 64, Index{64}, kMaxBlockRows);
 }
 
 /// The largest number of keys in one block of the backward pass, likewise. There are fewer blocks,
-/// since each of them brings the queries and the gradients of the output into the lanes again.
+/// since each of them loads the queries and the output's gradients into the lanes again.
 constexpr Index key_block_rows(Index keys) {
   return std::clamp((keys / 4 + 63) / 64 * 64, Index{64}, kMaxBlockRows);
 }

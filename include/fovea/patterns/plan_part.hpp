@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A part of a plan: some of its rows, and of the keys that they see those of a range. What the
-/// parts of a plan compute is what the whole plan computes, row by row and key by key.
+/// A part of a plan: some of its rows, with the keys of a range. The parts of a plan together
+/// compute exactly what the whole plan computes, row by row and key by key.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The indices n for which a strip's index first + step n lies in a range.
+/// The indices n for which a strip's index first + step n is in a range.
 constexpr Range places_within(const Strip& strip, const Range& range) {
   const auto reached = [&](Index x) {
     return std::clamp(ceil_div(x - strip.first, strip.step), Index{0}, strip.count);
@@ -21,14 +21,14 @@ constexpr Range places_within(const Strip& strip, const Range& range) {
   return range.is_empty() ? Range{} : Range{reached(range.begin), reached(range.end)};
 }
 
-/// Blocks of another plan that are cut at the ends of ranges of rows and of keys. Pieces keep the
-/// order of the blocks that they are cut from.
-/// Cost: O(blocks + pieces) time and memory; where unseen pieces are left out, each is made once.
+/// Blocks of another plan, cut at the ends of ranges of rows and of keys. Pieces keep the order of
+/// their blocks.
+/// Cost: O(blocks + pieces) time and memory; if unseen pieces are left out, each is built once.
 class PlanPart {
  public:
-  /// Which pieces of rows are kept that see no key of the range.
+  /// Whether pieces of rows that see no key of the range are kept.
   enum class Unseen {
-    kept,     ///< all: as many rows are in blocks as there are
+    kept,     ///< all: every row is in a block
     left_out  ///< none
   };
 
@@ -48,9 +48,9 @@ class PlanPart {
                   [&](const Piece& piece) { return cut_block(piece, storage).run_count == 0; });
   }
 
-  /// What makes the gradients of some rows of a square plan, of its queries and of its keys, by one
-  /// look at each pair where it can. What lies across the end of a range comes twice: whole for the
-  /// gradients of the others, whose sums it may not divide, and cut for its own.
+  /// Computes the gradients of some rows of a square plan, as queries and as keys, visiting each
+  /// pair once where possible. A block that crosses a range's end comes twice: whole, for the
+  /// gradients of the other side, whose sums must not be split, and cut, for its own.
   /// \param own ascending, disjoint
   static PlanPart of_gradients(AnyPlan whole, std::span<const Range> own) {
     PlanPart part(std::move(whole), {});
@@ -87,8 +87,8 @@ class PlanPart {
     return cut_block(pieces_[static_cast<std::size_t>(b)], storage);
   }
 
-  /// The number of visible (query, key) pairs; the largest Index if there are more. Every block is
-  /// made for it.
+  /// The number of visible (query, key) pairs; the largest Index if there are more. Builds every
+  /// block.
   Index visible_pairs() const {
     BlockStorage storage(most_runs());
     Index pairs = 0;
@@ -114,7 +114,7 @@ class PlanPart {
     KeyBlock keys = whole_.key_block(piece.block);
     return {keys.first + keys.step * piece.at.begin, keys.step, piece.at.end - piece.at.begin};
   }
-  /// A range that holds every block of queries that sees a key of block p.
+  /// A range that contains every query block that sees a key of block p.
   Range query_blocks(Index p) const {
     return pieces_of(pieces_, whole_.query_blocks(key_piece(p).block));
   }
@@ -122,7 +122,7 @@ class PlanPart {
   bool meets(Index b, Index p) const {
     return whole_.meets(pieces_[static_cast<std::size_t>(b)].block, key_piece(p).block);
   }
-  /// A range that holds every block of keys that a block of queries sees.
+  /// A range that contains every key block that a query block sees.
   Range key_blocks(const QueryBlock& block) const {
     return pieces_of(key_pieces_, whole_.key_blocks(block));
   }
@@ -135,8 +135,8 @@ class PlanPart {
     GradientRoles roles = {};
   };
 
-  /// Adds a block whole and cut, with the roles of each.
-  /// \param own_role the gradients of rows like those of the block
+  /// Adds a block both whole and cut, with the roles of each.
+  /// \param own_role the gradients that belong to the block's own rows
   static void add_roles(const Strip& strip, Index block, std::span<const Range> own,
                         std::vector<Piece>& pieces, bool GradientRoles::*own_role) {
     std::vector<Piece> cut_pieces;
@@ -155,7 +155,7 @@ class PlanPart {
 
   static void cut(const Strip& strip, Index block, std::span<const Range> ranges,
                   std::vector<Piece>& pieces) {
-    // Ranges that end before the strip begins are not looked at.
+    // Skips ranges that end before the strip begins.
     const auto from = std::partition_point(ranges.begin(), ranges.end(),
                                            [&](const Range& r) { return r.end <= strip.first; });
     const Index end = strip.span().end;
@@ -208,7 +208,7 @@ class PlanPart {
     return block;
   }
 
-  /// What some rows of a block see of a run, whose bounds may be written to those of run `number`.
+  /// The part of a run that some of a block's rows see; its bounds may go to those of run `number`.
   KeyRun cut_run(const KeyRun& run, const Range& rows, Index number, BlockStorage& storage) const {
     const Range points = places_within({run.first, run.step, run.count}, seen_);
     if (run.lower == nullptr) {
@@ -222,8 +222,8 @@ class PlanPart {
       hull = {(std::min)(hull.begin, of_row.begin), (std::max)(hull.end, of_row.end)};
     }
     if (hull.is_empty()) return {};
-    // A run's bounds stand in the slot of its own number or in a later one, so that nothing that is
-    // still to be read is overwritten.
+    // A run's bounds are in the slot of its own number or a later one, so nothing that is still to
+    // be read is overwritten.
     Index* const lower = storage.lower(number);
     Index* const upper = storage.upper(number);
     for (Index r = rows.begin; r < rows.end; ++r) {

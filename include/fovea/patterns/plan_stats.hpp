@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a plan costs: the pairs that are visible, the pairs that the kernels compute, the blocks
-/// and the runs.
+/// A plan's cost: visible pairs, pairs that the kernels compute, blocks and runs.
 #pragma once
 
 #include "fovea/patterns/partition.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What the plan of one head costs. A count of pairs that Index does not hold is the largest Index.
+/// The cost of one head's plan. Counts of pairs saturate at the largest Index.
 struct PlanStats {
   Index visible_pairs = 0;   ///< (query, key) pairs that the pattern shows
   Index computed_pairs = 0;  ///< pairs that the tile kernels compute
   Index blocks = 0;          ///< blocks of query rows
-  Index runs = 0;            ///< runs of keys of all blocks together
+  Index runs = 0;            ///< runs of keys, over all blocks
   double all_pairs = 0;      ///< queries times keys
 
-  /// The share of the visible pairs in all pairs; 0 if there are no pairs.
+  /// Visible pairs divided by all pairs; 0 if there are no pairs.
   double density() const {
     return all_pairs == 0 ? 0 : static_cast<double>(visible_pairs) / all_pairs;
   }
-  /// The share of the visible pairs in the computed ones; 1 if none is computed.
+  /// Visible pairs divided by computed ones; 1 if none is computed.
   double useful() const {
     return computed_pairs == 0
                ? 1
@@ -61,11 +60,11 @@ inline Range seen_by_rows(const KeyRun& run, Index row, Index rows) {
 
 }  // namespace detail
 
-/// The number of rows in one vector: that of float at level v4 (AVX-512).
+/// The number of rows in one vector: for float at level v4 (AVX-512).
 inline constexpr Index kVectorRows = 16;
 
-/// The pairs of a block that the tile kernels compute. They take its rows one vector at a time, the
-/// last one filled up. Of each run a vector computes all keys from the first to the last that one
+/// The pairs of a block that the tile kernels compute. They process its rows one vector at a time,
+/// padding the last. For each run, a vector computes all keys from the first to the last that any
 /// of its rows sees. With a soft cap, bias, mask or ALiBi they compute some more.
 inline Index computed_pairs(const QueryBlock& block, Index vector_rows = kVectorRows) {
   Index pairs = 0;
@@ -79,7 +78,7 @@ inline Index computed_pairs(const QueryBlock& block, Index vector_rows = kVector
   return pairs;
 }
 
-/// What a plan costs for a sequence of this shape. It builds every block once.
+/// A plan's cost for a sequence of this shape. Builds every block once.
 template <PartitionedPlan P>
 [[nodiscard]] PlanStats plan_stats(const P& plan, const SequenceShape& shape,
                                    Index vector_rows = kVectorRows) {

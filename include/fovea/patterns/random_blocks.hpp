@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Random blocks of keys for each block of queries (BigBird, Zaheer et al. 2020, section 2). Philox
-/// draws them as a function of seed, head and block of queries.
+/// Random key blocks for each query block (BigBird, Zaheer et al. 2020, section 2). Philox draws
+/// them as a function of seed, head and query block.
 #pragma once
 
 #include <algorithm>
@@ -15,29 +15,29 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Each block of queries sees `count` distinct blocks of keys, or all candidates if there are
-/// fewer. The candidates are all blocks of keys except the first `skip_first` ones, the last
-/// `skip_last` ones and those within `skip_near` blocks of the query's own. If causal, blocks after
-/// the query's own are no candidates either and `skip_last` is not read, so that a draw does not
-/// depend on the length of the sequence. Queries of the skipped first and last blocks see no random
-/// blocks, because these blocks are where global blocks stand.
+/// Each query block sees `count` distinct key blocks, or all candidates if there are fewer. The
+/// candidates are all key blocks except the first `skip_first`, the last `skip_last` and those
+/// within `skip_near` blocks of the query's own. If causal, blocks after the query's own are not
+/// candidates either and `skip_last` is not read, so that a draw does not depend on the sequence's
+/// length. Queries of the skipped first and last blocks see no random blocks, because global blocks
+/// are placed there.
 struct RandomBlocks {
   /// The value of skip_near for which no block near the query is skipped, not even its own.
   static constexpr Index kSkipNone = -1;
-  /// The largest number of blocks that a block of queries draws.
+  /// The largest number of blocks that a query block can draw.
   static constexpr Index kMostBlocks = 64;
 
   Index block = 64;      ///< positions in a block, at least 1
-  Index count = 3;       ///< how many blocks are drawn, in [0, kMostBlocks]
-  Index key_blocks = 0;  ///< blocks of keys in the whole sequence; causal draws do not depend on it
+  Index count = 3;       ///< blocks to draw, in [0, kMostBlocks]
+  Index key_blocks = 0;  ///< key blocks in the whole sequence; causal draws do not depend on it
   std::uint64_t seed = 0;       ///< the seed of the draws
-  Index head = 0;               ///< the head, which has draws of its own
+  Index head = 0;               ///< the head; heads have different draws
   bool causal = false;          ///< whether a position sees keys up to itself only
-  Index skip_first = 0;         ///< how many of the first blocks of keys are no candidates
-  Index skip_near = kSkipNone;  ///< blocks at most this far from the query's own are no candidates
-  Index skip_last = 0;          ///< how many of the last blocks of keys are no candidates
+  Index skip_first = 0;         ///< number of leading key blocks that are not candidates
+  Index skip_near = kSkipNone;  ///< blocks at most this far from the query's own are not candidates
+  Index skip_last = 0;          ///< number of trailing key blocks that are not candidates
 
-  /// The law of the pattern: whether the query at position i sees key j.
+  /// Whether the query at position i sees key j.
   bool allows(Index i, Index j) const {
     if (causal && j > i) return false;
     const Draws draws = draw(floor_div(i, block));
@@ -47,8 +47,8 @@ struct RandomBlocks {
   /// The number of slots: one for each block drawn, and at least 1.
   Index slot_count() const { return std::clamp(count, Index{1}, kMostBlocks); }
 
-  /// Writes the blocks that position i sees. Neighbouring blocks become one interval, because long
-  /// runs are faster.
+  /// Writes the blocks that position i sees. Adjacent blocks are merged into one interval, because
+  /// long runs are faster.
   void keys_of(Index i, std::span<Range> slots) const {
     slots = slots.first(static_cast<std::size_t>(slot_count()));
     std::ranges::fill(slots, Range{});
@@ -64,20 +64,19 @@ struct RandomBlocks {
     }
   }
 
-  /// Whether the intervals have yet to be cut to keys up to the query.
+  /// Whether the intervals still need the causal cut, to keys up to the query.
   bool causal_cut() const { return causal; }
-  /// The end of the block of i: up to there positions have the same intervals.
+  /// The end of i's block: up to there positions have the same intervals.
   Index same_until(Index i) const { return (floor_div(i, block) + 1) * block; }
   /// The positions in a block: at multiples of it the intervals change.
   Index row_block() const { return block; }
 
-  /// A range that holds every position that sees one of the keys.
+  /// A range that contains every position that sees one of the keys.
   Range seen_from(const Range& keys) const {
     return {causal ? keys.begin : -kFarPosition, kFarPosition};
   }
 
-  /// If this is false, no position of `rows` sees a key of `keys`. The cost is O(count) for each
-  /// block of queries.
+  /// If this is false, no position of `rows` sees a key of `keys`. O(count) for each query block.
   bool meets(const Range& rows, const Range& keys) const {
     if (rows.is_empty() || keys.is_empty() || (causal && keys.begin >= rows.end)) return false;
     const Index last = floor_div(rows.end - 1, block);
@@ -90,11 +89,11 @@ struct RandomBlocks {
     return false;
   }
 
-  /// The blocks and runs of this pattern for one sequence.
+  /// The plan for one sequence.
   SlotPlan<RandomBlocks> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
-  /// The blocks of keys that one block of queries draws.
+  /// The key blocks that one query block draws.
   struct Draws {
     std::array<Index, kMostBlocks> blocks;
     std::size_t size = 0;
@@ -104,7 +103,7 @@ struct RandomBlocks {
 
   /// Draws distinct numbers below the number of candidates by Floyd's sampling (Bentley and Floyd
   /// 1987): each draw is a number in [0, last], or `last` itself if that number was drawn before.
-  /// The cost is O(count^2).
+  /// O(count^2).
   Draws draw(Index own) const {
     Draws draws;
     const Index end = causal ? own + 1 : key_blocks - skip_last;
@@ -123,7 +122,7 @@ struct RandomBlocks {
       const auto before = draws.sorted();
       draws.blocks[draws.size++] = std::ranges::find(before, drawn) == before.end() ? drawn : last;
     }
-    // The numbers count candidates only, so they have yet to pass over the skipped blocks.
+    // The draws number the candidates only; map them past the skipped blocks.
     for (Index& drawn : std::span(draws.blocks.data(), draws.size)) {
       drawn += skip_first;
       if (drawn >= near_first) drawn += near;
@@ -133,7 +132,7 @@ struct RandomBlocks {
   }
 
   std::array<std::uint32_t, 4> random_words(Index own, std::size_t n) const {
-    // This word keeps the draws apart from those of dropout with the same seed.
+    // Separates these draws from dropout's with the same seed.
     constexpr std::uint32_t kPurpose = 0x626C6F63;
     return philox4x32_10(
         {static_cast<std::uint32_t>(head), static_cast<std::uint32_t>(own),

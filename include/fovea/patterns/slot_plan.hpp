@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The plan of a pattern of slots: each slot becomes one run of a block.
+/// The plan of a slot pattern: each slot becomes one run of a block.
 #pragma once
 
 #include <cassert>
@@ -12,8 +12,8 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// The plan of a SlotPattern P. Its blocks have at most block_rows(queries) rows, and it takes O(1)
-/// memory. To make a block costs O(rows slots), or O(slots) if its rows all see the same. A pattern
-/// may name its SlotPlan while the pattern is still an incomplete type.
+/// memory. Building a block costs O(rows slots), or O(slots) if its rows all see the same. A
+/// pattern may name its SlotPlan while it is still an incomplete type.
 template <class P>
 class SlotPlan {
  public:
@@ -82,7 +82,7 @@ class SlotPlan {
     return block;
   }
 
-  /// The rows of block b, which costs less than the block.
+  /// The rows of block b, cheaper than the block.
   Strip rows(Index b) const {
     if (slots_.row_step() > 1) return row_strips_[b];
     Index begin = positions().begin;
@@ -99,14 +99,13 @@ class SlotPlan {
     }
   }
 
-  /// The number of visible (query, key) pairs; the largest Index if there are more. The cost is
-  /// O(slots) for each group of rows whose intervals move alike; PairCount says what it is beyond
-  /// 2^32 rows.
+  /// The number of visible (query, key) pairs; the largest Index if there are more. Cost: O(slots)
+  /// for each group of rows whose intervals move alike; beyond 2^32 rows see PairCount.
   Index visible_pairs() const { return detail::SlotPairs<P>(slots_, shape_).count(); }
 
   /// The number of blocks of keys.
   Index key_block_count() const { return key_strips_.size(); }
-  /// The largest number of keys in a block: the first one is as long as any.
+  /// The largest number of keys in a block: the first is as long as any.
   Index largest_key_block() const { return key_strips_.size() == 0 ? 0 : key_strips_[0].count; }
   /// Block p of the keys.
   KeyBlock key_block(Index p) const {
@@ -115,7 +114,7 @@ class SlotPlan {
     return keys;
   }
 
-  /// A range that holds every block of queries that sees a key of block p.
+  /// A range that contains every query block that sees a key of block p.
   Range query_blocks(Index p) const {
     const KeyBlock keys = key_block(p);
     if (!slots_.has_residue_of(keys.first)) return {};
@@ -139,7 +138,7 @@ class SlotPlan {
     return slots_.meets({rows.begin + first, rows.end + first}, keys.span());
   }
 
-  /// A range that holds every block of keys that a block of queries sees.
+  /// A range that contains every key block that a query block sees.
   Range key_blocks(const QueryBlock& block) const {
     Range blocks;
     for (Index r = 0; r < block.run_count; ++r) {
@@ -164,7 +163,7 @@ class SlotPlan {
     return (least + multiple - 1) / multiple * multiple;
   }
 
-  /// A step that leads out of the sequence is never taken; it is shortened, so that it can be
+  /// The step, shortened if it exceeds the sequence (it is never taken then), so that it can be
   /// multiplied by strides without overflow.
   static Index step_within(Index step, Index count) {
     return (std::min)(step, (std::max)(count, Index{1}));
@@ -174,7 +173,7 @@ class SlotPlan {
     return {shape_.first_position, shape_.first_position + shape_.queries};
   }
 
-  /// The block that holds a position. \pre row_step is 1
+  /// The block that contains a position. \pre row_step is 1
   Index block_at(Index position) const {
     Index blocks = 0;
     for (Index begin = positions().begin;;) {
@@ -185,7 +184,7 @@ class SlotPlan {
     }
   }
 
-  /// The piece that holds a position, where rows from `begin` on are cut into pieces of rows_ rows.
+  /// The piece that contains a position, if rows from `begin` on are cut into pieces of rows_ rows.
   /// If the pattern has a row_block, pieces end at multiples of rows_.
   Index piece_at(Index begin, Index position) const {
     return slots_.row_block() > 0 ? floor_div(position, rows_) - floor_div(begin, rows_)
@@ -196,7 +195,7 @@ class SlotPlan {
     return piece == 0 ? begin : (floor_div(begin, rows_) + piece) * rows_;
   }
 
-  /// Rows [begin, end) of a block, whose intervals are handled together. Row `begin` has position
+  /// Rows [begin, end) of a block, whose intervals are processed together. Row `begin` has position
   /// i.
   struct SameRows {
     Index begin;
@@ -205,8 +204,8 @@ class SlotPlan {
     Index i;
   };
 
-  /// Adds what some rows with the same interval see of a slot to its state: as one interval if they
-  /// are all rows of the block, otherwise as bounds.
+  /// Adds the interval of some rows to a slot's state: as one interval if they are all rows of the
+  /// block, otherwise as bounds.
   void add_rows(const SameRows& same, const Range& interval, Index s, BlockStorage& storage) const {
     BlockStorage::Slot& slot = storage.slot(s);
     const Index from = std::clamp(interval.begin, Index{0}, slot.points);
@@ -223,7 +222,7 @@ class SlotPlan {
     }
   }
 
-  /// Adds rows whose intervals move alike. The second of these rows tells by how much they move.
+  /// Adds rows whose intervals move alike; the second row determines by how much.
   /// \pre the slots hold the intervals of the first row
   void add_moving_rows(const SameRows& moving, BlockStorage& storage) const {
     const Index row = moving.begin;
@@ -273,7 +272,7 @@ class SlotPlan {
     }
   }
 
-  /// Adds rows whose own positions cut the interval: it grows at each lattice point that they
+  /// Adds rows whose positions cut the interval causally: it grows at each lattice point they
   /// reach.
   void add_causal_rows(const SameRows& same, const Range& interval, Index s,
                        BlockStorage& storage) const {
@@ -308,8 +307,7 @@ class SlotPlan {
     slot.end = (std::max)(slot.end, bounds.end);
   }
 
-  /// The run that a slot has become. Its bounds are counted from the first key that one of its rows
-  /// sees.
+  /// The run made from a slot. Its bounds count from the first key that one of its rows sees.
   KeyRun finished_run(Index s, Index rows, BlockStorage& storage) const {
     const BlockStorage::Slot& slot = storage.slot(s);
     if (slot.begin >= slot.end) return {};

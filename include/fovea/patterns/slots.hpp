@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Patterns of slots: a position sees one interval of keys for each slot. SlotPlan makes the plan
-/// of such a pattern from what it says of itself.
+/// Slot patterns: a position sees one interval of keys for each slot. SlotPlan makes the plan of
+/// such a pattern from the properties that it declares.
 #pragma once
 
 #include <concepts>
@@ -17,23 +17,23 @@ struct Lattice {
   Index phase = 0;  ///< the smallest key that is not negative
   Index step = 1;   ///< the distance between neighbouring keys; 1 for all keys
 
-  /// How many of its keys are in [0, keys).
+  /// The number of its keys in [0, keys).
   constexpr Index size(Index keys) const {
     if (step == 1) return keys;
     return phase < keys ? (keys - 1 - phase) / step + 1 : 0;
   }
-  /// The points t whose keys are in an interval of keys; what has no end keeps none.
+  /// The points t whose keys are in an interval of keys; unbounded ends stay unbounded.
   constexpr Range points(const Range& keys) const {
     if (step == 1) return keys;
     const Index end = keys.end == kFarPosition ? kFarPosition : ceil_div(keys.end - phase, step);
     return {ceil_div(keys.begin - phase, step), end};
   }
-  /// Whether both have the same keys.
+  /// Whether both contain the same keys.
   friend constexpr bool operator==(const Lattice&, const Lattice&) = default;
 };
 
-/// A pattern with one slot: `keys_of(i)` is the interval that position i sees. It may reach beyond
-/// the sequence.
+/// A pattern with one slot: `keys_of(i)` is the interval that position i sees, which may extend
+/// beyond the sequence.
 template <class P>
 concept OneSlotPattern = requires(const P pattern, Index i) {
   { pattern.allows(i, i) } -> std::same_as<bool>;
@@ -41,8 +41,8 @@ concept OneSlotPattern = requires(const P pattern, Index i) {
 };
 
 /// A pattern with `slot_count()` slots: `keys_of(i, slots)` writes the interval that position i
-/// sees of each slot. The intervals are disjoint and may reach beyond the sequence. An end at
-/// kFarPosition that does not move with the position stands for all keys behind it.
+/// sees of each slot. The intervals are disjoint and may extend beyond the sequence. An end at
+/// kFarPosition that does not move with the position means all later keys.
 template <class P>
 concept SlotsPattern = requires(const P pattern, Index i, std::span<Range> slots) {
   { pattern.allows(i, i) } -> std::same_as<bool>;
@@ -50,49 +50,46 @@ concept SlotsPattern = requires(const P pattern, Index i, std::span<Range> slots
   pattern.keys_of(i, slots);
 };
 
-/// A pattern that SlotPlan can plan. None of its functions throws. Beside the required ones it may
-/// have any of the following; the default without it stands in brackets.
+/// A pattern that SlotPlan can plan. Its functions do not throw. Besides the required ones it may
+/// have any of the following, with the default in brackets.
 /// - `up_to(keys)` (the pattern itself): the same pattern for a sequence of this many keys. It may
-///   have fewer slots, if the others hold no such key; those that are left keep their order. The
-///   cost of a plan depends on their number.
-/// - `row_step()` (1): a step l > 1 says that position i sees only keys j with (i - j) mod l = 0.
-///   The intervals then count the keys of that residue, and rows of one residue are computed
-///   together.
+///   drop slots that contain none of them; the others keep their order. A plan's cost depends on
+///   their number.
+/// - `row_step()` (1): with a step l > 1, position i sees only keys j with (i - j) mod l = 0. The
+///   intervals then count the keys of that residue, and rows of one residue are computed together.
 /// - `lattice(slot)` (all keys): the keys that the intervals of a slot count, if row_step() is 1.
-/// - `key_step()` (row_step()): each block of keys of the backward pass holds one residue modulo
-///   this. The steps of all slots are multiples of it.
+/// - `key_step()` (row_step()): each key block of the backward pass has one residue modulo this.
+///   The steps of all slots are multiples of it.
 /// - `room()` (slot_count()): the number of elements of `slots` that keys_of may write to.
 /// - `most_keys()` (no bound): the most keys that a row sees, for a pattern with one slot.
 /// - `reach()` (no bound): how far before and after itself a position sees keys.
 /// - `key_columns()` (all keys): the only keys that positions see.
-/// - `same_until(i)` (i + 1): the positions [i, same_until(i)) that have the residue of i have the
-///   same intervals; kUnboundedKeys if all after i have them.
-/// - `linear_until(i)` (none): from each position in [i, linear_until(i)) that has the residue of i
-///   to the next one, each bound of an interval moves by a fixed number of keys. It does not go
-///   together with causal_cut().
-/// - `repeats_until(i)` (none): from i to here, positions see the same in groups as large as
-///   [i, same_until(i)), and from each group to the next, each bound of an interval moves by a
-///   fixed number of keys. Pairs are counted by it. It does not go together with causal_cut().
-/// - `causal_cut()` (false): whether the intervals have yet to be cut to keys up to i. More
-///   positions may then have the same intervals.
-/// - `next_cut(i)` (kUnboundedKeys, which is none): the first position after i where a block of
-/// rows
-///   must begin.
+/// - `same_until(i)` (i + 1): the positions [i, same_until(i)) with i's residue have the same
+///   intervals; kUnboundedKeys if all after i do.
+/// - `linear_until(i)` (none): from each position in [i, linear_until(i)) with i's residue to the
+///   next, each bound of an interval moves by a fixed number of keys. Not allowed with
+///   causal_cut().
+/// - `repeats_until(i)` (none): from i to here, positions see the same in groups as large as [i,
+///   same_until(i)), and from each group to the next, each bound of an interval moves by a fixed
+///   number of keys. Used to count pairs. Not allowed with causal_cut().
+/// - `causal_cut()` (false): whether the intervals still need the causal cut, to keys up to i. Lets
+///   more positions have the same intervals.
+/// - `next_cut(i)` (kUnboundedKeys, none): the first position after i where a row block must begin.
 /// - `row_block()` (none): rows that see nearly the same keys begin at multiples of this.
-/// - `seen_from(keys)` (everywhere): a range that holds every position that sees one of the keys.
+/// - `seen_from(keys)` (everywhere): a range that contains every position that sees one of the
+///   keys.
 /// - `meets(rows, keys)` (rows meet seen_from(keys)): false only if no position of `rows` sees one
 ///   of `keys`.
 template <class P>
 concept SlotPattern = OneSlotPattern<P> || SlotsPattern<P>;
 
-/// A slot pattern that has `linear_until`: it says how long its intervals move alike.
+/// A slot pattern that has `linear_until`.
 template <class P>
 concept LinearSlots = SlotPattern<P> && requires(const P pattern, Index i) {
   { pattern.linear_until(i) } -> std::same_as<Index>;
 };
 
-/// A slot pattern with everything that SlotPattern lists: what the pattern does not say has its
-/// default.
+/// A slot pattern with everything that SlotPattern lists, with defaults for what the pattern lacks.
 template <class P>
 class Slots {
  public:
@@ -109,7 +106,7 @@ class Slots {
       return pattern_;
     }
   }
-  /// The law of the pattern: whether the query at position i sees key j.
+  /// Whether the query at position i sees key j.
   bool allows(Index i, Index j) const { return pattern_.allows(i, j); }
 
   /// The number of slots.
@@ -139,7 +136,7 @@ class Slots {
     }
   }
 
-  /// Whether the intervals have yet to be cut to keys up to the query.
+  /// Whether the intervals still need the causal cut, to keys up to the query.
   bool causal_cut() const {
     if constexpr (requires { pattern_.causal_cut(); }) {
       return pattern_.causal_cut();
@@ -156,7 +153,7 @@ class Slots {
       slot.end = (std::min)(slot.end, lattice(s, floor_mod(i, row_step())).points({i, i + 1}).end);
     }
   }
-  /// Positions [i, cut_same_until(i)) of the residue of i have the same intervals after the cut.
+  /// Positions [i, cut_same_until(i)) with i's residue have the same intervals after the cut.
   Index cut_same_until(Index i) const { return causal_cut() ? i + 1 : same_until(i); }
 
   /// Position i sees only keys j with (i - j) mod row_step() = 0.
@@ -168,7 +165,7 @@ class Slots {
     }
   }
 
-  /// Each block of keys of the backward pass holds one residue modulo this.
+  /// Each key block of the backward pass has one residue modulo this.
   Index key_step() const {
     if constexpr (requires { pattern_.key_step(); }) {
       return pattern_.key_step();
@@ -177,7 +174,7 @@ class Slots {
     }
   }
 
-  /// Whether a slot has keys of the residue that `key` has modulo key_step().
+  /// Whether a slot has keys with the same residue modulo key_step() as `key`.
   bool has_residue_of(Index key) const {
     if (key_step() == row_step()) return true;
     for (Index s = 0; s < count(); ++s) {
@@ -205,7 +202,7 @@ class Slots {
     }
   }
 
-  /// Positions [i, same_until(i)) of the residue of i have the same intervals before the cut.
+  /// Positions [i, same_until(i)) with i's residue have the same intervals before the cut.
   Index same_until(Index i) const {
     if constexpr (requires { pattern_.same_until(i); }) {
       return pattern_.same_until(i);
@@ -232,7 +229,7 @@ class Slots {
     }
   }
 
-  /// A range that holds every position that sees one of the keys.
+  /// A range that contains every position that sees one of the keys.
   Range seen_from(const Range& keys) const {
     if constexpr (requires { pattern_.seen_from(keys); }) {
       return pattern_.seen_from(keys);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Patterns in stages: plans that are executed one after the other, each with its own blocks of
-/// rows, while the running softmax of a row goes on. They are for unions whose parts group rows in
-/// different ways.
+/// Patterns in stages: plans that are executed in order, each with its own blocks of rows, carrying
+/// each row's running softmax from stage to stage. For unions whose parts group rows differently.
 #pragma once
 
 #include <tuple>
@@ -14,7 +13,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Each row sees what the stages show it; no key is shown by two of them.
+/// The union of disjoint stages.
 template <Pattern... P>
 class Stages {
  public:
@@ -24,12 +23,12 @@ class Stages {
   /// Holds a copy of each stage.
   explicit Stages(const P&... stages) : stages_(stages...) {}
 
-  /// The law of the pattern: whether the query at position i sees key j in some stage.
+  /// Whether the query at position i sees key j in some stage.
   bool allows(Index i, Index j) const {
     return std::apply([&](const P&... stage) { return (stage.allows(i, j) || ...); }, stages_);
   }
 
-  /// Stage number N, from 0 on.
+  /// Stage N, counted from 0.
   template <std::size_t N>
   const auto& stage() const {
     return std::get<N>(stages_);
@@ -39,7 +38,7 @@ class Stages {
   std::tuple<P...> stages_;
 };
 
-/// A pattern as the list of patterns that an operator executes: stage<N>() for N < kCount.
+/// A pattern as a list of stages that an operator executes: stage<N>() for N < kCount.
 template <class P>
 concept StagedPattern = requires(const P pattern, Index i, Index j) {
   { pattern.allows(i, j) } -> std::same_as<bool>;
@@ -47,7 +46,7 @@ concept StagedPattern = requires(const P pattern, Index i, Index j) {
   { pattern.template stage<0>() } -> Pattern;
 };
 
-/// Calls f(stage, number) for each stage in turn. A plain pattern is its own only stage.
+/// Calls f(stage, number) for each stage in order. A plain pattern is its own only stage.
 template <class P, class F>
 requires Pattern<P> || StagedPattern<P>
 void for_each_stage(const P& pattern, F&& f) {
@@ -68,7 +67,7 @@ inline constexpr std::size_t kStageCount = 1;
 template <StagedPattern P>
 inline constexpr std::size_t kStageCount<P> = P::kCount;
 
-/// What a or b shows: first a, then what b adds.
+/// The union of a and b: first a, then what b adds.
 template <SlotPattern A, SlotPattern B>
 Stages<A, Difference<B, A>> in_stages(const A& a, const B& b) {
   return Stages<A, Difference<B, A>>(a, subtract(b, a));
@@ -77,7 +76,7 @@ Stages<A, Difference<B, A>> in_stages(const A& a, const B& b) {
 /// A1 and A2 of strided attention in one softmax (MATHS.md, section 3).
 using StridedMerged = Stages<Window, StridedBeyond>;
 
-/// Strided attention of this stride, its window as `reach` says, causal or not.
+/// Strided attention with this stride and window, causal or not.
 inline StridedMerged strided_merged(Index stride, bool causal = true,
                                     StridedReach reach = StridedReach::formula) {
   return StridedMerged(strided_local(stride, causal, reach), StridedBeyond{stride, causal, reach});
@@ -86,7 +85,7 @@ inline StridedMerged strided_merged(Index stride, bool causal = true,
 /// A1 and A2 of fixed attention in one softmax (MATHS.md, section 3).
 using FixedMerged = Stages<BlockWindow, FixedBeyond>;
 
-/// Fixed attention of these sizes.
+/// Fixed attention with these sizes.
 inline FixedMerged fixed_merged(const FixedShape& shape) {
   return FixedMerged(fixed_local(shape.stride, shape.causal), FixedBeyond{shape});
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Strided attention of the Sparse Transformer (Child et al. 2019; MATHS.md, section 3): A1 is a
-/// local window, and A2 are the strided keys, those with (i - j) mod l = 0.
+/// local window, and A2 the strided keys, with (i - j) mod l = 0.
 #pragma once
 
 #include "fovea/patterns/window.hpp"
@@ -10,8 +10,8 @@ FOVEA_NAMESPACE_BEGIN
 
 /// The keys of the window A1, for stride l.
 enum class StridedReach {
-  formula,  ///< i - j <= l, the set of the paper: l + 1 keys
-  code,     ///< i - j < l, as in the code of its authors: l keys
+  formula,  ///< i - j <= l, as in the paper: l + 1 keys
+  code,     ///< i - j < l, as in the authors' code: l keys
 };
 
 /// The pattern A1: the window before the query and, if not causal, the same after it.
@@ -21,31 +21,31 @@ constexpr Window strided_local(Index stride, bool causal = true,
   return {left, causal ? 0 : left};
 }
 
-/// The pattern A2: every `stride`-th key, counted from the query. Rows of one residue see dense
-/// keys of that residue, so nothing is gathered.
+/// The pattern A2: every `stride`-th key, counted from the query. Within one residue the pattern is
+/// dense, so nothing is gathered.
 struct StridedKeys {
   Index stride = 1;    ///< l, at least 1
   bool causal = true;  ///< whether a position sees keys up to itself only
 
-  /// The law of the pattern: whether the query at position i sees key j.
+  /// Whether the query at position i sees key j.
   constexpr bool allows(Index i, Index j) const {
     return (!causal || j <= i) && (i - j) % stride == 0;
   }
 
   /// The stride: rows of one residue are computed together.
   constexpr Index row_step() const { return stride; }
-  /// All keys of the residue of the position.
+  /// All keys with the position's residue.
   constexpr Range keys_of(Index) const { return kEverywhere; }
   /// All positions of a residue have the same interval.
   constexpr Index same_until(Index) const { return kUnboundedKeys; }
-  /// Whether the interval has yet to be cut to keys up to the query.
+  /// Whether the interval still needs the causal cut, to keys up to the query.
   constexpr bool causal_cut() const { return causal; }
-  /// A range that holds every position that sees one of the keys.
+  /// A range that contains every position that sees one of the keys.
   constexpr Range seen_from(const Range& keys) const {
     return {causal ? keys.begin : -kFarPosition, kFarPosition};
   }
 
-  /// The blocks and runs of this pattern for one sequence.
+  /// The plan for one sequence.
   SlotPlan<StridedKeys> plan(const SequenceShape& shape) const { return {*this, shape}; }
 };
 
@@ -55,7 +55,7 @@ struct StridedBeyond {
   bool causal = true;                          ///< whether a position sees keys up to itself only
   StridedReach reach = StridedReach::formula;  ///< the keys of the window
 
-  /// The law of the pattern: whether the query at position i sees key j.
+  /// Whether the query at position i sees key j.
   constexpr bool allows(Index i, Index j) const {
     return StridedKeys{stride, causal}.allows(i, j) &&
            !strided_local(stride, causal, reach).allows(i, j);
@@ -65,21 +65,21 @@ struct StridedBeyond {
   constexpr Index row_step() const { return stride; }
   /// The number of slots: the keys before the window and, if not causal, those after it.
   constexpr Index slot_count() const { return causal ? 1 : 2; }
-  /// Writes the keys of the residue of i before the window and, if not causal, those after it.
+  /// Writes the keys with i's residue before the window and, if not causal, those after it.
   void keys_of(Index i, std::span<Range> slots) const {
     const Index own = floor_div(i, stride);
     const Index shown = reach == StridedReach::formula ? 1 : 0;  // window keys on either side
     slots[0] = {-kFarPosition, own - shown};
     if (!causal) slots[1] = {own + shown + 1, kFarPosition};
   }
-  /// The intervals of all positions of a residue move alike.
+  /// The intervals of all positions with one residue move alike.
   constexpr Index linear_until(Index) const { return kUnboundedKeys; }
-  /// A range that holds every position that sees one of the keys.
+  /// A range that contains every position that sees one of the keys.
   constexpr Range seen_from(const Range& keys) const {
     return StridedKeys{stride, causal}.seen_from(keys);
   }
 
-  /// The blocks and runs of this pattern for one sequence.
+  /// The plan for one sequence.
   SlotPlan<StridedBeyond> plan(const SequenceShape& shape) const { return {*this, shape}; }
 };
 

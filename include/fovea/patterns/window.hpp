@@ -15,16 +15,16 @@ FOVEA_NAMESPACE_BEGIN
 /// A window around the query: `left` keys before it, the key at its own position, and `right` keys
 /// after it.
 struct Window {
-  /// The value of a side that has no end.
+  /// The value of an unbounded side.
   static constexpr Index kUnbounded = kUnboundedKeys;
 
-  Index left = kUnbounded;   ///< how many keys before the query are seen, at least 0
-  Index right = kUnbounded;  ///< how many keys after the query are seen, at least 0
+  Index left = kUnbounded;   ///< number of visible keys before the query, at least 0
+  Index right = kUnbounded;  ///< number of visible keys after the query, at least 0
 
-  /// The law of the pattern: whether the query at position i sees key j.
+  /// Whether the query at position i sees key j.
   constexpr bool allows(Index i, Index j) const { return keys_of(i).holds(j); }
 
-  /// The interval of keys that position i sees, which may reach beyond the sequence.
+  /// The interval of keys that position i sees, which may extend beyond the sequence.
   constexpr Range keys_of(Index i) const {
     const Index before = left < kFarPosition ? i - left : -kFarPosition;
     const Index after = right < kFarPosition ? i + right + 1 : kFarPosition;
@@ -42,20 +42,20 @@ struct Window {
     return {(std::min)(left, kFarPosition), (std::min)(right, kFarPosition)};
   }
 
-  /// Positions [i, same_until(i)) have the same interval: all of them if no side has an end.
+  /// Positions [i, same_until(i)) have the same interval: all of them if both sides are unbounded.
   constexpr Index same_until(Index i) const {
     return left < kFarPosition || right < kFarPosition ? i + 1 : kUnboundedKeys;
   }
   /// The intervals of all positions move alike.
   constexpr Index linear_until(Index) const { return kUnboundedKeys; }
 
-  /// A range that holds every position that sees one of the keys.
+  /// A range that contains every position that sees one of the keys.
   constexpr Range seen_from(const Range& keys) const {
     return {Window{right, left}.keys_of(keys.begin).begin,
             Window{right, left}.keys_of(keys.end - 1).end};
   }
 
-  /// The blocks and runs of this pattern for one sequence.
+  /// The plan for one sequence.
   SlotPlan<Window> plan(const SequenceShape& shape) const { return {*this, shape}; }
 };
 
@@ -69,11 +69,11 @@ struct Causal : Window {
 
 /// A window with gaps: position i sees i + dilation * m for m in [-left, right].
 struct DilatedWindow {
-  Index left = 0;      ///< how many keys before the query are seen, at least 0
-  Index right = 0;     ///< how many keys after the query are seen, at least 0
-  Index dilation = 1;  ///< the distance between neighbouring keys, at least 1
+  Index left = 0;      ///< number of visible keys before the query, at least 0
+  Index right = 0;     ///< number of visible keys after the query, at least 0
+  Index dilation = 1;  ///< the distance between visible keys, at least 1
 
-  /// The law of the pattern: whether the query at position i sees key j.
+  /// Whether the query at position i sees key j.
   constexpr bool allows(Index i, Index j) const {
     if ((i - j) % dilation != 0) return false;
     const Index m = (j - i) / dilation;
@@ -82,11 +82,11 @@ struct DilatedWindow {
 
   /// The dilation: rows of one residue are computed together.
   constexpr Index row_step() const { return dilation; }
-  /// The interval that position i sees, among the keys of its residue.
+  /// The interval that position i sees among the keys with its residue.
   constexpr Range keys_of(Index i) const { return window().keys_of(floor_div(i, dilation)); }
   /// The most keys that a row sees.
   constexpr Index most_keys() const { return window().most_keys(); }
-  /// The intervals of all positions of a residue move alike.
+  /// The intervals of all positions with one residue move alike.
   constexpr Index linear_until(Index) const { return kUnboundedKeys; }
 
   /// How far before and after itself a query sees keys.
@@ -96,7 +96,7 @@ struct DilatedWindow {
     return {(std::min)(before, most) * dilation, (std::min)(after, most) * dilation};
   }
 
-  /// A range that holds every position that sees one of the keys.
+  /// A range that contains every position that sees one of the keys.
   constexpr Range seen_from(const Range& keys) const {
     const auto [first, last] = window().seen_from(
         {floor_div(keys.begin, dilation), floor_div(keys.end - 1, dilation) + 1});
@@ -105,7 +105,7 @@ struct DilatedWindow {
             last >= far / dilation ? far : last * dilation};
   }
 
-  /// The blocks and runs of this pattern for one sequence.
+  /// The plan for one sequence.
   SlotPlan<DilatedWindow> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:

@@ -11,23 +11,23 @@ FOVEA_NAMESPACE_BEGIN
 /// Which rows of a WindowAndTokens see keys.
 enum class GlobalRows : unsigned char {
   with_others,  ///< all rows
-  alone,        ///< those of tokens alone
-  left_out      ///< all but those of tokens
+  alone,        ///< only those of tokens
+  left_out      ///< all except those of tokens
 };
 
-/// A query sees what the window or the tokens show. The result is the same as that of
-/// `unite(window, tokens)`, but its plans are built faster: here a window cuts a run of tokens at
-/// one end at most, because the query in its middle is no token.
+/// The union of a window and global tokens, equivalent to `unite(window, tokens)`, but with plans
+/// that are built faster: a window cuts a run of tokens at one end at most, because the query in
+/// its middle is not a token.
 class WindowAndTokens {
  public:
-  /// If the tokens are causal, the window is made causal, too.
+  /// If the tokens are causal, the window is made causal as well.
   WindowAndTokens(const Window& window, const GlobalTokens& tokens,
                   GlobalRows rows = GlobalRows::with_others)
       : window_(window), tokens_(tokens), rows_(rows) {
     if (causal()) window_.right = (std::min<Index>)(window_.right, 0);
   }
 
-  /// The law of the pattern: whether the query at position i sees key j.
+  /// Whether the query at position i sees key j.
   bool allows(Index i, Index j) const {
     return !is_blind(tokens_.is_global(i)) && (window_.allows(i, j) || tokens_.allows(i, j));
   }
@@ -37,8 +37,8 @@ class WindowAndTokens {
   /// The number of slots: one for the window and one for each run of tokens.
   Index slot_count() const { return 1 + static_cast<Index>(tokens_.runs().size()); }
 
-  /// Writes the window of position i, or all that it sees if it is a token itself; then what each
-  /// run of tokens has outside of the window.
+  /// Writes the window of position i, or all that it sees if it is a token itself; then the part of
+  /// each run of tokens outside the window.
   void keys_of(Index i, std::span<Range> slots) const {
     const bool is_global = tokens_.is_global(i);
     if (is_blind(is_global)) {
@@ -66,7 +66,7 @@ class WindowAndTokens {
     return is_blind(is_global) || (is_global && !causal()) ? tokens_.next_cut(i) : i + 1;
   }
 
-  /// Intervals move alike until the window begins or ceases to reach a run of tokens.
+  /// Intervals move alike until the window starts or stops reaching a run of tokens.
   Index linear_until(Index i) const {
     Index until = tokens_.next_cut(i);
     if (tokens_.is_global(i) || rows_ == GlobalRows::alone) return until;
@@ -81,7 +81,7 @@ class WindowAndTokens {
   /// The first position after i where a run of tokens begins or ends.
   Index next_cut(Index i) const { return tokens_.next_cut(i); }
 
-  /// A range that holds every position that sees one of the keys.
+  /// A range that contains every position that sees one of the keys.
   Range seen_from(const Range& keys) const {
     const Range near = window_.seen_from(keys);
     const Range global = tokens_.seen_from(keys);
@@ -93,7 +93,7 @@ class WindowAndTokens {
     return rows.meets(window_.seen_from(keys)) || tokens_.meets(rows, keys);
   }
 
-  /// The blocks and runs of this pattern for one sequence.
+  /// The plan for one sequence.
   SlotPlan<WindowAndTokens> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
