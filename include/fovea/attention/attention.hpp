@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The concepts of attention operators, and `attend`, which returns the attention as a new tensor.
-/// The types that an operator takes and gives belong to its family (fovea/attention/call).
+/// An operator's argument types belong to its family (fovea/attention/call).
 #pragma once
 
 #include <concepts>
@@ -20,8 +20,8 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Empty for what is no operator: a compiler that fills in a declaration before it looks at its
-/// constraint then drops that declaration, where a missing member would be an error.
+/// Empty if Op is not an operator: a compiler that substitutes into a declaration before it checks
+/// the constraint then discards that declaration, where a missing member would be an error.
 template <class Op, class T>
 struct TypesOf {};
 template <class Op, class T>
@@ -38,33 +38,33 @@ struct TypesOf<Op, T> {
 
 }  // namespace detail
 
-/// What the operator `Op` reads, for tensors of T. Nothing is deduced from a parameter of this
-/// type, so a call may pass braces, or anything that converts to the operator's own type. The same
-/// holds for SavedOf and GradsOf.
+/// The inputs of operator `Op`, for tensors of T. Nothing is deduced from a parameter of this type,
+/// so a call may pass braces, or anything that converts to the operator's own type. The same holds
+/// for SavedOf and GradsOf.
 template <class Op, class T>
 using InputsOf = typename detail::TypesOf<Op, T>::Inputs;
-/// What the forward pass of `Op` saves for its backward pass, for tensors of T.
+/// What `Op`'s forward pass saves for its backward pass, for tensors of T.
 template <class Op, class T>
 using SavedOf = typename detail::TypesOf<Op, T>::Saved;
-/// The gradients that the backward pass of `Op` writes, for tensors of T.
+/// The gradients that `Op`'s backward pass writes, for tensors of T.
 template <class Op, class T>
 using GradsOf = typename detail::TypesOf<Op, T>::Grads;
 
 /// An attention operator for the scalar T: a small value that holds its options. Its members
-/// `Inputs<T>`, `Saved<T>`, `Grads<T>` and `Shape` are the types of its family (call/inputs.hpp,
+/// `Inputs<T>`, `Saved<T>`, `Grads<T>` and `Shape` are its family's types (call/inputs.hpp,
 /// call/saved.hpp, call/grads.hpp and call/shapes.hpp).
 template <class Op, class T>
 concept Attention = std::copyable<Op> &&
     requires(const Op op, const typename Op::template Inputs<T>& inputs, const View<T>& out,
              const typename Op::template Saved<T>& saved, const typename Op::Shape& shape,
              Serial& executor) {
-  /// the name that stands in messages, tables and benchmarks
+  /// the operator's name, as in error messages, tables and benchmarks
   { Op::name() } -> std::convertible_to<const char*>;
   /// throws what `forward` would throw, and does nothing else
   op.check(inputs, out, saved);
-  /// computes out, and whatever `saved` has a tensor for
+  /// computes out, and those members of `saved` that have a tensor
   op.forward(inputs, out, saved, executor);
-  /// bytes of scratch memory that `forward` takes with that many workers
+  /// bytes of scratch memory for `forward` with that many workers
   { op.template workspace_bytes<T>(shape, 1) } -> std::same_as<Index>;
   /// number of visible (query, key) pairs of a query head, without regard to key lengths
   { op.visible_pairs(shape, Index{0}) } -> std::same_as<Index>;
@@ -82,15 +82,15 @@ concept DifferentiableAttention = Attention<Op, T> && std::floating_point<T> &&
   op.backward(inputs, out, saved, out, grads, executor);
 };
 
-/// What most decoders take for n new tokens. The decoder of `Op` takes `Op::Tokens<T>`, which
-/// begins with these two members.
+/// n new tokens for most decoders. `Op`'s decoder takes `Op::Tokens<T>`, which begins with these
+/// two members.
 template <class T>
 struct KeyValueTokens {
   ViewMember<const T> k;  ///< keys, [B, Hk, n, D]
   ViewMember<const T> v;  ///< values, [B, Hk, n, Dv]
 };
 
-/// An attention operator that has a decoder: its tokens may come one after the other.
+/// An attention operator that has a decoder for token-by-token calls.
 template <class Op, class T>
 concept IncrementalAttention = Attention<Op, T> &&
     requires(const Op op, const typename Op::DecoderShape& shape,
@@ -100,17 +100,17 @@ concept IncrementalAttention = Attention<Op, T> &&
              const typename Op::template Saved<T>& saved, Serial& executor, Index length) {
   /// appends the tokens
   decoder.append(tokens);
-  /// computes attention for the last positions, as `forward` gives it for all tokens
+  /// computes attention for the last positions, as `forward` does for all tokens
   decoder.step(inputs, out, saved, executor);
   /// the number of tokens so far
   { decoder.length() } -> std::same_as<Index>;
-  /// forgets the tokens from position `length` on
+  /// drops the tokens from position `length` on
   decoder.rollback(length);
-  /// returns a decoder that has the same tokens in memory of its own
+  /// returns an independent copy
   { decoder.fork() } -> std::same_as<decltype(op.template decoder<T>(shape))>;
 };
 
-/// The type of the elements of a View, or of a tensor or matrix that can be viewed.
+/// The element type of a View, or of a tensor or matrix that can be viewed.
 template <class X>
 using Scalar = typename ViewTraits<std::remove_cvref_t<X>>::Scalar;
 
@@ -120,18 +120,18 @@ namespace detail {
 template <class... X>
 concept Tensors = (Viewable<X> && ...);
 
-/// q, k and v are tensors of one scalar type, and attention exists for it.
+/// q, k and v are tensors of one scalar type that attention supports.
 template <class Q, class K, class V>
 concept TensorsOfOneScalar = Tensors<Q, K, V> && TensorScalar<Scalar<Q>> &&
     std::same_as<Scalar<K>, Scalar<Q>> && std::same_as<Scalar<V>, Scalar<Q>>;
 
-/// The inputs that `Op` reads, or a type that converts to them.
+/// `Op`'s inputs, or a type that converts to them.
 template <class In, class Op>
 concept InputsOfOperator = AnyInputs<In> && requires {
   requires std::convertible_to<const In&, typename Op::template Inputs<InputScalar<In>>>;
 };
 
-/// Fails to compile, with a message that says that the inputs belong to another family.
+/// Fails to compile: the inputs belong to another family.
 template <class In>
 constexpr void refuse_family() {
   static_assert(!std::same_as<In, In>,
@@ -159,10 +159,10 @@ auto& one_of(A& a, B& b) {
   }
 }
 
-/// Computes attention into `out`, which has the right shape already.
+/// Computes attention into `out`, which has the right shape.
 template <class T, class Op, class In, class Out, class E>
 void attend_into(const Op& op, const In& inputs, Out& out, E&& executor) {
-  if constexpr (!SpreadsRows<E>) {  // the caller says the rest
+  if constexpr (!SpreadsRows<E>) {  // the caller reports the rest
     op.forward(inputs, View<T>(out), typename Op::template Saved<T>{}, executor);
   }
 }
@@ -178,9 +178,9 @@ auto attend_to_inputs(const Op& op, const In& inputs, E&& executor) {
 }  // namespace detail
 
 /// Returns the attention of q [B, Hq, Nq, D] over k [B, Hk, Nk, D] and v [B, Hk, Nk, Dv] as a new
-/// tensor [B, Hq, Nq, Dv]. The result is of q's kind: an Eigen tensor in q's storage order if q is
-/// one, a matrix if q is a matrix, and a Tensor4 if q is a View.
-/// \param executor runs the work, as in `forward`; by default the calling thread does it alone
+/// tensor [B, Hq, Nq, Dv]. The result has q's kind: an Eigen tensor in q's storage order, a matrix
+/// if q is a matrix, and a Tensor4 if q is a View.
+/// \param executor runs the work, as in `forward`; by default the calling thread
 /// \throws as `forward` does
 template <class Op, class Q, class K, class V, detail::RunsWork E = Serial>
 requires detail::TensorsOfOneScalar<Q, K, V> && Attention<Op, Scalar<Q>>
@@ -196,9 +196,8 @@ requires detail::TensorsOfOneScalar<Q, K, V> && Attention<Op, Scalar<Q>>
   return out;
 }
 
-/// Does the same with everything that the operator reads, and returns a new Tensor4. With tensors
-/// of float the inputs can be written in braces: `attend(op, {.q = q, .k = k, .v = v, .bias =
-/// bias})`.
+/// The same with all of the operator's inputs; returns a new Tensor4. For float tensors the inputs
+/// can be written in braces: `attend(op, {.q = q, .k = k, .v = v, .bias = bias})`.
 template <class Op, detail::RunsWork E = Serial>
 requires Attention<Op, float>
 [[nodiscard]] auto attend(const Op& op,
@@ -208,8 +207,8 @@ requires Attention<Op, float>
   return detail::attend_to_inputs<float>(op, inputs, executor);
 }
 
-/// Does the same for scalars other than float, with inputs that name their type: `attend(op,
-/// fovea::SoftmaxInputs<double>{.q = q, .k = k, .v = v})`.
+/// The same for other scalars than float, with inputs that name their type:
+/// `attend(op, fovea::SoftmaxInputs<double>{.q = q, .k = k, .v = v})`.
 template <class Op, detail::InputsOfOperator<Op> In, detail::RunsWork E = Serial>
 requires(!std::same_as<detail::InputScalar<In>, float>) &&
     Attention<Op, detail::InputScalar<In>> [[nodiscard]] auto attend(const Op& op, const In& inputs,
@@ -220,7 +219,7 @@ requires(!std::same_as<detail::InputScalar<In>, float>) &&
 
 namespace detail {
 
-/// Fails to compile, with one sentence that says why `attend` does not take these arguments.
+/// Fails to compile, with a message why `attend` does not take these arguments.
 template <class Q, class K, class V, class E = Serial>
 constexpr void explain_attend() {
   constexpr bool are_tensors = Tensors<Q, K, V>;
@@ -239,14 +238,13 @@ constexpr void explain_attend() {
   }
 }
 
-/// The first argument, after the operator, of a call that was meant for `attend`.
+/// A first argument, after the operator, of a call meant for `attend`.
 template <class Q, class Op>
 concept MeantFor = Attention<Op, float> || Viewable<Q>;
 
 }  // namespace detail
 
-/// Catches every other call of `attend` on an operator or on tensors: it does not compile, and says
-/// why.
+/// Catches every other call of `attend` on an operator or on tensors, to fail with a clear message.
 template <class Op, detail::MeantFor<Op> Q, class... Rest>
 requires(!detail::InputsOfOperator<Q, Op>) Q
     attend(const Op& /*op*/, const Q& q, const Rest&... /*rest*/) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// BigBird attention (Zaheer et al. 2020, section 2; MATHS.md, section 3): a window of blocks,
-/// global blocks, and random blocks, which are drawn or given.
+/// global blocks, and random blocks, drawn or given.
 #pragma once
 
 #include <cstdint>
@@ -19,20 +19,20 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of BigBirdAttention.
 struct BigBirdOptions {
-  Index block = 64;         ///< positions of a block, at least 1
+  Index block = 64;         ///< positions in a block, at least 1
   Index window_blocks = 1;  ///< visible blocks on either side of the query's own, at least 0
   /// This many blocks, from the first on, are global: their queries see all keys, and all queries
   /// see them.
-  Index global_blocks = 2;  ///< the first so many: they see all and all see them
-  /// This many blocks, up to the last one of the keys (their last rows, whatever the key lengths),
-  /// are global as well; 0 if causal.
-  Index last_global_blocks = 0;  ///< the last so many: they see all and all see them; 0 if causal
-  /// Random blocks of keys for each block of queries, from 0 to RandomBlocks::kMostBlocks.
-  Index random_blocks = 3;  ///< of keys for each block of queries, 0 to RandomBlocks::kMostBlocks
+  Index global_blocks = 2;
+  /// This many blocks, up to the last block of keys (the tensor's last rows, whatever the key
+  /// lengths), are global as well; 0 if causal.
+  Index last_global_blocks = 0;
+  /// Random key blocks for each query block, from 0 to RandomBlocks::kMostBlocks.
+  Index random_blocks = 3;
   /// Seed of the random blocks, which also depend on the head.
-  std::uint64_t seed = 0;  ///< of the random blocks, which also depend on the head
-  /// Lists of blocks of keys for each block of queries, in place of those that are drawn: head h
-  /// has given_blocks[h % size]. Blocks may also be global or in the window. If there is a list,
+  std::uint64_t seed = 0;
+  /// Lists of key blocks for each query block, used in place of drawn ones: head h has
+  /// given_blocks[h % size]. Blocks may also be global or in the window. If a list is given,
   /// nothing is drawn, and random_blocks and seed are not read.
   std::vector<BlockRows> given_blocks = {};
   /// If true, row i sees no key after its own position.
@@ -47,19 +47,19 @@ struct BigBirdOptions {
   Dropout dropout = {};
 };
 
-/// BigBird attention: softmax over the blocks of keys around each query's own block, the global
-/// blocks and the random ones; each key counts once. The logits, the shapes, the errors and the
-/// calls are those of SoftmaxOperator. N need not be a multiple of the block.
+/// BigBird attention: softmax over the key blocks around each query's own block, the global blocks
+/// and the random ones; each key counts once. Logits, shapes, errors and calls are as in
+/// SoftmaxOperator. N need not be a multiple of the block.
 /// Cost: 2 (D + Dv) flops for each visible pair; there are about N block (1 + 2 window_blocks + 2
 /// (global_blocks + last_global_blocks) + random_blocks) of them.
 class BigBirdAttention : public SoftmaxOperator<BigBirdAttention> {
  public:
   BigBirdOptions options;  ///< checked at every call
 
-  /// Holds these options. They are checked when the operator is called.
+  /// Holds the options.
   explicit BigBirdAttention(BigBirdOptions chosen = {}) : options(std::move(chosen)) {}
 
-  /// The name that stands in error messages, tables and benchmarks.
+  /// The operator's name.
   static constexpr const char* name() { return "BigBirdAttention"; }
 
   /// The keys that each row of a head sees; heads differ in their random blocks.
@@ -73,7 +73,7 @@ class BigBirdAttention : public SoftmaxOperator<BigBirdAttention> {
         sure, BlockList(o.block, kFarPosition / o.block, o.given_blocks[list], o.causal, name()));
   }
 
-  /// The patterns repeat after this many heads: all heads differ if random blocks are drawn.
+  /// The period of the heads' patterns: all heads differ if random blocks are drawn.
   Index pattern_period(Index heads) const {
     if (!options.given_blocks.empty()) return static_cast<Index>(options.given_blocks.size());
     return options.random_blocks > 0 ? heads : 1;
@@ -93,8 +93,8 @@ class BigBirdAttention : public SoftmaxOperator<BigBirdAttention> {
     check_random_blocks(name(), random(0, 0));
   }
 
-  /// \throws std::invalid_argument if offsets or columns of a given list do not ascend, or a column
-  /// is not one of the blocks of keys
+  /// \throws std::invalid_argument if a given list's offsets or columns do not ascend, or a column
+  /// is not a key block
   void check_pattern(const SequenceShape& shape) const {
     for (const BlockRows& rows : options.given_blocks) {
       check_block_rows(name(), options.block, key_blocks(shape), rows);

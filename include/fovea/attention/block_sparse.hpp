@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Block-sparse attention: each block of queries sees the blocks of keys that are listed for it
-/// (MATHS.md, section 3).
+/// Block-sparse attention: each query block sees the key blocks listed for it (MATHS.md, section
+/// 3).
 #pragma once
 
 #include <string>
@@ -14,9 +14,8 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of BlockSparseAttention.
 struct BlockSparseOptions {
-  Index block = 64;  ///< positions of a block, at least 1
-  /// At least one list of blocks: head h has layouts[h % size], so a single one is that of all
-  /// heads.
+  Index block = 64;  ///< positions in a block, at least 1
+  /// At least one list of blocks: head h has layouts[h % size], so a single one is for all heads.
   std::vector<BlockRows> layouts = {};
   /// If true, row i sees no key after its own position.
   bool causal = false;
@@ -30,23 +29,23 @@ struct BlockSparseOptions {
   Dropout dropout = {};
 };
 
-/// Block-sparse attention: softmax over the keys of the listed blocks. Queries behind the last
-/// listed row of blocks see nothing. The logits, the shapes, the errors and the calls are those of
-/// SoftmaxOperator. N need not be a multiple of the block.
+/// Block-sparse attention: softmax over the keys of the listed blocks. Queries after the last
+/// listed row of blocks see nothing. Logits, shapes, errors and calls are as in SoftmaxOperator. N
+/// need not be a multiple of the block.
 /// Cost: 2 (D + Dv) flops for each visible pair.
 class BlockSparseAttention : public SoftmaxOperator<BlockSparseAttention> {
  public:
   BlockSparseOptions options;  ///< checked at every call
 
-  /// Holds these options. They are checked when the operator is called.
+  /// Holds the options.
   explicit BlockSparseAttention(BlockSparseOptions chosen) : options(std::move(chosen)) {}
 
-  /// The name that stands in error messages, tables and benchmarks.
+  /// The operator's name.
   static constexpr const char* name() { return "BlockSparseAttention"; }
-  /// The pattern of a head is the same for sequences of every shape.
+  /// A head's pattern is the same for all shapes.
   static constexpr bool kPatternKnowsShape = false;
 
-  /// The keys that each row of a head sees: the blocks that its layout lists.
+  /// The keys that each row of a head sees: the blocks in its layout.
   AnyPattern pattern(Index head, const SequenceShape& /*shape*/) const {
     const auto size = static_cast<Index>(options.layouts.size());
     return BlockList(options.block, kFarPosition / options.block,
@@ -54,7 +53,7 @@ class BlockSparseAttention : public SoftmaxOperator<BlockSparseAttention> {
                      name());
   }
 
-  /// The patterns repeat after this many heads.
+  /// The period of the heads' patterns.
   Index pattern_period(Index /*heads*/) const { return static_cast<Index>(options.layouts.size()); }
 
   /// \throws std::invalid_argument if there is no layout, or the block is below 1
@@ -63,8 +62,8 @@ class BlockSparseAttention : public SoftmaxOperator<BlockSparseAttention> {
     if (options.block < 1) refuse(name(), "block", std::to_string(options.block), "at least 1");
   }
 
-  /// \throws std::invalid_argument if offsets or columns of a layout do not ascend, or a column is
-  /// not one of the blocks of keys
+  /// \throws std::invalid_argument if a layout's offsets or columns do not ascend, or a column is
+  /// not a key block
   void check_pattern(const SequenceShape& shape) const {
     const Index key_blocks = ceil_div(shape.keys, options.block);
     for (const BlockRows& rows : options.layouts) {

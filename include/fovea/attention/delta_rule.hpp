@@ -17,8 +17,8 @@ struct DeltaRuleOptions {
 
 /// Attention by the delta rule, which is causal: W_t = W_{t-1} + beta_t (v_t - W_{t-1} k'_t) k'_t^T
 /// with W_{-1} = 0, and the row at position t reads W_t q', after the update. Here k' = phi(k) /
-/// sum phi(k), q' likewise, and both are 0 where all features are 0. There is no other normaliser
-/// (MATHS.md, section 4).
+/// sum phi(k), q' likewise, and both are 0 where all features are 0. There is no other
+/// normalisation (MATHS.md, section 4).
 /// The rates beta [B, Hk, Nk, 1] are finite and at least 0; beyond 2 / |k'|^2 the recurrence grows.
 /// Shapes, key lengths, packed sequences and heads are as in LinearAttention. A row that sees no
 /// key is +0.
@@ -28,35 +28,35 @@ class DeltaRuleAttention : public LinearOnlyOperator<DeltaRuleAttention<Map>, tr
   static_assert(FeatureMap<Map>, "fovea: DeltaRule takes a feature map, such as EluPlusOne");
 
  public:
-  /// What the operator reads, for tensors of T.
+  /// The inputs, for tensors of T.
   template <class T>
   using Inputs = DeltaInputs<T>;
-  /// The gradients that the backward pass writes, for tensors of T.
+  /// The gradients, for tensors of T.
   template <class T>
   using Grads = DeltaGrads<T>;
 
-  /// What a decoder takes for new tokens: k, v and beta.
+  /// A decoder's new tokens: k, v and beta.
   template <class T>
   using Tokens = DeltaTokens<T>;
 
   /// The options, which need no check.
   DeltaRuleOptions options;
 
-  /// Holds these options.
+  /// Holds the options.
   explicit DeltaRuleAttention(const DeltaRuleOptions& chosen = {}) : options(chosen) {}
 
-  /// The name that stands in error messages, tables and benchmarks.
+  /// The operator's name.
   static constexpr const char* name() { return "DeltaRuleAttention"; }
 
-  /// The one term of the far field, for arithmetic in T.
+  /// The only term of the far field, for arithmetic in T.
   template <class T>
   LinearTermsOf<T, DeltaRule<Map>> far() const {
     return LinearTermsOf<T, DeltaRule<Map>>::template of<DeltaRule<Map>>(
         Denominator::propagate(), true, options.alignment, CombineMaps::sum);
   }
 
-  /// A decoder: the same attention for tokens that come one after the other, in constant memory.
-  /// \throws as the constructor of LinearDecoder does
+  /// A decoder: the same attention token by token, in constant memory.
+  /// \throws as LinearDecoder's constructor does
   template <class T>
   [[nodiscard]] LinearDecoder<DeltaRuleAttention, T> decoder(const DecoderShape& shape) const {
     return {*this, shape};

@@ -12,12 +12,12 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of FixedAttention.
 struct FixedOptions {
-  Index stride = 128;  ///< l, the keys of a block; at least 1
+  Index stride = 128;  ///< l, keys in a block; at least 1
   Index summary = 8;   ///< c, 1 to l: the last c keys of every block of l keys are its summary
   /// Which heads see A1 and which see A2; by default even heads see A1 and odd heads A2.
   HeadAssignment heads = HeadAssignment::separate;
-  /// If true, each head has a summary of its own: sub-block h % (l / c), counted from the end of
-  /// the block.
+  /// If true, each head has its own summary: sub-block h % (l / c), counted from the end of the
+  /// block.
   bool sub_block_per_head = false;
   /// If true, row i sees no key after its own position.
   bool causal = true;
@@ -32,20 +32,20 @@ struct FixedOptions {
 };
 
 /// Fixed attention: softmax over A1, the keys of the query's own block of l, and A2, the summary
-/// keys of every block. The logits, the shapes, the errors and the calls are those of
-/// SoftmaxOperator. N need not be a multiple of l.
+/// keys of every block. Logits, shapes, errors and calls are as in SoftmaxOperator. N need not be a
+/// multiple of l.
 /// Cost: 2 (D + Dv) flops for each visible pair. If causal, A1 has about N (l + 1) / 2 pairs and A2
 /// about N^2 c / (2 l).
 class FixedAttention : public SoftmaxOperator<FixedAttention> {
  public:
   FixedOptions options;  ///< checked at every call
 
-  /// Holds these options. They are checked when the operator is called.
+  /// Holds the options.
   explicit FixedAttention(const FixedOptions& chosen = {}) : options(chosen) {}
 
-  /// The name that stands in error messages, tables and benchmarks.
+  /// The operator's name.
   static constexpr const char* name() { return "FixedAttention"; }
-  /// The pattern of a head is the same for sequences of every shape.
+  /// A head's pattern is the same for all shapes.
   static constexpr bool kPatternKnowsShape = false;
 
   /// The keys that each row of a head sees: A1, A2 or both, as `heads` assigns them.
@@ -59,7 +59,7 @@ class FixedAttention : public SoftmaxOperator<FixedAttention> {
         [&] { return AnyPattern(fixed_merged(shape)); });
   }
 
-  /// The patterns repeat after this many heads.
+  /// The period of the heads' patterns.
   Index pattern_period(Index /*heads*/) const {
     const Index period = detail::assignment_period(options.heads);
     return options.sub_block_per_head ? std::lcm(period, sub_blocks()) : period;

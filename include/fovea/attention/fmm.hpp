@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// FMM attention: a near field, which is softmax over a band, and a far field of low rank
-/// (FMMformer; Nguyen et al. 2021; MATHS.md, section 4).
+/// FMM attention: a near field, softmax over a band, and a low-rank far field (FMMformer; Nguyen et
+/// al. 2021; MATHS.md, section 4).
 #pragma once
 
 #include "fovea/attention/fmm/passes.hpp"
@@ -10,10 +10,10 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Options of FmmAttention with the terms `Terms`, each a feature map or a DeltaRule of one.
+/// Options of FmmAttention with the terms `Terms`, each a feature map or DeltaRule of one.
 template <class... Terms>
 struct FmmOptions {
-  /// The keys of the near field; the default is the query's own position alone.
+  /// The near field's keys; the default is only the query's own position.
   Band near = {};
   /// If true, row i sees no key after its own position, whatever near.right says. The default is
   /// false, and true if a term is a DeltaRule, which must be causal.
@@ -22,28 +22,28 @@ struct FmmOptions {
   std::optional<double> scale = {};
   /// Position of query row 0; by default the queries end where the rows of k end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
-  /// If true, a row is divided by w1 + r w2, which is the sum of its weights if each of the r terms
-  /// sums to 1. (Joint maps are one term, and for the mean r is 1.)
+  /// If true, a row is divided by w1 + r w2, the sum of its weights if each of the r terms sums to
+  /// 1. (Joint maps are one term, and for the mean r is 1.)
   bool normalise_rows = false;
-  /// The policy for denominators of the far field that vanish or change sign. It must be given if a
-  /// feature map can be negative; otherwise the default is Denominator::propagate.
+  /// The policy for far-field denominators that vanish or change sign. Required if a feature map
+  /// can be negative; otherwise the default is Denominator::propagate.
   DenominatorOption<Terms...> denominator = {};
-  /// How the terms of the far field are put together; the default is their sum. Of a delta rule the
-  /// mean counts one term, and joint maps are summed with it.
+  /// How the far field's terms are combined; the default is their sum. A delta rule counts as one
+  /// term of the mean, and is added to joint maps.
   CombineMaps combine = CombineMaps::sum;
 };
 
 /// FMM attention: out = w1 near + w2 (sum of the terms). Here near_i is softmax attention over the
 /// visible keys of [i - left, i + right] (eq. 4), and a term is linear attention with a feature map
 /// (eq. 10). The weights are w1 = sigmoid(near_logits) and w2 = sigmoid(far_logits) (eq. 12); the
-/// logits are inputs, one for each head, for each column of the values, or one in all. Logits that
-/// are not given have the weight 1, so without both the formula is eq. 10.
-/// One of the terms may be DeltaRule<Map>, fast weights as in DeltaRuleAttention: then the input
-/// beta is read, and the operator must be causal.
-/// The far field sums over all visible keys, those of the band too. Shapes, key lengths, packed
+/// logits are inputs: one for each head, for each value column, or a single one. Missing logits
+/// mean the weight 1, so without both the formula is eq. 10.
+/// One term may be DeltaRule<Map>, fast weights as in DeltaRuleAttention: then the input beta is
+/// read, and the operator must be causal.
+/// The far field sums over all visible keys, including the band. Shapes, key lengths, packed
 /// sequences and heads are as in LinearAttention. A row that sees no key is +0.
-/// Cost: that of LocalAttention plus that of the terms. Blocks of rows stay in cache from one part
-/// to the next.
+/// Cost: LocalAttention's plus that of the terms. Blocks of rows stay in cache from one part to the
+/// next.
 template <class... Terms>
 class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
   static_assert(
@@ -51,43 +51,43 @@ class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
       "fovea: FmmAttention takes feature maps, such as EluPlusOne, or a DeltaRule of one");
 
  public:
-  /// Whether a term is a DeltaRule, so that the input beta is read.
+  /// Whether a term is a DeltaRule, which reads the input beta.
   static constexpr bool kHasBeta = (LinearTerm<Terms>::kIsDelta || ...);
   /// Whether a term is a feature map.
   static constexpr bool kHasSums = (!LinearTerm<Terms>::kIsDelta || ...);
   /// The operator has a near field.
   static constexpr bool kHasNear = true;
-  /// What computes the forward pass.
+  /// The forward pass's implementation.
   template <class T>
   using Passes = FmmPasses<T, kHasSums, kHasBeta>;
-  /// What computes the backward pass.
+  /// The backward pass's implementation.
   template <class T>
   using BackwardPasses = FmmBackwardPasses<T, kHasSums, kHasBeta>;
 
-  /// What the operator reads, for tensors of T.
+  /// The inputs, for tensors of T.
   template <class T>
   using Inputs = std::conditional_t<kHasBeta, FmmDeltaInputs<T>, FmmInputs<T>>;
-  /// The gradients that the backward pass writes, for tensors of T.
+  /// The gradients, for tensors of T.
   template <class T>
   using Grads = std::conditional_t<kHasBeta, FmmDeltaGrads<T>, FmmGrads<T>>;
 
-  /// What the forward pass saves: the output and the lse of the near field.
+  /// What the forward pass saves: the near field's output and lse.
   template <class T>
   using Saved = FmmSaved<T>;
 
-  /// What a decoder takes for new tokens: k and v, and with a delta rule beta.
+  /// A decoder's new tokens: k and v, and beta with a delta rule.
   template <class T>
   using Tokens = std::conditional_t<kHasBeta, DeltaTokens<T>, KeyValueTokens<T>>;
 
   FmmOptions<Terms...> options;  ///< checked at every call
 
-  /// Has the default options. It exists only if no denominator must be chosen.
+  /// Default options. Only available if no denominator must be chosen.
   FmmAttention() requires std::default_initializable<DenominatorOption<Terms...>>
   = default;
-  /// Holds these options. They are checked when the operator is called.
+  /// Holds the options.
   explicit FmmAttention(const FmmOptions<Terms...>& chosen) : options(chosen) {}
 
-  /// The name that stands in error messages, tables and benchmarks.
+  /// The operator's name.
   static constexpr const char* name() { return "FmmAttention"; }
 
   /// The near field alone, as an operator.
@@ -100,39 +100,38 @@ class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
                                                              options.alignment, options.combine);
   }
 
-  /// What the passes read of the operator, for arithmetic in C.
+  /// The operator's settings that the passes read, for arithmetic in C.
   template <class C>
   FmmSettings<C, kHasSums, kHasBeta> settings() const {
     return {{name(), far<C>()}, options.near, options.scale, options.normalise_rows};
   }
 
-  /// A decoder: the same attention for tokens that come one after the other, in constant memory.
-  /// \throws as the constructor of LinearDecoder does
+  /// A decoder: the same attention token by token, in constant memory.
+  /// \throws as LinearDecoder's constructor does
   template <class T>
   [[nodiscard]] LinearDecoder<FmmAttention, T> decoder(const DecoderShape& shape) const {
     return {*this, shape};
   }
 };
 
-/// The bands of the paper's models as its code reads them, |i - j| < k: here k = 5.
+/// The bands of the paper's models as in its code, |i - j| < k: here k = 5.
 inline constexpr Band kBand5 = Band::half_width(5);
 /// The band |i - j| < 20.
 inline constexpr Band kBand20 = Band::half_width(20);
 /// The band |i - j| < 30.
 inline constexpr Band kBand30 = Band::half_width(30);
 
-/// The paper's model with one feature map (Tables 1 and 2); `FmmOneKernel{{.near = kBand5}}` has
+/// The paper's model with one feature map (Tables 1 and 2); `FmmOneKernel{{.near = kBand5}}` uses
 /// the band |i - j| < 5.
 using FmmOneKernel = FmmAttention<EluPlusOne>;
 /// The paper's model with two feature maps: `FmmTwoKernels{{.near = kBand5}}` is "2-kernel +
 /// Band5".
 using FmmTwoKernels = FmmAttention<EluPlusOne, EluMinusPlusOne>;
-/// The paper's model with three feature maps; the third is that of the authors' code.
+/// The paper's model with three feature maps; the third is from the authors' code.
 using FmmThreeKernels = FmmAttention<EluPlusOne, EluMinusPlusOne, TanhPlusOne>;
-/// The paper's fast-weight model: its one term is written by the delta rule.
+/// The paper's fast-weight model: its only term is a delta rule.
 using FmmFastWeight = FmmAttention<DeltaRule<EluPlusOne>>;
-/// The paper's fast-weight model with two feature maps, of which the first is written by the delta
-/// rule.
+/// The paper's fast-weight model with two feature maps, the first with the delta rule.
 using FmmTwoKernelsFastWeight = FmmAttention<DeltaRule<EluPlusOne>, EluMinusPlusOne>;
 
 FOVEA_NAMESPACE_END

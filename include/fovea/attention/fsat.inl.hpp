@@ -16,7 +16,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The number of sequences in a row of the batch: more than 1 only if they are packed.
+/// The number of sequences per batch entry: more than 1 only if they are packed.
 template <class T>
 Index sequences_of_a_row(const FsatInputs<T>& inputs) {
   const Sequences<T> sequences(inputs);

@@ -16,7 +16,7 @@ struct FullOptions {
   /// If true, row i sees no key after its own position.
   bool causal = false;
   /// The window of visible keys: row i sees `left` keys before its position and `right` after it.
-  /// By default neither side has an end.
+  /// By default both sides are unbounded.
   Window window = {};
   /// Scale of the logits; the default is 1/sqrt(D).
   std::optional<double> scale = {};
@@ -29,20 +29,19 @@ struct FullOptions {
 };
 
 /// Full softmax attention: out_i = sum_j softmax_j(s_ij) v_j over the visible keys j. The logits s,
-/// the shapes, the errors and the calls are those of SoftmaxOperator.
+/// shapes, errors and calls are as in SoftmaxOperator.
 /// Cost: 2 (D + Dv) flops for each visible pair. No N x N matrix is kept in memory.
 class FullAttention : public SoftmaxOperator<FullAttention> {
  public:
   FullOptions options;  ///< checked at every call
 
-  /// Holds these options. They are checked when the operator is called.
+  /// Holds the options.
   explicit FullAttention(const FullOptions& chosen = {}) : options(chosen) {}
 
-  /// The name that stands in error messages, tables and benchmarks.
+  /// The operator's name.
   static constexpr const char* name() { return "FullAttention"; }
 
-  /// The keys that each row sees, the same for all heads: the window, without a right side if
-  /// causal.
+  /// The keys that each row sees, the same for all heads: the window, with right = 0 if causal.
   Window pattern(Index /*head*/, const SequenceShape& /*shape*/) const {
     Window seen = options.window;
     if (options.causal) seen.right = (std::min<Index>)(seen.right, 0);

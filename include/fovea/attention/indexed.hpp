@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Softmax attention of each row over a list of keys of its own (MATHS.md, sections 2 and 5): top-k
+/// Softmax attention of each row over its own list of keys (MATHS.md, sections 2 and 5): top-k
 /// retrieval, routing, or any other choice of keys.
 #pragma once
 
@@ -15,52 +15,50 @@ FOVEA_NAMESPACE_BEGIN
 /// Attention over lists of keys: out[b, h, i] = sum_j softmax_j(scale <q_i, k_j>) v_j over those
 /// keys j = indices[b, h, i, 0..K) that are visible: before the key length of the batch entry and,
 /// if the operator is causal, up to the row's position.
-/// `IndexedInputs::indices` [B, Hq, Nq, K] holds in each row strictly ascending keys, and -1 behind
-/// the last one; `sort_indices` brings other lists into that form. In packed sequences the keys of
-/// a row count from the first key of its own sequence. A row that sees no key is +0, and its lse is
-/// -infinity. A NaN or infinity that is visible reaches the row; what is not visible changes no
-/// bit. The bits of a row do not depend on threads, batch, heads or strides, nor on K beyond the
-/// keys that the row sees.
-/// There is no decoder: to attend with new tokens, choose their keys and call `forward` with Nq =
-/// 1.
+/// `IndexedInputs::indices` [B, Hq, Nq, K] holds strictly ascending keys in each row, and -1 after
+/// the last one; `sort_indices` brings other lists into that form. In packed sequences a row's keys
+/// count from the first key of its own sequence. A row that sees no key is +0, and its lse is
+/// -infinity. A visible NaN or infinity reaches the row; invisible ones change no bit. The bits of
+/// a row do not depend on threads, batch, heads or strides, nor on K beyond the keys that the row
+/// sees.
+/// There is no decoder: for new tokens, choose their keys and call `forward` with Nq = 1.
 /// Cost: 2 (D + Dv) flops for each visible pair and as many loads, so the speed depends on which
-/// cache holds the K and V of a head. Memory: O(threads (D + min(K, Nk))); where K and V of a head
-/// are large and read often, also copies of up to 8 MiB of them and what is known of up to 2.5
-/// million entries, two numbers each. (`fovea/attention/indexed/phases.hpp`; not for tensors of 16
-/// bits, nor beyond 2^17 keys, though `workspace_bytes` counts it there.)
+/// cache holds a head's K and V. Memory: O(threads (D + min(K, Nk))); if a head's K and V are large
+/// and read often, also copies of up to 8 MiB of them, and intermediate results of up to 2.5
+/// million entries, two numbers each. (`fovea/attention/indexed/phases.hpp`; not for 16-bit
+/// tensors, nor beyond 2^17 keys, though `workspace_bytes` counts it there.)
 class IndexedAttention : public CheckedCalls<IndexedAttention> {
  public:
-  /// What the operator reads, for tensors of T.
+  /// The inputs, for tensors of T.
   template <class T>
   using Inputs = IndexedInputs<T>;
-  /// What the forward pass saves: lse, if it has a tensor.
+  /// What the forward pass saves: lse, if a tensor is given.
   template <class T>
   using Saved = IndexedSaved<T>;
-  /// The gradients that the backward pass writes, for tensors of T.
+  /// The gradients, for tensors of T.
   template <class T>
   using Grads = IndexedGrads<T>;
-  /// The sizes of a call.
+  /// A call's sizes.
   using Shape = IndexedShape;
 
   IndexedOptions options;  ///< checked at every call
 
-  /// Holds these options. They are checked when the operator is called.
+  /// Holds the options.
   explicit IndexedAttention(const IndexedOptions& chosen = {}) : options(chosen) {}
 
-  /// The name that stands in error messages, tables and benchmarks.
+  /// The operator's name.
   static constexpr const char* name() { return "IndexedAttention"; }
 
-  /// Bytes of scratch memory that `forward` takes with that many workers, at the most.
+  /// Bytes of scratch memory for `forward` with that many workers, at most.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const IndexedShape& shape, Index workers = 1) const;
 
-  /// Bytes of scratch memory that `backward` takes with that many workers.
+  /// Bytes of scratch memory for `backward` with that many workers.
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const IndexedShape& shape, Index workers = 1) const;
 
   /// An upper bound of the (query, key) pairs of one query head that lists can name: all pairs, or
-  /// those that causal attention shows; the largest Index if there are more. How many pairs the
-  /// lists of a call name is up to them.
+  /// the causal ones; the largest Index if there are more. The actual number depends on the lists.
   [[nodiscard]] Index visible_pairs(const IndexedShape& shape, Index /*head*/ = 0) const {
     const auto sequence = SequenceShape::of(shape.queries, shape.keys, options.alignment);
     return options.causal ? Causal{}.plan(sequence).visible_pairs()
@@ -72,20 +70,20 @@ class IndexedAttention : public CheckedCalls<IndexedAttention> {
   friend class BackwardCalls<IndexedAttention>;
   friend class CheckedCalls<IndexedAttention>;
 
-  /// Checks the options and the inputs, all but the lists.
+  /// Checks the options and the inputs, except the lists.
   template <class T>
   void check_read(const Inputs<T>& inputs) const;
   /// Checks every entry of the lists, and names the first wrong one. Cost: O(B Hq Nq K).
   template <class T>
   void check_values(const Inputs<T>& inputs) const;
 
-  /// Writes the gradients of the loss, of which d_out is the gradient with respect to out: the
-  /// exact derivatives of `forward` with these lists, and 0 for what is not visible. The weights
-  /// are recomputed from lse. The gradient of a key is a sum over the rows that list it, in the
-  /// order of heads and rows, so it has the same bits for any number of threads.
+  /// Writes the gradients of the loss, given d_out, its gradient with respect to out: the exact
+  /// derivatives of `forward` with these lists, and 0 for what is not visible. The weights are
+  /// recomputed from lse. A key's gradient is a sum over the rows that list it, in the order of
+  /// heads and rows, so it has the same bits for any number of threads.
   /// Cost: 2 (3 D + 2 Dv) flops for each visible pair. Memory: 16 bytes and two numbers for each
-  /// entry of the lists of some heads. The heads at work at once are those whose lists have 2
-  /// million entries together, and at least those of one key head.
+  /// list entry of some heads. Heads are processed in groups of up to 2 million entries, and at
+  /// least those of one key head.
   template <class T>
   void run_backward(const InputsOf<IndexedAttention, T>& inputs, const View<const T>& out,
                     const SavedOf<IndexedAttention, T>& saved, const View<const T>& d_out,

@@ -15,7 +15,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The number of places of a list that can hold a key.
+/// The number of list entries that can hold a key.
 inline Index key_places(const IndexedShape& shape) {
   return (std::min)(shape.keys_per_row, shape.keys);
 }

@@ -9,7 +9,7 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// Options of LocalAttention. Neither side of the window counts the query's own position: a causal
-/// window of W keys, the own one among them, is left = W - 1 and right = 0.
+/// window of W keys, including its own, is left = W - 1 and right = 0.
 struct LocalOptions {
   Index left = 0;   ///< number of visible keys before the query, at least 0
   Index right = 0;  ///< number of visible keys after the query, at least 0
@@ -24,18 +24,18 @@ struct LocalOptions {
 };
 
 /// Local attention: out_i = sum_j softmax_j(s_ij) v_j over the visible keys j in [i - left, i +
-/// right]. The logits s, the shapes, the errors and the calls are those of SoftmaxOperator.
-/// Cost: 2 (D + Dv) flops for each visible pair, so the cost is linear in N.
+/// right]. The logits s, shapes, errors and calls are as in SoftmaxOperator.
+/// Cost: 2 (D + Dv) flops for each visible pair, linear in N.
 class LocalAttention : public SoftmaxOperator<LocalAttention> {
  public:
   LocalOptions options;  ///< checked at every call
 
-  /// Holds these options. They are checked when the operator is called.
+  /// Holds the options.
   explicit LocalAttention(const LocalOptions& chosen = {}) : options(chosen) {}
 
-  /// The name that stands in error messages, tables and benchmarks.
+  /// The operator's name.
   static constexpr const char* name() { return "LocalAttention"; }
-  /// Narrow bands of common widths have kernels of their own.
+  /// Narrow bands of common widths have special kernels.
   static constexpr bool kNamesBand = true;
 
   /// The keys that each row sees: the same window for all heads and shapes.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Longformer attention (Beltagy et al. 2020, section 3.1; MATHS.md, section 3): a window around
-/// each query, and global tokens, which may have projections of their own.
+/// each query, and global tokens, which may have separate projections.
 #pragma once
 
 #include <optional>
@@ -17,11 +17,11 @@ FOVEA_NAMESPACE_BEGIN
 /// Options of LongformerAttention.
 struct LongformerOptions {
   Index left = 256;  ///< number of window keys before the query, at least 0
-  /// Number of window keys after the query, at least 0. If causal, none of them is visible.
-  Index right = 256;  ///< keys after the query; none if causal
+  /// Number of window keys after the query, at least 0. If causal, none is visible.
+  Index right = 256;
   /// This many positions, from the first on, are global.
-  Index first_global = 0;  ///< the first so many positions are global
-  /// More global positions, ascending, each once; none of them is among the first ones above.
+  Index first_global = 0;
+  /// More global positions, strictly ascending, none among the leading ones above.
   std::vector<Index> global = {};
   /// If true, row i sees no key after its own position.
   bool causal = false;
@@ -37,7 +37,7 @@ struct LongformerOptions {
 
 namespace detail {
 
-/// The part of Longformer's pattern that some of its rows see.
+/// Longformer's pattern restricted to some of its rows.
 struct LongformerRows {
   Window window;
   GlobalTokens tokens;
@@ -52,14 +52,14 @@ struct LongformerRows {
 }  // namespace detail
 
 /// Longformer attention: softmax over a window around each query and over the global positions.
-/// Every query sees the global positions, and their own queries see every key. The logits, the
-/// shapes, the errors and the calls are those of SoftmaxOperator.
+/// Every query sees the global positions, and their own queries see every key. Logits, shapes,
+/// errors and calls are as in SoftmaxOperator.
 ///
-/// The rows of global positions may have projections of their own, global_q, global_k and global_v
+/// The rows of global positions may have separate projections, global_q, global_k and global_v
 /// (section 3.1, "Linear projections for global attention"): such a row i is softmax attention of
 /// global_q_i over global_k and global_v of all keys that it sees. All other rows read q, k and v,
-/// of global positions too; so rows of q at global positions are not read then. There is no decoder
-/// for these: it refuses them. Nor are there gradients of bias and sink.
+/// also at global positions; rows of q at global positions are not read then. With separate
+/// projections there is no decoder (it refuses them), and no gradients of bias and sink.
 /// Cost: 2 (D + Dv) flops for each visible pair; there are about N (left + 1 + right + 2 globals)
 /// of them.
 class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
@@ -70,18 +70,18 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
  public:
   LongformerOptions options;  ///< checked at every call
 
-  /// Holds these options. They are checked when the operator is called.
+  /// Holds the options.
   explicit LongformerAttention(const LongformerOptions& chosen = {}) : options(chosen) {}
 
-  /// The name that stands in error messages, tables and benchmarks.
+  /// The operator's name.
   static constexpr const char* name() { return "LongformerAttention"; }
-  /// The pattern is the same for sequences of every shape.
+  /// The pattern is the same for all shapes.
   static constexpr bool kPatternKnowsShape = false;
 
-  /// What the operator reads, for tensors of T.
+  /// The inputs, for tensors of T.
   template <class T>
   using Inputs = LongformerInputs<T>;
-  /// The gradients that the backward pass writes, for tensors of T.
+  /// The gradients, for tensors of T.
   template <class T>
   using Grads = LongformerGrads<T>;
 
@@ -98,7 +98,7 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
     return GlobalTokens::first_and(options.first_global, options.global, options.causal, name());
   }
 
-  /// What rows of some kind see; others see nothing.
+  /// The pattern of some rows; the others see nothing.
   detail::LongformerRows rows_alone(GlobalRows rows) const { return {window(), tokens(), rows}; }
 
   /// \throws std::invalid_argument if a side of the window is negative, or the global positions do
@@ -108,7 +108,7 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
     tokens();
   }
 
-  /// \throws std::invalid_argument if a position of `global` is beyond the keys
+  /// \throws std::invalid_argument if a position in `global` is beyond the keys
   void check_pattern(const SequenceShape& shape) const {
     if (!options.global.empty()) check_global(name(), tokens(), shape.keys);
   }
@@ -118,7 +118,7 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
   void check(const InputsOf<LongformerAttention, T>& inputs, const View<T>& out,
              const SavedOf<LongformerAttention, T>& saved = {}) const;
 
-  /// The same without check_pattern, for a part of the rows of a sequence, as in SoftmaxOperator.
+  /// The same without check_pattern, for a part of a sequence's rows, as in SoftmaxOperator.
   template <class T>
   void check_tensors(const LongformerInputs<T>& inputs, const View<T>& out,
                      const SoftmaxSaved<T>& saved, const std::optional<Index>& sequence = {}) const;
@@ -129,7 +129,7 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
                       const SavedOf<LongformerAttention, T>& saved, const View<const T>& d_out,
                       const GradsOf<LongformerAttention, T>& grads) const;
 
-  /// The same without check_pattern, for a part of the rows of a sequence.
+  /// The same without check_pattern, for a part of a sequence's rows.
   template <class T>
   void check_backward_tensors(const Inputs<T>& inputs, const View<const T>& out,
                               const SavedOf<LongformerAttention, T>& saved,
@@ -142,11 +142,11 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
   static void check_d_lse(const Inputs<T>& inputs, const View<const T>& d_lse,
                           const Grads<T>& grads);
 
-  /// Bytes of scratch memory that `forward` takes with that many workers if there are projections
-  /// of global rows.
+  /// Bytes of scratch memory for `forward` with that many workers if global rows have separate
+  /// projections.
   template <class T>
   [[nodiscard]] Index global_workspace_bytes(const AttentionShape& shape, Index workers = 1) const;
-  /// Bytes of scratch memory that `backward` takes then, as SoftmaxOperator says.
+  /// Bytes of scratch memory for `backward` then, as in SoftmaxOperator.
   template <class T>
   [[nodiscard]] Index global_backward_workspace_bytes(const AttentionShape& shape,
                                                       Index workers = 1) const;
@@ -161,7 +161,7 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
     return SequenceShape::of(shape.queries, shape.keys, options.alignment);
   }
 
-  /// \throws std::invalid_argument if they have other shapes than q, k and v
+  /// \throws std::invalid_argument if their shapes differ from those of q, k and v
   template <class T>
   static void check_global_tensors(const Inputs<T>& in);
 
@@ -169,8 +169,8 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
            const ExecutorRef& executor) const;
 
-  /// Writes the gradients, as that of SoftmaxOperator does. The rows of global positions and the
-  /// others are two passes if they have projections of their own.
+  /// Writes the gradients, as in SoftmaxOperator. Rows of global positions are a second pass if
+  /// they have separate projections.
   template <class T>
   void run_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
                     const View<const T>& d_out, const Grads<T>& grads, const ExecutorRef& executor,

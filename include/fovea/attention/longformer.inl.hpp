@@ -16,10 +16,10 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Lets the rows of global positions read what they have of their own.
+/// Makes the rows of global positions read their separate projections.
 template <class T>
 struct GlobalRowsApart {
-  const SoftmaxCall<T>& global;  // the call of their projections
+  const SoftmaxCall<T>& global;  // the call with their projections
   const GlobalTokens& tokens;
   View<T> out;
 
@@ -158,7 +158,7 @@ void LongformerAttention::run_backward(const Inputs<T>& inputs, const View<const
   second.compute(threads);
 }
 
-// The checks for a part of the rows are for ranks, and run_backward has d_lse besides.
+// The checks for a part of the rows are for distributed ranks; run_backward also takes d_lse.
 #define FOVEA_LONGFORMER_FORWARD(Op, T)                                                          \
   template void Op::check<T>(const LongformerInputs<T>&, const View<T>&, const SoftmaxSaved<T>&) \
       const;                                                                                     \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Softmax attention whose logits pass through a user's function, as the score functions of
-/// FlexAttention (Dong et al. 2024) do: a position bias that was learnt, a cap of one's own.
+/// Softmax attention with a user's function of the logits, like FlexAttention's score functions
+/// (Dong et al. 2024): a learnt position bias, a custom cap.
 #pragma once
 
 #include <concepts>
@@ -12,31 +12,31 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Which pair a logit belongs to. The key is one of the rows of k of the sequence; the position of
-/// the query need not be: it is row plus the position of row 0, which may be outside of [0, Nk).
-/// (SequenceShape, CausalAlignment and SoftmaxInputs::first_positions say where row 0 is: with more
-/// queries than keys it is negative for bottom_right, for top_left the last rows are behind the
-/// last key.) A causal pattern hides all keys from rows before position 0, but the modifier may be
-/// asked for them as for any hidden pair, and without such a pattern they see keys. So a table that
-/// has Nq rows is read by `row`, and one of positions must be bounded by the modifier.
+/// The pair that a logit belongs to. The key is a row of k; the query's position, which is row plus
+/// the position of row 0, may be outside [0, Nk). (SequenceShape, CausalAlignment and
+/// SoftmaxInputs::first_positions determine the position of row 0: with more queries than keys it
+/// is negative for bottom_right, and for top_left the last rows come after the last key.) A causal
+/// pattern hides all keys from rows before position 0, but the modifier may be called for them as
+/// for any hidden pair, and without such a pattern they see keys. So index a table that has Nq rows
+/// by `row`, and clamp positions that index a table.
 struct ScorePair {
   Index batch = 0;  ///< number of the sequence
   Index head = 0;   ///< number of the query head
   Index query = 0;  ///< position of the query
   Index key = 0;    ///< position of the key, in [0, Nk)
-  /// Row of the query in its sequence, in [0, Nq): of q, or in a decoder of the q of this step.
+  /// Row of the query in its sequence, in [0, Nq): a row of q, in a decoder of this step's q.
   Index row = 0;
 };
 
-/// A user's function of the logit z = scale <q, k> of a pair. It must give the same number whenever
-/// it is asked, and may be called by several threads at once.
+/// A user's function of the logit z = scale <q, k> of a pair. It must be deterministic, and may be
+/// called by several threads at once.
 template <class M, class T>
 concept ScoreModifier = std::copy_constructible<M> && requires(const M& m, T z, ScorePair pair) {
   { m.value(z, pair) }
   noexcept->std::same_as<T>;
 };
 
-/// One that also has the derivative of `value` with respect to the logit.
+/// A ScoreModifier that also has the derivative of `value` with respect to the logit.
 template <class M, class T>
 concept DifferentiableScoreModifier = ScoreModifier<M, T> &&
     requires(const M& m, T z, ScorePair pair) {
@@ -65,56 +65,56 @@ void modifier_slopes(const void* modifier, const PairRow& pairs, const T* logits
 
 }  // namespace detail
 
-/// The softmax operator `Op` with modified logits: s_ij = m(scale <q_i, k_j>, pair), after the soft
-/// cap, if there is one, and before bias, ALiBi and mask. Everything else is that of `Op`: pattern,
-/// options, shapes, errors, decoder. The modifier is compiled where this operator is called, by the
-/// flags of that file; the kernels are those of `Op`.
+/// The softmax operator `Op` with modified logits: s_ij = m(scale <q_i, k_j>, pair), after any soft
+/// cap and before bias, ALiBi and mask. Everything else is as in `Op`: pattern, options, shapes,
+/// errors, decoder. The modifier is compiled where this operator is called, with that file's flags;
+/// the kernels are those of `Op`.
 ///
 /// m may depend on the positions of the pair, the head and the sequence. A logit of -infinity gives
-/// a weight of 0, but does not hide the pair: a row of such logits alone is NaN, and an infinite
-/// value meets the weight 0. For parameters of m that are learnt: where m adds them to the logit,
-/// their gradients are sums of `grads.bias` of a bias of zeros.
+/// a weight of 0, but does not hide the pair: a row with only such logits is NaN, and so is 0 times
+/// an infinite value. To learn parameters that m adds to the logit, pass a bias of zeros: their
+/// gradients are sums of `grads.bias`.
 ///
 /// `backward` does not compile for a modifier without `derivative`. m is called for the pairs of
-/// whole tiles, hidden ones among them, with their logits. Rows and keys are always those of the
-/// sequence; ScorePair says when the position of a query is not one of a key.
-/// Cost: that of `Op`, and one call of m for each pair, in rows of up to 128; the backward pass
-/// calls it again, with its derivative.
+/// whole tiles, including hidden ones, with their logits. Rows and keys are always valid in the
+/// sequence; for positions see ScorePair.
+/// Cost: `Op`'s, and one call of m for each pair, in rows of up to 128; the backward pass calls it
+/// again, with its derivative.
 /// \tparam Op a softmax operator, such as FullAttention
-/// \tparam M a ScoreModifier; its object is copied
+/// \tparam M a ScoreModifier, which is copied
 template <class Op, class M>
 class ModifiedAttention : public SoftmaxOperator<ModifiedAttention<Op, M>> {
   static_assert(std::derived_from<Op, SoftmaxOperator<Op>>,
                 "ModifiedAttention takes a softmax operator, such as FullAttention");
 
  public:
-  Op attention;  ///< whose logits are modified
+  Op attention;  ///< the operator
   M modifier;    ///< the user's function
 
   /// Holds copies of both.
   ModifiedAttention(Op of, M by) : attention(std::move(of)), modifier(std::move(by)) {}
 
-  /// The name that stands in error messages: that of the operator.
+  /// `Op`'s name.
   static constexpr const char* name() { return Op::name(); }
-  /// As that of the operator.
+  /// As in `Op`.
   static constexpr bool kPatternKnowsShape = Op::kPatternKnowsShape;
 
-  /// The options that every softmax operator has.
+  /// The common options of softmax operators.
   SoftmaxOptions softmax_options() const { return attention.softmax_options(); }
-  /// The pattern of a head.
+  /// A head's pattern.
   decltype(auto) pattern(Index head, const SequenceShape& shape) const {
     return attention.pattern(head, shape);
   }
-  /// The patterns of heads repeat after this many query heads.
+  /// The period of the heads' patterns.
   Index pattern_period(Index heads) const { return attention.pattern_period(heads); }
   /// \throws std::invalid_argument as the operator does
   void check_options() const { attention.check_options(); }
   /// \throws std::invalid_argument as the operator does
   void check_pattern(const SequenceShape& shape) const { attention.check_pattern(shape); }
 
-  /// The modifier in the form that kernels take.
+  /// The modifier as the kernels take it.
   /// \tparam T the type of the arithmetic
-  /// \tparam kBackward whether a backward pass calls it
+  /// \tparam kBackward whether it is for a backward pass
   template <class T, bool kBackward>
   ScoreModifierArgs<T> score_modifier() const {
     static_assert(ScoreModifier<M, T>,

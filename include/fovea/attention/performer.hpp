@@ -17,7 +17,7 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of PerformerAttention.
 struct PerformerOptions {
-  /// If true, row i sees no key after its own position; it sees the key at its own position.
+  /// If true, row i sees no key after its own position, but the key at it.
   bool causal = false;
   /// Position of query row 0; by default the queries end where the rows of k end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
@@ -25,14 +25,14 @@ struct PerformerOptions {
 
 /// Performer attention: out_i = sum_j <phi(q_i), phi(k_j)> v_j / sum_j <phi(q_i), phi(k_j)> over
 /// the keys j that are visible to row i, with phi(x)_r = exp(<w_r, xh> - |xh|^2 / 2) / sqrt(R), xh
-/// = x / D^(1/4), for a projection W [R, D] that is an input (`draw_projection` draws one;
-/// MATHS.md, section 7). For Gaussian w_r the mean of <phi(q), phi(k)> is exp(<q, k> / sqrt(D)).
-/// Nothing is added to features or denominators. Logits of the map may lie anywhere in the type's
-/// range: of queries a maximum is subtracted, and of keys, for each feature, a running reference if
-/// causal or else the largest logit of all. Both cancel. A row that sees no key is +0. Shapes, key
-/// lengths, packed sequences and heads are as in LinearAttention. Tensors are float or double.
-/// The bits of a row do not depend on threads, batch, heads or strides, nor on what the row does
-/// not see; a decoder gives the same bits.
+/// = x / D^(1/4), for a projection W [R, D], an input (`draw_projection` draws one; MATHS.md,
+/// section 7). For Gaussian w_r the mean of <phi(q), phi(k)> is exp(<q, k> / sqrt(D)). Nothing is
+/// added to features or denominators. The map's logits may be anywhere in the type's range: from
+/// queries a maximum is subtracted, from keys per feature a running reference if causal, or else
+/// the largest logit. Both cancel. A row that sees no key is +0. Shapes, key lengths, packed
+/// sequences and heads are as in LinearAttention. Tensors are float or double.
+/// A row's bits do not depend on threads, batch, heads or strides, nor on what the row does not
+/// see; a decoder gives the same bits.
 /// Errors: `forward` and `backward` throw what `check` and `check_backward` throw, and
 /// std::bad_alloc, before anything is written.
 /// Cost: 2 R D + 2 R Dv flops for each query and each key, and when causal about 2 kLinearChunk (R
@@ -41,32 +41,32 @@ struct PerformerOptions {
 class PerformerAttention : public ForwardCalls<PerformerAttention>,
                            public BackwardCalls<PerformerAttention> {
  public:
-  /// What the operator reads, for tensors of T.
+  /// The inputs, for tensors of T.
   template <class T>
   using Inputs = PerformerInputs<T>;
   /// What the forward pass saves: nothing.
   template <class T>
   using Saved = LinearSaved<T>;
-  /// The gradients that the backward pass writes, for tensors of T.
+  /// The gradients, for tensors of T.
   template <class T>
   using Grads = PerformerGrads<T>;
-  /// What a decoder takes for new tokens: k, v and the projection.
+  /// A decoder's new tokens: k, v and the projection.
   template <class T>
   using Tokens = PerformerTokens<T>;
-  /// The sizes of a call.
+  /// A call's sizes.
   using Shape = PerformerShape;
-  /// The sizes of a decoder.
+  /// A decoder's sizes.
   using DecoderShape = PerformerDecoderShape;
 
-  PerformerOptions options;  ///< none of which can be wrong
+  PerformerOptions options;  ///< all values are valid
 
-  /// Holds these options.
+  /// Holds the options.
   explicit PerformerAttention(const PerformerOptions& chosen = {}) : options(chosen) {}
 
-  /// The name that stands in error messages, tables and benchmarks.
+  /// The operator's name.
   static constexpr const char* name() { return "PerformerAttention"; }
 
-  /// Checks what `forward` takes. Cost: O(1), and O(B) or O(S) for key lengths and packed
+  /// Checks `forward`'s arguments. Cost: O(1), and O(B) or O(S) for key lengths and packed
   /// sequences.
   /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
   /// what was expected and what was given
@@ -86,13 +86,13 @@ class PerformerAttention : public ForwardCalls<PerformerAttention>,
     PerformerPasses<T>::check_backward(settings(), inputs, out, d_out, grads);
   }
 
-  /// Bytes of scratch memory that `forward` takes with that many workers.
+  /// Bytes of scratch memory for `forward` with that many workers.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const PerformerShape& shape, Index workers = 1) const {
     return PerformerPasses<T>::workspace_bytes(settings(), shape, workers);
   }
 
-  /// Bytes of scratch memory that `backward` takes with that many workers.
+  /// Bytes of scratch memory for `backward` with that many workers.
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const PerformerShape& shape,
                                                Index workers = 1) const {
@@ -107,11 +107,11 @@ class PerformerAttention : public ForwardCalls<PerformerAttention>,
                           : Dense{}.plan(sequence).visible_pairs();
   }
 
-  /// What the passes read of the operator.
+  /// The operator's settings that the passes read.
   PerformerSettings settings() const { return {name(), {options.causal, options.alignment}}; }
 
-  /// A decoder: the same attention for tokens that come one after the other, in constant memory.
-  /// \throws as the constructor of PerformerDecoder does
+  /// A decoder: the same attention token by token, in constant memory.
+  /// \throws as PerformerDecoder's constructor does
   template <class T>
   [[nodiscard]] PerformerDecoder<PerformerAttention, T> decoder(
       const PerformerDecoderShape& shape) const {
@@ -128,9 +128,9 @@ class PerformerAttention : public ForwardCalls<PerformerAttention>,
     PerformerPasses<T>::forward(settings(), inputs, out, executor);
   }
 
-  /// Writes the gradients of the loss, of which d_out is the gradient with respect to out: the
-  /// exact derivatives of `forward`, and 0 for what is not visible. That of the projection is
-  /// summed over batch, heads and rows in two words. Features and states are computed again.
+  /// Writes the gradients of the loss, given d_out, its gradient with respect to out: the exact
+  /// derivatives of `forward`, and 0 for what is not visible. That of the projection is summed over
+  /// batch, heads and rows in a two-word accumulator. Features and states are recomputed.
   /// Cost: 8 R D + 12 R Dv flops for each token and head, and 4 R D more for the projection.
   /// Memory: O(N) and, for every 128 tokens of a key head, R numbers.
   template <class T>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The logits and the weights of softmax attention, for those who look at them: the only calls of
-/// fovea that write tensors of Nq x Nk numbers. Nothing else includes this header.
+/// The logits and weights of softmax attention, for inspection: the only calls in fovea that write
+/// Nq x Nk tensors. Nothing else includes this header.
 #pragma once
 
 #include <concepts>
@@ -11,27 +11,27 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What attention_scores writes, for tensors of T. A member is written only if it is given a
-/// tensor. The four matrices are [B, Hq, Nq, Nk]; in packed sequences pairs of two sequences are
-/// -infinity in the first three.
+/// What attention_scores writes, for tensors of T. Members without a tensor are not written. The
+/// four matrices are [B, Hq, Nq, Nk]; in packed sequences, pairs across sequences are -infinity in
+/// the first three.
 template <class T>
 struct AttentionScores {
   View<T> out = {};           ///< [B, Hq, Nq, Dv], as `forward` writes it
   View<Compute<T>> lse = {};  ///< [B, Hq, Nq, 1], as `forward` saves it
-  /// scale <q_i, k_j>, of hidden pairs, too.
+  /// scale <q_i, k_j>, also for hidden pairs.
   View<Compute<T>> raw = {};
-  /// The same after soft cap and score modifier, before bias, ALiBi and mask; of hidden pairs, too.
+  /// The same after soft cap and score modifier, before bias, ALiBi and mask; also for hidden
+  /// pairs.
   View<Compute<T>> capped = {};
-  /// What enters the softmax: bias and ALiBi are added, and hidden pairs are -infinity.
+  /// The input of the softmax: with bias and ALiBi added, and -infinity for hidden pairs.
   View<Compute<T>> logits = {};
-  /// What the values are multiplied by: the softmax of the logits, after dropout. Hidden pairs are
-  /// 0. A row sums to 1 if it sees a key, and there are neither a sink nor dropout. A row whose
-  /// visible logits are all -infinity has weights of 0, though its out is NaN.
+  /// The factors of the values: the softmax of the logits, after dropout. Hidden pairs are 0. A row
+  /// sums to 1 if it sees a key and there is neither a sink nor dropout. A row whose visible logits
+  /// are all -infinity has weights of 0, though its out is NaN.
   View<Compute<T>> weights = {};
 };
 
-/// What the calls of attention_scores have in common, whatever the operator. It is documented
-/// there.
+/// The part of attention_scores that does not depend on the operator, documented there.
 template <class T>
 class ScorePasses {
  public:
@@ -40,7 +40,7 @@ class ScorePasses {
 
   /// Checks the matrices of a call. \param op the name in messages \pre the inputs are checked
   static void check(const char* op, const SoftmaxInputs<T>& inputs, const AttentionScores<T>& to);
-  /// Writes them. \param forward called when all memory is taken; it writes out and lse
+  /// Writes them. \param forward called after all memory is allocated; it writes out and lse
   static void write(const SoftmaxOperatorRef& op, const Modifier& modifier,
                     const SoftmaxInputs<T>& inputs, const AttentionScores<T>& to,
                     const ExecutorRef& executor, FunctionRef<void()> forward);
@@ -59,20 +59,20 @@ class ScorePasses {
                    const AttentionScores<T>& to, const ExecutorRef& executor);
 };
 
-/// Writes logits and weights of a softmax operator, and what `forward` writes if that is asked for:
-/// for attention maps, for tests, for the qk_matmul_output of ONNX's Attention (raw, capped, logits
-/// and weights are its modes 0 to 3). T is named in the call:
+/// Writes a softmax operator's logits and weights, and optionally what `forward` writes: for
+/// attention maps, tests, or the qk_matmul_output of ONNX's Attention (raw, capped, logits and
+/// weights are its modes 0 to 3). T must be specified:
 /// `attention_scores<float>(op, {.q = q, .k = k}, {.weights = w})`.
 /// \param op any operator that reads SoftmaxInputs: every pattern, option and score modifier
 /// \param inputs as in `forward`; v may be missing if `to` has no out
-/// \param executor as in `forward`. Scratch for logits and weights is taken from the system
-/// \throws what `check` does, and std::invalid_argument for matrices of another shape or in the
-/// memory of another tensor, and std::bad_alloc, all before anything is written
+/// \param executor as in `forward`. Scratch for logits and weights comes from the system
+/// \throws what `check` does, and std::invalid_argument for matrices of the wrong shape or
+/// overlapping another tensor, and std::bad_alloc, all before anything is written
 ///
-/// Each element has the same bits for any number of threads. They are not those of the logits
-/// within `forward`, which are rounded otherwise.
-/// Cost: 2 D flops for each pair (logits and weights alone: for each visible pair), and exp, and
-/// tanh under a soft cap, of one number at a time. What `forward` writes costs what it costs there.
+/// Each element has the same bits for any number of threads. They may differ from the logits inside
+/// `forward`, which are rounded differently.
+/// Cost: 2 D flops for each pair (if only logits and weights are written, for each visible pair),
+/// and scalar exp, and tanh under a soft cap. out and lse cost what they cost in `forward`.
 template <class T, class Op, class E = Serial>
 requires std::derived_from<Op, SoftmaxOperator<Op>> &&
     std::same_as<InputsOf<Op, T>, SoftmaxInputs<T>>
@@ -93,15 +93,15 @@ void attention_scores(const Op& op, const SoftmaxInputs<T>& inputs, const Attent
   });
 }
 
-/// One step of a decoder of a softmax operator, as `step`, which also writes logits and weights of
-/// its rows, [B, Hq, n, length after the step].
+/// One step of a softmax operator's decoder, like `step`, which also writes its rows' logits and
+/// weights, [B, Hq, n, length after the step].
 /// \param inputs, executor as in `step`
-/// \param to out must be given. raw and capped must not: a decoder forgets keys that no later row
-/// sees
-/// \throws what `step` does, and std::invalid_argument for matrices of another shape or in the
-/// memory of another tensor, or if the rows see keys of a window that the decoder forgets within
-/// the step. Then nothing is written, and the decoder is as it was
-/// Cost: that of the step, and that of attention_scores above for its rows.
+/// \param to out must be given. raw and capped must not, since a decoder drops keys that no later
+/// row sees
+/// \throws what `step` does, and std::invalid_argument for matrices of the wrong shape or
+/// overlapping another tensor, or if the rows see keys of a window that the decoder drops within
+/// the step. Then nothing is written, and the decoder is unchanged
+/// Cost: the step's, and that of attention_scores above for its rows.
 template <class T, class Op, class E = Serial>
 void attention_scores(Decoder<Op, T>& decoder, const SoftmaxInputs<T>& inputs,
                       const AttentionScores<T>& to, E&& executor = {}) {

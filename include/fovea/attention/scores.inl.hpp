@@ -15,14 +15,14 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The matrices of what is to be written.
+/// The requested matrices.
 template <class T>
 ScoreTensors<Compute<T>> matrices_of(const AttentionScores<T>& to) {
   return {to.raw, to.capped, to.logits, to.weights};
 }
 
-/// Checks the matrices that are to be written.
-/// \param inputs any struct that has `for_each_tensor`, checked
+/// Checks the requested matrices.
+/// \param inputs a checked struct that has `for_each_tensor`
 /// \throws std::invalid_argument
 template <class T, class In>
 void check_scores(const char* op, const In& inputs, const AttentionScores<T>& to,
@@ -40,7 +40,7 @@ void check_scores(const char* op, const In& inputs, const AttentionScores<T>& to
   });
 }
 
-/// An executor whose threads are woken if there are pairs enough.
+/// An executor that wakes its threads only if there are enough pairs.
 inline ExecutorRef for_scores(const ExecutorRef& executor, const AttentionShape& s) {
   return for_work(executor, [&] {
     return static_cast<double>(s.batch * s.query_heads) * static_cast<double>(s.queries) *

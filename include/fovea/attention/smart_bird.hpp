@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Smart Bird attention (Wu et al. 2021; MATHS.md, section 5): a sketch of one head and a few
+/// Smart Bird attention (Wu et al. 2021; MATHS.md, section 5): a sketch with one head and a few
 /// dimensions chooses the keys that each row and head attends to.
 #pragma once
 
@@ -16,67 +16,68 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Smart Bird attention: out[b, h, i] = sum_j softmax_j(s_ij) v_j over the K keys that row i of
 /// head h keeps. The sketch gives alpha_ij = softmax_j(<sq_i, sk_j> / sqrt(d)) over the visible
-/// keys, and the policy makes of it a sampling weight p_ij, 1 / log(alpha_ij)^2 in eq. 2. A row
-/// keeps the keys with the K largest u_ij p_ij, where u_ij is uniform in (0, 1) and another one for
-/// every batch entry, head, row and key (eq. 3). Among equal scores the smaller key is kept; where
-/// alpha is 1 the key is always kept; where no more than K keys are visible all are kept. Visible
-/// are the keys within the key length or the packed sequence and, if causal, up to the row's
-/// position. See MATHS.md, section 5.
+/// keys, and the policy turns it into a sampling weight p_ij, 1 / log(alpha_ij)^2 in eq. 2. A row
+/// keeps the keys with the K largest u_ij p_ij, where u_ij is uniform in (0, 1) and independent for
+/// every batch entry, head, row and key (eq. 3). Among equal scores the smaller key is kept; a key
+/// with alpha = 1 is always kept; if at most K keys are visible, all are kept. Visible keys are
+/// those within the key length or the packed sequence and, if causal, up to the row's position. See
+/// MATHS.md, section 5.
 ///
-/// Inputs beside q, k and v: sketch_q [B, 1, Nq, d] and sketch_k [B, 1, Nk, d], in the type of the
-/// arithmetic; and optionally draws [B, Hq, Nq, Nk] in place of those made of the seed, to compare
-/// with other programs.
+/// Inputs besides q, k and v: sketch_q [B, 1, Nq, d] and sketch_k [B, 1, Nk, d], in the type of the
+/// arithmetic; and optionally draws [B, Hq, Nq, Nk] that replace those made from the seed, for
+/// comparison with other programs.
 ///
-/// A row becomes NaN if its visible sketch holds a NaN, or an infinity that makes an alpha NaN; its
-/// indices are then its first keys. The policy `random` does not read the sketch. The bits are the
-/// same for any number of threads, and the chosen keys also at every instruction-set level.
+/// A row becomes NaN if its visible sketch contains a NaN, or an infinity that makes an alpha NaN;
+/// its indices are then its first keys. The policy `random` does not read the sketch. The bits are
+/// the same for any number of threads, and the chosen keys also at every instruction-set level.
 ///
 /// Cost: O(d) for each pair of row and key, once for all heads; some draws for each head; and 2 K
 /// (D + Dv) flops for each row and head. Memory: 8 min(K, Nk) bytes for each row and head for the
 /// indices unless they are saved, d numbers for each key, and for each worker 48 bytes for each key
 /// (88 for double).
 ///
-/// Long sequences whose sketch has up to 4 columns take blocks of 64 keys that are near each other
-/// in the sketch (the option `search`). A row then computes O(d^2) numbers for each block, and O(d)
-/// for the keys of those blocks that may hold a key to keep, or whose weight is not bounded well: a
-/// tenth of them, say. The chosen keys are the same. Memory: d + 1 more numbers for each key, twice
-/// to four times that if causal, and for each worker 10 bytes more for each key (20 for double).
+/// For long sequences whose sketch has up to 4 columns, keys that are near each other in the sketch
+/// are grouped into blocks of 64 (the option `search`). A row then computes O(d^2) numbers for each
+/// block, and O(d) for the keys of those blocks that may contain a key to keep, or whose weight is
+/// not bounded well: about a tenth of them. The chosen keys are the same. Memory: d + 1 more
+/// numbers for each key, twice to four times that if causal, and for each worker 10 bytes more for
+/// each key (20 for double).
 class SmartBirdAttention : public CheckedCalls<SmartBirdAttention> {
  public:
-  /// What the operator reads, for tensors of T.
+  /// The inputs, for tensors of T.
   template <class T>
   using Inputs = SmartBirdInputs<T>;
-  /// What the forward pass saves: lse and the chosen keys, each if it has a tensor.
+  /// What the forward pass saves: lse and the chosen keys, each if a tensor is given.
   template <class T>
   using Saved = SmartBirdSaved<T>;
-  /// The gradients that the backward pass writes, for tensors of T.
+  /// The gradients, for tensors of T.
   template <class T>
   using Grads = SmartBirdGrads<T>;
-  /// The sizes of a call.
+  /// A call's sizes.
   using Shape = SmartBirdShape;
-  /// The sizes of a decoder.
+  /// A decoder's sizes.
   using DecoderShape = SmartBirdDecoderShape;
 
-  /// What a decoder takes for new tokens: k, v and the keys of the sketch.
+  /// A decoder's new tokens: k, v and the keys of the sketch.
   template <class T>
   using Tokens = SketchTokens<T>;
 
   SmartBirdOptions options;  ///< checked at every call
 
-  /// Has the default options.
+  /// Default options.
   SmartBirdAttention() = default;
-  /// Holds these options. They are checked when the operator is called.
+  /// Holds the options.
   explicit SmartBirdAttention(const SmartBirdOptions& chosen) : options(chosen) {}
 
-  /// The name that stands in error messages, tables and benchmarks.
+  /// The operator's name.
   static constexpr const char* name() { return "SmartBirdAttention"; }
 
-  /// Chooses the keys that `forward` attends to, without attention.
+  /// Chooses the keys that `forward` attends to, without computing attention.
   /// \tparam T the type of the arithmetic
-  /// \param indices [B, Hq, Nq, K] with K = keys_per_row: written with ascending keys, and -1
-  /// behind the last one
-  /// \throws std::invalid_argument before anything is written, also if the arena of the executor is
-  /// in use or too small; std::bad_alloc
+  /// \param indices [B, Hq, Nq, K] with K = keys_per_row: written with ascending keys, and -1 after
+  /// the last one
+  /// \throws std::invalid_argument before anything is written, also if the executor's arena is in
+  /// use or too small; std::bad_alloc
   template <class T = float, class E = Serial>
   void select(const SketchInputs<T>& inputs, const View<Index>& indices, E&& executor = {}) const {
     check_select(inputs, indices);
@@ -90,19 +91,16 @@ class SmartBirdAttention : public CheckedCalls<SmartBirdAttention> {
   [[nodiscard]] IndexTensor select(const SketchInputs<T>& inputs, Index heads,
                                    const ExecutorRef& executor = {}) const;
 
-  /// Bytes of scratch memory that `forward` takes with that many workers if the indices are not
-  /// saved.
+  /// Bytes of scratch memory for `forward` with that many workers if the indices are not saved.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const SmartBirdShape& shape, Index workers = 1) const;
 
-  /// Bytes of scratch memory that `backward` takes with that many workers if the indices were not
-  /// saved.
+  /// Bytes of scratch memory for `backward` with that many workers if the indices were not saved.
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const SmartBirdShape& shape,
                                                Index workers = 1) const;
 
-  /// The number of (query, key) pairs of one query head that are attended to, without regard to key
-  /// lengths.
+  /// The number of (query, key) pairs of one query head that are attended to, ignoring key lengths.
   [[nodiscard]] Index visible_pairs(const SmartBirdShape& shape, Index /*head*/ = 0) const {
     auto sequence = SequenceShape::of(shape.queries, shape.keys, options.alignment);
     sequence.keys = options.places(shape.keys);
@@ -110,8 +108,8 @@ class SmartBirdAttention : public CheckedCalls<SmartBirdAttention> {
                           : Dense{}.plan(sequence).visible_pairs();
   }
 
-  /// A decoder: the same attention for tokens that come one after the other.
-  /// \throws as the constructor of SmartBirdDecoder does
+  /// A decoder: the same attention token by token.
+  /// \throws as SmartBirdDecoder's constructor does
   template <class T>
   [[nodiscard]] SmartBirdDecoder<T> decoder(const DecoderShape& shape) const {
     return {name(), options, shape, shape.sketch_width};
@@ -138,9 +136,8 @@ class SmartBirdAttention : public CheckedCalls<SmartBirdAttention> {
                   const ExecutorRef& executor) const;
 
   /// Writes the gradients of q, k and v, given d_out, the gradient of the loss with respect to out.
-  /// The chosen keys are fixed: the choice is not differentiated, and the sketch is trained by a
-  /// head of its own (section 3.1). Without saved indices the keys are chosen again, and they are
-  /// the same ones.
+  /// The choice of keys is not differentiated; the sketch is trained by its own head (section 3.1).
+  /// Without saved indices the keys are chosen again, with the same result.
   template <class T>
   void run_backward(const InputsOf<SmartBirdAttention, T>& inputs, const View<const T>& out,
                     const SavedOf<SmartBirdAttention, T>& saved, const View<const T>& d_out,

@@ -16,7 +16,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The multiply-adds that take as long as a pass, most of which is the choice of keys.
+/// The cost of a pass in multiply-adds; most of it is the choice of keys.
 template <class T>
 double smart_bird_products(const SmartBirdInputs<T>& inputs) {
   return selection_products(inputs.sketch_q, inputs.k.rows(), inputs.q.heads());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention over any pattern of integers: those of fovea/patterns, their compositions, or a user's
-/// own (MATHS.md, section 3).
+/// Attention over any integer pattern: those of fovea/patterns, their combinations, or a user's own
+/// (MATHS.md, section 3).
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of SparseAttention.
 struct SparseOptions {
-  /// At least one pattern, of any types: head h has patterns[h % size].
+  /// At least one pattern, of any type: head h has patterns[h % size].
   std::vector<AnyPattern> patterns = {};
   /// Scale of the logits; the default is 1/sqrt(D).
   std::optional<double> scale = {};
@@ -24,20 +24,20 @@ struct SparseOptions {
   Dropout dropout = {};
 };
 
-/// Sparse attention: softmax over the keys that a pattern shows. The logits, the shapes, the errors
-/// and the calls are those of SoftmaxOperator. Whatever a pattern throws from `plan` for a sequence
-/// is thrown before anything is written.
+/// Sparse attention: softmax over the keys that a pattern shows. Logits, shapes, errors and calls
+/// are as in SoftmaxOperator. Exceptions from a pattern's `plan` are thrown before anything is
+/// written.
 /// Cost: 2 (D + Dv) flops for each visible pair.
 class SparseAttention : public SoftmaxOperator<SparseAttention> {
  public:
   SparseOptions options;  ///< checked at every call
 
-  /// Holds these options. They are checked when the operator is called.
+  /// Holds the options.
   explicit SparseAttention(SparseOptions chosen) : options(std::move(chosen)) {}
 
-  /// The name that stands in error messages, tables and benchmarks.
+  /// The operator's name.
   static constexpr const char* name() { return "SparseAttention"; }
-  /// The pattern of a head is the same for sequences of every shape.
+  /// A head's pattern is the same for all shapes.
   static constexpr bool kPatternKnowsShape = false;
 
   /// The keys that each row of a head sees.
@@ -46,7 +46,7 @@ class SparseAttention : public SoftmaxOperator<SparseAttention> {
     return options.patterns[static_cast<std::size_t>(head % size)];
   }
 
-  /// The patterns repeat after this many heads.
+  /// The period of the heads' patterns.
   Index pattern_period(Index /*heads*/) const {
     return static_cast<Index>(options.patterns.size());
   }

@@ -11,11 +11,11 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of StridedAttention.
 struct StridedOptions {
-  /// l, at least 1. A stride near the square root of N takes the least work.
-  Index stride = 128;  ///< l, at least 1; near the square root of N the work is least
+  /// l, at least 1. A stride near the square root of N minimises the work.
+  Index stride = 128;
   /// Which heads see A1 and which see A2; by default even heads see A1 and odd heads A2.
   HeadAssignment heads = HeadAssignment::separate;
-  /// If true, row i sees no key after its own position; otherwise both patterns reach to both
+  /// If true, row i sees no key after its own position; otherwise both patterns extend to both
   /// sides.
   bool causal = true;
   /// Whether the window A1 reaches l keys back, as in the paper, or l - 1, as in the authors' code.
@@ -31,20 +31,20 @@ struct StridedOptions {
 };
 
 /// Strided attention: softmax over A1, the window of l keys before the query, and A2, every l-th
-/// key before it. The logits, the shapes, the errors and the calls are those of SoftmaxOperator. N
-/// need not be a multiple of l.
+/// key before it. Logits, shapes, errors and calls are as in SoftmaxOperator. N need not be a
+/// multiple of l.
 /// Cost: 2 (D + Dv) flops for each visible pair. If causal, A1 has about N (l + 1) pairs and A2
 /// about N^2 / (2 l).
 class StridedAttention : public SoftmaxOperator<StridedAttention> {
  public:
   StridedOptions options;  ///< checked at every call
 
-  /// Holds these options. They are checked when the operator is called.
+  /// Holds the options.
   explicit StridedAttention(const StridedOptions& chosen = {}) : options(chosen) {}
 
-  /// The name that stands in error messages, tables and benchmarks.
+  /// The operator's name.
   static constexpr const char* name() { return "StridedAttention"; }
-  /// The pattern of a head is the same for sequences of every shape.
+  /// A head's pattern is the same for all shapes.
   static constexpr bool kPatternKnowsShape = false;
 
   /// The keys that each row of a head sees: A1, A2 or both, as `heads` assigns them.
@@ -58,7 +58,7 @@ class StridedAttention : public SoftmaxOperator<StridedAttention> {
         [&] { return AnyPattern(strided_merged(o.stride, o.causal, o.reach)); });
   }
 
-  /// The patterns repeat after this many heads.
+  /// The period of the heads' patterns.
   Index pattern_period(Index /*heads*/) const { return detail::assignment_period(options.heads); }
 
   /// \throws std::invalid_argument if the stride is not between 1 and kFarPosition
