@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The way to call the backward pass of an operator.
+/// How an operator's backward pass is called.
 #pragma once
 
 #include "fovea/attention/attention.hpp"
@@ -9,8 +9,8 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The OutGrads<T> of an operator that has them; one that has none takes d_out alone. Looked up
-/// when it is called, since a base class knows its operator only by name.
+/// The operator's OutGrads<T> if it has them; otherwise d_out alone. Looked up when called, since
+/// the operator is an incomplete type in its base class.
 template <class Op, class T>
 struct OutGradsFor {
   struct Type {};
@@ -23,9 +23,9 @@ struct OutGradsFor<Op, T> {
 
 }  // namespace detail
 
-/// The call of `backward` for an operator `Op` that derives from this class. `Op` has
+/// Implements `backward` for an operator `Op` that derives from this class. `Op` has
 /// `check_backward(inputs, out, saved, d_out, grads)` and, for this class, `run_backward` with the
-/// same arguments and an executor, which documents what the gradients are.
+/// same arguments and an executor, which documents the gradients.
 template <class Op>
 class BackwardCalls {
  public:
@@ -36,10 +36,10 @@ class BackwardCalls {
   /// \param saved as `forward` wrote it, with lse if the operator has one
   /// \param d_out [B, Hq, Nq, Dv]; or, for softmax attention over patterns, {.d_out = ..., .d_lse =
   /// ...} of a loss that also depends on lse (with d_out = 0 the gradients are those of lse alone)
-  /// \param grads the gradients: those that have a tensor are written
+  /// \param grads the gradients; those without a tensor are not computed
   /// \param executor as in `forward`
-  /// \throws std::invalid_argument as `check_backward` does, or if the arena of the executor is in
-  /// use or too small, and std::bad_alloc if there is no memory for scratch; all before anything is
+  /// \throws std::invalid_argument as `check_backward` does, or if the executor's arena is in use
+  /// or too small, and std::bad_alloc if scratch cannot be allocated; all before anything is
   /// written
   template <class Out, class T = typename detail::CallScalar<Out>::Type,
             class D = typename detail::OutGradsFor<Op, T>::Type, class E = Serial>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The checks that every operator makes of its tensors before anything is written.
+/// The tensor checks that every operator makes before anything is written.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,8 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// What the checks read of the inputs of every family. It is no template, and so are the checks.
+/// The part of any family's inputs that the checks read. Not a template, so that the checks are not
+/// templates either.
 struct InputShapes {
   Shape q;
   Shape k;
@@ -49,11 +50,11 @@ struct InputShapes {
   }
 };
 
-/// A tensor of inputs, gradients or of what is saved.
+/// A tensor of the inputs, gradients or saved results.
 struct NamedTensor {
   const char* name = "";
   TensorLayout layout = {};
-  bool is_span = false;  ///< of one number for each head, which counts as [1, heads, 1, 1]
+  bool is_span = false;  ///< one number for each head, counts as [1, heads, 1, 1]
 };
 
 /// All tensors of a struct that has `for_each_tensor`, whatever their types.
@@ -68,7 +69,7 @@ class TensorList {
   const NamedTensor* begin() const { return all_.data(); }
   const NamedTensor* end() const { return all_.data() + count_; }
 
-  /// The tensor of that name, which is none if there is no such tensor.
+  /// The tensor of that name; an empty layout if there is none.
   TensorLayout named(std::string_view wanted) const {
     for (const NamedTensor& x : *this) {
       if (x.name == wanted) return x.layout;
@@ -92,7 +93,7 @@ class TensorList {
   std::size_t count_ = 0;
 };
 
-/// Refuses `tensor` unless it has the shape that follows from the inputs.
+/// Refuses `tensor` unless it has the shape implied by the inputs.
 FOVEA_COLD inline void check_made_shape(const char* op, const char* tensor, const Shape& shape,
                              const Shape& expected) {
   if (shape == expected) return;
@@ -121,7 +122,7 @@ FOVEA_COLD inline void check_inputs(const char* op, const detail::InputShapes& i
   detail::check_extent(op, "v", v, 2, k[2], "the rows of k");
 
   detail::check_key_lengths(op, inputs.key_lengths, q[0], "q", k[2], "k");
-  // Positions are sums of row counts, and scratch is some hundred rows of q and v.
+  // Positions are sums of row counts, and scratch is a few hundred rows of q and v.
   constexpr Index most_rows = (std::numeric_limits<Index>::max)() / 8;
   constexpr Index most_width = (std::numeric_limits<Index>::max)() / (Index{1} << 16);
   for (const auto& [tensor, shape] : {std::pair{"q", q}, std::pair{"k", k}, std::pair{"v", v}}) {
@@ -136,7 +137,7 @@ FOVEA_COLD inline void check_inputs(const char* op, const detail::InputShapes& i
 
 namespace detail {
 
-/// Checks that the ends of packed sequences ascend from 0 to the number of rows of their tensor.
+/// Checks that the ends of packed sequences ascend from 0 to their tensor's number of rows.
 FOVEA_COLD inline void check_cu_seqlens(const char* op, const std::string& name, IndexSpan ends, Index rows,
                              const std::string& tensor) {
   for (std::size_t s = 0; s < ends.size(); ++s) {
@@ -154,10 +155,10 @@ FOVEA_COLD inline void check_cu_seqlens(const char* op, const std::string& name,
   }
 }
 
-/// Checks that every extent is that of the logits, or 1, or that there are columns for all keys
-/// that are visible.
-/// \param keys whose rows the columns of the logits are
-/// \param visible the largest key length, or the columns of the logits
+/// Checks that every extent equals that of the logits or is 1, or that there are columns for all
+/// visible keys.
+/// \param keys the tensor whose rows are the logits' columns
+/// \param visible the largest key length, or the logits' columns
 FOVEA_COLD inline void check_broadcast(const char* op, const char* tensor, const TensorLayout& x,
                             const Shape& logits, const char* keys, Index visible) {
   const std::array<const char*, 4> whose = {"the batch of q", "the heads of q", "the rows of q",
@@ -175,7 +176,7 @@ FOVEA_COLD inline void check_broadcast(const char* op, const char* tensor, const
   }
 }
 
-/// Checks that there is one number for each query head, or none.
+/// Checks that there is one number for each query head, or none at all.
 FOVEA_COLD inline void check_per_head(const char* op, const char* name, std::size_t numbers, Index heads) {
   const auto count = static_cast<Index>(numbers);
   if (count != 0 && count != heads) {
@@ -186,7 +187,7 @@ FOVEA_COLD inline void check_per_head(const char* op, const char* name, std::siz
 
 }  // namespace detail
 
-/// Checks where the sequences of packed tensors begin and end.
+/// Checks the offsets of packed sequences.
 /// \pre check_inputs passed
 /// \throws std::invalid_argument
 FOVEA_COLD inline void check_packing(const char* op, const detail::InputShapes& inputs) {
@@ -212,7 +213,7 @@ FOVEA_COLD inline void check_packing(const char* op, const detail::InputShapes& 
   detail::check_cu_seqlens(op, "cu_seqlens_k", cu_k, inputs.k[2], "k");
 }
 
-/// Checks the positions that inputs give.
+/// Checks the positions given in the inputs.
 /// \pre check_inputs and check_packing passed
 /// \throws std::invalid_argument
 FOVEA_COLD inline void check_first_positions(const char* op, const detail::InputShapes& inputs) {
@@ -233,10 +234,10 @@ FOVEA_COLD inline void check_first_positions(const char* op, const detail::Input
   }
 }
 
-/// Refuses what is easily meant otherwise: query rows that end where the rows of k end, though
-/// their sequence has fewer keys.
-/// \param knows_positions called where that matters: whether what a row sees depends on its
-/// position \pre check_first_positions passed \throws std::invalid_argument
+/// Refuses an ambiguous call: query rows aligned with the end of k's rows, although their sequence
+/// has fewer keys.
+/// \param knows_positions called if needed: whether what a row sees depends on its position \pre
+/// check_first_positions passed \throws std::invalid_argument
 FOVEA_COLD inline void check_alignment(const char* op, const detail::InputShapes& inputs,
                             CausalAlignment alignment, FunctionRef<bool()> knows_positions) {
   const Index queries = inputs.q[2];
@@ -259,8 +260,8 @@ FOVEA_COLD inline void check_alignment(const char* op, const detail::InputShapes
   }
 }
 
-/// Checks what changes the logits of softmax attention: bias, mask, ALiBi slopes and sink.
-/// \param sequence the keys that there are, if q, k and v have a part of the rows of a sequence
+/// Checks what modifies the logits of softmax attention: bias, mask, ALiBi slopes and sink.
+/// \param sequence the sequence's number of keys, if q, k and v hold a part of its rows
 /// \pre check_inputs passed
 /// \throws std::invalid_argument
 template <class T>
@@ -284,8 +285,8 @@ FOVEA_COLD void check_logit_inputs(const char* op, const SoftmaxInputs<T>& input
   }
 }
 
-/// Checks that a tensor to be written has the expected shape, distinct elements, and no element in
-/// common with an input.
+/// Checks that an output tensor has the expected shape, distinct elements, and shares no element
+/// with an input.
 /// \throws std::invalid_argument
 FOVEA_COLD inline void check_output(const char* op, const char* tensor, const TensorLayout& x,
                          const detail::TensorList& inputs, const Shape& expected) {
@@ -298,7 +299,7 @@ FOVEA_COLD inline void check_output(const char* op, const char* tensor, const Te
 
 namespace detail {
 
-/// Checks the output, and what is to be saved.
+/// Checks the output and the saved tensors.
 FOVEA_COLD inline void check_written(const char* op, const TensorList& inputs,
                                      const TensorLayout& out, const Shape& shape,
                                      const TensorList& saved,
@@ -316,8 +317,8 @@ FOVEA_COLD inline void check_written(const char* op, const TensorList& inputs,
 
 }  // namespace detail
 
-/// Checks the output, and what is to be saved.
-/// \param shape_of shape_of(name) is the shape of a saved tensor; by default that of lse
+/// Checks the output and the saved tensors.
+/// \param shape_of shape_of(name) is the shape of a saved tensor
 /// \pre the inputs are checked
 /// \throws std::invalid_argument
 template <class T, class In, class S>
@@ -326,13 +327,14 @@ void check_outputs(const char* op, const In& inputs, const View<T>& out, const S
   using detail::out_shape;
   detail::check_written(op, inputs, out, out_shape(inputs), saved, shape_of);
 }
+/// The same for an operator that saves lse alone.
 template <class T, class In, class S>
 void check_outputs(const char* op, const In& inputs, const View<T>& out, const S& saved) {
   check_outputs(op, inputs, out, saved,
                 [&](std::string_view /*lse*/) { return detail::row_shape(inputs); });
 }
 
-/// Checks that a tensor has the shape of the output.
+/// Checks that a tensor has the output's shape.
 /// \pre the inputs are checked
 /// \throws std::invalid_argument
 template <class T, class In>
@@ -341,7 +343,7 @@ void check_rows(const char* op, const char* tensor, const In& inputs, const View
   detail::check_made_shape(op, tensor, x.shape(), out_shape(inputs));
 }
 
-/// Checks the lse that a backward pass reads: it must be given unless there are no rows.
+/// Checks the lse that a backward pass reads: required unless there are no rows.
 /// \pre the inputs are checked
 /// \throws std::invalid_argument
 template <class In, class S>
@@ -356,7 +358,7 @@ void check_lse(const char* op, const In& inputs, const S& saved) {
 
 namespace detail {
 
-/// The text "the gradient of q", held in this object: a call without errors takes no memory for
+/// The text "the gradient of q", held in this object: a call without errors allocates nothing for
 /// messages.
 class GradName {
  public:
@@ -372,8 +374,7 @@ class GradName {
   std::array<char, 40> text_ = {};
 };
 
-/// Refuses gradients of tensors that were not given. q, k and v are left out: for them the extents
-/// tell.
+/// Refuses gradients of tensors that were not given, except q, k and v, whose extents are checked.
 FOVEA_COLD inline void check_grads_of_given(const char* op, const TensorList& inputs,
                                  const TensorList& grads) {
   for (const auto& [own, grad, is_span] : grads) {
@@ -393,8 +394,7 @@ FOVEA_COLD inline void check_grads_of_given(const char* op, const TensorList& in
 
 }  // namespace detail
 
-/// Checks that the gradients that are asked for have the shapes of their inputs, and memory of
-/// their own.
+/// Checks that the requested gradients have their inputs' shapes and do not overlap other tensors.
 /// \pre the inputs were checked
 /// \throws std::invalid_argument
 FOVEA_COLD inline void check_grads(const char* op, const detail::TensorList& inputs, const TensorLayout& out,
@@ -417,8 +417,8 @@ FOVEA_COLD inline void check_grads(const char* op, const detail::TensorList& inp
   }
 }
 
-/// Checks what the backward pass of a softmax takes besides its inputs: out, d_out, lse, and the
-/// gradients that are asked for.
+/// Checks a softmax backward pass's arguments besides the inputs: out, d_out, lse, and the
+/// requested gradients.
 /// \pre the inputs are checked
 /// \throws std::invalid_argument
 template <class T, class In, class S, class G>

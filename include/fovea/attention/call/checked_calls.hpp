@@ -11,20 +11,20 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The calls and checks of an operator `Op` that derives from this class. `Op` has, for this class,
-/// what ForwardCalls and BackwardCalls call, `check_read(inputs)`, which checks options and inputs,
-/// and those of the protected members below that it does not want as they are.
+/// The calls and checks of an operator `Op` that derives from this class. `Op` has the members that
+/// ForwardCalls and BackwardCalls require and `check_read(inputs)`, which checks options and
+/// inputs, and may redefine the protected members below.
 template <class Op>
 class CheckedCalls : public ForwardCalls<Op>, public BackwardCalls<Op> {
  public:
-  /// Checks what `forward` takes. Cost: O(1), and O(B) for key lengths, unless the operator says
+  /// Checks `forward`'s arguments. Cost: O(1), and O(B) for key lengths, unless the operator says
   /// more.
   /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
   /// what was expected and what was given
   template <class T>
   void check(const InputsOf<Op, T>& inputs, const View<T>& out,
              const SavedOf<Op, T>& saved = {}) const;
-  /// The same without check_values, for a part of the rows of a sequence.
+  /// The same without check_values, for a part of a sequence's rows.
   template <class T>
   void check_tensors(const InputsOf<Op, T>& inputs, const View<T>& out,
                      const SavedOf<Op, T>& saved) const;
@@ -34,7 +34,7 @@ class CheckedCalls : public ForwardCalls<Op>, public BackwardCalls<Op> {
   void check_backward(const InputsOf<Op, T>& inputs, const View<const T>& out,
                       const SavedOf<Op, T>& saved, const View<const T>& d_out,
                       const GradsOf<Op, T>& grads) const;
-  /// The same without check_values, for a part of the rows of a sequence.
+  /// The same without check_values, for a part of a sequence's rows.
   template <class T>
   void check_backward_tensors(const InputsOf<Op, T>& inputs, const View<const T>& out,
                               const SavedOf<Op, T>& saved, const View<const T>& d_out,
@@ -43,16 +43,16 @@ class CheckedCalls : public ForwardCalls<Op>, public BackwardCalls<Op> {
  protected:
   ~CheckedCalls() = default;
 
-  /// Whether a backward pass needs lse, and not only tensors that may be missing.
+  /// Whether the backward pass requires lse; other saved tensors are optional.
   static constexpr bool kNeedsLse = true;
 
-  /// Checks numbers among the inputs, and what depends on the length of the whole sequence.
+  /// Checks the inputs' values, and what depends on the whole sequence's length.
   template <class In>
   void check_values(const In& /*inputs*/) const {}
   /// Checks the saved tensors besides lse that a backward pass reads.
   template <class In, class S>
   void check_saved(const In& /*inputs*/, const S& /*saved*/) const {}
-  /// The shape of a tensor that is saved, by its name.
+  /// The shape of a saved tensor, by name.
   template <class In>
   Shape saved_shape(const In& inputs, std::string_view /*name*/) const {
     return detail::row_shape(inputs);

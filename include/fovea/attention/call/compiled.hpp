@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which members of operators a library compiles once for all (kernels/unit.hpp). Operators declare
-/// them and define them in another file, which header-only units include and others do not.
+/// The members of operators that a library compiles once for all (kernels/unit.hpp). Operators
+/// declare them and define them in another file, which only header-only units include.
 #pragma once
 
 #include "fovea/attention/call/checked_calls.inl.hpp"
 #include "fovea/kernels/unit.hpp"
 
-// In a unit that compiles passes, FOVEA_COMPILED_FORWARD(Op) instantiates what the calls of an
+// In a unit that compiles passes, FOVEA_COMPILED_FORWARD(Op) instantiates what calls of an
 // operator's forward pass need, for all scalars, and FOVEA_COMPILED_BACKWARD(Op) the rest.
-// FOVEA_COMPILED_FLOAT_AND_DOUBLE_FORWARD(Op) is the first of them for an operator that has no form
-// for numbers of 16 bits, and FOVEA_COMPILED_BACKWARD_BYTES(Op) is for one that defines
-// backward_workspace_bytes itself.
+// FOVEA_COMPILED_FLOAT_AND_DOUBLE_FORWARD(Op) replaces the former for an operator without 16-bit
+// types, and FOVEA_COMPILED_BACKWARD_BYTES(Op) is for one that defines backward_workspace_bytes
+// itself.
 #define FOVEA_FORWARD_MEMBERS(Op, T)                                                       \
   template void CheckedCalls<Op>::check<T>(const InputsOf<Op, T>&, const View<T>&,         \
                                            const SavedOf<Op, T>&) const;                   \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The checks that every decoder makes of its sizes and of the tensors of a step.
+/// Every decoder's checks of its sizes and of a step's tensors.
 #pragma once
 
 #include <string>
@@ -10,8 +10,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The largest number of tokens of a decoder: positions of later tokens are still far from
-/// kFarPosition.
+/// The largest number of tokens of a decoder, which keeps positions far below kFarPosition.
 inline constexpr Index kMostDecoderTokens = kFarPosition / 4;
 
 namespace detail {
@@ -24,11 +23,11 @@ inline void check_at_least_0(const char* op, const char* what, Index x) {
 }  // namespace detail
 
 /// \throws std::invalid_argument if a size is negative, the key heads do not divide the query
-/// heads, or the alignment is top_left (a decoder's queries end where its keys end, which is what
-/// both of the others say)
+/// heads, or the alignment is top_left (a decoder's queries end where its keys end, as with both
+/// other alignments)
 inline void check_decoder_shape(const char* op, const DecoderShape& shape,
                                 CausalAlignment alignment) {
-  static_cast<void>(isa_level());  // throws now, not once tokens are appended
+  static_cast<void>(isa_level());  // throws now, not when tokens are appended
   if (alignment == CausalAlignment::top_left) {
     refuse(op, "alignment", "top_left",
            "bottom_right or key_length: the last query of a decoder is its last token");
@@ -47,7 +46,7 @@ inline void check_decoder_shape(const char* op, const DecoderShape& shape,
   }
 }
 
-/// Checks tokens that are to be appended: their shapes, and that they are at most `most`.
+/// Checks tokens to be appended: their shapes, and that there are at most `most`.
 /// \throws std::invalid_argument
 template <class T>
 void check_decoder_tokens(const char* op, const DecoderShape& shape, const View<const T>& k,
@@ -66,8 +65,8 @@ void check_decoder_tokens(const char* op, const DecoderShape& shape, const View<
 }
 
 /// Checks the queries of a step.
-/// \param after the number of tokens once those of the step are appended
-/// \throws std::invalid_argument if the shape is not that of the decoder, there are key lengths or
+/// \param after the number of tokens after appending those of the step
+/// \throws std::invalid_argument if the shape does not match the decoder, there are key lengths or
 /// packed sequences, or there are more queries than tokens, or no tokens
 template <detail::AnyInputs In>
 void check_decoder_rows(const char* op, const DecoderShape& shape, const In& inputs, Index after) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The ways to call the forward pass of an operator.
+/// How an operator's forward pass is called.
 #pragma once
 
 #include <concepts>
@@ -10,12 +10,12 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The call of `forward` for an operator `Op` that derives from this class. `Op` has
+/// Implements `forward` for an operator `Op` that derives from this class. `Op` has
 /// `check(inputs, out, saved)` and, for this class, `run(inputs, out, saved, executor)`.
 ///
-/// One function takes all forms of the call, by parameters that are deduced from what is given and
-/// otherwise have the operator's own types: compilers explain in few lines why a call does not fit
-/// one function, but list all functions of a name.
+/// A single function takes all forms of the call, with parameters that are deduced from the
+/// arguments and otherwise default to the operator's own types: compilers explain briefly why a
+/// call does not match one function, but list all overloads of a name.
 template <class Op>
 class ForwardCalls {
  public:
@@ -23,13 +23,12 @@ class ForwardCalls {
   /// saved)`, `forward(inputs, out, executor)` or `forward(inputs, out, saved, executor)`. \param
   /// inputs {q, k, v} and, by their names, the rest of Op::Inputs: views, Eigen tensors or matrices
   /// \param out [B, Hq, Nq, Dv]: every element is written
-  /// \param saved {lse}, if the operator has one, and the rest of Op::Saved: what has a tensor is
-  /// written. It may be left out.
+  /// \param saved {lse}, if the operator has one, and the rest of Op::Saved: members without a
+  /// tensor are not written. Optional.
   /// \param executor runs the blocks: a `ThreadPool`, any other `Executor`, or an
-  /// Eigen::ThreadPoolDevice; or arena.on(...) of one of them, for scratch from an `Arena`
-  /// \throws std::invalid_argument as `check` does, and std::bad_alloc if there is no memory for
-  /// scratch; both before anything is written; also std::invalid_argument, before anything is
-  /// written, if an arena is in use or too small
+  /// Eigen::ThreadPoolDevice; or arena.on(...) with one of them, for scratch from an `Arena`
+  /// \throws std::invalid_argument as `check` does, or if an arena is in use or too small, and
+  /// std::bad_alloc if scratch cannot be allocated; all before anything is written
   template <class Out, class T = typename detail::CallScalar<Out>::Type, class In = InputsOf<Op, T>,
             class S = SavedOf<Op, T>, class E = Serial>
   void forward(const In& inputs, Out&& out, S&& saved = {}, E&& executor = {}) const {

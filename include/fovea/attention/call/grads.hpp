@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradients that a backward pass writes, for each family. A gradient is written only if it is
-/// given a tensor. It is the gradient of the loss with respect to the input of the same name, and
-/// has its shape.
+/// The gradients that a backward pass writes, for each family. Gradients without a tensor are not
+/// written. Each is the gradient of the loss with respect to the input of the same name, and has
+/// its shape.
 #pragma once
 
 #include "fovea/core/members.hpp"
@@ -15,9 +15,8 @@ struct SoftmaxGrads {
   ViewMember<T> q = {};  ///< [B, Hq, Nq, D]
   ViewMember<T> k = {};  ///< [B, Hk, Nk, D]
   ViewMember<T> v = {};  ///< [B, Hk, Nk, Dv]
-  /// The shape of bias. Where bias has the extent 1, this is the sum over what it was broadcast to.
-  ViewMember<T> bias =
-      {};  ///< the shape of bias: where that is 1, the sum over what it was broadcast to
+  /// The shape of bias; where bias has extent 1, summed over the broadcast dimension.
+  ViewMember<T> bias = {};
   SpanMember<T> sink = {};  ///< [Hq]
 
   /// Calls visit(name, tensor) for every member.
@@ -31,16 +30,15 @@ struct SoftmaxGrads {
   }
 };
 
-/// The gradients of the loss with respect to what `forward` wrote, which the backward pass of
-/// softmax attention reads.
+/// The gradients of the loss with respect to the outputs of `forward`, which softmax attention's
+/// backward pass reads.
 template <class T>
 struct SoftmaxOutGrads {
-  ViewMember<const T> d_out = {};  ///< [B, Hq, Nq, Dv]: that of out
-  ViewMember<const T> d_lse = {};  ///< [B, Hq, Nq, 1]: that of lse; if it is not given, it is 0
+  ViewMember<const T> d_out = {};  ///< [B, Hq, Nq, Dv]: gradient of out
+  ViewMember<const T> d_lse = {};  ///< [B, Hq, Nq, 1]: gradient of lse; 0 if not given
 };
 
-/// The gradients of linear attention, and of all operators that have q, k and v as their only
-/// parameters.
+/// The gradients of linear attention, and of all operators whose only parameters are q, k and v.
 template <class T>
 struct LinearGrads {
   ViewMember<T> q = {};  ///< [B, Hq, Nq, D]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Makes the matrices that a kernel reads of one head from the views of a call.
+/// Makes the matrices of one head that a kernel reads from the views of a call.
 #pragma once
 
 #include "fovea/core/view.hpp"
@@ -10,8 +10,8 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The address of the first element of row n of a head. There is no arithmetic on the null pointer
-/// of an empty tensor.
+/// The address of the first element of row n of a head. Does no arithmetic on the null pointer of
+/// an empty tensor.
 template <class T>
 T* head_row(const View<T>& x, Index b, Index h, Index n) {
   const Shape& s = x.strides();
@@ -19,26 +19,26 @@ T* head_row(const View<T>& x, Index b, Index h, Index n) {
 }
 
 /// The stride of the columns, in elements. A single column counts as contiguous, whatever its
-/// stride says.
+/// stride.
 template <class T>
 Index column_stride(const View<T>& x) {
   return x.width() == 1 ? 1 : x.strides()[3];
 }
 
-/// The stride of the rows, in elements. The stride of a single row is not used: it leads nowhere,
-/// and may be too large to multiply.
+/// The stride of the rows, in elements. A single row's stride is ignored, since it may be too large
+/// to multiply.
 template <class T>
 Index row_stride(const View<T>& x) {
   return x.rows() == 1 ? x.width() : x.strides()[2];
 }
 
-/// The matrix of a head, from row n on.
+/// A head's matrix, from row n on.
 template <class T>
 Matrix<T> head_matrix(const View<T>& x, Index b, Index h, Index n) {
   return {head_row(x, b, h, n), row_stride(x), column_stride(x)};
 }
 
-/// The same for a tensor that is read in the type in which it is stored.
+/// The same for a tensor that is read in its storage type.
 template <class T>
 StoredMatrix<kStorage<T>> head_stored(const View<const T>& x, Index b, Index h, Index n) {
   return {head_row(x, b, h, n), row_stride(x), column_stride(x)};

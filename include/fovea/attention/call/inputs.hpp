@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the operators of each family read. All structs are flat. Those that have q, k and v begin
-/// with the same six members, so that code which needs no others works for all of them; those of
-/// operators that read positions have first_positions next. What an operator does not read, its
-/// inputs do not have.
+/// The inputs of each operator family. All structs are flat. Those that have q, k and v begin with
+/// the same six members, so that code that needs no others works for all of them; those of
+/// operators that read positions have first_positions next. Inputs contain only what the operator
+/// reads.
 #pragma once
 
 #include <concepts>
@@ -15,36 +15,35 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What softmax attention over patterns reads; everything but q, k and v is optional. Tensors of
-/// numbers other than q, k and v have the type of the arithmetic, `Compute<T>`, which is float for
-/// tensors of 16 bits.
+/// The inputs of softmax attention over patterns; everything but q, k and v is optional. Other
+/// tensors of numbers have the type of the arithmetic, `Compute<T>`, which is float for 16-bit
+/// tensors.
 template <class T>
 struct SoftmaxInputs {
   ViewMember<const T> q = {};  ///< [B, Hq, Nq, D]
   /// [B, Hk, Nk, D], where Hk divides Hq: query head h reads key head h / (Hq / Hk).
   ViewMember<const T> k = {};
   ViewMember<const T> v = {};  ///< [B, Hk, Nk, Dv]
-  /// [B], integers of 32 or 64 bits, as all lengths and ends of sequences: batch entry b has the
-  /// keys [0, key_lengths[b]). Empty: it has all Nk keys.
+  /// [B], 32-bit or 64-bit integers, like all lengths and ends of sequences: batch entry b has the
+  /// keys [0, key_lengths[b]). Empty: all Nk keys.
   IndexSpan key_lengths = {};
   /// [S + 1], ascending from 0 to Nq, with B = 1: sequence s has the query rows [cu_seqlens_q[s],
   /// cu_seqlens_q[s + 1]). Empty: the sequences are not packed.
   IndexSpan cu_seqlens_q = {};
-  /// [S + 1]: the same for the rows of k and v. Empty: cu_seqlens_q holds for them, too.
+  /// [S + 1]: the same for the rows of k and v. Empty: as cu_seqlens_q.
   IndexSpan cu_seqlens_k = {};
-  /// [B], or [S] if the sequences are packed: the position of query row 0 of each, in place of what
-  /// the alignment of the options says. It may be any position: negative, or behind the last key.
+  /// [B], or [S] if the sequences are packed: the position of query row 0 of each, overriding the
+  /// options' alignment. Any position is allowed: negative, or after the last key.
   IndexSpan first_positions = {};
   /// [B, Hq, Nq, Nk], each of which may be 1 instead: added to the logits. -infinity hides the
-  /// pair. There may be fewer columns than keys, as long as key_lengths hide the keys behind them.
+  /// pair. There may be fewer columns than keys if key_lengths hide the keys beyond them.
   ViewMember<const Compute<T>> bias = {};
   /// [B, Hq, Nq, Nk], each of which may be 1 instead, or fewer columns as in bias: false hides the
   /// pair.
   ViewMember<const bool> mask = {};
   /// [Hq]: slope |i - j| is subtracted from the logits (ALiBi; Press, Smith and Lewis 2022).
   SpanMember<const Compute<T>> alibi_slopes = {};
-  /// [Hq]: one more logit for each row, which has no value: it takes probability, and counts in
-  /// lse.
+  /// [Hq]: one more logit for each row, without a value: it takes probability, and counts in lse.
   SpanMember<const Compute<T>> sink = {};
 
   /// Calls visit(name, tensor) for every View and every span of numbers.
@@ -60,7 +59,7 @@ struct SoftmaxInputs {
   }
 };
 
-/// What linear attention reads: q, k, v, and where sequences begin and end, as in SoftmaxInputs.
+/// The inputs of linear attention: q, k, v, and the sequences' offsets, as in SoftmaxInputs.
 template <class T>
 struct LinearInputs {
   ViewMember<const T> q = {};      ///< [B, Hq, Nq, D]
@@ -80,7 +79,7 @@ struct LinearInputs {
   }
 };
 
-/// What the delta rule reads: what linear attention reads, and beta.
+/// The inputs of the delta rule: those of linear attention, and beta.
 template <class T>
 struct DeltaInputs {
   ViewMember<const T> q = {};      ///< [B, Hq, Nq, D]
@@ -90,8 +89,7 @@ struct DeltaInputs {
   IndexSpan cu_seqlens_q = {};     ///< [S + 1], or empty
   IndexSpan cu_seqlens_k = {};     ///< [S + 1], or empty
   IndexSpan first_positions = {};  ///< as in SoftmaxInputs, or empty
-  /// [B, Hk, Nk, 1]: the rate at which each token is written, finite and at least 0. It must be
-  /// given.
+  /// [B, Hk, Nk, 1]: each token's write rate, finite and at least 0. Required.
   ViewMember<const Compute<T>> beta = {};
 
   /// Calls visit(name, tensor) for every View.
@@ -104,7 +102,7 @@ struct DeltaInputs {
   }
 };
 
-/// What FMM attention reads if all its terms are feature maps.
+/// The inputs of FMM attention if all its terms are feature maps.
 template <class T>
 struct FmmInputs {
   ViewMember<const T> q = {};      ///< [B, Hq, Nq, D]
@@ -115,7 +113,7 @@ struct FmmInputs {
   IndexSpan cu_seqlens_k = {};     ///< [S + 1], or empty
   IndexSpan first_positions = {};  ///< as in SoftmaxInputs, or empty
   /// [1, Hq, 1, Dv], where Hq and Dv may be 1 instead: the near field has the weight
-  /// sigmoid(near_logits). Not given: the weight 1.
+  /// sigmoid(near_logits). Default: the weight 1.
   ViewMember<const Compute<T>> near_logits = {};
   /// The same for the far field.
   ViewMember<const Compute<T>> far_logits = {};
@@ -131,7 +129,7 @@ struct FmmInputs {
   }
 };
 
-/// What FMM attention reads if one of its terms is a delta rule.
+/// The inputs of FMM attention if one of its terms is a delta rule.
 template <class T>
 struct FmmDeltaInputs {
   ViewMember<const T> q = {};                     ///< [B, Hq, Nq, D]
@@ -157,7 +155,7 @@ struct FmmDeltaInputs {
   }
 };
 
-/// What Performer attention reads: what linear attention reads, and the projection.
+/// The inputs of Performer attention: those of linear attention, and the projection.
 template <class T>
 struct PerformerInputs {
   ViewMember<const T> q = {};      ///< [B, Hq, Nq, D]
@@ -167,8 +165,8 @@ struct PerformerInputs {
   IndexSpan cu_seqlens_q = {};     ///< [S + 1], or empty
   IndexSpan cu_seqlens_k = {};     ///< [S + 1], or empty
   IndexSpan first_positions = {};  ///< as in SoftmaxInputs, or empty
-  /// [1, 1, R, D]: the projection W of all heads, R random features (draw_projection draws one;
-  /// an Eigen matrix [R, D] will do). It must be given.
+  /// [1, 1, R, D]: the projection W of all heads, R random features (draw_projection draws one; an
+  /// Eigen matrix [R, D] works, too). Required.
   ViewMember<const Compute<T>> projection = {};
 
   /// Calls visit(name, tensor) for every View.
@@ -181,7 +179,7 @@ struct PerformerInputs {
   }
 };
 
-/// What attention over lists of keys reads.
+/// The inputs of attention over lists of keys.
 template <class T>
 struct IndexedInputs {
   ViewMember<const T> q = {};      ///< [B, Hq, Nq, D]
@@ -191,8 +189,7 @@ struct IndexedInputs {
   IndexSpan cu_seqlens_q = {};     ///< [S + 1], or empty
   IndexSpan cu_seqlens_k = {};     ///< [S + 1], or empty
   IndexSpan first_positions = {};  ///< as in SoftmaxInputs, or empty
-  /// [B, Hq, Nq, K]: the keys of each row, strictly ascending, and -1 behind the last one. It must
-  /// be given.
+  /// [B, Hq, Nq, K]: each row's keys, strictly ascending, and -1 after the last one. Required.
   ViewMember<const Index> indices = {};
 
   /// Calls visit(name, tensor) for every View.
@@ -205,7 +202,7 @@ struct IndexedInputs {
   }
 };
 
-/// What Smart Bird attention reads.
+/// The inputs of Smart Bird attention.
 template <class T>
 struct SmartBirdInputs {
   ViewMember<const T> q = {};                  ///< [B, Hq, Nq, D]
@@ -231,19 +228,19 @@ struct SmartBirdInputs {
   }
 };
 
-/// What the choice of keys by a sketch reads, which needs no q, k and v.
+/// The inputs of the choice of keys by a sketch, without q, k and v.
 /// \tparam T the type of the arithmetic, float or double
 template <class T>
 struct SketchInputs {
-  /// [B, 1, Nq, d]: queries of the sketch that chooses keys. They must be given.
+  /// [B, 1, Nq, d]: queries of the sketch that chooses keys. Required.
   ViewMember<const T> sketch_q = {};
-  /// [B, 1, Nk, d]: keys of the sketch. They must be given.
+  /// [B, 1, Nk, d]: keys of the sketch. Required.
   ViewMember<const T> sketch_k = {};
   IndexSpan key_lengths = {};      ///< [B], or empty
   IndexSpan cu_seqlens_q = {};     ///< [S + 1], or empty
   IndexSpan cu_seqlens_k = {};     ///< [S + 1], or empty
   IndexSpan first_positions = {};  ///< as in SoftmaxInputs, or empty
-  /// [B, Hq, Nq, Nk] in (0, 1): draws to use in place of those that are made of the seed; optional.
+  /// [B, Hq, Nq, Nk] in (0, 1): draws that replace those made from the seed; optional.
   ViewMember<const T> draws = {};
 
   /// Calls visit(name, tensor) for every View.
@@ -255,7 +252,7 @@ struct SketchInputs {
   }
 };
 
-/// What FSAT attention reads.
+/// The inputs of FSAT attention.
 template <class T>
 struct FsatInputs {
   ViewMember<const T> q = {};   ///< [B, Hq, L, D]
@@ -265,11 +262,10 @@ struct FsatInputs {
   IndexSpan cu_seqlens_q = {};  ///< [S + 1], or empty
   IndexSpan cu_seqlens_k = {};  ///< [S + 1], or empty
   /// [B, Hq, L, M]: the queries that are most likely to attend to each key, as real numbers (Ibar
-  /// of FSAT, eq. 9). It must be given.
+  /// of FSAT, eq. 9). Required.
   ViewMember<const Compute<T>> dominant = {};
-  /// [B, Hq, L, M], optional: the query that each slot of a key has its random edge from, in place
-  /// of the draws, at least 0 and before the sequence's end. It is read if options.edges has random
-  /// ones.
+  /// [B, Hq, L, M], optional: the query of each slot's random edge, in place of the draws, at least
+  /// 0 and before the sequence's end. Read if options.edges has random ones.
   ViewMember<const Index> random = {};
 
   /// Calls visit(name, tensor) for every View.
@@ -285,7 +281,7 @@ struct FsatInputs {
 
 namespace detail {
 
-/// Inputs of some family, for tensors of T.
+/// Any family's inputs, for tensors of T.
 template <class In, class T>
 concept InputsFor = std::is_aggregate_v<In> && requires(const In& inputs) {
   requires std::same_as<decltype(inputs.q), ViewMember<const T>>;
@@ -294,18 +290,18 @@ concept InputsFor = std::is_aggregate_v<In> && requires(const In& inputs) {
   inputs.for_each_tensor([](const char*, const auto&) {});
 };
 
-/// The scalar of q of some inputs.
+/// The scalar type of the inputs' q.
 template <class In>
 using InputScalar = typename decltype(In::q)::Scalar;
 
-/// Inputs of some family.
+/// Any family's inputs.
 template <class In>
 concept AnyInputs = requires {
   typename InputScalar<In>;
   requires InputsFor<In, InputScalar<In>>;
 };
 
-/// The shape of the output. Families without q have functions of the same name, so calls are
+/// The output's shape. Families without q have functions of the same name, so calls are
 /// unqualified.
 template <AnyInputs In>
 Shape out_shape(const In& inputs) {
@@ -320,8 +316,8 @@ Shape row_shape(const In& inputs, Index numbers = 1) {
   return shape;
 }
 
-/// The members of `from` that `To` has. It makes the inputs that the machinery of several families
-/// reads from the inputs of one of them.
+/// A `To` made from the members of `from`: converts one family's inputs to those of code shared by
+/// several families.
 template <class To, class From>
 To inputs_as(const From& from) {
   To to;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The keys and values of the tokens so far. They are held in a buffer that grows by doubling, or
-/// in a ring of the last tokens.
+/// The keys and values of the tokens so far, in a buffer that grows by doubling, or in a ring
+/// buffer of the last tokens.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,8 @@ FOVEA_NAMESPACE_BEGIN
 namespace detail {
 
 /// Rows of tokens, [B, H, slots, width]. A ring of C tokens has 2 C slots: the token at position p
-/// stands in slot p % C and again C slots later, so that any C successive tokens lie in one piece.
+/// is stored in slot p % C and again C slots later, so that any C consecutive tokens are
+/// contiguous.
 template <class T>
 class TokenRows {
  public:
@@ -39,7 +40,7 @@ class TokenRows {
   Index size_bytes() const { return memory_.size_bytes(); }
 
   /// The tokens [first, first + count) of all heads.
-  /// \pre they lie in one piece
+  /// \pre they are contiguous
   View<const T> view(Index first, Index count) const {
     const Index head = slots_ * width_;
     const T* data = memory_.template data<T>();
@@ -48,7 +49,7 @@ class TokenRows {
             {heads_ * head, head, width_, 1}};
   }
 
-  /// Makes rows [from, from + count) of x the tokens [first, first + count).
+  /// Stores rows [from, from + count) of x as the tokens [first, first + count).
   void put(const View<const T>& x, Index from, Index first, Index count) noexcept {
     if (memory_.size_bytes() == 0) return;
     for (Index b = 0; b < batch_; ++b) {
@@ -77,10 +78,10 @@ class TokenRows {
 
 }  // namespace detail
 
-/// The tokens that a cache holds, from position `first` on.
+/// The tokens stored in a cache, from position `first` on.
 template <class T>
 struct HeldTokens {
-  Index first = 0;       ///< position of the first token that is held
+  Index first = 0;       ///< position of the first stored token
   View<const T> keys;    ///< [B, Hk, tokens, D]
   View<const T> values;  ///< [B, Hk, tokens, Dv]
 };
@@ -98,32 +99,31 @@ class KeyValueCache {
     Index heads = 1;        ///< Hk
     Index width = 0;        ///< D
     Index value_width = 0;  ///< Dv
-    /// Number of last tokens that are kept; by default all. Memory grows to twice that number, and
-    /// no more.
+    /// Number of last tokens to keep; by default all. Memory grows to at most twice that number.
     Index kept = kAll;
   };
 
-  /// An empty cache; it takes no memory yet.
+  /// An empty cache; allocates nothing yet.
   explicit KeyValueCache(const Shape& shape) : shape_(shape) {}
 
-  /// The sizes that it was made with.
+  /// The sizes given to the constructor.
   const Shape& shape() const { return shape_; }
-  /// The number of tokens that were appended, also of those that are no longer kept.
+  /// The number of tokens appended, including those no longer kept.
   Index length() const { return length_; }
-  /// The first position that is held: all from here to the length are.
+  /// The first stored position: all from here to the length are.
   Index first_held() const { return first_held_; }
-  /// The number of tokens that fit into the memory as it is.
+  /// The number of tokens that fit the allocated memory.
   Index capacity() const { return keys_.tokens(); }
   /// Bytes of memory for keys and values.
   Index memory_bytes() const { return keys_.size_bytes() + values_.size_bytes(); }
 
-  /// The keys at the positions [first, first + count), at most `kept` of those that are held.
+  /// The keys at the positions [first, first + count), at most `kept` of those stored.
   View<const T> keys(Index first, Index count) const { return keys_.view(first, count); }
   /// The values at these positions.
   View<const T> values(Index first, Index count) const { return values_.view(first, count); }
 
-  /// Makes room for that many tokens in all, or for the ring. If memory has to grow it at least
-  /// doubles, so that a token costs O(1).
+  /// Makes room for that many tokens in all, or for the ring. Growing at least doubles the memory,
+  /// so that a token costs O(1) on average.
   /// \throws std::bad_alloc, with nothing changed
   void make_room(Index tokens) {
     constexpr Index least = 16;
@@ -132,37 +132,37 @@ class KeyValueCache {
     move_to((std::max)({tokens, twice, least}));
   }
 
-  /// Makes room for that many tokens in all, and for no more.
+  /// Makes room for that many tokens in all, allocating no more than that.
   /// \throws std::bad_alloc, with nothing changed
   void reserve(Index tokens) {
     if ((std::min)(tokens, shape_.kept) > capacity()) move_to(tokens);
   }
 
-  /// Makes rows [from, from + count) of k and v the next tokens.
+  /// Appends rows [from, from + count) of k and v.
   /// \pre there is room for them
   void append(const View<const T>& k, const View<const T>& v, Index from, Index count) noexcept {
     const Index skipped =
-        (std::max)(Index{0}, count - shape_.kept);  // the ring has lost them already
+        (std::max)(Index{0}, count - shape_.kept);  // the ring would overwrite them
     keys_.put(k, from + skipped, length_ + skipped, count - skipped);
     values_.put(v, from + skipped, length_ + skipped, count - skipped);
     length_ += count;
     first_held_ = (std::max)(first_held_, length_ - (std::min)(length_, shape_.kept));
   }
 
-  /// Forgets the tokens from position `length` on.
+  /// Drops the tokens from position `length` on.
   /// \pre length <= length()
   void truncate(Index length) noexcept {
     length_ = length;
     if (length == 0) first_held_ = 0;
   }
 
-  /// The tokens that are held.
+  /// The stored tokens.
   HeldTokens<T> held() const {
     const Index count = length_ - first_held_;
     return {first_held_, keys(first_held_, count), values(first_held_, count)};
   }
 
-  /// Replaces what is held by these tokens.
+  /// Replaces the stored tokens.
   /// \throws std::bad_alloc, with nothing changed
   void restart(const HeldTokens<T>& held) {
     KeyValueCache other(shape_);
@@ -172,7 +172,7 @@ class KeyValueCache {
     *this = std::move(other);
   }
 
-  /// A copy, with memory for just what is held.
+  /// A copy, with memory for just the stored tokens.
   /// \throws std::bad_alloc
   KeyValueCache copy() const {
     KeyValueCache other(shape_);
@@ -181,14 +181,14 @@ class KeyValueCache {
   }
 
  private:
-  /// Moves what is held into memory for this many tokens.
+  /// Moves the stored tokens into memory for this many tokens.
   void move_to(Index tokens) {
     KeyValueCache other(shape_);
     other.copy_from(*this, tokens);
     *this = std::move(other);
   }
 
-  /// Takes memory for this many tokens, and copies what the other cache holds.
+  /// Allocates memory for this many tokens, and copies those of the other cache.
   void copy_from(const KeyValueCache& other, Index tokens) {
     const bool ring = tokens >= shape_.kept;
     const Index room = (std::min)(tokens, shape_.kept);

@@ -13,7 +13,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The scale that was chosen, or else 1/sqrt(width); 1 if the queries have no width.
+/// The chosen scale, or else 1/sqrt(width); 1 if the width is 0.
 /// \tparam T the type of the arithmetic
 template <class T>
 T logit_scale(const std::optional<double>& chosen, Index width) {
@@ -21,9 +21,9 @@ T logit_scale(const std::optional<double>& chosen, Index width) {
   return width == 0 ? T{1} : static_cast<T>(1 / std::sqrt(static_cast<double>(width)));
 }
 
-/// Checks an option that logits are multiplied by.
+/// Checks an option that multiplies logits.
 /// \tparam T the type of the arithmetic
-/// \throws std::invalid_argument if it is given and not finite in T
+/// \throws std::invalid_argument if it is set and not finite in T
 template <class T>
 void check_scale(const char* op, const char* name, const std::optional<double>& scale) {
   constexpr auto most = static_cast<double>((std::numeric_limits<T>::max)());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tasks that add to the same place one after the other, in an order that no schedule changes.
+/// Tasks that add to the same place in a fixed order, whatever the schedule.
 #pragma once
 
 #include <atomic>
@@ -12,29 +12,28 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Places where tasks add in turn. A task may wait only for tasks of lower numbers. Those were
-/// taken before it, so the lowest task at work never waits. A task that throws must call `stop`, or
-/// the tasks behind it would wait for ever.
+/// Places where tasks add in turn. A task may wait only for tasks with lower numbers. Those were
+/// started before it, so the lowest running task never waits. A task that throws must call `stop`,
+/// or later tasks would wait forever.
 class OrderedSections {
  public:
   explicit OrderedSections(Index places)
       : places_(places),
         next_(places == 0 ? nullptr : std::make_unique<std::atomic<int>[]>(as_size(places))) {}
 
-  /// Starts again: no task has had its turn at any place.
-  /// \pre no task is at work
+  /// Resets: no task has had its turn at any place.
+  /// \pre no task is running
   void restart() {
     for (Index place = 0; place < places_; ++place) {
       next_[as_size(place)].store(0, std::memory_order_relaxed);
     }
   }
 
-  /// How many tasks have had their turn at the place.
-  /// \pre no task is at work
+  /// The number of tasks that have had their turn at the place.
+  /// \pre no task is running
   Index taken(Index place) const { return next_[as_size(place)].load(std::memory_order_relaxed); }
 
-  /// Waits until `turn` other tasks have had their turn at the place, and then calls f. It does not
-  /// call f once the turns are stopped.
+  /// Waits until `turn` other tasks have had their turn at the place, then calls f, unless stopped.
   template <class F>
   void take(Index place, Index turn, F&& f) {
     std::atomic<int>& next = next_[as_size(place)];
@@ -45,7 +44,7 @@ class OrderedSections {
       next.wait(now, std::memory_order_acquire);
     }
     f();
-    // If the turns were stopped meanwhile, that must stay: no task may wait here again.
+    // If stopped meanwhile, it must stay stopped: no task may wait here again.
     next.compare_exchange_strong(mine, mine + 1, std::memory_order_release,
                                  std::memory_order_relaxed);
     next.notify_all();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a forward pass writes beside the output, for each family.
+/// What a forward pass writes besides the output, for each family.
 #pragma once
 
 #include "fovea/core/members.hpp"
@@ -8,12 +8,11 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What softmax attention saves for its backward pass. A member is written only if it is given a
-/// tensor.
+/// What softmax attention saves for its backward pass. Members without a tensor are not written.
 template <class T>
 struct SoftmaxSaved {
   /// [B, Hq, Nq, 1]: the natural logarithm of the row's sum of exp(logit), or -infinity if the row
-  /// sees no key. However large it is, its rounding costs the gradients no digits.
+  /// sees no key. Its rounding costs the gradients no accuracy, however large it is.
   ViewMember<Compute<T>> lse = {};
 
   /// Calls visit(name, tensor) for every member.
@@ -30,11 +29,11 @@ using IndexedSaved = SoftmaxSaved<T>;
 template <class T>
 using FsatSaved = SoftmaxSaved<T>;
 
-/// What Smart Bird attention saves. A member is written only if it is given a tensor.
+/// What Smart Bird attention saves. Members without a tensor are not written.
 template <class T>
 struct SmartBirdSaved {
   ViewMember<Compute<T>> lse = {};  ///< as in SoftmaxSaved
-  /// [B, Hq, Nq, K]: the keys that were chosen for each row, ascending, and -1 behind the last one.
+  /// [B, Hq, Nq, K]: the keys chosen for each row, ascending, and -1 after the last one.
   ViewMember<Index> indices = {};
 
   /// Calls visit(name, tensor) for every member.
@@ -45,12 +44,11 @@ struct SmartBirdSaved {
   }
 };
 
-/// What FMM attention saves of its near field. A member is written only if it is given a tensor. A
-/// backward pass that is given both does not compute the near field again; the gradients have the
-/// same bits.
+/// What FMM attention saves of its near field. Members without a tensor are not written. A backward
+/// pass that gets both does not recompute the near field; the gradients have the same bits.
 template <class T>
 struct FmmSaved {
-  ViewMember<Compute<T>> near_out = {};  ///< [B, Hq, Nq, Dv]: the output of the near field alone
+  ViewMember<Compute<T>> near_out = {};  ///< [B, Hq, Nq, Dv]: the near field's output alone
   ViewMember<Compute<T>> near_lse = {};  ///< [B, Hq, Nq, 1]: its lse, as in SoftmaxSaved
 
   /// Calls visit(name, tensor) for every member.
@@ -61,11 +59,10 @@ struct FmmSaved {
   }
 };
 
-/// Linear attention and the delta rule save nothing: their backward passes compute the states
-/// again.
+/// Linear attention and the delta rule save nothing: their backward passes recompute the states.
 template <class T>
 struct LinearSaved {
-  /// Calls nothing: there is no member.
+  /// Does nothing: there is no member.
   template <class F>
   constexpr void for_each_tensor(F&& /*visit*/) const {}
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A tensor in the scratch memory of a call.
+/// A tensor in a call's scratch memory.
 #pragma once
 
 #include "fovea/core/executor.hpp"
@@ -19,13 +19,13 @@ inline Index element_count(const Shape& shape) {
 
 }  // namespace detail
 
-/// A dense tensor whose memory is taken for one call. Its elements are not initialised.
+/// A dense, uninitialised tensor in the scratch memory of one call.
 template <class T>
 class ScratchTensor {
  public:
-  /// A tensor of no elements.
+  /// An empty tensor.
   ScratchTensor() = default;
-  /// \param memory that of the call (memory_of) \throws std::bad_alloc
+  /// \param memory the call's (memory_of) \throws std::bad_alloc
   template <class Memory>
   ScratchTensor(const Shape& shape, Memory&& memory)
       : shape_(shape), memory_(memory.take(detail::element_count(shape), Index{sizeof(T)})) {}
@@ -33,9 +33,9 @@ class ScratchTensor {
   /// Bytes of a tensor of that shape.
   static Index bytes(const Shape& shape) { return detail::element_count(shape) * Index{sizeof(T)}; }
 
-  /// All of it. It is null, but of this shape, if there are no elements.
+  /// The whole tensor; its data is null if there are no elements.
   View<T> view() { return {memory_.template data<T>(), shape_}; }
-  /// The first row of a head.
+  /// A head's first row.
   T* head(Index b, Index h) {
     return memory_.template data<T>() + (b * shape_[1] + h) * shape_[2] * shape_[3];
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The sequences of one call, whether they are the batch entries of padded tensors or packed one
-/// after the other in the rows of a single one.
+/// The sequences of one call: the batch entries of padded tensors, or sequences packed into the
+/// rows of a single one.
 #pragma once
 
 #include <algorithm>
@@ -12,9 +12,9 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Where one sequence lies in the tensors.
+/// Where one sequence is in the tensors.
 struct Sequence {
-  Index index = 0;        ///< its number: the batch entry, or the place in the packing
+  Index index = 0;        ///< its number: the batch entry, or its index among packed sequences
   Index batch = 0;        ///< its batch entry in the tensors; 0 if packed
   Index first_query = 0;  ///< the row of q where its queries begin
   Index queries = 0;      ///< number of its query rows
@@ -23,21 +23,22 @@ struct Sequence {
   Index key_end = 0;      ///< its keys from this one on are invisible
   /// The position of its first query row, counted from its first key.
   Index first_position = 0;
-  /// Its keys as patterns and plans count them: up to key_end if its queries end there, so that
-  /// they are those of a packed sequence; otherwise all.
+  /// Its keys as patterns and plans count them: up to key_end if its queries end there, as for a
+  /// packed sequence; otherwise all.
   Index plan_keys = 0;
 
-  /// Its sizes, as patterns and plans have them.
+  /// Its sizes, for patterns and plans.
   SequenceShape shape() const { return {queries, plan_keys, first_position}; }
 };
 
-/// The sequences of one call, whose inputs are checked. It refers to the lengths and positions in
-/// the inputs, which must outlive it.
+/// The sequences of one call with checked inputs. Refers to the lengths and positions in the
+/// inputs, which must outlive it.
 template <class T>
 class Sequences {
  public:
-  /// The sequences of these inputs. \param alignment says where their query rows are, unless the
-  /// inputs do; operators that read no positions leave it out
+  /// The sequences of these inputs.
+  /// \param alignment positions the query rows, unless the inputs do; not needed by operators that
+  /// read no positions
   template <detail::InputsFor<T> In>
   explicit Sequences(const In& inputs, CausalAlignment alignment = CausalAlignment::bottom_right)
       : batch_(inputs.q.batch()),
@@ -55,7 +56,7 @@ class Sequences {
     }
   }
 
-  /// Whether the sequences are packed in one row of the batch.
+  /// Whether the sequences are packed into one batch entry.
   bool packed() const { return !cu_q_.empty(); }
 
   /// The number of sequences.
@@ -65,11 +66,10 @@ class Sequences {
   /// key lengths. Packed sequences count as different.
   bool are_alike() const { return are_alike_; }
 
-  /// The number of sequences whose shapes may differ: the first one stands for all if they are
-  /// alike.
+  /// The number of sequences whose shapes may differ: the first represents all if they are alike.
   Index different() const { return are_alike_ ? (std::min<Index>)(count(), 1) : count(); }
 
-  /// Where sequence s lies.
+  /// Where sequence s is.
   Sequence operator[](Index s) const {
     const auto at = static_cast<std::size_t>(s);
     Sequence made{s, s, 0, queries_, 0, keys_, key_lengths_.empty() ? keys_ : key_lengths_[at]};
@@ -100,7 +100,7 @@ class Sequences {
   IndexSpan cu_k_;
 };
 
-/// One piece of work: a head of a sequence, and which of its parts.
+/// One piece of work: a part of a head of a sequence.
 struct SequenceTask {
   Index sequence;  ///< number of the sequence
   Index head;      ///< query head or key head, as the caller counts them
@@ -112,8 +112,8 @@ struct SequenceTask {
 class SequenceTasks {
  public:
   /// \param heads number of heads of each sequence
-  /// \param parts called as parts(s, h), gives the number of parts of head h of sequence s; for
-  /// sequences that are alike it is asked for the first one alone
+  /// \param parts called as parts(s, h), returns the number of parts of head h of sequence s; for
+  /// sequences that are alike it is called only for the first
   template <class T, class Parts>
   SequenceTasks(const Sequences<T>& sequences, Index heads, Parts&& parts) : heads_(heads) {
     const Index different = sequences.different();
@@ -150,7 +150,7 @@ class SequenceTasks {
  private:
   Index heads_;
   Index count_ = 0;
-  std::vector<Index> first_;  // [rows + 1] first task of each row (sequence, head) that differs
+  std::vector<Index> first_;  // [rows + 1] first task of each distinct row (sequence, head)
 };
 
 FOVEA_NAMESPACE_END

@@ -26,7 +26,7 @@ constexpr Index group_size(Index query_heads, Index key_heads) {
   return key_heads == 0 ? 0 : query_heads / key_heads;
 }
 
-/// Takes from the shape of one family the sizes that all families have.
+/// The sizes that all families have, from one family's shape.
 template <class S>
 AttentionShape common_shape(const S& s) {
   return {s.batch, s.query_heads, s.key_heads, s.queries, s.keys, s.width, s.value_width};
@@ -43,10 +43,10 @@ struct IndexedShape {
   Index keys = 0;          ///< Nk
   Index width = 0;         ///< D
   Index value_width = 0;   ///< Dv
-  Index keys_per_row = 0;  ///< K, the places of each list
+  Index keys_per_row = 0;  ///< K, the entries of each list
 
   /// The sizes that all families have.
-  // NOLINTNEXTLINE(google-explicit-constructor): what takes the common sizes takes these
+  // NOLINTNEXTLINE(google-explicit-constructor): converts to the common sizes
   operator AttentionShape() const { return detail::common_shape(*this); }
 };
 
@@ -62,7 +62,7 @@ struct SmartBirdShape {
   Index sketch_width = 0;  ///< d, the columns of the sketch
 
   /// The sizes that all families have.
-  // NOLINTNEXTLINE(google-explicit-constructor): what takes the common sizes takes these
+  // NOLINTNEXTLINE(google-explicit-constructor): converts to the common sizes
   operator AttentionShape() const { return detail::common_shape(*this); }
 };
 
@@ -78,7 +78,7 @@ struct FsatShape {
   Index dominants = 0;    ///< M, the dominant queries of each key
 
   /// The sizes that all families have.
-  // NOLINTNEXTLINE(google-explicit-constructor): what takes the common sizes takes these
+  // NOLINTNEXTLINE(google-explicit-constructor): converts to the common sizes
   operator AttentionShape() const { return detail::common_shape(*this); }
 };
 
@@ -94,11 +94,11 @@ struct PerformerShape {
   Index features = 0;     ///< R, the rows of the projection
 
   /// The sizes that all families have.
-  // NOLINTNEXTLINE(google-explicit-constructor): what takes the common sizes takes these
+  // NOLINTNEXTLINE(google-explicit-constructor): converts to the common sizes
   operator AttentionShape() const { return detail::common_shape(*this); }
 };
 
-/// The sizes of a call as its tensors have them. They are not checked.
+/// The sizes of a call's tensors, unchecked.
 template <class In>
 AttentionShape shape_of(const In& inputs) {
   return {inputs.q.batch(), inputs.q.heads(), inputs.k.heads(), inputs.q.rows(),
@@ -107,9 +107,9 @@ AttentionShape shape_of(const In& inputs) {
 
 namespace detail {
 
-/// Makes the shape of a family from its inputs.
+/// A family's shape from its inputs.
 /// \tparam S the type of the shape
-/// \param last the value of its last member
+/// \param last its last member
 template <class S, class In>
 S family_shape(const In& inputs, Index last) {
   return {inputs.q.batch(), inputs.q.heads(), inputs.k.heads(), inputs.q.rows(),
@@ -118,38 +118,38 @@ S family_shape(const In& inputs, Index last) {
 
 }  // namespace detail
 
-/// The sizes of a call of IndexedAttention as its tensors have them, unchecked.
+/// The sizes of a call of IndexedAttention from its tensors, unchecked.
 template <class T>
 IndexedShape shape_of(const IndexedInputs<T>& inputs) {
   return detail::family_shape<IndexedShape>(inputs, inputs.indices.width());
 }
-/// The sizes of a call of SmartBirdAttention as its tensors have them, unchecked.
+/// The sizes of a call of SmartBirdAttention from its tensors, unchecked.
 template <class T>
 SmartBirdShape shape_of(const SmartBirdInputs<T>& inputs) {
   return detail::family_shape<SmartBirdShape>(inputs, inputs.sketch_k.width());
 }
-/// The sizes of a call of FsatAttention as its tensors have them, unchecked.
+/// The sizes of a call of FsatAttention from its tensors, unchecked.
 template <class T>
 FsatShape shape_of(const FsatInputs<T>& inputs) {
   return detail::family_shape<FsatShape>(inputs, inputs.dominant.width());
 }
 
-/// The sizes of a call of PerformerAttention as its tensors have them, unchecked.
+/// The sizes of a call of PerformerAttention from its tensors, unchecked.
 template <class T>
 PerformerShape shape_of(const PerformerInputs<T>& inputs) {
   return detail::family_shape<PerformerShape>(inputs, inputs.projection.rows());
 }
 
-/// The sizes of a decoder.
+/// A decoder's sizes.
 struct DecoderShape {
   Index batch = 1;        ///< B
   Index query_heads = 1;  ///< Hq, a multiple of Hk
   Index key_heads = 1;    ///< Hk
   Index width = 0;        ///< D
   Index value_width = 0;  ///< Dv
-  /// Number of tokens to take memory for at once.
-  Index reserve = 0;  ///< tokens to take memory for at once
-  /// The number of last tokens that can be rolled back at least, even if a window keeps only some
+  /// Number of tokens to allocate memory for initially.
+  Index reserve = 0;
+  /// The least number of last tokens that can be rolled back, even if a window keeps only some
   /// keys.
   Index rollback_tokens = 0;
 };
@@ -166,7 +166,7 @@ struct SmartBirdDecoderShape {
   Index sketch_width = 0;     ///< d, the columns of the sketch
 
   /// The sizes that all decoders have.
-  // NOLINTNEXTLINE(google-explicit-constructor): what takes the common sizes takes these
+  // NOLINTNEXTLINE(google-explicit-constructor): converts to the common sizes
   operator DecoderShape() const {
     return {batch, query_heads, key_heads, width, value_width, reserve, rollback_tokens};
   }
@@ -184,7 +184,7 @@ struct PerformerDecoderShape {
   Index features = 0;         ///< R, the rows of the projection
 
   /// The sizes that all decoders have.
-  // NOLINTNEXTLINE(google-explicit-constructor): what takes the common sizes takes these
+  // NOLINTNEXTLINE(google-explicit-constructor): converts to the common sizes
   operator DecoderShape() const {
     return {batch, query_heads, key_heads, width, value_width, reserve, rollback_tokens};
   }

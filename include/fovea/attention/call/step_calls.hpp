@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The ways to call a step of a decoder.
+/// How a decoder's step is called.
 #pragma once
 
 #include <concepts>
@@ -12,7 +12,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Whether the inputs of a step bring tokens to append.
+/// Whether a step's inputs contain tokens to append.
 template <class In>
 bool has_new_tokens(const In& inputs) {
   if constexpr (requires { inputs.sketch_k; }) {
@@ -21,7 +21,7 @@ bool has_new_tokens(const In& inputs) {
   return !inputs.k.is_none() || !inputs.v.is_none();
 }
 
-/// How many tokens the inputs of a step bring.
+/// The number of tokens in a step's inputs.
 template <class In>
 Index new_tokens(const In& inputs) {
   return has_new_tokens(inputs) ? inputs.k.rows() : 0;
@@ -29,15 +29,15 @@ Index new_tokens(const In& inputs) {
 
 }  // namespace detail
 
-/// The call of `append` for a decoder `D` that derives from this class. `D` has, for this class,
+/// Implements `append` for a decoder `D` that derives from this class. `D` has, for this class,
 /// `append_tokens(tokens)`, which documents the cost.
 /// \tparam Tokens the operator's Tokens<T>
 template <class D, class Tokens>
 class AppendCalls {
  public:
   /// Appends n tokens: `append({.k = k, .v = v})`, or tensors in the order of the members of
-  /// Tokens, `append(k, v)`. \throws std::invalid_argument if the tokens do not fit the decoder;
-  /// std::bad_alloc
+  /// Tokens, `append(k, v)`.
+  /// \throws std::invalid_argument if the tokens do not match the decoder; std::bad_alloc
   template <class In = Tokens, class... More>
   void append(const In& first, const More&... more) {
     D& decoder = static_cast<D&>(*this);
@@ -52,16 +52,16 @@ class AppendCalls {
   ~AppendCalls() = default;
 };
 
-/// The call of `step` for a decoder `D` of the scalar T that derives from this class. `D` has, for
-/// this class, `run_step(inputs, out, saved, executor)`, which documents what is read and thrown.
+/// Implements `step` for a decoder `D` of the scalar T that derives from this class. `D` has, for
+/// this class, `run_step(inputs, out, saved, executor)`, which documents its arguments and errors.
 /// \tparam Inputs the operator's Inputs<T>
 /// \tparam Saved the operator's Saved<T>
 template <class D, class T, class Inputs, class Saved>
 class StepCalls {
  public:
   /// Computes attention for the last n positions: `step(inputs, out)` on the calling thread,
-  /// `step(inputs, out, saved)`, `step(inputs, out, executor)` or `step(inputs, out, saved,
-  /// executor)`, as `forward` does. If the inputs have k and v, these are appended first.
+  /// `step(inputs, out, saved)`, `step(inputs, out, executor)` or
+  /// `step(inputs, out, saved, executor)`, like `forward`. Any k and v are appended first.
   /// \param inputs q [B, Hq, n, D], and the rest as in `forward`, where Nk is the length after
   /// appending
   /// \param out [B, Hq, n, Dv]: every element is written
