@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of softmax attention: which thread computes what, and in which order sums are
-/// taken, so that the bits do not depend on threads.
+/// The backward pass of softmax attention: the division of work among threads, and the order of
+/// sums, so that the bits do not depend on threads.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +17,13 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// One backward pass. A task is a block of keys of one key head. It owns the gradients of those
-/// keys and values, and goes over all blocks of queries that see them. The tasks add to the
-/// gradient of a block of queries in the order of their keys.
+/// keys and values, and goes over all query blocks that see them. Tasks add to the gradient of a
+/// query block in the order of their keys.
 ///
-/// Stages cut the keys in different ways, and so do query heads of one key head that have different
-/// patterns. Therefore the pass goes in rounds, one after the other. Each round takes of every key
-/// head one stage, and those query heads that have one pattern. The first round writes the
-/// gradients of keys and values, and the others add to them.
+/// Different stages, and different patterns of the query heads of a key head, cut the keys
+/// differently. So the pass runs in consecutive rounds. A round processes one stage of every key
+/// head, and the query heads that share one pattern. The first round writes the gradients of keys
+/// and values; the others add to them.
 template <class T>
 class SoftmaxBackward {
  public:
@@ -45,7 +45,7 @@ class SoftmaxBackward {
     compute(executor);
   }
 
-  /// Takes the memory that `compute` needs with the same executor.
+  /// Allocates the memory for `compute` with the same executor.
   /// \pre lse holds what `forward` saved
   /// \throws std::bad_alloc
   void reserve(const ExecutorRef& executor) {
@@ -53,7 +53,7 @@ class SoftmaxBackward {
     look_at_lse(executor);
   }
 
-  /// The first part of `reserve`, which takes what does not depend on lse.
+  /// The part of `reserve` that does not depend on lse.
   /// \throws std::bad_alloc
   void take_scratch(const ExecutorRef& executor) {
     pass_.take_scratch(worker_count(executor, pass_.most_tasks()), memory_of(executor));
@@ -77,13 +77,13 @@ class SoftmaxBackward {
   /// \throws std::bad_alloc
   void look_at_lse(const ExecutorRef& executor) { pass_.look_for_large(memory_of(executor)); }
 
-  /// The same for low parts of lse that were found elsewhere (lse_low_parts.hpp).
+  /// The same with low parts of lse computed elsewhere (lse_low_parts.hpp).
   /// \param low [B, Hq, Nq, 1]   \throws std::bad_alloc
   void give_lse_low(const View<const T>& low, const ExecutorRef& executor) {
     pass_.give_lse_low(low, memory_of(executor));
   }
 
-  /// The low parts of lse of a head, [Nq], once the gradients are computed; null if no row has one.
+  /// The low parts of a head's lse, [Nq], after the gradients are computed; null if no row has one.
   const T* lse_low(const Sequence& s, Index h) const { return pass_.lse_low(s, h); }
 
   /// Writes the gradients.
@@ -104,8 +104,8 @@ class SoftmaxBackward {
     BiasBackward<T>(pass_, to).add(executor);
   }
 
-  /// Adds query rows of a sequence to the gradient of the sink of head h.
-  /// \param sums [kSinkSums]: one after the other they make the gradient
+  /// Adds query rows of a sequence to the gradient of head h's sink.
+  /// \param sums [kSinkSums], added to; their sum in order is the gradient
   /// \pre the gradients are computed
   void add_to_sink(const Sequence& s, Index h, const Range& rows, T* sums, Index worker) {
     pass_.add_to_sink(s, h, rows, sums, worker);
@@ -114,8 +114,8 @@ class SoftmaxBackward {
  private:
   using Buffers = typename BackwardCall<T>::Buffers;
 
-  /// Decides whether the rounds write the gradient of the bias, too: that takes no pass of its own.
-  /// Each pair must have an element of its own, but for sequences, which are then taken in order,
+  /// Decides whether the rounds also write the bias's gradient, which saves a separate pass. Each
+  /// pair must have its own element, except across sequences, which are then processed in order,
   /// and its gradient must be that of the product.
   void find_place_of_bias() {
     const View<T>& bias = pass_.grads().bias;
@@ -136,8 +136,7 @@ class SoftmaxBackward {
   /// writes the gradients of the keys.
   Index variants() const { return std::clamp(group(), Index{1}, pass_.plans().period()); }
 
-  /// One round: of every key head it takes the query heads that have the pattern of its head
-  /// `variant`.
+  /// One round: for every key head, the query heads that have the pattern of its head `variant`.
   struct Round {
     Index stage;
     Index variant;
@@ -175,8 +174,8 @@ class SoftmaxBackward {
         key_task(now, now.keys[task], pass_.buffers(worker));
       });
     } else {
-      // Neighbouring tasks are blocks of different heads, which take no turns with each other.
-      // Under a causal pattern those with the most queries come first.
+      // Neighbouring tasks are blocks of different heads, which do not wait for each other. Under a
+      // causal pattern those with the most queries come first.
       const Index count = pass_.sequences().count();
       const Index together = shares_bias_ ? count : 1;  // sequences of a task
       const Index heads = (shares_bias_ ? 1 : count) * pass_.key_heads();
@@ -191,9 +190,8 @@ class SoftmaxBackward {
     if (now.stage == 0 && !pass_.grads().q.is_none()) clear_unseen_rows(now);
   }
 
-  /// Computes the gradients of a task's keys and values, and what they add to those of the queries.
-  /// All its blocks of keys take a block of queries before they go on to the next one, since other
-  /// tasks may wait for it.
+  /// Computes the gradients of a task's keys and values, and its part of the queries' gradients.
+  /// All its key blocks process a query block before the next one, since other tasks may wait.
   void key_task(const Round& round, const SequenceTask& task, Buffers buffers) {
     const detail::OnError stop([this] { turns_.stop(); });
     const Sequence s = pass_.sequences()[task.sequence];
@@ -247,9 +245,8 @@ class SoftmaxBackward {
     return buffers.d_v + part.row * padded_size(pass_.call().inputs().v.width());
   }
 
-  /// Adds what the pairs of a block of queries and a block of keys contribute to the sums of the
-  /// keys, and computes their part of the gradients of the queries, if they are wanted. Returns the
-  /// rows of the block that see one of the keys.
+  /// Adds the contribution of a query block and a key block to the keys' sums, and computes their
+  /// part of the queries' gradients, if wanted. Returns the block's rows that see one of the keys.
   Range add_pairs(const Sequence& s, Index key_head, const GradientRoles& of,
                   const Buffers& buffers, KeyPart<T>& part, SoftmaxGradArgs<T>& args) const {
     const Range rows = detail::rows_that_see(args.block, part.keys, s.key_end, kGradTile);
@@ -275,7 +272,7 @@ class SoftmaxBackward {
   }
 
   /// Writes or adds to the gradients of a block of keys and values. In the first round they are
-  /// written even if no query sees them.
+  /// written even if no query sees the keys.
   void write_keys(const Round& round, const Sequence& s, Index key_head, const KeyPart<T>& part,
                   const Buffers& buffers) const {
     const SoftmaxGrads<T>& grads = pass_.grads();
@@ -296,8 +293,7 @@ class SoftmaxBackward {
             (std::max)(Index{0}, rows.end - rows.begin)};
   }
 
-  /// Adds some rows of a block to the gradients of its queries, or, if `add` is false, overwrites
-  /// these.
+  /// Adds some rows of a block to its queries' gradients, or, if `add` is false, overwrites these.
   void add_to_queries(const SoftmaxGradArgs<T>& args, const Range& rows, const Sequence& s, Index h,
                       bool add) const {
     if (!rows.is_empty()) {
@@ -319,7 +315,7 @@ class SoftmaxBackward {
     }
   }
 
-  /// Sets to +0 the gradients of keys and values that are not among those of a plan.
+  /// Sets to +0 the gradients of keys and values that are not in a plan.
   void clear_behind_plans() const {
     for (Index n = 0; n < pass_.sequences().count(); ++n) {
       const Sequence s = pass_.sequences()[n];
@@ -334,9 +330,9 @@ class SoftmaxBackward {
     }
   }
 
-  /// The number of blocks of keys before `part` that block b of the queries sees: so many tasks
-  /// have their turn before this one. A task asks the plan and the runs, and so does this: a run of
-  /// rows that see different keys also spans what lies between these.
+  /// The number of key blocks before `part` that query block b sees: this many tasks have their
+  /// turn before this one. Like a task, it queries the plan and the runs: a run whose rows see
+  /// different keys also spans the keys between these.
   static Index blocks_before(const AnyPlan& plan, Index b, const QueryBlock& block, Index part,
                              Index key_end) {
     Index before = 0;
@@ -373,10 +369,10 @@ class SoftmaxBackward {
   }
 
   BackwardCall<T> pass_;
-  std::vector<Round> rounds_;         // none if no gradient of q, k or v is asked for
-  bool bias_in_rounds_ = false;       // whether they write the gradient of the bias
-  bool shares_bias_ = false;          // and of sequences that have one for all
-  detail::OrderedSections turns_{0};  // one place for each block of queries of a round
+  std::vector<Round> rounds_;         // empty if no gradient of q, k or v is requested
+  bool bias_in_rounds_ = false;       // whether they write the bias's gradient
+  bool shares_bias_ = false;          // whether sequences share one bias
+  detail::OrderedSections turns_{0};  // one place for each query block of a round
 };
 
 FOVEA_NAMESPACE_END

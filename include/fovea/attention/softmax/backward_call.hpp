@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the parts of a backward pass share: the tensors of the call, and the memory that each
-/// worker computes with.
+/// What the parts of a backward pass share: the call's tensors, and each worker's memory.
 #pragma once
 
 #include <algorithm>
@@ -46,9 +45,9 @@ class BackwardCall {
            LseLowParts<T>::workspace_bytes(shape, plans);
   }
 
-  /// Takes the scratch memory for that many workers. No part of the pass has more tasks than
+  /// Allocates the scratch memory for that many workers. No part of the pass has more tasks than
   /// most_tasks().
-  /// \param memory that of the call (memory_of)
+  /// \param memory the call's (memory_of)
   /// \throws std::bad_alloc
   template <class Memory>
   void take_scratch(Index workers, Memory&& memory) {
@@ -57,7 +56,7 @@ class BackwardCall {
     lse_low_.take_by_shape(memory);
   }
 
-  /// Looks for rows with a large lse, and takes the memory for them.
+  /// Looks for rows with a large lse, and allocates memory for them.
   /// \pre lse holds what `forward` saved
   /// \throws std::bad_alloc
   template <class Memory>
@@ -65,8 +64,7 @@ class BackwardCall {
     lse_low_.look(memory);
   }
 
-  /// Finds what the kernels need to know of rows with a large lse. It is called after
-  /// look_for_large and before the kernels.
+  /// Computes the low parts of large lse. Called after look_for_large and before the kernels.
   void find_lse_low(const ExecutorRef& executor) {
     lse_low_.find(executor, [this](Index worker) {
       Buffers own = buffers(worker);
@@ -74,14 +72,13 @@ class BackwardCall {
     });
   }
 
-  /// Takes what the kernels need to know of rows with a large lse, which was found elsewhere, in
-  /// the place of look_for_large and find_lse_low.
+  /// Uses low parts of lse computed elsewhere, in place of look_for_large and find_lse_low.
   template <class Memory>
   void give_lse_low(const View<const T>& low, Memory&& memory) {
     lse_low_.give(low, memory);
   }
 
-  /// What the kernels know of rows with a large lse of a head, [Nq]; null if there are none.
+  /// The low parts of a head's lse, [Nq]; null if no row has a large lse.
   const T* lse_low(const Sequence& s, Index h) const { return lse_low_.of(s, h); }
 
   /// The inputs and options.
@@ -97,7 +94,7 @@ class BackwardCall {
   /// Hk.
   Index key_heads() const { return call_.inputs().k.heads(); }
 
-  /// An upper bound of the number of tasks of any part of the pass.
+  /// An upper bound on the number of tasks in any part of the pass.
   Index most_tasks() const {
     Index most_parts = 1;
     const Index sequences = call_.sequences().count();
@@ -112,15 +109,15 @@ class BackwardCall {
     return (sequences * most_parts + 1) * (std::max)({query_heads(), key_heads(), Index{1}});
   }
 
-  /// The memory that one worker computes with.
+  /// One worker's memory.
   struct Buffers {
-    BlockStorage storage;  ///< the runs of a block of queries
+    BlockStorage storage;  ///< the runs of a query block
     T* kernel;    ///< softmax_grad_scratch(...) elements, or the scratch of low parts of lse
     T* d_q;       ///< [rows of a block of queries, padded_size(D)]
     T* d_k;       ///< [rows of blocks of keys, padded_size(D)]
     T* d_v;       ///< [rows of blocks of keys, padded_size(Dv)]
-    T* packed_k;  ///< keys if they are far apart in k; shape as d_k
-    T* packed_v;  ///< values if they are far apart in v; shape as d_v
+    T* packed_k;  ///< keys if their rows are far apart in k; shape as d_k
+    T* packed_v;  ///< values if their rows are far apart in v; shape as d_v
   };
   /// The memory of a worker.
   Buffers buffers(Index worker) {
@@ -132,7 +129,7 @@ class BackwardCall {
     return {storage(worker), kernel, d_q, d_k, d_v, packed_k, packed_k + slot_.keys};
   }
 
-  /// What the kernels read of query head h of a sequence.
+  /// The kernels' arguments for query head h of a sequence.
   SoftmaxGradHead<T> head(const Sequence& s, Index h) const {
     const SoftmaxInputs<T>& in = call_.inputs();
     SoftmaxGradHead<T> head;
@@ -152,8 +149,8 @@ class BackwardCall {
     return head;
   }
 
-  /// Gives the kernel the keys and values of a block.
-  /// \param row the row of the buffers where they are packed if they must be
+  /// Passes a block's keys and values to the kernel.
+  /// \param row the row of the buffers where they are packed if necessary
   void set_keys(const KeyBlock& keys, const Sequence& s, Index key_head, Index row,
                 const Buffers& buffers, SoftmaxGradArgs<T>& args) const {
     const SoftmaxInputs<T>& in = call_.inputs();
@@ -164,14 +161,15 @@ class BackwardCall {
                        in.v.width(), buffers.packed_v + row * padded_size(in.v.width()));
   }
 
-  /// Adds query rows of a sequence to the gradient of the sink of head h.
-  /// \param sums [kSinkSums]: one after the other they make the gradient
-  /// \pre the low parts of lse are there
+  /// Adds query rows of a sequence to the gradient of head h's sink.
+  /// \param sums [kSinkSums], added to; their sum in order is the gradient
+  /// \pre the low parts of lse are computed
   void add_to_sink(const Sequence& s, Index h, const Range& rows, T* sums, Index worker) {
     SoftmaxGradKernels<T>{}.sink_grad(
         {head(s, h), rows.begin, rows.end, sums, buffers(worker).kernel});
   }
-  /// Writes the gradients of the sinks. \pre as above, and the scratch is that of the executor
+  /// Writes the gradients of the sinks.
+  /// \pre as above, and the scratch was allocated for the executor
   void write_sinks(const ExecutorRef& executor) {
     for_each_task(executor, query_heads(), [&](Index h, Index worker) {
       T total = 0;
@@ -185,7 +183,7 @@ class BackwardCall {
     });
   }
 
-  /// The factor that brings the kernels' sums back from lifted weights. It is exact.
+  /// The factor that removes the exponent bias of the weights from the kernels' sums. Exact.
   T unlift() const {
     return call_.inputs().alibi_slopes.empty() ? T{1} : T{1} / static_cast<T>(1 << kAlibiLift);
   }
@@ -211,8 +209,7 @@ class BackwardCall {
     return {most_runs_, blocks_.data<std::byte>() + worker * BlockStorage::bytes(most_runs_)};
   }
 
-  /// Some rows in the form in which the kernels read them: copied to `packed` if they are far
-  /// apart.
+  /// Some rows as the kernels read them: copied to `packed` if they are far apart.
   static Matrix<const T> near_rows(const Matrix<const T>& m, const KeyBlock& rows, Index width,
                                    T* packed) {
     if (are_near(m, rows.step, width)) {

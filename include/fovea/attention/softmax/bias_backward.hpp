@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradient of the bias in the backward pass of softmax attention.
+/// The bias's gradient in the backward pass of softmax attention.
 #pragma once
 
 #include "fovea/attention/softmax/backward_call.hpp"
@@ -8,9 +8,9 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Computes the gradient of the bias. A task owns a part of the bias, and adds up what the part was
-/// broadcast to. Stages and different patterns cut the bias into different parts, so they take
-/// rounds, one after the other.
+/// Computes the bias's gradient. A task owns a part of the bias, and sums over what it was
+/// broadcast to. Stages and different patterns cut the bias into different parts, so they run in
+/// consecutive rounds.
 template <class T>
 class BiasBackward {
  public:
@@ -20,14 +20,14 @@ class BiasBackward {
   /// Sets the gradient to +0.
   void clear(const ExecutorRef& executor) const { zero(executor, to_); }
 
-  /// Adds the pairs of the call to the gradient.
+  /// Adds the call's pairs to the gradient.
   void add(const ExecutorRef& executor) {
     const Shape& shape = to_.shape();
     const AttentionShape whole = pass_.call().shape();
     BiasRound round;
     round.variants = shape[1] == 1 ? pass_.plans().period() : 1;
-    // If the bias has no dimension of rows, the parts are blocks of keys. If it has no dimension of
-    // keys either, there is one part.
+    // If the bias has no row dimension, the parts are key blocks. If it has no key dimension
+    // either, there is one part.
     round.by_query = shape[2] != 1 || whole.queries == 1;
     round.one_part = !round.by_query && (shape[3] == 1 && whole.keys != 1);
     for (round.stage = 0; round.stage < pass_.plans().stage_count(); ++round.stage) {
@@ -93,8 +93,8 @@ class BiasBackward {
     }
   }
 
-  /// Adds what one head of a sequence contributes to a part of the bias: the block of queries or of
-  /// keys of that number, or all of them.
+  /// Adds one head's contribution to a part of the bias: the query or key block of that number, or
+  /// all of them.
   void add_bias(const BiasRound& round, const Sequence& s, Index h, Index part,
                 Buffers& buffers) const {
     SoftmaxGradArgs<T> args;

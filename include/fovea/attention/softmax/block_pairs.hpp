@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Finds which rows of a block of queries see which blocks of keys, from the block's runs.
+/// Which rows of a query block see which key blocks, from the block's runs.
 #pragma once
 
 #include "fovea/patterns/partition.hpp"
@@ -10,8 +10,8 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Whether a block of queries may see one of some keys before key_end. It looks at the runs alone,
-/// not at their bounds.
+/// Whether a query block may see one of the keys before key_end, judged by the runs without their
+/// bounds.
 inline bool meets(const QueryBlock& block, const KeyBlock& keys, Index key_end) {
   const Index begin = keys.first;
   const Index end = (std::min)(keys.span().end, key_end);
@@ -26,8 +26,8 @@ inline bool meets(const QueryBlock& block, const KeyBlock& keys, Index key_end) 
   return false;
 }
 
-/// The rows of a block that see some of the keys, from the first row, rounded down to a multiple of
-/// `tile`, to the last one.
+/// The rows of a block that see some of the keys: from the first such row, rounded down to a
+/// multiple of `tile`, to the last.
 inline Range rows_that_see(const QueryBlock& block, const KeyBlock& keys, Index key_end,
                            Index tile) {
   const Range whole = {keys.first, (std::min)(keys.span().end, key_end)};

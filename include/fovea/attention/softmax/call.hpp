@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Makes what a kernel reads of one head from the checked tensors and options of a call.
+/// Makes the kernel arguments of one head from a call's checked tensors and options.
 #pragma once
 
 #include "fovea/attention/call/head_matrix.hpp"
@@ -11,11 +11,11 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What a kernel reads of one head, for tensors of T.
+/// The kernel arguments of one head, for tensors of T.
 template <class T>
 using HeadArgs = SoftmaxBlockArgs<Compute<T>, kStorage<T>>;
 
-/// One call of a softmax operator: its inputs and options, which are checked.
+/// One call of a softmax operator: its checked inputs and options.
 template <class T>
 class SoftmaxCall {
  public:
@@ -36,7 +36,7 @@ class SoftmaxCall {
   /// The sizes of the call.
   AttentionShape shape() const { return shape_of(inputs_); }
 
-  /// The scale of the logits: that of the options, or 1/sqrt(D).
+  /// The scale of the logits: the option, or 1/sqrt(D).
   Compute<T> scale() const {
     return detail::logit_scale<Compute<T>>(options_.scale, inputs_.q.width());
   }
@@ -46,7 +46,7 @@ class SoftmaxCall {
     return h / detail::group_size(inputs_.q.heads(), inputs_.k.heads());
   }
 
-  /// What happens to the logits and weights of one head of a sequence.
+  /// The operations on the logits and weights of one head of a sequence.
   ScoreMap<Compute<T>> score_map(const Sequence& s, Index h) const {
     ScoreMap<Compute<T>> map;
     const auto head = static_cast<std::size_t>(h);
@@ -67,7 +67,7 @@ class SoftmaxCall {
     return inputs_.sink.empty() ? nullptr : &inputs_.sink[static_cast<std::size_t>(h)];
   }
 
-  /// What the kernel reads of one head, all but the block and the scratch.
+  /// The kernel arguments of one head, except the block and the scratch.
   HeadArgs<T> args(const Sequence& s, Index h, const View<T>& out,
                    const SoftmaxSaved<T>& saved) const {
     HeadArgs<T> args;

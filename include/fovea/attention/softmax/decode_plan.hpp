@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a few query rows see, as lists. For each class of heads they hold the rows that are
+/// What a few query rows see, as lists. For each class of heads these contain the rows that are
 /// computed together, their runs of keys from all stages of the pattern, and pieces of these runs
 /// for threads.
 #pragma once
@@ -15,15 +15,15 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The query heads in groups that share a key head and a pattern. The heads of a group read their
-/// keys once.
+/// The query heads in groups that share a key head and a pattern. The heads of a group share one
+/// read of the keys.
 class HeadGroups {
  public:
   /// Query heads that share a key head and a pattern.
   struct Group {
     Index key_head;    ///< the key head that they read
     Index head_class;  ///< their pattern: head % period
-    Index first;       ///< place of the first one among the heads in this order
+    Index first;       ///< index of the first one among the heads in this order
     Index count;       ///< number of heads
   };
 
@@ -61,20 +61,20 @@ class HeadGroups {
   Index most_heads_ = 0;
 };
 
-/// The lists of one call. Their memory is kept: when they are filled again they take no more.
+/// The lists of one call. Their memory is reused when they are refilled.
 class DecodePlan {
  public:
   /// Rows that are computed together.
   struct Item {
     QueryBlock block;  ///< the rows, and their runs
-    /// Whether the band form of the block kernel computes it. It has no segments then.
+    /// Whether the block kernel's band variant computes it; it has no segments then.
     bool is_band = false;
     Index first_run = 0;      ///< its first run, in the list of runs
     Index first_segment = 0;  ///< its first segment, in the list of segments
     Index segment_count = 0;  ///< number of its segments
   };
 
-  /// What one thread does at a time: some segments of one item whose keys have one source, or a
+  /// A unit of work for one thread: some segments of one item whose keys have one source, or a
   /// whole band.
   struct Task {
     Index item = 0;                        ///< number of the item
@@ -90,11 +90,11 @@ class DecodePlan {
     Range segments;       ///< its segments
     Range tasks;          ///< its tasks
     Index most_rows = 0;  ///< the largest number of rows of an item
-    Index keys = 0;       ///< keys that its tasks read, for any number of heads together
+    Index keys = 0;       ///< keys that its tasks read, once for all heads
     Index pairs = 0;      ///< (query, key) pairs of one head
   };
 
-  /// Forgets what was added, and keeps the memory.
+  /// Clears the lists, and keeps the memory.
   void clear() {
     classes_.clear();
     items_.clear();
@@ -106,7 +106,7 @@ class DecodePlan {
   }
 
   /// Adds what the rows of the shape see, for the next class of heads.
-  /// \param sources where each stage of the pattern finds its keys
+  /// \param sources the key source of each stage of the pattern
   /// \throws whatever the pattern throws; std::bad_alloc
   void add(const AnyPattern& pattern, const SequenceShape& shape, const KeySource* sources) {
     HeadClass heads{{size(items_), 0}, {size(segments_), 0}, {size(tasks_), 0}};
@@ -128,7 +128,7 @@ class DecodePlan {
     classes_.push_back(heads);
   }
 
-  /// Completes the lists: blocks get pointers to their runs, and runs to their bounds.
+  /// Completes the lists: sets the blocks' pointers to their runs, and the runs' to their bounds.
   void finish() {
     for (std::size_t n = 0; n < runs_.size(); ++n) {
       if (notes_[n].bounds < 0) continue;
@@ -155,7 +155,7 @@ class DecodePlan {
   }
 
  private:
-  /// What is noted of a run while the lists grow.
+  /// A run's data while the lists grow.
   struct Note {
     KeySource source;
     Index bounds = -1;  // where its bounds begin: all lower ones, then all upper ones; -1: none
@@ -176,8 +176,8 @@ class DecodePlan {
     return *storage_;
   }
 
-  /// Adds all rows as one item, or the blocks of a band as one each. Returns false, with nothing
-  /// added, if the stages have several blocks.
+  /// Adds all rows as one item, or each block of a band as one. Returns false, with nothing added,
+  /// if the stages have several blocks.
   bool add_together(const AnyPattern& pattern, const SequenceShape& shape,
                     const KeySource* sources) {
     const Index runs_before = size(runs_);
@@ -248,7 +248,7 @@ class DecodePlan {
   /// Adds an item of rows [row, row + rows), with the runs from `first_run` on.
   void add_item(Index row, Index rows, Index first_run) {
     Item item{{row, 1, rows, nullptr, size(runs_) - first_run}, false, first_run, size(segments_)};
-    bool is_open = false;  // whether the last task takes more segments
+    bool is_open = false;  // whether the last task can take more segments
     for (Index r = 0; r < item.block.run_count; ++r) {
       const KeyRun& run = runs_[static_cast<std::size_t>(first_run + r)];
       const KeySource source = notes_[static_cast<std::size_t>(first_run + r)].source;

@@ -9,18 +9,17 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What `op.decoder<T>(shape)` returns for a softmax operator `Op`: a growing sequence of tokens,
-/// and the attention of its last positions.
+/// Result of `op.decoder<T>(shape)` for a softmax operator `Op`: a growing sequence of tokens, and
+/// the attention of its last positions.
 /// `step` gives, bit for bit, what `op.forward` gives for the same queries and all keys so far.
-/// That holds whatever pieces the tokens were appended in, and for any number of threads. Only
-/// visible keys are read. Parts of the pattern that name positions beyond the tokens so far wait
-/// for them.
-/// Memory: at most twice the tokens. Under a window of `left` keys it is that of about 2 (left +
-/// right + min(left, 512)) tokens, however long the sequence is, and the summary columns if heads
-/// see such (fixed attention). If a step brings more new tokens than a window holds, it takes a
-/// copy for its duration.
-/// It must not be called from several threads at once. Errors are std::invalid_argument or
-/// std::bad_alloc, and leave the decoder and the outputs as they were.
+/// That holds however the tokens were split into appends, and for any number of threads. Only
+/// visible keys are read. Parts of the pattern that name positions beyond the tokens so far take
+/// effect when those arrive.
+/// Memory: at most twice the tokens. With a window of `left` keys it is about 2 (left + right +
+/// min(left, 512)) tokens, however long the sequence, plus the summary columns if heads see them
+/// (fixed attention). A step with more new tokens than fit the window makes a temporary copy.
+/// Not thread-safe. Errors are std::invalid_argument or std::bad_alloc, and leave the decoder and
+/// the outputs unchanged.
 template <class Op, class T>
 class Decoder : public AppendCalls<Decoder<Op, T>, KeyValueTokens<T>>,
                 public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSaved<T>> {
@@ -36,20 +35,20 @@ class Decoder : public AppendCalls<Decoder<Op, T>, KeyValueTokens<T>>,
   /// Bytes of memory for keys, values and scratch.
   [[nodiscard]] Index memory_bytes() const { return core_.memory_bytes(); }
 
-  /// Forgets the tokens from position `length` on. Under a window at least the last
-  /// `rollback_tokens` tokens can be forgotten, or all.
+  /// Drops the tokens from position `length` on. With a window, at least the last `rollback_tokens`
+  /// tokens can be dropped, or all.
   /// \throws std::invalid_argument if `length` is not one of 0 to length(), or keys that the window
-  /// needs are gone
+  /// needs have been dropped
   void rollback(Index length) { core_.rollback(Op::name(), length); }
 
-  /// Forgets all tokens and keeps the memory.
+  /// Drops all tokens and keeps the memory.
   void clear() noexcept { core_.clear(); }
 
-  /// Takes memory for that many tokens in all.
+  /// Allocates memory for that many tokens in all.
   /// \throws std::invalid_argument if `tokens` is negative; std::bad_alloc
   void reserve(Index tokens) { core_.reserve(Op::name(), tokens); }
 
-  /// The tokens that are held: all, or under a window the last ones.
+  /// The stored tokens: all, or with a window the last ones.
   /// \pre no head sees summary columns
   [[nodiscard]] HeldTokens<T> held() const { return core_.held(); }
 
@@ -57,7 +56,7 @@ class Decoder : public AppendCalls<Decoder<Op, T>, KeyValueTokens<T>>,
   /// \throws std::bad_alloc, with nothing changed
   void restart(const HeldTokens<T>& held) { core_.restart(held); }
 
-  /// A copy of the decoder that is independent of it, with memory for just its tokens.
+  /// An independent copy of the decoder, with memory for just its tokens.
   /// \throws std::bad_alloc
   [[nodiscard]] Decoder fork() const { return Decoder(op_, core_.fork()); }
 

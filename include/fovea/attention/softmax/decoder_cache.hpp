@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The tokens that a decoder keeps: all of them, or the last ones and the summary columns of all.
+/// The tokens that a decoder keeps: all of them, or the last ones and all tokens' summary columns.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ FOVEA_NAMESPACE_BEGIN
 template <class T>
 class DecoderCache {
  public:
-  /// An empty cache; it takes no memory yet.
+  /// An empty cache; allocates nothing yet.
   /// \param scope what the heads may still see
   DecoderCache(const DecoderShape& shape, RetainedKeys scope)
       : scope_(std::move(scope)),
@@ -25,18 +25,18 @@ class DecoderCache {
                  kept(scope_, shape.rollback_tokens)}),
         summary_(summary_shape(scope_, shape), shape.width, shape.value_width) {}
 
-  /// What the heads may still see.
+  /// The tokens that the heads may still see.
   const RetainedKeys& scope() const { return scope_; }
   /// The number of tokens so far.
   Index length() const { return recent_.length(); }
   /// Bytes of memory for keys and values.
   Index memory_bytes() const { return recent_.memory_bytes() + summary_.memory_bytes(); }
 
-  /// Whether only the last tokens are held, besides the summary.
+  /// Whether only the last tokens are stored, besides the summary.
   bool is_ring() const { return recent_.shape().kept != KeyValueCache<T>::kAll; }
-  /// The first position that is held among the recent tokens: all from here to the length are.
+  /// The first stored position of the recent tokens: all from here to the length are.
   Index first_held() const { return recent_.first_held(); }
-  /// Whether that many recent tokens can lie in one piece.
+  /// Whether that many recent tokens can be contiguous.
   bool holds(Index tokens) const { return tokens <= recent_.shape().kept; }
 
   /// The keys of the recent tokens at positions [first, first + count).
@@ -46,8 +46,8 @@ class DecoderCache {
   /// \pre holds(count)
   View<const T> values(Index first, Index count) const { return recent_.values(first, count); }
 
-  /// Makes the arguments of a head read the summary.
-  /// \param args those of a query head of that key head
+  /// Makes a head's arguments read the summary.
+  /// \param args the arguments of one of that key head's query heads
   void place_summary(Index b, Index key_head, HeadArgs<T>& args) const {
     args.k.data = summary_.keys(b, key_head);
     args.k.row = args.width;
@@ -64,7 +64,7 @@ class DecoderCache {
     recent_.make_room(tokens);
   }
 
-  /// Makes room for that many tokens in all, and for no more.
+  /// Makes room for that many tokens in all, allocating no more than that.
   /// \throws std::bad_alloc, with no token changed
   void reserve(Index tokens) {
     summary_.reserve(length(), tokens);
@@ -78,7 +78,7 @@ class DecoderCache {
     recent_.append(k, v, 0, k.rows());
   }
 
-  /// Forgets the tokens from position `length` on.
+  /// Drops the tokens from position `length` on.
   /// \pre length <= length()
   void truncate(Index length) noexcept { recent_.truncate(length); }
 
@@ -90,7 +90,7 @@ class DecoderCache {
   /// \pre there is no summary
   void restart(const HeldTokens<T>& held) { recent_.restart(held); }
 
-  /// A copy, with memory for just what is held.
+  /// A copy, with memory for just the stored tokens.
   /// \throws std::bad_alloc
   DecoderCache copy() const { return {scope_, recent_.copy(), summary_.copy(length())}; }
 
@@ -98,8 +98,8 @@ class DecoderCache {
   DecoderCache(const RetainedKeys& scope, KeyValueCache<T> recent, SummaryCache<T> summary)
       : scope_(scope), recent_(std::move(recent)), summary_(std::move(summary)) {}
 
-  /// The number of last tokens to keep. Under a bound it is what one query sees, and some more, so
-  /// that several queries may ask at once.
+  /// The number of last tokens to keep. If bounded, it is what one query sees and some more, for
+  /// steps with several queries.
   static Index kept(const RetainedKeys& scope, Index rollback_tokens) {
     const auto [before, after] = scope.reach();
     if (!scope.is_bounded() || rollback_tokens >= kFarPosition) return KeyValueCache<T>::kAll;

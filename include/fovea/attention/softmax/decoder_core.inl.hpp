@@ -99,7 +99,7 @@ void SoftmaxDecoderCore<T>::check_step(const Step& step) const {
   check_held(step.op.name(), step.inputs.q.rows(), length_after(step.inputs));
 }
 
-/// Checks that the recent keys that the queries see are held.
+/// Checks that the recent keys that the queries see are stored.
 template <class T>
 void SoftmaxDecoderCore<T>::check_held(const char* op, Index rows, Index after) const {
   if (!cache_.is_ring() || cache_.first_held() == 0) return;
@@ -116,8 +116,8 @@ void SoftmaxDecoderCore<T>::step(const SoftmaxOperatorRef& op, const Modifier& m
                                  const SoftmaxSaved<T>& saved, const ExecutorRef& executor) {
   const Step step{op, modifier, inputs, out, saved};
   check_step(step);
-  // A user's pattern or executor may throw once the new tokens are there. What a ring has forgotten
-  // in favour of them stays forgotten.
+  // A user's pattern or executor may throw after the new tokens were appended. Tokens that a ring
+  // dropped for them stay dropped.
   const detail::OnError forget([this, length = length()] { cache_.truncate(length); });
   const Index rows = shape_.batch * shape_.query_heads == 0 ? 0 : inputs.q.rows();
   if (rows == 0) {
@@ -168,8 +168,8 @@ bool SoftmaxDecoderCore<T>::are_few(const SoftmaxOperatorRef& op, const Sequence
                           [&](Index h) { return pattern(op, h, rows); });
 }
 
-/// Attends with few rows: segments of keys are shared out over threads. Everything is checked
-/// already. The memory is taken first, then the tokens, and after that nothing throws.
+/// Attends with few rows: threads share the segments of keys. Everything is checked already. Memory
+/// is allocated first, then the tokens are appended, and after that nothing throws.
 template <class T>
 void SoftmaxDecoderCore<T>::attend_few(const Step& step, const ExecutorRef& executor) {
   const SequenceShape rows = rows_after(step.inputs);
@@ -198,7 +198,7 @@ void SoftmaxDecoderCore<T>::attend_few(const Step& step, const ExecutorRef& exec
 }
 
 /// Attends with many rows: the forward pass over the cache, or over a copy of the recent keys if
-/// the cache forgets some that it needs. Everything is checked already. Here too, what may throw
+/// the cache drops some that it needs. Everything is checked already. Here too, what may throw
 /// comes first.
 template <class T>
 void SoftmaxDecoderCore<T>::attend_many(const Step& step, const ExecutorRef& executor) {

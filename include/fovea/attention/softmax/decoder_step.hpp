@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a step of a softmax decoder is made of: its arguments, and where its keys are.
+/// A softmax decoder's step: its arguments, and where its keys are.
 #pragma once
 
 #include "fovea/attention/softmax/call.hpp"
@@ -13,7 +13,7 @@ template <class T>
 struct SoftmaxDecoderCore<T>::Step {
   const SoftmaxOperatorRef& op;    ///< the operator
   const Modifier& modifier;        ///< its modifier of the logits
-  const SoftmaxInputs<T>& inputs;  ///< as `step` of a decoder takes them
+  const SoftmaxInputs<T>& inputs;  ///< as in a decoder's `step`
   const View<T>& out;              ///< written
   const SoftmaxSaved<T>& saved;    ///< written if it has a tensor
 
@@ -26,12 +26,12 @@ struct SoftmaxDecoderCore<T>::Step {
   }
 };
 
-/// Sets where the keys of a head are, and the positions of its queries.
+/// Sets a head's keys, and the positions of its queries.
 template <class T>
 struct SoftmaxDecoderCore<T>::Place {
   const DecoderCache<T>& cache;  ///< where they are
   SequenceShape rows;            ///< the queries of the step
-  Index first_key;               ///< the first of the recent keys that the arguments hold
+  Index first_key;               ///< the first recent key in the arguments
   Index group;                   ///< the number of query heads of a key head
   bool in_tiles;                 ///< as in SoftmaxBlockArgs
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Full attention as a step of another operator, which takes the memory of all its steps before the
-/// first one begins.
+/// Full attention as a step of another operator, which allocates the memory of all its steps before
+/// the first one begins.
 #pragma once
 
 #include "fovea/attention/softmax/backward.hpp"
@@ -14,11 +14,11 @@ FOVEA_NAMESPACE_BEGIN
 struct EveryKey {
   /// All heads have the same pattern.
   static Index pattern_period(Index /*heads*/) { return 1; }
-  /// That which shows every key.
+  /// The pattern that shows every key.
   static Dense pattern(Index /*head*/, const SequenceShape& /*shape*/) { return {}; }
 };
 
-/// What both passes of full attention begin with.
+/// The common part of both passes of full attention.
 template <class T>
 struct DenseCall {
   SoftmaxCall<T> call;  ///< the inputs, and the scale
@@ -62,8 +62,8 @@ template <class T>
 class DenseBackward {
  public:
   /// \param inputs checked; what they view must outlive this object
-  /// \param out, lse as the forward pass gives them
-  /// \param grads those that have a tensor are written
+  /// \param out, lse as the forward pass writes them
+  /// \param grads those without a tensor are not computed
   DenseBackward(const SoftmaxInputs<T>& inputs, T scale, const View<const T>& out,
                 const View<T>& lse, const View<const T>& d_out, const SoftmaxGrads<T>& grads)
       : call_(inputs, scale), pass_(call_.call, call_.plans, out, {lse}, d_out, grads) {}
@@ -75,9 +75,9 @@ class DenseBackward {
     return SoftmaxBackward<T>::workspace_bytes(shape, plans, workers);
   }
 
-  /// Takes the memory that does not depend on lse. \throws std::bad_alloc
+  /// Allocates the memory that does not depend on lse. \throws std::bad_alloc
   void take_scratch(const ExecutorRef& executor) { pass_.take_scratch(executor); }
-  /// Takes the rest. \pre lse holds what the forward pass gives \throws std::bad_alloc
+  /// Allocates the rest. \pre lse holds what the forward pass wrote \throws std::bad_alloc
   void look_at_lse(const ExecutorRef& executor) { pass_.look_at_lse(executor); }
   /// Writes the gradients. \pre take_scratch(executor) and look_at_lse(executor) were called, once
   void compute(const ExecutorRef& executor) { pass_.compute(executor); }

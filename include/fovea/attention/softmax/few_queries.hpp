@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of few queries: the heads that share a key head and a pattern read its keys
-/// once, and threads share the keys of a head.
+/// The forward pass of few queries (decode path): heads that share a key head and a pattern read
+/// its keys once, and threads share a head's keys.
 #pragma once
 
 #include <algorithm>
@@ -16,14 +16,14 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// Whether rows are computed by SplitKv rather than as blocks: if they are few, or if blocks would
-/// leave most lanes empty or threads idle. The bits are the same. (In measurements on AVX2 blocks
-/// are faster from 8 rows on, which fill a vector: their lanes need no sums over lanes.)
+/// leave most lanes empty or threads idle. The bits are the same. (In measurements on AVX2, blocks
+/// are faster from 8 rows on, which fill a vector and need no horizontal sums.)
 /// \param period the patterns of heads repeat after this many query heads
 /// \param pattern_of pattern_of(h) is the pattern of query head h
 inline bool prefers_split_kv(const SequenceShape& rows, const HeadGroups& groups, Index batch,
                              Index period, Index workers,
                              FunctionRef<AnyPattern(Index)> pattern_of) {
-  constexpr Index fewest_rows = 8;  // of a block that is worth its lanes
+  constexpr Index fewest_rows = 8;  // smallest block that fills enough lanes
   if (rows.queries * groups.most_heads() > kMostRows) return false;
   const bool shares_keys = rows.keys > kKeySegment;  // with other threads
   if (rows.queries < fewest_rows) return true;
@@ -38,10 +38,10 @@ inline bool prefers_split_kv(const SequenceShape& rows, const HeadGroups& groups
   return !filled;
 }
 
-/// The patterns of a call's heads and the heads in groups, by which few queries are computed.
+/// The head groups and patterns of a call, for computing few queries.
 class FewQueries {
  public:
-  /// \param call whose sequences are not packed
+  /// \param call its sequences must not be packed
   template <class T>
   FewQueries(const HeadPatterns& op, const SoftmaxCall<T>& call) : FewQueries(op, call.shape()) {
     for (Index s = 0; s < call.sequences().different(); ++s) {
@@ -55,7 +55,7 @@ class FewQueries {
     add(op, shape);
   }
 
-  /// Whether a call is computed so.
+  /// Whether a call is computed this way.
   bool are_few(Index workers) const {
     for (Index n = 0; n < count(); ++n) {
       if (!prefers_split_kv(shape(n), groups_, call_.batch, period_, workers,
@@ -66,8 +66,7 @@ class FewQueries {
     return count() > 0;
   }
 
-  /// Bytes of memory with that many workers: of the lists, which come from the system, and of
-  /// scratch.
+  /// Bytes of memory with that many workers: the lists, which come from the system, and scratch.
   template <class T>
   Index workspace_bytes(Index workers) const {
     const std::vector<DecodePlan> plans = this->plans();
@@ -97,13 +96,13 @@ class FewQueries {
   }
 
  private:
-  /// Computes the pass where sequences differ: the tasks of all of them together.
+  /// Computes the pass if sequences differ: the tasks of all of them together.
   template <class T>
   void run_each(const std::vector<DecodePlan>& plans, const SoftmaxCall<T>& call,
                 const View<T>& out, const SoftmaxSaved<T>& saved,
                 const ExecutorRef& executor) const {
     std::vector<SplitKv<T>> splits;
-    std::vector<Index> first_task = {0};  // of each of the splits
+    std::vector<Index> first_task = {0};  // first task of each split
     double products = 0;
     for (const DecodePlan& plan : plans) {
       splits.push_back(split<T>(plan));
@@ -129,7 +128,7 @@ class FewQueries {
     for (const auto& of : splits) of.merge();
   }
 
-  /// Without sequences, which are to be added.
+  /// Without sequences, which are added later.
   FewQueries(const HeadPatterns& op, const AttentionShape& call)
       : call_(call),
         period_(op.period(call.query_heads)),
@@ -147,7 +146,7 @@ class FewQueries {
     return patterns_[static_cast<std::size_t>(n * period_ + h)];
   }
 
-  /// The lists of each sequence that differs.
+  /// The lists of each distinct sequence.
   std::vector<DecodePlan> plans() const {
     std::vector<DecodePlan> plans(shapes_.size());
     for (Index n = 0; n < count(); ++n) {
@@ -162,7 +161,7 @@ class FewQueries {
     return plans;
   }
 
-  /// The rows of the sequences that have these lists.
+  /// The rows of the sequences with these lists.
   template <class T>
   SplitKv<T> split(const DecodePlan& plan) const {
     const Index batch = count() > 1 ? 1 : call_.batch;
@@ -170,7 +169,7 @@ class FewQueries {
   }
 
   AttentionShape call_;
-  std::vector<SequenceShape> shapes_;  // of the sequences that differ
+  std::vector<SequenceShape> shapes_;  // of the distinct sequences
   Index period_;
   HeadGroups groups_;
   std::vector<AnyPattern> patterns_;  // [shapes, period_]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of softmax attention: which thread computes what, and where its scratch memory
-/// is.
+/// The forward pass of softmax attention: the division of work among threads, and their scratch
+/// memory.
 #pragma once
 
 #include <vector>
@@ -13,28 +13,28 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Leaves the keys of every head where the call has them.
+/// Uses every head's keys where the call has them.
 struct KeysOfCall {
   /// Changes nothing.
   template <class Args>
   void operator()(Index /*stage*/, const SequenceTask& /*task*/, Args& /*args*/) const {}
 };
 
-/// One forward pass. A task is a block of queries of one head, or some of them that read rows of
-/// the same pages. Between the stages of a pattern the running softmax of every row waits in
-/// memory. \tparam Place place(stage, task, args) may change where the keys of a head stand, and
-/// the positions of its queries
+/// One forward pass. A task is a query block of one head, or several that read rows of the same
+/// pages. Between a pattern's stages every row's running softmax is kept in memory.
+/// \tparam Place place(stage, task, args) may change where a head's keys are, and the positions of
+/// its queries
 template <class T, class Place = KeysOfCall>
 class SoftmaxForward {
  public:
   /// The kernels of a forward pass.
   using Kernels = SoftmaxKernels<Compute<T>, kStorage<T>>;
-  /// One of those that compute a block.
+  /// A kernel that computes a block.
   using BlockKernel = void (Kernels::*)(const HeadArgs<T>&) const noexcept;
 
   /// \param call, plans must outlive this object
   /// \param out [B, Hq, Nq, Dv], written
-  /// \param saved lse is written if it has a tensor
+  /// \param saved lse is written if a tensor is given
   /// \param block the kernel of a block
   SoftmaxForward(const SoftmaxCall<T>& call, const HeadPlans& plans, const View<T>& out,
                  const SoftmaxSaved<T>& saved, const Place& place = {},
@@ -57,7 +57,7 @@ class SoftmaxForward {
     compute(executor);
   }
 
-  /// Takes the memory that `compute` needs with the same executor.
+  /// Allocates the memory for `compute` with the same executor.
   /// \throws std::bad_alloc
   void reserve(const ExecutorRef& executor) {
     const AttentionShape shape = call_.shape();
@@ -84,7 +84,7 @@ class SoftmaxForward {
     for (Index stage = 0; stage < plans_.stage_count(); ++stage) compute_stage(stage, executor);
   }
 
-  /// Computes one stage; all of them in turn are what `compute` does.
+  /// Computes one stage; `compute` runs all of them in order.
   /// \pre reserve(executor) was called, once
   void compute_stage(Index stage, const ExecutorRef& executor) {
     const Index slot = slot_bytes(call_.shape(), classes_elements_) / kElement;
@@ -116,8 +116,8 @@ class SoftmaxForward {
     return (block_elements(shape) + classes_elements) * kElement;
   }
 
-  /// The numbers that wait for one row between stages: three, and the sum of values unless that
-  /// fits `out`.
+  /// The numbers kept for one row between stages: three, and the sum of values unless that fits
+  /// `out`.
   static Index carry_row(const AttentionShape& shape) {
     return 3 + (kOutIsWide ? 0 : shape.value_width);
   }
@@ -135,8 +135,8 @@ class SoftmaxForward {
     args.carry.resumes = stage > 0;
     args.carry.suspends = !plans_.is_last(stage, task.sequence, task.head);
     args.scratch = scratch;
-    // The last blocks come first: under a causal pattern they have the most keys, and the end of
-    // the schedule should be made of small ones.
+    // The last blocks come first: under a causal pattern they have the most keys, and the schedule
+    // should end with small ones.
     const Index end = plan.block_count() - task.part * classes.together();
     const Index begin = (std::max)(end - classes.together(), Index{0});
     bool is_packed = false;
@@ -154,9 +154,9 @@ class SoftmaxForward {
     }
   }
 
-  /// Rows from block b to the one that the same worker probably takes next; 0 if that is not known.
-  /// (It is not worth knowing within a residue class, whose blocks see the same keys, nor for
-  /// classes that are taken together.)
+  /// Rows from block b to the one that the same worker probably takes next; 0 if unknown. (Not
+  /// useful within a residue class, whose blocks see the same keys, nor for classes that are
+  /// processed together.)
   Index next_block(const AnyPlan& plan, Index b, const QueryBlock& block) const {
     if (b < workers_) return 0;
     if (block.step == 1) return -(std::min)(workers_ * block.count, block.first);
@@ -164,7 +164,7 @@ class SoftmaxForward {
     return rows % block.step == 0 ? 0 : rows;
   }
 
-  /// Where the rows of one head wait between stages.
+  /// Where one head's rows are kept between stages.
   CarriedSoftmax<Compute<T>> carry(const Sequence& s, Index head) {
     CarriedSoftmax<Compute<T>> carry;
     if (carry_.size_bytes() == 0) return carry;
@@ -188,7 +188,7 @@ class SoftmaxForward {
   Place place_;
   BlockKernel block_;
   std::vector<SequenceTasks> tasks_;  // for each stage
-  Index classes_elements_ = 0;        // of the head that packs most
+  Index classes_elements_ = 0;        // of the head that packs the most
   Index workers_ = 0;
   Index most_runs_ = 0;
   Workspace carry_;

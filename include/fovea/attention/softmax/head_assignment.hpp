@@ -11,14 +11,14 @@ FOVEA_NAMESPACE_BEGIN
 /// Which heads see A1, and which A2.
 enum class HeadAssignment {
   separate,     ///< head h sees A1 if h is even, and A2 if it is odd
-  merged,       ///< every head sees both, in one softmax; a key of both counts once
-  only_first,   ///< every head sees A1, for layers that take turns
-  only_second,  ///< every head sees A2, for layers that take turns
+  merged,       ///< every head sees both, in one softmax; a key in both counts once
+  only_first,   ///< every head sees A1, for alternating layers
+  only_second,  ///< every head sees A2, for alternating layers
 };
 
 namespace detail {
 
-/// What head h sees: the result of one of the three functions.
+/// Head h's pattern: the result of one of the three functions.
 template <class First, class Second, class Both>
 auto assigned(HeadAssignment assignment, Index head, const First& first, const Second& second,
               const Both& both) {

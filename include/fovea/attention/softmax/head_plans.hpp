@@ -12,8 +12,8 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What each head of each sequence sees. Sequences that are alike share plans, and so do heads that
-/// are `period()` apart, which have the same pattern.
+/// The plans of each head of each sequence. Sequences that are alike share plans, and so do heads
+/// that are `period()` apart, which have the same pattern.
 class HeadPlans {
  public:
   /// The plans of all sequences of a call.
@@ -22,12 +22,13 @@ class HeadPlans {
       : HeadPlans(op, call.inputs().q.heads(), call.sequences().different(),
                   [&](Index s) { return call.sequences()[s].shape(); }) {}
 
-  /// The plans of sequences that all have this shape.
+  /// The plans of sequences of this shape.
   HeadPlans(const HeadPatterns& op, Index heads, const SequenceShape& shape)
       : HeadPlans(op, heads, 1, [&](Index) { return shape; }) {}
 
-  /// The same heads with other plans: in the place of each plan those that cut(plan) gives, which
-  /// are executed one after the other. \param cut called as cut(plan), returns a vector of AnyPlan
+  /// The same heads with each plan replaced by those that cut(plan) returns, which are executed in
+  /// order.
+  /// \param cut called as cut(plan), returns a vector of AnyPlan
   template <class Cut>
   HeadPlans cut(const Cut& cut) const {
     HeadPlans made(period_, sequences_);
@@ -47,33 +48,32 @@ class HeadPlans {
     return made;
   }
 
-  /// The number of heads that may have different plans: head h has those of head h % period().
+  /// The number of heads that may have different plans: head h has the plans of head h % period().
   Index period() const { return period_; }
 
-  /// The number of stages of the head that has most. Stages are executed one after the other.
+  /// The largest number of stages of a head. Stages are executed in order.
   Index stage_count() const { return stages_; }
 
-  /// The plan of a head for one stage; it has no blocks if the head has no such stage.
+  /// A head's plan for one stage; without blocks if the head has no such stage.
   const AnyPlan& plan(Index stage, Index sequence, Index head) const {
     const Index s = sequences_ == 1 ? 0 : sequence;
     return plans_[static_cast<std::size_t>((s * period_ + head % period_) * stages_ + stage)];
   }
 
-  /// Whether no other stage of the head follows.
+  /// Whether it is the head's last stage.
   bool is_last(Index stage, Index sequence, Index head) const {
     return stage + 1 == stages_ || plan(stage + 1, sequence, head).block_count() == 0;
   }
 
-  /// The multiply-adds of a pass that has `of_pair` for each visible (query, key) pair, without
-  /// regard to key lengths. Where they are more than kSerialProducts, so is what is returned, but
-  /// it may be less.
+  /// The multiply-adds of a pass with `of_pair` for each visible (query, key) pair, ignoring key
+  /// lengths. The result may be too small, but exceeds kSerialProducts if the true number does.
   template <class T>
   double products(const SoftmaxCall<T>& call, Index of_pair) const {
     const AttentionShape shape = call.shape();
     const double one_key_each = static_cast<double>(of_pair * shape.batch * shape.query_heads) *
                                 static_cast<double>(shape.queries);
     if (one_key_each > kSerialProducts) return one_key_each;
-    double pairs = 0;  // of one period of heads, of the sequences that differ
+    double pairs = 0;  // of one period of heads, of the distinct sequences
     for (const AnyPlan& plan : plans_) pairs += static_cast<double>(plan.visible_pairs());
     const Index same = sequences_ == 1 ? call.sequences().count() : 1;
     return pairs * static_cast<double>(same * of_pair) * static_cast<double>(shape.query_heads) /
@@ -84,8 +84,8 @@ class HeadPlans {
   Index most_runs() const {
     return most([](const AnyPlan& plan) { return plan.most_runs(); });
   }
-  /// The largest number that a plan has.
-  /// \param of called as of(plan), gives the number
+  /// The largest value over all plans.
+  /// \param of called as of(plan), returns the value
   template <class Of>
   Index most(const Of& of) const {
     Index most = 0;
@@ -94,7 +94,7 @@ class HeadPlans {
   }
 
  private:
-  /// Without plans, which are to be added.
+  /// Without plans, which are added later.
   HeadPlans(Index period, Index sequences) : period_(period), sequences_(sequences) {}
 
   HeadPlans(const HeadPatterns& op, Index heads, Index sequences,
@@ -118,7 +118,7 @@ class HeadPlans {
   }
 
   Index period_;
-  Index sequences_;  // number of sequences that differ
+  Index sequences_;  // number of distinct sequences
   Index stages_ = 1;
   std::vector<AnyPlan> plans_;  // [sequences_, period_, stages_]
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The blocks of keys that a task of the backward pass takes.
+/// The key blocks of a task of the backward pass.
 #pragma once
 
 #include <algorithm>
@@ -17,21 +17,21 @@ struct KeyPart {
   Index number = 0;        ///< number of the block
   KeyBlock keys;           ///< its keys
   GradientRoles roles;     ///< the gradients that it takes part in
-  Range blocks;            ///< blocks of queries that may see it
-  Index row = 0;           ///< place of its first key among those of the task
-  Matrix<const T> k = {};  ///< its rows, once a query has seen it
+  Range blocks;            ///< query blocks that may see it
+  Index row = 0;           ///< index of its first key among those of the task
+  Matrix<const T> k = {};  ///< its rows, once a query sees it
   Matrix<const T> v = {};  ///< likewise
-  bool is_seen = false;    ///< whether a query has seen it
+  bool is_seen = false;    ///< whether a query sees it
   bool begun = false;      ///< whether a query has added to its gradients
 };
 
 /// The blocks of keys of a task.
 template <class T>
 struct KeyParts {
-  /// The largest number of blocks of keys that a task takes.
+  /// The largest number of key blocks of a task.
   static constexpr Index kMostBlocks = 16;
 
-  /// The number of neighbouring blocks of keys that one task takes: several if they are short.
+  /// The number of neighbouring key blocks of one task: several if they are short.
   static Index blocks_of_task(const AnyPlan& plan, Index keys) {
     if (plan.key_block_count() == 0) return 1;
     return std::clamp<Index>(key_block_rows(keys) / plan.largest_key_block(), 1, kMostBlocks);
@@ -54,8 +54,8 @@ struct KeyParts {
   }
 
   std::array<KeyPart<T>, kMostBlocks> at;  ///< the blocks
-  Index count = 0;                         ///< how many there are
-  Range blocks = {};                       ///< all blocks of queries that may see one of them
+  Index count = 0;                         ///< their number
+  Range blocks = {};                       ///< all query blocks that may see one of them
 };
 
 FOVEA_NAMESPACE_END

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the rounding of a large lse took from it, computed before a backward pass.
+/// The rounding error of a large lse, computed before a backward pass.
 ///
 /// A backward pass recomputes weights as exp(s - lse). With lse in the thousands its rounding alone
-/// would make them wrong in the fourth digit (float), and with them the sum of a row's weights. The
-/// forward pass keeps two parts of lse apart: the maximum, and the logarithm of the sum relative to
-/// it. For rows whose |lse| is beyond kLargeLse both are computed once more, without values, and
-/// the low part of their sum is kept. Blocks of queries without such a row cost nothing, and the
-/// bits of other rows stay as they are.
+/// would change them in the fourth digit (float), and with them the sum of a row's weights. The
+/// forward pass keeps two parts of lse separate: the maximum, and the logarithm of the sum relative
+/// to it. For rows whose |lse| exceeds kLargeLse both are recomputed, without values, and the low
+/// part of their sum is kept. Query blocks without such a row cost nothing, and the bits of other
+/// rows do not change.
 #pragma once
 
 #include <algorithm>
@@ -22,14 +22,14 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The memory that a worker computes low parts with.
+/// A worker's memory for computing low parts.
 template <class T>
 struct LseScratch {
   BlockStorage storage;  ///< the runs of a block of queries
   T* kernel;             ///< LseLowParts::scratch_elements(shape) elements
 };
 
-/// The low parts of one call. A task is a block of queries of one head, as in SoftmaxForward.
+/// The low parts of one call. A task is a query block of one head, as in SoftmaxForward.
 template <class T>
 class LseLowParts {
  public:
@@ -43,21 +43,21 @@ class LseLowParts {
     return softmax_block_scratch(block_rows(shape.queries), shape.width, 0);
   }
 
-  /// Bytes of memory if a row has a large lse: one number for each row, and under a pattern of
-  /// several stages three more.
+  /// Bytes of memory if a row has a large lse: one number for each row, and three more for a
+  /// pattern with several stages.
   static Index workspace_bytes(const AttentionShape& shape, const HeadPlans& plans) {
     return shape.batch * shape.query_heads * shape.queries * row_numbers(plans) * Index{sizeof(T)};
   }
 
-  /// Takes the memory if it is taken by shape, without a look at lse.
-  /// \param memory that of the call (memory_of)
+  /// Allocates the memory if that depends on the shape alone, not on lse.
+  /// \param memory the call's (memory_of)
   /// \throws std::bad_alloc
   template <class Memory>
   void take_by_shape(Memory&& memory) {
     if (memory.is_by_shape()) take_numbers(memory);
   }
 
-  /// Looks for rows with a large lse. If there is one, takes the memory unless it is there.
+  /// Looks for rows with a large lse. If there is one, allocates the memory unless already done.
   /// \param memory as above
   /// \throws std::bad_alloc
   template <class Memory>
@@ -71,7 +71,7 @@ class LseLowParts {
     }
   }
 
-  /// Takes low parts that were found elsewhere, in the place of `look` and `find`.
+  /// Uses low parts computed elsewhere, in place of `look` and `find`.
   /// \param low [B, Hq, Nq, 1]   \param memory as above
   /// \throws std::bad_alloc
   template <class Memory>
@@ -88,11 +88,11 @@ class LseLowParts {
   }
 
   /// Computes the low parts.
-  /// \param scratch called as scratch(worker), gives an LseScratch
+  /// \param scratch called as scratch(worker), returns an LseScratch
   template <class Scratch>
   void find(const ExecutorRef& executor, Scratch&& scratch) {
     if (tasks_.empty()) return;
-    // Zeros, since blocks without a large row are never computed.
+    // Zeros, since blocks without a large row are not computed.
     memory_of(executor).require();
     std::fill_n(numbers_.template data<T>(), rows() * row_numbers(plans_), T{0});
     for (std::size_t stage = 0; stage < tasks_.size(); ++stage) {
@@ -103,7 +103,7 @@ class LseLowParts {
     }
   }
 
-  /// The low parts of a head of a sequence, [Nq]; null if no row of the call has a large lse.
+  /// The low parts of a head, [Nq]; null if no row of the call has a large lse.
   const T* of(const Sequence& s, Index h) const {
     return tasks_.empty() && !are_given_ ? nullptr : numbers_.template data<T>() + row(s, h);
   }
@@ -120,7 +120,7 @@ class LseLowParts {
   }
   static Index row_numbers(const HeadPlans& plans) { return plans.stage_count() > 1 ? 4 : 1; }
   Index rows() const { return lse_.batch() * lse_.heads() * lse_.rows(); }
-  /// The first row of a head of a sequence.
+  /// The index of a head's first row.
   Index row(const Sequence& s, Index h) const {
     return (s.batch * lse_.heads() + h) * lse_.rows() + s.first_query;
   }
@@ -147,7 +147,7 @@ class LseLowParts {
           lse_(s.batch, task.head, s.first_query + args.block.first + args.block.step * i, 0));
     }
     if (!needed) return;
-    // Only the tile form is used, since its logits are those of the backward kernels.
+    // Only the tile variant is used, since its logits are those of the backward kernels.
     args.block.most_keys = kUnboundedKeys;
     args.value_width = 0;
     T* const numbers = numbers_.template data<T>();
@@ -162,8 +162,8 @@ class LseLowParts {
   const SoftmaxCall<T>& call_;
   const HeadPlans& plans_;
   View<T> lse_;
-  Workspace numbers_;                 // [B, Hq, Nq], and with stages [B, Hq, Nq, 3]
-  std::vector<SequenceTasks> tasks_;  // for each stage; none if no row is large
+  Workspace numbers_;                 // [B, Hq, Nq], and with several stages [B, Hq, Nq, 3]
+  std::vector<SequenceTasks> tasks_;  // for each stage; empty if no row is large
   bool are_given_ = false;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The calls that the softmax operators have in common. Only the pattern differs.
+/// The calls common to the softmax operators, which differ only in their patterns.
 #pragma once
 
 #include <optional>
@@ -12,34 +12,33 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The calls of a softmax operator `Op`. `Op` has `name()`, `options` with either a scale alone or
-/// at least the members of SoftmaxOptions (or `softmax_options()` of its own), `check_options()`,
-/// and `pattern(head, shape)`, which returns any Pattern or StagedPattern. It may have
+/// The calls of a softmax operator `Op`. `Op` has `name()`, `options` with either only a scale or
+/// at least the members of SoftmaxOptions (or its own `softmax_options()`), `check_options()`, and
+/// `pattern(head, shape)`, which returns any Pattern or StagedPattern. It may have
 /// `pattern_period(heads)` if heads have different patterns, and `check_pattern(shape)` if its
-/// options do not fit every sequence.
+/// options do not suit every sequence.
 ///
 /// out[b, h, i] = sum_j softmax_j(s_ij) v_j over the visible keys j: those that the pattern shows
-/// to row i, that lie within the batch entry's key length or the row's packed sequence, and that
+/// to row i, that are within the batch entry's key length or the row's packed sequence, and that
 /// neither mask nor bias hides. The logit is s_ij = scale <q_i, k_j>, soft-capped, plus bias, minus
-/// ALiBi (MATHS.md, section 2). The shapes are those of SoftmaxInputs and SoftmaxSaved.
+/// ALiBi (MATHS.md, section 2). Shapes are as in SoftmaxInputs and SoftmaxSaved.
 ///
-/// A row that sees no key is +0, and its lse is -infinity. A NaN or infinity that is visible
-/// reaches the row; what is not visible changes no bit. Weights are divided by their sum last, so
-/// values beyond max / Nk may overflow. The bits of a row do not depend on threads, batch, heads or
-/// strides, nor on the rows and keys that it does not see.
+/// A row that sees no key is +0, and its lse is -infinity. A visible NaN or infinity reaches the
+/// row; invisible ones change no bit. Weights are divided by their sum last, so values beyond max /
+/// Nk may overflow. A row's bits do not depend on threads, batch, heads or strides, nor on the rows
+/// and keys that it does not see.
 ///
 /// Errors: `forward` and `backward` throw what `check` and `check_backward` throw, and
-/// std::bad_alloc, before anything is written. What a user's pattern throws later reaches the
+/// std::bad_alloc, before anything is written. Later exceptions from a user's pattern reach the
 /// caller, and the outputs are then unspecified.
 ///
 /// Cost: 2 (D + Dv) flops for each visible pair. Memory: O(threads block_rows (D + Dv)); a pattern
-/// of several stages takes three more numbers for each row, and Dv more for tensors of 16 bits.
+/// with several stages takes three more numbers for each row, and Dv more for 16-bit tensors.
 template <class Op>
 class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
                         public BackwardCalls<SoftmaxOperator<Op>> {
  public:
-  /// The options that every softmax operator has. If `options` has a scale alone, the others are
-  /// the defaults.
+  /// The common options. If `options` has only a scale, the others have their defaults.
   SoftmaxOptions softmax_options() const {
     const auto& o = op().options;
     if constexpr (requires { o.alignment; }) {
@@ -49,49 +48,49 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
     }
   }
 
-  /// What the operator reads, for tensors of T.
+  /// The inputs, for tensors of T.
   template <class T>
   using Inputs = SoftmaxInputs<T>;
-  /// What the forward pass saves: lse, if it has a tensor.
+  /// What the forward pass saves: lse, if a tensor is given.
   template <class T>
   using Saved = SoftmaxSaved<T>;
-  /// The gradients that the backward pass writes, for tensors of T.
+  /// The gradients, for tensors of T.
   template <class T>
   using Grads = SoftmaxGrads<T>;
-  /// The gradients with respect to out and lse that the backward pass reads.
+  /// The gradients with respect to out and lse, inputs of the backward pass.
   template <class T>
   using OutGrads = SoftmaxOutGrads<T>;
-  /// The sizes of a call.
+  /// A call's sizes.
   using Shape = AttentionShape;
-  /// The sizes of a decoder.
+  /// A decoder's sizes.
   using DecoderShape = fovea::DecoderShape;
 
-  /// What a decoder takes for new tokens: k and v.
+  /// A decoder's new tokens: k and v.
   template <class T>
   using Tokens = KeyValueTokens<T>;
 
-  /// A user's function of logits, for a forward or a backward pass: none by default.
+  /// A user's function of the logits, for a forward or a backward pass: none by default.
   template <class C, bool kBackward>
   ScoreModifierArgs<C> score_modifier() const {
     return {};
   }
 
-  /// The patterns of heads repeat after this many query heads: all have the same by default.
+  /// The period of the heads' patterns: by default all heads have the same.
   Index pattern_period(Index /*heads*/) const { return 1; }
 
-  /// Whether `pattern(head, shape)` may differ for another shape, so that a decoder must ask for it
-  /// at every step.
+  /// Whether `pattern(head, shape)` depends on the shape, so that a decoder must call it at every
+  /// step.
   static constexpr bool kPatternKnowsShape = true;
 
-  /// Whether the operator's options name a band of keys around each query. Kernels then have forms
-  /// for narrow bands of common widths.
+  /// Whether the operator's options define a band of keys around each query, for which kernels have
+  /// variants of common narrow widths.
   static constexpr bool kNamesBand = false;
 
-  /// Checks that the options fit such a sequence; by default they always do.
+  /// Checks that the options suit such a sequence; by default they always do.
   /// \throws std::invalid_argument if they do not
   void check_pattern(const SequenceShape& /*shape*/) const {}
 
-  /// Checks what `forward` takes. Cost: O(1), and O(B), O(S) or O(Hq) for key lengths, packed
+  /// Checks `forward`'s arguments. Cost: O(1), and O(B), O(S) or O(Hq) for key lengths, packed
   /// sequences and numbers of each head.
   /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
   /// what was expected and what was given
@@ -101,9 +100,9 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
     SoftmaxPasses<T>::check(op(), inputs, out, saved);
   }
 
-  /// The same without check_pattern, for sequences that still grow, and for a part of the rows.
-  /// \param sequence the rows of the sequence, if these are a part of them: bias and mask have as
-  /// many columns
+  /// The same without check_pattern, for growing sequences, and for a part of the rows.
+  /// \param sequence the sequence's number of rows, if these are a part of them: bias and mask have
+  /// as many columns
   template <class T>
   void check_tensors(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
                      const std::optional<Index>& sequence = {}) const {
@@ -119,7 +118,7 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
     check_sequences(inputs);
   }
 
-  /// The same without check_pattern, for a part of the rows of a sequence, as in check_tensors.
+  /// The same without check_pattern, for a part of a sequence's rows, as in check_tensors.
   template <class T>
   void check_backward_tensors(const Inputs<T>& inputs, const View<const T>& out,
                               const Saved<T>& saved, const View<const T>& d_out,
@@ -136,26 +135,26 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
     SoftmaxBackwardPasses<T>::check_d_lse(Op::name(), inputs, d_lse, grads);
   }
 
-  /// Bytes of scratch memory that `backward` takes with that many workers if there is a row with a
-  /// large lse (MATHS.md, section 8); otherwise it takes a number less for each row, and under a
-  /// pattern of several stages four, unless the memory is that of an Arena.
+  /// Bytes of scratch memory for `backward` with that many workers if there is a row with a large
+  /// lse (MATHS.md, section 8); otherwise it takes one number less for each row, and four less for
+  /// a pattern with several stages, unless the memory comes from an Arena.
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
                                                Index workers = 1) const {
     return SoftmaxBackwardPasses<T>::workspace_bytes(op(), shape, workers);
   }
 
-  /// A decoder: the same attention for tokens that come one after the other, with these options.
+  /// A decoder: the same attention token by token, with these options.
   /// \throws as the constructor of Decoder does
   template <class T>
   [[nodiscard]] Decoder<Op, T> decoder(const DecoderShape& shape) const {
     return {op(), shape};
   }
 
-  /// Bytes of scratch memory that `forward` takes with that many workers. It does not depend on the
-  /// number of keys nor, unless the pattern has stages, on the number of queries beyond a block;
-  /// but few queries take as much as their running softmax for each kKeySegment keys, and lists of
-  /// these, which are not taken from an Arena.
+  /// Bytes of scratch memory for `forward` with that many workers. It does not depend on the number
+  /// of keys nor, unless the pattern has stages, on the number of queries beyond a block; but few
+  /// queries take their running softmax for each kKeySegment keys, and lists of these, which are
+  /// not taken from an Arena.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
     return SoftmaxPasses<T>::workspace_bytes(op(), shape, workers);
@@ -169,7 +168,7 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
   }
 
  private:
-  friend Op;  // an operator that reads more calls these passes for what it has in common
+  friend Op;  // an operator with more inputs calls these passes for the common part
   friend class ForwardCalls<SoftmaxOperator<Op>>;
   friend class BackwardCalls<SoftmaxOperator<Op>>;
 
@@ -184,15 +183,15 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
     SoftmaxPasses<T>::check_sequences(op(), inputs);
   }
 
-  /// Writes the gradients of the loss, of which d_out is the gradient with respect to out, and
-  /// d_lse that with respect to lse: the exact derivatives of `forward`, with soft cap, bias, sink
-  /// and the same dropout draws, and 0 for what is not visible. The weights are recomputed from
-  /// lse. For rows with |lse| > kLargeLse, what the rounding of lse took is computed as well. That
-  /// costs the blocks of such rows 2 D more flops for each visible pair, and the call one number
-  /// for each row (four if the pattern has stages).
-  /// Cost: 2 (3 D + 2 Dv) flops for each visible pair, and as much as the forward pass again for
-  /// the gradient of bias. Memory: O(threads block_rows (D + Dv)), and 4 bytes for each head and
-  /// block of queries.
+  /// Writes the gradients of the loss, given d_out, its gradient with respect to out, and d_lse
+  /// that with respect to lse: the exact derivatives of `forward`, with soft cap, bias, sink and
+  /// the same dropout draws, and 0 for what is not visible. The weights are recomputed from lse.
+  /// For rows with |lse| > kLargeLse, the rounding error of lse is computed as well. That costs the
+  /// blocks of such rows 2 D more flops for each visible pair, and the call one number for each row
+  /// (four if the pattern has stages).
+  /// Cost: 2 (3 D + 2 Dv) flops for each visible pair, and for the gradient of bias as much as the
+  /// forward pass again. Memory: O(threads block_rows (D + Dv)), and 4 bytes for each head and
+  /// query block.
   template <class T>
   void run_backward(const InputsOf<SoftmaxOperator, T>& inputs, const View<const T>& out,
                     const SavedOf<SoftmaxOperator, T>& saved, const View<const T>& d_out,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// References to softmax operators of any type, so that no pass is compiled once for each operator.
+/// Type-erased references to softmax operators, so that passes are not compiled for each operator.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// A reference to what an operator's heads see. The operator, which must outlive it, has
+/// A reference to an operator's patterns. The operator, which must outlive it, has
 /// `pattern(head, shape)` and `pattern_period(heads)`.
 class HeadPatterns {
  public:
@@ -20,7 +20,7 @@ class HeadPatterns {
   /// expression.
   template <class Op>
   requires(!std::derived_from<Op, HeadPatterns>)
-      // NOLINTNEXTLINE(google-explicit-constructor): it represents any of them
+      // NOLINTNEXTLINE(google-explicit-constructor): type erasure
       HeadPatterns(const Op& op)
       : op_(&op),
         period_([](const void* of, Index heads) -> Index {
@@ -34,7 +34,7 @@ class HeadPatterns {
   Index period(Index heads) const {
     return std::clamp<Index>(period_(op_, heads), 1, (std::max<Index>)(1, heads));
   }
-  /// What a head sees.
+  /// A head's pattern.
   AnyPattern pattern(Index head, const SequenceShape& shape) const {
     return pattern_(op_, head, shape);
   }
@@ -47,13 +47,13 @@ class HeadPatterns {
   AnyPattern (*pattern_)(const void*, Index, const SequenceShape&);
 };
 
-/// The same with the options that every softmax operator has.
+/// The same with the common options of softmax operators.
 class SoftmaxPatterns : public HeadPatterns {
  public:
   /// Refers to an operator as HeadPatterns does, which also has `softmax_options()`.
   template <class Op>
   requires(!std::derived_from<Op, SoftmaxPatterns>)
-      // NOLINTNEXTLINE(google-explicit-constructor): it represents any of them
+      // NOLINTNEXTLINE(google-explicit-constructor): type erasure
       SoftmaxPatterns(const Op& op)
       : HeadPatterns(op), options_(op.softmax_options()) {}
 
@@ -71,7 +71,7 @@ class SoftmaxOperatorRef : public SoftmaxPatterns {
   /// expression.
   template <class Op>
   requires(!std::derived_from<Op, SoftmaxOperatorRef>)
-      // NOLINTNEXTLINE(google-explicit-constructor): it represents any of them
+      // NOLINTNEXTLINE(google-explicit-constructor): type erasure
       SoftmaxOperatorRef(const Op& op)
       : SoftmaxPatterns(op),
         name_(Op::name()),
@@ -87,11 +87,11 @@ class SoftmaxOperatorRef : public SoftmaxPatterns {
   const char* name() const { return name_; }
   /// \throws std::invalid_argument if the operator's options are wrong
   void check_options() const { check_options_(op_); }
-  /// \throws std::invalid_argument if the operator's options do not fit such a sequence
+  /// \throws std::invalid_argument if the operator's options do not suit such a sequence
   void check_pattern(const SequenceShape& shape) const { check_pattern_(op_, shape); }
-  /// Whether patterns depend on the shape of the sequence.
+  /// Whether patterns depend on the sequence's shape.
   bool knows_shape() const { return knows_shape_; }
-  /// Whether a decoder sums rows as SoftmaxBlockArgs::in_tiles says.
+  /// Whether a decoder sums rows in tiles (SoftmaxBlockArgs::in_tiles).
   bool sums_in_tiles() const { return sums_in_tiles_; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The options that every softmax operator has (MATHS.md, section 2), and their checks.
+/// The common options of softmax operators (MATHS.md, section 2), and their checks.
 #pragma once
 
 #include <cmath>
@@ -18,12 +18,12 @@ FOVEA_NAMESPACE_BEGIN
 /// Dropout of the weights after the softmax. A weight is kept, and divided by 1 - probability, if
 /// `uniform_draw<T>(seed, batch, head, i, j)` (fovea/core/philox.hpp) is at least `probability`;
 /// otherwise it becomes 0. Here i and j are positions, and batch is the number of the sequence.
-/// `lse` is that of all weights.
+/// `lse` includes dropped weights.
 struct Dropout {
   double probability = 0;  ///< probability that a weight is dropped, in [0, 1); 0: no dropout
-  std::uint64_t seed = 0;  ///< seed of the draws; forward and backward take the same one
+  std::uint64_t seed = 0;  ///< seed of the draws, the same for forward and backward
 
-  /// Calls f with what changes something: where nothing is drawn, any seed is the same.
+  /// Calls f with what affects results: the seed only if there is dropout.
   template <class F>
   constexpr void for_each_option(F&& f) const {
     f(probability);
@@ -31,7 +31,7 @@ struct Dropout {
   }
 };
 
-/// Options that every softmax operator has.
+/// Common options of softmax operators.
 struct SoftmaxOptions {
   /// Scale of the logits; the default is 1/sqrt(D).
   std::optional<double> scale = {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the calls of every softmax operator have in common: their checks and their passes. They
-/// depend on the scalar type alone, so that a library can compile them once (kernels/unit.hpp).
+/// The checks and passes common to all softmax operators. They depend only on the scalar type, so
+/// that a library can compile them once (kernels/unit.hpp).
 #pragma once
 
 #include <optional>
@@ -18,20 +18,20 @@ FOVEA_NAMESPACE_BEGIN
 template <class T>
 class SoftmaxPasses {
  public:
-  /// The modifier of the logits.
+  /// The modifier of logits.
   using Modifier = ScoreModifierArgs<Compute<T>>;
 
-  /// Checks all that `forward` takes.
+  /// Checks `forward`'s arguments.
   static void check(const SoftmaxOperatorRef& op, const SoftmaxInputs<T>& inputs,
                     const View<T>& out, const SoftmaxSaved<T>& saved);
-  /// The same but for check_sequences. \param sequence as in SoftmaxOperator::check_tensors
+  /// The same without check_sequences. \param sequence as in SoftmaxOperator::check_tensors
   static void check_tensors(const SoftmaxOperatorRef& op, const SoftmaxInputs<T>& inputs,
                             const View<T>& out, const SoftmaxSaved<T>& saved,
                             const std::optional<Index>& sequence);
   /// Checks the options and the inputs.
   static void check_read(const SoftmaxOperatorRef& op, const SoftmaxInputs<T>& inputs,
                          const std::optional<Index>& sequence);
-  /// Checks that the options fit the sequences, and that their rows are where they are meant to be.
+  /// Checks that the options suit the sequences, and that the alignment of rows is unambiguous.
   /// \pre check_read passed
   static void check_sequences(const SoftmaxOperatorRef& op, const SoftmaxInputs<T>& inputs);
 
@@ -39,11 +39,11 @@ class SoftmaxPasses {
   static void forward(const SoftmaxOperatorRef& op, const Modifier& modifier,
                       const SoftmaxInputs<T>& inputs, const View<T>& out,
                       const SoftmaxSaved<T>& saved, const ExecutorRef& executor);
-  /// Does the same with kernels that are faster for narrow bands of common widths.
+  /// The same with kernels that are faster for narrow bands of common widths.
   static void band_forward(const SoftmaxOperatorRef& op, const Modifier& modifier,
                            const SoftmaxInputs<T>& inputs, const View<T>& out,
                            const SoftmaxSaved<T>& saved, const ExecutorRef& executor);
-  /// Bytes of scratch memory that they take.
+  /// Their scratch memory in bytes.
   static Index workspace_bytes(const SoftmaxOperatorRef& op, const AttentionShape& shape,
                                Index workers);
 };
@@ -55,7 +55,7 @@ class SoftmaxBackwardPasses {
   /// The modifier of the logits, with its derivative.
   using Modifier = ScoreModifierArgs<T>;
 
-  /// Checks what `backward` takes, but for check_sequences and d_lse.
+  /// Checks `backward`'s arguments, except check_sequences and d_lse.
   static void check_tensors(const SoftmaxOperatorRef& op, const SoftmaxInputs<T>& inputs,
                             const View<const T>& out, const SoftmaxSaved<T>& saved,
                             const View<const T>& d_out, const SoftmaxGrads<T>& grads,
@@ -69,7 +69,7 @@ class SoftmaxBackwardPasses {
                        const SoftmaxSaved<T>& saved, const View<const T>& d_out,
                        const SoftmaxGrads<T>& grads, const View<const T>& d_lse,
                        const ExecutorRef& executor);
-  /// Bytes of scratch memory that it takes.
+  /// Its scratch memory in bytes.
   static Index workspace_bytes(const SoftmaxOperatorRef& op, const AttentionShape& shape,
                                Index workers);
 };

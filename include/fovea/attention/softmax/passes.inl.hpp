@@ -14,7 +14,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The rows of all sequences of a call of this shape.
+/// The sequences of a call of this shape.
 inline SequenceShape whole_sequence(const SoftmaxOperatorRef& op, const AttentionShape& shape) {
   return SequenceShape::of(shape.queries, shape.keys, op.options().alignment);
 }

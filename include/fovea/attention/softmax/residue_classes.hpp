@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How many neighbouring residue classes of a plan a task takes, and where it packs their keys.
+/// How many neighbouring residue classes of a plan a task processes, and where it packs their keys.
 #pragma once
 
 #include <algorithm>
@@ -10,14 +10,14 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The residue classes of a plan whose rows lie far apart, a number of neighbours at a time if each
-/// block is a whole class. (In measurements with a stride of 128, 4 of them took 0.90 to 0.93 of
-/// the time of one after the other.)
+/// The residue classes of a plan whose rows are far apart in memory, several neighbours at a time
+/// if each block is a whole class. (In measurements with a stride of 128, 4 at a time took 0.90 to
+/// 0.93 of the time of single ones.)
 /// \tparam T the type of the arithmetic
 template <class T>
 class ResidueClasses {
  public:
-  /// \param shape that of the plan's sequence
+  /// \param shape the shape of the plan's sequence
   ResidueClasses(const AnyPlan& plan, const SequenceShape& shape, Index width, Index value_width)
       : step_(plan.row_step()),
         is_far_(is_far(step_, (std::max)(width, value_width) * Index{sizeof(T)})),
@@ -28,13 +28,13 @@ class ResidueClasses {
     together_ = std::clamp(elements() / of_class, Index{1}, (std::min)(kMost, step_));
   }
 
-  /// The number of blocks that a task takes, at least 1.
+  /// The number of blocks per task, at least 1.
   Index together() const { return together_; }
 
-  /// Elements of memory for their keys and values: the same for sequences of all lengths.
+  /// Elements of memory for their keys and values, independent of the sequence length.
   Index elements() const { return is_far_ ? kBytes / Index{sizeof(T)} : 0; }
 
-  /// Where the block of the rows of class `own`, counted from the task's first one, reads its keys.
+  /// Where the block of class `own`, counted from the task's first class, reads its keys.
   /// \param first position of the first row of the task's first block
   /// \param block the block, with its keys
   /// \param data elements() elements
@@ -46,7 +46,7 @@ class ResidueClasses {
     packed.first = floor_mod(first, step_);
     packed.step = step_;
     packed.own = own;
-    // Behind the last class the first one follows, whose keys are not among the packed ones.
+    // After the last class comes the first one again, whose keys are not packed.
     bool is_among = packed.first + own < step_;
     for (Index r = 0; r < block.run_count; ++r) {
       const KeyRun& run = block.runs[r];
@@ -57,10 +57,10 @@ class ResidueClasses {
   }
 
  private:
-  static constexpr Index kBytes = Index{1} << 18;  // half of a second-level cache, or less
+  static constexpr Index kBytes = Index{1} << 18;  // at most half of an L2 cache
   static constexpr Index kMost = 8;
 
-  /// Whether rows of so many bytes lie far apart. The step may be any number.
+  /// Whether rows of this many bytes are far apart, for any step.
   static bool is_far(Index step, Index row_bytes) {
     return step > 1 && row_bytes > 0 && step >= ceil_div(kFarApart, row_bytes);
   }

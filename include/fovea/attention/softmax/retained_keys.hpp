@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which of the tokens so far the heads of an operator may still see, and so what its decoder must
-/// keep.
+/// Which of the tokens so far an operator's heads may still see, so that its decoder must keep
+/// them.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The tokens that heads of a causal or a bidirectional pattern see from any later position on.
-/// They are the last ones, if every stage of every head looks back so far and no further, or only
-/// at certain columns of every `stride` keys. Otherwise they are all tokens.
+/// The tokens that heads of a causal or a bidirectional pattern see from later positions. These are
+/// the last ones if every stage of every head looks back a bounded distance, or only at certain
+/// columns of every `stride` keys; otherwise all tokens.
 class RetainedKeys {
  public:
   /// \param shape the sizes of the decoder
@@ -40,7 +40,7 @@ class RetainedKeys {
     }
   }
 
-  /// The patterns of heads repeat after this many query heads.
+  /// The period of the heads' patterns.
   Index period() const { return period_; }
 
   /// The pattern of head h, for a sequence without tokens.
@@ -48,10 +48,10 @@ class RetainedKeys {
     return patterns_[static_cast<std::size_t>(h % period_)];
   }
 
-  /// Where the stages of head h find their keys.
+  /// The key sources of head h's stages.
   const KeySource* sources(Index h) const { return sources_.data() + h % period_ * stages_; }
 
-  /// How far the stages look that find their keys among the recent ones.
+  /// The reach of the stages that find their keys among the recent ones.
   const Reach& reach() const { return reach_; }
   /// Whether those stages look back a bounded number of keys.
   bool is_bounded() const { return reach_.before < kFarPosition; }
@@ -59,7 +59,7 @@ class RetainedKeys {
   /// The number of columns of every `stride()` keys that are kept for the other stages; 0 if there
   /// are no such stages.
   Index columns() const { return columns_; }
-  /// The number of keys of which `columns()` are kept.
+  /// The number of keys out of which `columns()` are kept.
   Index stride() const { return stride_; }
   /// The first column that is kept for a key head.
   Index first_column(Index key_head) const {
@@ -86,8 +86,7 @@ class RetainedKeys {
       columns_ = (std::max)(columns_, kept.end - kept.begin);
       first_columns_[static_cast<std::size_t>(g)] = kept.begin;
     }
-    // Every key head keeps the same number of columns, so those of one head may have to begin
-    // earlier.
+    // Every key head keeps the same number of columns, so some heads may have to begin earlier.
     for (Index& first : first_columns_) first = (std::min)(first, stride_ - columns_);
     return columns_ < stride_;
   }

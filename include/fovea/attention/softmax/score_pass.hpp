@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Logits and weights of softmax attention as tensors: which task computes which of them. Operators
-/// do not call this; attention/scores.hpp does.
+/// Computes logits and weights of softmax attention as tensors. Used by attention/scores.hpp, not
+/// by operators.
 #pragma once
 
 #include <algorithm>
@@ -16,14 +16,14 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Where the logits and weights of one call go, all [B, Hq, Nq, Nk]. Those that have a tensor are
-/// written.
+/// The outputs for one call's logits and weights, all [B, Hq, Nq, Nk]. Those without a tensor are
+/// not written.
 template <class C>
 struct ScoreTensors {
   View<C> raw = {};      ///< products with the scale
   View<C> capped = {};   ///< the same after soft cap and score modifier
-  View<C> logits = {};   ///< what enters the softmax
-  View<C> weights = {};  ///< what leaves it
+  View<C> logits = {};   ///< input of the softmax
+  View<C> weights = {};  ///< output of the softmax
 
   /// Calls visit(name, tensor) for every member.
   template <class F>
@@ -42,14 +42,14 @@ class ScoreMemory {
   /// The rows of queries that are multiplied at once.
   static constexpr Index kRows = 64;
 
-  /// Memory for so many workers. \throws std::bad_alloc
+  /// Memory for this many workers. \throws std::bad_alloc
   ScoreMemory(const HeadPlans& plans, Index width, Index workers)
       : most_runs_(plans.most_runs()),
         elements_(padded_size(kRows * (width + kKeyTile)) + padded_size(kKeyTile * width)),
         scratch_(workers, elements_ * Index{sizeof(Compute<T>)}),
         blocks_(workers, BlockStorage::bytes(most_runs_)) {}
 
-  /// What one worker computes with.
+  /// One worker's memory.
   struct Slot {
     BlockStorage storage;  ///< the runs of a block
     Compute<T>* queries;   ///< [kRows, D]
@@ -73,10 +73,10 @@ class ScoreMemory {
   Workspace blocks_;
 };
 
-/// One pass. A task is a block of queries of one head, as in SoftmaxForward, and it computes the
-/// pairs that the block's runs show, in tiles; for `raw` and `capped` it is some rows, and all
-/// keys. Every element is computed alone but for the sum of a row's weights, so the bits do not
-/// depend on threads. \tparam Place as that of SoftmaxForward
+/// One pass. A task is a query block of one head, as in SoftmaxForward, and computes the pairs that
+/// the block's runs show, in tiles; for `raw` and `capped` it is some rows and all keys. Every
+/// element is computed independently except for the sum of a row's weights, so the bits do not
+/// depend on threads. \tparam Place as in SoftmaxForward
 template <class T, class Place = KeysOfCall>
 class ScorePass {
  public:
@@ -85,11 +85,11 @@ class ScorePass {
             const Place& place = {})
       : call_(call), plans_(plans), to_(to), place_(place) {}
 
-  /// Writes the tensors. Nothing is thrown but by patterns of users and by the executor.
+  /// Writes the tensors. Only users' patterns and the executor may throw.
   /// \param memory for as many workers as the executor has
   void run(ScoreMemory<T>& memory, const ExecutorRef& executor) const {
     const Index heads = call_.sequences().count() * query_heads();
-    // What no task meets is a hidden pair, or one of two packed sequences.
+    // Pairs that no task computes are hidden, or cross packed sequences.
     to_.for_each_tensor([&](const char*, const View<C>& x) { hide_all(x, executor); });
     if (!to_.raw.is_none() || !to_.capped.is_none()) {
       const Index parts = ceil_div(call_.shape().queries, ScoreMemory<T>::kRows);
@@ -119,7 +119,7 @@ class ScorePass {
   static constexpr C kHidden = -std::numeric_limits<C>::infinity();
   using Slot = typename ScoreMemory<T>::Slot;
 
-  /// One head of a sequence, and what kernels read of it.
+  /// One head of a sequence, and its kernel arguments.
   struct Task {
     Sequence sequence;
     Index head;
@@ -217,7 +217,7 @@ class ScorePass {
     return false;
   }
 
-  /// Copies rows of a tensor, whatever its strides and type.
+  /// Copies rows of a tensor of any strides and type.
   static void load(const StoredMatrix<kStorage<T>>& from, Index row, Index width, C* to) {
     const T* const data = static_cast<const T*>(from.data) + row * from.row;
     for (Index d = 0; d < width; ++d) to[d] = static_cast<C>(data[d * from.column]);
@@ -305,13 +305,13 @@ class ScorePass {
     }
   }
 
-  /// Makes weights of the logits of a row, in all columns: others than its sequence's are hidden.
+  /// Converts a row's logits to weights, in all columns: columns of other sequences are hidden.
   void weigh(const Task& of, Index row) const {
     const auto at = [&](Index j) -> C& {
       return to_.weights(of.sequence.batch, of.head, of.sequence.first_query + row, j);
     };
     const Index columns = to_.weights.width();
-    C most = kHidden;  // or NaN, if one of them is
+    C most = kHidden;  // NaN if one of them is
     for (Index j = 0; j < columns; ++j) {
       if (at(j) > most || std::isnan(at(j))) most = at(j);
     }
@@ -327,7 +327,7 @@ class ScorePass {
       sum += static_cast<double>(x);
     }
     for (Index j = 0; j < columns; ++j) {
-      if (at(j) == 0) continue;  // hidden, or too small to be told from 0
+      if (at(j) == 0) continue;  // hidden, or underflowed to 0
       at(j) = drop(of, row, j - of.sequence.first_key,
                    static_cast<C>(static_cast<double>(at(j)) / sum));
     }

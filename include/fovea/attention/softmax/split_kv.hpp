@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention of few query rows over many keys. Segments of keys are tasks of their own, so that one
-/// head keeps all threads busy; the segments are then merged in their order. The split depends on
-/// positions alone, and so do the bits.
+/// Attention of few query rows over many keys (split KV). Segments of keys are separate tasks, so
+/// that one head keeps all threads busy; the segments are then merged in order. The split, and so
+/// the bits, depend only on positions.
 #pragma once
 
 #include <algorithm>
@@ -28,13 +28,13 @@ class SplitKv {
     Index batch = 1;        ///< B
     Index width = 0;        ///< D
     Index value_width = 0;  ///< Dv
-    Index sources = 1;      ///< number of sources of keys: 1 for recent alone, 2 with the summary
+    Index sources = 1;      ///< number of key sources: 1 for recent only, 2 with the summary
   };
 
   /// \param heads the groups of query heads; they must outlive this object
   /// \param rows the finished lists, which must outlive this object; the rows of an item times the
   /// heads of a group are at most kMostRows
-  /// \param first_class the class of the lists that is the patterns' first
+  /// \param first_class the lists' class that corresponds to the first pattern
   SplitKv(const Shape& shape, const HeadGroups& heads, const DecodePlan& rows,
           Index first_class = 0)
       : shape_(shape), heads_(heads), rows_(rows), first_class_(first_class) {
@@ -61,7 +61,7 @@ class SplitKv {
   /// The number of tasks for the whole batch.
   Index task_count() const { return shape_.batch * tasks_; }
 
-  /// The multiply-adds that take as long as the call where keys are in the cache.
+  /// The call's cost in multiply-adds if keys are in the cache.
   double products() const {
     return static_cast<double>(shape_.batch * row_keys_) *
            static_cast<double>(shape_.width + shape_.value_width);
@@ -75,9 +75,9 @@ class SplitKv {
   }
 
   /// Computes the rows and writes them.
-  /// \param args called as args(source, batch, query head), gives the arguments of a head, all but
+  /// \param args called as args(source, batch, query head), returns a head's arguments, except
   /// block and scratch
-  /// \param scratch scratch_bytes(worker_count(executor, task_count())) bytes, aligned as a
+  /// \param scratch scratch_bytes(worker_count(executor, task_count())) bytes, aligned like a
   /// Workspace
   template <class Args>
   void run(Args&& args, std::byte* scratch, const ExecutorRef& executor) {
@@ -89,7 +89,7 @@ class SplitKv {
   /// Computes one of the task_count() tasks. \pre begin was called
   void compute(Index task, Index worker) const { compute(task / tasks_, task % tasks_, worker); }
 
-  /// The first step of run, for callers that compute the tasks themselves: keeps the arguments of
+  /// The first step of run, for callers that compute the tasks themselves: stores the arguments of
   /// all heads. \param args, scratch as in run
   template <class Args>
   void begin(Args&& args, std::byte* scratch) {
@@ -106,7 +106,7 @@ class SplitKv {
     }
   }
 
-  /// The lists of what a group's heads see.
+  /// The lists of a group's heads.
   const DecodePlan::HeadClass& head_class(const HeadGroups::Group& group) const {
     return rows_.head_class(first_class_ + group.head_class);
   }
@@ -118,8 +118,8 @@ class SplitKv {
   Index part_elements(const HeadGroups::Group& group, const DecodePlan::Item& item) const {
     return part_elements(group, item.block.count);
   }
-  /// The running softmax of a segment of an item.
-  /// \param parts those of the group   \param segment its number in the list of segments
+  /// The running softmax of an item's segment.
+  /// \param parts the group's \param segment its number in the list of segments
   C* part(const HeadGroups::Group& group, const DecodePlan::Item& item, C* parts,
           Index segment) const {
     const Index items_before = item.first_segment - head_class(group).segments.begin;
@@ -137,8 +137,8 @@ class SplitKv {
   }
 
   /// Computes one task for a group: the running softmaxes of its segments, or the rows of a band.
-  /// \param heads [group.count] their arguments, all but block and scratch
-  /// \param parts those of the group   \param worker whose scratch is used
+  /// \param heads [group.count] their arguments, except block and scratch
+  /// \param parts the group's \param worker whose scratch is used
   void compute(const HeadGroups::Group& group, const DecodePlan::Task& task,
                const HeadArgs<T>* heads, C* parts, Index worker) const {
     const DecodePlan::Item& item = rows_.item(task.item);
@@ -157,8 +157,8 @@ class SplitKv {
                  task.segment_count, part(group, item, parts, task.first_segment), scratch});
   }
 
-  /// The last step: writes the rows that are no bands. Merging takes a few multiplications for each
-  /// segment and column: not worth waking threads. \pre all tasks are computed
+  /// The last step: writes the rows that are not bands. Merging takes a few multiplications per
+  /// segment and column, not worth waking threads. \pre all tasks are computed
   void merge() const {
     for (Index b = 0; b < shape_.batch; ++b) merge(b);
   }
@@ -177,7 +177,7 @@ class SplitKv {
   Index part_elements(const HeadGroups::Group& group, Index rows) const {
     return softmax_row_part(group.count * rows, shape_.value_width);
   }
-  /// Elements of the running softmaxes of all segments of a group.
+  /// Elements of the running softmaxes of all of a group's segments.
   Index group_elements(const HeadGroups::Group& group) const {
     const DecodePlan::HeadClass& c = head_class(group);
     return (c.segments.end - c.segments.begin) * part_elements(group, c.most_rows);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The checks that a decoder of softmax attention makes when it is made, and of each step.
+/// A softmax decoder's checks at construction and of each step.
 #pragma once
 
 #include "fovea/attention/call/check.hpp"
@@ -19,7 +19,7 @@ void check_softmax_decoder(const SoftmaxOperatorRef& op, const DecoderShape& sha
   check_decoder_shape(op.name(), shape, op.options().alignment);
 }
 
-/// Checks a step of a decoder of such a shape, which has `length` tokens before it.
+/// Checks a step of a decoder of this shape with `length` tokens before the step.
 /// \throws std::invalid_argument
 template <class T>
 void check_softmax_step(const SoftmaxOperatorRef& op, const DecoderShape& shape, Index length,
@@ -30,7 +30,7 @@ void check_softmax_step(const SoftmaxOperatorRef& op, const DecoderShape& shape,
   }
   const Index after = length + detail::new_tokens(inputs);
   check_decoder_rows(op.name(), shape, inputs, after);
-  // Of k and v only the sizes matter now, so one element stands for all of them.
+  // Only the sizes of k and v matter now, so one element represents all of them.
   static const T element{};
   SoftmaxInputs<T> all = inputs;
   all.k = {&element, {shape.batch, shape.key_heads, after, shape.width}, {}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A cache of the keys and values of some columns of every `stride` tokens, stored without gaps.
+/// A cache of the keys and values of some columns of every `stride` tokens, stored densely.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// Which tokens are kept: for key head h the positions p with p % stride in [first[h], first[h] +
-/// columns). They are stored as rows without gaps, `columns` of them for every `stride` tokens.
+/// columns). They are stored densely, `columns` rows for every `stride` tokens.
 struct SummaryShape {
   Index batch = 1;           ///< B
   Index heads = 1;           ///< Hk
@@ -24,7 +24,7 @@ struct SummaryShape {
   Index columns = 0;         ///< kept columns of each block; 0: nothing is kept
   std::vector<Index> first;  ///< [heads] first kept column of each key head
 
-  /// The number of rows that so many tokens may fill: no more than there are tokens, whatever the
+  /// The number of rows that this many tokens may fill: at most the number of tokens, for any
   /// stride.
   Index rows_of(Index tokens) const {
     return tokens / stride * columns + (std::min)(tokens % stride, columns);
@@ -55,8 +55,7 @@ class SummaryRows {
     return memory_.template data<T>() + (b * shape.heads + h) * rows_ * width_;
   }
 
-  /// Stores what is kept of rows [from, from + count) of x, which are the tokens [first, first +
-  /// count).
+  /// Stores the kept ones among rows [from, from + count) of x, the tokens [first, first + count).
   void put(const SummaryShape& shape, const View<const T>& x, Index from, Index first,
            Index count) noexcept {
     if (memory_.size_bytes() == 0) return;
@@ -96,18 +95,18 @@ class SummaryRows {
 
 }  // namespace detail
 
-/// Keys [B, Hk, rows, D] and values [B, Hk, rows, Dv] of the columns that are kept.
+/// Keys [B, Hk, rows, D] and values [B, Hk, rows, Dv] of the kept columns.
 template <class T>
 class SummaryCache {
  public:
-  /// An empty cache; it takes no memory yet.
+  /// An empty cache; allocates nothing yet.
   SummaryCache(SummaryShape shape, Index width, Index value_width)
       : shape_(std::move(shape)), width_(width), value_width_(value_width) {}
 
   /// Bytes of memory for keys and values.
   Index memory_bytes() const { return keys_.size_bytes() + values_.size_bytes(); }
 
-  /// Where the keys and values of one key head stand.
+  /// Where one key head's keys and values are stored.
   KeyRows key_rows(Index h) const {
     return {0, shape_.stride, shape_.columns, shape_.first[static_cast<std::size_t>(h)]};
   }
@@ -116,22 +115,22 @@ class SummaryCache {
   /// The kept values of a key head, [rows, Dv].
   const T* values(Index b, Index h) const { return values_.head(b, shape_, h); }
 
-  /// Makes room for that many tokens in all. If memory has to grow it at least doubles, so that a
-  /// token costs O(1).
-  /// \param length number of tokens that are there already
+  /// Makes room for that many tokens in all. Growing at least doubles the memory, so that a token
+  /// costs O(1) on average.
+  /// \param length number of tokens already stored
   /// \throws std::bad_alloc, with nothing changed
   void make_room(Index length, Index tokens) {
     const Index rows = shape_.rows_of(tokens);
     if (rows > rows_) move_to(length, (std::max)(rows, 2 * rows_));
   }
 
-  /// Makes room for that many tokens in all, and for no more.
+  /// Makes room for that many tokens in all, allocating no more than that.
   /// \throws std::bad_alloc, with nothing changed
   void reserve(Index length, Index tokens) {
     if (shape_.rows_of(tokens) > rows_) move_to(length, shape_.rows_of(tokens));
   }
 
-  /// Makes rows [from, from + count) of k and v the tokens [first, first + count).
+  /// Stores rows [from, from + count) of k and v as the tokens [first, first + count).
   /// \pre there is room for them
   void append(const View<const T>& k, const View<const T>& v, Index from, Index first,
               Index count) noexcept {
@@ -154,8 +153,8 @@ class SummaryCache {
     *this = std::move(other);
   }
 
-  /// Takes memory for `rows` rows of each head, and copies what the other cache holds of its first
-  /// `length` tokens.
+  /// Allocates `rows` rows for each head, and copies the other cache's rows of its first `length`
+  /// tokens.
   void copy_from(const SummaryCache& other, Index length, Index rows) {
     keys_ = {shape_, width_, rows};
     values_ = {shape_, value_width_, rows};
