@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of the far field: which thread computes what, and in which order sums are
-/// taken, so that the bits do not depend on threads.
+/// The backward pass of the far field: the division of work among threads, and the order of sums,
+/// so that the bits do not depend on threads.
 #pragma once
 
 #include <optional>
@@ -12,10 +12,9 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// One backward pass of the terms of a far field. d_out is multiplied by the far field's `weights`.
-/// Sums that are causal: CausalGradients. Sums that are not causal: totals, segments of rows,
-/// totals of these, segments of tokens. Terms of the delta rule: a task is a key head with its
-/// query heads.
+/// One backward pass of a far field's terms. d_out is multiplied by the far field's `weights`.
+/// Causal sums: CausalGradients. Non-causal sums: totals, segments of rows, totals of these,
+/// segments of tokens. Delta rule: a task is a key head with its query heads.
 /// \tparam Field a LinearTerms of T
 template <class T, class Field>
 class LinearBackward {
@@ -43,8 +42,8 @@ class LinearBackward {
     return elements * Index{sizeof(T)} + sums;
   }
 
-  /// Takes all the memory that `compute` needs with the same executor.
-  /// \param wants_products whether `compute` will be given `products`
+  /// Allocates all memory for `compute` with the same executor.
+  /// \param wants_products whether `products` will be passed to `compute`
   /// \throws std::bad_alloc
   void reserve(bool wants_products, const ExecutorRef& executor) {
     auto&& memory = memory_of(executor);
@@ -57,7 +56,7 @@ class LinearBackward {
   }
 
   /// Writes the gradients.
-  /// \throws what require() of the executor's memory does, before anything is written
+  /// \throws as require() of the executor's memory, before anything is written
   /// \param products [Hq], or null: the sums over batch and rows of <weight d_out_i, far_i> are
   /// added to it
   /// \pre reserve was called, once
@@ -93,7 +92,7 @@ class LinearBackward {
 
   T* scratch(Index worker) { return scratch_.template data<T>() + worker * slot_; }
 
-  /// What sums that are not causal need: the segments of rows and of tokens, and their totals.
+  /// Data of non-causal sums: the segments of rows and of tokens, and their totals.
   struct NotCausal {
     SegmentSums<T> of_keys;
     SegmentSums<T> of_rows;

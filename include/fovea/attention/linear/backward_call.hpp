@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the parts of a backward pass of a far field have in common: its tensors, and what kernels
-/// read and write of them.
+/// The common part of a far field's backward pass: its tensors, and the kernel arguments made from
+/// them.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ FOVEA_NAMESPACE_BEGIN
 /// \tparam Field a LinearTerms of T
 template <class T, class Field>
 struct LinearBackwardCall {
-  /// As of LinearBackward.
+  /// As in LinearBackward.
   LinearBackwardCall(const LinearFamilyInputs<T>& given, const Field& field,
                      const FarWeights<T>& far_weights, const View<const T>& d_output,
                      const LinearFamilyGrads<T>& gradients)
@@ -30,16 +30,16 @@ struct LinearBackwardCall {
         d_out(d_output),
         grads(gradients) {}
 
-  /// The query heads of a key head.
+  /// The number of query heads of a key head.
   Index group() const { return detail::group_size(shape.query_heads, shape.key_heads); }
   /// Whether gradients of keys or values are wanted.
   bool wants_keys() const { return !grads.k.is_none() || !grads.v.is_none(); }
-  /// The query heads of all sequences.
+  /// The number of query heads of all sequences.
   Index row_heads() const { return sequences.count() * shape.query_heads; }
-  /// The key heads of all sequences.
+  /// The number of key heads of all sequences.
   Index key_heads() const { return sequences.count() * shape.key_heads; }
 
-  /// The matrix of a head from a row on; no matrix if the tensor is none.
+  /// A head's matrix from a row on; empty if there is no tensor.
   template <class U>
   static Matrix<U> matrix(const View<U>& x, Index b, Index h, Index row) {
     return x.is_none() ? Matrix<U>{} : detail::head_matrix(x, b, h, row);
@@ -63,8 +63,8 @@ struct LinearBackwardCall {
             count};
   }
 
-  /// The rows of one segment of a query head, for sums that are not causal: all but the sums, the
-  /// total and scratch.
+  /// The kernel arguments for a segment of a query head's rows, for non-causal sums: all but the
+  /// sums, the total and scratch.
   LinearGradRowsArgs<T> row_args(const SequenceTask& segment, bool add) const {
     const Sequence s = sequences[segment.sequence];
     const Index first = segment.part * kLinearSegment;
@@ -78,7 +78,7 @@ struct LinearBackwardCall {
     return args;
   }
 
-  /// The tokens of one segment of a key head, likewise.
+  /// The same for a segment of a key head's tokens.
   LinearGradKeysArgs<T> key_args(const SequenceTask& segment, bool add) const {
     const Sequence s = sequences[segment.sequence];
     const Index first = segment.part * kLinearSegment;
@@ -91,8 +91,8 @@ struct LinearBackwardCall {
     return args;
   }
 
-  /// Rows and tokens of one key head, for the delta rule: all but the position, `accumulate` and
-  /// scratch.
+  /// The kernel arguments for a key head's rows and tokens, for the delta rule: all but the
+  /// position, `accumulate` and scratch.
   /// \param query_rows [group], written
   DeltaGradArgs<T> delta_args(const Sequence& s, Index key_head, const Range& rows,
                               const Range& tokens, LinearGradRows<T>* query_rows) const {
@@ -112,14 +112,13 @@ struct LinearBackwardCall {
     return args;
   }
 
-  /// The number of tokens of a sequence that a row can see.
+  /// The number of tokens of a sequence that rows can see.
   Index seen(const Sequence& s) const {
     const bool has_rows = s.queries > 0 && shape.query_heads > 0;
     return has_rows ? s.key_end : 0;
   }
 
-  /// Writes zeros where no kernel does: to tokens that no row can see, and to rows that can see
-  /// none.
+  /// Writes zeros where no kernel writes: to tokens that no row can see, and to rows that see none.
   void clear_unseen(bool add) const {
     if (add) return;
     for (Index n = 0; n < sequences.count(); ++n) {
@@ -130,7 +129,7 @@ struct LinearBackwardCall {
       if (s.key_end == 0) clear(grads.q, s.batch, s.first_query, s.queries);
     }
   }
-  /// Writes zeros to rows of all heads of a tensor, if there is one.
+  /// Writes zeros to rows of all heads of a tensor, if given.
   static void clear(const View<T>& x, Index b, Index first, Index count) {
     if (x.is_none()) return;
     for (Index h = 0; h < x.heads(); ++h) {
@@ -149,22 +148,22 @@ struct LinearBackwardCall {
   LinearFamilyGrads<T> grads;    ///< the gradients that are written
 };
 
-/// What each task has found of a product. It is added up in the order of the tasks.
+/// Each task's part of a product, added up in the order of the tasks.
 template <class T>
 class FoundProducts {
  public:
-  /// Finds nothing.
+  /// No product.
   FoundProducts() = default;
-  /// \param wanted whether the product is wanted at all
+  /// \param wanted whether the product is wanted
   /// \param tasks number of tasks
   FoundProducts(bool wanted, Index tasks) : found_(static_cast<std::size_t>(wanted ? tasks : 0)) {}
 
-  /// Where a task writes what it finds; null if that is not wanted.
+  /// Where a task writes its part; null if not wanted.
   T* at(Index task) { return found_.empty() ? nullptr : &found_[static_cast<std::size_t>(task)]; }
 
-  /// Adds what all tasks found.
+  /// Adds up all tasks' parts.
   /// \param products [Hq]
-  /// \param head_of called as head_of(task), gives the query head of a task
+  /// \param head_of called as head_of(task), returns a task's query head
   template <class HeadOf>
   void add_up(double* products, const HeadOf& head_of) const {
     for (std::size_t n = 0; n < found_.size(); ++n) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of causal sums: which thread computes what.
+/// The backward pass of causal sums: the division of work among threads.
 #pragma once
 
 #include <algorithm>
@@ -12,19 +12,19 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The gradients of causal sums: first the rows, with the tokens' state, and then the tokens
-/// backwards, with the state of the rows. A task is a query head of a sequence, and then a key
-/// head. If key heads are fewer than threads and sequences are long, these share the chunks of
-/// each, some at a time (GradStates): parts of them are summed, then the states before them are
-/// found, and then parts of them read these. The bits are the same.
-/// Cost if threads share: the features of each row and token once more, and the products of chunks
-/// written and read twice. Memory: that of GradStates for each key head, whatever the number of
-/// tokens and maps.
+/// The gradients of causal sums: first the rows, with the tokens' state, then the tokens backwards,
+/// with the rows' state. A task is first a query head of a sequence, then a key head. If there are
+/// fewer key heads than threads and sequences are long, threads share each head's chunks, some at a
+/// time (GradStates): parts of them are summed, then the states before them are computed, and then
+/// parts of them read these. The bits are the same.
+/// Cost if threads share: the features of each row and token are recomputed, and the chunks'
+/// products are written and read twice. Memory: GradStates for each key head, independent of the
+/// number of tokens and maps.
 /// \tparam Field a LinearTerms of T
 template <class T, class Field>
 class CausalGradients {
  public:
-  /// What all parts of the pass have in common.
+  /// The common part of the pass.
   using Call = LinearBackwardCall<T, Field>;
 
   /// \param call must outlive this object
@@ -32,7 +32,7 @@ class CausalGradients {
   CausalGradients(const CausalGradients&) = delete;
   CausalGradients& operator=(const CausalGradients&) = delete;
 
-  /// Bytes of memory with that many workers, beside the scratch of each.
+  /// Bytes of memory with that many workers, besides their scratch.
   static Index bytes(const AttentionShape& shape, const Field& far, Index workers) {
     const Index saved = linear_grad_saved<T>(shape.queries, far.features(shape.width),
                                              far.linear_maps(shape.width));
@@ -43,8 +43,8 @@ class CausalGradients {
     return elements * Index{sizeof(T)};
   }
 
-  /// Takes the memory.
-  /// \param wants_products whether `run` will be given `products`
+  /// Allocates the memory.
+  /// \param wants_products whether `products` will be passed to `run`
   /// \return the largest number of tasks of a step
   /// \throws std::bad_alloc
   Index reserve(bool wants_products, const ExecutorRef& executor) {
@@ -66,7 +66,7 @@ class CausalGradients {
   /// Writes the gradients.
   /// \param products [Hq], to which the sums of products are added; or null
   /// \param add whether to add to the gradients
-  /// \param scratch called as scratch(worker), gives linear_grad_scratch(...) elements
+  /// \param scratch called as scratch(worker), returns linear_grad_scratch(...) elements
   template <class Scratch>
   void run(double* products, bool add, const Scratch& scratch, const ExecutorRef& executor) {
     call_.clear_unseen(add);
@@ -92,7 +92,7 @@ class CausalGradients {
   }
 
  private:
-  /// Elements of the matrix that one task of a chain goes over.
+  /// Matrix elements per task of a scan over chunks.
   static constexpr Index kChainElements = 1024;
 
   static bool is_shared(const AttentionShape& shape, Index workers) {
@@ -148,8 +148,8 @@ class CausalGradients {
     return (states(0, is_down, 0).matrix + kChainElements - 1) / kChainElements;
   }
 
-  /// One step of the pass, shared by threads: upwards with the state of the tokens, or downwards
-  /// with that of the rows.
+  /// One step of the pass, shared by threads: upwards with the tokens' state, or downwards with the
+  /// rows' state.
   template <class Scratch>
   void share(bool is_down, bool add, const Scratch& scratch, const ExecutorRef& executor) {
     const AttentionShape& shape = call_.shape;
@@ -169,7 +169,7 @@ class CausalGradients {
     });
   }
 
-  /// \param n number of the chain's chunks before these
+  /// \param n number of the scan's chunks before these
   /// \param first the first chunk of these
   template <class Scratch>
   void share_chunks(Index map, bool is_down, Index n, Index first, bool add, const Scratch& scratch,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The checks of what operators with a far field read beside q, k and v.
+/// Checks of the inputs of operators with a far field, other than q, k and v.
 #pragma once
 
 #include <cmath>
@@ -43,8 +43,8 @@ void check_beta(const char* op, const LinearFamilyInputs<T>& inputs) {
   }
 }
 
-/// Checks what every operator with a far field reads.
-/// \param op the LinearSettings of the operator, or the FmmSettings
+/// Checks the inputs common to all operators with a far field.
+/// \param op the operator's LinearSettings or FmmSettings
 /// \pre its options are checked
 /// \throws std::invalid_argument
 template <class Settings, class T>
@@ -57,7 +57,7 @@ void check_far_inputs(const Settings& op, const LinearFamilyInputs<T>& inputs) {
   if constexpr (Settings::Far::kHasDelta) check_beta(op.name, inputs);
 }
 
-/// Checks the logits of a blend: [1, Hq or 1, 1, Dv or 1], and none of them is NaN. Cost: O(Hq Dv).
+/// Checks the logits of a blend: [1, Hq or 1, 1, Dv or 1], none of them NaN. Cost: O(Hq Dv).
 /// \pre check_inputs passed
 /// \throws std::invalid_argument
 template <class T>

@@ -14,7 +14,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What a decoder under the delta rule takes for n new tokens.
+/// n new tokens of a decoder with a delta rule.
 template <class T>
 struct DeltaTokens {
   ViewMember<const T> k;              ///< keys, [B, Hk, n, D]
@@ -22,16 +22,16 @@ struct DeltaTokens {
   ViewMember<const Compute<T>> beta;  ///< rates, [B, Hk, n, 1], finite and at least 0
 };
 
-/// What `op.decoder<T>(shape)` returns for a causal operator `Op` with a far field: a growing
-/// sequence of tokens, and the attention of its last positions.
+/// Result of `op.decoder<T>(shape)` for a causal operator `Op` with a far field: a growing sequence
+/// of tokens, and the attention of its last positions.
 /// `step` gives, bit for bit, what `op.forward` gives for the same queries and all keys so far.
-/// That holds whatever pieces the tokens were appended in, and for any number of threads.
+/// That holds however the tokens were split into appends, and for any number of threads.
 /// Memory is constant: for each key head a state of about 4 D Dv numbers for each map (2 D Dv for
-/// the delta rule) and a chunk of tokens, and the ring of the near field. Sums of any length keep
-/// their digits, since closed segments are added in twice the precision.
-/// It must not be called from several threads at once. Errors are std::invalid_argument or
-/// std::bad_alloc, and leave the decoder and the outputs as they were. If the executor of a step
-/// throws something else in the middle, all tokens are forgotten.
+/// the delta rule) and a chunk of tokens, and the ring of the near field. Sums stay accurate at any
+/// length, since complete segments are folded into a double-width accumulator.
+/// Not thread-safe. Errors are std::invalid_argument or std::bad_alloc, and leave the decoder and
+/// the outputs unchanged. If a step's executor throws anything else midway, all tokens are
+/// forgotten.
 template <class Op, class T>
 class LinearDecoder : public AppendCalls<LinearDecoder<Op, T>, typename Op::template Tokens<T>>,
                       public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>, SavedOf<Op, T>> {
@@ -50,26 +50,26 @@ class LinearDecoder : public AppendCalls<LinearDecoder<Op, T>, typename Op::temp
 
   /// Forgets the tokens from position `length` on: either all tokens, or some of the open chunk. To
   /// go back further, keep a `fork` or a `save`.
-  /// \throws std::invalid_argument if `length` lies before the open chunk and is not 0, or beyond
-  /// the tokens
+  /// \throws std::invalid_argument if `length` is before the open chunk and not 0, or beyond the
+  /// tokens
   void rollback(Index length) { core_.rollback(length); }
 
-  /// Forgets all tokens and keeps the memory.
+  /// Drops all tokens and keeps the memory.
   void clear() noexcept { core_.clear(); }
 
-  /// Checks that `tokens` is not negative, and does nothing else: the memory is constant.
+  /// Only checks that `tokens` is not negative: the memory is constant.
   void reserve(Index tokens) { core_.reserve(tokens); }
 
-  /// A copy of the decoder that is independent of it.
+  /// An independent copy of the decoder.
   /// \throws std::bad_alloc
   [[nodiscard]] LinearDecoder fork() const { return LinearDecoder(core_.fork()); }
 
-  /// The state as bytes. `restore` accepts them in a decoder with the same operator, sizes and
-  /// scalar, in a process with the same byte order and version of the library.
+  /// The state as bytes, for `restore` of a decoder with the same operator, sizes and scalar, in a
+  /// process with the same byte order and library version.
   [[nodiscard]] std::vector<std::byte> save() const { return core_.save(); }
 
-  /// Replaces the tokens by those of a saved decoder.
-  /// \throws std::invalid_argument if the bytes are not those of such a decoder; std::bad_alloc
+  /// Replaces the tokens with those of a saved decoder.
+  /// \throws std::invalid_argument if the bytes are not from such a decoder; std::bad_alloc
   void restore(std::span<const std::byte> bytes) { core_.restore(bytes); }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What every decoder with a far field computes, whatever its operator: one state for each key head
-/// and term, and a ring of tokens for the near field.
+/// The operator-independent part of decoders with a far field: one state for each key head and
+/// term, and a ring of tokens for the near field.
 #pragma once
 
 #include <cstddef>
@@ -29,9 +29,9 @@ class LinearDecoderCore {
   using T = typename Passes::Scalar;
   /// The type of the arithmetic.
   using C = Compute<T>;
-  /// What is read of the operator.
+  /// The operator's settings.
   using Settings = typename Passes::Settings;
-  /// What a step saves.
+  /// A step's saved tensors.
   using Saved = typename Passes::Saved;
 
   /// An empty decoder.
@@ -41,18 +41,18 @@ class LinearDecoderCore {
   Index length() const { return length_; }
   /// Bytes of memory for the states, the ring and the scratch.
   Index memory_bytes() const;
-  /// Forgets the tokens from position `length` on.
+  /// Drops the tokens from position `length` on.
   void rollback(Index length);
-  /// Forgets all tokens and keeps the memory.
+  /// Drops all tokens and keeps the memory.
   void clear() noexcept;
   /// Checks that `tokens` is not negative.
   void reserve(Index tokens) const;
-  /// Appends the tokens k, v and beta of the inputs, whose other members are not read.
+  /// Appends the inputs' tokens k, v and beta; other members are not read.
   void append(LinearFamilyInputs<T> inputs);
   /// One step, with at most one row more than new tokens.
   void step(const LinearFamilyInputs<T>& inputs, const View<T>& out, const Saved& saved,
             const ExecutorRef& executor);
-  /// A copy that is independent of it.
+  /// An independent copy.
   LinearDecoderCore fork() const;
   /// The state as bytes.
   std::vector<std::byte> save() const;
@@ -66,7 +66,7 @@ class LinearDecoderCore {
   static const DecoderShape& checked(const Settings& op, const DecoderShape& shape);
   /// The sizes of the near field's decoder, which can roll back the tokens of the open chunk.
   DecoderShape near_shape() const;
-  /// The number of tokens of the smaller chunk: a part of an open chunk can be forgotten.
+  /// The smaller chunk size in tokens: a part of an open chunk can be rolled back.
   Index chunk() const;
   LinearShape linear_shape() const;
   /// The query heads of a key head.
@@ -81,11 +81,11 @@ class LinearDecoderCore {
   void check_tokens(const LinearFamilyInputs<T>& inputs) const;
   void check_step(const LinearFamilyInputs<T>& inputs, const View<T>& out,
                   const Saved& saved) const;
-  /// Adds the tokens of the inputs, and lets the rows read. Everything is checked already. What may
+  /// Adds the tokens of the inputs, and computes the rows. Everything is checked already. What may
   /// throw comes first.
   void add(const LinearFamilyInputs<T>& inputs, const View<T>& out, const Saved& saved,
            const ExecutorRef& executor);
-  /// The weights that the inputs ask for. They are made again only if the logits have changed.
+  /// The weights for the inputs, recomputed only if the logits have changed.
   const FarWeights<C>& weights_of(const LinearFamilyInputs<T>& inputs);
 
   Settings op_;
@@ -95,7 +95,7 @@ class LinearDecoderCore {
   std::optional<typename Passes::NearDecoder> near_;  // only with a near field
   FarWeights<C> weights_;
   bool has_weights_ = false;
-  std::vector<C> logits_;  // the logits that weights_ was made of
+  std::vector<C> logits_;  // the logits that weights_ was made from
   std::vector<LinearRows<C, kStorage<T>>> rows_;
   Workspace scratch_;
 };

@@ -190,7 +190,7 @@ void LinearDecoderCore<Passes>::check_step(const LinearFamilyInputs<T>& inputs, 
     refuse_extent(op_.name, "q", inputs.q.shape(), 2,
                   "at most " + std::to_string(most) + ": earlier tokens are summed up already");
   }
-  // Of tokens that came before only the sizes matter now, so one element stands for all of them.
+  // Only the sizes of earlier tokens matter now, so one element represents all of them.
   static const T element{};
   static const C rate{};
   LinearFamilyInputs<T> all = inputs;
@@ -222,7 +222,7 @@ void LinearDecoderCore<Passes>::add(const LinearFamilyInputs<T>& inputs, const V
   const Index heads = shape_.batch * shape_.key_heads;
   const Index workers = worker_count(executor, heads);
   const FarWeights<C>& weights = weights_of(inputs);
-  // Every head has its own rows before they are rounded, since the near field writes all at once.
+  // Every head has its own unrounded rows, since the near field writes all at once.
   const Index wide =
       Settings::kHasNear ? Stream::wide_elements(linear_shape(), group(), rows) : Index{0};
   const Index kernel = Stream::scratch_elements(linear_shape());
@@ -234,7 +234,7 @@ void LinearDecoderCore<Passes>::add(const LinearFamilyInputs<T>& inputs, const V
     Passes::step_near(*near_, inputs, out, saved, rows, scratch, executor);
   }
 
-  // The states of some heads may have the tokens when an executor throws, and others not.
+  // When an executor throws, some heads' states may already contain the tokens.
   const detail::OnError forget([this] { clear(); });
   const Stream stream(inputs, group(), op_.far, weights, Settings::kHasNear, out);
   const typename Stream::Strip strip{0, rows, 0, tokens, length_, length_ + tokens - rows};

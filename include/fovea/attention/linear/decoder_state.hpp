@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The state of a LinearDecoder as bytes, to be saved and restored.
+/// A LinearDecoder's state as bytes, for saving and restoring.
 #pragma once
 
 #include <algorithm>
@@ -19,19 +19,19 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What saved bytes begin with, so that no other kind of decoder accepts them.
+/// The header of saved bytes, so that no other kind of decoder accepts them.
 struct LinearStateHeader {
-  Index scalar_bytes = 0;  ///< size of a number of the arithmetic
+  Index scalar_bytes = 0;  ///< size of a number in the type of the arithmetic
   DecoderShape shape;      ///< sizes of the decoder
   Index maps = 0;          ///< number of maps that are summed
   Index deltas = 0;        ///< number of terms of the delta rule: 0 or 1
   Index state_bytes = 0;   ///< size of the states of all key heads
-  Index combine = 0;       ///< how maps are put together
-  Index left = 0;          ///< keys that a near field shows, own key included; 0: no near field
+  Index combine = 0;       ///< how maps are combined
+  Index left = 0;  ///< keys that a near field shows, including the own key; 0: no near field
   Index length = 0;        ///< number of tokens so far
 
-  /// The numbers that must agree before bytes are restored, with the constants that the layout of
-  /// states depends on. The number of tokens is not one of them.
+  /// The numbers that must match for a restore, with the constants that the layout of states
+  /// depends on. Does not include the number of tokens.
   std::array<std::int64_t, 15> identity() const {
     constexpr std::int64_t magic = 0x316661667665766f;
     return {magic,           scalar_bytes,   shape.batch,       shape.query_heads,
@@ -41,10 +41,10 @@ struct LinearStateHeader {
   }
 };
 
-/// Writes a state as bytes, one part after the other.
+/// Writes a state as bytes, part by part.
 class LinearStateWriter {
  public:
-  /// Begins with the header.
+  /// Writes the header.
   explicit LinearStateWriter(const LinearStateHeader& header) {
     for (const std::int64_t number : header.identity()) put_number(number);
     put_number(header.length);
@@ -72,7 +72,7 @@ class LinearStateWriter {
     }
   }
 
-  /// Returns all bytes that were written.
+  /// Returns all bytes written.
   std::vector<std::byte> take() { return std::move(bytes_); }
 
  private:
@@ -88,7 +88,7 @@ class LinearStateReader {
   /// \param op name of the operator, for messages
   /// \param bytes what a LinearStateWriter wrote; they must outlive this object
   /// \param expected the header of the decoder that restores them
-  /// \throws std::invalid_argument if the bytes are those of another kind of decoder
+  /// \throws std::invalid_argument if the bytes are from another kind of decoder
   LinearStateReader(const char* op, std::span<const std::byte> bytes,
                     const LinearStateHeader& expected)
       : op_(op), bytes_(bytes), left_(expected.left) {
@@ -112,19 +112,19 @@ class LinearStateReader {
     bytes_ = bytes_.subspan(static_cast<std::size_t>(bytes));
   }
 
-  /// The tokens of a near field, in memory of their own.
+  /// The tokens of a near field, owned.
   template <class C>
   class Tokens {
    public:
     /// Reads them.
-    /// \throws std::invalid_argument if they are cut off, or do not fit the length of the decoder
+    /// \throws std::invalid_argument if they are truncated, or do not match the decoder's length
     Tokens(LinearStateReader& reader, const DecoderShape& shape) : first_(reader.get_number()) {
       const Index rows = reader.get_number();
       const Index length = reader.length();
       if (first_ < 0 || first_ > length || rows != length - first_) {
         reader.refuse_state("has a near field that does not end at its length");
       }
-      // The last row and the next one each look back at `left_` keys, their own among them.
+      // The last row and the next one each look back at `left_` keys, including their own.
       if (first_ > (std::max)(Index{0}, length - reader.left_)) {
         reader.refuse_state("lacks tokens of its near field");
       }
@@ -134,7 +134,7 @@ class LinearStateReader {
       value_width_ = shape.value_width;
     }
 
-    /// The tokens as a cache takes them.
+    /// The tokens in the form a cache takes.
     HeldTokens<C> view() const {
       return {first_, View<const C>(keys_.data(), shape_),
               View<const C>(values_.data(), {shape_[0], shape_[1], shape_[2], value_width_})};
@@ -148,7 +148,7 @@ class LinearStateReader {
     std::vector<C> values_;
   };
   /// Reads the tokens of a near field.
-  /// \throws std::invalid_argument if they are cut off, or do not fit the length of the decoder
+  /// \throws std::invalid_argument if they are truncated, or do not match the decoder's length
   template <class C>
   Tokens<C> tokens(const DecoderShape& shape) {
     return Tokens<C>(*this, shape);

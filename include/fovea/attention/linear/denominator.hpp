@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What happens to a row of linear attention whose denominator vanishes or changes sign.
+/// The policy for rows of linear attention whose denominator vanishes or changes sign.
 #pragma once
 
 #include <limits>
@@ -16,7 +16,7 @@ FOVEA_NAMESPACE_BEGIN
 /// the visible keys j (MATHS.md, section 4).
 class Denominator {
  public:
-  /// Divides by the denominator whatever it is; 0 / 0 is NaN.
+  /// Divides by the denominator unconditionally; 0 / 0 is NaN.
   static constexpr Denominator propagate() { return {DenominatorPolicy::propagate, 0}; }
 
   /// A row whose denominator is exactly 0 gets 0 from this map, and has no gradient through it.
@@ -32,7 +32,7 @@ class Denominator {
   constexpr DenominatorPolicy policy() const { return policy_; }
   /// The tau of signed_floor; 0 for the other policies.
   constexpr double tau() const { return tau_; }
-  /// Calls f with what was chosen.
+  /// Calls f with the choice.
   template <class F>
   constexpr void for_each_option(F&& f) const {
     f(policy_);
@@ -48,19 +48,19 @@ class Denominator {
 
 /// A Denominator that must be chosen.
 struct RequiredDenominator : Denominator {
-  /// The policy that was chosen.
+  /// The chosen policy.
   constexpr RequiredDenominator(Denominator chosen) : Denominator(chosen) {}  // NOLINT: a value
 };
 
-/// A Denominator that is `propagate` if none is chosen.
+/// A Denominator that defaults to `propagate`.
 struct DefaultDenominator : Denominator {
   /// The default policy, `propagate`.
   constexpr DefaultDenominator() : Denominator(propagate()) {}
-  /// The policy that was chosen.
+  /// The chosen policy.
   constexpr DefaultDenominator(Denominator chosen) : Denominator(chosen) {}  // NOLINT: a value
 };
 
-/// The type of the option `denominator` for these maps: it must be chosen if a map can be negative.
+/// The type of the option `denominator` for these maps: required if a map can be negative.
 template <class... Maps>
 using DenominatorOption =
     std::conditional_t<(Maps::kNonNegative && ...), DefaultDenominator, RequiredDenominator>;

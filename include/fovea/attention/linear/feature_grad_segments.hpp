@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The two steps of the backward pass of Performer attention that is not causal: segments of rows
-/// that read the total of the tokens, and segments of tokens that read the total of the rows.
+/// The two steps of non-causal Performer attention's backward pass: segments of rows that read the
+/// tokens' total, and segments of tokens that read the rows' total.
 #pragma once
 
 #include <algorithm>
@@ -10,11 +10,11 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Both steps of a call. Features are relative to the reference of the total of the tokens.
+/// Both steps of a call. Features are relative to the reference of the tokens' total.
 template <class T>
 class FeatureGradSegments {
  public:
-  /// What all parts of the pass have in common.
+  /// The common part of the pass.
   using Call = PerformerBackwardCall<T>;
 
   /// \param call must outlive this object
@@ -26,11 +26,11 @@ class FeatureGradSegments {
            padded_row<T>(linear_grad_scratch<T>(shape.features, shape.value_width));
   }
 
-  /// Writes d_q of a segment of the rows of a query head, and what it adds to the tokens.
+  /// Writes d_q of a segment of a query head's rows, and its contribution to the tokens.
   /// \param total of the tokens
   /// \param reference [R padded] of the total
-  /// \param part of the gradient of the projection; null: not wanted
-  /// \param sums [linear_sum_elements] what the rows add, written
+  /// \param part part of the projection's gradient; null: not wanted
+  /// \param sums [linear_sum_elements] the rows' contribution, written
   /// \param features [scratch_elements] scratch
   void rows(const SequenceTask& segment, const T* total, T* reference, T* part, T* sums,
             T* features) {
@@ -66,9 +66,9 @@ class FeatureGradSegments {
     }
   }
 
-  /// Writes d_k and d_v of a segment of the tokens of a key head.
+  /// Writes d_k and d_v of a segment of a key head's tokens.
   /// \param total of the rows
-  /// \param reference [R padded] of the total of the tokens
+  /// \param reference [R padded] of the tokens' total
   /// \param part, features as in `rows`
   void tokens(const SequenceTask& segment, const T* total, T* reference, T* part, T* features) {
     const Sequence s = call_.sequences[segment.sequence];

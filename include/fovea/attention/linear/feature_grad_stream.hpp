@@ -10,36 +10,37 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The steps of one call: the rows of a query head, upwards with the state of its tokens, and the
-/// tokens of a key head, downwards with that of its rows. Features are made again for kFeatureRows
-/// tokens at a time, and are relative to the references of the forward pass. Where one was raised
-/// the state of the tokens is multiplied on the way up as it was there, and that of the rows on the
-/// way down: by no more than 1 either way.
+/// The steps of one call: a query head's rows, upwards with the state of its tokens, and a key
+/// head's tokens, downwards with the state of its rows. Features are recomputed for kFeatureRows
+/// tokens at a time, relative to the references of the forward pass. Where a reference was raised,
+/// the tokens' state is scaled on the way up as in the forward pass, and the rows' state on the way
+/// down: by at most 1 either way.
 ///
 /// A span is a range of positions that begins at a multiple of kFeatureRows, and ends at one or
-/// with the sequence. Spans one behind the other give the bits of one that is everything, if states
-/// go from one to the next. Rows behind the last token are taken in blocks of kFeatureRows, too,
-/// from that token on: a block belongs to the span of its first row, which reads all of its rows,
-/// and also writes d_q of those behind the span. These have the same bits in their own span.
+/// with the sequence. Consecutive spans give the same bits as a single one, if states are passed
+/// on. Rows after the last token are also processed in blocks of kFeatureRows, from that token on:
+/// a block belongs to the span of its first row, which reads all of its rows, and also writes d_q
+/// of those beyond the span. These have the same bits in their own span.
 template <class T>
 class FeatureGradStream {
  public:
-  /// What all parts of the pass have in common.
+  /// The common part of the pass.
   using Call = PerformerBackwardCall<T>;
 
-  /// What one row of a query head keeps between the steps (linear_grad_record without a floor).
+  /// The numbers kept for one row of a query head between the steps (linear_grad_record without a
+  /// floor).
   static constexpr Index kRecord = 3;
-  /// The span that is everything.
+  /// The span of all positions.
   static constexpr Range kAll = {0, kFarPosition};
 
-  /// What one head works with.
+  /// One head's memory.
   struct Memory {
-    T* carried = nullptr;    ///< [carried_elements] the state; at first it holds anything
+    T* carried = nullptr;    ///< [carried_elements] the state; uninitialised at first
     T* reference = nullptr;  ///< [R padded] upwards the running reference, a part of the state
-    T* part = nullptr;       ///< of the gradient of the projection; null: not wanted
+    T* part = nullptr;       ///< part of the projection's gradient; null: not wanted
     /// [blocks of the span, R padded], kept for `down`: the reference before each block
     T* references = nullptr;
-    /// [rows of the span and kFeatureRows - 1 behind it, group, kRecord], kept for `down`
+    /// [rows of the span and kFeatureRows - 1 after it, group, kRecord], kept for `down`
     T* saved = nullptr;
     T* scratch = nullptr;               ///< [scratch_elements]
     LinearGradRows<T>* rows = nullptr;  ///< [group]
@@ -56,8 +57,7 @@ class FeatureGradStream {
   static Index scratch_elements(const PerformerShape& shape) { return Slot(shape).elements; }
 
   /// The rows of one query head in a span.
-  /// \pre a token is visible, and the queries stand at the positions of keys unless the span is
-  /// everything
+  /// \pre a token is visible, and the queries are at the positions of keys unless the span is kAll
   void up(const Sequence& s, Index head, const Range& span, const Memory& memory) {
     Worker at(*this, s, head / call_.group(), span, memory);
     const bool keeps = head % call_.group() == 0;
@@ -77,7 +77,7 @@ class FeatureGradStream {
       set_rows(s, head, 1, first, end, 0, at.running, at, args);
       rows_up(s, head, first, end, part, at, args);
     };
-    // The rows of a block that another span has begun.
+    // The rows of a block begun by another span.
     const Index begun = (std::max)(behind, span.begin);
     const Index own = (std::min)(behind + blocks.begin * kFeatureRows, s.queries);
     if (begun < own) tail(begun, own, nullptr);
@@ -130,7 +130,7 @@ class FeatureGradStream {
     bool is_raised = false;  // by its first token
   };
 
-  /// What one step of a head works with.
+  /// The memory of one step of a head.
   struct Worker {
     Worker(const FeatureGradStream& of, const Sequence& s, Index of_head, const Range& of_span,
            const Memory& of_memory)
@@ -147,13 +147,13 @@ class FeatureGradStream {
       first_position = s.first_position;
       unseeing = of.call_.unseeing(s);
     }
-    /// The first row at a position or behind it that sees a token.
+    /// The first row at or after a position that sees a token.
     Index row_at(const Sequence& s, Index position) const {
       return std::clamp(position - first_position, unseeing, s.queries);
     }
     /// One past the last token of the span.
     Index tokens_end() const { return (std::min)(span.end, tokens); }
-    /// The blocks of rows behind the last token that begin in the span.
+    /// The blocks of rows after the last token that begin in the span.
     Range blocks_behind(const Sequence& s) const {
       const Index behind = row_at(s, tokens);
       const auto blocks = [&](Index row) {
@@ -190,7 +190,7 @@ class FeatureGradStream {
     if (block > 0) std::copy_n(kept_reference(block, at), row(), at.running);
   }
 
-  /// Makes the features of a block's keys, piece by piece, from the running reference on.
+  /// Computes the features of a block's keys, piece by piece, starting with the running reference.
   void make_keys(const Sequence& s, Index block, Worker& at) {
     const Index begin = block * kFeatureRows;
     const Index count = (std::min)(kFeatureRows, at.tokens - begin);
@@ -234,7 +234,7 @@ class FeatureGradStream {
     return args;
   }
 
-  /// Gives tokens to a strip.
+  /// Adds tokens to a strip.
   void set_tokens(const Sequence& s, Index block, const Piece& piece, const Worker& at,
                   LinearGradStripArgs<T>& args) const {
     const Index token = s.first_key + block * kFeatureRows + piece.first;
@@ -244,7 +244,7 @@ class FeatureGradStream {
     tokens.count = piece.tokens;
   }
 
-  /// Gives rows of query heads [head, head + count) to a strip, and computes their features.
+  /// Adds rows of query heads [head, head + count) to a strip, and computes their features.
   /// \param first_position of the first row, counted from the strip's first token
   void set_rows(const Sequence& s, Index head, Index count, Index first, Index end,
                 Index first_position, T* reference, const Worker& at,
@@ -311,12 +311,12 @@ class FeatureGradStream {
                       at.keys + piece.first * row(), at.d_features, at.memory.part, at.scratch);
   }
 
-  /// Block n of rows behind the last token.
+  /// Block n of the rows after the last token.
   void tail_down(const Sequence& s, Index n, Worker& at) {
     const Index first = at.row_at(s, at.tokens) + n * kFeatureRows;
     const Index end = (std::min)(first + kFeatureRows, s.queries);
     LinearGradStripArgs<T> args = strip_of(at, end == s.queries);
-    // No token's gradient is written, but their sums are wanted.
+    // No token's gradient is written, but their sums are needed.
     if (call_.wants_features()) args.of.tokens.d_k = {at.d_features, row(), 1};
     set_rows(s, at.key_head * call_.group(), call_.group(), first, end, 0, at.running, at, args);
     LinearGradKernels<T>{}.strip_keys(args);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Feature maps phi of the far field, which replace exp(<q, k>) of softmax attention by <phi(q),
+/// Feature maps phi of the far field, which replace softmax attention's exp(<q, k>) by <phi(q),
 /// phi(k)> (FMMformer, section 3.2; MATHS.md, section 4).
 #pragma once
 
@@ -11,64 +11,64 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The map elu(x) + 1, phi_1 of the paper: exp(x) for x < 0, otherwise x + 1.
+/// The map elu(x) + 1, the paper's phi_1: exp(x) for x < 0, otherwise x + 1.
 struct EluPlusOne {
-  /// The formula, for messages.
+  /// The formula, for error messages.
   static constexpr const char* name() { return "elu(x) + 1"; }
   /// The map is never negative.
   static constexpr bool kNonNegative = true;
-  /// How kernels call it.
+  /// The kernels' name for it.
   static constexpr FeatureMapKind kKind = FeatureMapKind::elu_plus_one;
 };
 
-/// The map elu(-x) + 1, phi_2 of the paper.
+/// The map elu(-x) + 1, the paper's phi_2.
 struct EluMinusPlusOne {
-  /// The formula, for messages.
+  /// The formula, for error messages.
   static constexpr const char* name() { return "elu(-x) + 1"; }
   /// The map is never negative.
   static constexpr bool kNonNegative = true;
-  /// How kernels call it.
+  /// The kernels' name for it.
   static constexpr FeatureMapKind kKind = FeatureMapKind::elu_minus_plus_one;
 };
 
-/// The map tanh(x) + 1 = 2 sigmoid(2 x), the third one of the authors' code.
+/// The map tanh(x) + 1 = 2 sigmoid(2 x), the third in the authors' code.
 struct TanhPlusOne {
-  /// The formula, for messages.
+  /// The formula, for error messages.
   static constexpr const char* name() { return "tanh(x) + 1"; }
   /// The map is never negative.
   static constexpr bool kNonNegative = true;
-  /// How kernels call it.
+  /// The kernels' name for it.
   static constexpr FeatureMapKind kKind = FeatureMapKind::tanh_plus_one;
 };
 
-/// The map tanh(x), phi_3 of the paper. Denominators may vanish or be negative, so an operator with
-/// this map must be given a Denominator.
+/// The map tanh(x), the paper's phi_3. Denominators may vanish or be negative, so an operator with
+/// this map requires a Denominator.
 struct Tanh {
-  /// The formula, for messages.
+  /// The formula, for error messages.
   static constexpr const char* name() { return "tanh(x)"; }
   /// The map can be negative.
   static constexpr bool kNonNegative = false;
-  /// How kernels call it.
+  /// The kernels' name for it.
   static constexpr FeatureMapKind kKind = FeatureMapKind::tanh;
 };
 
 /// The map max(x, 0). Denominators may vanish.
 struct Relu {
-  /// The formula, for messages.
+  /// The formula, for error messages.
   static constexpr const char* name() { return "max(x, 0)"; }
   /// The map is never negative.
   static constexpr bool kNonNegative = true;
-  /// How kernels call it.
+  /// The kernels' name for it.
   static constexpr FeatureMapKind kKind = FeatureMapKind::relu;
 };
 
-/// A feature map that the library has.
+/// A feature map of the library.
 template <class M>
 concept BuiltInFeatureMap = requires {
   { M::kKind } -> std::convertible_to<FeatureMapKind>;
 };
 
-/// A feature map that a user writes: a function of one number, and its derivative.
+/// A user's feature map: a function of one number, and its derivative.
 template <class M, class T>
 concept OwnFeatureMap = requires(T x) {
   { M::value(x) }
@@ -78,8 +78,8 @@ concept OwnFeatureMap = requires(T x) {
 };
 
 /// A feature map: one of the library's, or a user's. It is applied to each element of q and k. Its
-/// constant kNonNegative says whether it is never negative, which decides whether a policy for
-/// denominators must be given.
+/// constant kNonNegative says whether it is never negative; otherwise a denominator policy is
+/// required.
 template <class M, class T = float>
 concept FeatureMap = (BuiltInFeatureMap<M> || OwnFeatureMap<M, T>)&&requires {
   { M::name() } -> std::convertible_to<const char*>;
@@ -97,7 +97,7 @@ void map_derivatives(const T* x, T* y, Index n) noexcept {
   for (Index i = 0; i < n; ++i) y[i] = M::derivative(x[i]);
 }
 
-/// The map in the form that kernels take.
+/// The map as the kernels take it.
 template <class M, class T>
 constexpr FeatureMapArgs<T> map_args() {
   if constexpr (BuiltInFeatureMap<M>) {

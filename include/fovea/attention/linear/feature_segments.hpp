@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The two steps of Performer attention that is not causal: the sums of a segment of tokens, and
-/// rows that read the total of all segments.
+/// The two steps of non-causal Performer attention: the sums of a segment of tokens, and rows that
+/// read the total of all segments.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class FeatureSegments {
         features_(features),
         sizes_{1, inputs.projection.rows(), inputs.v.width()} {}
 
-  /// Elements of the sums of a segment, behind which stands their reference, [R padded].
+  /// Elements of a segment's sums, followed by their reference, [R padded].
   static Index sum_elements(const PerformerShape& shape) {
     return linear_sum_elements<T>({1, shape.features, shape.value_width});
   }
@@ -38,9 +38,9 @@ class FeatureSegments {
            padded_row<T>(linear_read_scratch<T>({1, shape.features, shape.value_width}));
   }
 
-  /// Writes the sums of a segment, and behind them the largest logits, which they are relative to.
+  /// Writes a segment's sums, followed by the largest logits, which they are relative to.
   /// \param segment a segment of the sequence, of a key head
-  /// \param seen the tokens of the sequence that rows see; the segment has some of them
+  /// \param seen the number of the sequence's tokens that rows see; the segment has some of them
   void sum(const Sequence& s, const SequenceTask& segment, Index seen, T* sums, T* scratch) const {
     const Index begin = segment.part * kLinearSegment;
     const Index tokens = (std::min)(kLinearSegment, seen - begin);
@@ -78,7 +78,7 @@ class FeatureSegments {
     Index head = 0;   ///< the query head
     Index first = 0;  ///< first row of q and out
     Index count = 0;  ///< at most kFeatureRows
-    Index next = 0;   ///< rows behind them that will be read next
+    Index next = 0;   ///< following rows that will be read next
   };
 
   /// Writes rows of the output.

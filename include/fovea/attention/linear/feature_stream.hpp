@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One causal pass of a key head over its tokens with random features, and the query heads that
-/// read it. The forward pass runs it over all tokens, a decoder as they come.
+/// One causal pass over a key head's tokens with random features, and the query heads that read it.
+/// The forward pass runs it over all tokens, a decoder as they arrive.
 #pragma once
 
 #include "fovea/attention/call/sequences.hpp"
@@ -9,7 +9,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What is told of tokens on their way by a FeatureStream that nobody watches.
+/// The default observer of a FeatureStream's tokens: does nothing.
 struct UnwatchedTokens {
   /// The logits of tokens from `position` on.
   template <class T>
@@ -18,34 +18,34 @@ struct UnwatchedTokens {
   void raise(Index /*position*/) const {}
 };
 
-/// The stream of one call. Features of keys are sums exp(logit - reference), where the reference of
-/// each feature is that of the last token that raised it: 16 above its logit, so that only few
-/// tokens raise any. Then what is held already is multiplied by the exponential of the difference.
-/// So a row depends on the tokens up to its own alone, and nothing overflows. Between two raises
-/// the sums are those of linear attention, whose kernels take any division of the tokens.
+/// The stream of one call. Keys' features are exp(logit - reference), where each feature's
+/// reference was set by the last token that raised it: 16 above its logit, so that few tokens raise
+/// any. On a raise, the state is multiplied by the exponential of the difference. So a row depends
+/// only on the tokens up to its own, and nothing overflows. Between two raises the sums are those
+/// of linear attention, whose kernels accept any division of the tokens.
 /// \tparam T float or double
 template <class T>
 class FeatureStream {
  public:
-  /// The memory that one worker computes with.
+  /// One worker's memory.
   struct Memory {
     T* state = nullptr;             ///< [state_elements] the state of the sums, and the reference
     T* scratch = nullptr;           ///< [scratch_elements]
     LinearRows<T>* rows = nullptr;  ///< [group]
   };
 
-  /// Rows, and tokens that the state does not hold yet.
+  /// Rows, and tokens that the state does not contain yet.
   struct Strip {
     Index first_row = 0;       ///< first row of q and out
     Index rows = 0;            ///< number of rows of each query head
     Index first_token = 0;     ///< first row of k and v
     Index tokens = 0;          ///< number of tokens to add
-    Index length = 0;          ///< number of tokens that the state holds
+    Index length = 0;          ///< number of tokens in the state
     Index first_position = 0;  ///< position of the first row; negative only if `length` is 0
   };
 
   /// \param inputs must outlive this object, and so must `features`
-  /// \param shape sizes of the call; of heads, and of R, D and Dv
+  /// \param shape the call's sizes: heads, R, D and Dv
   FeatureStream(const PerformerInputs<T>& inputs, const PerformerShape& shape,
                 const RandomFeatures<T>& features, const View<T>& out)
       : inputs_(inputs),
@@ -54,11 +54,11 @@ class FeatureStream {
         features_(features),
         out_(out) {}
 
-  /// Elements of the state of one key head without its reference.
+  /// Elements of a key head's state without its reference.
   static Index sums_elements(Index features, Index value_width) {
     return padded_row<T>(linear_state_elements<T>({1, features, value_width}));
   }
-  /// Elements of the state of one key head.
+  /// Elements of a key head's state.
   static Index state_elements(Index features, Index value_width) {
     return sums_elements(features, value_width) + padded_row<T>(features);
   }
@@ -70,8 +70,8 @@ class FeatureStream {
            padded_row<T>(linear_stream_scratch<T>({1, features, value_width}));
   }
 
-  /// Adds tokens to the state of a key head, and lets rows read it on the way.
-  /// \param watch is told of the tokens (UnwatchedTokens)
+  /// Adds tokens to a key head's state, and computes rows from it on the way.
+  /// \param watch is notified of the tokens (UnwatchedTokens)
   template <class Watch = UnwatchedTokens>
   void add(Index b, Index key_head, const Strip& strip, const Memory& at,
            Watch&& watch = {}) const {
@@ -94,7 +94,7 @@ class FeatureStream {
     }
   }
 
-  /// Adds tokens again whose logits were kept.
+  /// Adds tokens again from their stored logits.
   /// \param logits [tokens, R padded], at most kFeatureRows
   /// \param v their values
   void replay(const T* logits, const Matrix<const T>& v, Index tokens, Index length,
@@ -141,8 +141,8 @@ class FeatureStream {
     Matrix<const T> v;  // of the first token of the block
   };
 
-  /// Adds the tokens of a block, whose logits are there, piece by piece.
-  /// \return one past the last row that has read
+  /// Adds a block's tokens, whose logits are computed, piece by piece.
+  /// \return one past the last row computed
   template <class Watch>
   Index add_block(Index b, Index key_head, const Strip& strip, Index token, Index count, Index row,
                   const Matrix<const T>& v, const Parts& parts, const Watch& watch) const {
@@ -160,11 +160,11 @@ class FeatureStream {
     return row;
   }
 
-  /// Turns logits into features, up to the next token that raises the reference.
+  /// Converts logits to features, up to the next token that raises the reference.
   /// \param first the first token of the block to take
   /// \param count tokens of the block
   /// \param position that of the first one
-  /// \return how many tokens were taken, at least one
+  /// \return the number of tokens taken, at least one
   template <class Watch>
   Index map_keys(Index first, Index count, Index position, const Parts& parts,
                  const Watch& watch) const {
@@ -185,7 +185,7 @@ class FeatureStream {
     return args.mapped;
   }
 
-  /// Adds the tokens of a piece to the state, and lets its rows read.
+  /// Adds a piece's tokens to the state, and computes its rows.
   void read(Index b, Index key_head, const Strip& strip, const Piece& piece,
             const Parts& parts) const {
     const Index row = this->row();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The totals of random features that all rows of Performer attention read that is not causal.
+/// The totals of random features that all rows of non-causal Performer attention read.
 #pragma once
 
 #include "fovea/attention/linear/feature_segments.hpp"
@@ -9,9 +9,8 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The sums of the features of all keys that a sequence shows, for rows that see them all: those of
-/// a segment of tokens have the largest logits of the segment as their reference, and are brought
-/// to the largest of all before they are folded.
+/// The feature sums of all visible keys of a sequence, for rows that see them all. A segment's sums
+/// are relative to its largest logits, and are rescaled to the overall largest before folding.
 template <class T>
 class FeatureTotals {
  public:
@@ -36,7 +35,7 @@ class FeatureTotals {
   /// The largest number of tasks of a step.
   Index most_tasks() const { return sums_.most_tasks(); }
 
-  /// Takes the memory.
+  /// Allocates the memory.
   /// \throws std::bad_alloc
   template <class Memory>
   void reserve(Memory&& memory) {
@@ -44,7 +43,8 @@ class FeatureTotals {
   }
 
   /// Computes all totals.
-  /// \param scratch called as scratch(worker), gives FeatureSegments<T>::sum_scratch(...) elements
+  /// \param scratch called as scratch(worker), returns FeatureSegments<T>::sum_scratch(...)
+  /// elements
   template <class Scratch>
   void compute(const ExecutorRef& executor, const Scratch& scratch) {
     const auto seen = [&](Index s) { return visibility_.seen(sequences_[s]); };
@@ -65,7 +65,7 @@ class FeatureTotals {
         });
   }
 
-  /// The total of a key head, as kernels of linear attention read it.
+  /// A key head's total, as linear attention's kernels read it.
   /// \pre a key is visible
   const T* total(Index sequence, Index key_head) const { return sums_.total(sequence, key_head); }
   /// The reference of the total, [R padded].

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of linear, delta-rule and FMM attention: which thread computes what, and where
-/// its scratch memory is.
+/// The forward pass of linear, delta-rule and FMM attention: the division of work among threads,
+/// and their scratch memory.
 #pragma once
 
 #include <optional>
@@ -13,12 +13,12 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// One forward pass.
-/// If causal, a task is a key head of a sequence with its query heads. The task goes over the
-/// tokens once, with the state in its scratch, and over the near field's blocks of rows as it comes
-/// to them. If there are more threads than such tasks, the near field comes first, and the tokens
-/// of each key head are divided (SharedStream). If not causal, the steps are: the sums of segments
-/// of tokens, their totals, and then blocks of rows that read these. \tparam Field a LinearTerms
-/// for the arithmetic of T \tparam Near NearBlocks<T>, or NoNearField
+/// If causal, a task is a key head of a sequence with its query heads. It goes over the tokens
+/// once, with the state in its scratch, and computes the near field's row blocks on the way. With
+/// more threads than such tasks, the near field is computed first, and each key head's tokens are
+/// divided among threads (SharedStream). If not causal, the steps are: the sums of segments of
+/// tokens, their totals, and then blocks of rows that read these. \tparam Field a LinearTerms for
+/// the arithmetic of T \tparam Near NearBlocks<T>, or NoNearField
 template <class T, class Field, class Near = NoNearField>
 class LinearForward {
  public:
@@ -29,7 +29,7 @@ class LinearForward {
   /// \param far the terms of the far field
   /// \param weights the weights of the near and the far field; they must outlive this object
   /// \param out [B, Hq, Nq, Dv], written
-  /// \param near the blocks of the near field, if there is one
+  /// \param near the near field's blocks, if there is one
   LinearForward(const LinearFamilyInputs<T>& inputs, const Field& far, const FarWeights<C>& weights,
                 const View<T>& out, Near near = {})
       : inputs_(inputs),
@@ -59,7 +59,7 @@ class LinearForward {
     compute(executor);
   }
 
-  /// Takes the memory that `compute` needs with the same executor.
+  /// Allocates the memory for `compute` with the same executor.
   /// \throws std::bad_alloc
   void reserve(const ExecutorRef& executor) {
     if (far_.causal) return reserve_causal(executor);
@@ -83,7 +83,7 @@ class LinearForward {
   static constexpr Index kElement = sizeof(C);
 
   using Shared = SharedStream<T, Field>;
-  /// Whether rows of the near field have a place where they wait for the far field.
+  /// Whether the near field's rows can be stored until the far field is added.
   static constexpr bool kCanShare = Field::kHasSums && !Field::kHasDelta &&
                                     (!Near::kExists || CausalStream<T, Field>::kOutIsWide);
 
@@ -111,7 +111,7 @@ class LinearForward {
     Index delta = 0;
     Index wide = 0;
     Index kernel = 0;
-    Index elements = 0;  // the sum; like each of the others a multiple of a cache line
+    Index elements = 0;  // the sum; like the others a multiple of a cache line
   };
 
   using Memory = typename CausalStream<T, Field>::Memory;
@@ -187,7 +187,7 @@ class LinearForward {
         stream_, [&](Index worker) { return memory(worker); }, executor);
   }
 
-  /// Computes a block of rows of the near field.
+  /// Computes a row block of the near field.
   void attend_near(const Sequence& s, Index head, const QueryBlock& block, const Memory& at) const {
     near_.attend(
         s, head, block,
@@ -195,7 +195,7 @@ class LinearForward {
         at.kernel);
   }
 
-  /// Lets rows of a sequence read the far field, and adds the tokens [length, end) on the way.
+  /// Adds the far field to rows of a sequence, and the tokens [length, end) on the way.
   void add(const Sequence& s, Index key_head, const Range& rows, Index length, Index end,
            const Memory& at) const {
     stream_.add(s.batch, key_head,
@@ -204,7 +204,7 @@ class LinearForward {
                 at);
   }
 
-  /// Computes the near and the far field of one key head, one block of rows after the other.
+  /// Computes the near and the far field of one key head, row block by row block.
   void add_blocks(const Sequence& s, Index key_head, Index worker) {
     const Memory at = memory(worker);
     BlockStorage own = storage(worker);
@@ -229,13 +229,13 @@ class LinearForward {
     for_each_task(executor, blocks_->count(), [&](Index task, Index worker) {
       const auto [sequence, head, b] = (*blocks_)[task];
       const Sequence s = sequences_[sequence];
-      // If there is no key, there is no total.
+      // Without keys there is no total.
       const C* const total = s.key_end == 0 ? nullptr : totals_->total(sequence, head / group());
       read_block(s, head, b, total, worker);
     });
   }
 
-  /// Number of rows that read a total together if there is no near field whose blocks decide it.
+  /// Number of rows that read a total together, unless the near field's blocks determine it.
   static constexpr Index kReadRows = 256;
 
   Index block_count(Index sequence) const {
@@ -284,9 +284,9 @@ class LinearForward {
   View<T> out_;
   CausalStream<T, Field> stream_;
   Near near_;
-  std::optional<Shared> shared_;          // only if tokens are divided among threads
-  std::optional<SequenceTasks> blocks_;   // blocks of rows, unless a task goes over those of a head
-  std::optional<SegmentSums<C>> totals_;  // only if not causal
+  std::optional<Shared> shared_;          // set only if tokens are divided among threads
+  std::optional<SequenceTasks> blocks_;   // blocks of rows, unless a task processes all of a head's
+  std::optional<SegmentSums<C>> totals_;  // set only if not causal
   std::optional<Slot> slot_;
   Workspace scratch_;                             // [workers]
   std::vector<LinearRows<C, kStorage<T>>> rows_;  // [workers, group]

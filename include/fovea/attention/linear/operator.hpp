@@ -10,33 +10,33 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The calls of an operator `Op` with a far field. `Op` has `name()`; `far<T>()`, which gives its
-/// LinearTerms for arithmetic in T; and the types `Passes<T>` and `BackwardPasses<T>`, whose
-/// functions take what its `settings<T>()` gives for arithmetic in T.
-/// The bits of a row do not depend on threads, batch, heads or strides, nor on what the row does
-/// not see; a decoder gives the same bits.
+/// The calls of an operator `Op` with a far field. `Op` has `name()`; `far<T>()`, its LinearTerms
+/// for arithmetic in T; and the types `Passes<T>` and `BackwardPasses<T>`, whose functions take its
+/// `settings<T>()` for arithmetic in T.
+/// A row's bits do not depend on threads, batch, heads or strides, nor on what the row does not
+/// see; a decoder gives the same bits.
 /// Errors: `forward` and `backward` throw what `check` and `check_backward` throw, and
 /// std::bad_alloc, before anything is written.
-/// Cost: O(N D Dv) flops for each term, however long the sequence is.
+/// Cost: O(N D Dv) flops for each term.
 template <class Op>
 class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
                        public BackwardCalls<LinearOperator<Op>> {
  public:
-  /// What the operator reads, for tensors of T; `Op` says which type that is.
+  /// The inputs, for tensors of T; `Op` defines the type.
   template <class T>
   using Inputs = InputsOf<Op, T>;
-  /// What the forward pass saves; `Op` says which type that is.
+  /// What the forward pass saves; `Op` defines the type.
   template <class T>
   using Saved = SavedOf<Op, T>;
-  /// The gradients that the backward pass writes, for tensors of T.
+  /// The gradients, for tensors of T.
   template <class T>
   using Grads = GradsOf<Op, T>;
-  /// The sizes of a call.
+  /// A call's sizes.
   using Shape = AttentionShape;
-  /// The sizes of a decoder.
+  /// A decoder's sizes.
   using DecoderShape = fovea::DecoderShape;
 
-  /// Checks what `forward` takes. Cost: O(1), and O(B) or O(S) for key lengths and packed
+  /// Checks `forward`'s arguments. Cost: O(1), and O(B) or O(S) for key lengths and packed
   /// sequences, O(B Hk Nk) for beta, and O(Hq Dv) for the logits of a blend.
   /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
   /// what was expected and what was given
@@ -56,14 +56,14 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
                                           out, saved, d_out, family_grads<T>(grads));
   }
 
-  /// Bytes of scratch memory that `forward` takes with that many workers.
+  /// Bytes of scratch memory for `forward` with that many workers.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
     return Op::template Passes<T>::workspace_bytes(op().template settings<Compute<T>>(), shape,
                                                    workers);
   }
 
-  /// Bytes of scratch memory that `backward` takes with that many workers.
+  /// Bytes of scratch memory for `backward` with that many workers.
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
                                                Index workers = 1) const {
@@ -80,8 +80,7 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
                       : Dense{}.plan(sequence).visible_pairs();
   }
 
-  /// The gradients in the form that the passes take; those that the operator does not have are
-  /// none.
+  /// The gradients as the passes take them; those that the operator does not have are empty.
   template <class T>
   static LinearFamilyGrads<T> family_grads(const GradsOf<Op, T>& grads) {
     LinearFamilyGrads<T> all{grads.q, grads.k, grads.v};
@@ -104,11 +103,11 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
     return detail::inputs_as<LinearFamilyInputs<T>>(inputs);
   }
 
-  /// Writes the gradients of the loss, of which d_out is the gradient with respect to out: the
-  /// exact derivatives of `forward`, and 0 for what is not visible. The states are recomputed, and
-  /// so is a near field that was not saved; those of a far field also run backwards from the end.
+  /// Writes the gradients of the loss, given d_out, its gradient with respect to out: the exact
+  /// derivatives of `forward`, and 0 for what is not visible. States are recomputed, and so is a
+  /// near field that was not saved; the far field also needs states from the end backwards.
   /// Cost: 10 D Dv to 12 D Dv flops for each token, head and feature map. Memory: O(N), and a state
-  /// for each worker; under the delta rule a worker also holds a state for every kDeltaChunk tokens
+  /// for each worker; with the delta rule a worker also stores a state for every kDeltaChunk tokens
   /// of its head.
   template <class T>
   void run_backward(const InputsOf<Op, T>& inputs, const View<const T>& /*out*/,
@@ -126,8 +125,8 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
   }
 };
 
-/// The calls of an operator without a near field. `Op` is as in LinearOperator, but for what this
-/// class has.
+/// The calls of an operator without a near field. `Op` is as in LinearOperator, except for this
+/// class's members.
 /// \tparam kDelta whether its term is written by the delta rule
 template <class Op, bool kDelta>
 class LinearOnlyOperator : public LinearOperator<Op> {
@@ -139,14 +138,14 @@ class LinearOnlyOperator : public LinearOperator<Op> {
   /// What the forward pass saves: nothing.
   template <class T>
   using Saved = LinearSaved<T>;
-  /// What computes the forward pass.
+  /// The forward pass's implementation.
   template <class T>
   using Passes = LinearPasses<T, !kDelta, kDelta>;
-  /// What computes the backward pass.
+  /// The backward pass's implementation.
   template <class T>
   using BackwardPasses = LinearBackwardPasses<T, !kDelta, kDelta>;
 
-  /// What the passes read of the operator, for arithmetic in C.
+  /// The operator's settings, for arithmetic in C.
   template <class C>
   LinearSettings<C, !kDelta, kDelta> settings() const {
     return {Op::name(), static_cast<const Op&>(*this).template far<C>()};

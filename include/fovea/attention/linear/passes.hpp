@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The checks and the passes of linear attention and of the delta rule. They depend on the scalar
-/// type and on the kind of terms alone, so that a library can compile them once (kernels/unit.hpp).
+/// The checks and the passes of linear attention and of the delta rule. They depend only on the
+/// scalar type and the kind of terms, so that a library can compile them once (kernels/unit.hpp).
 #pragma once
 
 #include "fovea/attention/linear/terms.hpp"
@@ -10,7 +10,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What the passes read of an operator without a near field.
+/// The settings of an operator without a near field.
 /// \tparam C the type of the arithmetic
 template <class C, bool kSums, bool kDelta>
 struct LinearSettings {
@@ -22,13 +22,13 @@ struct LinearSettings {
   const char* name;  ///< the name in messages
   Far far;           ///< the terms of the far field
 
-  /// The weights of the far field, by which a mean over maps divides.
+  /// The far field's weights, which include the division for a mean over maps.
   template <class T>
   FarWeights<C> weights(const LinearFamilyInputs<T>& inputs) const {
     return FarWeights<C>::alone(inputs.q.heads(), inputs.v.width(), far.share());
   }
 
-  /// The multiply-adds of a forward pass: rows read states, and tokens are added to them.
+  /// The multiply-adds of a forward pass: reading states for rows, and adding tokens to them.
   double products(const AttentionShape& s) const {
     const double rows = static_cast<double>(s.batch * s.query_heads * s.queries);
     return (rows + static_cast<double>(s.batch * s.key_heads * s.keys)) * far.products_of_row(s);
@@ -41,24 +41,24 @@ class LinearPasses {
  public:
   /// The scalar of the tensors.
   using Scalar = T;
-  /// What is read of an operator.
+  /// The operator's settings.
   using Settings = LinearSettings<Compute<T>, kSums, kDelta>;
   /// What the forward pass saves: nothing.
   using Saved = LinearSaved<T>;
-  /// What decodes the near field: there is none.
+  /// The near field's decoder: none.
   using NearDecoder = NoNearField;
 
   /// \throws std::invalid_argument if the tau of signed_floor is not in (0, 1]
   static void check_options(const Settings& op);
   /// Checks the options and everything that both passes read.
   static void check_read(const Settings& op, const LinearFamilyInputs<T>& inputs);
-  /// Checks all that `forward` takes.
+  /// Checks `forward`'s arguments.
   static void check(const Settings& op, const LinearFamilyInputs<T>& inputs, const View<T>& out,
                     const Saved& saved);
   /// Computes the forward pass. \pre check passed
   static void forward(const Settings& op, const LinearFamilyInputs<T>& inputs, const View<T>& out,
                       const Saved& saved, const ExecutorRef& executor);
-  /// Bytes of scratch memory that it takes.
+  /// Its scratch memory in bytes.
   static Index workspace_bytes(const Settings& op, const AttentionShape& shape, Index workers);
 };
 
@@ -68,12 +68,12 @@ class LinearBackwardPasses {
  public:
   /// The scalar of the tensors.
   using Scalar = T;
-  /// What is read of an operator.
+  /// The operator's settings.
   using Settings = LinearSettings<T, kSums, kDelta>;
   /// What the forward pass saved: nothing.
   using Saved = LinearSaved<T>;
 
-  /// Checks all that `backward` takes.
+  /// Checks `backward`'s arguments.
   static void check(const Settings& op, const LinearFamilyInputs<T>& inputs,
                     const View<const T>& out, const LinearSaved<T>& saved,
                     const View<const T>& d_out, const LinearFamilyGrads<T>& grads);
@@ -81,7 +81,7 @@ class LinearBackwardPasses {
   static void backward(const Settings& op, const LinearFamilyInputs<T>& inputs,
                        const LinearSaved<T>& saved, const View<const T>& d_out,
                        const LinearFamilyGrads<T>& grads, const ExecutorRef& executor);
-  /// Bytes of scratch memory that it takes.
+  /// Its scratch memory in bytes.
   static Index workspace_bytes(const Settings& op, const AttentionShape& shape, Index workers);
 };
 

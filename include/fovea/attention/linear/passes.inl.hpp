@@ -75,7 +75,7 @@ Index LinearBackwardPasses<T, kSums, kDelta>::workspace_bytes(const Settings& op
   return LinearBackward<T, typename Settings::Far>::workspace_bytes(shape, op.far, workers);
 }
 
-// The terms of an operator are summed or written by the delta rule.
+// An operator's terms are summed or written by the delta rule.
 #define FOVEA_LINEAR_PASSES(Class, T)   \
   template class Class<T, true, false>; \
   template class Class<T, false, true>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of Performer attention that is not causal.
+/// The backward pass of non-causal Performer attention.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The gradients of random features whose rows see all tokens: the totals of the tokens, segments
-/// of rows that read them, the totals of these, and segments of tokens, as in linear attention. The
-/// reference of a key head is that of its total.
+/// The gradients of random features if rows see all tokens: the tokens' totals, segments of rows
+/// that read them, the totals of these, and segments of tokens, as in linear attention. A key
+/// head's reference is that of its total.
 template <class T>
 class PerformerBackward {
  public:
-  /// What all parts of the pass have in common.
+  /// The common part of the pass.
   using Call = PerformerBackwardCall<T>;
 
   /// \param call must outlive this object

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What both backward passes of Performer attention have in common: tensors, and the way from
-/// gradients of features to those of rows and of the projection.
+/// The common part of both backward passes of Performer attention: tensors, and propagation of the
+/// features' gradients to rows and projection.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// One backward pass of Performer attention. The gradient of the projection is made of parts, one
-/// for each task, which are added up in their order.
+/// One backward pass of Performer attention. The projection's gradient consists of one part for
+/// each task, which are added up in order.
 template <class T>
 class PerformerBackwardCall {
  public:
@@ -29,18 +29,18 @@ class PerformerBackwardCall {
   PerformerBackwardCall(const PerformerBackwardCall&) = delete;
   PerformerBackwardCall& operator=(const PerformerBackwardCall&) = delete;
 
-  /// Bytes of the memory of the projection and of the parts of its gradient.
+  /// Bytes of memory for the projection and the parts of its gradient.
   static Index bytes(const PerformerShape& shape, Index parts) {
     const Index elements = RandomFeatures<T>::elements(shape.features, shape.width, true) +
                            parts * part_elements(shape);
     return elements * Index{sizeof(T)};
   }
-  /// Elements of scratch that `finish_rows` needs.
+  /// Elements of scratch for `finish_rows`.
   static Index scratch_elements(const PerformerShape& shape) {
     return 2 * kFeatureRows * padded_row<T>(shape.width);
   }
 
-  /// Takes memory.
+  /// Allocates memory.
   /// \param parts number of tasks that may add to the gradient of the projection
   /// \throws std::bad_alloc
   template <class Memory>
@@ -70,13 +70,13 @@ class PerformerBackwardCall {
       clear(grads.q, s.batch, s.first_query, unseeing(s));
     }
   }
-  /// Adds up the parts of the gradient of the projection.
+  /// Adds up the parts of the projection's gradient.
   void finish() {
     if (wants_projection()) add_parts(part(0), part_count, nullptr, true);
   }
   /// Adds parts to those before them.
-  /// \param first, count the parts, one behind the other
-  /// \param sums [part_elements] those before in two words, changed; null: there are none
+  /// \param first, count the parts, consecutive
+  /// \param sums [part_elements] the sum so far as a two-word number, changed; null: none
   /// \param is_last whether to write the gradient of the projection
   void add_parts(const T* first, Index count, T* sums, bool is_last) const {
     ProjectionGradArgs<T> args;
@@ -90,7 +90,7 @@ class PerformerBackwardCall {
     RandomFeatureGradKernels<T>{}.projection(args);
   }
 
-  /// Part n of the gradient of the projection; null if it is not wanted.
+  /// Part n of the projection's gradient; null if not wanted.
   T* part(Index n) {
     return wants_projection() ? part_memory.template data<T>() + n * part_elements(shape) : nullptr;
   }
@@ -103,29 +103,29 @@ class PerformerBackwardCall {
   Index group() const { return detail::group_size(shape.query_heads, shape.key_heads); }
   /// Whether the gradient of the projection is wanted.
   bool wants_projection() const { return !grads.projection.is_none(); }
-  /// Whether gradients of the features of queries are wanted.
+  /// Whether gradients of the queries' features are wanted.
   bool wants_queries() const { return !grads.q.is_none() || wants_projection(); }
-  /// Whether gradients of the features of keys are wanted.
+  /// Whether gradients of the keys' features are wanted.
   bool wants_features() const { return !grads.k.is_none() || wants_projection(); }
-  /// Whether what the rows add to tokens is wanted.
+  /// Whether the rows' contribution to tokens is wanted.
   bool wants_keys() const { return wants_features() || !grads.v.is_none(); }
-  /// The first rows of a sequence that see no token.
+  /// The number of leading rows of a sequence that see no token.
   Index unseeing(const Sequence& s) const {
     if (visibility.seen(s) == 0) return s.queries;
     if (!visibility.causal) return 0;
     return std::clamp(-s.first_position, Index{0}, s.queries);
   }
 
-  /// The matrix of a head from a row on; no matrix if the tensor is none.
+  /// A head's matrix from a row on; empty if there is no tensor.
   template <class U>
   static Matrix<U> matrix(const View<U>& x, Index b, Index h, Index row) {
     return x.is_none() ? Matrix<U>{} : detail::head_matrix(x, b, h, row);
   }
 
-  /// Takes gradients of the features of up to kFeatureRows rows on to these and to the projection.
+  /// Propagates the feature gradients of up to kFeatureRows rows to the rows and the projection.
   /// \param made [count, R padded] the features
   /// \param d_made [count, R padded] their gradients, which are changed
-  /// \param to the part of the projection's gradient; null if it is not wanted
+  /// \param to the part of the projection's gradient; null if not wanted
   void finish_rows(const Matrix<const T>& x, const Matrix<T>& d_x, Index count, bool is_key,
                    const T* made, T* d_made, T* to, T* scratch) {
     FeatureGradArgs<T> args;

@@ -16,7 +16,7 @@ FOVEA_NAMESPACE_BEGIN
 template <class T>
 class PerformerCausalBackward {
  public:
-  /// What all parts of the pass have in common.
+  /// The common part of the pass.
   using Call = PerformerBackwardCall<T>;
 
   /// \param call must outlive this object
@@ -72,7 +72,7 @@ class PerformerCausalBackward {
   static Index parts(const PerformerShape& shape) {
     return shape.batch * (shape.query_heads + shape.key_heads);
   }
-  /// Blocks of kFeatureRows tokens of a key head.
+  /// The number of blocks of kFeatureRows tokens of a key head.
   static Index blocks_of(Index keys, Index sequences) { return keys / kFeatureRows + sequences; }
   /// Elements of the state and the scratch of one worker.
   static Index slot_elements(const PerformerShape& shape) {
@@ -80,7 +80,7 @@ class PerformerCausalBackward {
            Stream::scratch_elements(shape);
   }
 
-  /// The memory of a worker that is busy with a head.
+  /// The memory of a worker that processes a head.
   typename Stream::Memory memory_at(const Sequence& s, Index key_head, Index part, Index worker) {
     const PerformerShape& shape = call_.shape;
     const Index row = padded_row<T>(shape.features);

@@ -10,15 +10,15 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What `op.decoder<T>(shape)` returns for a causal PerformerAttention: a growing sequence of
-/// tokens, and the attention of its last positions. The projection comes with every step, and must
-/// be the same for all of them.
+/// Result of `op.decoder<T>(shape)` for a causal PerformerAttention: a growing sequence of tokens,
+/// and the attention of its last positions. The projection is passed to every step, and must be the
+/// same for all of them.
 /// `step` gives, bit for bit, what `op.forward` gives for the same queries and all keys so far,
-/// whatever pieces the tokens were appended in, and for any number of threads.
+/// however the tokens were split into appends, and for any number of threads.
 /// Memory is constant: for each key head twice about 4 R Dv numbers and a chunk of tokens.
-/// It must not be called from several threads at once. Errors are std::invalid_argument or
-/// std::bad_alloc, and leave the decoder and the outputs as they were. If the executor of a step
-/// throws something else in the middle, all tokens are forgotten.
+/// Not thread-safe. Errors are std::invalid_argument or std::bad_alloc, and leave the decoder and
+/// the outputs unchanged. If a step's executor throws anything else midway, all tokens are
+/// forgotten.
 template <class Op, class T>
 class PerformerDecoder
     : public AppendCalls<PerformerDecoder<Op, T>, PerformerTokens<T>>,
@@ -38,17 +38,17 @@ class PerformerDecoder
 
   /// Forgets the tokens from position `length` on: either all tokens, or some of the open chunk. To
   /// go back further, keep a `fork`.
-  /// \throws std::invalid_argument if `length` lies before the open chunk and is not 0, or beyond
-  /// the tokens
+  /// \throws std::invalid_argument if `length` is before the open chunk and not 0, or beyond the
+  /// tokens
   void rollback(Index length) { core_.rollback(length); }
 
-  /// Forgets all tokens and keeps the memory.
+  /// Drops all tokens and keeps the memory.
   void clear() noexcept { core_.clear(); }
 
-  /// Checks that `tokens` is not negative, and does nothing else: the memory is constant.
+  /// Only checks that `tokens` is not negative: the memory is constant.
   void reserve(Index tokens) { core_.reserve(tokens); }
 
-  /// A copy of the decoder that is independent of it.
+  /// An independent copy of the decoder.
   /// \throws std::bad_alloc
   [[nodiscard]] PerformerDecoder fork() const { return PerformerDecoder(core_.fork()); }
 

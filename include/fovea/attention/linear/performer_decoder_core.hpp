@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a decoder of Performer attention computes: the state of the sums of each key head.
+/// The computation of a Performer decoder: the state of each key head's sums.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@ FOVEA_NAMESPACE_BEGIN
 template <class T>
 class FeatureStream;
 
-/// What a decoder of PerformerAttention takes for n new tokens.
+/// n new tokens of a PerformerAttention decoder.
 template <class T>
 struct PerformerTokens {
   ViewMember<const T> k;                    ///< keys, [B, Hk, n, D]
@@ -33,9 +33,9 @@ class PerformerDecoderCore {
   Index length() const { return length_; }
   /// Bytes of memory for the states and the scratch.
   Index memory_bytes() const;
-  /// Forgets the tokens from position `length` on.
+  /// Drops the tokens from position `length` on.
   void rollback(Index length);
-  /// Forgets all tokens and keeps the memory.
+  /// Drops all tokens and keeps the memory.
   void clear() noexcept { length_ = 0; }
   /// Checks that `tokens` is not negative.
   void reserve(Index tokens) const;
@@ -43,7 +43,7 @@ class PerformerDecoderCore {
   void append(const PerformerTokens<T>& tokens);
   /// One step, with at most one row more than new tokens.
   void step(const PerformerInputs<T>& inputs, const View<T>& out, const ExecutorRef& executor);
-  /// A copy that is independent of it.
+  /// An independent copy.
   PerformerDecoderCore fork() const;
 
  private:
@@ -59,26 +59,26 @@ class PerformerDecoderCore {
   Index row() const { return padded_row<T>(shape_.features); }
   /// Elements of the state of a key head.
   Index state_elements() const;
-  /// Elements of a key head: its state, the state before a raise of the open chunk, and the logits
+  /// Elements of a key head: its state, the state before a raise in the open chunk, and the logits
   /// of that chunk's tokens.
   Index head_elements() const { return 2 * state_elements() + kLinearChunk * row(); }
   T* state(Index head) { return memory_.template data<T>() + head * head_elements(); }
   T* state_before(Index head) { return state(head) + state_elements(); }
   T* logits(Index head) { return state_before(head) + state_elements(); }
 
-  /// The tokens of the open chunk that raised a reference, behind its first one.
+  /// The tokens of the open chunk, after its first one, that raised a reference.
   struct Marks {
     Index first = -1;
-    Index last = -1;  // or a token behind the last
+    Index last = -1;  // or a token after the last
   };
 
-  /// Makes the state of a key head that of `length` tokens, if later ones raised a reference: that
+  /// Restores a key head's state of `length` tokens if later ones raised a reference: the state
   /// before the first raise, to which tokens are added again.
   void undo_raises(Index head, Index length);
   PerformerShape call_shape() const;
   void check_tokens(const PerformerInputs<T>& inputs) const;
   void check_step(const PerformerInputs<T>& inputs, const View<T>& out) const;
-  /// Adds the tokens of the inputs, and lets the rows read. Everything is checked already. What may
+  /// Adds the tokens of the inputs, and computes the rows. Everything is checked already. What may
   /// throw comes first.
   void add(const PerformerInputs<T>& inputs, const View<T>& out, const ExecutorRef& executor);
 

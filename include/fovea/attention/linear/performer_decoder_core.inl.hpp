@@ -14,7 +14,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Keeps what is needed to take back tokens of the open chunk.
+/// Keeps what is needed to roll back tokens of the open chunk.
 template <class T>
 class PerformerDecoderCore<T>::Watch {
  public:
@@ -132,7 +132,7 @@ void PerformerDecoderCore<T>::undo_raises(Index head, Index length) {
   Marks& marks = marks_[static_cast<std::size_t>(head)];
   const bool is_open = marks.first / kLinearChunk == (length_ - 1) / kLinearChunk;
   if (marks.first < 0 || !is_open || marks.last < length) return;
-  // The values of the chunk's tokens stand in front, and are all still needed.
+  // The values of the chunk's tokens come first, and are all still needed.
   const Index values = kLinearChunk * padded_row<T>(shape_.value_width);
   const T* const before = state_before(head);
   std::copy(before + values, before + state_elements(), state(head) + values);
@@ -176,7 +176,7 @@ void PerformerDecoderCore<T>::check_step(const PerformerInputs<T>& inputs,
   check_projection(
       op_.name, inputs.projection, shape_.width, shape_.features,
       shape_.batch * (shape_.query_heads * inputs.q.rows() + shape_.key_heads * tokens) > 0);
-  // Of tokens that came before only the sizes matter now, so one element stands for all of them.
+  // Only the sizes of earlier tokens matter now, so one element represents all of them.
   static const T element{};
   PerformerInputs<T> all = inputs;
   if (!detail::has_new_tokens(inputs)) {
@@ -220,7 +220,7 @@ void PerformerDecoderCore<T>::add(const PerformerInputs<T>& inputs, const View<T
   strip.tokens = tokens;
   strip.length = length_;
   strip.first_position = length_ + tokens - strip.rows;
-  // The states of some heads may have the tokens when an executor throws, and others not.
+  // When an executor throws, some heads' states may already contain the tokens.
   const detail::OnError forget([this] { clear(); });
   for_each_task(executor, heads(), [&](Index task, Index worker) {
     stream.add(task / shape_.key_heads, task % shape_.key_heads, strip,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of Performer attention: which thread computes what, and where its scratch
-/// memory is.
+/// The forward pass of Performer attention: the division of work among threads, and their scratch
+/// memory.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// One forward pass. If causal, a task is a key head of a sequence with its query heads, which goes
-/// over the tokens once. If not causal, the steps are the totals of the keys, and then blocks of
+/// One forward pass. If causal, a task is a key head of a sequence with its query heads, in one
+/// pass over the tokens. If not causal, the steps are the totals of the keys, and then blocks of
 /// rows that read these.
 template <class T>
 class PerformerForward {
@@ -60,7 +60,7 @@ class PerformerForward {
   }
 
  private:
-  /// Rows of a task that is not causal.
+  /// Rows of a non-causal task.
   static constexpr Index kReadRows = 2 * kFeatureRows;
 
   static Index slot_elements(const PerformerShape& shape, const PerformerVisibility& visibility) {
@@ -134,10 +134,10 @@ class PerformerForward {
   FeatureSegments<T> segments_;
   Index slot_ = 0;
   Workspace scratch_;                       // [workers]
-  Workspace projection_;                    // one, for all
+  Workspace projection_;                    // shared by all
   std::vector<LinearRows<T>> rows_;         // [workers, group]
-  std::optional<FeatureTotals<T>> totals_;  // only if not causal
-  std::optional<SequenceTasks> blocks_;     // only if not causal
+  std::optional<FeatureTotals<T>> totals_;  // set only if not causal
+  std::optional<SequenceTasks> blocks_;     // set only if not causal
 };
 
 FOVEA_NAMESPACE_END

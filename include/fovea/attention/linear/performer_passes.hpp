@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The checks and the passes of Performer attention. They depend on the scalar type alone, so that
-/// a library can compile them once (kernels/unit.hpp).
+/// The checks and the passes of Performer attention. They depend only on the scalar type, so that a
+/// library can compile them once (kernels/unit.hpp).
 #pragma once
 
 #include <concepts>
@@ -13,7 +13,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What the passes read of the operator.
+/// The operator's settings.
 struct PerformerSettings {
   const char* name;                ///< the name in messages
   PerformerVisibility visibility;  ///< which keys rows see
@@ -25,10 +25,10 @@ class PerformerPasses {
   static_assert(std::floating_point<T>, "fovea: Performer attention takes float or double");
 
  public:
-  /// Checks all that `forward` takes.
+  /// Checks `forward`'s arguments.
   static void check(const PerformerSettings& op, const PerformerInputs<T>& inputs,
                     const View<T>& out);
-  /// Checks all that `backward` takes.
+  /// Checks `backward`'s arguments.
   static void check_backward(const PerformerSettings& op, const PerformerInputs<T>& inputs,
                              const View<const T>& out, const View<const T>& d_out,
                              const PerformerGrads<T>& grads);
@@ -39,10 +39,10 @@ class PerformerPasses {
   static void backward(const PerformerSettings& op, const PerformerInputs<T>& inputs,
                        const View<const T>& d_out, const PerformerGrads<T>& grads,
                        const ExecutorRef& executor);
-  /// Bytes of scratch memory that `forward` takes.
+  /// Bytes of scratch memory for `forward`.
   static Index workspace_bytes(const PerformerSettings& op, const PerformerShape& shape,
                                Index workers);
-  /// Bytes of scratch memory that `backward` takes.
+  /// Bytes of scratch memory for `backward`.
   static Index backward_workspace_bytes(const PerformerSettings& op, const PerformerShape& shape,
                                         Index workers);
 };

@@ -13,7 +13,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Checks what both passes read.
+/// Checks the inputs of both passes.
 template <class T>
 void check_performer_inputs(const PerformerSettings& op, const PerformerInputs<T>& inputs) {
   check_inputs(op.name, inputs);

@@ -10,12 +10,12 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Whether rows of an operator see all keys, and where queries are if they are fewer or more.
+/// Whether an operator's rows see all keys, and the alignment of queries with keys.
 struct PerformerVisibility {
   bool causal = false;  ///< whether a row sees no key after its own position
-  CausalAlignment alignment = CausalAlignment::bottom_right;  ///< of queries and keys
+  CausalAlignment alignment = CausalAlignment::bottom_right;  ///< alignment of queries and keys
 
-  /// The tokens of a sequence that a row can see.
+  /// The number of tokens of a sequence that rows can see.
   Index seen(const Sequence& s) const {
     if (s.queries == 0) return 0;
     return causal ? std::clamp(s.first_position + s.queries, Index{0}, s.key_end) : s.key_end;

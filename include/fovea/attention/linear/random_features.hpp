@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Positive random features of the rows of a call (Choromanski et al. 2020, FAVOR+; MATHS.md,
-/// section 7).
+/// Positive random features of a call's rows (Choromanski et al. 2020, FAVOR+; MATHS.md, section
+/// 7).
 #pragma once
 
 #include <algorithm>
@@ -13,11 +13,11 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Checks a projection: [1, 1, R, D] with R > 0. What it holds is not looked at: a NaN reaches all
+/// Checks a projection: [1, 1, R, D] with R > 0. Its values are not checked: a NaN reaches all
 /// rows.
 /// \param width D
 /// \param features R; negative: any
-/// \param wanted whether it is read at all
+/// \param wanted whether it is read
 /// \throws std::invalid_argument
 template <class T>
 void check_projection(const char* op, const View<const T>& projection, Index width, Index features,
@@ -41,21 +41,21 @@ void check_projection(const char* op, const View<const T>& projection, Index wid
   detail::check_extent(op, "projection", shape, 3, width, "the width of q");
 }
 
-/// A projection as kernels read it, and the logits that it gives.
+/// A projection as kernels read it, and the logits computed from it.
 template <class T>
 class RandomFeatures {
  public:
-  /// Nothing yet.
+  /// Empty.
   RandomFeatures() = default;
 
   /// Elements of the memory of a projection.
-  /// \param wants_rows whether gradients will be taken on to rows
+  /// \param wants_rows whether gradients will be propagated to rows
   static Index elements(Index features, Index width, bool wants_rows) {
     const Index rows = wants_rows ? features * padded_row<T>(width) : 0;
     return turned_elements<T>(features, width) + rows;
   }
 
-  /// Elements of scratch that `logits` needs.
+  /// Elements of scratch for `logits`.
   static Index scratch_elements(Index width) { return kFeatureRows * padded_row<T>(width); }
 
   /// Prepares a projection.
@@ -86,14 +86,14 @@ class RandomFeatures {
   /// D^(-1/4).
   T factor() const { return factor_; }
   /// factor W [R, D padded].
-  /// \pre gradients were announced to `pack`
+  /// \pre `pack` was called with wants_rows
   const T* rows() const { return rows_; }
   /// The factor of |x|^2 in the logits of keys, D^(-1/2) / 2.
   T norm_factor() const { return norm_factor_; }
 
   /// Computes the logits of up to kFeatureRows rows.
-  /// \param next rows behind them that will be computed next
-  /// \param is_key whether |xh|^2 / 2 is taken off, which cancels for queries
+  /// \param next following rows that will be computed next
+  /// \param is_key whether |xh|^2 / 2 is subtracted, which cancels for queries
   /// \param logits [count, row()], written
   /// \param scratch scratch_elements(...) elements
   void logits(const Matrix<const T>& x, Index count, Index next, bool is_key, T* logits,
@@ -112,7 +112,7 @@ class RandomFeatures {
   }
 
   /// Computes the features of queries.
-  /// \param reference [row()] that of the keys that they see
+  /// \param reference [row()] the reference of the keys that they see
   /// \param rows [count, row()], written
   void queries(const Matrix<const T>& q, Index count, Index next, T* reference, T* rows,
                T* scratch) const {
@@ -129,7 +129,7 @@ class RandomFeatures {
   const T* rows_ = nullptr;
 };
 
-/// The map of features that are made already, as kernels of sums take it.
+/// The map for precomputed features, as kernels of sums take it.
 template <class T>
 LinearMaps<T> made_features() {
   static constexpr FeatureMapArgs<T> identity{FeatureMapKind::identity};

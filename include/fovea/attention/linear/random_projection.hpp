@@ -16,8 +16,8 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// A normal draw (Box and Muller) that belongs to a seed and to the coordinates of a number.
-/// \param kind 0: of rows, 1: of their lengths
+/// A normal draw (Box-Muller) as a function of a seed and a number's coordinates.
+/// \param kind 0: for rows, 1: for their lengths
 inline double normal_draw(std::uint64_t seed, Index block, Index i, Index j, Index kind) {
   const double u = uniform_draw<double>(seed, block, i, j, 2 * kind);
   const double angle = uniform_draw<double>(seed, block, i, j, 2 * kind + 1);
@@ -27,14 +27,14 @@ inline double normal_draw(std::uint64_t seed, Index block, Index i, Index j, Ind
 }  // namespace detail
 
 /// Draws a projection [1, 1, R, D] for PerformerAttention. Its rows are orthogonal within blocks of
-/// D, independent of each other between blocks, and each is as a vector of D independent normal
-/// numbers: its direction is that of row i of a Gaussian matrix, orthogonalised against the rows
-/// before it (Gram and Schmidt), and its length that of another Gaussian vector, so that it is
+/// D, independent between blocks, and each is distributed like a vector of D independent normal
+/// numbers: its direction is that of row i of a Gaussian matrix, orthogonalised against earlier
+/// rows (Gram-Schmidt), and its length that of another Gaussian vector, so that it is
 /// chi-distributed with D degrees of freedom. All are functions of the seed, block, row and column
-/// (uniform_draw), computed in double: those of float are these rounded.
+/// (uniform_draw), computed in double and rounded for float.
 /// Cost: O(R D^2).
-/// \param seed another one for each projection
-/// \param projection [1, 1, R, D], written; an Eigen matrix [R, D] will do
+/// \param seed a different one for each projection
+/// \param projection [1, 1, R, D], written; an Eigen matrix [R, D] works, too
 /// \throws std::invalid_argument if the projection has a batch or heads; std::bad_alloc
 template <class To, class T = typename ViewTraits<std::remove_cvref_t<To>>::Scalar>
 requires std::floating_point<T>
@@ -56,7 +56,7 @@ void draw_projection(std::uint64_t seed, To&& projection) {
         const double other = detail::normal_draw(seed, first / width, i, c, 1);
         squares += other * other;
       }
-      // Twice, so that nothing is left of the rows before.
+      // Twice, to remove the components along earlier rows to rounding accuracy.
       for (Index n = 0; n < 2 * i; ++n) {
         const double* const before = block.data() + row_of(n % i);
         double product = 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Sums over segments of rows, and their totals, which all rows of a far field read that is not
-/// causal.
+/// Sums over segments of rows, and their totals, which all rows of a non-causal far field read.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +36,7 @@ LinearSumArgs<T, kStorage<U>> segment_sum_args(const LinearFamilyInputs<U>& inpu
   return args;
 }
 
-/// What is done before sums are folded that are of one scale: nothing.
+/// The default join, for sums of the same scale: does nothing.
 struct NothingToJoin {
   /// Does nothing.
   template <class T>
@@ -50,9 +49,9 @@ struct NothingToJoin {
 template <class T>
 class SegmentSums {
  public:
-  /// \param rows called as rows(s), gives the number of rows of sequence s
+  /// \param rows called as rows(s), returns the number of rows of sequence s
   /// \param heads the number of heads, a multiple of group
-  /// \param beside elements behind the sums of a segment, which are folded with them
+  /// \param beside extra elements after a segment's sums, which are folded with them
   template <class U, class Rows>
   SegmentSums(const Sequences<U>& sequences, Index heads, Index group, const LinearShape& shape,
               const Rows& rows, Index beside = 0)
@@ -73,8 +72,8 @@ class SegmentSums {
   /// The largest number of tasks in a step of `compute`.
   Index most_tasks() const { return (std::max)(tasks_.count(), groups_); }
 
-  /// Takes the memory for the sums.
-  /// \param memory that of the call (memory_of)
+  /// Allocates the memory for the sums.
+  /// \param memory the call's (memory_of)
   /// \throws std::bad_alloc
   template <class Memory>
   void reserve(Memory&& memory) {
@@ -82,11 +81,11 @@ class SegmentSums {
   }
 
   /// Computes all sums and totals.
-  /// \param used called as used(s), gives the number of rows of sequence s that count; segments
-  /// behind them are left out
+  /// \param used called as used(s), returns the number of rows of sequence s that count; later
+  /// segments are skipped
   /// \param sum called as sum(task, sums, worker), writes the sums of segment `task.part`
-  /// \param join called as join(sums, segments, elements) before the sums of a group are folded;
-  /// those of two segments are so many elements apart
+  /// \param join called as join(sums, segments, elements) before a group's sums are folded;
+  /// `elements` is the distance between segments
   template <class Used, class Sum, class Join = NothingToJoin>
   void compute(const ExecutorRef& executor, const Used& used, const Sum& sum,
                const Join& join = {}) {
@@ -105,7 +104,7 @@ class SegmentSums {
     });
   }
 
-  /// The total of a group of heads.
+  /// A head group's total.
   /// \param head the first head of the group
   /// \pre the sequence has rows that count
   const T* total(Index sequence, Index head) const {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Causal sums of key heads that are fewer than threads: the tokens of a head are divided among
-/// these.
+/// Causal sums with fewer key heads than threads: each head's tokens are divided among threads.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +12,12 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The causal sums of all key heads of a call, kSharedSegments segments of their tokens at a time:
-/// the chunks of these are summed, then the states at their starts are found, and then the rows at
-/// their positions read. Each step is divided among threads. The bits are those of
-/// CausalStream::add over all tokens.
-/// Cost: that of CausalStream::add, and the features of each token once more. Memory: 3.3 MB for
-/// each key head and map with D = Dv = 64 in float, whatever the number of tokens.
+/// The causal sums of all key heads of a call, kSharedSegments segments of tokens at a time: their
+/// chunks are summed, then the states at their starts are computed, and then their rows are
+/// computed. Each step is divided among threads. The bits are those of CausalStream::add over all
+/// tokens.
+/// Cost: that of CausalStream::add, and the features of each token are recomputed. Memory: 3.3 MB
+/// for each key head and map with D = Dv = 64 in float, independent of the number of tokens.
 /// \tparam Field a LinearTerms for the arithmetic of T
 template <class T, class Field>
 class SharedStream {
@@ -27,11 +26,11 @@ class SharedStream {
   using C = Compute<T>;
   /// Adds the tokens of a part to its rows.
   using Stream = CausalStream<T, Field>;
-  /// What one worker computes with.
+  /// One worker's memory.
   using Memory = typename Stream::Memory;
 
-  /// Whether tokens are divided among that many workers: where key heads are fewer, and sequences
-  /// have several segments. (The delta rule is no sum: its tokens follow one another.)
+  /// Whether tokens are divided among that many workers: if there are fewer key heads, and
+  /// sequences have several segments. (The delta rule is not a sum: its tokens are sequential.)
   static bool is_used(const AttentionShape& shape, const Field& far, Index workers) {
     return Field::kHasSums && !Field::kHasDelta && far.causal &&
            shape.batch * shape.key_heads < workers && shape.keys >= 2 * kStateSegment;
@@ -42,9 +41,9 @@ class SharedStream {
     return shape.batch * shape.key_heads * head_elements(shape, far) * Index{sizeof(C)};
   }
 
-  /// Takes the memory for the sums.
+  /// Allocates the memory for the sums.
   /// \param inputs checked inputs, which are not packed
-  /// \param source the memory of the call (memory_of)
+  /// \param source the call's memory (memory_of)
   /// \throws std::bad_alloc
   template <class Source>
   SharedStream(const LinearFamilyInputs<T>& inputs, const Field& far, Source&& source)
@@ -58,8 +57,8 @@ class SharedStream {
   /// The largest number of tasks of a step.
   Index most_tasks() const { return key_heads() * (std::max)(kSharedSegments, far_.map_count()); }
 
-  /// Lets all rows read the far field.
-  /// \param memory called as memory(worker), gives a Memory
+  /// Adds the far field to all rows.
+  /// \param memory called as memory(worker), returns a Memory
   template <class MemoryOf>
   void run(const Stream& stream, const MemoryOf& memory, const ExecutorRef& executor) {
     for (Index first = 0; first == 0 || first < shape_.keys; first += kTokens) {
@@ -88,7 +87,7 @@ class SharedStream {
   struct Part {
     Sequence s;
     Index key_head = 0;
-    Index segment = 0;  // among those that are summed together
+    Index segment = 0;  // index among the segments that are summed together
     Index begin = 0;    // its tokens
     Index end = 0;
     Range rows;
@@ -105,7 +104,7 @@ class SharedStream {
     p.end = (std::min)(p.begin + kStateSegment, p.s.key_end);
     const bool is_first = first + p.segment == 0;
     if (p.begin == p.end && !is_first) return p;
-    // The first segment has the rows before it, too, and the last one those behind it.
+    // The first segment also has the rows before it, and the last one those after it.
     const Index position = p.s.first_position;
     const Index queries = p.s.queries;
     p.rows.begin = is_first ? 0 : std::clamp(p.begin - position, Index{0}, queries);
@@ -114,10 +113,10 @@ class SharedStream {
     return p;
   }
 
-  /// The sums of a key head, for its segments from token `first` on.
+  /// A key head's sums, for its segments from token `first` on.
   SharedSums<C> sums(const Sequence& s, Index key_head, Index first) {
     const Index head = s.index * shape_.key_heads + key_head;
-    // A chunk is summed if there are tokens behind it.
+    // A chunk is summed if there are tokens after it.
     const Index closed = (std::max)(s.key_end - 1 - first, Index{0}) / kLinearChunk;
     return {memory_.template data<C>() + head * head_elements(shape_, far_),
             far_.features(shape_.width), shape_.value_width, (std::min)(closed, kSharedChunks)};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One causal pass of a key head over its tokens, with the query heads that read it. The forward
-/// pass runs it from the first token on, a decoder as tokens come.
+/// One causal pass over a key head's tokens, with the query heads that read it. The forward pass
+/// runs it from the first token on, a decoder as tokens arrive.
 #pragma once
 
 #include <algorithm>
@@ -12,20 +12,19 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Adds the terms of a far field to rows, one term after the other. If there is a near field, the
-/// rows hold its result before the first term. Until the last term they stand in `out`, or, if that
-/// has 16 bits, in memory of their own.
+/// Adds the terms of a far field to rows, term by term. If there is a near field, the rows contain
+/// its result before the first term. Until the last term they are kept in `out`, or, if that has 16
+/// bits, in separate memory.
 /// \tparam Field a LinearTerms for the arithmetic of T
 template <class T, class Field>
 class CausalStream {
  public:
   /// The type of the arithmetic.
   using C = Compute<T>;
-  /// Whether `out` holds numbers of the type of the arithmetic.
+  /// Whether `out` has the type of the arithmetic.
   static constexpr bool kOutIsWide = std::same_as<T, C>;
 
-  /// \param group number of query heads of a key head; it is given because a step of a decoder may
-  /// come without keys
+  /// \param group number of query heads of a key head, since a decoder's step may have no keys
   /// \param weights the weights of the near and the far field; they must outlive this object
   CausalStream(const LinearFamilyInputs<T>& inputs, Index group, const Field& far,
                const FarWeights<C>& weights, bool has_near, const View<T>& out)
@@ -36,22 +35,21 @@ class CausalStream {
         has_near_(has_near),
         out_(out) {}
 
-  /// Elements of the state of the sums of one key head.
+  /// Elements of one key head's state of sums.
   static Index state_elements(const LinearShape& shape) {
     return shape.maps == 0 ? 0 : padded_row<C>(linear_state_elements<C>(shape));
   }
-  /// Elements of the state of the delta rule of one key head.
+  /// Elements of one key head's delta-rule state.
   static Index delta_elements(const LinearShape& shape) {
     if (!Field::kHasDelta) return 0;
     return padded_row<C>(delta_state_elements<C>(shape.width, shape.value_width));
   }
-  /// Elements of scratch that `add` needs.
+  /// Elements of scratch for `add`.
   static Index scratch_elements(const LinearShape& shape) {
     return padded_row<C>((std::max)(linear_stream_scratch<C>(shape),
                                     delta_stream_scratch<C>(shape.width, shape.value_width)));
   }
-  /// Elements of memory for that many rows of each query head of a key head, before they are
-  /// rounded.
+  /// Elements of memory for that many unrounded rows of each query head of a key head.
   static Index wide_elements(const LinearShape& shape, Index group, Index rows) {
     return kOutIsWide ? 0 : group * rows * padded_row<C>(shape.value_width);
   }
@@ -59,7 +57,7 @@ class CausalStream {
   /// The number of query heads of a key head.
   Index group() const { return group_; }
 
-  /// The memory that one worker computes with.
+  /// One worker's memory.
   struct Memory {
     C* state = nullptr;   ///< [state_elements] the state of the sums
     C* delta = nullptr;   ///< [delta_elements] the state of the delta rule
@@ -69,17 +67,17 @@ class CausalStream {
     LinearRows<C, kStorage<T>>* rows = nullptr;  ///< [group] arguments of the query heads
   };
 
-  /// Rows, and tokens that the terms have not seen yet.
+  /// Rows, and tokens not yet added to the terms.
   struct Strip {
     Index first_row = 0;       ///< first row of q and out
     Index rows = 0;            ///< number of rows of each query head
     Index first_token = 0;     ///< first row of k and v
     Index tokens = 0;          ///< number of tokens to add
-    Index length = 0;          ///< number of tokens that the terms have seen
+    Index length = 0;          ///< number of tokens already added to the terms
     Index first_position = 0;  ///< position of the first row
   };
 
-  /// The rows of query head g of a group as they are before the last term is added.
+  /// The rows of a group's query head g before the last term is added.
   OutputMatrix<kStorage<T>> near_rows(Index b, Index key_head, Index g, Index first_row,
                                       const Memory& at) const {
     if constexpr (kOutIsWide) {
@@ -90,7 +88,7 @@ class CausalStream {
     }
   }
 
-  /// The same rows as a kernel of the far field takes them.
+  /// The same rows as a far-field kernel takes them.
   /// \param is_first whether its term is the first one
   /// \param is_last whether its term is the last one
   LinearRows<C, kStorage<T>> term_rows(Index b, Index key_head, Index g, Index first_row,
@@ -108,9 +106,9 @@ class CausalStream {
     return rows;
   }
 
-  /// Adds the tokens of a strip to the states of a key head, and the far field to the strip's rows.
-  /// \param sums the sums of the strip's chunks, if they are made already: then the strip begins
-  /// with a segment, and the states do not matter
+  /// Adds a strip's tokens to a key head's states, and the far field to the strip's rows.
+  /// \param sums the sums of the strip's chunks, if already computed: then the strip begins with a
+  /// segment, and the states are not used
   void add(Index b, Index key_head, const Strip& strip, const Memory& at,
            const SharedSums<C>& sums = {}) const {
     if constexpr (Field::kHasSums) {

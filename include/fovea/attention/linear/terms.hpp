@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The far field of FMM attention: its terms, and what one call of it is. Linear attention and the
-/// delta rule are special cases (FMMformer, eqs. 8-10 and Table 2; MATHS.md, section 4).
+/// The far field of FMM attention: its terms and parameters. Linear attention and the delta rule
+/// are special cases (FMMformer, eqs. 8-10 and Table 2; MATHS.md, section 4).
 #pragma once
 
 #include <algorithm>
@@ -17,16 +17,15 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What the passes of a far field read, whichever operator calls them: inputs that have every
-/// member of the family. `detail::inputs_as` makes them.
+/// The inputs of a far field's passes for any operator: they have every member of the family.
+/// `detail::inputs_as` makes them.
 template <class T>
 using LinearFamilyInputs = FmmDeltaInputs<T>;
-/// The gradients that the passes of a far field write, whichever operator calls them.
+/// The gradients that a far field's passes write, for any operator.
 template <class T>
 using LinearFamilyGrads = FmmDeltaGrads<T>;
 
-/// A term of the far field that is written by the delta rule (fast weights) instead of being
-/// summed.
+/// A far-field term that is written by the delta rule (fast weights) instead of being summed.
 template <class Map>
 struct DeltaRule {
   static_assert(Map::kNonNegative,
@@ -35,7 +34,7 @@ struct DeltaRule {
   static constexpr bool kNonNegative = true;
 };
 
-/// A term of the far field: either a feature map, or DeltaRule of one.
+/// A far-field term: either a feature map, or DeltaRule of one.
 template <class Term>
 struct LinearTerm {
   /// The feature map of the term.
@@ -52,16 +51,16 @@ struct LinearTerm<DeltaRule<M>> {
   static constexpr bool kIsDelta = true;
 };
 
-/// How the feature maps of a far field are put together.
+/// How a far field's feature maps are combined.
 enum class CombineMaps : std::uint8_t {
-  sum,   ///< each map has its own denominator, and the quotients are summed (FMMformer, eq. 10)
+  sum,   ///< each map has its own denominator; the quotients are summed (FMMformer, eq. 10)
   mean,  ///< the same divided by the number of terms, so that the weights of a row sum to 1
-  joint  ///< the numerators of all maps are summed, and divided by the sum of their denominators
+  joint  ///< the sum of all numerators divided by the sum of all denominators
 };
 
 namespace detail {
 
-/// The maps of the terms that are written by the delta rule, or of those that are not.
+/// The maps of the delta-rule terms, or of the others.
 template <class T, bool kDelta, class... Terms>
 constexpr auto term_maps() {
   constexpr std::size_t count = (std::size_t{LinearTerm<Terms>::kIsDelta == kDelta} + ... + 0);
@@ -81,7 +80,7 @@ inline constexpr auto kTermMaps = term_maps<T, kDelta, Terms...>();
 
 }  // namespace detail
 
-/// The far field of an operator. An operator without a delta rule compiles no kernel of it.
+/// An operator's far field. Without a delta rule, none of its kernels are compiled.
 /// \tparam T the type of the arithmetic
 /// \tparam kSums whether it has maps that are summed
 /// \tparam kDelta whether it has a term that is written by the delta rule
@@ -94,16 +93,16 @@ struct LinearTerms {
 
   std::span<const FeatureMapArgs<T>> maps;    ///< maps that are summed, each with its denominator
   std::span<const FeatureMapArgs<T>> deltas;  ///< the map of the delta rule, or none
-  /// What is done with the denominators of the sums.
+  /// The policy for the sums' denominators.
   Denominator denominator = Denominator::propagate();
   /// If true, row i sees no key after its own position.
   bool causal = false;
   /// Position of query row 0; by default the queries end where the rows of k end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
-  /// How the maps are put together; with `mean` their FarWeights divide.
+  /// How the maps are combined; with `mean`, FarWeights includes the division.
   CombineMaps combine = CombineMaps::sum;
 
-  /// The far field of an operator with these terms.
+  /// The far field with these terms.
   /// \tparam Terms feature maps, and at most one DeltaRule, since there is one beta
   template <class... Terms>
   static LinearTerms of(const Denominator& denominator, bool causal, CausalAlignment alignment,
@@ -123,19 +122,19 @@ struct LinearTerms {
     return combine == CombineMaps::joint ? (std::max)(Index{1}, static_cast<Index>(maps.size()))
                                          : 1;
   }
-  /// The number of sums, each with its denominator: the maps, or 1 if these are joined.
+  /// The number of sums, each with its denominator: one per map, or 1 if these are joined.
   Index map_count() const { return static_cast<Index>(maps.size()) / joined(); }
-  /// The features of a row of q or k for one of the sums.
+  /// The number of features of a row of q or k for one sum.
   Index features(Index width) const { return feature_width(joined(), width); }
   /// The number of terms that are written by the delta rule: 0 or 1.
   Index delta_count() const { return static_cast<Index>(deltas.size()); }
 
-  /// What the sum of the terms is multiplied by: the mean divides by their number.
+  /// The factor of the sum of the terms: for the mean, 1 over their number.
   double share() const {
     return combine == CombineMaps::mean ? 1.0 / static_cast<double>(map_count() + delta_count())
                                         : 1.0;
   }
-  /// What the weights of a row add up to, if each term's add up to 1.
+  /// The sum of a row's weights if each term's sum to 1.
   double row_sum() const { return static_cast<double>(map_count() + delta_count()) * share(); }
 
   /// The sizes of the sums of one call.
@@ -143,8 +142,7 @@ struct LinearTerms {
     return {map_count(), features(shape.width), shape.value_width};
   }
 
-  /// The multiply-adds of a token that is added to the state of each term, or of a row that reads
-  /// it.
+  /// The multiply-adds of adding a token to each term's state, or of a row that reads it.
   template <class S>
   double products_of_row(const S& shape) const {
     return (static_cast<double>(map_count() * features(shape.width)) +
@@ -165,18 +163,18 @@ template <class T, class... Terms>
 using LinearTermsOf =
     LinearTerms<T, (!LinearTerm<Terms>::kIsDelta || ...), (LinearTerm<Terms>::kIsDelta || ...)>;
 
-/// The near field of an operator that has none.
+/// The near field of an operator without one.
 struct NoNearField {
   /// There is no near field.
   static constexpr bool kExists = false;
 };
 
-/// The weights of the near and the far field for each query head and each column of the values. If
-/// no weights are given, all are 1.
+/// The weights of the near and the far field for each query head and value column. If not given,
+/// all are 1.
 template <class T>
 class FarWeights {
  public:
-  /// No weights are given: all are 1.
+  /// All weights are 1.
   FarWeights() = default;
   /// Makes room for the weights of that many query heads and columns.
   FarWeights(Index heads, Index value_width)
