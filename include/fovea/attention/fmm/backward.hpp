@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of FMM attention: of the near field, the far field, and the logits of the
-/// blend.
+/// The backward pass of FMM attention: near field, far field, and the logits of the blend.
 #pragma once
 
 #include <optional>
@@ -17,8 +16,8 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// One backward pass. The softmax of the near field needs its own output, which is computed again
-/// if it was not saved. The gradients of the far field are added to those of the near field.
+/// One backward pass. The near field's softmax needs its own output, which is recomputed if it was
+/// not saved. The far field's gradients are added to those of the near field.
 /// \tparam Field a LinearTerms of T
 template <class T, class Field>
 class FmmBackward {
@@ -38,9 +37,8 @@ class FmmBackward {
         grads_(grads) {}
 
   /// Bytes of scratch memory with that many workers if the near field was not saved: at most three
-  /// tensors of the shape of `out`,
-  /// one number for each row, and the scratch of all four passes, which is taken before gradients
-  /// are written.
+  /// tensors of `out`'s shape, one number for each row, and the scratch of all four passes, which
+  /// is taken before gradients are written.
   static Index workspace_bytes(const AttentionShape& shape, const Field& far,
                                const LocalAttention& near, Index workers) {
     const Index rows = shape.batch * shape.query_heads * shape.queries;
@@ -73,7 +71,7 @@ class FmmBackward {
   }
 
  private:
-  /// A tensor with memory of its own.
+  /// A tensor that owns its memory.
   struct Owned {
     template <class Memory>
     Owned(const Shape& of, Memory&& source)
@@ -106,14 +104,13 @@ class FmmBackward {
       if (!is_saved_) forward_.emplace(call_, plans_, out_, SoftmaxSaved<T>{lse_});
     }
 
-    /// Takes the memory of both passes. \throws std::bad_alloc
+    /// Takes the memory for both passes. \throws std::bad_alloc
     void reserve(const ExecutorRef& executor) {
       if (forward_) forward_->reserve(executor);
       backward_.take_scratch(executor);
     }
 
-    /// Runs the forward pass, whose lse may ask for more memory. Nothing of the caller's is
-    /// written.
+    /// Runs the forward pass, whose lse may require more memory. No output is written.
     /// \throws std::bad_alloc
     void prepare(const ExecutorRef& executor) {
       if (forward_) forward_->compute(executor);
@@ -177,8 +174,8 @@ class FmmBackward {
       }
       backward_.compute(wants_sums_ ? sums_.data() : nullptr, executor);
       if (!wants_sums_ || all_.shape_.value_width == 0) return;
-      // The pass has found the sums with the weights w2 / normaliser, so the normaliser is put
-      // back.
+      // The pass computed the sums with the weights w2 / normaliser, so multiply the normaliser
+      // back in.
       for (std::size_t h = 0; h < sums_.size(); ++h) {
         (*products)[h * static_cast<std::size_t>(all_.shape_.value_width)] =
             sums_[h] * all_.blend_.normaliser(static_cast<Index>(h), 0);

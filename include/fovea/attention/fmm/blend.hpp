@@ -13,15 +13,15 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// The blend out = a1 near + a2 far, for each query head and column. The weights are w =
-/// sigmoid(logit), or 1 where no logit is given. Then a = w, or, if rows are normalised, a = w /
-/// (w1 + terms w2).
+/// sigmoid(logit), or 1 without a logit. Then a = w, or, if rows are normalised, a = w / (w1 +
+/// terms w2).
 template <class T>
 class FmmBlend {
  public:
-  /// \param inputs its logits are read whenever they are needed, so they must outlive this object
-  /// \param terms what the weights of a row of the far field add up to: the number of its terms, if
-  /// they are summed
-  /// \param share what the sum of the terms is multiplied by, of which the far field is made
+  /// \param inputs its logits are read when needed, so they must outlive this object
+  /// \param terms the sum of the weights of a far-field row: the number of its terms, if they are
+  /// summed
+  /// \param share the factor of the sum of the terms that gives the far field
   /// \param normalise_rows whether to divide by w1 + terms w2
   FmmBlend(const LinearFamilyInputs<T>& inputs, double terms, double share, bool normalise_rows)
       : near_logits_(inputs.near_logits),
@@ -32,7 +32,7 @@ class FmmBlend {
         share_(share),
         normalise_(normalise_rows) {}
 
-  /// The weights a1 and a2 of all heads and columns; none are given if all are 1.
+  /// The weights a1 and a2 of all heads and columns; empty if all are 1.
   FarWeights<Compute<T>> weights() const {
     if (near_logits_.is_none() && far_logits_.is_none() && !normalise_ && share_ == 1) return {};
     FarWeights<Compute<T>> made(heads_, value_width_);
@@ -52,7 +52,7 @@ class FmmBlend {
     return {sigmoid(near_logits_, h, c), sigmoid(far_logits_, h, c)};
   }
 
-  /// What the sum of the terms is multiplied by.
+  /// The factor of the sum of the terms.
   double share() const { return share_; }
 
   /// The number that both weights are divided by.
@@ -70,7 +70,7 @@ class FmmBlend {
   /// Writes the gradients of the logits.
   /// \param near [Hq, Dv]: w1 times the sum over batch and rows of d_out near
   /// \param far [Hq, Dv]: w2 times the sum over batch and rows of d_out far; if all columns have
-  /// the same weights, the sum over the columns may stand in any of them
+  /// the same weights, the sum over the columns may be in any of them
   void write_gradients(const std::vector<double>& near, const std::vector<double>& far,
                        const LinearFamilyGrads<T>& grads) const {
     write(grads.near_logits, near_logits_,
@@ -105,8 +105,8 @@ class FmmBlend {
     return {of_near, -of_near};
   }
 
-  /// Writes the gradient of the logits x, made of w times the derivative by w. Where x was
-  /// broadcast it is the sum.
+  /// Writes the gradient of the logits x from w times the derivative by w, summed where x was
+  /// broadcast.
   template <class Product>
   void write(const View<T>& gradient, const Logits& x, const Product& product) const {
     if (gradient.is_none()) return;

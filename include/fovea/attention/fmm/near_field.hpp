@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The near field of FMM attention, computed for one block of queries after the other (FMMformer,
-/// eq. 4).
+/// The near field of FMM attention, computed block by block (FMMformer, eq. 4).
 #pragma once
 
 #include "fovea/attention/linear/terms.hpp"
@@ -21,7 +20,7 @@ class NearBlocks {
 
   /// \param inputs checked inputs
   /// \param op the near field alone
-  /// \param saved where output and lse are written, too
+  /// \param saved output and lse are also written there
   NearBlocks(const LinearFamilyInputs<T>& inputs, const LocalAttention& op,
              const FmmSaved<T>& saved)
       : call_(only_rows(inputs), op.softmax_options()), plans_(op, call_), saved_(saved) {}
@@ -31,7 +30,7 @@ class NearBlocks {
     return detail::inputs_as<SoftmaxInputs<T>>(inputs);
   }
 
-  /// Elements of scratch that `attend` needs.
+  /// Elements of scratch for `attend`.
   static Index scratch_elements(const AttentionShape& shape) {
     return softmax_block_scratch(block_rows(shape.queries), shape.width, shape.value_width);
   }
@@ -44,7 +43,7 @@ class NearBlocks {
     return plans_.plan(0, sequence, 0).block(b, storage);
   }
 
-  /// Computes one block of a query head, and saves what is wanted of it.
+  /// Computes one block of a query head, and saves the requested results.
   /// \param to [block.count, Dv], written
   /// \param scratch scratch_elements(...) elements, aligned to 64 bytes
   void attend(const Sequence& sequence, Index head, const QueryBlock& block,
@@ -67,7 +66,7 @@ class NearBlocks {
   }
 
  private:
-  /// Copies rows, which are of the type of the arithmetic.
+  /// Copies rows in the type of the arithmetic.
   void keep(const OutputMatrix<kStorage<T>>& from, Index rows, const Matrix<Compute<T>>& to) const {
     const auto* const data = static_cast<const Compute<T>*>(from.data);
     for (Index n = 0; n < rows; ++n) {

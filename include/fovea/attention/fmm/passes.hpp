@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The checks and the passes of FMM attention. They depend on the scalar type and on the kinds of
-/// terms alone, so that a library can compile them once (kernels/unit.hpp).
+/// The checks and the passes of FMM attention. They depend only on the scalar type and the kinds of
+/// terms, so that a library can compile them once (kernels/unit.hpp).
 #pragma once
 
 #include <concepts>
@@ -19,11 +19,11 @@ class FmmPasses {
   using Scalar = T;
   /// The type of the arithmetic.
   using C = Compute<T>;
-  /// What is read of an operator.
+  /// The operator's settings.
   using Settings = FmmSettings<C, kSums, kDelta>;
-  /// What the forward pass saves: the output and the lse of the near field.
+  /// What the forward pass saves: the near field's output and lse.
   using Saved = FmmSaved<T>;
-  /// What decodes the near field.
+  /// The near field's decoder.
   using NearDecoder =
       Decoder<std::conditional_t<std::same_as<T, C>, LocalAttention, WidenedNear>, C>;
 
@@ -32,16 +32,16 @@ class FmmPasses {
   static void check_options(const Settings& op);
   /// Checks the options and everything that both passes read.
   static void check_read(const Settings& op, const LinearFamilyInputs<T>& inputs);
-  /// Checks all that `forward` takes.
+  /// Checks `forward`'s arguments.
   static void check(const Settings& op, const LinearFamilyInputs<T>& inputs, const View<T>& out,
                     const Saved& saved);
   /// Computes the forward pass. \pre check passed
   static void forward(const Settings& op, const LinearFamilyInputs<T>& inputs, const View<T>& out,
                       const Saved& saved, const ExecutorRef& executor);
-  /// Bytes of scratch memory that it takes.
+  /// Its scratch memory in bytes.
   static Index workspace_bytes(const Settings& op, const AttentionShape& shape, Index workers);
-  /// Computes the near field of a step of a decoder, of `rows` rows of all heads, into `out`, or,
-  /// if that has 16 bits, into `wide` [B, Hq, rows, Dv padded].
+  /// Computes the near field of a decoder's step, `rows` rows of all heads, into `out`, or, if that
+  /// has 16 bits, into `wide` [B, Hq, rows, Dv padded].
   static void step_near(NearDecoder& near, const LinearFamilyInputs<T>& inputs, const View<T>& out,
                         const Saved& saved, Index rows, C* wide, const ExecutorRef& executor);
 };
@@ -52,12 +52,12 @@ class FmmBackwardPasses {
  public:
   /// The scalar of the tensors.
   using Scalar = T;
-  /// What is read of an operator.
+  /// The operator's settings.
   using Settings = FmmSettings<T, kSums, kDelta>;
-  /// What the forward pass saved: the output and the lse of the near field, or nothing.
+  /// What the forward pass saved: the near field's output and lse, or nothing.
   using Saved = FmmSaved<T>;
 
-  /// Checks all that `backward` takes.
+  /// Checks `backward`'s arguments.
   static void check(const Settings& op, const LinearFamilyInputs<T>& inputs,
                     const View<const T>& out, const FmmSaved<T>& saved, const View<const T>& d_out,
                     const LinearFamilyGrads<T>& grads);
@@ -65,7 +65,7 @@ class FmmBackwardPasses {
   static void backward(const Settings& op, const LinearFamilyInputs<T>& inputs,
                        const FmmSaved<T>& saved, const View<const T>& d_out,
                        const LinearFamilyGrads<T>& grads, const ExecutorRef& executor);
-  /// Bytes of scratch memory that it takes.
+  /// Its scratch memory in bytes.
   static Index workspace_bytes(const Settings& op, const AttentionShape& shape, Index workers);
 };
 

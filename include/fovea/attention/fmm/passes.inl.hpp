@@ -19,8 +19,8 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// \throws std::invalid_argument if logits have the wrong shape or a NaN, or if rows are to be
-/// normalised and all weights of a head are 0
+/// \throws std::invalid_argument if logits have the wrong shape or a NaN, or if rows are normalised
+/// and all weights of a head are 0
 template <class Settings, class T>
 void check_logits(const Settings& op, const LinearFamilyInputs<T>& inputs) {
   check_blend_logits(op.name, "near_logits", inputs.near_logits, inputs);
@@ -71,7 +71,7 @@ class Widened {
   std::vector<Compute<T>> numbers_;
 };
 
-/// Lets a decoder of the near field take the tokens of a step and compute its rows.
+/// Passes a step's tokens to the near field's decoder and computes its rows.
 template <class Near, class C, class T>
 void step_near(Near& near, const SoftmaxInputs<C>& inputs, const View<C>& out,
                const FmmSaved<T>& saved, Index rows, const ExecutorRef& executor) {
@@ -143,7 +143,7 @@ void FmmPasses<T, kSums, kDelta>::step_near(NearDecoder& near, const LinearFamil
     detail::step_near(near, detail::inputs_as<SoftmaxInputs<T>>(inputs), out, saved, rows,
                       executor);
   } else {
-    // The ring holds numbers of the type of the arithmetic, which represents all 16-bit numbers.
+    // The ring stores the type of the arithmetic, which represents all 16-bit numbers exactly.
     const detail::Widened<T> q(inputs.q), k(inputs.k), v(inputs.v);
     const Index heads = out.heads();
     const Index row = padded_row<C>(out.width());
@@ -188,7 +188,7 @@ Index FmmBackwardPasses<T, kSums, kDelta>::workspace_bytes(const Settings& op,
   return FmmBackward<T, typename Settings::Far>::workspace_bytes(shape, op.far, op.near(), workers);
 }
 
-// The terms of an operator are summed, written by the delta rule, or both.
+// An operator's terms are summed, written by the delta rule, or both.
 #define FOVEA_FMM_PASSES(Class, T)      \
   template class Class<T, true, false>; \
   template class Class<T, false, true>; \

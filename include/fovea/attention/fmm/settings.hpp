@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the passes of FMM attention read of the operator, whatever its feature maps.
+/// The operator settings that FMM attention's passes read, whatever its feature maps.
 #pragma once
 
 #include <algorithm>
@@ -18,28 +18,28 @@ struct Band {
   Index left = 0;   ///< number of keys before the query, at least 0
   Index right = 0;  ///< number of keys after the query, at least 0
 
-  /// The band |i - j| < k, as the authors' code has it: 2 k - 1 keys, of which a causal operator
-  /// shows k.
+  /// The band |i - j| < k, as in the authors' code: 2 k - 1 keys, of which a causal operator shows
+  /// k.
   static constexpr Band half_width(Index k) { return {k - 1, k - 1}; }
 
-  /// A band of k keys in all. If k is even, one more of them lies before the query than after it.
+  /// A band of k keys in all; if k is even, with one more before the query than after it.
   static constexpr Band total(Index k) { return {k / 2, (k + 1) / 2 - 1}; }
 
   /// A band of k keys in all, the last of which is the query's own position.
   static constexpr Band causal_total(Index k) { return {k - 1, 0}; }
 };
 
-/// The near field of a decoder for tensors of 16 bits, whose ring holds them as numbers of the type
-/// of the arithmetic: its rows have the bits that those of NearBlocks have before they are rounded.
+/// The near field of a decoder for 16-bit tensors, whose ring stores them in the type of the
+/// arithmetic: its rows have the same bits as those of NearBlocks before rounding.
 struct WidenedNear : LocalAttention {
-  /// Rows are summed as those of 16 bits are (SoftmaxBlockArgs::in_tiles).
+  /// Rows are summed like 16-bit rows (SoftmaxBlockArgs::in_tiles).
   static constexpr bool kSumsInTiles = true;
   /// The same operator.
-  // NOLINTNEXTLINE(google-explicit-constructor): it differs in how it is computed alone
+  // NOLINTNEXTLINE(google-explicit-constructor): it differs only in how it is computed
   WidenedNear(const LocalAttention& near) : LocalAttention(near) {}
 };
 
-/// What the passes read of an operator with a near field.
+/// The settings of an operator with a near field.
 /// \tparam C the type of the arithmetic
 template <class C, bool kSums, bool kDelta>
 struct FmmSettings : LinearSettings<C, kSums, kDelta> {
@@ -47,7 +47,7 @@ struct FmmSettings : LinearSettings<C, kSums, kDelta> {
   static constexpr bool kHasNear = true;
 
   Band band;                    ///< the keys of the near field, before causality hides some
-  std::optional<double> scale;  ///< of the near field's logits
+  std::optional<double> scale;  ///< scale of the near field's logits
   bool normalise_rows;          ///< whether a row is divided by the sum of its weights
 
   /// The near field alone, as an operator.
@@ -58,7 +58,7 @@ struct FmmSettings : LinearSettings<C, kSums, kDelta> {
                            .alignment = this->far.alignment});
   }
 
-  /// The blend of the near and the far field by the logits of the inputs, which must outlive it.
+  /// The blend of the near and the far field by the inputs' logits, which must outlive it.
   template <class T>
   FmmBlend<T> blend(const LinearFamilyInputs<T>& inputs) const {
     return {inputs, this->far.row_sum(), this->far.share(), normalise_rows};
@@ -69,8 +69,8 @@ struct FmmSettings : LinearSettings<C, kSums, kDelta> {
     return blend(inputs).weights();
   }
 
-  /// The multiply-adds of a forward pass: those of the far field, and those of the rows of the near
-  /// field, which see the keys of their band.
+  /// The multiply-adds of a forward pass: the far field's, and those of the near field's rows over
+  /// their bands.
   double products(const AttentionShape& s) const {
     const LocalOptions keys = near().options;
     return LinearSettings<C, kSums, kDelta>::products(s) +
