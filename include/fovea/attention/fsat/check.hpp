@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The checks of FSAT attention: the options, the sequences, and in every call every dominant
-/// index.
+/// The checks of FSAT attention: options, sequences, and, in every call, every dominant index.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +50,7 @@ void check_same_tokens(const char* op, const FsatInputs<T>& inputs) {
 
 }  // namespace detail
 
-/// Checks the options, and that max_length is enough for the sequences.
+/// Checks the options, and that max_length covers the sequences.
 /// \tparam T the type of the arithmetic
 /// \pre check_packing passed
 /// \throws std::invalid_argument
@@ -79,7 +78,7 @@ void check_fsat_options(const char* op, const FsatOptions& options, const FsatIn
 /// Checks the dominant indices: [B, Hq, L, M], and those within the key lengths finite and not
 /// negative. Cost: O(B Hq L M).
 /// \pre check_inputs and check_packing passed
-/// \throws std::invalid_argument whose message names the first wrong entry
+/// \throws std::invalid_argument naming the first wrong entry
 template <class T>
 void check_dominant(const char* op, const FsatInputs<T>& inputs) {
   const View<const Compute<T>>& x = inputs.dominant;
@@ -116,10 +115,10 @@ void check_dominant(const char* op, const FsatInputs<T>& inputs) {
   }
 }
 
-/// Checks the queries that are given for random edges, if there are any: [B, Hq, L, M], and those
-/// within the key lengths queries of their sequence. Cost: O(B Hq L M).
+/// Checks the given queries of random edges, if any: [B, Hq, L, M], and those within the key
+/// lengths are queries of their sequence. Cost: O(B Hq L M).
 /// \pre check_dominant passed
-/// \throws std::invalid_argument whose message names the first wrong entry
+/// \throws std::invalid_argument naming the first wrong entry
 template <class T>
 void check_random(const char* op, const FsatOptions& options, const FsatInputs<T>& inputs) {
   const View<const Index>& x = inputs.random;
@@ -149,7 +148,7 @@ void check_random(const char* op, const FsatOptions& options, const FsatInputs<T
   }
 }
 
-/// Checks the options and what FSAT attention reads, all but the dominant indices.
+/// Checks the options and FSAT attention's inputs, except the dominant indices.
 /// \throws std::invalid_argument
 template <class T>
 void check_fsat_inputs(const char* op, const FsatOptions& options, const FsatInputs<T>& inputs) {

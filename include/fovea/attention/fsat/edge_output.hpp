@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The edges of FSAT attention as an output.
+/// Outputs FSAT attention's edges.
 #pragma once
 
 #include "fovea/attention/fsat/graph.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Writes the query of every slot of every key, and -1 for keys from the key length on. It checks
-/// nothing.
+/// Writes every slot's query for every key, and -1 for keys from the key length on. Checks nothing.
 /// \param edges [B, Hq, L, graph.edges_per_key()], written
 /// \throws std::bad_alloc
 template <class C, class S>

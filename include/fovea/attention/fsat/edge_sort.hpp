@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How the graph of one head of FSAT is built from its edges: their queries, and a counting sort by
-/// these on one thread.
+/// Builds the graph of one FSAT head from its edges: computes their queries, and sorts by these
+/// with a counting sort on one thread.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +16,12 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What the graph of one head is made of, and where it is written.
+/// The sources of one head's graph, and where it is written.
 /// \tparam T float or double
 template <class T>
 struct HeadEdges {
   Matrix<const T> dominant = {};    ///< [n, M]
-  Matrix<const Index> random = {};  ///< [n, M] the queries of random edges; without data: drawn
+  Matrix<const Index> random = {};  ///< [n, M] the queries of random edges; if empty: drawn
   Index slots = 0;                  ///< M
   Index edges_of_key = 0;           ///< the edges that a key can have: M or 2 M
   Index length = 0;                 ///< n, the tokens that have edges
@@ -44,7 +44,7 @@ struct HeadEdges {
     return distance_of(i, dominant.data[j * dominant.row + slot_of(e) * dominant.column]);
   }
 
-  /// Finds the queries of all edges of some keys; those from n on are none.
+  /// Computes the queries of all edges of some keys; keys from n on have none.
   /// \param to [keys, edges_of_key], written
   void point(const Range& some, const FsatOptions& options, Index* to) const noexcept {
     if (options.edges != EdgeSource::random) point_predicted(some, options, to);
@@ -62,7 +62,7 @@ struct HeadEdges {
                                      .row = edges_of_key});
   }
 
-  /// Makes confidences of the distances at some places.
+  /// Converts some entries' distances to confidences.
   void weigh(const Range& places, const FsatOptions& options) const noexcept {
     constexpr double two_pi = 6.28318530717958647693;
     const double variance = options.variance_or_default();
@@ -73,13 +73,13 @@ struct HeadEdges {
   }
 
  private:
-  /// Finds the query Ip of every slot, which come first of each key.
+  /// Computes the query Ip of every slot, which come first for each key.
   void point_predicted(const Range& some, const FsatOptions& options, Index* to) const noexcept {
-    // This is a power of two, so that T can hold it; the largest Index would be rounded up.
+    // A power of two, exact in T; the largest Index would be rounded up.
     constexpr Index half = (std::numeric_limits<Index>::max)() / 2 + 1;
     constexpr T most = static_cast<T>(half);
     const Index last = (std::min)(options.max_length - 1, length);
-    const HeadEdges of = *this;  // which, for all that the compiler knows, no store changes
+    const HeadEdges of = *this;  // a copy, which no store can change
     for (Index j = some.begin; j < some.end; ++j) {
       const T* const from = of.dominant.data + j * of.dominant.row;
       for (Index m = 0; m < of.slots; ++m) {
@@ -90,7 +90,7 @@ struct HeadEdges {
     }
   }
 
-  /// Copies the queries that were given for the random edges.
+  /// Copies the given queries of the random edges.
   void point_given(const Range& some, Index* to) const noexcept {
     for (Index j = some.begin; j < some.end; ++j) {
       const Index* const from = random.data + j * random.row;
@@ -115,7 +115,7 @@ class EdgeSort {
   EdgeSort(const HeadEdges<T>& edges, const FsatOptions& options, Index* scratch)
       : of_(edges), options_(options), marks_(scratch), points_(scratch + edges.length) {}
 
-  /// Builds it.
+  /// Builds the graph.
   void run() const noexcept {
     std::fill_n(of_.begin, of_.rows + 1, Index{0});
     std::fill_n(marks_, of_.length, Index{-1});
@@ -123,14 +123,14 @@ class EdgeSort {
     count_edges();
     for (Index i = 0; i < of_.rows; ++i) of_.begin[i + 1] += of_.begin[i];
     place_edges();
-    // Each row's begin has moved to its end, where the next row began.
+    // Each row's begin was advanced to its end, which is the next row's begin.
     std::copy_backward(of_.begin, of_.begin + of_.rows, of_.begin + of_.rows + 1);
     of_.begin[0] = 0;
     of_.weigh({0, of_.begin[of_.rows]}, options_);
   }
 
  private:
-  /// Sets begin[i + 1] to the number of keys of row i, and leaves a mark of each row's last key.
+  /// Sets begin[i + 1] to the number of keys of row i, and marks each row's last key.
   void count_edges() const noexcept {
     const HeadEdges<T> of = of_;
     Index* const marks = marks_;
@@ -145,7 +145,7 @@ class EdgeSort {
     }
   }
 
-  /// Writes the keys of each row with their distances, and the slots that they come from.
+  /// Writes each row's keys with their distances and slots.
   void place_edges() const noexcept {
     const HeadEdges<T> of = of_;
     Index* const marks = marks_;
@@ -172,7 +172,7 @@ class EdgeSort {
 
   const HeadEdges<T> of_;
   const FsatOptions& options_;
-  Index* const marks_;   // [n] the last key that was counted, or placed
+  Index* const marks_;   // [n] the last key counted, or placed
   Index* const points_;  // [n, edges_of_key] the query of an edge, or n
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The sparse graph of FSAT attention (Zhuang et al. 2022, section 4.1; MATHS.md, section 6). It is
-/// made of the dominant indices, and consists of rows of keys with confidences.
+/// The sparse graph of FSAT attention (Zhuang et al. 2022, section 4.1; MATHS.md, section 6). Built
+/// from the dominant indices, it consists of rows of keys with confidences.
 #pragma once
 
 #include <algorithm>
@@ -17,14 +17,14 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// A head of a sequence, and where its graph is.
+/// A head of a sequence, and the location of its graph.
 struct GraphHead {
   Sequence sequence;  ///< the sequence
   Index head = 0;     ///< number of the head
-  Index place = 0;    ///< the head's place among those that there is memory for
+  Index place = 0;    ///< the head's index among those in memory
 };
 
-/// What a backward pass knows of edges, in the order of rows.
+/// A backward pass's edge data, in the order of rows.
 template <class T>
 struct EdgeGradients {
   const T* confidences = nullptr;    ///< the confidence of each
@@ -32,7 +32,7 @@ struct EdgeGradients {
   const Index* slots = nullptr;      ///< its slot j M + m
 };
 
-/// Adds what some edges of query i give to the gradients of dominant indices.
+/// Adds the contribution of some edges of query i to the gradients of dominant indices.
 /// \param dominant [keys, M]   \param width M   \param to [keys, M]
 template <class T>
 void add_gradients_of_edges(const FsatOptions& options, const Matrix<const T>& dominant,
@@ -45,22 +45,22 @@ void add_gradients_of_edges(const FsatOptions& options, const Matrix<const T>& d
     const T ibar = dominant.data[j * dominant.row + m * dominant.column];
     const T distance = HeadEdges<T>::distance_of(i, ibar);
     T flows = of.d_confidences[e];
-    if (options.truncate_gradient && flows > 0) flows = 0;  // a NaN stays
+    if (options.truncate_gradient && flows > 0) flows = 0;  // NaN is kept
     to.data[j * to.row + m * to.column] +=
         rounded(flows * of.confidences[e] * (distance * precision));
   }
 }
 
 /// The graphs of some heads. Slot m of key j has an edge from query Ip[j, m], one from query Ir[j,
-/// m], or both, as the options say. If a sequence has the length n, edges are among its first n
+/// m], or both, depending on the options. In a sequence of length n, edges are among the first n
 /// tokens.
-/// Of several edges from one query to one key the one with the largest confidence stays: the one
-/// with the smallest |I - Ibar|, even where both confidences have underflowed to 0. Among equal
-/// ones a predicted edge comes before a random one, and then the smaller m.
-/// Each query has its keys as a row, in ascending order. Rows come from a counting sort of the
-/// edges in the order of keys and slots. A task is a head of a sequence (EdgeSort), or, if there
-/// are fewer of them than threads and they are not small, a part of one (SharedEdgeSort); the bits
-/// are the same. It checks nothing.
+/// Of several edges from one query to one key the one with the largest confidence is kept: the one
+/// with the smallest |I - Ibar|, even if both confidences have underflowed to 0. Among equal ones,
+/// predicted edges precede random ones, and then the smaller m wins.
+/// Each query has its keys as a row, in ascending order, from a counting sort of the edges in the
+/// order of keys and slots. A task is a head of a sequence (EdgeSort), or, if there are fewer heads
+/// than threads and they are not small, a part of one (SharedEdgeSort); the bits are the same.
+/// Checks nothing.
 /// Cost: two passes over the slots. Memory: for each slot and head 8 bytes and one number (twice
 /// that in training, and twice that with gradients), and for each query 8 bytes; for each graph
 /// that is being built 8 bytes for each edge and query of a head, or, if threads share it, 16 (in
@@ -70,10 +70,9 @@ template <class T>
 class FsatGraph {
  public:
   /// \param dominant [B, Hq, L, M]
-  /// \param sequences number of sequences that a row of L tokens holds: 1, or that of the packed
-  /// ones
+  /// \param sequences number of sequences in a row of L tokens: 1 unless packed
   /// \param with_gradients whether lead_back will be called
-  /// \param random [B, Hq, L, M] the queries of random edges; none: drawn
+  /// \param random [B, Hq, L, M] the queries of random edges; if empty: drawn
   FsatGraph(const View<const T>& dominant, const FsatOptions& options, Index sequences,
             bool with_gradients, const View<const Index>& random = {})
       : dominant_(dominant),
@@ -86,7 +85,7 @@ class FsatGraph {
   Index edges_per_key() const { return dominant_.width() * options_.edges_per_slot(); }
   /// The largest number of edges of one head.
   Index head_edges() const { return dominant_.rows() * edges_per_key(); }
-  /// The place of a sequence's first edge among those of its head.
+  /// The index of a sequence's first edge among those of its head.
   Index first_edge(const Sequence& s) const { return s.first_key * edges_per_key(); }
   /// Whether there is room for gradients.
   bool with_gradients() const { return with_gradients_; }
@@ -102,7 +101,7 @@ class FsatGraph {
            scratch_bytes(length, slots * options.edges_per_slot(), heads, workers);
   }
 
-  /// What the graph of head h of sequence s is made of.
+  /// The sources of the graph of head h of sequence s.
   HeadEdges<T> sources_of(const Sequence& s, Index h) const {
     HeadEdges<T> edges;
     edges.dominant = detail::head_matrix(dominant_, s.batch, h, s.first_key);
@@ -116,10 +115,10 @@ class FsatGraph {
     return edges;
   }
 
-  /// Takes the memory for the graphs of that many heads at once.
-  /// \param graphs number of the graphs: with packed sequences, each of them has one of each head
+  /// Allocates the memory for the graphs of that many heads at once.
+  /// \param graphs number of graphs: packed sequences have one for each sequence and head
   /// \param workers number of threads that build them
-  /// \param memory that of the call (memory_of)
+  /// \param memory the call's (memory_of)
   /// \throws std::bad_alloc
   template <class Memory>
   void take_memory(Index heads, Index graphs, Index workers, Memory&& memory) {
@@ -135,18 +134,18 @@ class FsatGraph {
   }
 
   /// Builds the graph of head h of sequence s.
-  /// \param place the head's place among those that there is memory for
+  /// \param place the head's index among those in memory
   void build(const Sequence& s, Index h, Index place, Index worker) noexcept {
     const Index size = EdgeSort<T>::scratch_size(dominant_.rows(), edges_per_key());
     EdgeSort<T>(edges_of({s, h, place}), options_, scratch_.template data<Index>() + worker * size)
         .run();
   }
 
-  /// Builds the graphs of some heads. If they are fewer than threads, and not small, these share
-  /// each of them.
+  /// Builds the graphs of some heads. If there are fewer than threads, and they are not small,
+  /// threads share each graph.
   /// \param graphs number of graphs
-  /// \param head_of called as head_of(n), gives the GraphHead of graph n
-  /// \pre take_memory had at least as many graphs, and the workers of the executor
+  /// \param head_of called as head_of(n), returns the GraphHead of graph n
+  /// \pre take_memory was called for at least as many graphs, and the executor's workers
   template <class HeadOf>
   void build(Index graphs, const HeadOf& head_of, const ExecutorRef& executor) {
     if (are_shared(head_edges(), graphs, worker_count(executor, kFarPosition))) {
@@ -179,14 +178,14 @@ class FsatGraph {
     return slots_.template data<Index>() + edge_at(place, s);
   }
 
-  /// Where the gradients of the confidences are to be written.
+  /// The gradients of the confidences, to be written.
   /// \pre with_gradients()
   T* d_confidences(const Sequence& s, Index place) {
     return d_confidences_.template data<T>() + edge_at(place, s);
   }
 
-  /// Writes the gradient of the dominant indices of head h of sequence s, made of the gradients of
-  /// its confidences.
+  /// Writes the gradient of the dominant indices of head h of sequence s from the gradients of its
+  /// confidences.
   /// \param to [B, Hq, L, M], written
   void lead_back(const Sequence& s, Index h, Index place, const View<T>& to) noexcept {
     const Matrix<const T> from = detail::head_matrix(dominant_, s.batch, h, s.first_key);
@@ -206,9 +205,9 @@ class FsatGraph {
  private:
   static constexpr Index kIndex = sizeof(Index);
 
-  /// The edges of a head from which on threads share its graph; they wake twice for it. (In
-  /// measurements on two cores, two threads took 1.4 times as long as one with 2^14 edges, as long
-  /// with 2^15, and 0.66 times as long with 2^16.)
+  /// The number of a head's edges from which on threads share its graph; they are woken twice for
+  /// it. (In measurements on two cores, two threads took 1.4 times as long as one with 2^14 edges,
+  /// as long with 2^15, and 0.66 times as long with 2^16.)
   static constexpr Index kLeastShared = Index{1} << 16;
 
   /// Whether threads share graphs.
@@ -244,7 +243,7 @@ class FsatGraph {
     each_part([](const SharedEdgeSort<T>& sort, Index p) { sort.place(p); });
   }
 
-  /// What the graph of a head is made of, and where it goes.
+  /// The sources and the destination of a head's graph.
   HeadEdges<T> edges_of(const GraphHead& of) {
     const Sequence& s = of.sequence;
     const Index edges = edge_at(of.place, s);
@@ -259,8 +258,7 @@ class FsatGraph {
   Index edge_at(Index place, const Sequence& s) const {
     return place * head_edges() + first_edge(s);
   }
-  /// The place of a sequence's first begin. Each of the packed sequences has one more begin than
-  /// rows.
+  /// The index of a sequence's first begin. Each packed sequence has one more begin than rows.
   Index begin_at(Index place, const Sequence& s) const {
     return place * begins_ + s.first_key + (s.index - s.batch);
   }
@@ -275,7 +273,7 @@ class FsatGraph {
   Workspace confidences_;    // [heads, edges]
   Workspace slots_;          // [heads, edges]
   Workspace d_confidences_;  // [heads, edges]
-  Workspace scratch_;        // [graphs being built] that of their sort
+  Workspace scratch_;        // [graphs being built] scratch of their sort
 };
 
 FOVEA_NAMESPACE_END

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The graph of FSAT attention in the form that passes over lists of keys read: rows of keys whose
-/// weights are multiplied by the confidences.
+/// FSAT attention's graph in the form read by passes over lists of keys: rows of keys whose weights
+/// are multiplied by the confidences.
 #pragma once
 
 #include "fovea/attention/fsat/graph.hpp"
@@ -25,31 +25,31 @@ class FsatLists {
             const View<T>& d_dominant = {})
       : graph_(&graph), scale_({.scale = scale}), tokens_(tokens), d_dominant_(d_dominant) {}
 
-  /// Where query rows are among the keys, which is not read.
+  /// The alignment of query rows, which is not used.
   static CausalAlignment alignment() { return CausalAlignment::bottom_right; }
   /// The scale of the logits for queries of D = width.
   template <class U>
   U scale_of(Index width) const {
     return scale_.template scale_of<U>(width);
   }
-  /// The places of the longest list: every key may be in one row.
+  /// The entries of the longest list: every key may be in one row.
   Index length() const { return tokens_; }
   /// The largest number of edges of one query head.
   Index entries() const { return graph_->head_edges(); }
-  /// The place of the first edge of a sequence among those of its head.
+  /// The index of a sequence's first edge among those of its head.
   Index first_entry(const Sequence& s) const { return graph_->first_edge(s); }
 
-  /// Takes the memory for the graphs of that many heads at once.
+  /// Allocates the memory for the graphs of that many heads at once.
   /// \param graphs number of the graphs
   /// \param workers number of threads that build them
-  /// \param memory that of the call (memory_of)
+  /// \param memory the call's (memory_of)
   /// \throws std::bad_alloc
   template <class Memory>
   void take_memory(Index heads, Index graphs, Index workers, Memory&& memory) {
     graph_->take_memory(heads, graphs, workers, memory);
   }
   /// Builds the graphs of some heads.
-  /// \param head_of called as head_of(n), gives the sequence, the head and the place of graph n
+  /// \param head_of called as head_of(n), returns the sequence, head and index of graph n
   template <class HeadOf>
   void build(Index graphs, const HeadOf& head_of, const ExecutorRef& executor) {
     const auto graph_head_of = [&](Index n) {
@@ -65,12 +65,12 @@ class FsatLists {
   }
   /// The confidences, in the order of the rows' keys.
   const T* factors(const Sequence& s, Index place) const { return graph_->confidences(s, place); }
-  /// Where the gradients of the confidences are written; null if they are not wanted.
+  /// The gradients of the confidences, to be written; null if not wanted.
   T* d_factors(const Sequence& s, Index place) const {
     return graph_->with_gradients() ? graph_->d_confidences(s, place) : nullptr;
   }
 
-  /// Writes the gradient of the dominant indices of a head, if it is wanted.
+  /// Writes the gradient of a head's dominant indices, if wanted.
   /// \pre the rows of the head have written d_factors
   void take_gradients(const Sequence& s, Index h, Index place) const {
     if (graph_->with_gradients()) graph_->lead_back(s, h, place, d_dominant_);

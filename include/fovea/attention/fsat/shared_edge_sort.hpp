@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The sort of edge_sort.hpp in steps whose parts are divided among threads, for graphs that are
-/// fewer than these.
+/// The sort of edge_sort.hpp in steps whose parts are divided among threads, if there are fewer
+/// graphs than threads.
 #pragma once
 
 #include <algorithm>
@@ -16,20 +16,20 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The parts that tokens are cut into, as keys that have edges and as queries that get them. There
-/// are few, so that what each part of the keys has for each part of the queries can be counted.
+/// The parts that tokens are cut into, both as keys that have edges and as queries that get them.
+/// There are few, so that edges can be counted for each pair of a key part and a query part.
 class TokenParts {
  public:
-  /// \param tokens L of the tensors; it alone decides how long a part is
+  /// \param tokens L of the tensors, which alone determines the length of a part
   explicit TokenParts(Index tokens) {
     while (tokens > kMost << shift_) ++shift_;
   }
 
   /// The number of parts of that many tokens.
   Index count(Index tokens) const { return (tokens + (Index{1} << shift_) - 1) >> shift_; }
-  /// The part that a token is in.
+  /// A token's part.
   Index part_of(Index token) const { return token >> shift_; }
-  /// The tokens of a part, of `end` tokens.
+  /// The tokens of a part, out of `end` tokens.
   Range operator()(Index part, Index end) const {
     return {part << shift_, (std::min)((part + 1) << shift_, end)};
   }
@@ -40,12 +40,12 @@ class TokenParts {
   int shift_ = 9;
 };
 
-/// Builds the graph of one head in two steps. First each part of the keys sorts its edges by parts
-/// of the queries, and leaves out what stands twice; then each part of the queries sorts what all
-/// parts of the keys have for it by queries. Every list is made by the order of the edges alone, so
-/// it is that of EdgeSort, whichever thread makes which part.
-/// Cost: that of EdgeSort from 65536 tokens on, where memory is what takes time, and up to twice as
-/// much before.
+/// Builds the graph of one head in two steps. First each key part sorts its edges by query parts,
+/// and removes duplicates; then each query part sorts its edges from all key parts by queries.
+/// Every list depends only on the order of the edges, so it equals EdgeSort's, whichever thread
+/// builds which part.
+/// Cost: that of EdgeSort from 65536 tokens on, where memory dominates, and up to twice as much
+/// below.
 /// \tparam T float or double
 template <class T>
 class SharedEdgeSort {
@@ -85,8 +85,8 @@ class SharedEdgeSort {
     scatter_edges(keys, ends);
   }
 
-  /// Between the steps: finds where the rows of each part of the queries begin, and writes the
-  /// begins of those behind the last token.
+  /// Between the steps: computes where the rows of each query part begin, and writes the begins of
+  /// those after the last token.
   void find_begins() const noexcept {
     Index first = 0;
     for (Index p = 0; p < parts_; ++p) {
@@ -100,7 +100,7 @@ class SharedEdgeSort {
   /// The second step, for part p of the queries.
   void place(Index p) const noexcept {
     const Range rows = cut_(p, of_.length);
-    // Where a row begins stands where its end will, until all of its keys are there.
+    // A row's end entry holds its begin until all of its keys are placed.
     Index* const ends = of_.begin + rows.begin + 1;
     std::fill_n(ends, rows.end - rows.begin, Index{0});
     for (Index keys = 0; keys < parts_; ++keys) {
@@ -113,7 +113,7 @@ class SharedEdgeSort {
   }
 
  private:
-  /// One edge. Rows and keys are counted within their parts, which have fewer than 2^32.
+  /// One edge. Rows and keys are relative to their parts, which have fewer than 2^32.
   struct Edge {
     std::uint32_t row;
     std::uint32_t key;
@@ -121,7 +121,7 @@ class SharedEdgeSort {
     T distance;
   };
 
-  /// The edges from a part of the queries to a part of the keys, after the first step.
+  /// The edges from a query part to a key part, after the first step.
   std::span<const Edge> segment(Index keys, Index queries) const {
     const Index* const ends = counts_ + keys * parts_;
     const Index begin = queries == 0 ? 0 : ends[queries - 1];
@@ -129,12 +129,10 @@ class SharedEdgeSort {
             static_cast<std::size_t>(ends[queries] - begin)};
   }
 
-  /// The queries of the edges of key j; n where there is none. They stand where the keys of the
-  /// rows will.
+  /// The queries of key j's edges; n where there is none. Stored where the rows' keys will be.
   Index* queries_of(Index j) const { return of_.keys + j * of_.edges_of_key; }
 
-  /// Counts the edges of some keys by parts of the queries, after it has left out those that stand
-  /// twice.
+  /// Removes duplicate edges of some keys, and counts the rest by query parts.
   void count_edges(const Range& keys, Index* counts) const noexcept {
     const TokenParts cut = cut_;
     const Index length = of_.length;
@@ -155,16 +153,16 @@ class SharedEdgeSort {
     }
   }
 
-  /// Leaves out one of the edges e and f < e of key j from the same query: that which is farther
-  /// from its dominant index, and of equal ones the later.
+  /// Removes one of the edges e and f < e of key j from the same query: the one farther from its
+  /// dominant index, or the later one if equal.
   void leave_out_one(Index j, Index* queries, Index f, Index e) const noexcept {
     const Index i = queries[e];
     const bool is_nearer = std::abs(of_.distance(i, j, e)) < std::abs(of_.distance(i, j, f));
     queries[is_nearer ? f : e] = of_.length;
   }
 
-  /// Writes the edges of some keys by parts of the queries.
-  /// \param places where those of each part go
+  /// Writes the edges of some keys by query parts.
+  /// \param places where each part's edges go
   void scatter_edges(const Range& keys, Index* places) const noexcept {
     const TokenParts cut = cut_;
     const Index length = of_.length;
@@ -202,9 +200,9 @@ class SharedEdgeSort {
   const FsatOptions& options_;
   const TokenParts cut_;
   const Index parts_;
-  Index* const counts_;  // [parts of keys, parts of queries] where the edges of each end
-  Index* const begins_;  // [parts of queries] where their rows begin
-  Edge* const edges_;    // [n, edges_of_key] each part of keys by parts of queries
+  Index* const counts_;  // [key parts, query parts] where the edges of each end
+  Index* const begins_;  // [query parts] where their rows begin
+  Edge* const edges_;    // [n, edges_of_key] each key part by query parts
 };
 
 FOVEA_NAMESPACE_END

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of attention over lists of keys: which thread computes what, and in which
-/// order sums are taken, so that the bits do not depend on threads.
+/// The backward pass of attention over lists of keys: the division of work among threads, and the
+/// order of sums, so that the bits do not depend on threads.
 #pragma once
 
 #include <algorithm>
@@ -15,20 +15,20 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The pieces of neighbouring heads, numbered head by head. Heads count through the batch. Those of
-/// packed tensors have the pieces of all sequences.
+/// The pieces of neighbouring heads, numbered head by head. Heads are counted through the batch. In
+/// packed tensors a head has the pieces of all sequences.
 template <class T>
 class HeadPieces {
  public:
   struct Piece {
     Sequence sequence;
     Index head;   // the head within the batch entry
-    Index place;  // the head's place among those that are asked for
+    Index place;  // the head's index among the requested ones
     Index part;   // number of the piece within its sequence
   };
 
   /// \param heads number of heads of a batch entry
-  /// \param parts called as parts(sequence), gives the number of pieces of a head
+  /// \param parts called as parts(sequence), returns the number of pieces of a head
   template <class Parts>
   HeadPieces(const Sequences<T>& sequences, Index heads, Parts&& parts)
       : sequences_(sequences),
@@ -58,14 +58,14 @@ class HeadPieces {
 
 }  // namespace detail
 
-/// One backward pass. It goes over the key heads of the batch in groups, as many at once as
-/// kMostEntries entries of lists allow; the shape alone decides it. For each group come the rows of
-/// its query heads, which leave weights and gradients of logits behind, then the lists the other
-/// way round, and then the keys.
-/// Lists that are built are built before the rows of a group, and take the gradients of their
-/// factors after them.
-/// It checks nothing.
-/// \pre as of IndexedForward, and lse is given
+/// One backward pass. It goes over the batch's key heads in groups of at most kMostEntries list
+/// entries; the grouping depends only on the shape. For each group it computes the rows of its
+/// query heads, which store weights and gradients of logits, then transposes the lists, and then
+/// computes the keys.
+/// Lists that are built are built before a group's rows, and receive the gradients of their factors
+/// afterwards.
+/// Checks nothing.
+/// \pre as in IndexedForward, and lse is given
 /// \tparam T float or double
 /// \tparam Lists like TensorLists; if they are built, also with
 /// `take_memory(heads, graphs, workers, memory)`, `build(graphs, head_of, executor)` and
@@ -75,7 +75,7 @@ class IndexedBackward {
  public:
   /// \param out, saved as the forward pass wrote them
   /// \param d_out [B, Hq, Nq, Dv]
-  /// \param grads those that have a tensor are written
+  /// \param grads those without a tensor are not computed
   IndexedBackward(const IndexedInputs<T>& inputs, const Lists& lists, const View<const T>& out,
                   const IndexedSaved<T>& saved, const View<const T>& d_out,
                   const IndexedGrads<T>& grads)
@@ -94,9 +94,9 @@ class IndexedBackward {
   IndexedBackward(const IndexedBackward&) = delete;
   IndexedBackward& operator=(const IndexedBackward&) = delete;
 
-  /// Bytes of scratch memory with that many workers, if all gradients are asked for and the
-  /// sequences are not packed. The memory of lists that are built is not counted.
-  /// \param length places of the longest list
+  /// Bytes of scratch memory with that many workers, if all gradients are requested and the
+  /// sequences are not packed. Excludes the memory of lists that are built.
+  /// \param length entries of the longest list
   /// \param entries entries of all lists of a query head
   static Index workspace_bytes(const AttentionShape& shape, Index length, Index entries,
                                Index workers) {
@@ -123,7 +123,7 @@ class IndexedBackward {
     compute(executor);
   }
 
-  /// Takes the memory that `compute` needs with the same executor.
+  /// Allocates the memory for `compute` with the same executor.
   /// \throws std::bad_alloc
   void reserve(const ExecutorRef& executor) {
     const Index heads = most() * group();
@@ -142,8 +142,8 @@ class IndexedBackward {
     for_each_group([&](Index first, Index count) { run_heads(first, count, executor); });
   }
 
-  /// Writes what the rounding of a large lse took, and +0 for other rows, of lists that have all
-  /// keys of a row.
+  /// Writes the rounding error of a large lse, and +0 for other rows, for lists that have all keys
+  /// of a row.
   /// \param to [B, Hq, Nq, 1]   \pre reserve(executor) was called, once
   void find_lse_low(const View<T>& to, const ExecutorRef& executor) {
     for_each_group([&](Index first, Index count) {
@@ -157,7 +157,7 @@ class IndexedBackward {
     });
   }
 
-  /// The same, found elsewhere: these lists may have some of a row's keys alone.
+  /// The same, computed elsewhere: these lists may have only some of a row's keys.
   /// \param low [B, Hq, Nq, 1], must outlive this object
   void give_lse_low(const View<const T>& low) { lse_low_ = low; }
 
@@ -165,11 +165,11 @@ class IndexedBackward {
   using Piece = typename detail::HeadPieces<T>::Piece;
 
   static constexpr Index kRows = 128;                    // rows, or keys, of a task
-  static constexpr Index kMostEntries = Index{1} << 21;  // entries of the lists at work at once
+  static constexpr Index kMostEntries = Index{1} << 21;  // list entries processed at once
 
   static Index pieces(Index rows) { return (rows + kRows - 1) / kRows; }
 
-  /// The sizes of what the query heads of a group leave behind.
+  /// The sizes of a group's intermediate results.
   struct Memory {
     Memory(const AttentionShape& shape, Index entries_of_head, Index sequences,
            const IndexedGrads<T>& grads)
@@ -205,9 +205,9 @@ class IndexedBackward {
   }
 
   Index group() const { return detail::group_size(inputs_.q.heads(), inputs_.k.heads()); }
-  /// The key heads of the batch.
+  /// The number of key heads in the batch.
   Index key_heads() const { return inputs_.k.batch() * inputs_.k.heads(); }
-  /// The key heads at work at once.
+  /// The number of key heads processed at once.
   Index most() const { return (std::min)(memory_.key_heads, key_heads()); }
 
   template <class Source>
@@ -261,12 +261,12 @@ class IndexedBackward {
     return lists_.rows(piece.sequence, piece.head, piece.place);
   }
 
-  /// The weights of query head `place` of the group, in sequence s; null if they are not kept.
+  /// The weights of the group's query head `place`, in sequence s; null if not kept.
   T* weights(Index place, const Sequence& s) {
     if (!memory_.keeps_weights) return nullptr;
     return numbers_.template data<T>() + place * memory_.numbers() + lists_.first_entry(s);
   }
-  /// The gradients of its logits; null if they are not kept.
+  /// The gradients of its logits; null if not kept.
   T* d_logits(Index place, const Sequence& s) {
     if (!memory_.keeps_logits) return nullptr;
     const Index behind = memory_.keeps_weights ? memory_.entries : 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The checks of lists of keys. Every call looks at every entry of every row.
+/// The checks of lists of keys: every entry of every row, in every call.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Whether a list ascends strictly within [0, keys), with -1 behind its last key.
+/// Whether a list ascends strictly within [0, keys), with -1 after its last key.
 /// \param list [length], with `step` elements from one entry to the next
 inline bool is_key_list(const Index* list, Index step, Index length, Index keys) {
   while (length > 0 && list[(length - 1) * step] == -1) --length;
@@ -25,7 +25,7 @@ inline bool is_key_list(const Index* list, Index step, Index length, Index keys)
   return ascends;
 }
 
-/// Refuses the first wrong entry of a row of a head.
+/// Refuses the first wrong entry of a row.
 /// \param at batch entry, head and row
 inline void refuse_entry(const char* op, const View<const Index>& indices, const Shape& at,
                          Index keys) {
@@ -59,7 +59,7 @@ inline void refuse_entry(const char* op, const View<const Index>& indices, const
 
 namespace detail {
 
-/// Checks the extents of lists of keys, [B, Hq, Nq, K], which must be there if there are rows.
+/// Checks the extents of lists of keys, [B, Hq, Nq, K], which are required if there are rows.
 /// \pre check_inputs and check_packing passed
 /// \throws std::invalid_argument
 template <class T>
@@ -78,7 +78,7 @@ void check_index_extents(const char* op, const View<const T>& q, const View<cons
 
 /// Checks the lists of the rows [first, end) of all heads.
 /// \param keys that they may name
-/// \throws std::invalid_argument whose message names the first wrong entry
+/// \throws std::invalid_argument naming the first wrong entry
 inline void check_lists(const char* op, const View<const Index>& indices, Index batch, Index first,
                         Index end, Index keys) {
   if (indices.width() == 0) return;
@@ -94,9 +94,9 @@ inline void check_lists(const char* op, const View<const Index>& indices, Index 
 }  // namespace detail
 
 /// Checks the lists of keys: [B, Hq, Nq, K], each row strictly ascending in [0, keys of its
-/// sequence), with -1 behind its last key. Cost: O(B Hq Nq K).
+/// sequence), with -1 after its last key. Cost: O(B Hq Nq K).
 /// \pre check_inputs and check_packing passed
-/// \throws std::invalid_argument whose message names the first wrong entry
+/// \throws std::invalid_argument naming the first wrong entry
 template <class T>
 void check_indices(const char* op, const IndexedInputs<T>& inputs) {
   detail::check_index_extents(op, inputs.q, inputs.indices);
@@ -110,7 +110,7 @@ void check_indices(const char* op, const IndexedInputs<T>& inputs) {
 
 /// The same for some rows of one sequence, which may name any of its keys.
 /// \param q [B, Hq, Nq, D]   \param keys of the sequence
-/// \throws std::invalid_argument whose message names the first wrong entry
+/// \throws std::invalid_argument naming the first wrong entry
 template <class T>
 void check_indices(const char* op, const View<const T>& q, const View<const Index>& indices,
                    Index keys) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of attention over lists of keys: which thread computes what.
+/// The forward pass of attention over lists of keys: the division of work among threads.
 #pragma once
 
 #include <algorithm>
@@ -12,18 +12,18 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Where passes over lists of keys find them: in a tensor [B, Hq, Nq, K].
+/// Lists of keys in a tensor [B, Hq, Nq, K].
 struct TensorLists {
-  /// Whether the lists are built during the pass; these are there before it begins.
+  /// Whether the lists are built during the pass: no.
   static constexpr bool kBuilt = false;
 
   /// \param given [B, Hq, Nq, K] lists that ascend strictly
-  /// \param keys the number of keys, which is the most that a list can have
+  /// \param keys the number of keys, the most that a list can have
   /// \param chosen the options
   TensorLists(const View<const Index>& given, Index keys, const IndexedOptions& chosen)
       : indices(first_places(given, keys)), options(chosen) {}
 
-  View<const Index> indices;  ///< [B, Hq, Nq, K] the lists, with at most as many places as keys
+  View<const Index> indices;  ///< [B, Hq, Nq, K] the lists, with at most as many entries as keys
   IndexedOptions options;     ///< the options
 
   /// Where query rows are among the keys.
@@ -33,15 +33,15 @@ struct TensorLists {
   T scale_of(Index width) const {
     return options.template scale_of<T>(width);
   }
-  /// The places of the longest list.
+  /// The entries of the longest list.
   Index length() const { return indices.width(); }
   /// The entries of all lists of one query head.
   Index entries() const { return indices.rows() * indices.width(); }
-  /// The place of the first entry of a sequence among those of its head.
+  /// The index of a sequence's first entry among those of its head.
   Index first_entry(const Sequence& s) const { return s.first_query * indices.width(); }
 
-  /// The lists of one head of a sequence. The last parameter, the head's place among those of the
-  /// pass, is not needed here.
+  /// The lists of one head of a sequence. The last parameter, the head's index in the pass, is not
+  /// needed here.
   KeyLists rows(const Sequence& s, Index h, Index /*place*/) const {
     KeyLists lists;
     lists.data = detail::head_row(indices, s.batch, h, s.first_query);
@@ -54,14 +54,14 @@ struct TensorLists {
     return lists;
   }
 
-  /// The factors that the weights of entries are multiplied by: there are none.
+  /// The factors of the entries' weights: none.
   static std::nullptr_t factors(const Sequence& /*s*/, Index /*place*/) { return nullptr; }
-  /// The gradients of these factors: there are none.
+  /// The gradients of these factors: none.
   static std::nullptr_t d_factors(const Sequence& /*s*/, Index /*place*/) { return nullptr; }
 
  private:
-  /// The lists without the places that no key can stand in, since there are more of them than keys.
-  /// So scratch need not grow with them.
+  /// The lists without entries in excess of the number of keys, so that scratch need not grow with
+  /// them.
   static View<const Index> first_places(const View<const Index>& given, Index keys) {
     if (given.width() <= keys) return given;
     const auto& [batch, heads, rows, width] = given.shape();
@@ -69,8 +69,8 @@ struct TensorLists {
   }
 };
 
-/// The multiply-adds that take as long as a forward pass over the lists: every entry is read for
-/// one row. A backward pass takes longer, but its threads meet several times.
+/// The cost of a forward pass over the lists in multiply-adds: every entry is read for one row. A
+/// backward pass takes longer, but its threads synchronise several times.
 template <class Lists>
 double list_products(const AttentionShape& s, const Lists& lists) {
   return static_cast<double>(s.batch * s.query_heads) * static_cast<double>(lists.entries()) *
@@ -78,15 +78,15 @@ double list_products(const AttentionShape& s, const Lists& lists) {
 }
 
 /// One forward pass. A task is a block of rows of one query head; long sequences are computed in
-/// phases, with the same bits. It checks nothing, so that an operator that makes its own lists can
-/// run it on rows that are cut from larger tensors.
+/// phases, with the same bits. Checks nothing, so that an operator that makes its own lists can run
+/// it on rows of larger tensors.
 /// \pre the inputs meet what IndexedAttention checks
 /// \tparam Lists like TensorLists
 template <class T, class Lists = TensorLists>
 class IndexedForward {
  public:
   /// \param out [B, Hq, Nq, Dv], written
-  /// \param saved lse is written if it has a tensor
+  /// \param saved lse is written if a tensor is given
   IndexedForward(const IndexedInputs<T>& inputs, const Lists& lists, const View<T>& out,
                  const IndexedSaved<T>& saved)
       : call_(inputs, lists, out, saved),
@@ -113,7 +113,7 @@ class IndexedForward {
     compute(executor);
   }
 
-  /// Takes the scratch memory that `compute` needs with the same executor.
+  /// Allocates the scratch memory for `compute` with the same executor.
   /// \throws std::bad_alloc
   void take_scratch(const ExecutorRef& executor) {
     scratch_ =
@@ -132,8 +132,8 @@ class IndexedForward {
  private:
   static constexpr Index kElement = sizeof(Compute<T>);
   static constexpr Index kRows = 128;  // rows of a task
-  /// Bytes of keys and values of a head from which on they are asked for ahead. Measurements show
-  /// that 32 MiB gain from it, and that 4 MiB and less lose.
+  /// Bytes of a head's keys and values from which on they are prefetched. In measurements 32 MiB
+  /// gained from it, and 4 MiB and less lost.
   static constexpr Index kAheadBytes = Index{16} << 20;
 
   Index elements() const { return slot(call_.inputs.q.width(), call_.lists.length()); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the forms of a forward pass over lists of keys have in common.
+/// The common part of the forward passes over lists of keys.
 #pragma once
 
 #include "fovea/attention/call/saved.hpp"
@@ -12,7 +12,7 @@ FOVEA_NAMESPACE_BEGIN
 /// \tparam Lists like TensorLists
 template <class T, class Lists>
 struct IndexedForwardCall {
-  /// As of IndexedForward.
+  /// As in IndexedForward.
   IndexedForwardCall(const IndexedInputs<T>& given, const Lists& given_lists, const View<T>& output,
                      const IndexedSaved<T>& kept)
       : inputs(given),
@@ -24,7 +24,7 @@ struct IndexedForwardCall {
   IndexedInputs<T> inputs;  ///< the inputs
   Lists lists;              ///< the lists of all heads
   View<T> out;              ///< the output
-  IndexedSaved<T> saved;    ///< what is saved
+  IndexedSaved<T> saved;    ///< the saved results
   Sequences<T> sequences;   ///< the sequences
 };
 

@@ -9,15 +9,15 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Lists of keys, [B, Hq, Nq, K] in row-major order. In each row keys ascend, and -1 stands behind
-/// the last one.
+/// Lists of keys, [B, Hq, Nq, K] in row-major order. In each row keys ascend, with -1 after the
+/// last one.
 class IndexTensor {
  public:
   /// An empty tensor.
   IndexTensor() = default;
 
   /// A tensor of this shape, filled with -1.
-  /// \throws std::invalid_argument if the extents make no tensor; std::bad_alloc
+  /// \throws std::invalid_argument if the extents are invalid; std::bad_alloc
   explicit IndexTensor(const Shape& shape)
       : shape_(shape), values_(static_cast<std::size_t>(checked_size(shape)), Index{-1}) {}
 
@@ -40,7 +40,7 @@ class IndexTensor {
   std::vector<Index> values_;
 };
 
-/// Lets an IndexTensor stand wherever a view of indices can.
+/// Allows an IndexTensor wherever a view of indices is allowed.
 template <>
 struct ViewTraits<IndexTensor> {
   /// The type of the elements.

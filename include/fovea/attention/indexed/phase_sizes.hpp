@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention over lists of keys in phases: when it is worth it, and how much is computed at once.
+/// Attention over lists of keys in phases: when it is used, and how much is computed at once.
 #pragma once
 
 #include <algorithm>
@@ -11,25 +11,25 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// How a sequence is computed in phases: which keys, values and rows at once.
+/// The blocking of a sequence in phases: which keys, values and rows are processed at once.
 /// \tparam T the type of the tensors and of the arithmetic
 template <class T>
 struct PhaseSizes {
   /// Rows of a task.
   static constexpr Index kRows = 256;
-  /// The most keys of a sequence: a cache line of each one's value is copied at once. (With twice
-  /// as many phases gained nothing.)
+  /// The most keys of a sequence: a cache line of each key's value is copied at once. (With twice
+  /// as many, phases gained nothing.)
   static constexpr Index kMostKeys = Index{1} << 17;
 
-  /// The least reads of each key that its copy is worth.
+  /// The least number of reads of each key that justifies its copy.
   static constexpr Index kLeastReads = 4;
 
-  /// Whether phases are worth it: the cache behind the first one does not hold the keys and values
-  /// of a head, they are read often, and their rows are so short that the addresses of pages are
-  /// looked up for each. Nor are lists so long that those of a task take all the memory.
-  /// (On a machine with 512 KB of that cache phases took 0.65 to 0.8 of the time of rows for heads
-  /// of 1 MB, and 0.4 to 0.5 for heads of 32 MB; with four reads of each key 0.8.)
-  /// \param length K, the places of a list
+  /// Whether to use phases: a head's keys and values take at least 1 MiB, more than many
+  /// second-level caches, are read often, and have rows of at most 2 KiB, so short that each read
+  /// needs an address translation. Lists must not be so long that a task's take all the memory. (On
+  /// a machine with 512 KB of L2 cache, phases took 0.65 to 0.8 of the time of rows for heads of 1
+  /// MB, and 0.4 to 0.5 for heads of 32 MB; with four reads of each key 0.8.)
+  /// \param length K, the entries of a list
   static bool are_worth_it(const AttentionShape& shape, Index length) {
     constexpr Index least_bytes = Index{1} << 20;
     constexpr Index most_width = (Index{2} << 10) / Index{sizeof(T)};
@@ -44,7 +44,7 @@ struct PhaseSizes {
   }
 
   /// The sizes for a sequence.
-  /// \param length K, the places of a list
+  /// \param length K, the entries of a list
   PhaseSizes(const AttentionShape& shape, Index length)
       : keys((std::min)(shape.keys, kMostKeys)),
         key_row(padded_size(shape.width)),
@@ -60,12 +60,12 @@ struct PhaseSizes {
     pieces_at_once = (std::min)(pieces, kMostEntries / (kRows * entries_row));
   }
 
-  /// Elements that the phases hand on of the rows of a key head that are at work at once. (A key
-  /// number takes as much as an element.)
+  /// Elements passed between phases for the rows of a key head that are processed at once. (A key
+  /// index takes as much as an element.)
   Index entries() const { return padded_size(pieces_at_once * kRows * (2 * entries_row + 3)); }
 
-  /// The key heads at work at once. Few rows of one head would leave threads idle; but several take
-  /// no more memory than a large one may.
+  /// The key heads processed at once. Few rows of one head would leave threads idle; but several
+  /// take no more memory than a large one may.
   Index heads_at_once(const AttentionShape& shape, Index workers) const {
     const Index wanted = (2 * workers + pieces - 1) / pieces;
     const Index most =
@@ -80,24 +80,24 @@ struct PhaseSizes {
   Index slices;          ///< slices of a value
   Index slices_at_once;  ///< slices that are copied at once
   Index copy;            ///< elements of the copy of a key head
-  Index entries_row;     ///< places of a row of entries
+  Index entries_row;     ///< entries stored for a row
   Index parts;           ///< tasks of a query head
   Index pieces;          ///< tasks of a key head
-  Index pieces_at_once;  ///< tasks whose entries there is memory for
+  Index pieces_at_once;  ///< tasks whose entries fit the memory
 
  private:
   static constexpr Index kLine = 64 / Index{sizeof(T)};
-  /// Elements that are copied at once: so many that passes over the rows are few, and so few that
-  /// the last cache holds them.
+  /// Elements copied at once: enough that passes over the rows are few, and few enough to fit the
+  /// last-level cache.
   static constexpr Index kCopy = (Index{8} << 20) / Index{sizeof(T)};
   static_assert(kMostKeys * kLine <= kCopy);
-  /// Cache lines of a slice. Every slice goes over the lists, so there are few of them where half
-  /// of the near cache holds them; otherwise each is small.
+  /// Cache lines of a slice. Every slice needs a pass over the lists, so slices are large if half
+  /// of the L2 cache can hold them, and small otherwise.
   static Index most_lines(Index keys) {
     if (keys * 4 * 64 <= second_cache_bytes() / 2) return 4;
     return keys * 2 * kLine <= kCopy ? 2 : 1;
   }
-  /// Places of entries at once.
+  /// Entries stored at once.
   static constexpr Index kMostEntries = Index{5} << 19;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of attention over lists of keys where no near cache holds the keys and values
-/// of a head: in phases, from copies of them or where they lie.
+/// The forward pass of attention over lists of keys if a head's keys and values exceed the near
+/// caches: in phases, from copies of them or in place.
 #pragma once
 
 #include <algorithm>
@@ -17,15 +17,14 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The sequences of one forward pass that are computed in phases, one after the other. Threads
-/// share a copy of keys and then of values; the order of sums depends on neither. It checks
-/// nothing.
-/// \tparam T the type of the tensors. Those of 16 bits have no phases.
-/// \tparam Lists like TensorLists. Those that are built have no phases.
+/// The sequences of one forward pass that are computed in phases, in sequence. Threads share a copy
+/// of keys and then of values; the order of sums does not depend on it. Checks nothing.
+/// \tparam T the type of the tensors; 16-bit types have no phases.
+/// \tparam Lists like TensorLists; lists that are built have no phases.
 template <class T, class Lists>
 class IndexedPhases {
  public:
-  /// What the pass has in common with rows.
+  /// The part shared with computation by rows.
   using Call = IndexedForwardCall<T, Lists>;
 
   /// \param call must outlive this object
@@ -42,13 +41,13 @@ class IndexedPhases {
            Index{sizeof(T)};
   }
 
-  /// Whether the sequence is computed here.
+  /// Whether the sequence is computed in phases.
   bool have(const Sequence& s) const {
     return are_used_ && s.keys <= PhaseSizes<T>::kMostKeys &&
            can_be_used(shape_of_sequence(s), call_.lists.length());
   }
 
-  /// Takes the scratch memory that `compute` needs with the same executor.
+  /// Allocates the scratch memory for `compute` with the same executor.
   /// \throws std::bad_alloc
   void take_scratch(const ExecutorRef& executor) {
     if (!are_used_ || !have_any()) return;
@@ -76,7 +75,7 @@ class IndexedPhases {
   }
 
  private:
-  /// Some key heads of a sequence that are computed together, and of their rows those pieces.
+  /// Some key heads of a sequence, and pieces of their rows, that are computed together.
   struct Group {
     const Sequence& sequence;
     const PhaseSizes<T>& sizes;
@@ -86,7 +85,7 @@ class IndexedPhases {
     Index pieces = 0;
   };
 
-  /// A piece of the rows of a key head.
+  /// A piece of a key head's rows.
   struct Piece {
     Index head;   // query head
     Index first;  // first row
@@ -96,7 +95,8 @@ class IndexedPhases {
   static constexpr bool kAreThere = !Lists::kBuilt && kStorage<T> == Storage::native;
   static constexpr Index kRows = PhaseSizes<T>::kRows;
   static constexpr Index kCopyRows = 1024;  // rows of a task that copies
-  /// Keys are asked for ahead if they take so many times the near cache: what hits it only loses.
+  /// Keys are prefetched if they take this many times the L2 cache: for cache hits prefetching only
+  /// costs.
   static constexpr Index kAheadCaches = 8;
 
   static bool can_be_used(const AttentionShape& shape, Index length) {
@@ -124,7 +124,7 @@ class IndexedPhases {
   void attend(const Sequence& s, const ExecutorRef& executor) {
     const AttentionShape shape = shape_of_sequence(s);
     const PhaseSizes<T> sizes(shape, call_.lists.length());
-    // There is memory for at least one head of a sequence that is a part of all rows.
+    // There is memory for at least one head of a sequence that has a part of all rows.
     const Index heads = (std::min)({sizes.heads_at_once(shape, workers_), copies_size_ / sizes.copy,
                                     entries_size_ / sizes.entries()});
     for (Index first = 0; first < shape.key_heads; first += heads) {
@@ -182,9 +182,9 @@ class IndexedPhases {
     }
   }
 
-  /// Whether keys, or values, are read where they lie: those of a head are one block of whole cache
-  /// lines, and not much more than the near cache holds. (Rows that begin within a line cost more
-  /// than their copy.)
+  /// Whether keys, or values, are read in place: a head's are one block of whole cache lines, and
+  /// not much larger than the L2 cache. (Rows that begin within a line cost more than copying
+  /// them.)
   static bool are_in_place(const View<const T>& x, Index keys) {
     constexpr Index line = 64 / Index{sizeof(T)};
     const auto& [batch, head, row, column] = x.strides();
@@ -192,13 +192,13 @@ class IndexedPhases {
            batch % line == 0 && reinterpret_cast<std::uintptr_t>(x.data()) % 64 == 0 &&
            bytes(keys, row) <= 2 * second_cache_bytes();
   }
-  /// The same of keys, which are read up to padded_size(D) columns.
+  /// The same for keys, which are read up to padded_size(D) columns.
   bool are_keys_in_place(Index keys) const {
     const View<const T>& k = call_.inputs.k;
     return k.width() == padded_size(k.width()) && are_in_place(k, keys);
   }
-  /// Keys of a block that is read where it lies: all, or half of them if all would take more than
-  /// half of the near cache.
+  /// Keys of a block that is read in place: all, or half of them if all would take more than half
+  /// of the L2 cache.
   Index block_in_place(Index keys) const {
     const bool is_small = bytes(keys, call_.inputs.k.width()) <= second_cache_bytes() / 2;
     return (std::max<Index>)(1, is_small ? keys : (keys + 1) / 2);
@@ -208,16 +208,16 @@ class IndexedPhases {
   /// Rows of keys or values.
   struct Rows {
     const T* data;
-    Index row;  // elements from one to the next
+    Index row;  // distance in elements
   };
-  /// The values of a key head where they lie.
+  /// A key head's values, in place.
   Rows values_of(const Group& group, Index place) const {
     const Sequence& s = group.sequence;
     const auto v =
         detail::head_matrix(call_.inputs.v, s.batch, group.first_head + place, s.first_key);
     return {v.data, v.row};
   }
-  /// The keys of a key head from `first` on: where they lie, or their copy.
+  /// A key head's keys from `first` on: in place, or their copy.
   Rows keys_of(const Group& group, Index place, Index first) {
     const Sequence& s = group.sequence;
     if (!are_keys_in_place(s.key_end)) return {copy_of(group, place), group.sizes.key_row};
@@ -270,7 +270,7 @@ class IndexedPhases {
     return {head, first, (std::min)(kRows, group.sequence.queries - first)};
   }
 
-  /// What is handed on of piece n of a head.
+  /// The data passed between phases for piece n of a head.
   IndexedEntries<T> entries_of(const Group& group, Index place, Index n) {
     const Index row = group.sizes.entries_row;
     T* const data =
@@ -333,7 +333,7 @@ class IndexedPhases {
   Index copies_size_ = 0;   // elements
   Index entries_size_ = 0;  // elements
   Workspace copies_;        // [key heads] keys, then values
-  Workspace entries_;       // [key heads] what phases hand on
+  Workspace entries_;       // [key heads] data passed between phases
   Workspace scratch_;       // [workers, slot]
 };
 

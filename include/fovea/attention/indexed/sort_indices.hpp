@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Brings lists of keys into the form that attention over them reads.
+/// Sorts lists of keys into the form that IndexedAttention reads.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// Sorts the rows of lists [B, H, N, K] in place, into the form that IndexedAttention reads:
-/// ascending, with -1 behind the last key. Before that -1 may stand anywhere. A key that comes
-/// twice stays, and the operator refuses it. Cost: O(B H N K log K) comparisons.
+/// ascending, with -1 after the last key. In the input -1 may be anywhere. Duplicate keys are kept,
+/// and refused by the operator. Cost: O(B H N K log K) comparisons.
 /// \throws std::invalid_argument if elements share memory; std::bad_alloc
 inline void sort_indices(const View<Index>& indices) {
   detail::check_distinct("sort_indices", "indices", indices);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Lists of keys the other way round: for each key the rows that list it. Gradients of keys are
-/// sums over these rows, in a fixed order and without atomics.
+/// Transposed lists of keys: for each key the rows that list it. Gradients of keys are sums over
+/// these rows, in a fixed order and without atomics.
 #pragma once
 
 #include <algorithm>
@@ -10,15 +10,15 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The memory that RowLists are written to.
+/// The memory for RowLists.
 struct RowListMemory {
   Index* begin = nullptr;   ///< [keys + 1]
-  Index* rows = nullptr;    ///< [Nq K], or as many as there are entries
-  Index* places = nullptr;  ///< [Nq K], or as many as there are entries
+  Index* rows = nullptr;    ///< [Nq K], or the number of entries
+  Index* places = nullptr;  ///< [Nq K], or the number of entries
 };
 
-/// Sorts the visible entries of `rows` lists by their keys. It counts, so that entries of one key
-/// stay in the order of their rows. Cost: O(rows K + keys).
+/// Sorts the visible entries of `rows` lists by their keys: a counting sort, so that entries of one
+/// key stay in the order of their rows. Cost: O(rows K + keys).
 inline RowLists transpose_lists(const KeyLists& lists, Index rows, Index keys,
                                 const RowListMemory& to) noexcept {
   const auto for_each_entry = [&](auto&& f) {
@@ -36,7 +36,7 @@ inline RowLists transpose_lists(const KeyLists& lists, Index rows, Index keys,
     to.rows[entry] = r;
     to.places[entry] = lists.place(r) + n;
   });
-  // Each key's begin has moved to its end, where the next key began.
+  // Each key's begin was advanced to its end, which is the next key's begin.
   std::copy_backward(to.begin, to.begin + keys, to.begin + keys + 1);
   to.begin[0] = 0;
   return {to.begin, to.rows, to.places};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What Longformer attention reads and the gradients that it writes: those of softmax attention,
-/// and the projections of the rows of global positions.
+/// The inputs and gradients of Longformer attention: those of softmax attention, and the separate
+/// projections for rows of global positions.
 #pragma once
 
 #include "fovea/attention/call/grads.hpp"
@@ -10,7 +10,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What Longformer attention reads; everything but q, k and v is optional.
+/// The inputs of Longformer attention; everything but q, k and v is optional.
 template <class T>
 struct LongformerInputs {
   ViewMember<const T> q = {};                      ///< [B, Hq, Nq, D]
@@ -24,11 +24,11 @@ struct LongformerInputs {
   ViewMember<const bool> mask = {};                ///< as in SoftmaxInputs
   SpanMember<const Compute<T>> alibi_slopes = {};  ///< as in SoftmaxInputs
   SpanMember<const Compute<T>> sink = {};          ///< as in SoftmaxInputs
-  /// [B, Hq, Nq, D]: what the rows of global positions have in place of q; other rows of it are not
-  /// read. It goes with global_k and global_v: all three are given, or none is.
+  /// [B, Hq, Nq, D]: replaces q in the rows of global positions; other rows of it are not read.
+  /// Give all of global_q, global_k and global_v, or none.
   ViewMember<const T> global_q = {};
-  ViewMember<const T> global_k = {};  ///< [B, Hk, Nk, D]: what those rows read in place of k
-  ViewMember<const T> global_v = {};  ///< [B, Hk, Nk, Dv]: what those rows read in place of v
+  ViewMember<const T> global_k = {};  ///< [B, Hk, Nk, D]: replaces k for those rows
+  ViewMember<const T> global_v = {};  ///< [B, Hk, Nk, Dv]: replaces v for those rows
 
   /// Calls visit(name, tensor) for every View and every span of numbers.
   template <class F>
@@ -39,12 +39,12 @@ struct LongformerInputs {
     visit("global_v", global_v);
   }
 
-  /// Whether the rows of global positions have projections of their own.
+  /// Whether the rows of global positions have separate projections.
   bool has_global() const {
     return !global_q.is_none() || !global_k.is_none() || !global_v.is_none();
   }
 
-  /// What all rows read if there is one set of projections.
+  /// The inputs of all rows if there is one set of projections.
   constexpr SoftmaxInputs<T> shared() const {
     return {q,
             k,
@@ -58,7 +58,7 @@ struct LongformerInputs {
             alibi_slopes,
             sink};
   }
-  /// What the rows of global positions read.
+  /// The inputs of the rows of global positions.
   SoftmaxInputs<T> global() const {
     SoftmaxInputs<T> made = shared();
     made.q = global_q;
@@ -67,8 +67,8 @@ struct LongformerInputs {
     return made;
   }
 
-  /// What a decoder reads.
-  /// \throws std::invalid_argument if there are projections of global rows: a decoder has none
+  /// A decoder's inputs.
+  /// \throws std::invalid_argument if global rows have separate projections; decoders have none
   // NOLINTNEXTLINE(google-explicit-constructor): a decoder takes these
   operator SoftmaxInputs<T>() const {
     if (has_global()) {
@@ -78,8 +78,8 @@ struct LongformerInputs {
   }
 };
 
-/// The gradients of Longformer attention. Those of bias and sink are not to be had if the rows of
-/// global positions have projections of their own.
+/// The gradients of Longformer attention. Those of bias and sink are not available if the rows of
+/// global positions have separate projections.
 template <class T>
 struct LongformerGrads {
   ViewMember<T> q = {};         ///< [B, Hq, Nq, D]
@@ -91,9 +91,9 @@ struct LongformerGrads {
   ViewMember<T> global_k = {};  ///< [B, Hk, Nk, D]
   ViewMember<T> global_v = {};  ///< [B, Hk, Nk, Dv]
 
-  /// Those of what all rows read if there is one set of projections.
+  /// The gradients of shared().
   constexpr SoftmaxGrads<T> shared() const { return {q, k, v, bias, sink}; }
-  /// Those of what the rows of global positions read.
+  /// The gradients of global().
   SoftmaxGrads<T> global() const {
     SoftmaxGrads<T> made;
     made.q = global_q;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The checks of a sketch, and of the tensor that receives the keys that it chooses.
+/// The checks of a sketch, and of the tensor for the keys that it chooses.
 #pragma once
 
 #include "fovea/attention/call/logit_scale.hpp"
@@ -10,7 +10,7 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// \tparam T the type of the arithmetic
-/// \throws std::invalid_argument if keys_per_row is below 1, search is none of its values, or a
+/// \throws std::invalid_argument if keys_per_row is below 1, search is not a valid value, or a
 /// scale is not finite in T
 template <class T>
 void check_smart_bird_options(const char* op, const SmartBirdOptions& options) {
@@ -25,8 +25,7 @@ void check_smart_bird_options(const char* op, const SmartBirdOptions& options) {
   detail::check_scale<T>(op, "sketch_scale", options.sketch_scale);
 }
 
-/// Checks the sketch for that many query heads of the attention: shapes, key lengths, packed
-/// sequences and draws.
+/// Checks the sketch for that many query heads: shapes, key lengths, packed sequences and draws.
 /// \throws std::invalid_argument
 template <class T>
 void check_sketch(const char* op, const SmartBirdOptions& options, const SketchInputs<T>& inputs,
@@ -41,7 +40,7 @@ void check_sketch(const char* op, const SmartBirdOptions& options, const SketchI
   if (heads == 0) return;
   detail::check_extent(op, "sketch_q", q, 1, 1, "since all heads share the sketch");
   detail::check_extent(op, "sketch_k", k, 1, 1, "since all heads share the sketch");
-  // The rules for q, k and v hold for the sketch, too; these messages name its tensors.
+  // The rules for q, k and v also hold for the sketch; these messages name its tensors.
   const LinearInputs<T> sketch = detail::tokens_of(inputs);
   detail::check_extent(op, "sketch_k", k, 0, q[0], "the batch of sketch_q");
   detail::check_extent(op, "sketch_k", k, 3, q[3], "the width of sketch_q");
@@ -56,7 +55,7 @@ void check_sketch(const char* op, const SmartBirdOptions& options, const SketchI
   }
 }
 
-/// Checks what Smart Bird attention reads.
+/// Checks the inputs of Smart Bird attention.
 /// \throws std::invalid_argument
 template <class T>
 void check_smart_bird_inputs(const char* op, const SmartBirdOptions& options,
@@ -74,7 +73,7 @@ void check_smart_bird_inputs(const char* op, const SmartBirdOptions& options,
                        "the rows of k");
 }
 
-/// Checks the options, the inputs and what is written.
+/// Checks the options, inputs and outputs.
 /// \throws std::invalid_argument
 template <class T>
 void check_smart_bird(const char* op, const SmartBirdOptions& options,

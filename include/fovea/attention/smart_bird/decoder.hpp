@@ -13,7 +13,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What a decoder that chooses keys by a sketch takes for n new tokens.
+/// n new tokens of a decoder that chooses keys by a sketch.
 template <class T>
 struct SketchTokens {
   ViewMember<const T> k;                  ///< keys, [B, Hk, n, D]
@@ -21,16 +21,16 @@ struct SketchTokens {
   ViewMember<const Compute<T>> sketch_k;  ///< keys of the sketch, [B, 1, n, d]
 };
 
-/// What `SmartBirdAttention::decoder<T>(shape)` returns: a growing sequence of tokens, and the
+/// Result of `SmartBirdAttention::decoder<T>(shape)`: a growing sequence of tokens, and the
 /// attention of its last positions.
 /// `step` gives, bit for bit, what `forward` gives for the same queries and all keys so far. That
-/// holds whatever pieces the tokens were appended in, and for any number of threads.
-/// A step looks at all tokens, whatever the option `search` says: to keep them in blocks would cost
-/// more than it saves in a few rows.
+/// holds however the tokens were split into appends, and for any number of threads.
+/// A step scans all tokens, whatever the option `search`: keeping them in blocks would cost more
+/// than it saves for a few rows.
 /// Cost of a row: O(d) for each token, once for all heads; some draws; and K keys and values for
 /// each head. Memory: keys, values and d more numbers for each token, and at most twice that.
-/// It must not be called from several threads at once. Errors are std::invalid_argument or
-/// std::bad_alloc, and leave the decoder and the outputs as they were.
+/// Not thread-safe. Errors are std::invalid_argument or std::bad_alloc, and leave the decoder and
+/// the outputs unchanged.
 template <class T>
 class SmartBirdDecoder
     : public AppendCalls<SmartBirdDecoder<T>, SketchTokens<T>>,
@@ -40,7 +40,7 @@ class SmartBirdDecoder
   using C = Compute<T>;
 
   /// An empty decoder.
-  /// \param name name of the operator, for messages
+  /// \param name the operator's name, for messages
   /// \param sketch_width d
   /// \throws std::invalid_argument if the options or the sizes do not allow a decoder;
   /// std::bad_alloc for shape.reserve
@@ -53,18 +53,18 @@ class SmartBirdDecoder
   /// Bytes of memory for keys, values and sketch keys.
   [[nodiscard]] Index memory_bytes() const { return cache_.memory_bytes() + sketch_.size_bytes(); }
 
-  /// Forgets the tokens from position `length` on.
+  /// Drops the tokens from position `length` on.
   /// \throws std::invalid_argument if `length` is not one of 0 to length()
   void rollback(Index length);
 
-  /// Forgets all tokens and keeps the memory.
+  /// Drops all tokens and keeps the memory.
   void clear() noexcept { cache_.truncate(0); }
 
-  /// Takes memory for that many tokens in all.
+  /// Allocates memory for that many tokens in all.
   /// \throws std::invalid_argument if `tokens` is negative; std::bad_alloc
   void reserve(Index tokens);
 
-  /// A copy of the decoder that is independent of it, with memory for just its tokens.
+  /// An independent copy of the decoder, with memory for just its tokens.
   /// \throws std::bad_alloc
   [[nodiscard]] SmartBirdDecoder fork() const;
 
@@ -86,7 +86,7 @@ class SmartBirdDecoder
 
   Index length_after(const SmartBirdInputs<T>& inputs) const;
 
-  /// The inputs with keys of these sizes, of which the values do not matter.
+  /// The inputs with keys of these sizes, whose values do not matter.
   SmartBirdInputs<T> sized(SmartBirdInputs<T> inputs, Index tokens) const;
 
   void check_step(const SmartBirdInputs<T>& inputs, const View<T>& out,
@@ -100,8 +100,8 @@ class SmartBirdDecoder
   /// \pre there is room for them
   void add(const View<const T>& k, const View<const T>& v, const View<const C>& sketch_k) noexcept;
 
-  /// One step (StepCalls). The memory is taken first, then the tokens, and after that nothing but
-  /// an executor throws.
+  /// One step (StepCalls). Memory is allocated first, then the tokens are appended, and after that
+  /// only an executor may throw.
   void run_step(const SmartBirdInputs<T>& inputs, const View<T>& out,
                 const SmartBirdSaved<T>& saved, const ExecutorRef& executor);
 

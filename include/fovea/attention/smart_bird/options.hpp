@@ -12,17 +12,17 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// How the keys of a row are found. All ways find the same keys.
+/// How a row's keys are found. All methods find the same keys.
 enum class SketchSearch : std::uint8_t {
-  automatic,   ///< the way that is expected to be faster
+  automatic,   ///< the method that is expected to be faster
   exhaustive,  ///< by the logits of all keys
-  blocks,      ///< by bounds of blocks of keys, if d is at most 8, wherever there are 1024 keys
+  blocks,      ///< by bounds of blocks of keys, if d is at most 8 and there are 1024 keys
 };
 
 /// Options of SmartBirdAttention.
 struct SmartBirdOptions {
-  /// K, at least 1: the number of keys that each row and head keeps. If fewer are visible, it keeps
-  /// all of them.
+  /// K, at least 1: the number of keys kept for each row and head. If fewer are visible, all are
+  /// kept.
   Index keys_per_row = 20;
   /// How the sketch's weights become sampling weights; the default is eq. 2 of the paper.
   SamplingPolicy policy = SamplingPolicy::squared_inverse_log;
@@ -37,10 +37,10 @@ struct SmartBirdOptions {
   std::optional<double> scale = {};
   /// Scale of the sketch's logits; the default is 1/sqrt(d).
   std::optional<double> sketch_scale = {};
-  /// How the keys are found; it changes the time and the memory, and nothing else.
+  /// How the keys are found; affects only time and memory.
   SketchSearch search = SketchSearch::automatic;
 
-  /// The number of places that a row's list needs: no more than there are keys.
+  /// The entries of a row's list: at most the number of keys.
   Index places(Index keys) const { return (std::min)(keys_per_row, keys); }
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the forward pass and the decoder of Smart Bird attention share: room for the chosen keys of
-/// some rows, and the attention over them.
+/// The common part of the forward pass and the decoder of Smart Bird attention: memory for the
+/// chosen keys of some rows, and the attention over them.
 #pragma once
 
 #include <algorithm>
@@ -20,13 +20,12 @@ IndexedInputs<T> with_indices(const SmartBirdInputs<T>& inputs, const View<const
   return listed;
 }
 
-/// Room for the keys that are chosen for some rows, and for whether the rows' sketch was made of
-/// numbers.
+/// Memory for some rows' chosen keys, and for whether the rows' sketch scores are free of NaN.
 class ChosenKeys {
  public:
   /// \param shape [B, Hq, Nq, K]
-  /// \param given where the keys are to be written; if it is none, memory is taken for them
-  /// \param memory that of the call (memory_of)
+  /// \param given where the keys are written; if empty, memory is allocated for them
+  /// \param memory the call's (memory_of)
   /// \throws std::bad_alloc
   template <class Memory>
   ChosenKeys(const Shape& shape, const View<Index>& given, Memory&& memory)
@@ -44,10 +43,10 @@ class ChosenKeys {
 
   /// Where the keys are written, [B, Hq, Nq, K].
   const View<Index>& indices() const { return indices_; }
-  /// Where it is written whether the sketch of a row is made of numbers, [B, Nq].
+  /// Whether each row's sketch scores are free of NaN, [B, Nq], to be written.
   bool* is_number() { return is_number_.template data<bool>(); }
 
-  /// Writes NaN to out and lse for every row whose sketch is not made of numbers.
+  /// Writes NaN to out and lse for every row whose sketch scores have NaN.
   template <class T>
   void spoil(const View<T>& out, const View<Compute<T>>& lse, const ExecutorRef& executor) const {
     const bool* const good = is_number_.template data<bool>();
@@ -75,14 +74,14 @@ class ChosenKeys {
   View<Index> indices_;
 };
 
-/// The rows of one call: room for their keys, and the attention over them. Everything is checked.
+/// The rows of one call: memory for their keys, and the attention over them. Everything is checked.
 template <class T>
 class SmartBirdRows {
  public:
-  /// \param inputs q, k and v, and where sequences begin and end
+  /// \param inputs q, k and v, and the sequences' offsets
   /// \param out [B, Hq, Nq, Dv], written
-  /// \param saved lse and the keys are written if they have a tensor
-  /// \param memory that of the call (memory_of)
+  /// \param saved lse and the keys are written if a tensor is given
+  /// \param memory the call's (memory_of)
   /// \throws std::bad_alloc
   template <class Memory>
   SmartBirdRows(const SmartBirdOptions& options, const IndexedInputs<T>& inputs, const View<T>& out,
@@ -96,7 +95,7 @@ class SmartBirdRows {
                    {lse_}) {}
 
   /// Bytes of scratch memory with that many workers if the indices are not saved, without the
-  /// scratch of the choice.
+  /// scratch for choosing keys.
   static Index workspace_bytes(const SmartBirdOptions& options, const AttentionShape& shape,
                                Index workers) {
     const Index places = options.places(shape.keys);
@@ -104,12 +103,12 @@ class SmartBirdRows {
            IndexedForward<T>::workspace_bytes(shape, places, workers);
   }
 
-  /// Where the chosen keys are to be written.
+  /// The chosen keys, to be written.
   const View<Index>& indices() const { return chosen_.indices(); }
-  /// Where it is to be written whether the sketch of a row is made of numbers.
+  /// Whether each row's sketch scores are free of NaN, to be written.
   bool* is_number() { return chosen_.is_number(); }
 
-  /// Takes the scratch memory that `attend` needs with the same executor.
+  /// Allocates the scratch memory for `attend` with the same executor.
   /// \throws std::bad_alloc
   void take_scratch(const ExecutorRef& executor) { attention_.take_scratch(executor); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The choice of keys by a sketch: which thread computes what, and where its scratch memory is.
+/// The choice of keys by a sketch: the division of work among threads, and their scratch memory.
 #pragma once
 
 #include "fovea/attention/call/head_matrix.hpp"
@@ -14,23 +14,23 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The rows of one call, and the keys that are chosen for them. Everything is checked.
+/// The rows of one call, and the keys chosen for them. Everything is checked.
 /// \tparam T the type of the arithmetic
 template <class T>
 struct SketchRows {
   View<const T> q;           ///< the sketch's queries, [B, 1, Nq, d]
-  View<const T> draws = {};  ///< [B, H, Nq, Nk] draws, or none: they come from the seed
+  View<const T> draws = {};  ///< [B, H, Nq, Nk] draws, or empty: drawn from the seed
   View<Index> indices;       ///< [B, H, Nq, K] or [B, H, Nq, min(K, Nk)], written
-  /// [B, Nq], written: whether the row's sketch is made of numbers; null: not wanted.
+  /// [B, Nq], written: whether the row's sketch scores are free of NaN; null: not wanted.
   bool* is_number = nullptr;
 };
 
-/// Chooses keys for some rows. A task is a block of rows of a sequence with all heads, since these
-/// share the sketch's scores.
+/// Chooses keys for some rows. A task is a row block of a sequence with all heads, which share the
+/// sketch's scores.
 template <class T>
 class SketchSelection {
  public:
-  /// The number of rows of a task: few, since they cost as much as keys.
+  /// The number of rows of a task.
   static constexpr Index kBlockRows = 16;
 
   /// \param keys the keys of the sketch, which must outlive this object
@@ -44,7 +44,7 @@ class SketchSelection {
     return workers * slot_bytes(keys, width, by_blocks);
   }
 
-  /// Takes the scratch memory for that many tasks on sequences of at most that many keys.
+  /// Allocates the scratch memory for that many tasks on sequences of at most that many keys.
   /// \throws std::bad_alloc
   void take_scratch(Index tasks, Index most_keys, bool by_blocks, const ExecutorRef& executor) {
     slot_ = slot_bytes(most_keys, keys_.width(), by_blocks);
@@ -60,7 +60,7 @@ class SketchSelection {
   }
 
   /// Chooses the keys of at most kBlockRows rows of a sequence.
-  /// \param blocks the sequence's keys in blocks; without segments: all keys are looked at
+  /// \param blocks the sequence's keys in blocks; without segments: all keys are scanned
   void run(const Sequence& s, const Range& rows, Index worker, const SketchBlocks<T>& blocks = {}) {
     const Index first = rows.begin;
     const Index row = s.first_query + first;
@@ -112,8 +112,8 @@ class SketchSelection {
   Workspace scratch_;
 };
 
-/// The multiply-adds that take as long as choosing the keys of all rows.
-/// \param keys the keys that a row chooses from
+/// The cost of choosing the keys of all rows in multiply-adds.
+/// \param keys the number of keys that a row chooses from
 /// \param heads number of query heads
 template <class T>
 double selection_products(const View<const T>& sketch_q, Index keys, Index heads) {
@@ -135,10 +135,9 @@ Index selection_bytes(const SmartBirdOptions& options, const SmartBirdShape& sha
 
 /// Chooses the keys of rows of checked inputs.
 /// \param indices [B, H, Nq, K] or [B, H, Nq, min(K, Nk)], written
-/// \param is_number [B, Nq], written: whether the row's sketch is made of numbers; null: not wanted
-/// \param rows the rows of each sequence whose keys are wanted: of all by default
-/// \throws std::bad_alloc, and what require() of the executor's memory does, before anything is
-/// written
+/// \param is_number [B, Nq], written: whether the row's sketch scores are free of NaN; null: unused
+/// \param rows the rows of each sequence whose keys are wanted: all by default
+/// \throws std::bad_alloc, and as require() of the executor's memory, before anything is written
 template <class T>
 void select_keys(const SmartBirdOptions& options, const SketchInputs<T>& inputs,
                  const View<Index>& indices, bool* is_number, const ExecutorRef& executor,
@@ -155,7 +154,7 @@ void select_keys(const SmartBirdOptions& options, const SketchInputs<T>& inputs,
   auto&& memory = memory_of(executor);
   keys.take_room(key_rows, memory);
   SketchBlockKeys<T> near_keys(sketch.k.width());
-  // Draws that are given may be any numbers, for which blocks know no bound.
+  // Given draws may be any numbers, for which blocks have no bound.
   if (inputs.draws.is_none()) near_keys.plan(options, sequences, memory);
   SketchSelection<T> selection(options, {sketch.q, inputs.draws, indices, is_number}, keys);
   selection.take_scratch(tasks.count(), key_rows, near_keys.segment_count() > 0, executor);

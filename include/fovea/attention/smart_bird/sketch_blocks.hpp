@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The keys of a sketch in blocks of keys that are near each other, as the choice by blocks reads
-/// them (kernels/sketch/blocks.hpp).
+/// A sketch's keys in blocks of nearby keys, for the choice by blocks (kernels/sketch/blocks.hpp).
 #pragma once
 
 #include <algorithm>
@@ -19,38 +18,38 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Which keys of a sequence are divided into blocks: segments of them.
+/// The segments of a sequence's keys that are divided into blocks.
 ///
-/// Rows see keys up to some position. If they are not causal, one segment has all of these, up to a
-/// multiple of kSegmentKeys. If they are causal, segments have kLeastSegment 2^l keys and begin at
-/// the even multiples of that: in front of any position stand segments of falling lengths, one
-/// behind the other, and less than kLeastSegment keys more. So a key is in about log2(N /
-/// kLeastSegment) / 2 segments.
+/// Rows see keys up to some position. If not causal, one segment has all of these, up to a multiple
+/// of kSegmentKeys. If causal, segments have kLeastSegment 2^l keys and begin at the even multiples
+/// of that: the keys before any position are a series of segments of decreasing length, and fewer
+/// than kLeastSegment further keys. So a key is in about log2(N / kLeastSegment) / 2 segments.
 class SketchSegments {
  public:
-  /// The keys of the shortest segment of a causal sequence: a row that sees half as many keys
-  /// behind its segments looks at as many as in 32 blocks.
+  /// The keys of the shortest segment of a causal sequence: a row that sees half as many keys after
+  /// its segments scans as many as in 32 blocks.
   static constexpr Index kLeastSegment = 4096;
 
-  /// Unless the options ask for blocks, rows take these if they see so many keys in blocks, under
-  /// squared_inverse_log; twice as many if causal, where segments are shorter; twice as many under
-  /// inverse_log, which has more candidates; and half as many under raw and top_k. (Measured with
-  /// keys of 4 columns and K = 20, exhaustive time over that by blocks, for normal keys and for
-  /// clouds of them: 1.1 and 1.7 at 16384 keys, 0.9 and 1.0 at 4096; causal, 0.95 and 1.4 at 32768;
+  /// Unless the options request blocks, rows use them if they see this many keys in blocks, with
+  /// squared_inverse_log; twice as many if causal, where segments are shorter; twice as many with
+  /// inverse_log, which has more candidates; and half as many with raw and top_k. (Measured with
+  /// keys of 4 columns and K = 20, exhaustive time divided by time by blocks, for normal and for
+  /// clustered keys: 1.1 and 1.7 at 16384 keys, 0.9 and 1.0 at 4096; causal, 0.95 and 1.4 at 32768;
   /// inverse_log, 0.9 and 1.5 at 16384; raw, 1.4 and 1.5 at 8192.)
   static constexpr Index kLeastKeys = 16384;
-  /// The least number of rows for which blocks are made: that takes as long as is saved in some 300
-  /// rows.
+  /// The least number of rows for which blocks are built: building takes as long as is saved in
+  /// about 300 rows.
   static constexpr Index kLeastQueries = 1024;
-  /// The largest K for which rows take blocks, unless the options ask for them. (The same quotients
-  /// are 0.8 and 0.9 for K = 64.)
+  /// The largest K for which rows use blocks, unless the options request them. (The same ratios are
+  /// 0.8 and 0.9 for K = 64.)
   static constexpr Index kMostChosen = 32;
-  /// The largest width of a sketch for which rows take blocks, unless the options ask for them.
-  /// (The same quotients are 0.7 and 2.0 for 6 columns and 65536 keys.)
+  /// The largest width of a sketch for which rows use blocks, unless the options request them. (The
+  /// same ratios are 0.7 and 2.0 for 6 columns and 65536 keys.)
   static constexpr Index kMostWidth = 4;
 
-  /// Appends the segments of a sequence that the options ask for, from a block on. Returns the
-  /// first block behind them. \throws std::bad_alloc
+  /// Appends a sequence's segments for these options, starting at a block. Returns the first block
+  /// after them.
+  /// \throws std::bad_alloc
   static Index add(const SmartBirdOptions& options, const Sequence& s, Index width, Index block,
                    std::vector<SketchSegment>& to) {
     const auto add_one = [&](Index first, Index keys) {
@@ -73,7 +72,7 @@ class SketchSegments {
     return block;
   }
 
-  /// The least number of keys in blocks for which a row takes these.
+  /// The least number of keys in blocks for which a row uses these.
   static Index least_keys(const SmartBirdOptions& options) {
     if (options.search == SketchSearch::blocks) return kSegmentKeys;
     const Index keys = options.causal ? 2 * kLeastKeys : kLeastKeys;
@@ -100,9 +99,9 @@ class SketchSegments {
   }
 };
 
-/// The blocks of all sequences of a call. A segment is halved, at a median of the column in which
-/// its keys vary most, and so are its halves, until blocks are left: the order of a k-d tree
-/// (Bentley 1975). Cost: O(d n log n) for a segment of n keys.
+/// The blocks of all sequences of a call. A segment is recursively halved, at a median of the
+/// column in which its keys vary most, down to blocks: the order of a k-d tree (Bentley 1975).
+/// Cost: O(d n log n) for a segment of n keys.
 template <class T>
 class SketchBlockKeys {
  public:
@@ -110,8 +109,8 @@ class SketchBlockKeys {
   /// \param width d
   explicit SketchBlockKeys(Index width) : width_(width) {}
 
-  /// Divides the keys of the sequences into segments, and takes the memory for their blocks.
-  /// \param memory that of the call (memory_of)
+  /// Divides the sequences' keys into segments, and allocates the memory for their blocks.
+  /// \param memory the call's (memory_of)
   /// \throws std::bad_alloc
   template <class Memory>
   void plan(const SmartBirdOptions& options, const Sequences<T>& sequences, Memory&& memory) {
@@ -129,7 +128,7 @@ class SketchBlockKeys {
     positions_ = memory.take(blocks_ * kBlockKeys, Index{sizeof(Position)});
   }
 
-  /// Bytes of the memory that `plan` takes for sequences that all have these sizes.
+  /// Bytes of memory that `plan` allocates for sequences that all have these sizes.
   static Index size_bytes(const SmartBirdOptions& options, const Sequence& sizes, Index width,
                           Index sequences) {
     std::vector<SketchSegment> segments;
@@ -143,20 +142,20 @@ class SketchBlockKeys {
   /// The number of segments of all sequences.
   Index segment_count() const { return static_cast<Index>(segments_.size()); }
 
-  /// The sequence whose segment that is.
+  /// The sequence that a segment belongs to.
   Index sequence_of(Index segment) const {
     const auto after = std::upper_bound(first_segment_.begin(), first_segment_.end(), segment);
     return static_cast<Index>(after - first_segment_.begin()) - 1;
   }
 
-  /// Makes the blocks of a segment of that sequence.
+  /// Builds the blocks of a sequence's segment.
   void make(Index segment, const Sequence& s, const SketchKeys<T>& keys) noexcept {
     const SketchSegment& made = segments_[static_cast<std::size_t>(segment)];
     const Columns columns{keys.keys(s.batch, s.first_key), keys.room()};
     Position* const order = positions_.template data<Position>() + made.block * kBlockKeys;
     std::iota(order, order + made.keys, static_cast<Position>(made.first));
     if (!find_largest(columns, made, largest(segment))) {
-      // No row takes blocks with numbers that have no order, or no squares.
+      // No row uses blocks with NaN, or with squares that overflow.
       for (Index m = 0; m < sketch_moments(width_); ++m) {
         std::fill_n(moments(m) + made.block, made.keys / kBlockKeys, T{0});
       }
@@ -169,7 +168,7 @@ class SketchBlockKeys {
     }
   }
 
-  /// Makes the blocks ready to be read, when all of them are made.
+  /// Prepares the blocks for reading, after all of them are built.
   void finish() noexcept {
     for (std::size_t s = 0; s + 1 < first_segment_.size(); ++s) {
       const Index first = first_segment_[s];
@@ -181,7 +180,7 @@ class SketchBlockKeys {
     }
   }
 
-  /// The blocks of a sequence; without segments if it has none.
+  /// A sequence's blocks; without segments if it has none.
   SketchBlocks<T> of(Index s) const {
     if (segments_.empty()) return {};
     const Index first = first_segment_[static_cast<std::size_t>(s)];
@@ -219,8 +218,8 @@ class SketchBlockKeys {
   T* moments(Index m) { return keys(width_) + m * blocks_; }
   T* largest(Index segment) { return moments(sketch_moments(width_)) + segment * width_; }
 
-  /// Writes the largest of each column. Returns whether all of the keys are small enough; the
-  /// largest of a column where they are not is infinity.
+  /// Writes the largest of each column. Returns whether all keys are small enough; infinity for
+  /// columns where they are not.
   bool find_largest(const Columns& columns, const SketchSegment& segment, T* to) const {
     bool all_small = true;
     for (Index c = 0; c < width_; ++c) {

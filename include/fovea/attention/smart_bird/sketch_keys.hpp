@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The keys of a sketch in the form that its kernel reads: column by column, with the keys side by
-/// side.
+/// A sketch's keys in the layout that its kernel reads: column by column, keys contiguous.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +17,7 @@ FOVEA_NAMESPACE_BEGIN
 template <class T>
 class SketchKeys {
  public:
-  /// No keys for B = batch and d = width; it takes no memory yet.
+  /// No keys, for B = batch and d = width; allocates nothing yet.
   SketchKeys(Index batch, Index width) : batch_(batch), width_(width) {}
 
   /// Bytes for that many tokens.
@@ -38,20 +37,20 @@ class SketchKeys {
     return data == nullptr ? nullptr : data + b * width_ * room_ + first;
   }
 
-  /// Makes room for that many tokens, of which the first `kept` are kept. If memory has to grow it
-  /// at least doubles, so that a token costs O(1).
+  /// Makes room for that many tokens, of which the first `kept` are kept. Growing at least doubles
+  /// the memory, so that a token costs O(1) on average.
   /// \throws std::bad_alloc, with nothing changed
   void make_room(Index kept, Index tokens) {
     if (sketch_room(tokens) <= room_) return;
     move_to(kept, (std::max)(tokens, (std::min)(2 * room_, kMostTokens)));
   }
-  /// Makes room for that many tokens and no more, of which the first `kept` are kept.
+  /// Makes room for that many tokens, allocating no more than that; the first `kept` are kept.
   /// \throws std::bad_alloc, with nothing changed
   void reserve(Index kept, Index tokens) {
     if (sketch_room(tokens) > room_) move_to(kept, tokens);
   }
 
-  /// Makes room for that many tokens, of which none is kept. clear() must be called next.
+  /// Makes room for that many tokens, keeping none. clear() must be called next.
   /// \param memory where the memory comes from (memory_of)
   /// \throws std::bad_alloc
   template <class Memory>
@@ -59,12 +58,12 @@ class SketchKeys {
     memory_ = memory.take(elements(tokens), Index{sizeof(T)});
     room_ = sketch_room(tokens);
   }
-  /// Fills the memory with zeros, since vectors also read behind the last key.
+  /// Fills the memory with zeros, since vector loads also read beyond the last key.
   void clear() noexcept {
     std::fill_n(memory_.template data<T>(), memory_.size_bytes() / Index{sizeof(T)}, T{0});
   }
 
-  /// Makes rows [from, from + count) of batch entry b of x the tokens from `first` on.
+  /// Stores rows [from, from + count) of batch entry b of x as the tokens from `first` on.
   /// \pre there is room for them
   void put(const View<const T>& x, Index b, Index from, Index first, Index count) noexcept {
     for (Index c = 0; c < width_; ++c) {
