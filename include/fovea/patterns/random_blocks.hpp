@@ -27,13 +27,13 @@ struct RandomBlocks {
   /// The largest number of blocks that a query block can draw.
   static constexpr Index kMostBlocks = 64;
 
-  Index block = 64;      ///< positions in a block, at least 1
-  Index count = 3;       ///< blocks to draw, in [0, kMostBlocks]
-  Index key_blocks = 0;  ///< key blocks in the whole sequence; causal draws do not depend on it
-  std::uint64_t seed = 0;       ///< the seed of the draws
-  Index head = 0;               ///< the head; heads have different draws
-  bool causal = false;          ///< whether a position sees keys up to itself only
-  Index skip_first = 0;         ///< number of leading key blocks that are not candidates
+  Index block = 64;        ///< positions in a block, at least 1
+  Index count = 3;         ///< blocks to draw, in [0, kMostBlocks]
+  Index key_blocks = 0;    ///< key blocks in the whole sequence; causal draws do not depend on it
+  std::uint64_t seed = 0;  ///< the seed of the draws
+  Index head = 0;          ///< the head; heads have different draws
+  bool causal = false;     ///< whether a position sees keys up to itself only
+  Index skip_first = 0;    ///< number of leading key blocks that are not candidates
   Index skip_near = kSkipNone;  ///< blocks at most this far from the query's own are not candidates
   Index skip_last = 0;          ///< number of trailing key blocks that are not candidates
 

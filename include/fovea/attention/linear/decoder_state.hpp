@@ -27,8 +27,8 @@ struct LinearStateHeader {
   Index deltas = 0;        ///< number of terms of the delta rule: 0 or 1
   Index state_bytes = 0;   ///< size of the states of all key heads
   Index combine = 0;       ///< how maps are combined
-  Index left = 0;  ///< keys that a near field shows, including the own key; 0: no near field
-  Index length = 0;        ///< number of tokens so far
+  Index left = 0;    ///< keys that a near field shows, including the own key; 0: no near field
+  Index length = 0;  ///< number of tokens so far
 
   /// The numbers that must match for a restore, with the constants that the layout of states
   /// depends on. Does not include the number of tokens.
