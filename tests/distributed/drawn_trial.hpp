@@ -84,7 +84,9 @@ void call_over_ranks(const Call& call, const Rows& rows, AnyExecutor& executor) 
     call(Where::ranks, rows, executor);
   } else {
     const fovea::distributed::Traffic traffic = call(Where::ranks, rows, executor);
-    if (all_ranks().size() == 1) EXPECT_EQ(traffic.bytes_sent, 0);
+    if (all_ranks().size() == 1) {
+      EXPECT_EQ(traffic.bytes_sent, 0);
+    }
   }
 }
 
