@@ -79,6 +79,10 @@ TEST(BadSynthesizerInput, Factorised) {
   in.r1 = shaped({1, 3, 6, 3});
   EXPECT_EQ(message_of(problem, in),
             name + "r1 has 3 heads; expected a multiple of 2, the heads of v");
+  in = problem.inputs();
+  const std::vector<Index> lengths = {6, 7, 1};
+  in.key_lengths = lengths;
+  EXPECT_EQ(message_of(problem, in), name + "key_lengths[1] is 7; expected 0 to 6, the rows of v");
 }
 
 TEST(BadSynthesizerInput, Dense) {

@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attention/sketch_problem.hpp"
@@ -173,6 +174,14 @@ TEST(SmartBirdDecoding, RefusesWhatDoesNotFit) {
               decoder.append({cut(problem.k.view(), 2, 0, 2), cut(problem.v.view(), 2, 0, 2), {}});
             }),
             "SmartBirdAttention: sketch_k is required: [B, 1, n, d], the keys of the sketch");
+  in = tokens(problem, 0, 2);
+  for (const auto& [name, tensor] : {std::pair{"k", &problem.k}, std::pair{"v", &problem.v}}) {
+    const AllSaved<float> saved{View<float>(tensor->view().data(), {1, 3, 2, 1}), {}};
+    EXPECT_EQ(refusal([&] { decoder.step(in, out.view(), saved); }),
+              std::string("SmartBirdAttention: lse overlaps ") + name +
+                  "; outputs must not alias inputs or each other");
+  }
+  EXPECT_EQ(decoder.length(), 0);
   EXPECT_EQ(refusal([&] { decoder.rollback(1); }),
             "SmartBirdAttention: rollback is 1; expected 0, the tokens in the decoder");
   EXPECT_EQ(refusal([&] {

@@ -124,7 +124,8 @@ void try_passes(const std::string& what, const Layer& layer, Call& call, bool ca
     if constexpr (sizeof...(over_ranks) == 0) {
       pass(whole, where, fovea::Serial{});
     } else {
-      fovea::distributed::with_rows(over_ranks..., [&](auto& over) { pass(own, where, over); });
+      return fovea::distributed::with_rows(over_ranks...,
+                                           [&](auto& over) { pass(own, where, over); });
     }
   };
   Passes passes;
@@ -136,8 +137,8 @@ void try_passes(const std::string& what, const Layer& layer, Call& call, bool ca
       drawn_row_layout(bytes, call.sequence.shape.queries, sums_tokens ? fovea::kChain : Index{1});
   compare_spread(
       what, call, passes, nullptr, layout, layout, bytes,
-      [&](Where where, auto&&... over_ranks) { call_with(forward, where, over_ranks...); },
-      [&](Where where, auto&&... over_ranks) { call_with(backward, where, over_ranks...); });
+      [&](Where where, auto&&... over_ranks) { return call_with(forward, where, over_ranks...); },
+      [&](Where where, auto&&... over_ranks) { return call_with(backward, where, over_ranks...); });
   if (passes.has_backward) expect_whole(own.gradients(), whole.gradients(), "of parameters");
 }
 

@@ -47,7 +47,8 @@ void try_mixer(Bytes& bytes) {
     if constexpr (sizeof...(more) == 0) {
       op.forward(View<const T>(x.in(where)), call.out.in(where));
     } else {
-      fovea::distributed::forward(op, View<const T>(x.in(where)), call.out.in(where), more...);
+      return fovea::distributed::forward(op, View<const T>(x.in(where)), call.out.in(where),
+                                         more...);
     }
   };
   const auto backward = [&](Where where, auto&&... more) {
@@ -55,7 +56,7 @@ void try_mixer(Bytes& bytes) {
     if constexpr (sizeof...(more) == 0) {
       op.backward(d_out, d_x.in(where));
     } else {
-      fovea::distributed::backward(op, d_out, d_x.in(where), more...);
+      return fovea::distributed::backward(op, d_out, d_x.in(where), more...);
     }
   };
   const Passes passes{.has_backward = !bytes.once_in(3), .takes_lengths = false};
@@ -78,7 +79,7 @@ void try_cross(Bytes& bytes) {
     if constexpr (sizeof...(more) == 0) {
       op.forward(inputs(where), call.out.in(where));
     } else {
-      fovea::distributed::forward(op, inputs(where), call.out.in(where), more...);
+      return fovea::distributed::forward(op, inputs(where), call.out.in(where), more...);
     }
   };
   const auto backward = [&](Where where, auto&&... more) {
@@ -87,7 +88,7 @@ void try_cross(Bytes& bytes) {
     if constexpr (sizeof...(more) == 0) {
       op.backward(inputs(where), d_out, grads);
     } else {
-      fovea::distributed::backward(op, inputs(where), d_out, grads, more...);
+      return fovea::distributed::backward(op, inputs(where), d_out, grads, more...);
     }
   };
   compare_spread("HiddenStateCross", call, {.has_backward = !bytes.once_in(3)}, nullptr, layout,

@@ -10,10 +10,12 @@
 #include <concepts>
 #include <cstddef>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "distributed/drawn_tensors.hpp"
 #include "distributed/out_grads.hpp"
+#include "fovea/distributed/traffic.hpp"
 
 namespace fovea_test {
 
@@ -75,6 +77,19 @@ inline void fill_kept_memory(const Rows& rows) {
   std::fill_n(kept.data(), kept.size_bytes(), std::byte{0xff});
 }
 
+/// Makes a call over ranks. A rank that is alone sends nothing.
+template <class Call>
+void call_over_ranks(const Call& call, const Rows& rows, AnyExecutor& executor) {
+  if constexpr (std::is_void_v<decltype(call(Where::ranks, rows, executor))>) {
+    call(Where::ranks, rows, executor);
+  } else {
+    const fovea::distributed::Traffic traffic = call(Where::ranks, rows, executor);
+    if (all_ranks().size() == 1) {
+      EXPECT_EQ(traffic.bytes_sent, 0);
+    }
+  }
+}
+
 /// Compares a call over ranks with one process.
 /// \param what the call is   \param lse the tensor that is not wanted without a backward pass, or
 /// null   \param layout of rows   \param blocks of rows that belong to blocks
@@ -122,7 +137,7 @@ void compare_spread(const std::string& what, SpreadTensors<T>& call, const Passe
     forward(Where::ranks, rows, executor);
     fill_kept_memory(rows);
   }
-  forward(Where::ranks, rows, executor);
+  call_over_ranks(forward, rows, executor);
   expect(Role::made);
   expect(Role::kept);
   if (!passes.has_backward) return;
@@ -136,7 +151,7 @@ void compare_spread(const std::string& what, SpreadTensors<T>& call, const Passe
       if (x->role == Role::gradient) x->expect_untouched();
     }
   }
-  backward(Where::ranks, rows, executor);
+  call_over_ranks(backward, rows, executor);
   expect(Role::gradient);
 }
 
@@ -154,7 +169,7 @@ void try_spread(const Op& op, const std::string& made, Call& call, bool are_alik
     if constexpr (sizeof...(more) == 0) {
       op.forward(inputs(where), call.out.in(where), saved(where));
     } else {
-      forward(op, inputs(where), call.out.in(where), saved(where), more...);
+      return forward(op, inputs(where), call.out.in(where), saved(where), more...);
     }
   };
   const auto backward_in = [&](Where where, auto&&... more) {
@@ -165,7 +180,7 @@ void try_spread(const Op& op, const std::string& made, Call& call, bool are_alik
       if constexpr (sizeof...(more) == 0) {
         op.backward(inputs(where), out, saved(where), d_out, grads);
       } else {
-        backward(op, inputs(where), out, saved(where), d_out, grads, more...);
+        return backward(op, inputs(where), out, saved(where), d_out, grads, more...);
       }
     }
   };

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <span>
 
 #include "support/scratch_folder.hpp"
@@ -109,6 +110,10 @@ TEST(Npy, ReadsEveryTypeInEveryVersion) {
   EXPECT_EQ(read("<i8", std::vector<std::int64_t>{3, 0, 1}, 3), expected);
   EXPECT_EQ(read("<u4", std::vector<std::uint32_t>{3, 0, 1}, 1), expected);
   EXPECT_EQ(read("|b1", std::vector<std::uint8_t>{3, 0, 1}, 1), expected);
+  // More than are converted at once.
+  std::vector<double> many(3000);
+  std::iota(many.begin(), many.end(), 0.0);
+  EXPECT_EQ(read("<f8", many, 1), std::vector<float>(many.begin(), many.end()));
 }
 
 TEST(Npy, NamesTheFileAndWhatIsWrong) {
@@ -135,6 +140,8 @@ TEST(Npy, NamesTheFileAndWhatIsWrong) {
         whole.substr(0, whole.size() - 1) + ", 'more': 1}",
         whole.substr(0, whole.size() - 1) + ", 'shape': (6,)}", "\xef\xbb\xbf" + whole,
         std::string("{'descr': '<f4', 'shape': (6,)}"),
+        std::string("{'descr': '<f4', 'shape': (6,), 'shape': (6,)}"),
+        std::string("{'descr' '<f4', 'fortran_order': False, 'shape': (6,)}"),
         std::string("{'x': \"'descr': '<f4', 'fortran_order': False, 'shape': (6,)\"}")}) {
     EXPECT_EQ(message_of(file(header, kSix)),
               "x.npy: its header is no dictionary of 'descr', 'fortran_order' and 'shape'")

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <stdexcept>
 
 #include "fovea/attention/full.hpp"
@@ -210,6 +212,7 @@ TEST(Parameters, AreTransposedFromEveryTypeAndOrder) {
     for (Index r = 0; r < out; ++r) by_columns.push_back(static_cast<float>(r * in + c));
   }
   const std::vector<Eigen::half> halves(numbers.begin(), numbers.end());
+  const std::vector<std::uint16_t> coded(numbers.begin(), numbers.end());
   const std::vector<Index> shape = {out, in};
   const StoredTensor tensors[] = {
       {.shape = shape, .bytes = std::as_bytes(std::span<const float>(numbers))},
@@ -218,7 +221,12 @@ TEST(Parameters, AreTransposedFromEveryTypeAndOrder) {
        .bytes = std::as_bytes(std::span<const Eigen::half>(halves))},
       {.shape = shape,
        .bytes = std::as_bytes(std::span<const float>(by_columns)),
-       .column_major = true}};
+       .column_major = true},
+      {.shape = shape,
+       .bytes = std::as_bytes(std::span<const std::uint16_t>(coded)),
+       .decode = [](const std::byte* from, Index count, float* to) {
+         std::copy_n(reinterpret_cast<const std::uint16_t*>(from), count, to);
+       }}};
   for (const StoredTensor& tensor : tensors) {
     Initialiser initialiser(1);
     Linear<float> layer(in, out, initialiser, {.bias = false});

@@ -56,6 +56,14 @@ TEST(Gelu, Gradients) {
   }
 }
 
+TEST(Gelu, BackwardRefusesWhatForwardDoes) {
+  Layer layer;
+  const Activations x = drawn({1, 2, 2, 3}, 5), d_y = drawn({1, 1, 2, 3}, 6), d_x({1, 1, 2, 3});
+  Layer::Saved saved;
+  EXPECT_EQ(refusal([&] { layer.backward(x.view(), saved, d_y.view(), d_x.view()); }),
+            "Gelu: x has 2 heads; expected 1, since layers take activations [B, 1, L, width]");
+}
+
 TEST(Gelu, BackwardRefusesTheMemoryOfX) {
   Layer layer;
   const Activations x = drawn({1, 1, 2, 3}, 5), d_y = drawn({1, 1, 2, 3}, 6);

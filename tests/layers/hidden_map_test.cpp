@@ -119,6 +119,15 @@ TEST(HiddenMap, Refusals) {
                            ActivationKind::gelu, -1);
             }),
             "HiddenMap: hidden is -1; expected at least 1");
+  const Tensor<double> x({2, 1, 6, 3}), y({2, 1, 6, 4});
+  const std::vector<Index> lengths = {7, 4};
+  const Tokens<double> tokens(x.view(), lengths);
+  for (const HiddenMapKind kind : kKinds) {
+    const Layer map = of_functions(kind, ActivationKind::tanh, ActivationKind::tanh, 5);
+    Layer::Saved saved;
+    EXPECT_EQ(refusal([&] { map.forward(tokens, y.view(), saved); }),
+              "HiddenMap: key_lengths[0] is 7; expected 0 to 6, the rows of x");
+  }
 }
 
 }  // namespace fovea_test::layers_hidden_map

@@ -208,7 +208,7 @@ class Survivors(unittest.TestCase):
         made = {m.mistake
                 for floor in mutants.FLOORS for m in mutants.mutants_of(INCLUDE, floor)}
         for mistake, reason in known.items():
-            self.assertIn(mistake, made)
+            self.assertTrue(mistake in made, mistake)
             self.assertIn(reason.verdict, fates.VERDICTS)
             self.assertGreater(len(reason.text), 15, mistake)
 

@@ -87,6 +87,8 @@ TEST(BlockList, BadListsAreRefused) {
             "Op: columns[2], of row 1, is 1; expected more than 2: the columns of a row ascend");
   EXPECT_EQ(message(8, {{0, 2}, {2, 2}}),
             "Op: columns[1], of row 0, is 2; expected more than 2: the columns of a row ascend");
+  EXPECT_EQ(message(8, {{0, 2}, {0, 0}}),
+            "Op: columns[1], of row 0, is 0; expected more than 0: the columns of a row ascend");
   EXPECT_EQ(message(8, {{0, 2, 2, 3}, {0, 3, 0}}), "accepted");
 }
 

@@ -173,7 +173,7 @@ TEST(SlotPlan, VisiblePairsOfSequencesWithoutNumber) {
     EXPECT_EQ(pairs(DilatedWindow{0, 0, n}, rows), rows);
     for (const Index l : {Index{1}, Index{128}, n, rows / 4}) {
       SCOPED_TRACE(l);
-      EXPECT_EQ(pairs(Window{l, 0}, rows), l > 1 ? most : 2 * rows - 1);
+      EXPECT_EQ(pairs(Window{l, 0}, rows), l > 1 ? most : rows - 1 + rows);
       EXPECT_GT(pairs(StridedKeys{l, false}, rows), rows);
       EXPECT_GT(pairs(StridedBeyond{l, false}, rows), rows / 4);
       EXPECT_EQ(pairs(BlockWindow{l, 1, 1}, rows), most);
@@ -223,6 +223,14 @@ TEST(SlotPlan, VisiblePairsBeyondTheFarthestPosition) {
     EXPECT_EQ(pairs(WindowAndTokens({1, 1}, GlobalTokens::at({5})), 1, 7), 4);
     EXPECT_EQ(pairs(intersect(Dense{}, FixedSummary{{2, 1, 0, false}})), keys / 2);
     EXPECT_EQ(pairs(subtract(FixedSummary{{2, 1, 0, false}}, Dense{})), 0);
+    for (const Index from_end : {0, 1, 3, 4, 9}) {
+      EXPECT_EQ(pairs(unite(Dense{}, Window{2, 3}), 1, from_end), keys);
+      EXPECT_EQ(pairs(unite(Window{2, 3}, Dense{}), 2, from_end), fovea::add_pairs(0, 2, keys));
+      EXPECT_EQ(pairs(subtract(Dense{}, Window{2, 2}), 1, from_end),
+                keys - 3 - (std::min)(from_end, Index{2}));
+      EXPECT_EQ(pairs(intersect(Dense{}, Window{2, 2}), 1, from_end),
+                3 + (std::min)(from_end, Index{2}));
+    }
   }
 }
 

@@ -54,7 +54,7 @@ struct BlockWindow {
                           floor_div(j, block) + (std::min)(after, kFarPosition) + 1};
     const Index most = 3 * kFarPosition / block;  // positions may be as far as 2^62
     return {before >= kFarPosition || blocks.begin < -most ? -kFarPosition : blocks.begin * block,
-            after >= kFarPosition || blocks.end > most ? kFarPosition : blocks.end * block};
+            after >= kFarPosition || blocks.end > most ? kEverywhere.end : blocks.end * block};
   }
 };
 

@@ -112,7 +112,7 @@ struct FixedBeyond {
     const Index own = floor_div(i, shape.stride);
     const auto c = static_cast<std::size_t>(summary().slot_count());
     std::ranges::fill(slots.first(c), Range{-kFarPosition, own});
-    if (!shape.causal) std::ranges::fill(slots.subspan(c, c), Range{own + 1, kFarPosition});
+    if (!shape.causal) std::ranges::fill(slots.subspan(c, c), Range{own + 1, kEverywhere.end});
   }
   /// The end of i's block: up to there positions have the same intervals.
   constexpr Index same_until(Index i) const { return fixed_local(shape.stride).same_until(i); }

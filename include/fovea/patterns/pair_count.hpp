@@ -184,9 +184,7 @@ class SlotPairs {
       const Range points = {0, lattice.size(shape_.keys)};
       Range seen = seen_[static_cast<std::size_t>(s)];
       Range next = rows.move ? next_[static_cast<std::size_t>(s)] : seen;
-      if (seen.end == kFarPosition && next.end == kFarPosition) {  // there is no end
-        seen.end = next.end = (std::max)(kFarPosition, points.end);
-      }
+      if (seen.end == kEverywhere.end) seen.end = next.end = points.end;  // there is no end
       if (!slots_.causal_cut()) {
         const Range motion = {next.begin - seen.begin, next.end - seen.end};
         pairs = add_pairs(pairs, rows.same, add_lengths(0, seen, motion, points, rows.groups));

@@ -61,8 +61,9 @@ struct Range {
 /// A position or key beyond all others that leaves room for arithmetic.
 inline constexpr Index kFarPosition = kUnboundedKeys / 4;
 
-/// The range of every position, or of every key.
-inline constexpr Range kEverywhere = {-kFarPosition, kFarPosition};
+/// The range of every position, or of every key. Its end is behind that of any window, also of one
+/// at position 2^62.
+inline constexpr Range kEverywhere = {-kFarPosition, kUnboundedKeys - kFarPosition};
 
 /// a / b, rounded down. \pre b > 0
 constexpr Index floor_div(Index a, Index b) { return a / b - (a % b < 0 ? 1 : 0); }

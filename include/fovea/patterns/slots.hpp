@@ -25,7 +25,7 @@ struct Lattice {
   /// The points t whose keys are in an interval of keys; unbounded ends stay unbounded.
   constexpr Range points(const Range& keys) const {
     if (step == 1) return keys;
-    const Index end = keys.end == kFarPosition ? kFarPosition : ceil_div(keys.end - phase, step);
+    const Index end = keys.end == kEverywhere.end ? keys.end : ceil_div(keys.end - phase, step);
     return {ceil_div(keys.begin - phase, step), end};
   }
   /// Whether both contain the same keys.
@@ -41,8 +41,8 @@ concept OneSlotPattern = requires(const P pattern, Index i) {
 };
 
 /// A pattern with `slot_count()` slots: `keys_of(i, slots)` writes the interval that position i
-/// sees of each slot. The intervals are disjoint and may extend beyond the sequence. An end at
-/// kFarPosition that does not move with the position means all later keys.
+/// sees of each slot. The intervals are disjoint and may extend beyond the sequence. The end of
+/// kEverywhere means all later keys.
 template <class P>
 concept SlotsPattern = requires(const P pattern, Index i, std::span<Range> slots) {
   { pattern.allows(i, i) } -> std::same_as<bool>;

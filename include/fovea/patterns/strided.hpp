@@ -70,7 +70,7 @@ struct StridedBeyond {
     const Index own = floor_div(i, stride);
     const Index shown = reach == StridedReach::formula ? 1 : 0;  // window keys on either side
     slots[0] = {-kFarPosition, own - shown};
-    if (!causal) slots[1] = {own + shown + 1, kFarPosition};
+    if (!causal) slots[1] = {own + shown + 1, kEverywhere.end};
   }
   /// The intervals of all positions with one residue move alike.
   constexpr Index linear_until(Index) const { return kUnboundedKeys; }

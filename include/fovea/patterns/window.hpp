@@ -27,7 +27,7 @@ struct Window {
   /// The interval of keys that position i sees, which may extend beyond the sequence.
   constexpr Range keys_of(Index i) const {
     const Index before = left < kFarPosition ? i - left : -kFarPosition;
-    const Index after = right < kFarPosition ? i + right + 1 : kFarPosition;
+    const Index after = right < kFarPosition ? i + right + 1 : kEverywhere.end;
     return {before, after};
   }
 

@@ -46,7 +46,7 @@ class WindowAndTokens {
       return;
     }
     slots[0] =
-        is_global ? Range{-kFarPosition, causal() ? i + 1 : kFarPosition} : window_.keys_of(i);
+        is_global ? Range{-kFarPosition, causal() ? i + 1 : kEverywhere.end} : window_.keys_of(i);
     std::size_t s = 0;
     for (const Range& run : tokens_.runs()) {
       Range& slot = slots[++s];
