@@ -154,8 +154,10 @@ SynthesizerLogits<DenseSynthesizerAttention, T>::SynthesizerLogits(const In& in,
                                                                    std::span<const Range> positions,
                                                                    const ExecutorRef& executor,
                                                                    ExecutorRef::Memory memory)
-    : keys_(in.w2, in.b2, in.w2.heads(), in.w2.rows(), in.v.rows(), memory), positions_(positions) {
+    : positions_(positions) {
+  // Scratch lies between queries and keys, whose rows would meet in the same sets of the caches.
   take_hidden(in, executor, memory);
+  keys_ = {in.w2, in.b2, in.w2.heads(), in.w2.rows(), in.v.rows(), memory};
   inputs_ = {hidden_->queries(), keys_.keys(in.v.batch()), in.v, in.key_lengths};
 }
 

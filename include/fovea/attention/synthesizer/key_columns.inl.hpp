@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/synthesizer/key_columns.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -16,6 +17,7 @@ void KeyColumns<T>::put(std::span<const Range> positions, const ExecutorRef& exe
   const View<T> to = rows_of(memory_, shape_);
   if (to.data() == nullptr) return;
   const Index hidden = shape_[3] - 1;
+  const Index row = row_of(hidden);
   Index before = 0;  // keys of the ranges before
   for (const Range& range : positions) {
     const Index parts = (range.end - range.begin + kRows - 1) / kRows;
@@ -23,13 +25,15 @@ void KeyColumns<T>::put(std::span<const Range> positions, const ExecutorRef& exe
       const Index b = task / parts / shape_[1];
       const Index h = task / parts % shape_[1];
       const Index first = range.begin + task % parts * kRows;
-      const Index end = (std::min)(range.end, first + kRows);
-      const Index shift = before - range.begin;
+      const Index count = (std::min)(kRows, range.end - first);
+      const Matrix<const T> w = head_matrix(w2_, b, h, 0);
+      T* const keys = &to(b, h, before + first - range.begin, 0);
       for (Index m = 0; m < hidden; ++m) {
-        for (Index j = first; j < end; ++j) to(b, h, shift + j, m) = w2_(b, h, m, j);
+        const T* const column = w.data + m * w.row + first * w.column;
+        for (Index j = 0; j < count; ++j) keys[j * row + m] = column[j * w.column];
       }
-      for (Index j = first; j < end; ++j) {
-        to(b, h, shift + j, hidden) = b2_.is_none() ? T{0} : b2_(b, h, 0, j);
+      for (Index j = 0; j < count; ++j) {
+        keys[j * row + hidden] = b2_.is_none() ? T{0} : b2_(b, h, 0, first + j);
       }
     });
     before += range.end - range.begin;
