@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of attention over lists of keys over a sequence that is spread over ranks. The
-/// gradients of queries need the keys that they list, those of keys the queries that list them;
-/// each come to the other, and nothing is added up between ranks.
+/// The backward pass of attention to gathered keys over a sharded sequence. The gradients of
+/// queries need the keys that they list; those of keys need the queries that list them. Both are
+/// exchanged, and nothing is reduced across ranks.
 #pragma once
 
 #include <concepts>
@@ -13,19 +13,19 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Computes the gradients of attention over lists of keys over a sequence that is spread over
-/// ranks, on all of them together. The bits are those of `op.backward` over the whole sequence.
+/// Computes the gradients of attention to gathered keys over a sharded sequence. Collective.
+/// Results are bit-identical to `op.backward` over the whole sequence.
 /// \param inputs as in `forward`
 /// \param out, saved as `forward` wrote them, with lse
 /// \param d_out [B, Hq, own rows, Dv]: the gradient of the loss with respect to out
-/// \param grads of q, k and v, of this rank's rows: those that have a tensor are written; the ranks
-/// may want different ones
+/// \param grads of q, k and v, of this rank's rows: those with a tensor are written; ranks may
+/// request different ones
 /// \param executor as in `forward`
-/// \returns the messages of this rank
+/// \returns this rank's communication statistics
 /// \throws as `forward`
 ///
-/// Cost: the logits and gradients of weights are computed for queries and for keys once each. The
-/// rows that list keys of another rank go there, with their lists, and the keys come to them.
+/// Cost: the logits and gradients of weights are computed for queries and for keys once each. Rows
+/// that list another rank's keys are sent there, with their lists, and the keys are sent back.
 /// Memory: the rank's rows and lists twice, and what it receives twice.
 template <class Out, class D, class E = Serial, class T = Scalar<Out>>
 requires std::floating_point<T> Traffic

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of linear, delta-rule and FMM attention over a sequence that is spread over
-/// ranks. What travels is states and sums of a fixed size; rows where ranges end within a segment
-/// of kLinearSegment rows; and for a near field the margins of rows.
+/// The backward pass of linear, delta-rule and FMM attention over a sharded sequence. Ranks
+/// exchange states and sums of fixed size; rows where ranges end inside a segment of kLinearSegment
+/// rows; and, for a near field, margin rows.
 #pragma once
 
 #include "fovea/distributed/linear_forward.hpp"
@@ -11,28 +11,26 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Computes the gradients of linear, delta-rule or FMM attention over a sequence that is spread
-/// over ranks, on all of them together. The bits are those of `op.backward` over the whole
-/// sequence.
+/// Computes the gradients of linear, delta-rule or FMM attention over a sharded sequence.
+/// Collective. Results are bit-identical to `op.backward` over the whole sequence.
 /// \param op, inputs as in `forward`
 /// \param out [B, Hq, own rows, Dv] as `forward` wrote it
-/// \param saved as `forward` wrote it; the near field is computed again unless all ranks have both
+/// \param saved as `forward` wrote it; the near field is recomputed unless all ranks have both
 /// \param d_out [B, Hq, own rows, Dv]: the gradient of the loss with respect to out
-/// \param grads of q, k, v and beta, of this rank's rows: those that have a tensor are written; the
-/// ranks may want different ones. Gradients of the blend's logits, which all or none want, are
+/// \param grads of q, k, v and beta, of this rank's rows: those with a tensor are written; ranks
+/// may request different ones. Gradients of the blend's logits, requested by all ranks or none, are
 /// those of the whole sequence
 /// \param executor as in `forward`
-/// \returns the messages of this rank
+/// \returns this rank's communication statistics
 /// \throws as `forward`
 ///
 /// Cost: that of the rank's rows. If causal, a state for each key head and map is sent at each end
 /// of a range of rows, upwards and then downwards. If not, sums of the rank's segments are sent and
-/// totals received, of tokens and then of rows. Rows of segments that lie on several ranks travel
-/// to that of their first row, and their gradients back. Gradients of logits that differ between
-/// columns take the forward pass of the far field once more.
-/// Memory: the rank's rows twice, and states or sums; for such logits another output of the rank's
-/// rows; with a delta rule also about (D Dv / kDeltaChunk + Dv + kDeltaChunk) numbers for each of
-/// its tokens and key heads.
+/// totals received, of tokens and then of rows. Rows of segments that span several ranks are sent
+/// to the rank of their first row, and their gradients back. Gradients of per-column logits
+/// recompute the far field. Memory: the rank's rows twice, and states or sums; for such logits
+/// another output of the rank's rows; with a delta rule also about (D Dv / kDeltaChunk + Dv +
+/// kDeltaChunk) numbers for each of its tokens and key heads.
 template <class Op, class Out, class D, class E = Serial, class T = Scalar<Out>>
 requires FarFieldAttention<Op, T> Traffic backward(const Op& op, const InputsOf<Op, T>& inputs,
                                                    const Out& out, const SavedOf<Op, T>& saved,

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of linear, delta-rule and FMM attention over a sequence that is spread over
-/// ranks. Rows stay where they are; what travels is states of a fixed size, and for a near field
-/// the margins of the rows.
+/// The forward pass of linear, delta-rule and FMM attention over a sharded sequence. Rows stay in
+/// place; ranks exchange states of fixed size and, for a near field, margin rows.
 #pragma once
 
 #include <concepts>
@@ -18,16 +17,16 @@ namespace distributed {
 template <class Op, class T>
 concept FarFieldAttention = std::derived_from<Op, LinearOperator<Op>> && std::floating_point<T>;
 
-/// Computes linear, delta-rule or FMM attention over a sequence that is spread over ranks, on all
-/// of them together; every rank calls it with its own rows. The bits are those of `op.forward` over
-/// the whole sequence, for any number of ranks and any layout.
+/// Computes linear, delta-rule or FMM attention over a sharded sequence. All ranks call it
+/// together, each with its own rows. Results are bit-identical to `op.forward` over the whole
+/// sequence, for any number of ranks and any layout.
 /// \param op LinearAttention, DeltaRuleAttention or FmmAttention
 /// \param inputs q, k, v (and beta) of this rank's rows, [B, H, own rows, D] in ascending order;
 /// key lengths count keys of the whole sequence
 /// \param out [B, Hq, own rows, Dv], written
 /// \param saved what `op` saves, of the rank's rows
-/// \param executor as in `forward` of the operator
-/// \returns the messages of this rank
+/// \param executor as in the operator's `forward`
+/// \returns this rank's communication statistics
 /// \throws as `forward` over softmax operators
 ///
 /// Cost: that of the rank's rows. If causal, a state for each key head is sent at each end of a
@@ -44,7 +43,7 @@ requires FarFieldAttention<Op, T> Traffic forward(const Op& op, const InputsOf<O
       View<T>(out), saved, rows, detail::RanksCall(op, executor));
 }
 
-/// The same, where nothing is saved.
+/// The same, without saved state.
 template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
 requires FarFieldAttention<Op, T> Traffic forward(const Op& op, const InputsOf<Op, T>& inputs,
                                                   Out&& out, const Rows& rows, E&& executor = {}) {

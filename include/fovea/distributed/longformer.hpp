@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Longformer attention over a sequence that is spread over ranks. If the rows of global positions
-/// have projections of their own, they are a second pass, with an exchange of its own.
+/// Longformer attention over a sharded sequence. If global rows have separate projections, they are
+/// a second pass with its own exchange.
 #pragma once
 
 #include <concepts>
@@ -15,7 +15,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The forward pass, for tensors of T. `forward` documents it.
+/// The forward pass, for tensors of T. See `forward`.
 template <class T>
 class LongformerCalls {
  public:
@@ -25,7 +25,7 @@ class LongformerCalls {
                          const detail::RanksCall& call);
 };
 
-/// The backward pass, for tensors of T. `backward` documents it.
+/// The backward pass, for tensors of T. See `backward`.
 template <class T>
 class LongformerBackwardCalls {
  public:
@@ -36,20 +36,19 @@ class LongformerBackwardCalls {
                           const Rows& rows, const detail::RanksCall& call);
 };
 
-/// Computes Longformer attention over a sequence that is spread over ranks, on all of them
-/// together; every rank calls it with its own rows. The bits are those of `op.forward` over the
-/// whole sequence, for any number of ranks and any layout.
-/// \param inputs those of this rank's rows, in ascending order; global positions are positions in
-/// the sequence; key lengths, bias and mask are as in `forward` over softmax operators
+/// Computes Longformer attention over a sharded sequence. All ranks call it together, each with its
+/// own rows. Results are bit-identical to `op.forward` over the whole sequence, for any number of
+/// ranks and any layout.
+/// \param inputs this rank's rows, in ascending order; global positions are positions in the
+/// sequence; key lengths, bias and mask are as in `forward` over softmax operators
 /// \param out [B, Hq, own rows, Dv], written   \param saved lse of the rank's rows
-/// \param executor as in `forward` of the operator
-/// \returns the messages of this rank
+/// \param executor as in the operator's `forward`
+/// \returns this rank's communication statistics
 /// \throws as `forward` over softmax operators
 ///
-/// Cost: that of the rank's rows; those of global positions see every key. Keys and values that the
-/// rank's rows see are received; a rank that holds global rows receives all, of global_k and
-/// global_v if they are given. Memory: as `forward` over softmax operators, twice if global_q is
-/// given.
+/// Cost: that of the rank's rows; global rows see every key. Keys and values that the rank's rows
+/// see are received; a rank with global rows receives all (of global_k and global_v, if given).
+/// Memory: as `forward` over softmax operators, twice if global_q is given.
 template <class Out, class E = Serial, class T = Scalar<Out>>
 Traffic forward(const LongformerAttention& op, const InputsOf<LongformerAttention, T>& inputs,
                 Out&& out, const SavedOf<LongformerAttention, T>& saved, const Rows& rows,
@@ -58,21 +57,21 @@ Traffic forward(const LongformerAttention& op, const InputsOf<LongformerAttentio
                                      detail::RanksCall(op, executor));
 }
 
-/// The same, where nothing is saved.
+/// The same, without saved state.
 template <class Out, class E = Serial, class T = Scalar<Out>>
 Traffic forward(const LongformerAttention& op, const InputsOf<LongformerAttention, T>& inputs,
                 Out&& out, const Rows& rows, E&& executor = {}) {
   return forward(op, inputs, View<T>(out), SoftmaxSaved<T>{}, rows, executor);
 }
 
-/// Computes the gradients of Longformer attention over a sequence that is spread over ranks, on all
-/// of them together. The bits are those of `op.backward` over the whole sequence.
+/// Computes the gradients of Longformer attention over a sharded sequence. Collective. Results are
+/// bit-identical to `op.backward` over the whole sequence.
 /// \param inputs as in `forward`   \param out, saved as `forward` wrote them, with lse
 /// \param d_out [B, Hq, own rows, Dv]: the gradient of the loss with respect to out; or with d_lse,
 /// as in `backward` over softmax operators
-/// \param grads of this rank's rows: those that have a tensor are written; the ranks may want
-/// different ones. sink is as in `backward` over softmax operators
-/// \param executor as in `forward`   \returns the messages of this rank
+/// \param grads of this rank's rows: those with a tensor are written; ranks may request different
+/// ones. sink is as in `backward` over softmax operators
+/// \param executor as in `forward`   \returns this rank's communication statistics
 /// \throws as `backward` over softmax operators, and as `op.backward` does
 ///
 /// Cost, memory: as `backward` over softmax operators, for each set of projections.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of Performer attention over a sequence that is spread over ranks. What travels
-/// is states, with their running references, or sums and references; and rows of segments that lie
-/// on several ranks.
+/// The forward pass of Performer attention over a sharded sequence. Ranks exchange states with
+/// their running references, or sums and references; and rows of segments that span several ranks.
 #pragma once
 
 #include <concepts>
@@ -14,14 +13,14 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Computes Performer attention over a sequence that is spread over ranks, on all of them together;
-/// every rank calls it with its own rows and the same projection. The bits are those of
-/// `op.forward` over the whole sequence, for any number of ranks and any layout.
+/// Computes Performer attention over a sharded sequence. All ranks call it together, each with its
+/// own rows and the same projection. Results are bit-identical to `op.forward` over the whole
+/// sequence, for any number of ranks and any layout.
 /// \param inputs q, k and v of this rank's rows, [B, H, own rows, D] in ascending order, and the
 /// projection [1, 1, R, D]; key lengths count keys of the whole sequence
 /// \param out [B, Hq, own rows, Dv], written
-/// \param executor as in `forward` of the operator
-/// \returns the messages of this rank
+/// \param executor as in the operator's `forward`
+/// \returns this rank's communication statistics
 /// \throws as `forward` over softmax operators
 ///
 /// Cost: that of the rank's rows. If causal, a state of about (4 Dv + 100) R numbers for each key
@@ -38,7 +37,7 @@ requires std::floating_point<T> Traffic forward(const PerformerAttention& op,
                                     detail::RanksCall(op, executor));
 }
 
-/// The same, where nothing is saved.
+/// The same, without saved state.
 template <class Out, class E = Serial, class T = Scalar<Out>>
 requires std::floating_point<T> Traffic forward(const PerformerAttention& op,
                                                 const InputsOf<PerformerAttention, T>& inputs,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of Smart Bird attention over a sequence that is spread over ranks: that over
-/// the lists of chosen keys.
+/// The backward pass of Smart Bird attention over a sharded sequence: that of the lists of chosen
+/// keys.
 #pragma once
 
 #include <concepts>
@@ -12,21 +12,21 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Computes the gradients of Smart Bird attention over a sequence that is spread over ranks, on all
-/// of them together. The bits are those of `op.backward` over the whole sequence.
+/// Computes the gradients of Smart Bird attention over a sharded sequence. Collective. Results are
+/// bit-identical to `op.backward` over the whole sequence.
 /// \param inputs as in `forward`
 /// \param out, saved as `forward` wrote them, with lse and the chosen keys
 /// \param d_out [B, Hq, own rows, Dv]: the gradient of the loss with respect to out
-/// \param grads of q, k and v, of this rank's rows: those that have a tensor are written; the ranks
-/// may want different ones
+/// \param grads of q, k and v, of this rank's rows: those with a tensor are written; ranks may
+/// request different ones
 /// \param executor as in `forward`
-/// \returns the messages of this rank
-/// \throws as `forward`; std::invalid_argument also if the chosen keys are missing, or no lists of
-/// keys
+/// \returns this rank's communication statistics
+/// \throws as `forward`; std::invalid_argument also if the chosen keys are missing, or are not
+/// valid key lists
 ///
-/// Cost: the logits and gradients of weights are computed for queries and for keys once each. The
-/// rows that have chosen keys of another rank go there, and the chosen keys come to them.
-/// Memory: the rank's rows twice, and what it receives twice.
+/// Cost: the logits and gradients of weights are computed for queries and for keys once each. Rows
+/// that chose another rank's keys are sent there, and the chosen keys are sent back. Memory: the
+/// rank's rows twice, and what it receives twice.
 template <class Out, class D, class E = Serial, class T = Scalar<Out>>
 requires std::floating_point<T> Traffic
 backward(const SmartBirdAttention& op, const InputsOf<SmartBirdAttention, T>& inputs,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of Smart Bird attention over a sequence that is spread over ranks. The few
-/// columns of the sketch go to all ranks that may choose from them; each rank chooses for its own
-/// rows, and asks for the keys and values that were chosen.
+/// The forward pass of Smart Bird attention over a sharded sequence. The few columns of the sketch
+/// are sent to all ranks that may choose from them; each rank chooses for its own rows, and
+/// requests the chosen keys and values.
 #pragma once
 
 #include "fovea/distributed/smart_bird/calls.hpp"
@@ -11,15 +11,15 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Computes Smart Bird attention over a sequence that is spread over ranks, on all of them
-/// together; every rank calls it with its own rows. The bits are those of `op.forward` over the
-/// whole sequence, for any number of ranks and any layout.
+/// Computes Smart Bird attention over a sharded sequence. All ranks call it together, each with its
+/// own rows. Results are bit-identical to `op.forward` over the whole sequence, for any number of
+/// ranks and any layout.
 /// \param inputs q, k, v and the sketch of this rank's rows, in ascending order; key lengths count
 /// keys of the whole sequence
 /// \param out [B, Hq, own rows, Dv], written
 /// \param saved lse and the chosen keys (positions in the sequence) of the rank's rows
-/// \param executor as in `forward` of the operator
-/// \returns the messages of this rank
+/// \param executor as in the operator's `forward`
+/// \returns this rank's communication statistics
 /// \throws as `forward` over softmax operators; std::invalid_argument also if draws are given
 ///
 /// Cost: that of the rank's rows; the sketch's keys are prepared once for each of its ranges.
@@ -33,7 +33,7 @@ Traffic forward(const SmartBirdAttention& op, const InputsOf<SmartBirdAttention,
                                     detail::RanksCall(op, executor));
 }
 
-/// The same, where nothing is saved.
+/// The same, without saved state.
 template <class Out, class E = Serial, class T = Scalar<Out>>
 Traffic forward(const SmartBirdAttention& op, const InputsOf<SmartBirdAttention, T>& inputs,
                 Out&& out, const Rows& rows, E&& executor = {}) {

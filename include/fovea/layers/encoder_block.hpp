@@ -60,8 +60,7 @@ class EncoderBlock
 
   /// Builds a block from parts.
   /// \param layer attention layer of tokens as wide as the network's
-  /// \param network with initialised weights \param epsilon of the normalisations; by default
-  /// theirs
+  /// \param network initialised \param epsilon of the normalisations; by default theirs
   /// \param dropout dropout probability in training, in [0, 1)
   /// \throws std::invalid_argument if epsilon is not above 0 or the dropout out of range
   EncoderBlock(AttentionLayer layer, Network network, std::optional<double> epsilon = {},

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Checks that every layer makes before it writes anything. Messages name the tensor, the
-/// dimension, and the expected and actual values.
+/// Checks that every layer makes before writing. Messages name tensor, dimension, expected and got.
 #pragma once
 
 #include <string>

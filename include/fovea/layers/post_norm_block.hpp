@@ -55,8 +55,7 @@ class PostNormBlock
 
   /// Builds a block from parts.
   /// \param layer attention layer of tokens as wide as the network's
-  /// \param network with initialised weights \param epsilon of the normalisations; by default
-  /// theirs
+  /// \param network initialised \param epsilon of the normalisations; by default theirs
   /// \throws std::invalid_argument if epsilon is not above 0
   PostNormBlock(AttentionLayer layer, Network network, std::optional<double> epsilon = {})
       : attention(std::move(layer)),

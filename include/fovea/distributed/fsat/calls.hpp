@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The calls of FSAT attention over ranks, which depend on the scalar type alone, so that a
-/// library can compile them once (kernels/unit.hpp).
+/// The calls of FSAT attention over ranks, which depend only on the scalar type, so that a library
+/// can compile them once (kernels/unit.hpp).
 #pragma once
 
 #include "fovea/attention/fsat.hpp"
@@ -12,7 +12,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The forward pass, for tensors of T. `forward` documents it.
+/// The forward pass, for tensors of T. See `forward`.
 template <class T>
 class FsatCalls {
  public:
@@ -22,7 +22,7 @@ class FsatCalls {
                          const detail::RanksCall& call);
 };
 
-/// The backward pass, for tensors of T. `backward` documents it.
+/// The backward pass, for tensors of T. See `backward`.
 template <class T>
 class FsatBackwardCalls {
  public:
