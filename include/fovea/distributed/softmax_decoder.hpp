@@ -51,9 +51,8 @@ class SoftmaxDecoder {
 
   /// Constructs an empty decoder. Collective.
   /// \param ranks must outlive this object
-  /// \throws std::invalid_argument if the options or the sizes do not allow a decoder, if every
-  /// head has a bounded receptive field, or if sizes differ between ranks; std::bad_alloc for
-  /// shape.reserve
+  /// \throws std::invalid_argument if the options or the sizes do not allow a decoder, if all heads
+  /// have bounded windows, or if sizes differ between ranks; std::bad_alloc for shape.reserve
   SoftmaxDecoder(const Op& op, const DecoderShape& shape, const Communicator& ranks)
       : op_(op), core_(op_, detail::options_text(op_), shape, ranks) {}
 

@@ -56,7 +56,7 @@ class CrossMultiHead : public LayerCalls<CrossMultiHead<Op, T>, T, CrossTokens<T
  public:
   /// State saved for backward, and buffers for gradients.
   struct Saved {
-    Buffer<T> q;     ///< [B, 1, Lq, H D] the queries, heads side by side
+    Buffer<T> q;     ///< [B, 1, Lq, H D] the queries, heads concatenated
     Buffer<T> kv;    ///< [B, 1, Lk, 2 Hk D] keys and values
     Buffer<T> d_q;   ///< the gradient of q
     Buffer<T> d_kv;  ///< the gradient of kv

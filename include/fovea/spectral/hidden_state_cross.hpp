@@ -28,8 +28,8 @@ struct CrossOptions {
 /// Errors are small relative to |f1| |f2| of the whole channel, not to each element. A NaN or
 /// infinity before the length makes its channel NaN, except for the rows that are +0, and does not
 /// affect other channels. Results are bit-identical for all threads, batches, other channels and
-/// strides, and for all levels with a fused multiply-add; with FftPlanning::measure they may differ
-/// between runs.
+/// strides, and for all levels with a fused multiply-add; if the program lets FFTW measure
+/// (FftPlanning), they may differ between runs.
 ///
 /// Let E and O be the transforms, of N >= n elements, of the even and the odd elements of a
 /// sequence. Then the transform of C0[2i] + C0[2i + 1] is E1 (E2 + O2) + O1 (E2 + w O2) with w =

@@ -87,7 +87,7 @@ inline std::uint64_t hash_of(std::string_view text) {
 
 /// \param error this rank's exception, or null (collective)
 /// \param call a description of this rank's call, equal on all ranks
-/// \param beside a number that must be equal on all ranks, too, for what the text does not describe
+/// \param beside a number that must be equal on all ranks, too, for what the text lacks
 /// \throws on all ranks the exception of the lowest failed rank, its message prefixed with the
 /// rank; or std::invalid_argument if ranks make different calls. Cost: one reduction.
 inline void agree(const Communicator& ranks, const std::exception_ptr& error, std::string_view call,
@@ -120,8 +120,7 @@ inline void agree(const Communicator& ranks, const std::exception_ptr& error, st
                                         .append(first)));
 }
 
-/// Calls f on all ranks, followed by a collective check. \throws as agree, also what f threw on
-/// another rank
+/// Calls f on all ranks, then checks collectively. \throws as agree, also what f threw elsewhere
 template <class F>
 void together(const Communicator& ranks, std::string_view call, F&& f, std::uint64_t beside = 0) {
   agree(ranks, fovea::detail::caught(f), call, beside);

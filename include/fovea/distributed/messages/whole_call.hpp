@@ -181,8 +181,7 @@ class WholePass {
   WholePass(std::unique_ptr<WholeTensors> tensors, Compute compute)
       : tensors_(std::move(tensors)), compute_(std::move(compute)) {}
 
-  /// Gathers all rows, computes, and keeps this rank's rows. \returns the exception that computing
-  /// threw
+  /// Gathers rows, computes, keeps this rank's rows. \returns the exception that computing threw
   std::exception_ptr run(const ExecutorRef& executor) {
     tensors_->bring();
     return fovea::detail::caught([&] {

@@ -110,7 +110,7 @@ class SmartBirdForwardPass {
   SmartBirdInputs<T> inputs_;
   const Rows& rows_;
   RowTensors<C> sketch_;      // the keys of the sketch
-  RowTensors<bool> numbers_;  // whether a row's sketch has no NaN
+  RowTensors<bool> numbers_;  // is_number of SketchSelectArgs
   ListedKeys<T> keys_;
   Exchange sketch_exchange_;
   SmartBirdRows<T> attention_;

@@ -303,7 +303,7 @@ class SpreadSplitKv {
   Messages parts_;                 // in units
   HeadArgs<T>* copies_ = nullptr;  // [workers, most heads]
   std::byte* message_ = nullptr;   // of all ranks: sent keys, then running softmaxes
-  T* travelled_ = nullptr;         // [rows, D], and behind them [rows, Dv]
+  T* travelled_ = nullptr;         // [rows, D], followed by [rows, Dv]
 };
 
 }  // namespace distributed
