@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The ranks of a call: an MPI communicator of our own, whose errors are exceptions.
+/// The ranks of a call: a private MPI communicator with errors as exceptions.
 #pragma once
 
 #include <mpi.h>
@@ -17,7 +17,7 @@ namespace distributed {
 
 namespace detail {
 
-/// The text that MPI has for an error.
+/// MPI's text for an error code.
 inline std::string mpi_text(int code) {
   std::string text(MPI_MAX_ERROR_STRING, '\0');
   int length = 0;
@@ -26,7 +26,7 @@ inline std::string mpi_text(int code) {
   return text;
 }
 
-/// \throws std::runtime_error if MPI says that `call` has failed on this rank
+/// \throws std::runtime_error if MPI reports that `call` failed on this rank
 inline void check_mpi(int code, const char* call, int rank) {
   if (code == MPI_SUCCESS) return;
   FOVEA_THROW(std::runtime_error(std::string(call) + " failed on rank " + std::to_string(rank) +
@@ -35,12 +35,12 @@ inline void check_mpi(int code, const char* call, int rank) {
 
 }  // namespace detail
 
-/// A group of ranks that make the same calls in the same order. It has a communicator of its own,
-/// so that its messages never meet those of the user. Only the thread that calls an operator calls
-/// MPI: MPI_THREAD_FUNNELED is enough.
+/// A group of ranks that make the same calls in the same order. It uses a private communicator, so
+/// that its messages never match the user's. Only the thread that calls an operator calls MPI:
+/// MPI_THREAD_FUNNELED is enough.
 class Communicator {
  public:
-  /// Duplicates a communicator, which all of its ranks must do together.
+  /// Duplicates a communicator (collective).
   /// \throws std::invalid_argument if MPI is not initialised or is finalised already, or if
   /// the communicator is null or has a remote group; std::runtime_error if MPI fails
   explicit Communicator(MPI_Comm ranks) {
@@ -61,14 +61,14 @@ class Communicator {
 
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
-  /// Takes over the communicator of another one, which can then only be destroyed.
+  /// Moves the communicator; the source can then only be destroyed.
   Communicator(Communicator&& other) noexcept
       : ranks_(std::exchange(other.ranks_, MPI_COMM_NULL)),
         rank_(other.rank_),
         size_(other.size_) {}
   Communicator& operator=(Communicator&&) = delete;
 
-  /// Frees the communicator, which all ranks must do, unless MPI is finalised.
+  /// Frees the communicator (collective), unless MPI is finalised.
   ~Communicator() {
     int finalised = 0;
     MPI_Finalized(&finalised);
@@ -79,7 +79,7 @@ class Communicator {
   int rank() const { return rank_; }
   /// The number of ranks.
   int size() const { return size_; }
-  /// The communicator, whose errors are returned.
+  /// The MPI communicator, which returns errors.
   MPI_Comm mpi() const { return ranks_; }
 
   /// \throws std::runtime_error with the name of the call, the rank and MPI's reason

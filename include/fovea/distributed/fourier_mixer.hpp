@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The Fourier mixer over a sequence that is spread over ranks: each rank transforms some pairs of
-/// rows, and then all rows of some pairs of columns. It needs FFTW, too, so fovea/distributed.hpp
-/// leaves it out.
+/// The Fourier mixer over a sharded sequence: each rank transforms some pairs of rows, then all
+/// rows of some pairs of columns. It requires FFTW, so fovea/distributed.hpp does not include it.
 #pragma once
 
 #include <type_traits>
@@ -13,31 +12,31 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Computes the mixer of a sequence that is spread over ranks, on all of them together; every rank
-/// calls it with its own rows. The bits are those of `op.forward` over the whole sequence, unless
-/// FFTW measures (FftPlanning).
+/// Computes the mixer of a sharded sequence. All ranks call it together, each with its own rows.
+/// Results are bit-identical to `op.forward` over the whole sequence, unless FFTW measures
+/// (FftPlanning).
 /// \param x [B, 1, own rows, D], in ascending order   \param out [B, 1, own rows, D], written
-/// \param executor as in `forward` of the operator
-/// \returns the messages of this rank
+/// \param executor as in the operator's `forward`
+/// \returns this rank's communication statistics
 /// \throws as `forward` over softmax operators
 ///
 /// Cost: a transform of D numbers for each pair of rows that the rank computes (`layout_of_pairs`),
-/// and its share of the transforms along the rows. What travels: one row of each pair that lies on
-/// two ranks; the sums, about half as many as x has numbers, to the ranks of their columns; and the
-/// result back. Memory: the rank's rows and those that it receives, their sums twice and their
-/// result once; and of its columns the sums of all rows, which are half as many as the rows have
-/// numbers, twice, the sequences of one batch entry, and the result twice.
+/// and its share of the transforms along the rows. Communication: one row of each pair split
+/// between two ranks; the sums, about half as many numbers as x, to the ranks of their columns; and
+/// the result back. Memory: the rank's rows and those that it receives, their sums twice and their
+/// result once; and for its columns the sums of all rows (half as many numbers as the rows) twice,
+/// the sequences of one batch entry, and the result twice.
 template <class T, class E = Serial>
 Traffic forward(const FourierMixer& op, const View<const std::type_identity_t<T>>& x,
                 const View<T>& out, const Rows& rows, E&& executor = {}) {
   return MixerCalls<T>::forward(op, x, out, rows, detail::RanksCall(op, executor));
 }
 
-/// Computes the gradient of the mixer's x, for a sequence that is spread over ranks, on all of them
-/// together. The bits are those of `op.backward` over the whole sequence, unless FFTW measures.
+/// Computes the gradient of the mixer's x, for a sharded sequence. Collective. Results are
+/// bit-identical to `op.backward` over the whole sequence, unless FFTW measures.
 /// \param d_out [B, 1, own rows, D]   \param d_x [B, 1, own rows, D], written
 /// \param executor as in `forward`
-/// \returns the messages of this rank
+/// \returns this rank's communication statistics
 /// \throws as `forward`
 template <class T, class E = Serial>
 Traffic backward(const FourierMixer& op, const View<const std::type_identity_t<T>>& d_out,

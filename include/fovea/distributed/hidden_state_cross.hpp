@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The Fourier cross of hidden states over a sequence that is spread over ranks: each rank
-/// transforms all rows of some channels. It needs FFTW, too, so fovea/distributed.hpp leaves it
-/// out.
+/// The Fourier cross of hidden states over a sharded sequence: each rank transforms all rows of
+/// some channels. It requires FFTW, so fovea/distributed.hpp does not include it.
 #pragma once
 
 #include <type_traits>
@@ -13,16 +12,16 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Computes the cross of a sequence that is spread over ranks, on all of them together; every rank
-/// calls it with its own rows. The bits are those of `op.forward` over the whole sequence.
+/// Computes the cross of a sharded sequence. All ranks call it together, each with its own rows.
+/// Results are bit-identical to `op.forward` over the whole sequence.
 /// \param inputs f1 and f2 of this rank's rows, [B, 1, own rows, C] in ascending order; key lengths
 /// count rows of the whole sequence
 /// \param out [B, 1, own rows, C], written
-/// \param executor as in `forward` of the operator
-/// \returns the messages of this rank
+/// \param executor as in the operator's `forward`
+/// \returns this rank's communication statistics
 /// \throws as `forward` over softmax operators
 ///
-/// Cost: that of a share of the channels, and all numbers travel: f1 and f2 to the ranks of their
+/// Cost: a share of the channels. All tensors are communicated: f1 and f2 to the ranks of their
 /// channels, and the result back. Memory: all rows of this rank's channels of three tensors, three
 /// times.
 template <class T, class E = Serial>
@@ -31,13 +30,13 @@ Traffic forward(const HiddenStateCross& op, const CrossInputs<T>& inputs,
   return CrossCalls<T>::forward(op, inputs, out, rows, detail::RanksCall(op, executor));
 }
 
-/// Computes the gradients of the cross of a sequence that is spread over ranks, on all of them
-/// together. The bits are those of `op.backward` over the whole sequence.
+/// Computes the gradients of the cross of a sharded sequence. Collective. Results are bit-identical
+/// to `op.backward` over the whole sequence.
 /// \param inputs as in `forward`   \param d_out [B, 1, own rows, C]
-/// \param grads of this rank's rows: those that have a tensor are written; the ranks may want
-/// different ones
+/// \param grads of this rank's rows: those with a tensor are written; ranks may request different
+/// ones
 /// \param executor as in `forward`
-/// \returns the messages of this rank
+/// \returns this rank's communication statistics
 /// \throws as `forward`
 template <class T, class E = Serial>
 Traffic backward(const HiddenStateCross& op, const CrossInputs<T>& inputs,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Included by longformer.hpp, where it is documented.
+/// Included by longformer.hpp, which documents it.
 #pragma once
 
 #include <cstdint>
@@ -22,22 +22,22 @@ namespace distributed {
 
 namespace detail {
 
-/// Longformer attention of rows of one kind; other rows see nothing.
+/// Longformer attention of one kind of row; other rows attend to nothing.
 class LongformerPart {
  public:
   /// \param op outlives this object
   LongformerPart(const LongformerAttention& op, GlobalRows rows)
       : op_(op), seen_(op.rows_alone(rows)) {}
 
-  /// What these rows see.
+  /// The pattern of these rows.
   AnyPattern pattern(Index head, const SequenceShape& shape) const {
     return seen_.pattern(head, shape);
   }
-  /// All heads see the same.
+  /// All heads have the same pattern.
   static Index pattern_period(Index heads) { return LongformerRows::pattern_period(heads); }
-  /// The options of the operator.
+  /// The operator's options.
   auto softmax_options() const { return op_.softmax_options(); }
-  /// That of the operator.
+  /// The operator's.
   template <class C, bool kBackward>
   auto score_modifier() const {
     return op_.template score_modifier<C, kBackward>();
@@ -50,7 +50,7 @@ class LongformerPart {
   LongformerRows seen_;
 };
 
-/// Checks what this rank brings to a call.
+/// Checks this rank's arguments.
 /// \param check_tensors called with the inputs of this rank \throws std::invalid_argument
 template <class T, class Check>
 void check_longformer(const LongformerAttention& op, const LongformerInputs<T>& inputs,
@@ -65,7 +65,7 @@ void check_longformer(const LongformerAttention& op, const LongformerInputs<T>& 
   op.check_pattern(whole_sequence(op, rows));
 }
 
-/// What is the same on all ranks of a call, in words.
+/// Describes the parts of a call that must be equal on all ranks.
 template <class T>
 std::string longformer_text(const LongformerAttention& op, const char* pass,
                             const LongformerInputs<T>& in, const Rows& rows) {
@@ -73,11 +73,11 @@ std::string longformer_text(const LongformerAttention& op, const char* pass,
   return in.has_global() ? call + ", projections of global rows" : call;
 }
 
-/// The passes of the rows that are not global and of those that are, one behind the other.
+/// The passes of non-global and of global rows, in this order.
 template <class Pass>
 class LongformerPasses {
  public:
-  /// Takes all memory. \param others, global the passes   \param executor takes their scratch
+  /// Allocates all memory. \param others, global the passes \param executor allocates their scratch
   LongformerPasses(std::unique_ptr<Pass> others, std::unique_ptr<Pass> global,
                    const ExecutorRef& executor)
       : others_(std::move(others)), global_(std::move(global)) {
@@ -85,14 +85,14 @@ class LongformerPasses {
     global_->reserve(executor);
   }
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const { return others_->traffic() + global_->traffic(); }
 
-  /// As that of softmax attention.
+  /// As for softmax attention.
   std::uint64_t plan_number() const { return others_->plan_number() + 3 * global_->plan_number(); }
 
-  /// Runs both, whatever the first one throws, since other ranks wait for messages.
-  /// \returns what computing has thrown, or null
+  /// Runs both even if the first one throws, since other ranks wait for messages.
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     const std::exception_ptr error = others_->run(executor);
     const std::exception_ptr later = global_->run(executor);

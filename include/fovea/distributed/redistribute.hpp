@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Moves rows from one layout to another: from windows to causal balance, or to one rank and back.
+/// Redistributes rows: for example from windows to causal balance, or to one rank and back.
 #pragma once
 
 #include <memory>
@@ -47,14 +47,14 @@ void check_redistribution(const View<const T>& from, const Rows& from_rows, cons
 
 }  // namespace detail
 
-/// Moves the rows of a tensor to the ranks that hold them in another layout, on all ranks together.
-/// A layout that has all rows on one rank gathers or scatters them.
-/// \param from [B, H, own rows, W], as from_rows says
-/// \param to [B, H, own rows, W], as to_rows says, written; it may share memory with `from`
-/// \returns the messages of this rank
-/// \throws on all ranks alike what one of them throws, with its number, before anything is written:
-/// std::invalid_argument if shapes or layouts do not fit, std::bad_alloc; std::runtime_error if MPI
-/// fails. Memory: the rank's rows in both layouts.
+/// Moves a tensor's rows to the ranks that hold them in another layout. Collective. A layout with
+/// all rows on one rank gathers or scatters.
+/// \param from [B, H, own rows, W], laid out by from_rows
+/// \param to [B, H, own rows, W], laid out by to_rows, written; it may share memory with `from`
+/// \returns this rank's communication statistics
+/// \throws on all ranks what one of them throws, with its number, before anything is written:
+/// std::invalid_argument if shapes or layouts do not match, std::bad_alloc; std::runtime_error if
+/// MPI fails. Memory: the rank's rows in both layouts.
 template <class X, class Y, class T = Scalar<Y>>
 Traffic redistribute(const X& from, const Rows& from_rows, Y&& to, const Rows& to_rows) {
   const View<const T> x(from);
@@ -78,7 +78,7 @@ Traffic redistribute(const X& from, const Rows& from_rows, Y&& to, const Rows& t
     detail::check_redistribution(x, from_rows, y, to_rows);
     move = std::make_unique<Move>(x, from_rows, to_rows);
   };
-  // Not their difference: a way back is another call.
+  // Not symmetric: the reverse is a different call.
   detail::together(ranks, call, prepare, 3 * from_rows.number() + to_rows.number());
   move->rows.expect(from_rows.own());
   move->rows.put(0, x, from_rows.own());

@@ -15,30 +15,30 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The rows of a sequence, each of which one rank holds. On a rank they stand in ascending order,
-/// one after the other: queries, keys, values, outputs and gradients alike.
+/// The assignment of a sequence's rows to ranks, one rank each. A rank stores its rows contiguously
+/// in ascending order, in all tensors alike.
 class RowLayout {
  public:
-  /// Every rank holds one range, in the order of ranks, as equal as may be: right for windows.
+  /// Every rank holds one range, in the order of ranks, as equal as possible; suits windows.
   /// \throws std::invalid_argument if rows < 0 or ranks < 1
   static RowLayout contiguous(Index rows, int ranks) { return contiguous(rows, ranks, 1); }
-  /// The same, where ranges begin at multiples of a number, as those of kChain for the gradients of
+  /// The same, with ranges that begin at multiples of a number, such as kChain for the gradients of
   /// layers. \throws std::invalid_argument also if multiple < 1
   static RowLayout contiguous(Index rows, int ranks, Index multiple) {
     return in_turn(rows, ranks, checked(rows, ranks), multiple, [](Index piece) { return piece; });
   }
 
-  /// The rows are cut into 2 ranks pieces, and rank r holds pieces r and 2 ranks - 1 - r: under a
-  /// causal pattern all ranks see as many keys. \throws as contiguous
+  /// The rows are cut into 2 ranks pieces, and rank r holds pieces r and 2 ranks - 1 - r, which
+  /// balances causal patterns. \throws as contiguous
   static RowLayout zigzag(Index rows, int ranks) { return zigzag(rows, ranks, 1); }
-  /// The same, where pieces begin at multiples of a number. \throws as contiguous
+  /// The same, with pieces that begin at multiples of a number. \throws as contiguous
   static RowLayout zigzag(Index rows, int ranks, Index multiple) {
     const Index count = checked(rows, ranks);
     return in_turn(rows, ranks, 2 * count, multiple,
                    [&](Index piece) { return piece < count ? piece : 2 * count - 1 - piece; });
   }
 
-  /// Blocks of so many rows are dealt to the ranks in turn. \throws as contiguous, or if block < 1
+  /// Assigns blocks of rows to ranks round-robin. \throws as contiguous, or if block < 1
   static RowLayout block_cyclic(Index rows, int ranks, Index block) {
     const Index count = checked(rows, ranks);
     if (block < 1) refuse("RowLayout", "block", std::to_string(block), "at least 1");
@@ -50,8 +50,8 @@ class RowLayout {
     return RowLayout(std::move(of_ranks));
   }
 
-  /// Any list: rank r holds the ranges of_ranks[r], which are ascending.
-  /// \throws std::invalid_argument unless they hold every row from 0 on once
+  /// Rank r holds the ascending ranges of_ranks[r].
+  /// \throws std::invalid_argument unless they contain every row from 0 on exactly once
   explicit RowLayout(std::vector<std::vector<Range>> of_ranks) : of_ranks_(std::move(of_ranks)) {
     checked(0, static_cast<int>(of_ranks_.size()));
     std::vector<Range> all;
@@ -89,7 +89,7 @@ class RowLayout {
     return rows;
   }
 
-  /// The rows of every rank in words.
+  /// The rows of every rank, as text.
   std::string text() const {
     std::string text = std::to_string(rows()).append(" rows:");
     for (int rank = 0; rank < ranks(); ++rank) {
@@ -115,14 +115,14 @@ class RowLayout {
     return text.append(std::to_string(range.end)).append(")");
   }
 
-  /// Pieces that are as equal as may be, of which rank_of(piece) holds each.
+  /// Pieces as equal as possible; rank_of(piece) holds each.
   template <class RankOf>
   static RowLayout in_turn(Index rows, int ranks, Index pieces, Index multiple,
                            const RankOf& rank_of) {
     if (multiple < 1) refuse("RowLayout", "multiple", std::to_string(multiple), "at least 1");
     std::vector<std::vector<Range>> of_ranks(static_cast<std::size_t>(ranks));
     const Index blocks = rows / multiple + (rows % multiple == 0 ? 0 : 1);
-    // Without products that might be too large.
+    // Avoids products that could overflow.
     const auto begin = [&](Index n) {
       const Index block = blocks / pieces * n + (std::min)(n, blocks % pieces);
       return block > rows / multiple ? rows : block * multiple;
@@ -133,7 +133,7 @@ class RowLayout {
     return RowLayout(std::move(of_ranks));
   }
 
-  /// Makes one range of neighbours that touch.
+  /// Joins adjacent ranges.
   static void join(std::vector<Range>& ranges) {
     std::vector<Range> joined;
     for (const Range& range : ranges) {
@@ -150,8 +150,8 @@ class RowLayout {
   Index rows_ = 0;
 };
 
-/// Which rank holds which blocks of a sequence, as the sorting logits of Sinkhorn attention have
-/// rows: those whose first rows it holds. \param block rows of a block, at least 1
+/// Which rank holds which blocks of a sequence (Sinkhorn's sorting logits): those whose first rows
+/// it holds. \param block rows of a block, at least 1
 inline RowLayout blocks_of(const RowLayout& rows, Index block) {
   std::vector<std::vector<Range>> blocks(static_cast<std::size_t>(rows.ranks()));
   for (int rank = 0; rank < rows.ranks(); ++rank) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A sequence that is spread over ranks.
+/// A sharded sequence.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,16 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The ranks of a call, and which of them holds which rows of the sequence. It is made once, by all
-/// ranks together, and serves any number of calls, one after the other. Between them it keeps the
-/// memory for the keys and values of others that the last pass has received, and of those of its
-/// own that lie beside them: to take it from the system again costs as much as to fill it. (The
-/// backward pass of softmax attention keeps nothing, nor does a forward pass that takes keys in
-/// stages.)
+/// The ranks of a call, and which of them holds which rows of the sequence. All ranks create it
+/// together, once, for any number of successive calls. Between calls it keeps the memory of the
+/// keys and values that the last pass received, and of its own next to them: reallocating it costs
+/// as much as filling it. (The backward pass of softmax attention keeps nothing, nor does a forward
+/// pass that receives keys in stages.)
 class Rows {
  public:
   /// \param ranks must outlive this object
-  /// \throws std::invalid_argument, on all ranks, if the layout is for another number of ranks, or
-  /// not the same on all
+  /// \throws std::invalid_argument, on all ranks, if the layout has another number of ranks, or
+  /// differs between ranks
   Rows(const Communicator& ranks, RowLayout layout) : ranks_(&ranks), layout_(std::move(layout)) {
     const std::string text = std::string("Rows with ").append(layout_.text());
     number_ = detail::hash_of(text);
@@ -40,11 +39,11 @@ class Rows {
 
   /// The ranks.
   const Communicator& ranks() const { return *ranks_; }
-  /// Who holds what.
+  /// The layout.
   const RowLayout& layout() const { return layout_; }
-  /// A number by which most different layouts differ.
+  /// A hash of the layout.
   std::uint64_t number() const { return number_; }
-  /// The same rows, for calls in which ranks agree on another number, too.
+  /// The same rows, for calls that also check another number collectively.
   Rows agreeing_on(std::uint64_t number) const {
     Rows made = *this;
     made.number_ ^= number;
@@ -57,9 +56,9 @@ class Rows {
   /// The number of rows of the sequence.
   Index count() const { return layout_.rows(); }
 
-  /// Where memory is kept between calls; copies share it.
+  /// The memory kept between calls; copies share it.
   RowWindow& kept_memory() const { return *kept_; }
-  /// Frees the memory that is kept between calls. It concerns this rank alone.
+  /// Frees this rank's memory kept between calls.
   void free_memory() const { *kept_ = RowWindow(); }
 
  private:
@@ -71,7 +70,7 @@ class Rows {
 
 namespace detail {
 
-/// The sizes that a tensor of a rank's rows has on every rank: batch, heads and width.
+/// The sizes of a sharded tensor that are equal on every rank: batch, heads and width.
 template <class T>
 std::string sizes_text(const View<T>& x) {
   std::string text = std::to_string(x.batch());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a call over ranks has sent, and how long it waited.
+/// Communication statistics of a distributed call.
 #pragma once
 
 #include "fovea/distributed/communicator.hpp"
@@ -9,12 +9,12 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The messages of this rank in one call.
+/// This rank's communication statistics of one call.
 struct Traffic {
-  Index bytes_sent = 0;       ///< to other ranks, without those of agreements
-  double seconds_waited = 0;  ///< time in which nothing could be computed, for want of messages
+  Index bytes_sent = 0;       ///< to other ranks, excluding collective checks
+  double seconds_waited = 0;  ///< time spent waiting for messages, without computing
 
-  /// The messages of both.
+  /// The sum of both.
   friend Traffic operator+(const Traffic& a, const Traffic& b) {
     return {a.bytes_sent + b.bytes_sent, a.seconds_waited + b.seconds_waited};
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Everything that training goes on from, as named tensors: parameters, what Adam keeps of them,
-/// and the counters of the program.
+/// Training checkpoints as named tensors: parameters, Adam's state, and the program's counters.
 #pragma once
 
 #include <charconv>
@@ -14,8 +13,8 @@ FOVEA_NAMESPACE_BEGIN
 
 /// The counters of a training program.
 struct TrainingProgress {
-  Index step = 0;          ///< how many steps the program has taken
-  std::uint64_t seed = 0;  ///< what its draws are made of
+  Index step = 0;          ///< the number of steps taken
+  std::uint64_t seed = 0;  ///< the seed of its random draws
 };
 
 namespace detail {
@@ -23,7 +22,7 @@ namespace detail {
 inline constexpr const char* kAdamMean = "adam.mean.";
 inline constexpr const char* kAdamSquare = "adam.square.";
 
-/// A number that is kept in the metadata. \throws std::runtime_error if it is none
+/// A number in the metadata. \throws std::runtime_error if it is not a number
 template <class Number>
 Number number_at(const TensorSet& set, const std::string& name) {
   const std::string& text = set.string_at(name);
@@ -38,10 +37,9 @@ Number number_at(const TensorSet& set, const std::string& name) {
 
 }  // namespace detail
 
-/// The parameters under their names, what Adam keeps of them as "adam.mean.NAME" and
-/// "adam.square.NAME", and in the metadata "step", "seed" and "adam.steps". The tensors refer to
-/// the memory of both. Adam's options are not kept. \throws std::invalid_argument if two parameters
-/// have one name
+/// The parameters under their names, Adam's state as "adam.mean.NAME" and "adam.square.NAME", and
+/// "step", "seed" and "adam.steps" in the metadata. Tensors refer to the memory of both. Adam's
+/// options are not included. \throws std::invalid_argument if two parameters have the same name
 template <class Layer, class T>
 TensorSet checkpoint_of(Layer& layer, Adam<T>& adam, const TrainingProgress& progress = {}) {
   TensorSet set = parameters_of(layer);
@@ -56,8 +54,9 @@ TensorSet checkpoint_of(Layer& layer, Adam<T>& adam, const TrainingProgress& pro
   return set;
 }
 
-/// Reads what `checkpoint_of` made, so that the next step has the bits that it would have had.
-/// \param layer, adam of the same sizes; Adam's options are the caller's
+/// Restores a checkpoint from `checkpoint_of`: the next step is bit-identical to that of the
+/// original run.
+/// \param layer, adam of the same sizes; Adam's options are not restored
 /// \return the counters of the program
 /// \throws std::runtime_error "<file>: <what is wrong>", with nothing changed, as load_parameters
 template <class Layer, class T>

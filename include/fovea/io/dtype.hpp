@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The types of numbers in files, which all lie there with their lowest byte first.
+/// The types of numbers in files, all little-endian.
 #pragma once
 
 #include <Eigen/Core>
@@ -41,14 +41,14 @@ enum class Dtype : unsigned char {
   f8_e4m3fnuz,  ///< as f8_e4m3 with half the values, without -0, whose bits are NaN; up to 240
   f8_e5m2fnuz,  ///< as f8_e5m2 with half the values, without infinities and -0; up to 57344
   f8_e8m0,      ///< powers of 2 from 2^-127 to 2^127
-  // What follows is not converted (why_not_converted).
+  // The following are not converted (why_not_converted).
   f6_e2m3,  ///< 2 bits of exponent and 3 of mantissa
   f6_e3m2,  ///< 3 bits of exponent and 2 of mantissa
   f4,       ///< 2 bits of exponent and 1 of mantissa
   c64,      ///< complex numbers of two floats
 };
 
-/// What formats of files call a type.
+/// The names of a type in file formats.
 struct DtypeNames {
   Dtype dtype;                   ///< the type
   std::string_view safetensors;  ///< in safetensors, such as "BF16"
@@ -88,7 +88,7 @@ constexpr const DtypeNames& names_of(Dtype dtype) {
 /// Whether elements of a type are converted to those of C++.
 constexpr bool is_converted(Dtype dtype) { return dtype < Dtype::f6_e2m3; }
 
-/// Says why elements of a type are not converted.
+/// The reason why elements of a type are not converted.
 inline std::string why_not_converted(Dtype dtype) {
   return "its type is " + std::string(names_of(dtype).safetensors) +
          (dtype == Dtype::c64
@@ -97,7 +97,7 @@ inline std::string why_not_converted(Dtype dtype) {
                 "in which order they are packed");
 }
 
-/// The type that safetensors call so, if there is one.
+/// The type with this name in safetensors, if any.
 constexpr std::optional<Dtype> safetensors_dtype(std::string_view name) {
   for (const DtypeNames& names : kDtypes) {
     if (names.safetensors == name) return names.dtype;
@@ -105,7 +105,7 @@ constexpr std::optional<Dtype> safetensors_dtype(std::string_view name) {
   return {};
 }
 
-/// The type that .npy calls so, if there is one.
+/// The type with this name in .npy, if any.
 constexpr std::optional<Dtype> npy_dtype(std::string_view name) {
   for (const DtypeNames& names : kDtypes) {
     if (!name.empty() && names.npy == name) return names.dtype;
@@ -113,7 +113,7 @@ constexpr std::optional<Dtype> npy_dtype(std::string_view name) {
   return {};
 }
 
-/// The type of a file that keeps every bit of T.
+/// The file type that represents T exactly.
 template <class T>
 inline constexpr Dtype kDtype = std::same_as<T, double>        ? Dtype::f64
                                 : std::same_as<T, float>       ? Dtype::f32
@@ -125,7 +125,7 @@ namespace detail {
 static_assert(std::endian::native == std::endian::little,
               "fovea/io needs a little-endian machine: files have their lowest byte first");
 
-/// Converts elements of From, which may lie at any address, in pieces that fit the cache.
+/// Converts elements of From, possibly unaligned, in pieces that fit the cache.
 template <class From, class To>
 void convert_elements(const std::byte* from, Index count, To* to) {
   using Wide = std::conditional_t<std::is_class_v<From>, float, From>;  // widening is exact
@@ -182,7 +182,7 @@ struct Exponent8 {
   }
 };
 
-/// In place of an element that is not converted.
+/// A placeholder for an element that is not converted.
 struct NoElement {};
 
 /// Calls f(x) with an x of the C++ type of these elements.
@@ -234,8 +234,8 @@ void with_element_type(Dtype dtype, F&& f) {
 
 }  // namespace detail
 
-/// Converts elements as they lie in a file.
-/// \param from their bytes, at any address \param count how many \param to [count] is written
+/// Converts elements of a file.
+/// \param from their bytes, of any alignment \param count their number \param to [count] is written
 /// \throws std::runtime_error if elements of this type are not converted
 template <class T>
 void from_bytes(Dtype dtype, const std::byte* from, Index count, T* to) {

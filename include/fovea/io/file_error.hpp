@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The form of messages about files, and how names that come from files are shown in them.
+/// Error messages about files, and the display of names from files.
 #pragma once
 
 #include <stdexcept>
@@ -19,8 +19,7 @@ FOVEA_NAMESPACE_BEGIN
   FOVEA_THROW(std::runtime_error(message));
 }
 
-/// A name in quotes, as it may stand in a message: no longer than 100 characters, and with a '?'
-/// for each one that is not printable.
+/// A quoted name for a message: at most 100 characters, with '?' for unprintable ones.
 inline std::string quoted_name(std::string_view name) {
   constexpr std::size_t most = 100;
   std::string text = "'";
@@ -28,7 +27,7 @@ inline std::string quoted_name(std::string_view name) {
   return text + (name.size() > most ? "...'" : "'");
 }
 
-/// Up to ten names in quotes, and how many more there are.
+/// Up to ten quoted names, and the number of further ones.
 inline std::string quoted_names(const std::vector<std::string>& names) {
   constexpr std::size_t most = 10;
   std::string text;

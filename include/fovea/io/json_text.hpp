@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// JSON from files that may have been made to do harm. Needs nlohmann_json.
+/// JSON from untrusted files. Needs nlohmann_json.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,14 +10,13 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The JSON value that a text is, and nothing else; a discarded one if it is none, or deeper than
-/// `deepest` objects and lists in each other.
+/// Parses a text as one JSON value; discarded if it is not valid, or nested deeper than `deepest`.
 /// \param key called with the depth of an object, from 0 on, and the name of each of its members;
-/// with the depth and null where it begins
+/// with the depth and null at its begin
 template <class F>
 nlohmann::json parse_json(std::string_view text, int deepest, F&& key) {
   using Json = nlohmann::json;
-  // The parser skips a byte order mark, and a NUL ends its input whatever follows. Neither is JSON.
+  // The parser skips a byte order mark, and stops at a NUL. Neither is JSON.
   if (text.starts_with('\xef') || text.find('\0') != text.npos) return Json::value_t::discarded;
   bool too_deep = false;
   const auto look = [&](int depth, Json::parse_event_t event, Json& value) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Files that are read where they lie in the system's cache.
+/// Memory-mapped files.
 #pragma once
 
 #include <fcntl.h>
@@ -21,18 +21,17 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The bytes of a regular file, mapped for reading. Copies share the mapping, which ends with the
-/// last of them. The file must not become shorter while it is mapped: POSIX ends a program that
-/// reads what is gone.
+/// The bytes of a regular file, mapped for reading. Copies share the mapping. The file must not be
+/// truncated while mapped: reading removed pages terminates the program (SIGBUS).
 class MappedFile {
  public:
   MappedFile() = default;
 
   /// Maps the file. \throws std::runtime_error "<path>: <what is wrong>" if it cannot be read or is
-  /// no regular file
+  /// not a regular file
   explicit MappedFile(const std::string& path) {
-    // What is no regular file must be opened before its kind is known for certain. Without
-    // O_NONBLOCK a pipe would wait for somebody to write to it.
+    // The file must be opened before its kind is known. Without O_NONBLOCK, opening a pipe would
+    // block.
     const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat status {};
     const bool is_socket = file.number < 0 && errno == ENXIO;  // or a device without a driver
@@ -44,7 +43,7 @@ class MappedFile {
     if (size == 0) return;
     void* const bytes = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.number, 0);
     if (bytes == MAP_FAILED) cannot_read(path);
-    ::madvise(bytes, size, MADV_WILLNEED);  // a wish
+    ::madvise(bytes, size, MADV_WILLNEED);  // a hint
     owner_ = std::shared_ptr<const void>(
         bytes, [size](const void* all) { ::munmap(const_cast<void*>(all), size); });
     bytes_ = {static_cast<const std::byte*>(bytes), size};
@@ -56,7 +55,7 @@ class MappedFile {
   std::string_view text() const {
     return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
   }
-  /// What keeps the bytes mapped.
+  /// The owner of the mapping.
   const std::shared_ptr<const void>& owner() const { return owner_; }
 
  private:

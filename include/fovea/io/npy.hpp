@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// NumPy's .npy files, and folders of them that hold a tensor each.
+/// NumPy's .npy files, and folders with one file per tensor.
 #pragma once
 
 #include <algorithm>
@@ -19,13 +19,13 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Reads the header of a .npy file: a Python dictionary of three members and nothing else.
+/// Parses the header of a .npy file: a Python dictionary of exactly three members.
 class NpyHeader {
  public:
   /// \param file its name, for messages
   NpyHeader(std::string_view text, const std::string& file) : rest_(text), file_(file) {}
 
-  /// A tensor of that type and shape, without its bytes. \throws std::runtime_error
+  /// A tensor with the header's type and shape, without bytes. \throws std::runtime_error
   StoredTensor parse() {
     StoredTensor tensor;
     std::vector<std::string_view> seen;
@@ -59,7 +59,7 @@ class NpyHeader {
     rest_.remove_prefix((std::min)(rest_.find_first_not_of(" \t\r\n"), rest_.size()));
   }
 
-  /// Takes a character and the spaces before it, if it is the next one.
+  /// Consumes a character after spaces, if it is next.
   bool take(char c) {
     skip_spaces();
     if (!rest_.starts_with(c)) return false;
@@ -74,7 +74,7 @@ class NpyHeader {
     return true;
   }
 
-  /// A text without its quotes; empty if there is none.
+  /// A quoted string's contents; empty if there is none.
   std::string_view quoted() {
     skip_spaces();
     const std::size_t end = rest_.empty() ? rest_.npos : rest_.find(rest_[0], 1);
@@ -113,7 +113,7 @@ class NpyHeader {
       const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), extent);
       if (!has_comma || error != std::errc{} || extent < 0) no_sizes();
       rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
-      if (rest_.starts_with('L')) rest_.remove_prefix(1);  // as Python 2 wrote large integers
+      if (rest_.starts_with('L')) rest_.remove_prefix(1);  // Python 2's large integers
       extents.push_back(extent);
       has_comma = take(',');
     }
@@ -147,15 +147,15 @@ inline std::string npy_header(const std::string& file, const StoredTensor& tenso
   return bytes + header;
 }
 
-/// Bytes as text, to be written.
+/// Bytes as text, for writing.
 inline std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 }  // namespace detail
 
-/// The tensor in the bytes of a .npy file of version 1 to 3: numbers of any type but complex ones,
-/// in C or Fortran order. It refers to the bytes. \param file its name, for messages
+/// The tensor in the bytes of a .npy file, version 1 to 3: any type but complex, in C or Fortran
+/// order. It refers to the bytes. \param file its name, for messages
 /// \throws std::runtime_error "<file>: <what is wrong>"
 inline StoredTensor parse_npy(std::span<const std::byte> bytes, const std::string& file) {
   constexpr std::string_view magic = "\x93NUMPY";
@@ -195,8 +195,8 @@ inline TensorSet read_npy(const std::string& path, const std::string& name = "te
   return set;
 }
 
-/// Writes a .npy file, as a whole or not at all.
-/// \throws std::runtime_error if it cannot be written, or if .npy has no such type (bfloat16)
+/// Writes a .npy file atomically.
+/// \throws std::runtime_error if it cannot be written, or if .npy lacks the type (bfloat16)
 inline void write_npy(const std::string& path, const StoredTensor& tensor) {
   if (names_of(tensor.dtype).npy.empty()) {
     refuse_file(path, ".npy has no type for " + std::string(names_of(tensor.dtype).safetensors));
@@ -206,7 +206,7 @@ inline void write_npy(const std::string& path, const StoredTensor& tensor) {
   write_file(path, pieces);
 }
 
-/// The tensors of all files NAME.npy of a folder, by NAME.
+/// The tensors of all files NAME.npy in a folder, by NAME.
 /// \throws std::runtime_error if the folder cannot be read, or as parse_npy
 inline TensorSet read_npy_folder(const std::string& folder) {
   TensorSet set{.origin = folder};
@@ -222,10 +222,10 @@ inline TensorSet read_npy_folder(const std::string& folder) {
   return set;
 }
 
-/// Writes each tensor into a file NAME.npy of a folder, which is made if it is not there. Files of
-/// other names stay; metadata is not written.
-/// \throws std::runtime_error as write_npy, or if a name is no name of a file; the files before
-/// that one have been written
+/// Writes each tensor to NAME.npy in a folder, which is created if missing. Other files are kept;
+/// metadata is not written.
+/// \throws std::runtime_error as write_npy, or if a name is not a valid file name; earlier files
+/// have been written
 inline void write_npy_folder(const std::string& folder, const TensorSet& set) {
   for (const auto& [name, tensor] : set.tensors) {
     if (name.empty() || name.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {

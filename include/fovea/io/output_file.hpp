@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Files that are written as a whole or not at all, through symbolic links, and only where a
-/// regular file is or can be.
+/// Atomic writing of regular files, following symbolic links.
 #pragma once
 
 #include <fcntl.h>
@@ -27,7 +26,7 @@ namespace detail {
   refuse_file(path, "cannot be written: " + std::generic_category().message(error));
 }
 
-/// Its name for people, of what is no regular file.
+/// The name of a non-regular file's kind, for messages.
 inline const char* kind_of(mode_t mode) {
   if (S_ISDIR(mode)) return "a directory";
   if (S_ISFIFO(mode)) return "a pipe";
@@ -35,12 +34,11 @@ inline const char* kind_of(mode_t mode) {
   return "a device";
 }
 
-/// A file that is being written beside the one that it will replace. What is not put in its place
-/// is removed.
+/// A temporary file next to the one that it will replace; removed unless it replaces it.
 class FileBeside {
  public:
   explicit FileBeside(const std::string& target) {
-    // A name that no other call has. What a program of the same number left behind is passed over.
+    // A unique name. Leftovers of processes with the same id are skipped.
     static std::atomic<unsigned> calls = 0;
     for (int attempt = 0; attempt < 100 && descriptor_ < 0; ++attempt) {
       path_ = target + '.' + std::to_string(::getpid()) + '-' + std::to_string(calls++);
@@ -58,10 +56,10 @@ class FileBeside {
   }
 
   int descriptor() const { return descriptor_; }
-  /// errno of what failed last, or 0.
+  /// The last errno, or 0.
   int error() const { return error_; }
 
-  /// Gives it the name of the target.
+  /// Renames it to the target.
   void replace(const std::string& target) {
     if (std::rename(path_.c_str(), target.c_str()) != 0) {
       error_ = errno;
@@ -77,7 +75,7 @@ class FileBeside {
   int error_ = 0;
 };
 
-/// Writes all pieces and waits until they are on the disk. Returns 0 or errno.
+/// Writes all pieces and syncs to disk. Returns 0 or errno.
 inline int write_all(int descriptor, std::span<const std::string_view> pieces) {
   for (std::string_view piece : pieces) {
     while (!piece.empty()) {
@@ -86,23 +84,22 @@ inline int write_all(int descriptor, std::span<const std::string_view> pieces) {
       if (written > 0) piece.remove_prefix(static_cast<std::size_t>(written));
     }
   }
-  // Some file systems cannot be waited for.
+  // Some file systems do not support fsync.
   return ::fsync(descriptor) != 0 && errno != EINVAL ? errno : 0;
 }
 
-/// The file that a path leads to through symbolic links, and its permissions if it is there.
+/// The file that a path resolves to, and its permissions if it exists.
 struct OutputTarget {
   std::string path;
   bool exists;
   mode_t permissions;
 };
 
-/// \throws std::runtime_error where something stands that is no regular file, or is not to be
-/// written
+/// \throws std::runtime_error if the target is not a regular file, or is not writable
 inline OutputTarget output_target(const std::string& path) {
   std::filesystem::path target = path;
   std::error_code error;
-  // Also to a file that is not there yet, so the links are followed one by one.
+  // Links are followed one by one, since the target may not exist yet.
   for (int links = 0; std::filesystem::is_symlink(target, error); ++links) {
     if (links == 40) cannot_write(path, ELOOP);
     target = target.parent_path() / std::filesystem::read_symlink(target, error);
@@ -120,16 +117,16 @@ inline OutputTarget output_target(const std::string& path) {
   return {target.string(), false, 0};
 }
 
-/// Whether that error leaves a file to be written in place: its directory cannot be written to, or
-/// the file is a mount.
+/// Whether after this error the file can be written in place: its directory is not writable, or the
+/// file is a mount.
 inline bool is_only_of_the_place(int error) {
   return error == EACCES || error == EPERM || error == EROFS || error == EBUSY;
 }
 
 }  // namespace detail
 
-/// Refuses a path that write_file could not write to, and changes nothing: a program that measures
-/// for minutes says so at once. \throws std::runtime_error
+/// Rejects a path that write_file could not write to, without changing anything, so that
+/// long-running programs fail early. \throws std::runtime_error
 inline void check_output(const std::string& path) {
   const detail::OutputTarget target = detail::output_target(path);
   if (target.exists) return;
@@ -137,8 +134,8 @@ inline void check_output(const std::string& path) {
   if (beside.error() != 0) detail::cannot_write(path, beside.error());
 }
 
-/// Replaces the file by these pieces as a whole: a run that is stopped, and a disk that is full,
-/// leave what was there. Only a file whose directory cannot be written to is written in place.
+/// Atomically replaces the file by these pieces: on interruption or a full disk the old file is
+/// kept. Only a file in a directory that is not writable is written in place.
 /// \throws std::runtime_error
 inline void write_file(const std::string& path, std::span<const std::string_view> pieces) {
   const detail::OutputTarget target = detail::output_target(path);
@@ -147,7 +144,8 @@ inline void write_file(const std::string& path, std::span<const std::string_view
     const int error = detail::write_all(beside.descriptor(), pieces);
     if (error != 0) detail::cannot_write(path, error);
     if (target.exists)
-      ::fchmod(beside.descriptor(), target.permissions);  // fails where there are none
+      ::fchmod(beside.descriptor(),
+               target.permissions);  // fails on file systems without permissions
     beside.replace(target.path);
     if (beside.error() == 0) return;
   }

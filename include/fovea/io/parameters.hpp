@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The parameters of a layer or a model as named tensors, and back. Which format they are written
-/// in is another matter: fovea/io/safetensors.hpp, fovea/io/npy.hpp.
+/// Conversion between the parameters of a layer or model and named tensors. For file formats see
+/// fovea/io/safetensors.hpp and fovea/io/npy.hpp.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Where a parameter, or some columns of it, come from in a file.
+/// The source of a parameter, or of some of its columns, in a file.
 struct ParameterSource {
   std::string name;         ///< the name of a tensor
   bool transposed = false;  ///< whether it is [outputs, inputs], as in most frameworks
@@ -21,17 +21,17 @@ struct ParameterSource {
 
 /// Options of load_parameters.
 struct LoadOptions {
-  /// From which tensors a parameter of this name is read. Several tensors stand side by side in its
-  /// columns, as the query, key and value maps of most frameworks do in the one matrix of
-  /// MultiHead. By default it is one tensor of the parameter's name.
+  /// The tensors from which a parameter of this name is read. Several tensors are concatenated
+  /// along its columns, as the query, key and value maps of most frameworks for MultiHead. By
+  /// default one tensor of the parameter's name.
   std::function<std::vector<ParameterSource>(const std::string&)> sources = {};
-  /// Whether there may be tensors that no parameter is read from. By default that is an error.
+  /// Whether unused tensors are allowed. By default they are an error.
   bool allow_unknown = false;
 };
 
 namespace detail {
 
-/// Converts the elements of a parameter. \return the bytes, kept by the owner that is appended
+/// Converts the elements of a parameter. \return the bytes, owned by the appended owner
 template <class To, class T>
 std::span<const std::byte> converted_bytes(const RowMatrix<T>& value, TensorSet& set) {
   const auto all = std::make_shared<std::vector<To>>(static_cast<std::size_t>(value.size()));
@@ -42,7 +42,7 @@ std::span<const std::byte> converted_bytes(const RowMatrix<T>& value, TensorSet&
   return std::as_bytes(std::span<const To>(*all));
 }
 
-/// The elements of a parameter in this type, without a copy if it is theirs.
+/// The elements of a parameter in this type, without a copy if it is their own.
 template <class T>
 std::span<const std::byte> bytes_of(const RowMatrix<T>& value, Dtype dtype, TensorSet& set) {
   if (dtype == kDtype<T>) {
@@ -61,8 +61,8 @@ std::span<const std::byte> bytes_of(const RowMatrix<T>& value, Dtype dtype, Tens
   return bytes;
 }
 
-/// Appends a matrix to a set: a row as a vector, as frameworks keep biases.
-/// \throws std::invalid_argument if there is one of this name
+/// Appends a matrix to a set; a single row becomes a vector, as biases are in frameworks.
+/// \throws std::invalid_argument if the name exists
 template <class T>
 void add_tensor(const std::string& name, const RowMatrix<T>& value, Dtype dtype, TensorSet& set) {
   std::vector<Index> shape = {value.rows(), value.cols()};
@@ -74,8 +74,8 @@ void add_tensor(const std::string& name, const RowMatrix<T>& value, Dtype dtype,
   }
 }
 
-/// Rows become columns of another matrix, from `first` on. Tiles of a cache line each way keep
-/// every line that is read and written until all of it was used. \param rows [count, to.rows()]
+/// Transposes rows into columns of another matrix, from `first` on, in tiles of a cache line each
+/// way, so that every cache line is used completely. \param rows [count, to.rows()]
 template <class T>
 void copy_transposed(const T* rows, Index count, RowMatrix<T>& to, Index first) {
   constexpr Index tile = 16;
@@ -90,8 +90,8 @@ void copy_transposed(const T* rows, Index count, RowMatrix<T>& to, Index first) 
   }
 }
 
-/// Reads a tensor [count, to.rows()] whose rows become columns from `first` on. Some rows at a time
-/// pass through a buffer that stays in the cache, unless only the whole tensor can be read.
+/// Reads a tensor [count, to.rows()] transposed into columns from `first` on. Rows pass in pieces
+/// through a buffer in cache, unless only the whole tensor can be read.
 template <class T>
 void read_transposed(const StoredTensor& tensor, Index count, RowMatrix<T>& to, Index first) {
   const bool in_strips = tensor.decode == nullptr && !tensor.column_major;
@@ -109,13 +109,13 @@ void read_transposed(const StoredTensor& tensor, Index count, RowMatrix<T>& to, 
   }
 }
 
-/// The matrices that a set is read into, with the tensors that they come from. Everything is
-/// checked before anything is written.
+/// The matrices that a set is read into, with their source tensors. Everything is checked before
+/// anything is written.
 class LoadPlan {
  public:
   LoadPlan(const TensorSet& set, const LoadOptions& options) : set_(set), options_(options) {}
 
-  /// Plans to read a matrix of this name.
+  /// Adds a matrix of this name.
   template <class T>
   void add(const std::string& name, RowMatrix<T>& value) {
     if (!names_.insert(name).second) {
@@ -164,7 +164,7 @@ class LoadPlan {
                                  "; got " + got);
   }
 
-  /// Plans to read columns from `first` on. \return how many
+  /// Adds columns from `first` on. \return their number
   template <class T>
   Index add_columns(const std::string& name, RowMatrix<T>& value, const ParameterSource& source,
                     const StoredTensor& tensor, Index first) {
@@ -205,9 +205,9 @@ class LoadPlan {
 }  // namespace detail
 
 /// The parameters of a layer or a model as tensors: matrices [inputs, outputs], and rows as
-/// vectors. They refer to the parameters' memory, unless they are converted. \param dtype their
-/// type in the file, f64, f32, f16 or bf16; by default that of the parameters \throws
-/// std::invalid_argument if two parameters have one name, or for another type
+/// vectors. They refer to the parameters' memory, unless converted. \param dtype their type in the
+/// file, f64, f32, f16 or bf16; by default the parameters' type \throws std::invalid_argument if
+/// two parameters have the same name, or for another type
 template <class Layer>
 TensorSet parameters_of(const Layer& layer, std::optional<Dtype> dtype = {}) {
   TensorSet set;
@@ -217,10 +217,10 @@ TensorSet parameters_of(const Layer& layer, std::optional<Dtype> dtype = {}) {
   return set;
 }
 
-/// Reads the parameters of a layer or a model from tensors of any type, which are converted. The
-/// sizes are those of the layer; the gradients stay.
+/// Reads the parameters of a layer or model from tensors of any type, with conversion. Gradients
+/// are unchanged.
 /// \throws std::runtime_error "<file>: <what is wrong>", with nothing changed: if tensors are
-/// missing or unknown, which lists both, if a shape does not go with its parameter, or if elements
+/// missing or unknown (both are listed), if a shape does not match its parameter, or if elements
 /// are not converted (is_converted)
 template <class Layer>
 void load_parameters(Layer& layer, const TensorSet& set, const LoadOptions& options = {}) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Files of the format safetensors: the length of a header, the header in JSON, which gives each
-/// tensor's type, shape and place, and the bytes of the tensors without gaps. It needs the library
-/// nlohmann_json (the CMake target fovea::io).
+/// The safetensors format: the length of a header, a JSON header with each tensor's type, shape and
+/// offsets, and the tensors' bytes without gaps. Needs nlohmann_json (the CMake target fovea::io).
 #pragma once
 
 #include <algorithm>
@@ -17,14 +16,14 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The header of a file that may have been made to do harm.
+/// The header of an untrusted file.
 class SafetensorsHeader {
  public:
   using Json = nlohmann::json;
 
   explicit SafetensorsHeader(const std::string& file) : file_(file) {}
 
-  /// Puts the tensors and strings into the set. \param data the bytes behind the header
+  /// Adds the tensors and strings to the set. \param data the bytes after the header
   void parse(std::string_view text, std::span<const std::byte> data, TensorSet& set) {
     const Json header = parse_json(text);
     for (const auto& [name, value] : header.items()) {
@@ -44,8 +43,7 @@ class SafetensorsHeader {
     std::string name;
   };
 
-  /// The JSON value, which is an object without names that appear twice, and no deeper than a
-  /// tensor's lists.
+  /// The JSON value, an object without duplicate names and no deeper than a tensor's lists.
   Json parse_json(std::string_view text) {
     constexpr int deepest = 3;
     std::vector<std::set<std::string>> names(deepest);
@@ -71,7 +69,7 @@ class SafetensorsHeader {
     }
   }
 
-  /// A list of numbers from 0 on, of this length unless it is 0.
+  /// A list of non-negative numbers, of this length unless it is 0.
   std::vector<Index> sizes(const Json& tensor, const char* field, const std::string& name,
                            std::size_t length) const {
     std::vector<Index> all;
@@ -128,7 +126,7 @@ class SafetensorsHeader {
     places_.push_back({begin, end, name});
   }
 
-  /// Every byte belongs to one tensor.
+  /// Checks that every byte belongs to exactly one tensor.
   void check_places(std::size_t size) {
     std::sort(places_.begin(), places_.end(), [](const Place& a, const Place& b) {
       return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
@@ -156,7 +154,7 @@ class SafetensorsHeader {
 
 /// The tensors in the bytes of a safetensors file, to which they refer. \param file its name, for
 /// messages
-/// \throws std::runtime_error "<file>: <what is wrong>"; no bytes make it do anything else
+/// \throws std::runtime_error "<file>: <what is wrong>"; for any bytes, nothing else can happen
 inline TensorSet parse_safetensors(std::span<const std::byte> bytes, const std::string& file) {
   constexpr std::size_t prefix = sizeof(std::uint64_t);
   constexpr std::uint64_t longest = 100'000'000;  // what the format allows
@@ -176,7 +174,7 @@ inline TensorSet parse_safetensors(std::span<const std::byte> bytes, const std::
   return set;
 }
 
-/// The tensors of a file, which is mapped and stays so while a copy of the set is there.
+/// The tensors of a file, which stays mapped as long as a copy of the set exists.
 /// \throws std::runtime_error if it cannot be read, or as parse_safetensors
 inline TensorSet read_safetensors(const std::string& path) {
   const MappedFile file(path);
@@ -185,9 +183,9 @@ inline TensorSet read_safetensors(const std::string& path) {
   return set;
 }
 
-/// Writes a file, as a whole or not at all, with the tensors in the order of their names.
-/// \throws std::runtime_error if it cannot be written, or if a tensor is column-major, is called
-/// "__metadata__" or has a name that is no UTF-8
+/// Writes a file atomically, with tensors in the order of their names.
+/// \throws std::runtime_error if it cannot be written, or if a tensor is column-major, is named
+/// "__metadata__" or has a name that is not UTF-8
 inline void write_safetensors(const std::string& path, const TensorSet& set) {
   nlohmann::json header = nlohmann::json::object();
   if (!set.metadata.empty()) header["__metadata__"] = set.metadata;
@@ -207,7 +205,7 @@ inline void write_safetensors(const std::string& path, const TensorSet& set) {
     next = end;
     pieces.emplace_back(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
   }
-  // What is no UTF-8 is replaced, which shows that it was there.
+  // Invalid UTF-8 is replaced visibly.
   const auto replace = nlohmann::json::error_handler_t::replace;
   std::string text = header.dump(-1, ' ', false, replace);
   if (nlohmann::json::parse(text) != header) refuse_file(path, "a name or a string is no UTF-8");

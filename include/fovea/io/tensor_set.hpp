@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Named tensors as they lie in a file: what the formats read and write, and what parameters are
-/// made of and become.
+/// Named tensors as stored in a file: the common form of file formats and parameters.
 #pragma once
 
 #include <algorithm>
@@ -20,15 +19,15 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// A tensor as it lies in a file. The bytes belong to somebody else.
+/// A tensor as stored in a file. It does not own the bytes.
 struct StoredTensor {
   Dtype dtype = Dtype::f32;               ///< the type of its elements
-  std::vector<Index> shape = {};          ///< its extents, each 0 or more; none for a scalar
+  std::vector<Index> shape = {};          ///< its extents, each 0 or more; empty for a scalar
   std::span<const std::byte> bytes = {};  ///< its elements without gaps, the last index fastest
-  bool column_major = false;              ///< whether the first index is the fastest instead
-  /// Makes floats of `count` elements, for files whose elements are of no Dtype, such as quantised
-  /// ones; null if they are of `dtype`. `count` is that of all elements, or a multiple of 4096 that
-  /// begins at one.
+  bool column_major = false;              ///< whether the first index is fastest instead
+  /// Decodes `count` elements to float, for files whose elements have no Dtype, such as quantised
+  /// ones; null if they are of `dtype`. `count` is all elements, or a multiple of 4096 that begins
+  /// at one.
   void (*decode)(const std::byte* from, Index count, float* to) = nullptr;
 
   /// The number of elements.
@@ -83,7 +82,7 @@ struct StoredTensor {
   }
 };
 
-/// A shape for people: "[3, 4]".
+/// A shape as text: "[3, 4]".
 inline std::string shape_text(const std::vector<Index>& shape) {
   std::string text = "[";
   for (std::size_t d = 0; d < shape.size(); ++d) {
@@ -92,8 +91,8 @@ inline std::string shape_text(const std::vector<Index>& shape) {
   return text + "]";
 }
 
-/// The bytes of a tensor of this shape, or -1 if their bits are more than an Index counts or no
-/// whole bytes, or if an extent is negative.
+/// The bytes of a tensor of this shape, or -1 if its bits overflow Index or are not whole bytes, or
+/// if an extent is negative.
 inline Index stored_bytes(Dtype dtype, const std::vector<Index>& shape) {
   Index bits = names_of(dtype).bits;
   bool empty = false;
@@ -111,16 +110,16 @@ inline Index stored_bytes(Dtype dtype, const std::vector<Index>& shape) {
   return bits % 8 == 0 ? bits / 8 : -1;
 }
 
-/// Tensors by name, in the order of their names, and strings that a file may keep beside them.
+/// Tensors by name, in name order, and metadata strings.
 struct TensorSet {
-  std::string origin = {};                           ///< where they are from, for messages
+  std::string origin = {};                           ///< their origin, for messages
   std::map<std::string, StoredTensor> tensors = {};  ///< the tensors
   std::map<std::string, std::string> metadata = {};  ///< the strings
-  /// What keeps the bytes of tensors: a mapped file, for example. Whoever makes a set of memory of
-  /// its own may leave it empty.
+  /// Owners of the tensors' bytes, for example a mapped file. May be empty if the caller owns the
+  /// memory.
   std::vector<std::shared_ptr<const void>> owners = {};
 
-  /// The tensor of this name. \throws std::runtime_error if there is none, or its elements are not
+  /// The tensor of this name. \throws std::runtime_error if missing, or if its elements are not
   /// converted (is_converted)
   const StoredTensor& at(const std::string& name) const {
     const auto found = tensors.find(name);
@@ -132,7 +131,7 @@ struct TensorSet {
     return found->second;
   }
 
-  /// The string of this name. \throws std::runtime_error if there is none
+  /// The string of this name. \throws std::runtime_error if missing
   const std::string& string_at(const std::string& name) const {
     const auto found = metadata.find(name);
     if (found == metadata.end()) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The tables of all families of kernels. Code that calls one family includes the table of that
-/// family alone.
+/// The tables of all kernel families. Code that calls one family includes only its table.
 #pragma once
 
 #include "fovea/kernels/indexed/table.hpp"

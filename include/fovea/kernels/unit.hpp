@@ -2,14 +2,13 @@
 /// \file
 /// Where kernels and passes are compiled.
 ///
-/// By default a translation unit compiles what it calls: of the kernels' table of a family only the
-/// members that it uses, for its scalars and storages. Where several units call operators, a
-/// library can compile everything once: it is built with the macro FOVEA_COMPILED, as are all units
-/// that use it. Its own units also define FOVEA_KERNELS_UNIT and include the tables of kernels, or
-/// define FOVEA_PASSES_UNIT and include files that define passes (`.inl.hpp` outside of kernels),
-/// which headers leave out then. If these macros are 32 or 64, a unit compiles what is for float
-/// (and for numbers of 16 bits) or for double alone. fovea/compiled.hpp is such a library in one
-/// source.
+/// By default a translation unit compiles what it calls: only the used members of a family's kernel
+/// table, for its scalars and storages. If several units call operators, a library can compile
+/// everything once: it and all units that use it are built with the macro FOVEA_COMPILED. Its own
+/// units also define FOVEA_KERNELS_UNIT and include the tables of kernels, or define
+/// FOVEA_PASSES_UNIT and include files that define passes (`.inl.hpp` outside of kernels), which
+/// headers then omit. If these macros are 32 or 64, a unit compiles only code for float (and 16-bit
+/// numbers) or double. fovea/compiled.hpp is such a library in one source.
 #pragma once
 
 #include "fovea/core/scalar.hpp"
@@ -22,8 +21,8 @@
 #define FOVEA_HAS_KERNEL_BODIES 1
 #endif
 
-// Whether headers include the definitions of passes. Passes over ranks, which need MPI, and those
-// of the Fourier cross, which needs FFTW, are left out where FOVEA_COMPILED_MPI and
+// Whether headers include the definitions of passes. Distributed passes, which need MPI, and those
+// of the Fourier cross, which need FFTW, are omitted where FOVEA_COMPILED_MPI and
 // FOVEA_COMPILED_FFTW are defined.
 #if defined(FOVEA_COMPILED)
 #define FOVEA_HAS_PASS_BODIES 0
@@ -31,8 +30,8 @@
 #define FOVEA_HAS_PASS_BODIES 1
 #endif
 
-// FOVEA_KERNELS(Table) and FOVEA_STORED_KERNELS(Table) instantiate everything of a table in a unit
-// that compiles the kernels for all.
+// FOVEA_KERNELS(Table) and FOVEA_STORED_KERNELS(Table) instantiate a whole table in a unit that
+// compiles the kernels for all.
 #if defined(FOVEA_KERNELS_UNIT) && FOVEA_KERNELS_UNIT + 0 != 64
 #define FOVEA_FLOAT_KERNELS(Table) template struct Table<float>;
 #define FOVEA_SHORT_KERNELS(Table)                 \
@@ -65,7 +64,7 @@
 #endif
 
 // FOVEA_PASSES(Class) instantiates a class template in a unit that compiles passes;
-// FOVEA_FLOAT_AND_DOUBLE_PASSES(Class) one that has no form for numbers of 16 bits.
+// FOVEA_FLOAT_AND_DOUBLE_PASSES(Class) one without a 16-bit form.
 #define FOVEA_PASSES_CLASS(Class, T) template class Class<T>;
 #define FOVEA_FLOAT_AND_DOUBLE_PASSES(Class)     \
   FOVEA_IN_FLOAT_UNIT(FOVEA_PASSES_CLASS, Class) \

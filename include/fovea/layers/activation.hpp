@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Activations as the layers see them: views [B, 1, L, C] whose rows are dense, buffers that keep
-/// them between forward and backward, and the cutting of rows into tasks.
+/// Activations: views [B, 1, L, C] with dense rows, buffers that keep them between forward and
+/// backward, and the division of rows into tasks.
 #pragma once
 
 #include <Eigen/Core>
@@ -21,30 +21,30 @@ FOVEA_NAMESPACE_BEGIN
 template <class T>
 using RowMatrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-/// Owns a dense tensor of four dimensions. It keeps its memory when it is resized to no more
-/// elements, so that calls whose shapes repeat allocate nothing.
+/// Owns a dense tensor of four dimensions. Resizing to no more elements keeps the memory, so calls
+/// with repeated shapes do not allocate.
 template <class T>
 class Buffer {
  public:
-  /// Gives the tensor this shape. Elements may keep their values or have any others.
-  /// \throws std::bad_alloc if there is no memory for a larger tensor
+  /// Resizes the tensor. Its elements are unspecified.
+  /// \throws std::bad_alloc if allocation fails
   View<T> resize(const Shape& shape) {
     T element{};
     const Index size = View<T>(&element, shape).size();  // this checks the product of the extents
     if (size * static_cast<Index>(sizeof(T)) > bytes_.size_bytes()) {
-      bytes_ = Workspace();  // frees the old memory before the new one is taken
+      bytes_ = Workspace();  // frees the old memory first
       bytes_ = Workspace(size, static_cast<Index>(sizeof(T)));
     }
     shape_ = shape;
     return view();
   }
 
-  /// Gives the tensor the shape [batch, 1, rows, width] of activations. \throws as above
+  /// Resizes the tensor to activations [batch, 1, rows, width]. \throws as above
   View<T> resize(Index batch, Index rows, Index width) { return resize({batch, 1, rows, width}); }
 
-  /// The tensor, as it was last resized.
+  /// The tensor.
   View<T> view() { return {bytes_.data<T>(), shape_}; }
-  /// The tensor, as it was last resized, which is only read.
+  /// The tensor (read-only).
   View<const T> view() const { return {bytes_.data<T>(), shape_}; }
 
  private:
@@ -52,40 +52,40 @@ class Buffer {
   Shape shape_{};
 };
 
-/// A sequence, and what belongs to its tokens. Layers that look at each token alone read only x.
-/// What the operator of an attention layer cannot take is refused.
+/// A sequence, and inputs that belong to its tokens. Token-wise layers read only x. Attention
+/// layers reject inputs that their operator does not read.
 template <class T>
 struct Tokens {
-  ViewMember<const T> x = {};  ///< [B, 1, L, C] the channels of the tokens
-  /// [B] how many tokens each sequence has, from the first one on; if empty, all have L.
+  ViewMember<const T> x = {};  ///< [B, 1, L, C] the tokens
+  /// [B] the number of tokens of each sequence; if empty, L for all.
   IndexSpan key_lengths = {};
-  /// [B, H, L, K] the keys that each row sees, for IndexedAttention only.
+  /// [B, H, L, K] the keys that each row attends to; IndexedAttention only.
   ViewMember<const Index> indices = {};
-  /// [B, H, L, M] the dominant queries of each key, for FsatAttention only.
+  /// [B, H, L, M] the dominant queries of each key; FsatAttention only.
   ViewMember<const T> dominant = {};
   /// [S + 1], ascending from 0 to L, with B = 1: sequence s has the rows [cu_seqlens[s],
   /// cu_seqlens[s + 1]). If empty, the sequences are not packed.
   IndexSpan cu_seqlens = {};
-  /// [B, H, L, L], each of which may be 1 instead: added to the logits of softmax attention.
+  /// [B, H, L, L], any extent may be 1 (broadcast): added to the logits of softmax attention.
   ViewMember<const T> bias = {};
-  /// [B, H, L, L], each of which may be 1 instead, for softmax attention: false hides the pair.
+  /// [B, H, L, L], any extent may be 1 (broadcast), for softmax attention: false hides the pair.
   ViewMember<const bool> mask = {};
-  /// The shape of bias: backward passes add the gradient of bias to it, if it is given.
+  /// Same shape as bias: if given, backward passes add the gradient of bias to it.
   ViewMember<T> d_bias = {};
-  /// The step of training. Exactly if there is one, layers drop what they are made to drop; without
-  /// it the tokens are evaluated. A backward pass takes that of its forward pass.
+  /// The training step. If set, dropout is applied; otherwise the tokens are evaluated. Backward
+  /// takes the step of its forward pass.
   std::optional<TrainingStep> training = {};
 
   Tokens() = default;
-  /// A sequence of these channels, with lengths or without.
+  /// A sequence, optionally with key lengths.
   template <class X>
   requires std::convertible_to<const X&, View<const T>>
-  // NOLINTNEXTLINE(google-explicit-constructor): a tensor alone is a sequence without lengths
+  // NOLINTNEXTLINE(google-explicit-constructor): a tensor is a sequence without lengths
   Tokens(const X& tensor, IndexSpan lengths = {}) : x(tensor), key_lengths(lengths) {}
 
-  /// How many tokens sequence b has.
+  /// The number of tokens of sequence b.
   Index length(Index b) const { return length(b, x.rows()); }
-  /// The same of a sequence of so many rows, of which x may be a part.
+  /// The same for a sequence of `rows` rows, of which x may be a part.
   Index length(Index b, Index rows) const {
     return key_lengths.empty() ? rows : key_lengths[static_cast<std::size_t>(b)];
   }
@@ -97,7 +97,7 @@ struct Tokens {
     return other;
   }
 
-  /// The same tokens for a layer with another number. \param after how many numbers later it comes
+  /// The same tokens for another layer. \param after added to the layer number
   Tokens in_layer(std::size_t after) const {
     Tokens other = *this;
     if (other.training) other.training->layer += static_cast<std::uint32_t>(after);
@@ -107,7 +107,7 @@ struct Tokens {
 
 namespace detail {
 
-/// What as_heads refuses.
+/// Throws if the arguments of as_heads are invalid.
 template <class T>
 void check_heads(const View<T>& x, Index first, Index heads, Index head_width) {
   constexpr const char* name = "as_heads";
@@ -127,10 +127,10 @@ void check_heads(const View<T>& x, Index first, Index heads, Index head_width) {
 
 }  // namespace detail
 
-/// Views the heads that lie side by side in a matrix of activations: columns of [B, 1, L, W], from
-/// column `first` on, as [B, heads, L, head_width]. Batch and rows may have any strides.
-/// \throws std::invalid_argument if x has several heads or no unit stride of width, or if those
-/// columns are not in x
+/// Views the concatenated heads in a matrix of activations: columns of [B, 1, L, W], starting at
+/// `first`, as [B, heads, L, head_width]. Batch and rows may have any strides.
+/// \throws std::invalid_argument if x has several heads, its columns do not have unit stride, or
+/// the columns are out of range
 template <class T>
 [[nodiscard]] View<T> as_heads(const View<T>& x, Index first, Index heads, Index head_width) {
   detail::check_heads(x, first, heads, head_width);
@@ -140,24 +140,24 @@ template <class T>
           {x.strides()[0], head_width, x.strides()[2], 1}};
 }
 
-/// What a backward pass does with the gradient of its input.
+/// How a backward pass stores the gradient of its input.
 enum class Into {
   write,  ///< the gradient is overwritten
-  add     ///< the gradient is added to what is there
+  add     ///< the gradient is accumulated
 };
 
 namespace detail {
 
-/// Rows of activations as a matrix of Eigen.
+/// Rows of activations as an Eigen matrix.
 template <class T>
 using RowsMap = Eigen::Map<RowMatrix<std::remove_const_t<T>>, Eigen::Unaligned,
                            Eigen::OuterStride<Eigen::Dynamic>>;
-/// Rows of activations as a matrix of Eigen that is only read.
+/// Rows of activations as a read-only Eigen matrix.
 template <class T>
 using ConstRowsMap = Eigen::Map<const RowMatrix<std::remove_const_t<T>>, Eigen::Unaligned,
                                 Eigen::OuterStride<Eigen::Dynamic>>;
 
-/// The first element of row n of sequence b; that of all data where there is none.
+/// The first element of row n of sequence b; if the view is empty, its data pointer.
 template <class T>
 T* row_at(const View<T>& x, Index b, Index n) {
   return x.size() == 0 ? x.data() : &x(b, 0, n, 0);
@@ -177,18 +177,18 @@ auto rows_of(const View<T>& x, Index b) {
   return rows_of(x, b, 0, x.rows());
 }
 
-/// The rows in a task: of a product, whole register blocks at every level, and so many that packing
-/// a weight matrix takes little time beside the product.
+/// Rows per task: whole register blocks at every level, and enough that packing a weight matrix
+/// costs little compared with the product.
 inline constexpr Index kRowsPerTask = 192;
-/// The columns in a task that goes through all rows. They fill whole cache lines.
+/// Columns per task over all rows. They fill whole cache lines.
 inline constexpr Index kColumnsPerTask = 64;
 
 /// The number of blocks that cover an extent.
 constexpr Index blocks(Index extent, Index block) { return (extent + block - 1) / block; }
 
-/// Calls f(b, first, count) for each block of rows, over the executor, or on the calling thread if
-/// that is sooner done. The blocks depend on the shape alone.
-/// \param products multiply-adds of a row, or as many as take its time
+/// Calls f(b, first, count) for each block of rows, on the executor, or on the calling thread if
+/// that is faster. Blocks depend only on the shape.
+/// \param products cost of a row, in multiply-adds
 template <class F>
 void for_each_row_block(const ExecutorRef& executor, Index batch, Index rows, double products,
                         F&& f) {
@@ -201,9 +201,9 @@ void for_each_row_block(const ExecutorRef& executor, Index batch, Index rows, do
   });
 }
 
-/// Calls f(first, count) for each block of columns, over the executor, or on the calling thread if
-/// that is sooner done. The blocks depend on the shape alone.
-/// \param products multiply-adds of a column, or as many as take its time
+/// Calls f(first, count) for each block of columns, on the executor, or on the calling thread if
+/// that is faster. Blocks depend only on the shape.
+/// \param products cost of a column, in multiply-adds
 template <class F>
 void for_each_column_block(const ExecutorRef& executor, Index columns, Index block, double products,
                            F&& f) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Functions of single elements that stand between the maps of a network.
+/// Element-wise functions between a network's linear maps.
 #pragma once
 
 #include "fovea/layers/elementwise.hpp"
@@ -8,11 +8,11 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// A function of single elements.
+/// An element-wise function.
 enum class ActivationKind {
   gelu,       ///< x Phi(x), where Phi is the distribution function of the normal distribution
-  gelu_tanh,  ///< GELU in its tanh form (GeluForm::tanh)
-  relu,       ///< max(x, 0), whose slope at 0 is 0
+  gelu_tanh,  ///< the tanh approximation of GELU (GeluForm::tanh)
+  relu,       ///< max(x, 0), with slope 0 at 0
   silu,       ///< x sigmoid(x), also called swish
   tanh,       ///< the hyperbolic tangent
   identity,   ///< x
@@ -65,8 +65,7 @@ void activate_backward(ActivationKind kind, const View<const T>& x, const View<c
 
 }  // namespace detail
 
-/// A function of single elements, for activations [B, 1, L, C] of any C. It learns nothing and
-/// keeps nothing, because the backward pass reads x again.
+/// An element-wise function of activations [B, 1, L, C]. It has no parameters.
 template <class T>
 class ActivationFunction : public LayerCalls<ActivationFunction<T>, T> {
  public:
@@ -74,15 +73,15 @@ class ActivationFunction : public LayerCalls<ActivationFunction<T>, T> {
 
   /// GELU.
   ActivationFunction() = default;
-  /// The function of this name.
+  /// Uses the given function.
   explicit ActivationFunction(ActivationKind chosen) : kind(chosen) {}
 
-  /// Nothing is kept, because backward reads x again.
+  /// Empty: backward reads x again.
   struct Saved {};
 
   using LayerCalls<ActivationFunction<T>, T>::forward;
   /// Computes y.
-  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
+  /// \throws std::invalid_argument if a shape or layout is wrong
   template <class E = Serial>
   void forward(const View<const T>& x, const View<T>& y, Saved& /*saved*/,
                E&& executor = {}) const {

@@ -14,43 +14,40 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Options of Adam, which may be changed from step to step.
+/// Options of Adam, which may change between steps.
 struct AdamOptions {
-  double learning_rate = 1e-3;  ///< how far a step moves the weights, 0 or more; 0.001 by default
+  double learning_rate = 1e-3;  ///< the step size, 0 or more
   double beta1 = 0.9;           ///< decay of the mean of the gradients, in [0, 1)
   double beta2 = 0.999;         ///< decay of the mean of their squares, in [0, 1)
   double epsilon = 1e-8;        ///< added to the root of the mean square, more than 0
-  /// Each step takes learning_rate * weight_decay times each weight off that weight. Parameters
-  /// that are one row (biases, and the scale and shift of a normalisation) are left out. 0 or more;
-  /// by default nothing decays.
+  /// Each step subtracts learning_rate * weight_decay times each weight from it, except for
+  /// parameters of one row (biases, and scale and shift of normalisations). 0 or more.
   double weight_decay = 0;
-  /// If it is set, gradients whose norm over all parameters is larger are scaled down to this norm.
-  /// It must be more than 0.
+  /// If set, gradients with a larger norm over all parameters are scaled to this norm. More than 0.
   std::optional<double> clip_norm = {};
 };
 
-/// Updates all parameters of a layer, which is anything that has `visit`. Step t computes for each
-/// weight w with the gradient g
+/// Updates all parameters of a layer (any type with `visit`). Step t computes for each weight w
+/// with gradient g
 ///
 ///     m = b1 m + (1 - b1) g
 ///     v = b2 v + (1 - b2) g^2
 ///     m' = m / (1 - b1^t),  v' = v / (1 - b2^t)
 ///     w = w - rate m' / (sqrt(v') + epsilon)
 ///
-/// m and v are kept: two numbers for each weight. Steps have the same bits for any number of
-/// threads.
+/// It stores m and v: two numbers per weight.
 template <class T>
 class Adam {
  public:
-  AdamOptions options;  ///< The options, which may be changed between steps.
+  AdamOptions options;  ///< The options, which may change between steps.
 
-  /// An optimiser that has taken no step.
+  /// An optimiser before its first step.
   explicit Adam(const AdamOptions& chosen = {}) : options(chosen) {}
 
   /// The number of steps taken.
   Index steps() const { return steps_; }
 
-  /// Goes on as after so many steps, for a state that `visit_state` has been given.
+  /// Sets the number of steps taken, to resume from a state restored through `visit_state`.
   /// \throws std::invalid_argument if it is negative
   void set_steps(Index steps) {
     if (steps < 0) refuse("Adam", "the number of steps", std::to_string(steps), "at least 0");
@@ -58,8 +55,8 @@ class Adam {
   }
 
   /// Calls `f(name, mean, square)` for each parameter, with m and v, which are 0 before the first
-  /// step and may be changed. With `steps`, they are all that is kept from step to step.
-  /// \throws std::invalid_argument if the parameters have other sizes than in the first step
+  /// step and may be changed. Together with `steps`, they are the whole state.
+  /// \throws std::invalid_argument if parameter sizes differ from those of the first step
   template <class Layer, class F>
   void visit_state(Layer& layer, F&& f) {
     std::vector<std::string> names;
@@ -73,11 +70,11 @@ class Adam {
       f(names[p], moments_[p].mean, moments_[p].square);
   }
 
-  /// Takes one step down the gradients, which stay as they are.
+  /// Takes one step. Gradients are not modified.
   /// \param layer the same one in each call
-  /// \return the norm of the gradient over all parameters, before it is clipped
-  /// \throws std::invalid_argument if options are out of range, or if the parameters have other
-  /// sizes than in the first step; std::bad_alloc in the first step, which then was none
+  /// \return the norm of the gradient over all parameters, before clipping
+  /// \throws std::invalid_argument if options are out of range, or if parameter sizes differ from
+  /// those of the first step; std::bad_alloc in the first step, which then has no effect
   template <class Layer, class E = Serial>
   double step(Layer& layer, E&& executor = {}) {
     check_options();
@@ -107,7 +104,7 @@ class Adam {
 
  private:
   static constexpr Index kWeightsPerTask = 8192;
-  /// Multiply-adds that take as long as one weight does.
+  /// Cost of one weight, in multiply-adds.
   static constexpr double kProducts = 32;
 
   struct Moments {
@@ -119,7 +116,7 @@ class Adam {
     double share;      ///< the factor by which clipping scales the gradient
     double unbias1;    ///< 1 / (1 - beta1^t)
     double unbias2;    ///< 1 / (1 - beta2^t)
-    double decay = 0;  ///< the part that weight decay takes off
+    double decay = 0;  ///< the fraction subtracted by weight decay
   };
 
   void check_options() const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How a layer calls its operator: over the tokens that are here, or over all ranks.
+/// How a layer calls its operator: on its tokens, or across all ranks.
 #pragma once
 
 #include "fovea/attention/attention.hpp"
@@ -10,8 +10,8 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The forward pass of an operator: of the whole sequence, if the executor spreads its rows.
-/// \param arguments what its `forward` takes before the executor
+/// An operator's forward pass; over the whole sequence if the executor shards its rows.
+/// \param arguments the arguments of its `forward` before the executor
 template <class Op, class E, class... Arguments>
 void forward_over(const Op& op, E&& executor, const Arguments&... arguments) {
   if constexpr (SpreadsRows<E>) {
@@ -31,7 +31,7 @@ void backward_over(const Op& op, E&& executor, const Arguments&... arguments) {
   }
 }
 
-/// The forward pass of an operator of attention.
+/// The forward pass of an attention operator.
 template <class Op, class T, class E>
 void attend(const Op& op, const InputsOf<Op, T>& inputs, const View<T>& out,
             const SavedOf<Op, T>& saved, E&& executor) {

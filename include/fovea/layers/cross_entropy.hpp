@@ -11,13 +11,13 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The target of a row that counts neither in the loss nor in its mean.
+/// The target of a row that is ignored by the loss and its mean.
 inline constexpr Index kNoTarget = -1;
 
 namespace detail {
 
-/// Checks what softmax_cross_entropy takes.
-/// \throws std::invalid_argument if it does not go together
+/// Checks the arguments of softmax_cross_entropy.
+/// \throws std::invalid_argument if they are inconsistent
 template <class T>
 void check_targets(const View<const T>& logits, IndexSpan targets, const View<T>& d_logits) {
   constexpr const char* name = "softmax_cross_entropy";
@@ -40,11 +40,11 @@ void check_targets(const View<const T>& logits, IndexSpan targets, const View<T>
 }  // namespace detail
 
 /// Returns the mean of -log softmax(logits)[target] over the rows that have a target, or 0 if no
-/// row has one. It is computed in double whatever T is, with two exponentials per element.
+/// row has one. It is computed in double for every T, with two exponentials per element.
 /// \param logits [B, 1, L, classes] with dense rows
 /// \param targets [B L] a class for each row, or kNoTarget: integers of 32 or 64 bits
-/// \param d_logits the gradient with respect to the logits, written if it is given
-/// \throws std::invalid_argument if these do not go together, before anything is written
+/// \param d_logits the gradient with respect to the logits, written if given
+/// \throws std::invalid_argument if they are inconsistent, before anything is written
 template <class T, class E = Serial>
 double softmax_cross_entropy(const std::type_identity_t<View<const T>>& logits, IndexSpan targets,
                              const View<T>& d_logits, E&& executor = {}) {
@@ -56,7 +56,7 @@ double softmax_cross_entropy(const std::type_identity_t<View<const T>>& logits, 
   const double share = 1 / (std::max)(1.0, counted);
   std::vector<double> losses(targets.size());
   const LayerKernels<T> kernels;
-  constexpr double products = 256;  // the exponentials of an element, in double, take their time
+  constexpr double products = 256;  // cost of an element's exponentials in double
   const double of_row = products * static_cast<double>(logits.width());
   detail::for_each_row_block(
       as_executor(executor), logits.batch(), logits.rows(), of_row,

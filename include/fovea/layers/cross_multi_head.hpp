@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention of several heads whose keys and values are made of another sequence, the memory
-/// (Vaswani et al. 2017, section 3.2.3). It costs what the operator costs, 4 Dm H D flops for each
-/// row of x and 4 Dmem Hk D for each row of the memory, twice that in the backward pass.
+/// Multi-head cross-attention: keys and values are computed from another sequence, the memory
+/// (Vaswani et al. 2017, section 3.2.3). Besides the operator it costs 4 Dm H D flops per row of x
+/// and 4 Dmem Hk D per row of the memory, twice that in the backward pass.
 #pragma once
 
 #include <vector>
@@ -28,47 +28,45 @@ template <class T>
 struct CrossTokens {
   ViewMember<const T> x = {};       ///< [B, 1, Lq, Dm] the channels of the rows that attend
   ViewMember<const T> memory = {};  ///< [B, 1, Lk, Dmem] the channels of the memory
-  /// [B] how many rows the memory of each sequence has, from the first one on; if empty, all Lk.
+  /// [B] the number of memory rows of each sequence; if empty, Lk for all.
   IndexSpan key_lengths = {};
-  ViewMember<const T> bias = {};  ///< [B, H, Lq, Lk], each of which may be 1: added to the logits
-  ViewMember<const bool> mask =
-      {};  ///< [B, H, Lq, Lk], each of which may be 1: false hides the pair
-  /// The shape of bias: backward passes add the gradient of bias to it, if it is given.
+  ViewMember<const T> bias = {};     ///< [B, H, Lq, Lk], any may be 1: added to the logits
+  ViewMember<const bool> mask = {};  ///< [B, H, Lq, Lk], any may be 1: false hides the pair
+  /// Same shape as bias: if given, backward passes add the gradient of bias to it.
   ViewMember<T> d_bias = {};
-  std::optional<TrainingStep> training = {};  ///< the step of training, as in Tokens
+  std::optional<TrainingStep> training = {};  ///< the training step, as in Tokens
 };
 
 template <class Op, class T>
 class CrossMultiHeadDecoder;
 
-/// y = concat_h(Op(x W_Q^h, m W_K^h, m W_V^h)) W_O, for x and y [B, 1, Lq, Dm] and the memory m
-/// [B, 1, Lk, Dmem], with dense rows. W_K and W_V stand side by side in one matrix [Dmem, 2 Hk D].
-/// The operator is any softmax operator, and says with its alignment at which positions the rows are
-/// if its pattern depends on that; FullAttention, not causal, does not. With key lengths of the
-/// memory such a pattern needs CausalAlignment::key_length or top_left.
+/// y = concat_h(Op(x W_Q^h, m W_K^h, m W_V^h)) W_O, for x and y [B, 1, Lq, Dm] and the memory m [B,
+/// 1, Lk, Dmem], with dense rows. W_K and W_V are concatenated in one matrix [Dmem, 2 Hk D]. The
+/// operator is any softmax operator. If its pattern depends on row positions, its alignment defines
+/// them; non-causal FullAttention does not. With key lengths such a pattern needs
+/// CausalAlignment::key_length or top_left.
 ///
-/// The layer keeps 2 H D numbers per row of x and 2 Hk D per row of the memory, takes as many for
-/// gradients, and keeps what the operator keeps. The bits are the same for any number of threads.
-/// Over ranks the memory is spread as x is.
+/// The layer saves 2 H D numbers per row of x and 2 Hk D per row of the memory, uses as many for
+/// gradients, and saves what the operator saves. Across ranks the memory is sharded like x.
 template <class Op, class T = float>
 class CrossMultiHead : public LayerCalls<CrossMultiHead<Op, T>, T, CrossTokens<T>> {
   static_assert(std::derived_from<Op, SoftmaxOperator<Op>>,
                 "CrossMultiHead takes a softmax operator, such as FullAttention");
 
  public:
-  /// What is kept from forward to backward, and room for gradients.
+  /// State saved for backward, and buffers for gradients.
   struct Saved {
-    Buffer<T> q;     ///< [B, 1, Lq, H D] the queries, heads side by side
+    Buffer<T> q;     ///< [B, 1, Lq, H D] the queries, heads concatenated
     Buffer<T> kv;    ///< [B, 1, Lk, 2 Hk D] keys and values
     Buffer<T> d_q;   ///< the gradient of q
     Buffer<T> d_kv;  ///< the gradient of kv
-    typename HeadAttention<Op, T>::Saved heads;  ///< of the operator
+    typename HeadAttention<Op, T>::Saved heads;  ///< the operator's
   };
 
-  /// A layer without sizes, which has yet to be assigned to.
+  /// An empty layer; assign one before use.
   CrossMultiHead() = default;
 
-  /// Draws the weights. \throws std::invalid_argument if sizes do not go together
+  /// Draws the weights. \throws std::invalid_argument if sizes are inconsistent
   CrossMultiHead(const Op& op, const CrossMultiHeadOptions& options, Initialiser& initialiser)
       : sizes_(sizes_of(options)),
         q_(sizes_.width, columns(), initialiser,
@@ -78,9 +76,9 @@ class CrossMultiHead : public LayerCalls<CrossMultiHead<Op, T>, T, CrossTokens<T
         attention_("CrossMultiHead", op, sizes_, initialiser, {.sinks = options.sinks}),
         out_(columns(), sizes_.width, initialiser, {.bias = options.bias, .name = "out"}) {}
 
-  /// The operator, whose options may change from step to step.
+  /// The operator; its options may change between steps.
   Op& op() { return attention_.op; }
-  /// The operator, which is only read.
+  /// The operator (read-only).
   const Op& op() const { return attention_.op; }
   /// The sizes of the heads.
   const HeadSizes& sizes() const { return sizes_; }
@@ -97,10 +95,9 @@ class CrossMultiHead : public LayerCalls<CrossMultiHead<Op, T>, T, CrossTokens<T
   }
 
   using LayerCalls<CrossMultiHead<Op, T>, T, CrossTokens<T>>::forward;
-  /// Computes y, and keeps what `backward` needs.
-  /// \throws std::invalid_argument as the operator, and with a message that names tensor,
-  /// dimension, expected and got
-  /// \throws std::bad_alloc if there is no memory for what is kept
+  /// Computes y, and saves what `backward` needs.
+  /// \throws std::invalid_argument as the operator, or if a shape or layout is wrong
+  /// \throws std::bad_alloc if allocation fails
   template <class E = Serial>
   void forward(const CrossTokens<T>& tokens, const View<T>& y, Saved& saved,
                E&& executor = {}) const {
@@ -111,8 +108,8 @@ class CrossMultiHead : public LayerCalls<CrossMultiHead<Op, T>, T, CrossTokens<T
     attend(tokens, saved.kv, y, saved, executor);
   }
 
-  /// Adds to the gradients of the parameters. If d_x and d_memory are given, d_x is written, and
-  /// d_memory is written or added to, as where several layers read one memory.
+  /// Adds to the gradients of the parameters. If given, d_x is written, and d_memory is written or,
+  /// for several layers that read one memory, added to.
   /// \throws as `forward`
   template <class E = Serial>
   void backward(const CrossTokens<T>& tokens, Saved& saved, const View<const T>& d_y,
@@ -138,11 +135,10 @@ class CrossMultiHead : public LayerCalls<CrossMultiHead<Op, T>, T, CrossTokens<T
     kv_.backward(tokens.memory, nothing, d_kv, d_memory, executor, memory_into);
   }
 
-  /// The same layer for rows that come some at a time, and a memory whose keys and values are
-  /// computed now.
+  /// A decoder for rows that arrive incrementally. The memory's keys and values are computed now.
   /// \param memory [B, 1, Lk, Dmem] with dense rows \param key_lengths [B], or empty
-  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got,
-  /// or if the operator's pattern asks where rows stand \throws std::bad_alloc
+  /// \throws std::invalid_argument if a shape or layout is wrong, or if the operator's pattern
+  /// depends on row positions \throws std::bad_alloc
   template <class E = Serial>
   [[nodiscard]] CrossMultiHeadDecoder<Op, T> decoder(const View<const T>& memory,
                                                      IndexSpan key_lengths = {},
@@ -199,7 +195,7 @@ class CrossMultiHead : public LayerCalls<CrossMultiHead<Op, T>, T, CrossTokens<T
             as_heads(kv, key_columns(), sizes_.key_heads, sizes_.head_width)};
   }
 
-  /// What attention has of both sequences.
+  /// The attention inputs of both sequences.
   static Tokens<T> source_of(const CrossTokens<T>& tokens) {
     Tokens<T> source(tokens.x, tokens.key_lengths);
     source.bias = tokens.bias;
@@ -232,14 +228,13 @@ class CrossMultiHead : public LayerCalls<CrossMultiHead<Op, T>, T, CrossTokens<T
   Linear<T> out_;
 };
 
-/// What `layer.decoder(memory)` returns for CrossMultiHead: the keys and values of a memory, and
-/// the attention of rows that come some at a time. `step` gives, bit for bit, the rows that
-/// `layer.forward` gives for the same rows among others; that holds for any number of threads.
-/// Nothing is dropped.
+/// Returned by `layer.decoder(memory)` of CrossMultiHead: holds the memory's keys and values and
+/// attends from rows that arrive incrementally. `step` gives the same bits as `layer.forward` for
+/// these rows, for any number of threads. Dropout is not applied.
 ///
-/// It reads the layer's weights at each step, so the layer must outlive it and stay where it is. It
-/// takes 2 Hk D numbers for each row of the memory, which it does not read again, and 2 H D for
-/// each row of a step. It must not be called from several threads at once.
+/// It reads the layer's weights at each step, so the layer must outlive it and must not move. It
+/// stores 2 Hk D numbers per row of the memory, which it does not read again, and 2 H D per row of
+/// a step. It is not thread-safe.
 template <class Op, class T = float>
 class CrossMultiHeadDecoder {
  public:
@@ -255,8 +250,7 @@ class CrossMultiHeadDecoder {
 
   /// Computes y for n rows.
   /// \param x [B, 1, n, Dm] \param y [B, 1, n, Dm] is written
-  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got;
-  /// std::bad_alloc
+  /// \throws std::invalid_argument if a shape or layout is wrong; std::bad_alloc
   template <class E = Serial>
   void step(const View<const T>& x, const View<T>& y, E&& executor = {}) {
     const Index width = layer_->sizes().width;
@@ -267,8 +261,7 @@ class CrossMultiHeadDecoder {
   }
 
  private:
-  /// Rows of a step do not know how many come before and after them, so every row must see all
-  /// keys.
+  /// The position of a step's rows is unknown, so every row must see all keys.
   static void check_pattern(const Op& op) {
     using Pattern = std::remove_cvref_t<decltype(op.pattern(Index{0}, SequenceShape()))>;
     static_assert(

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A convolution along the sequence, for each channel on its own. It costs 2 taps flops per
-/// element.
+/// A depthwise convolution along the sequence. It costs 2 taps flops per element.
 #pragma once
 
 #include <vector>
@@ -14,26 +13,25 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of DepthwiseConv.
 struct DepthwiseConvOptions {
-  Index taps = 5;  ///< the number of taps, which is odd: as many on either side of the token
-  const char* name = "depthwise";  ///< the first part of the name of its parameter
+  Index taps = 5;                  ///< the number of taps, odd, centred on the token
+  const char* name = "depthwise";  ///< the prefix of its parameter's name
 };
 
-/// y[i, c] = sum_t w[t, c] x[i + t - taps / 2, c], without a bias. x counts as 0 before the
-/// sequence and from its key length on. So y is that of the shorter sequence, and 0 from the key
-/// length on. x and y are [B, 1, L, C] with dense rows. The bits are the same for any number of
-/// threads.
+/// y[i, c] = sum_t w[t, c] x[i + t - taps / 2, c], without a bias. x is taken as 0 before the
+/// sequence and from its key length on; y is 0 from the key length on. x and y are [B, 1, L, C]
+/// with dense rows.
 ///
-/// Over ranks x, and in the backward pass d_y, are copied to where they stand beside the rows of
-/// others that the taps reach; all ranks give d_x or none.
+/// Across ranks, x (and d_y in the backward pass) is copied together with the remote rows that the
+/// taps reach; either all ranks pass d_x or none.
 template <class T>
 class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
  public:
   Parameter<T> weight;  ///< [taps, C]
 
-  /// Nothing is kept, because backward reads x again.
+  /// Empty: backward reads x again.
   struct Saved {};
 
-  /// A layer without sizes, which has yet to be assigned to.
+  /// An empty layer; assign one before use.
   DepthwiseConv() = default;
 
   /// Draws the weights for activations of this width.
@@ -58,7 +56,7 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
 
   using LayerCalls<DepthwiseConv<T>, T, Tokens<T>>::forward;
   /// Computes y.
-  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
+  /// \throws std::invalid_argument if a shape or layout is wrong
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& /*saved*/,
                E&& executor = {}) const {
@@ -69,8 +67,8 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
     convolve(tokens, rows, tokens.x, y, false, Into::write, threads);
   }
 
-  /// Adds to the gradient of the weights. If d_x is given, it is written or added to; from the key
-  /// length on the gradient is 0.
+  /// Adds to the gradient of the weights. If given, d_x is written or added to; from the key length
+  /// on the gradient is 0.
   /// \throws as `forward`
   template <class E = Serial>
   void backward(const Tokens<T>& tokens, Saved& /*saved*/, const View<const T>& d_y,
@@ -87,26 +85,26 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
         add_weights(all, detail::all_tokens(d_y), weight.gradient_sum(), 0, threads);
       }
     });
-    // This is the same convolution with the taps in reverse order.
+    // The same convolution with the taps reversed.
     if (!d_x.is_none()) convolve(tokens, rows, d_y, d_x, true, into, threads);
   }
 
  private:
   static constexpr const char* kName = "DepthwiseConv";
-  /// Multiply-adds of a product that take as long as one of a tap does.
+  /// Cost of one tap, in multiply-adds of a matrix product.
   static constexpr double kProducts = 4;
 
-  /// What the gradient of the weights is a sum of.
+  /// The terms of the gradient of the weights.
   struct Products {
     const Tokens<T>& tokens;
-    View<const T> x;    // [B, 1, rows, C], of which the rows are there that d_y meets
-    View<const T> d_y;  // [B, 1, L, C] of the tokens that are here
+    View<const T> x;    // [B, 1, rows, C], valid in the rows that d_y needs
+    View<const T> d_y;  // [B, 1, L, C] of the local tokens
     Index rows;         // of the sequence
   };
 
   Index taps() const { return weight.value.rows(); }
 
-  /// Calls f(all) with x where it stands in the sequence, beside the rows that the taps reach.
+  /// Calls f(all) with x at its position in the sequence, with the rows that the taps reach.
   template <class E, class F>
   void with_neighbours(const View<const T>& x, E& threads, const F& f) const {
     const auto needs = [half = taps() / 2](const std::vector<Range>& held) {
@@ -117,7 +115,7 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
     detail::with_rows_of_others(kName, x, 1, threads, needs, f);
   }
 
-  /// y = the convolution of x, or what is added to y. \param rows of the sequence
+  /// Writes the convolution of x to y, or adds it. \param rows of the sequence
   template <class E>
   void convolve(const Tokens<T>& tokens, Index rows, const View<const T>& x, const View<T>& y,
                 bool reversed, Into into, E& threads) const {
@@ -175,8 +173,8 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
         });
   }
 
-  /// The same of all tokens, which are on several ranks. Channels are the rows of the sum, so that
-  /// each rank is at work on some of them.
+  /// The same for all tokens of a sharded sequence. Channels are the rows of the sum, so that each
+  /// rank works on some of them.
   template <class E>
   void add_weights_over_ranks(const Products& all, E& over) {
     RowMatrix<T>& gradient = weight.gradient_sum();

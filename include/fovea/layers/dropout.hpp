@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Dropout of activations (Srivastava et al. 2014), with draws that depend on the step of training
-/// and the position alone.
+/// Dropout of activations (Srivastava et al. 2014), with draws that depend only on the training
+/// step and the position.
 #pragma once
 
 #include "fovea/layers/elementwise.hpp"
@@ -9,17 +9,16 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// y = x for tokens that are evaluated. For tokens that have a step of training, an element of x
-/// [B, 1, L, C] becomes 0 with this probability p, and the others are divided by 1 - p. It learns
-/// nothing and keeps nothing, because the backward pass draws again.
+/// y = x in evaluation. In training, elements of x [B, 1, L, C] are set to 0 with probability p,
+/// and the others divided by 1 - p. It has no parameters.
 ///
 /// Element (b, n, c) is dropped if `open_unit_float(words[c % 4])` is below p, where words are
 /// those of Philox4x32-10 for the counter (b, n, c / 4, 0) and the key `dropout_seed(step, place)`.
-/// So the same elements are dropped for float and double, and for any number of threads.
+/// So float and double drop the same elements.
 template <class T>
 class DropoutLayer : public LayerCalls<DropoutLayer<T>, T, Tokens<T>> {
  public:
-  /// Nothing is kept, because backward draws again.
+  /// Empty: backward draws again.
   struct Saved {};
 
   /// A layer that drops nothing.
@@ -36,14 +35,14 @@ class DropoutLayer : public LayerCalls<DropoutLayer<T>, T, Tokens<T>> {
 
   /// The probability that an element is dropped.
   double probability() const { return probability_; }
-  /// Whether it drops anything of tokens with this step, or none.
+  /// Whether it drops elements for this step, if any.
   bool drops(const std::optional<TrainingStep>& training) const {
     return training && probability_ > 0;
   }
 
   using LayerCalls<DropoutLayer<T>, T, Tokens<T>>::forward;
   /// Computes y.
-  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
+  /// \throws std::invalid_argument if a shape or layout is wrong
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& /*saved*/,
                E&& executor = {}) const {
@@ -60,7 +59,7 @@ class DropoutLayer : public LayerCalls<DropoutLayer<T>, T, Tokens<T>> {
     if (!d_x.is_none()) write(tokens.training, d_y, d_x, as_executor(executor));
   }
 
-  /// The forward pass in place, which costs nothing if nothing is dropped.
+  /// The forward pass in place. It costs nothing if nothing is dropped.
   /// \param x [B, 1, L, C] with dense rows
   /// \throws std::invalid_argument if x has another layout
   template <class E>
@@ -70,8 +69,8 @@ class DropoutLayer : public LayerCalls<DropoutLayer<T>, T, Tokens<T>> {
     if (drops(training)) write(training, x, x, executor);
   }
 
-  /// The gradient of x for that of y: d_y itself if nothing is dropped.
-  /// \param d_y [B, 1, L, C] with dense rows \param room holds the result if something is dropped
+  /// The gradient of x, given that of y: d_y itself if nothing is dropped.
+  /// \param d_y [B, 1, L, C] with dense rows \param room holds the result otherwise
   /// \throws std::invalid_argument if d_y has another layout; std::bad_alloc
   template <class E>
   View<const T> gradient(const std::optional<TrainingStep>& training, const View<const T>& d_y,
@@ -84,7 +83,7 @@ class DropoutLayer : public LayerCalls<DropoutLayer<T>, T, Tokens<T>> {
   }
 
  private:
-  /// Multiply-adds that take as long as an element does.
+  /// Cost of one element, in multiply-adds.
   static constexpr double kProducts = 32;
 
   template <class E>

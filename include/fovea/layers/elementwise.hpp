@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Applies a function of single elements to activations.
+/// Applies an element-wise function to activations.
 #pragma once
 
 #include "fovea/kernels/layers/table.hpp"
@@ -10,11 +10,11 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Multiply-adds that take as long as a function of one element, with its exponential.
+/// Cost of a function of one element with an exponential, in multiply-adds.
 inline constexpr double kElementProducts = 32;
 
-/// to = f(x, d) for activations, over the executor. `to` may be x or d.
-/// \param d none for a function of x alone
+/// to = f(x, d) for activations, on the executor. `to` may be x or d.
+/// \param d empty for a function of x alone
 /// \param factor of a sigmoid
 /// \tparam kFunction f, a member of LayerKernels<T>
 template <auto kFunction, class T>
@@ -39,7 +39,7 @@ void map_activations(const View<const T>& x, const View<const T>& d, const View<
                      });
 }
 
-/// Multiply-adds that take as long as an element that is added or copied does.
+/// Cost of adding or copying one element, in multiply-adds.
 inline constexpr double kProductsOfElement = 8;
 
 /// z = x + y for activations.

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Turns tokens and their positions into vectors.
+/// Token and position embeddings.
 #pragma once
 
 #include "fovea/layers/linear.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// y[b, i] = table[token[b, i]] + position[i], for tokens in [0, vocabulary) of B sequences, which
-/// are given one after the other, and for y [B, 1, L, C] with dense rows, where L is at most
-/// max_length. If max_length is 0, as in models with rotary positions, there is no table of
-/// positions: y[b, i] = table[token[b, i]] for sequences of any length. The weights are drawn
-/// uniformly with variance 1 / C. The bits are the same for any number of threads.
-/// \tparam W the type of the table, as Linear has it
+/// y[b, i] = table[token[b, i]] + position[i], for tokens in [0, vocabulary) and y [B, 1, L, C]
+/// with dense rows, where L is at most max_length. If max_length is 0, as in models with rotary
+/// positions, there is no position table: y[b, i] = table[token[b, i]] for sequences of any length.
+/// The weights are drawn uniformly with variance 1 / C.
+/// \tparam W the type of the table, as in Linear
 template <class T, class W = T>
 class Embedding : public LayerParts<Embedding<T, W>> {
  public:
-  Parameter<W> table;     ///< [vocabulary, C] a vector for each token
-  Parameter<T> position;  ///< [max_length, C] a vector for each position; [0, C] if there is none
+  Parameter<W> table;     ///< [vocabulary, C] token vectors
+  Parameter<T> position;  ///< [max_length, C] position vectors; [0, C] without positions
 
-  /// A layer without sizes, which has yet to be assigned to.
+  /// An empty layer; assign one before use.
   Embedding() = default;
 
   /// Draws the weights.
@@ -37,7 +36,7 @@ class Embedding : public LayerParts<Embedding<T, W>> {
     if (has_positions()) initialiser.uniform(position, bound);
   }
 
-  /// Whether there is a table of positions.
+  /// Whether there is a position table.
   bool has_positions() const { return position.value.rows() != 0; }
 
   /// Lists the table, and the positions if there are any.
@@ -50,7 +49,7 @@ class Embedding : public LayerParts<Embedding<T, W>> {
   /// Computes y.
   /// \param tokens [B L] integers of 32 or 64 bits
   /// \param y [B, 1, L, C] is written
-  /// \throws std::invalid_argument if the number of tokens does not go with y, for the first token
+  /// \throws std::invalid_argument if the number of tokens does not match y, for the first token
   /// that is not in the vocabulary, or if y has a wrong shape
   template <class E = Serial>
   void forward(IndexSpan tokens, const View<T>& y, E&& executor = {}) const {
@@ -60,8 +59,8 @@ class Embedding : public LayerParts<Embedding<T, W>> {
   /// Computes y for tokens in the middle of a sequence: y[b, i] = table[token[b, i]] +
   /// position[first_position + i].
   /// \param first_position of the first token of each sequence
-  /// \throws as `forward`, and if the positions are not in [0, max_length), or negative where there
-  /// is no table of them
+  /// \throws as `forward`, and if the positions are not in [0, max_length), or negative without a
+  /// position table
   template <class E = Serial>
   void forward_from(Index first_position, IndexSpan tokens, const View<T>& y,
                     E&& executor = {}) const {
@@ -95,10 +94,10 @@ class Embedding : public LayerParts<Embedding<T, W>> {
                 [&](Index /*b*/, Index n) { return detail::row_of_sequence(threads, n); });
   }
 
-  /// Computes the logits of an output that is tied to the table (Press and Wolf 2017): logit of
+  /// Computes the logits of an output layer tied to the table (Press and Wolf 2017): the logit of
   /// token w at row i is <x_i, table[w]>. It costs 2 vocabulary C flops per token.
   /// \param x [B, 1, L, C] with dense rows \param logits [B, 1, L, vocabulary] is written
-  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
+  /// \throws std::invalid_argument if a shape or layout is wrong
   template <class E = Serial>
   void logits(const View<const T>& x, const View<T>& logits, E&& executor = {}) const {
     check_activations("Embedding", "x", x, table.value.cols());
@@ -107,9 +106,9 @@ class Embedding : public LayerParts<Embedding<T, W>> {
     detail::multiply_rows_transposed(x, table.value, logits, Into::write, as_executor(executor));
   }
 
-  /// Adds to the gradient of the table what comes of the logits. If d_x is given, it is written or
-  /// added to.
-  /// \param x that of the logits \param d_logits the gradient of the loss with respect to them
+  /// Adds the logits' contribution to the gradient of the table. If given, d_x is written or added
+  /// to.
+  /// \param x as in `logits` \param d_logits the gradient of the loss with respect to them
   /// \throws as `logits`
   template <class E = Serial>
   void logits_backward(const View<const T>& x, const View<const T>& d_logits, const View<T>& d_x,
@@ -127,7 +126,7 @@ class Embedding : public LayerParts<Embedding<T, W>> {
   }
 
  private:
-  /// Multiply-adds that take as long as an element does.
+  /// Cost of one element, in multiply-adds.
   static constexpr double kProducts = 16;
 
   /// Adds each row of d_y to a row of a table. \param row_of called as row_of(b, n)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A block of an encoder, which normalises the input of each of its parts.
+/// A pre-norm encoder block: the input of each part is normalised.
 #pragma once
 
 #include <optional>
@@ -15,10 +15,9 @@ FOVEA_NAMESPACE_BEGIN
 
 /// h = x + Attention(norm(x)) and y = h + FeedForward(norm(h)), for x and y [B, 1, L, Dm] with
 /// dense rows. `AttentionLayer` is any layer of tokens: MultiHead of an operator, FsatLayer or
-/// FatLayer. `Norm` is LayerNorm or RmsNorm, and `Network` FeedForward or GatedFeedForward, or what
-/// is called and constructed as they are. In training, elements of what the attention layer and the
-/// network give are dropped before the sums (Vaswani et al. 2017, section 5.4), if the block has a
-/// dropout above 0.
+/// FatLayer. `Norm` is LayerNorm or RmsNorm, and `Network` FeedForward or GatedFeedForward, or a
+/// type with the same interface. In training, dropout is applied to the outputs of attention and
+/// network before the sums (Vaswani et al. 2017, section 5.4).
 template <class AttentionLayer, class T = float, class Norm = LayerNorm<T>,
           class Network = FeedForward<T>>
 class EncoderBlock
@@ -31,38 +30,38 @@ class EncoderBlock
 
   AttentionLayer attention;  ///< The attention layer.
 
-  /// What is kept from forward to backward, and room for both passes.
+  /// State saved for backward, and buffers for both passes.
   struct Saved {
-    typename Norm::Saved norm1;                ///< of the first normalisation
-    typename Norm::Saved norm2;                ///< of the second normalisation
-    typename AttentionLayer::Saved attention;  ///< of the attention layer
-    typename Network::Saved feed_forward;      ///< of the feed-forward network
+    typename Norm::Saved norm1;                ///< the first normalisation's
+    typename Norm::Saved norm2;                ///< the second normalisation's
+    typename AttentionLayer::Saved attention;  ///< the attention layer's
+    typename Network::Saved feed_forward;      ///< the feed-forward network's
     Buffer<T> normal1;                         ///< [B, 1, L, Dm], as all that follow: norm(x)
     Buffer<T> hidden;                          ///< h
     Buffer<T> normal2;                         ///< norm(h)
-    Buffer<T> part;                            ///< what is added to x or h, and its gradient
+    Buffer<T> part;                            ///< the term added to x or h, and its gradient
     Buffer<T> d_hidden;                        ///< the gradient of h
     Buffer<T> d_dropped;                       ///< a gradient of part, if elements were dropped
-    std::optional<TrainingStep> training;      ///< that of the forward pass
+    std::optional<TrainingStep> training;      ///< the forward pass's step
   };
 
-  /// A layer without sizes, which has yet to be assigned to.
+  /// An empty layer; assign one before use.
   EncoderBlock() = default;
 
   /// \param layer attention layer of tokens of this width
   /// \param width channels Dm of x and y
   /// \param hidden channels between the two maps of the feed-forward network
   /// \param initialiser draws the weights
-  /// \param dropout probability that an element is dropped in training, in [0, 1)
+  /// \param dropout dropout probability in training, in [0, 1)
   /// \throws std::invalid_argument if a size is below 1 or the dropout out of range
   EncoderBlock(AttentionLayer layer, Index width, Index hidden, Initialiser& initialiser,
                double dropout = 0)
       : EncoderBlock(std::move(layer), Network(width, hidden, initialiser), {}, dropout) {}
 
-  /// A block of these parts.
+  /// Builds a block from parts.
   /// \param layer attention layer of tokens as wide as the network's
-  /// \param network drawn already \param epsilon of the normalisations; by default theirs
-  /// \param dropout probability that an element is dropped in training, in [0, 1)
+  /// \param network initialised \param epsilon of the normalisations; by default theirs
+  /// \param dropout dropout probability in training, in [0, 1)
   /// \throws std::invalid_argument if epsilon is not above 0 or the dropout out of range
   EncoderBlock(AttentionLayer layer, Network network, std::optional<double> epsilon = {},
                double dropout = 0)
@@ -83,9 +82,9 @@ class EncoderBlock
   }
 
   using LayerCalls<EncoderBlock, T, Tokens<T>>::forward;
-  /// Computes y, and keeps what `backward` needs.
+  /// Computes y, and saves what `backward` needs.
   /// \throws std::invalid_argument as the parts
-  /// \throws std::bad_alloc if there is no memory for what is kept
+  /// \throws std::bad_alloc if allocation fails
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
     check_forward("EncoderBlock", tokens, width(), y, width());
@@ -98,7 +97,7 @@ class EncoderBlock
         as_executor(executor));
   }
 
-  /// Adds to the gradients of the parameters. If d_x is given, it is written.
+  /// Adds to the gradients of the parameters. If given, d_x is written.
   /// \throws as `forward`
   template <class E = Serial>
   void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
@@ -125,7 +124,7 @@ class EncoderBlock
   /// The number of channels of x and y.
   Index width() const { return norm1_.width(); }
 
-  /// A decoder: the same block for tokens that come one after the other.
+  /// A decoder: the same block, token by token.
   /// \throws as the attention layer's decoder
   template <class S = T>
   [[nodiscard]] EncoderBlockDecoder<EncoderBlock, S> decoder(
@@ -142,8 +141,7 @@ class EncoderBlock
     return Norm(width, {.epsilon = *epsilon, .name = name});
   }
 
-  /// The forward pass of the step that was saved, where attend(normal, part, threads) is that of
-  /// the attention layer.
+  /// The forward pass of the saved step; attend(normal, part, threads) runs the attention layer.
   template <class Attend, class E>
   void run(const View<const T>& x, const View<T>& y, Saved& saved, Attend&& attend,
            E&& threads) const {

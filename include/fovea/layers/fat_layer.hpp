@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The FAT layer (Zhuang et al. 2022, eq. 5): full attention over the hidden state cross. It needs
+/// The FAT layer (Zhuang et al. 2022, eq. 5): full attention over the hidden state cross. Requires
 /// FFTW.
 #pragma once
 
@@ -18,10 +18,10 @@ struct FatLayerOptions : HiddenCrossOptions {
 template <class T = float>
 class FatLayer : public HiddenCrossLayer<FatAttention, T> {
  public:
-  /// A layer without sizes, which has yet to be assigned to.
+  /// An empty layer; assign one before use.
   FatLayer() = default;
 
-  /// Draws the weights. \throws std::invalid_argument if sizes do not go together
+  /// Draws the weights. \throws std::invalid_argument if sizes are inconsistent
   FatLayer(const FatLayerOptions& options, Initialiser& initialiser)
       : HiddenCrossLayer<FatAttention, T>("FatLayer", FatAttention(options.attention), options, 0,
                                           initialiser) {}

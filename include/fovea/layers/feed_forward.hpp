@@ -10,7 +10,7 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of FeedForward.
 struct FeedForwardOptions {
-  GeluForm gelu = GeluForm::erf;  ///< which GELU
+  GeluForm gelu = GeluForm::erf;  ///< the form of GELU
 };
 
 /// y = GELU(x W1 + b1) W2 + b2, for x and y [B, 1, L, C] with dense rows. It costs 4 C Hidden flops
@@ -18,14 +18,14 @@ struct FeedForwardOptions {
 template <class T>
 class FeedForward : public LayerCalls<FeedForward<T>, T> {
  public:
-  /// What is kept from forward to backward, and room for gradients.
+  /// State saved for backward, and buffers for gradients.
   struct Saved {
-    typename HiddenMap<T>::Saved map;  ///< of the first map and its GELU
+    typename HiddenMap<T>::Saved map;  ///< the first map's and its GELU's
     Buffer<T> hidden;                  ///< [B, 1, L, Hidden] the input of the second map
     Buffer<T> d_hidden;                ///< [B, 1, L, Hidden] its gradient
   };
 
-  /// A layer without sizes, which has yet to be assigned to.
+  /// An empty layer; assign one before use.
   FeedForward() = default;
 
   /// \param width channels C of x and y
@@ -50,9 +50,9 @@ class FeedForward : public LayerCalls<FeedForward<T>, T> {
   }
 
   using LayerCalls<FeedForward<T>, T>::forward;
-  /// Computes y, and keeps what `backward` needs.
-  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
-  /// \throws std::bad_alloc if there is no memory for what is kept
+  /// Computes y, and saves what `backward` needs.
+  /// \throws std::invalid_argument if a shape or layout is wrong
+  /// \throws std::bad_alloc if allocation fails
   template <class E = Serial>
   void forward(const View<const T>& x, const View<T>& y, Saved& saved, E&& executor = {}) const {
     check_forward("FeedForward", x, width(), y, width());
@@ -61,7 +61,7 @@ class FeedForward : public LayerCalls<FeedForward<T>, T> {
     linear_.forward(hidden, y, executor);
   }
 
-  /// Adds to the gradients of the parameters. If d_x is given, it is written.
+  /// Adds to the gradients of the parameters. If given, d_x is written.
   /// \throws as `forward`
   template <class E = Serial>
   void backward(const View<const T>& x, Saved& saved, const View<const T>& d_y, const View<T>& d_x,

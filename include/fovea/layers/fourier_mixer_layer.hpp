@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The token mixing of FNet (Lee-Thorp et al. 2021, section 3.1), in the place of attention. It
-/// needs FFTW.
+/// FNet token mixing (Lee-Thorp et al. 2021, section 3.1), in place of attention. Requires FFTW.
 #pragma once
 
 #include "fovea/layers/attend.hpp"
@@ -10,18 +9,18 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// y = Re(F_L (F_Dm x)) by FourierMixer, for x and y [B, 1, L, Dm] with dense rows; what is written
-/// has no negative stride. It has no parameters: `EncoderBlock<FourierMixerLayer<T>, T>` or
-/// `PostNormBlock` of it is a block of FNet, whose encoder normalises after each sum.
+/// y = Re(F_L (F_Dm x)) by FourierMixer, for x and y [B, 1, L, Dm] with dense rows; outputs have no
+/// negative stride. It has no parameters. `PostNormBlock` of it is a block of FNet, whose encoder
+/// normalises after each sum; `EncoderBlock` works, too.
 template <class T = float>
 class FourierMixerLayer : public LayerCalls<FourierMixerLayer<T>, T, Tokens<T>> {
  public:
   FourierMixer mixer;  ///< The operator, whose options may be changed.
 
-  /// Nothing is kept, because the map is linear.
+  /// Empty: the map is linear.
   struct Saved {};
 
-  /// A layer without a size, which has yet to be assigned to.
+  /// An empty layer; assign one before use.
   FourierMixerLayer() = default;
 
   /// \param width channels Dm of x and y
@@ -31,20 +30,20 @@ class FourierMixerLayer : public LayerCalls<FourierMixerLayer<T>, T, Tokens<T>> 
     check_size(name(), "the width of x", width);
   }
 
-  /// The name that stands in error messages.
+  /// The name in error messages.
   static constexpr const char* name() { return "FourierMixerLayer"; }
   /// The number of channels of x and y.
   Index width() const { return width_; }
 
-  /// Lists the parts: there is none.
+  /// Lists no parts.
   template <class Self, class F>
   static void each_part(Self& /*self*/, F&& /*f*/) {}
 
   using LayerCalls<FourierMixerLayer, T, Tokens<T>>::forward;
   /// Computes y.
-  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got;
-  /// also if there are key lengths, packed sequences, a bias or a mask, since every token mixes
-  /// with every other \throws std::bad_alloc as FourierMixer
+  /// \throws std::invalid_argument if a shape or layout is wrong, or if there are key lengths,
+  /// packed sequences, a bias or a mask, since all tokens are mixed \throws std::bad_alloc as
+  /// FourierMixer
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& /*saved*/,
                E&& executor = {}) const {
@@ -54,7 +53,7 @@ class FourierMixerLayer : public LayerCalls<FourierMixerLayer<T>, T, Tokens<T>> 
     detail::forward_over(mixer, as_executor(executor), tokens.x, y);
   }
 
-  /// Writes d_x, if it is given.
+  /// Writes d_x, if given.
   /// \throws as `forward`
   template <class E = Serial>
   void backward(const Tokens<T>& tokens, Saved& /*saved*/, const View<const T>& d_y,

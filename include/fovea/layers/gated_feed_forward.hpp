@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The feed-forward network with a gate (Shazeer 2020): SwiGLU and GEGLU.
+/// Gated feed-forward networks (Shazeer 2020): SwiGLU and GEGLU.
 #pragma once
 
 #include "fovea/layers/linear.hpp"
@@ -13,23 +13,22 @@ struct GatedFeedForwardOptions {
   bool bias = false;               ///< whether the maps have a bias
 };
 
-/// y = (f(x W_g) * (x W_u)) W_d, where * is taken element by element, for x and y [B, 1, L, C] with
-/// dense rows. W_g and W_u stand side by side in one matrix [C, 2 Hidden], the gate first. It costs
-/// 6 C Hidden flops per token, and twice that in the backward pass. The bits are the same for any
-/// number of threads.
-/// \tparam W the type of the weights, as Linear has it
+/// y = (f(x W_g) * (x W_u)) W_d, where * is element-wise, for x and y [B, 1, L, C] with dense rows.
+/// W_g and W_u are concatenated in one matrix [C, 2 Hidden], the gate first. It costs 6 C Hidden
+/// flops per token, and twice that in the backward pass.
+/// \tparam W the type of the weights, as in Linear
 template <class T, class W = T>
 class GatedFeedForward : public LayerCalls<GatedFeedForward<T, W>, T> {
  public:
-  /// What is kept from forward to backward, and room for gradients.
+  /// State saved for backward, and buffers for gradients.
   struct Saved {
-    Buffer<T> projected;    ///< [B, 1, L, 2 Hidden] the gates, and what they let through
+    Buffer<T> projected;    ///< [B, 1, L, 2 Hidden] the gates and the gated values
     Buffer<T> hidden;       ///< [B, 1, L, Hidden] the input of W_d
     Buffer<T> d_projected;  ///< [B, 1, L, 2 Hidden] the gradient of projected
     Buffer<T> d_hidden;     ///< [B, 1, L, Hidden] the gradient of hidden
   };
 
-  /// A layer without sizes, which has yet to be assigned to.
+  /// An empty layer; assign one before use.
   GatedFeedForward() = default;
 
   /// \param width channels C of x and y
@@ -55,9 +54,9 @@ class GatedFeedForward : public LayerCalls<GatedFeedForward<T, W>, T> {
   }
 
   using LayerCalls<GatedFeedForward<T, W>, T>::forward;
-  /// Computes y, and keeps what `backward` needs.
-  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
-  /// \throws std::bad_alloc if there is no memory for what is kept
+  /// Computes y, and saves what `backward` needs.
+  /// \throws std::invalid_argument if a shape or layout is wrong
+  /// \throws std::bad_alloc if allocation fails
   template <class E = Serial>
   void forward(const View<const T>& x, const View<T>& y, Saved& saved, E&& executor = {}) const {
     check_forward("GatedFeedForward", x, width(), y, width());
@@ -74,7 +73,7 @@ class GatedFeedForward : public LayerCalls<GatedFeedForward<T, W>, T> {
     out_.forward(hidden, y, threads);
   }
 
-  /// Adds to the gradients of the parameters. If d_x is given, it is written.
+  /// Adds to the gradients of the parameters. If given, d_x is written.
   /// \throws as `forward`
   template <class E = Serial>
   void backward(const View<const T>& x, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
@@ -99,10 +98,10 @@ class GatedFeedForward : public LayerCalls<GatedFeedForward<T, W>, T> {
   }
 
  private:
-  /// Multiply-adds that take as long as an element does.
+  /// Cost of one element, in multiply-adds.
   static constexpr double kProducts = 32;
 
-  /// Calls f(kernels, args, b, row) for blocks of rows, with the gates and what they let through.
+  /// Calls f(kernels, args, b, row) for blocks of rows, with the gates and the gated values.
   template <class E, class F>
   void for_each_block(const View<T>& projected, E&& threads, F&& f) const {
     detail::agree_on(threads, "GatedFeedForward", gate_);

@@ -7,19 +7,19 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Which function is called GELU.
+/// The form of GELU.
 enum class GeluForm {
   erf,   ///< x Phi(x), where Phi is the distribution function of the normal distribution
-  tanh,  ///< x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), which differs by at most 5e-4
+  tanh,  ///< x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), within 5e-4 of erf
 };
 
-/// The GELU of this form among all functions.
+/// The ActivationKind of a form of GELU.
 constexpr ActivationKind activation_of(GeluForm form) {
   return form == GeluForm::erf ? ActivationKind::gelu : ActivationKind::gelu_tanh;
 }
 
-/// GELU of activations [B, 1, L, C] of any C. It learns nothing, and costs one exponential per
-/// element. Small values keep their digits.
+/// GELU of activations [B, 1, L, C]. It has no parameters and costs one exponential per element.
+/// Small values keep their relative accuracy.
 template <class T>
 class Gelu : public LayerCalls<Gelu<T>, T> {
  public:
@@ -27,15 +27,15 @@ class Gelu : public LayerCalls<Gelu<T>, T> {
 
   /// x Phi(x).
   Gelu() = default;
-  /// The function of this name.
+  /// Uses the given function.
   explicit Gelu(GeluForm chosen) : form(chosen) {}
 
-  /// Nothing is kept, because backward reads x again.
+  /// Empty: backward reads x again.
   struct Saved {};
 
   using LayerCalls<Gelu<T>, T>::forward;
   /// Computes y.
-  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
+  /// \throws std::invalid_argument if a shape or layout is wrong
   template <class E = Serial>
   void forward(const View<const T>& x, const View<T>& y, Saved& /*saved*/,
                E&& executor = {}) const {

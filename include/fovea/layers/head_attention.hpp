@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An operator between the projections of a layer, where heads are columns of its matrices.
+/// An attention operator between a layer's projections, where heads are columns of its matrices.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The dropout of an operator's weights, which is that of the operator inside if it modifies one;
-/// null if it has none.
+/// The dropout of an operator's weights (of the inner operator, if it wraps one); null if it has
+/// none.
 template <class Op>
 std::conditional_t<std::is_const_v<Op>, const Dropout, Dropout>* dropout_of(Op& op) {
   if constexpr (requires { op.options.dropout; }) {
@@ -42,44 +42,44 @@ void convert_heads(const View<const From>& from, const View<To>& to, const Execu
 
 }  // namespace detail
 
-/// What a decoder whose tensors are of S takes and gives.
+/// The inputs and outputs of a decoder with tensors of type S.
 template <class S>
 struct StoredHeads {
   std::array<Buffer<S>, 3> qkv;  ///< [B, H, n, D] the queries, [B, Hk, n, D] keys and values
   Buffer<S> out;                 ///< [B, H, n, D] the outputs
 };
 
-/// Calls the operator `Op` on heads, with its learned inputs `G`, and keeps what its backward pass
-/// reads. The learned inputs are made of the tokens called source.
+/// Calls the operator `Op` on heads, with its learned inputs `G`, and saves what its backward pass
+/// reads. Learned inputs are computed from the source tokens.
 ///
-/// The operator's dropout, if it has that option, holds for tokens with a step of training alone.
-/// Its draws are those of the step and the layer; a seed of the operator's own changes them.
+/// The operator's dropout, if any, applies only to tokens with a training step. Its draws depend on
+/// the step, the layer and the operator's own seed.
 template <class Op, class T, class G = LearnedInputs<Op, T>>
 class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
   static_assert(DifferentiableAttention<Op, T>,
                 "fovea: a layer takes an operator that has a backward pass for its scalar");
 
  public:
-  Op op;                 ///< The operator, whose options may change from step to step.
-  G learned;             ///< What the operator learns beside the projections.
-  LogitTerms<T> logits;  ///< What tokens and layer add to the logits.
+  Op op;                 ///< The operator; its options may change between steps.
+  G learned;             ///< What the operator learns besides the projections.
+  LogitTerms<T> logits;  ///< The terms that tokens and layer add to the logits.
 
-  /// What is kept from forward to backward, and room for a gradient.
+  /// State saved for backward, and a buffer for a gradient.
   struct Saved {
     Buffer<T> out;              ///< [B, 1, L, H D] the outputs of the heads
     Buffer<T> d_out;            ///< [B, 1, L, H D] their gradient
     Buffer<T> lse;              ///< [B, H, L, 1], if the operator or its near field has one
     Buffer<T> near_out;         ///< [B, H, L, D], if the operator has a near field
-    typename G::Saved learned;  ///< of the learned inputs
-    typename LogitTerms<T>::Saved logits;  ///< of what is added to the logits
-    std::optional<TrainingStep> training;  ///< that of the forward pass
+    typename G::Saved learned;  ///< the learned inputs'
+    typename LogitTerms<T>::Saved logits;  ///< the logit terms'
+    std::optional<TrainingStep> training;  ///< the forward pass's step
   };
 
-  /// A part without sizes, which has yet to be assigned to.
+  /// An empty part; assign one before use.
   HeadAttention() = default;
-  /// \param layer that it is a part of, for messages
+  /// \param layer its layer's name, for messages
   /// \param chosen operator with its options
-  /// \param sizes of the heads \param initialiser draws what is learned
+  /// \param sizes of the heads \param initialiser draws the parameters
   /// \param terms of the logits
   /// \throws std::invalid_argument if the operator does not read those terms
   HeadAttention(const char* layer, const Op& chosen, const HeadSizes& sizes,
@@ -96,11 +96,11 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
     f(self.logits);
   }
 
-  /// The operator as it is called for tokens with this step of training, or with none.
+  /// The operator to call for tokens with this training step, if any.
   Op op_for(const std::optional<TrainingStep>& training) const {
     Op made = op;
     Dropout* const dropout = detail::dropout_of(made);
-    if (dropout == nullptr || !is_dropping(*dropout)) return made;  // what is wrong is refused
+    if (dropout == nullptr || !is_dropping(*dropout)) return made;  // checked later
     if (training) {
       dropout->seed ^= dropout_seed(*training, DropoutPlace::weights);
     } else {
@@ -111,9 +111,9 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
 
   /// Computes the attention of all heads.
   /// \param qkv [B, H, L, D] the queries, then [B, Hk, L, D] the keys and the values
-  /// \param source tokens that learned inputs are made of
-  /// \param saved keeps what `backward` needs
-  /// \return [B, 1, L, H D] the outputs of the heads, side by side
+  /// \param source tokens from which learned inputs are computed
+  /// \param saved receives what `backward` needs
+  /// \return [B, 1, L, H D] the concatenated outputs of the heads
   template <class E>
   View<const T> forward(const std::array<View<const T>, 3>& qkv, const Tokens<T>& source,
                         Saved& saved, E&& executor) const {
@@ -131,10 +131,10 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
     return out;
   }
 
-  /// Computes the attention of new tokens, which a decoder of the operator takes in.
+  /// Computes the attention of new tokens with a decoder of the operator.
   /// \param decoder of this operator \param qkv, source as in `forward`, of the new tokens
   /// \param room is written
-  /// \return [B, 1, n, H D] the outputs of the heads, side by side
+  /// \return [B, 1, n, H D] the concatenated outputs of the heads
   template <class D, class E>
   View<const T> step(D& decoder, const std::array<View<const T>, 3>& qkv, const Tokens<T>& source,
                      Saved& room, E&& executor) const {
@@ -146,8 +146,8 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
     return out;
   }
 
-  /// The same for a decoder whose tensors are of S, a type of 16 bits: queries, keys and values are
-  /// rounded to it on their way in.
+  /// The same for a decoder with tensors of a 16-bit type S: queries, keys and values are rounded
+  /// to S.
   /// \param stored is written
   template <class S, class D, class E>
   View<const T> step_stored(D& decoder, const std::array<View<const T>, 3>& qkv,
@@ -170,13 +170,13 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
     return side_by_side;
   }
 
-  /// Room for the gradient of what `forward` returned, which `backward` reads.
+  /// The buffer for the gradient of the output of `forward`, which `backward` reads.
   static View<T> d_out(Saved& saved) { return saved.d_out.resize(saved.out.view().shape()); }
 
-  /// Checks what `backward` takes, before anything is added to gradients.
-  /// \param executor if it spreads rows, the pass of the operator checks its tensors itself
-  /// \throws std::invalid_argument as the operator, and if the step of training is another one
-  /// than that of the forward pass
+  /// Checks the arguments of `backward`, before any gradient is changed.
+  /// \param executor if it shards rows, the operator's pass checks its own tensors
+  /// \throws std::invalid_argument as the operator, and if the training step is not that of the
+  /// forward pass
   template <class E>
   void check_backward(const char* layer, const std::array<View<const T>, 3>& qkv,
                       const Tokens<T>& source, Saved& saved, const std::array<View<T>, 3>& d_qkv,
@@ -204,9 +204,8 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
     });
   }
 
-  /// Adds to the gradients of the learned inputs, the sinks and the bias. It is called after
-  /// `backward`.
-  /// \param d_source if it is given, the gradient of the source is added to it
+  /// Adds to the gradients of the learned inputs, the sinks and the bias. Called after `backward`.
+  /// \param d_source if given, the gradient of the source is added to it
   template <class E>
   void finish(const Tokens<T>& source, Saved& saved, const View<T>& d_source, E&& executor) {
     learned.finish(source, saved.learned, d_source, executor);
@@ -218,7 +217,7 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
     return dropout.probability > 0 && dropout.probability < 1;
   }
 
-  /// Calls f(operator) with that for these tokens. There is no copy if nothing is ever dropped.
+  /// Calls f(operator) with the operator for these tokens; it is not copied unless dropout is set.
   template <class F>
   void with_op(const Tokens<T>& source, F&& f) const {
     const Dropout* const dropout = detail::dropout_of(op);
@@ -229,12 +228,12 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
   /// Whether the operator saves a near field.
   static constexpr bool kHasNear = requires(SavedOf<Op, T> kept) { kept.near_out; };
 
-  /// The outputs of the heads, or their gradient, as the operator sees them.
+  /// The outputs of the heads, or their gradient, in the operator's layout.
   static View<const T> heads_of(Buffer<T>& side_by_side, const View<const T>& q) {
     return as_heads(side_by_side.view(), 0, q.heads(), q.width());
   }
 
-  /// The gradients that the operator has to give.
+  /// The gradients requested from the operator.
   GradsOf<Op, T> asked(const Tokens<T>& source, Saved& saved,
                        const std::array<View<T>, 3>& d_qkv) const {
     GradsOf<Op, T> grads;

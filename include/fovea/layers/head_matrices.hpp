@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A parameter of a matrix for each head, whose rows may belong to positions of the sequence.
+/// A parameter with a matrix for each head, whose rows may belong to sequence positions.
 #pragma once
 
 #include <optional>
@@ -13,22 +13,22 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The rows of such a parameter that belong to the tokens that are here.
+/// The rows of such a parameter that belong to local tokens.
 template <class T>
 struct RowsByPosition {
-  /// [1, H, L, columns] Of tokens that are spread over processes, a copy of their rows.
+  /// [1, H, L, columns] A copy of the local tokens' rows, if the sequence is sharded.
   std::optional<Buffer<T>> own;
-  Buffer<T> gradient;  ///< [1, H, L, columns] room for their gradient
+  Buffer<T> gradient;  ///< [1, H, L, columns] a buffer for their gradient
 };
 
-/// A parameter of H matrices, one above the other.
+/// A parameter of H vertically stacked matrices.
 template <class T>
 struct HeadMatrices {
   Parameter<T> parameter;  // [H rows, columns]
   Index heads = 1;
 
   HeadMatrices() = default;
-  /// \param inputs, outputs of the map that one matrix stands for
+  /// \param inputs, outputs of the map that one matrix represents
   HeadMatrices(const char* name, Index head_count, Index rows, Index columns,
                Initialiser& initialiser, Index inputs, Index outputs)
       : parameter(name, head_count * rows, columns), heads(head_count) {
@@ -49,7 +49,7 @@ struct HeadMatrices {
     }
   }
 
-  /// Finds the rows of `count` tokens. \param columns how many of them are read
+  /// Finds the rows of `count` tokens. \param columns the number of columns read
   template <class E>
   void find_rows(Index count, Index columns, RowsByPosition<T>& found, const E& executor) const {
     if constexpr (SpreadsRows<E>) {
@@ -66,14 +66,14 @@ struct HeadMatrices {
       found.own.reset();
     }
   }
-  /// The rows that were found. \param count, columns where all tokens are here
+  /// The rows that were found. \param count, columns used if all tokens are local
   View<const T> rows(Index count, Index columns, const RowsByPosition<T>& found) const {
     return found.own ? found.own->view() : view(count, columns);
   }
-  /// Adds the gradient of the rows of all tokens, of which some are here.
+  /// Adds the gradient of the rows of all tokens, across ranks.
   template <class E>
   void add_rows(RowsByPosition<T>& of, E&& executor) {
-    constexpr Index least_rows = 16;  // worth a message
+    constexpr Index least_rows = 16;  // enough for a message
     const View<const T> d(of.gradient.view());
     RowMatrix<T>& sum = parameter.gradient_sum();
     sum_over_tokens(d, sum, least_rows, executor,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Attention whose keys and values are the pooled hidden state cross (FSAT, eqs. 1-6; MATHS.md,
-/// section 6): what FsatLayer and FatLayer share. It needs FFTW. It costs O(L log L) for each
-/// channel, what the operator costs, and 2 Dm (2 Dm + 4 H D) flops per token, twice that in the
-/// backward pass.
+/// section 6): the common base of FsatLayer and FatLayer. Requires FFTW. Besides the operator it
+/// costs O(L log L) per channel and 2 Dm (2 Dm + 4 H D) flops per token, twice that in the backward
+/// pass.
 #pragma once
 
 #include "fovea/layers/attend.hpp"
@@ -23,8 +23,8 @@ struct HiddenCrossOptions {
   Index head_width = 0;  ///< D, the width of a head; if 0, width / heads
   bool bias = false;     ///< whether W_Q, W_K, W_V and W_O have a bias
   HiddenMapKind map = HiddenMapKind::fully_connected;      ///< the kind of the maps f1 and f2
-  ActivationKind activation = ActivationKind::gelu;        ///< the function that ends both maps
-  ActivationKind inner_activation = ActivationKind::gelu;  ///< that between two linear maps
+  ActivationKind activation = ActivationKind::gelu;        ///< the final function of both maps
+  ActivationKind inner_activation = ActivationKind::gelu;  ///< the function between two linear maps
   Index map_hidden = 0;                          ///< channels between two linear maps; if 0, width
   FftPlanning planning = FftPlanning::estimate;  ///< how FFTW chooses plans
 };
@@ -35,30 +35,29 @@ struct HiddenCrossOptions {
 ///     Q = x W_Q,  K = C W_K,  V = C W_V
 ///     y = concat_h(Op(Q^h, K^h, V^h)) W_O
 ///
-/// W_K and W_V stand side by side in one matrix. `G` is the LearnedInputs of the operator, which
-/// are made of C. The layer is not causal: row i of C mixes tokens up to 2i + 1. For a sequence
-/// with a key length, the rows before it are those of the shorter sequence; the rows from it on are
-/// what W_O makes of the operator's rows there.
+/// W_K and W_V are concatenated in one matrix. `G` is the LearnedInputs of the operator, computed
+/// from C. The layer is not causal: row i of C mixes tokens up to 2i + 1. With a key length, the
+/// rows before it equal those of the shorter sequence; rows from it on are the operator's rows
+/// there, times W_O.
 ///
-/// The layer keeps 6 Dm + 4 H D + 2 numbers per token and takes 5 Dm + 4 H D for gradients, each 2
-/// Dm more with a convolution or four times map_hidden more with two linear maps, and it keeps what
-/// the operator keeps. The bits are the same for any
-/// number of threads.
+/// The layer saves 6 Dm + 4 H D + 2 numbers per token and uses 5 Dm + 4 H D for gradients, each 2
+/// Dm more with a convolution or 4 map_hidden more with two linear maps, besides what the operator
+/// saves.
 template <class Op, class T, class G = LearnedInputs<Op, T>>
 class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens<T>> {
  public:
-  /// What is kept from forward to backward, and room for gradients.
+  /// State saved for backward, and buffers for gradients.
   struct Saved {
-    typename HiddenMap<T>::Saved map1;              ///< of f1
-    typename HiddenMap<T>::Saved map2;              ///< of f2
-    typename LayerNorm<T>::Saved norm;              ///< of the normalisation
-    typename HeadAttention<Op, T, G>::Saved heads;  ///< of the operator
+    typename HiddenMap<T>::Saved map1;              ///< f1's
+    typename HiddenMap<T>::Saved map2;              ///< f2's
+    typename LayerNorm<T>::Saved norm;              ///< the normalisation's
+    typename HeadAttention<Op, T, G>::Saved heads;  ///< the operator's
     Buffer<T> f1;                                   ///< [B, 1, L, Dm], as all up to hidden: f1(x)
     Buffer<T> f2;                                   ///< f2(x)
-    Buffer<T> cross;                                ///< the cross before it is normalised
+    Buffer<T> cross;                                ///< the cross before normalisation
     Buffer<T> hidden;                               ///< C
-    Buffer<T> q;                                    ///< [B, 1, L, H D] Q, the heads side by side
-    Buffer<T> kv;                                   ///< [B, 1, L, 2 H D] K and V, side by side
+    Buffer<T> q;                                    ///< [B, 1, L, H D] Q, concatenated heads
+    Buffer<T> kv;                                   ///< [B, 1, L, 2 H D] K and V, concatenated
     Buffer<T> d_f1;                                 ///< the gradient of f1
     Buffer<T> d_f2;                                 ///< the gradient of f2
     Buffer<T> d_hidden;                             ///< the gradient of hidden, then of cross
@@ -66,15 +65,15 @@ class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens
     Buffer<T> d_kv;                                 ///< the gradient of kv
   };
 
-  /// A layer without sizes, which has yet to be assigned to.
+  /// An empty layer; assign one before use.
   HiddenCrossLayer() = default;
 
-  /// \param name of the layer, in error messages
+  /// \param name the layer's name, for error messages
   /// \param op operator with its options
   /// \param options sizes and maps
-  /// \param dominant M, for an operator that has indices predicted
+  /// \param dominant M, for an operator with predicted indices
   /// \param initialiser draws the weights
-  /// \throws std::invalid_argument if sizes do not go together
+  /// \throws std::invalid_argument if sizes are inconsistent
   HiddenCrossLayer(const char* name, const Op& op, const HiddenCrossOptions& options,
                    Index dominant, Initialiser& initialiser)
       : name_(name),
@@ -90,7 +89,7 @@ class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens
         attention_(name, op, sizes_, initialiser),
         out_(columns(), sizes_.width, initialiser, {.bias = options.bias, .name = "out"}) {}
 
-  /// The operator, whose options may change from step to step.
+  /// The operator; its options may change between steps.
   Op& op() { return attention_.op; }
   /// The learned inputs of the operator.
   G& learned_inputs() { return attention_.learned; }
@@ -110,10 +109,9 @@ class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens
   }
 
   using LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens<T>>::forward;
-  /// Computes y, and keeps what `backward` needs.
-  /// \throws std::invalid_argument as the operator, and with a message that names tensor,
-  /// dimension, expected and got
-  /// \throws std::bad_alloc if there is no memory for what is kept
+  /// Computes y, and saves what `backward` needs.
+  /// \throws std::invalid_argument as the operator, or if a shape or layout is wrong
+  /// \throws std::bad_alloc if allocation fails
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
     check_forward(name_, tokens, sizes_.width, y, sizes_.width);
@@ -134,7 +132,7 @@ class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens
     out_.forward(out, y, executor);
   }
 
-  /// Adds to the gradients of the parameters. If d_x is given, it is written.
+  /// Adds to the gradients of the parameters. If given, d_x is written.
   /// \throws as `forward`
   template <class E = Serial>
   void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
@@ -180,8 +178,7 @@ class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens
             as_heads(kv, columns(), sizes_.heads, sizes_.head_width)};
   }
 
-  /// Goes from d_y to the gradient of C, and to the part of d_x that comes from the queries. Both
-  /// are written.
+  /// Computes from d_y the gradient of C, and the queries' contribution to d_x. Both are written.
   template <class E>
   void backward_to_cross(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y,
                          const View<T>& d_x, E&& executor) {

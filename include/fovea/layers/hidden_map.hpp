@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The non-linear maps f1 and f2 of the pooled hidden state cross (FSAT, eq. 1; section 5.4): one
-/// or two fully connected ones, or a depth-wise separable convolution, each with a function of
-/// single elements.
+/// or two fully connected maps, or a depthwise separable convolution, each with an element-wise
+/// function.
 #pragma once
 
 #include "fovea/layers/activation_function.hpp"
@@ -20,16 +20,16 @@ enum class HiddenMapKind {
 
 /// Options of HiddenMap.
 struct HiddenMapOptions {
-  HiddenMapKind kind = HiddenMapKind::fully_connected;  ///< what is computed before the function
-  std::string name = "map";  ///< the first part of the names of its parameters
-  ActivationKind activation = ActivationKind::gelu;        ///< the function, which comes last
+  HiddenMapKind kind = HiddenMapKind::fully_connected;     ///< what is computed before the function
+  std::string name = "map";                                ///< the prefix of its parameters' names
+  ActivationKind activation = ActivationKind::gelu;        ///< the final function
   ActivationKind inner_activation = ActivationKind::gelu;  ///< between two linear maps
   Index hidden = 0;  ///< channels between two linear maps; if 0, those of y
 };
 
 namespace detail {
 
-/// y = f(x W + b). W is drawn as for maps that halve the variance, unless f is odd.
+/// y = f(x W + b). W uses He initialisation, unless f is odd.
 template <class T>
 class DenseMap : public LayerParts<DenseMap<T>> {
  public:
@@ -82,22 +82,22 @@ class DenseMap : public LayerParts<DenseMap<T>> {
 
 }  // namespace detail
 
-/// y = f(z W + b), where z is x, its convolution, or g(x V + c), for x [B, 1, L, In] and
-/// y [B, 1, L, Out] with dense rows; DepthwiseConv says what key lengths do to a convolution. The
-/// parameters are called "map.weight" and "map.bias", with a convolution also "map.taps"; those of
-/// two maps begin with "map.in" and "map.out". The bits are the same for any number of threads.
+/// y = f(z W + b), where z is x, its convolution, or g(x V + c), for x [B, 1, L, In] and y [B, 1,
+/// L, Out] with dense rows; key lengths affect a convolution as in DepthwiseConv. The parameters
+/// are "map.weight" and "map.bias", with a convolution also "map.taps"; those of two maps begin
+/// with "map.in" and "map.out".
 template <class T>
 class HiddenMap : public LayerCalls<HiddenMap<T>, T, Tokens<T>> {
  public:
-  /// What is kept from forward to backward, and room for gradients.
+  /// State saved for backward, and buffers for gradients.
   struct Saved {
-    typename detail::DenseMap<T>::Saved first;  ///< of the first of two linear maps
-    typename detail::DenseMap<T>::Saved last;   ///< of the only or last one
+    typename detail::DenseMap<T>::Saved first;  ///< the first of two linear maps'
+    typename detail::DenseMap<T>::Saved last;   ///< the last (or only) one's
     Buffer<T> inner;                            ///< [B, 1, L, width of z] z, if it is not x
     Buffer<T> d_inner;                          ///< its gradient
   };
 
-  /// A layer without sizes, which has yet to be assigned to.
+  /// An empty layer; assign one before use.
   HiddenMap() = default;
 
   /// \param in, out channels of x and of y
@@ -132,9 +132,9 @@ class HiddenMap : public LayerCalls<HiddenMap<T>, T, Tokens<T>> {
   }
 
   using LayerCalls<HiddenMap<T>, T, Tokens<T>>::forward;
-  /// Computes y, and keeps what `backward` needs.
-  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
-  /// \throws std::bad_alloc if there is no memory for what is kept
+  /// Computes y, and saves what `backward` needs.
+  /// \throws std::invalid_argument if a shape or layout is wrong
+  /// \throws std::bad_alloc if allocation fails
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
     check_forward("HiddenMap", tokens.x, in(), y, out());
@@ -149,7 +149,7 @@ class HiddenMap : public LayerCalls<HiddenMap<T>, T, Tokens<T>> {
     last_.forward(inner, y, saved.last, executor);
   }
 
-  /// Adds to the gradients of the parameters. If d_x is given, it is written or added to.
+  /// Adds to the gradients of the parameters. If given, d_x is written or added to.
   /// \throws as `forward`
   template <class E = Serial>
   void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,

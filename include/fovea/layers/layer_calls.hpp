@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The ways to call a layer.
+/// How layers are called. Results of all layers are bit-identical for any number of threads.
 #pragma once
 
 #include <concepts>
@@ -11,14 +11,14 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Gives a layer `Self` a forward pass that keeps nothing, for inference, beside `visit`. Self has
-/// a type `Saved`, which holds what its backward pass needs, and `forward(x, y, saved, executor)`
-/// with an Input x. What the layer computes on its way lives as long as the call.
+/// Gives a layer `Self` an inference-only forward pass, and `visit`. Self has a type `Saved`, which
+/// holds what its backward pass needs, and `forward(x, y, saved, executor)` with an Input x.
+/// Intermediate results live as long as the call.
 template <class Self, class T, class Input = View<const T>>
 class LayerCalls : public LayerParts<Self> {
  public:
-  /// Computes y as the other `forward` does, and keeps nothing.
-  /// \tparam Layer Self, which is a complete type where this is called
+  /// Computes y without saving state for backward.
+  /// \tparam Layer Self, complete at the point of call
   template <class E = Serial, class Layer = Self>
   requires(!std::same_as<std::remove_cvref_t<E>, typename Layer::Saved>) void forward(
       const Input& x, const View<T>& y, E&& executor = {}) const {

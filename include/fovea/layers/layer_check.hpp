@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The checks of activations that every layer makes before it writes anything.
+/// Checks that every layer makes before writing. Messages name tensor, dimension, expected and got.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// A size that a layer is made with must be at least 1. \throws std::invalid_argument if it is not
+/// \throws std::invalid_argument if a size of a layer is below 1
 inline void check_size(const char* layer, const char* what, Index size) {
   if (size < 1) refuse(layer, what, std::to_string(size), "at least 1");
 }
 
-/// Activations must be [B, 1, L, width], with unit stride in a row and rows that do not descend.
+/// Activations must be [B, 1, L, width], with unit stride in a row and non-negative row strides.
 /// \throws std::invalid_argument if they are not
 template <class T>
 void check_activations(const char* layer, const char* tensor, const View<T>& x, Index width) {
@@ -33,7 +33,7 @@ void check_activations(const char* layer, const char* tensor, const View<T>& x, 
   }
 }
 
-/// y must be activations of this width, for the same tokens as x.
+/// y must be activations of this width, for the tokens of x.
 /// \throws std::invalid_argument if they are not
 template <class T, class U>
 void check_alike(const char* layer, const char* tensor, const View<T>& y, Index width,
@@ -43,7 +43,7 @@ void check_alike(const char* layer, const char* tensor, const View<T>& y, Index 
   detail::check_extent(layer, tensor, y.shape(), 2, x.rows(), "the rows of x");
 }
 
-/// A tensor that is written must have distinct elements, and share none with the input.
+/// An output must have distinct elements, and share none with the input.
 /// \throws std::invalid_argument if it does not
 template <class T, class U>
 void check_written(const char* layer, const char* tensor, const View<T>& y, const char* input,
@@ -61,7 +61,7 @@ void check_forward(const char* layer, const View<const T>& x, Index width, const
   check_written(layer, "y", y, "x", x);
 }
 
-/// Checks x, d_y and d_x of a backward pass; d_x may be none.
+/// Checks x, d_y and d_x of a backward pass; d_x may be empty.
 /// \throws std::invalid_argument as the checks above
 template <class T>
 void check_backward(const char* layer, const View<const T>& x, Index width,
@@ -89,7 +89,7 @@ void check_in_place(const char* layer, const View<T>& d_x, const View<const T>& 
 
 namespace detail {
 
-/// A tensor that is written must share no element with what tokens have for attention.
+/// An output must share no element with the attention inputs of the tokens.
 template <class T, class U>
 void check_apart_from_terms(const char* layer, const char* tensor, const View<U>& y,
                             const Tokens<T>& tokens) {
@@ -99,8 +99,8 @@ void check_apart_from_terms(const char* layer, const char* tensor, const View<U>
   check_apart(layer, tensor, y, "dominant", tokens.dominant);
 }
 
-/// The place for the gradient of the bias must have the bias's shape, distinct elements, and share
-/// none with another tensor of the call.
+/// The gradient of the bias must have the bias's shape, distinct elements, and share none with
+/// another tensor of the call.
 template <class T>
 void check_d_bias(const char* layer, const Tokens<T>& tokens, const View<const T>& d_y,
                   const View<T>& d_x) {
@@ -116,7 +116,7 @@ void check_d_bias(const char* layer, const Tokens<T>& tokens, const View<const T
 
 }  // namespace detail
 
-/// The same of a layer that gives all that tokens have to attention.
+/// The same for a layer that passes all inputs of the tokens to attention.
 template <class T>
 void check_forward(const char* layer, const Tokens<T>& tokens, Index width, const View<T>& y,
                    Index out_width) {
@@ -124,7 +124,7 @@ void check_forward(const char* layer, const Tokens<T>& tokens, Index width, cons
   detail::check_apart_from_terms(layer, "y", y, tokens);
 }
 
-/// The same of its backward pass. \throws std::invalid_argument also for a wrong d_bias
+/// The same for its backward pass. \throws std::invalid_argument also for a wrong d_bias
 template <class T>
 void check_backward(const char* layer, const Tokens<T>& tokens, Index width,
                     const View<const T>& d_y, Index out_width, const View<T>& d_x) {
@@ -133,8 +133,8 @@ void check_backward(const char* layer, const Tokens<T>& tokens, Index width,
   detail::check_d_bias(layer, tokens, d_y, d_x);
 }
 
-/// Refuses what tokens have for attention that a layer does not read.
-/// \param reason why it does not \throws std::invalid_argument
+/// Rejects attention inputs that a layer does not read.
+/// \param reason the reason, for the message \throws std::invalid_argument
 template <class T>
 void check_no_terms(const char* layer, const Tokens<T>& tokens, const char* reason) {
   const auto check = [&](const char* what, const auto& x) {
@@ -147,7 +147,7 @@ void check_no_terms(const char* layer, const Tokens<T>& tokens, const char* reas
   check("dominant", tokens.dominant);
 }
 
-/// What a forward pass has saved must be of these tokens, and of this layer.
+/// The saved state must match these tokens and this layer.
 /// \param width the channels that the layer saves
 /// \throws std::invalid_argument if it has another batch, number of rows or width
 template <class T, class U>
@@ -164,7 +164,7 @@ void check_saved(const char* layer, const View<T>& kept, const View<U>& x, Index
          "expected " + std::to_string(width) + ", from the forward pass of this layer");
 }
 
-/// A backward pass must be of the same step of training as the forward pass, or of none.
+/// The training step must be that of the forward pass.
 /// \throws std::invalid_argument if it is not
 inline void check_training(const char* layer, const std::optional<TrainingStep>& saved,
                            const std::optional<TrainingStep>& given) {
@@ -177,8 +177,8 @@ inline void check_training(const char* layer, const std::optional<TrainingStep>&
   refuse(layer, "training", text(given), text(saved) + ", as in the forward pass");
 }
 
-/// There must be no key lengths, or one for each sequence, in [0, rows], and no packed sequences.
-/// \param rows those of the sequence, of which x may be a part
+/// Key lengths must be empty or one per sequence, in [0, rows]. Sequences must not be packed.
+/// \param rows the rows of the sequence, of which x may be a part
 /// \throws std::invalid_argument if that is not so
 template <class T>
 void check_lengths(const char* layer, const Tokens<T>& tokens, Index rows) {

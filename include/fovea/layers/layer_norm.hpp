@@ -10,7 +10,7 @@ FOVEA_NAMESPACE_BEGIN
 /// Options of LayerNorm.
 struct LayerNormOptions {
   double epsilon = 1e-5;      ///< added to the variance, more than 0
-  const char* name = "norm";  ///< the first part of the names of its parameters
+  const char* name = "norm";  ///< the prefix of its parameters' names
 };
 
 /// y = (x - mean) / sqrt(variance + epsilon) * scale + shift, with the mean and variance of the C
@@ -21,18 +21,18 @@ class LayerNorm : public RowNorm<LayerNorm<T>, T> {
   /// Rows are centred and shifted.
   static constexpr bool kIsCentred = true;
 
-  Parameter<T> shift;  ///< [1, C], which begins as 0
+  Parameter<T> shift;  ///< [1, C], initially 0
 
-  /// A layer without sizes, which has yet to be assigned to.
+  /// An empty layer; assign one before use.
   LayerNorm() = default;
 
-  /// A normalisation of activations of this width.
+  /// Normalises activations of this width.
   /// \throws std::invalid_argument if the width is below 1 or epsilon is not above 0
   explicit LayerNorm(Index width, const LayerNormOptions& options = {})
       : RowNorm<LayerNorm<T>, T>(width, options.epsilon, options.name),
         shift(std::string(options.name) + ".shift", 1, width) {}
 
-  /// The name that stands in error messages.
+  /// The name in error messages.
   static constexpr const char* name() { return "LayerNorm"; }
 
   /// Lists the scale and the shift.

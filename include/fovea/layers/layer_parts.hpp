@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How the parameters of a layer are found and named: a layer lists its parts once, and `visit`
-/// goes through them.
+/// How a layer's parameters are found and named: a layer lists its parts once, and `visit`
+/// traverses them.
 #pragma once
 
 #include <string>
@@ -20,11 +20,11 @@ struct IsParameter : std::false_type {};
 template <class T>
 struct IsParameter<Parameter<T>> : std::true_type {};
 
-/// Whether f takes a parameter's name before the parameter.
+/// Whether f takes the parameter's name as its first argument.
 template <class F, class P>
 concept TakesNames = std::is_invocable_v<F&, const std::string&, P&>;
 
-/// Calls f for a parameter, with its name if f takes that.
+/// Calls f for a parameter, with its name if f takes it.
 template <class F, class P>
 void give(F& f, const std::string& name, P& parameter) {
   if constexpr (TakesNames<F, P>) {
@@ -34,7 +34,7 @@ void give(F& f, const std::string& name, P& parameter) {
   }
 }
 
-/// Passes parameters on to f, with a prefix before their names.
+/// Forwards parameters to f, prefixing their names.
 template <class F>
 struct Prefixed {
   F& f;
@@ -46,7 +46,7 @@ struct Prefixed {
   }
 };
 
-/// What `each_part` calls for each part: a parameter, a layer, or several layers.
+/// The callback of `each_part`, for a parameter, a layer, or several layers.
 template <class F>
 class PartVisitor {
  public:
@@ -62,8 +62,8 @@ class PartVisitor {
     }
   }
 
-  /// A part with a name, which goes before the names of its parameters; of a range of layers also
-  /// the number of the layer.
+  /// A named part. Its name, and the layer's number in a range of layers, prefixes the names of its
+  /// parameters.
   template <class Part>
   void operator()(std::string_view name, Part& part) const {
     if constexpr (requires { std::begin(part); }) {
@@ -84,7 +84,7 @@ class PartVisitor {
 }  // namespace detail
 
 /// Gives a layer or a model `Self` the function `visit`. Self lists its parts once, in a static
-/// function that works for a constant `self` as for one that can change:
+/// function that works for const and non-const `self`:
 ///
 ///     struct Model : fovea::LayerParts<Model> {
 ///       template <class Self, class F>
@@ -96,27 +96,26 @@ class PartVisitor {
 ///     };
 ///
 /// A part is a Parameter, a layer, anything else that has `visit`, or a range of those. A name
-/// goes before the names that the part gives its parameters, with a dot; without one they stay as
-/// they are. It is for the author of a model to give names that differ: what saves and loads
-/// parameters refuses others.
+/// prefixes the part's parameter names, with a dot. Names must be unique: saving and loading
+/// parameters rejects duplicates.
 template <class Self>
 class LayerParts {
  public:
   /// Calls `f(parameter)`, or `f(name, parameter)` if f takes two arguments, for each parameter of
-  /// all parts, in the order of the list. The name is a `const std::string&`, made of the names of
-  /// parts on the way and the parameter's own, such as "blocks.3.attention.qkv.weight".
+  /// all parts, in the order of the list. The name is a `const std::string&` joined from the parts'
+  /// names and the parameter's, such as "blocks.3.attention.qkv.weight".
   template <class F>
   void visit(F&& f) {
     Self::each_part(static_cast<Self&>(*this), detail::PartVisitor<std::remove_reference_t<F>>(f));
   }
-  /// The same for parameters that are only read.
+  /// The same for read-only parameters.
   template <class F>
   void visit(F&& f) const {
     Self::each_part(static_cast<const Self&>(*this),
                     detail::PartVisitor<std::remove_reference_t<F>>(f));
   }
 
-  /// A layer that lists no parts has none.
+  /// A layer without listed parts has none.
   template <class Layer, class F>
   static void each_part(Layer& /*self*/, F&& /*f*/) {}
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a layer learns for Longformer attention: projections of the rows of global positions
+/// A layer's learned inputs for Longformer attention: projections of the rows of global positions
 /// (Beltagy et al. 2020, section 3.1, "Linear projections for global attention").
 #pragma once
 
@@ -9,23 +9,23 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// If `global_projections` is set, LongformerAttention has global_q, global_k and global_v of all
-/// tokens from the layer: x W_G + b_G, where W_G is [Dm, (H + 2 Hk) D] with the columns of the
-/// layer's "qkv". It is drawn anew; the authors begin with a copy of those, and so can a program.
-/// The layer then keeps (H + 2 Hk) D numbers more per token, takes as many for gradients, and has
-/// no decoder. Otherwise there is nothing to learn, and all rows read the same projections.
+/// If `global_projections` is set, the layer computes global_q, global_k and global_v of all
+/// tokens: x W_G + b_G, where W_G is [Dm, (H + 2 Hk) D], with columns as in the layer's "qkv". W_G
+/// is initialised independently; the authors start from a copy of those weights. The layer then
+/// saves (H + 2 Hk) D more numbers per token, uses as many for gradients, and has no decoder.
+/// Otherwise all rows read the same projections.
 template <class T>
 class LearnedInputs<LongformerAttention, T> : public NothingLearned<T> {
  public:
-  /// What is kept from forward to backward, and room for gradients.
+  /// State saved for backward, and buffers for gradients.
   struct Saved {
     Buffer<T> projected;    ///< [B, 1, L, (H + 2 Hk) D] global_q, global_k and global_v
     Buffer<T> d_projected;  ///< [B, 1, L, (H + 2 Hk) D] their gradients
   };
 
-  /// Nothing to learn.
+  /// No learned inputs.
   LearnedInputs() = default;
-  /// Draws W_G, if there is one.
+  /// Draws W_G, if used.
   LearnedInputs(const LongformerAttention& /*op*/, const HeadSizes& sizes, Initialiser& initialiser)
       : sizes_(sizes) {
     if (!sizes.global_projections) return;
@@ -34,13 +34,13 @@ class LearnedInputs<LongformerAttention, T> : public NothingLearned<T> {
                   {.bias = sizes.bias, .outputs_of_one = sizes.width, .name = "global_qkv"});
   }
 
-  /// Lists W_G and b_G, if there are any.
+  /// Lists W_G and b_G, if used.
   template <class Self, class F>
   static void each_part(Self& self, F&& f) {
     if (self.sizes_.global_projections) f(self.projection_);
   }
 
-  /// \throws std::invalid_argument if there are projections of global rows
+  /// \throws std::invalid_argument if global rows have their own projections
   void check_decoder() const {
     if (!sizes_.global_projections) return;
     refuse(LongformerAttention::name(), "global_projections", "true",
@@ -55,20 +55,20 @@ class LearnedInputs<LongformerAttention, T> : public NothingLearned<T> {
     projection_.forward(source.x, room(saved.projected, source), executor);
   }
 
-  /// Gives the projections to the operator.
+  /// Passes the projections to the operator.
   void attach(const Tokens<T>& /*source*/, Saved& saved, LongformerInputs<T>& inputs,
               SoftmaxSaved<T>& /*kept*/) const {
     if (!sizes_.global_projections) return;
     hand_out(saved.projected.view(), inputs);
   }
 
-  /// Asks the operator for their gradients.
+  /// Requests their gradients from the operator.
   void ask(const Tokens<T>& source, Saved& saved, LongformerGrads<T>& grads) const {
     if (!sizes_.global_projections) return;
     hand_out(room(saved.d_projected, source), grads);
   }
 
-  /// Adds to the gradients of W_G and b_G and, if it is given, to d_source.
+  /// Adds to the gradients of W_G and b_G and, if given, to d_source.
   template <class E>
   void finish(const Tokens<T>& source, Saved& saved, const View<T>& d_source, E&& executor) {
     if (!sizes_.global_projections) return;
@@ -82,7 +82,7 @@ class LearnedInputs<LongformerAttention, T> : public NothingLearned<T> {
     return buffer.resize(source.x.batch(), source.x.rows(), projection_.out());
   }
 
-  /// Sets the three tensors to the heads of a matrix where they stand side by side.
+  /// Sets the three tensors to the concatenated heads of a matrix.
   template <class To>
   void hand_out(const View<T>& from, To& to) const {
     const Index heads = sizes_.heads;

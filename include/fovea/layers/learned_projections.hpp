@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What Linformer and Nystroem attention have from a layer beside q, k and v: projections that it
-/// learns, and room for what is kept from forward to backward.
+/// A layer's inputs for Linformer and Nystroem attention: learned projections, and buffers for
+/// saved state.
 #pragma once
 
 #include <optional>
@@ -14,26 +14,26 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// LinformerAttention learns its projections E and F [P, length], which all heads share (headwise
-/// sharing in the paper's section 4). A sequence of fewer tokens meets their first columns. The
-/// projected keys and values are kept for the backward pass.
+/// sharing in the paper's section 4). A shorter sequence uses their first columns. Projected keys
+/// and values are saved for backward.
 template <class T>
 class LearnedInputs<LinformerAttention, T> : public NothingLearned<T> {
  public:
   Parameter<T> key_projection;    ///< [P, length] E
   Parameter<T> value_projection;  ///< [P, length] F
 
-  /// What is kept from forward to backward, and room for gradients.
+  /// State saved for backward, and buffers for gradients.
   struct Saved {
     Buffer<T> keys;      ///< [B, Hk, P, D] projected keys
     Buffer<T> values;    ///< [B, Hk, P, D] projected values
     Buffer<T> d_keys;    ///< [1, 1, P, L] the gradient of E
     Buffer<T> d_values;  ///< [1, 1, P, L] the gradient of F
-    /// Of tokens that are spread over processes, the columns of E that those meet that are here.
+    /// If the sequence is sharded, the columns of E for local tokens.
     std::optional<Buffer<T>> own_of_keys;
-    std::optional<Buffer<T>> own_of_values;  ///< likewise, of F
+    std::optional<Buffer<T>> own_of_values;  ///< likewise, for F
   };
 
-  /// Projections without sizes, which have yet to be assigned to.
+  /// Empty; assign one before use.
   LearnedInputs() = default;
   /// Draws E and F. \throws std::invalid_argument if `length` or `projected` is not set
   LearnedInputs(const LinformerAttention& /*op*/, const HeadSizes& sizes, Initialiser& initialiser)
@@ -53,7 +53,7 @@ class LearnedInputs<LinformerAttention, T> : public NothingLearned<T> {
     f(self.value_projection);
   }
 
-  /// Makes room for the projected keys and values, and finds the columns of E and F.
+  /// Allocates the projected keys and values, and finds the columns of E and F.
   /// \throws std::invalid_argument if a sequence is longer than the projections
   template <class E>
   void compute(const LinformerAttention& /*op*/, const Tokens<T>& source, Saved& saved,
@@ -76,7 +76,7 @@ class LearnedInputs<LinformerAttention, T> : public NothingLearned<T> {
     }
   }
 
-  /// Gives the projections to the operator, and room for what it saves.
+  /// Passes the projections to the operator, and buffers for what it saves.
   void attach(const Tokens<T>& source, Saved& saved, LinformerInputs<T>& inputs,
               LinformerSaved<T>& kept) const {
     inputs.key_projection = columns(key_projection, source.x.rows(), saved.own_of_keys);
@@ -85,7 +85,7 @@ class LearnedInputs<LinformerAttention, T> : public NothingLearned<T> {
     kept.projected_values = saved.values.view();
   }
 
-  /// Asks the operator for the gradients of the projections.
+  /// Requests from the operator the gradients of the projections.
   void ask(const Tokens<T>& source, Saved& saved, LinformerGrads<T>& grads) const {
     const Shape shape = {1, 1, sizes_.projected, source.x.rows()};
     grads.key_projection = saved.d_keys.resize(shape);
@@ -108,7 +108,7 @@ class LearnedInputs<LinformerAttention, T> : public NothingLearned<T> {
     return {value.data(), {1, 1, value.rows(), count}, {0, 0, value.cols(), 1}};
   }
 
-  /// Copies the columns that the tokens meet that are here.
+  /// Copies the columns for local tokens.
   template <class E>
   static void gather(const Parameter<T>& parameter, Index count, std::optional<Buffer<T>>& own,
                      const E& executor) {
@@ -121,12 +121,11 @@ class LearnedInputs<LinformerAttention, T> : public NothingLearned<T> {
     }
   }
 
-  /// Adds the gradients of the columns that the tokens meet that are here, and of those that others
-  /// have.
+  /// Adds the gradients of the columns for local tokens, and for those of other ranks.
   /// \param d [1, 1, P, tokens]
   template <class E>
   static void add_columns(const View<const T>& d, Parameter<T>& parameter, E&& executor) {
-    constexpr Index least_rows = 16;  // worth a message
+    constexpr Index least_rows = 16;  // enough for a message
     const View<const T> by_tokens(d.data(), {1, 1, d.width(), d.rows()}, {0, 0, 1, d.width()});
     RowMatrix<T>& sum = parameter.gradient_sum();
     detail::sum_over_tokens(by_tokens, sum, least_rows, executor,
@@ -145,25 +144,24 @@ class LearnedInputs<LinformerAttention, T> : public NothingLearned<T> {
   HeadSizes sizes_;
 };
 
-/// NystroemAttention learns nothing here. What its landmarks attend to is kept for the backward
-/// pass.
+/// NystroemAttention learns nothing here. Its landmarks' outputs are saved for backward.
 template <class T>
 class LearnedInputs<NystroemAttention, T> : public NothingLearned<T> {
  public:
-  /// What is kept from forward to backward.
+  /// State saved for backward.
   struct Saved {
     Buffer<T> lse;     ///< [B, H, m, 1] of the landmarks
-    Buffer<T> values;  ///< [B, H, m, D] what they attend to
+    Buffer<T> values;  ///< [B, H, m, D] their outputs
   };
 
-  /// Without sizes, which have yet to be assigned to.
+  /// Empty; assign one before use.
   LearnedInputs() = default;
-  /// Remembers the sizes.
+  /// Stores the sizes.
   LearnedInputs(const NystroemAttention& /*op*/, const HeadSizes& sizes,
                 Initialiser& /*initialiser*/)
       : sizes_(sizes) {}
 
-  /// Makes room for what the landmarks attend to.
+  /// Allocates the landmarks' outputs.
   template <class E>
   void compute(const NystroemAttention& op, const Tokens<T>& source, Saved& saved,
                E&& /*executor*/) const {
@@ -172,7 +170,7 @@ class LearnedInputs<NystroemAttention, T> : public NothingLearned<T> {
     saved.values.resize({source.x.batch(), sizes_.heads, landmarks, sizes_.head_width});
   }
 
-  /// Says where the operator keeps it.
+  /// Passes these buffers to the operator.
   void attach(const Tokens<T>& /*source*/, Saved& saved, NystroemInputs<T>& /*inputs*/,
               NystroemSaved<T>& kept) const {
     kept.landmark_lse = saved.lse.view();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a layer learns for Sinkhorn attention: the network that makes sorting logits (Tay et al.
-/// 2020, section 3.1). MultiHead<SinkhornAttention> needs this header.
+/// A layer's learned inputs for Sinkhorn attention: the network that computes sorting logits (Tay
+/// et al. 2020, section 3.1). MultiHead<SinkhornAttention> needs this header.
 #pragma once
 
 #include <algorithm>
@@ -14,26 +14,26 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// R = s W + b, where row u of s [N / b, Dm] is the sum of the tokens of block u of the source, and
-/// W has for each key head a column for each block of keys, of as many blocks as `sorted_blocks`
-/// says. A shorter sequence has the first columns of each.
+/// W has `sorted_blocks` columns per key head, one for each block of keys. A shorter sequence uses
+/// the first columns of each head.
 ///
-/// Over ranks the rank of a block's first token gets its other ones and makes its row of R. In the
-/// backward pass all ranks get s and the gradient of R of all blocks, and compute those of W, b and
-/// s alike.
+/// Across ranks, the rank with a block's first token receives its other tokens and computes its row
+/// of R. In the backward pass all ranks receive s and the gradient of R of all blocks, and all
+/// compute the gradients of W, b and s.
 template <class T>
 class LearnedInputs<SinkhornAttention, T> : public NothingLearned<T> {
  public:
-  /// What is kept from forward to backward, and room for gradients, of the blocks that are here:
-  /// all N / b, or over ranks those whose first tokens are here.
+  /// State for backward, and buffers for gradients, of the local blocks: all N / b, or across ranks
+  /// those whose first token is local.
   struct Saved {
     Index blocks = 0;    ///< N / b
-    Buffer<T> sums;      ///< [B, 1, blocks here, Dm] the sums of blocks
-    Buffer<T> logits;    ///< [B, 1, blocks here, Hk sorted_blocks] R of all heads, side by side
+    Buffer<T> sums;      ///< [B, 1, local blocks, Dm] the sums of blocks
+    Buffer<T> logits;    ///< [B, 1, local blocks, Hk sorted_blocks] R of all heads, concatenated
     Buffer<T> d_sums;    ///< [B, 1, N / b, Dm] the gradient of the sums
-    Buffer<T> d_logits;  ///< [B, 1, blocks here, Hk sorted_blocks] that of the logits
+    Buffer<T> d_logits;  ///< [B, 1, local blocks, Hk sorted_blocks] that of the logits
   };
 
-  /// A network without sizes, which has yet to be assigned to.
+  /// Empty; assign one before use.
   LearnedInputs() = default;
   /// Draws W.
   LearnedInputs(const SinkhornAttention& op, const HeadSizes& sizes, Initialiser& initialiser)
@@ -49,7 +49,7 @@ class LearnedInputs<SinkhornAttention, T> : public NothingLearned<T> {
     f(self.sorting_);
   }
 
-  /// Computes the sorting logits of the blocks whose first tokens are here.
+  /// Computes the sorting logits of the blocks whose first token is local.
   /// \throws std::invalid_argument if the source has more blocks than `sorted_blocks`
   template <class E>
   void compute(const SinkhornAttention& op, const Tokens<T>& source, Saved& saved,
@@ -91,23 +91,23 @@ class LearnedInputs<SinkhornAttention, T> : public NothingLearned<T> {
                      executor);
   }
 
-  /// Gives the logits to the operator.
+  /// Passes the logits to the operator.
   template <class S>
   void attach(const Tokens<T>& /*source*/, Saved& saved, SinkhornInputs<T>& inputs,
               S& /*kept*/) const {
     inputs.sorting = of_key_heads(saved.logits.view(), saved.blocks);
   }
 
-  /// Asks the operator for their gradient.
+  /// Requests their gradient from the operator.
   void ask(const Tokens<T>& /*source*/, Saved& saved, SinkhornGrads<T>& grads) const {
     const View<T> logits = saved.logits.view();
     const View<T> d = saved.d_logits.resize(logits.batch(), logits.rows(), logits.width());
-    std::fill_n(d.data(), d.size(), T{0});  // columns of blocks that there are not
+    std::fill_n(d.data(), d.size(), T{0});  // columns of absent blocks
     grads.sorting = of_key_heads(d, saved.blocks);
   }
 
-  /// Adds to the gradients of W and b and, if it is given, to d_source. All processes compute the
-  /// gradients of all blocks alike, since those of one process are made of chains of blocks.
+  /// Adds to the gradients of W and b and, if given, to d_source. All ranks compute the gradients
+  /// of all blocks, since reduction blocks span the blocks of several ranks.
   template <class E>
   void finish(const Tokens<T>& source, Saved& saved, const View<T>& d_source, E&& executor) {
     const View<const T> sums(saved.sums.view());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a layer gives to an operator beside queries, keys and values: the bias, mask and packed
-/// sequences of a call, ALiBi's slopes, and sinks that are learnt.
+/// A layer's inputs to an operator besides q, k and v: the call's bias, mask and packed sequences,
+/// ALiBi's slopes, and learned sinks.
 #pragma once
 
 #include <cmath>
@@ -15,8 +15,8 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// The slopes of ALiBi (Press, Smith and Lewis 2022) for H heads: 2^(-8/n), 2^(-16/n), ..., 2^-8
-/// for the largest power of two n that is at most H, and for the heads from n on every second one
-/// of those for 2 n, from the first one on, as in the authors' code.
+/// for the largest power of two n that is at most H, and for heads from n on, every second slope of
+/// those for 2 n, starting with the first, as in the authors' code.
 inline std::vector<double> alibi_slopes(Index heads) {
   std::vector<double> slopes;
   Index power = 1;
@@ -31,11 +31,11 @@ inline std::vector<double> alibi_slopes(Index heads) {
 /// Options of LogitTerms.
 struct LogitOptions {
   bool alibi = false;  ///< whether distances are subtracted from the logits, with ALiBi's slopes
-  bool sinks = false;  ///< whether each head learns one more logit, which has no value
+  bool sinks = false;  ///< whether each head learns an extra logit, without a value
 };
 
-/// The tokens' sequences must be whole tensors, or have key lengths, or be packed into one tensor.
-/// \param rows those of the sequence, of which x may be a part
+/// Sequences must be whole tensors, have key lengths, or be packed into one tensor.
+/// \param rows the rows of the sequence, of which x may be a part
 /// \throws std::invalid_argument if lengths or ends are out of range, or both are given
 template <class T>
 void check_sequences(const char* layer, const Tokens<T>& tokens, Index rows) {
@@ -49,14 +49,14 @@ void check_sequences(const char* layer, const Tokens<T>& tokens, Index rows) {
   detail::check_cu_seqlens(layer, "cu_seqlens", tokens.cu_seqlens, rows, "x");
 }
 
-/// Gives an operator what tokens and layer add to its logits, and takes the gradients. What the
-/// operator does not read is refused: nothing is ignored.
+/// Passes an operator the logit terms of tokens and layer, and receives the gradients. Terms that
+/// the operator does not read are rejected.
 template <class T>
 class LogitTerms : public LayerParts<LogitTerms<T>> {
  public:
-  Parameter<T> sinks;  ///< [1, H] the learnt logits, which begin as 0, or [1, 0] if there are none
+  Parameter<T> sinks;  ///< [1, H] the learned logits, initially 0; [1, 0] if none
 
-  /// Room for gradients.
+  /// Buffers for gradients.
   struct Saved {
     Buffer<T> d_sinks;  ///< [1, 1, 1, H] the gradient of the sinks
     Buffer<T> d_bias;   ///< the shape of the bias: its gradient
@@ -65,8 +65,8 @@ class LogitTerms : public LayerParts<LogitTerms<T>> {
   /// No terms.
   LogitTerms() = default;
 
-  /// \tparam Inputs those of the operator \param layer, op their names, for messages
-  /// \throws std::invalid_argument if the operator does not read what is asked for
+  /// \tparam Inputs the operator's \param layer, op names for messages
+  /// \throws std::invalid_argument if the operator does not read a requested term
   template <class Inputs>
   static LogitTerms of(const char* layer, const char* op, const LogitOptions& options,
                        Index heads) {
@@ -83,14 +83,14 @@ class LogitTerms : public LayerParts<LogitTerms<T>> {
     return made;
   }
 
-  /// Lists the sinks, if there are any.
+  /// Lists the sinks, if any.
   template <class Self, class F>
   static void each_part(Self& self, F&& f) {
     if (self.sinks.value.size() != 0) f(self.sinks);
   }
 
-  /// Puts the terms into the inputs of an operator of this name.
-  /// \throws std::invalid_argument if the tokens have what the operator does not read
+  /// Sets the terms in an operator's inputs.
+  /// \throws std::invalid_argument if the tokens have a term that the operator does not read
   template <class Inputs>
   void attach(const char* op, const Tokens<T>& tokens, Inputs& inputs) const {
     inputs.key_lengths = tokens.key_lengths;
@@ -112,7 +112,7 @@ class LogitTerms : public LayerParts<LogitTerms<T>> {
     if constexpr (!requires { inputs.dominant; }) check_not_given(op, "dominant", tokens.dominant);
   }
 
-  /// Asks for the gradients of the sinks, and of the bias if the tokens have a place for it.
+  /// Requests the gradients of the sinks, and of the bias if the tokens have d_bias.
   template <class Grads>
   void ask(const Tokens<T>& tokens, Saved& saved, Grads& grads) const {
     if constexpr (requires { grads.sink; }) {
@@ -123,7 +123,7 @@ class LogitTerms : public LayerParts<LogitTerms<T>> {
     }
   }
 
-  /// Adds these gradients to that of the sinks, and to the place for that of the bias.
+  /// Adds these gradients to the sinks' gradient and to d_bias.
   template <class E>
   void finish(const Tokens<T>& tokens, Saved& saved, E&& executor) {
     for (Index h = 0; h < sinks.value.cols(); ++h) {
@@ -143,7 +143,7 @@ class LogitTerms : public LayerParts<LogitTerms<T>> {
   }
 
  private:
-  /// Whether an operator with these inputs reads what changes the logits.
+  /// Whether an operator with these inputs reads logit terms.
   template <class Inputs>
   static constexpr bool kReadsLogits = requires(Inputs inputs) {
     inputs.bias;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The mean of the tokens of a sequence, as a classifier reads it.
+/// Mean pooling over the tokens of a sequence.
 #pragma once
 
 #include "fovea/layers/layer_calls.hpp"
@@ -9,17 +9,17 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// y[b] is the mean of x[b, i] over the tokens before the key length, or 0 if there are none. x is
-/// [B, 1, L, C] and y [B, 1, 1, C], with dense rows. Sums are taken in the order of the tokens. The
-/// layer learns nothing.
+/// [B, 1, L, C] and y [B, 1, 1, C], with dense rows. Sums are taken in token order. It has no
+/// parameters.
 template <class T>
 class MeanPool : public LayerCalls<MeanPool<T>, T, Tokens<T>> {
  public:
-  /// Nothing is kept, because backward needs the lengths alone.
+  /// Empty: backward needs only the lengths.
   struct Saved {};
 
   using LayerCalls<MeanPool<T>, T, Tokens<T>>::forward;
   /// Computes y.
-  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
+  /// \throws std::invalid_argument if a shape or layout is wrong
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& /*saved*/,
                E&& executor = {}) const {
@@ -52,7 +52,7 @@ class MeanPool : public LayerCalls<MeanPool<T>, T, Tokens<T>> {
     check_written("MeanPool", "d_x", d_x, "d_y", d_y);
     detail::check_apart("MeanPool", "d_x", d_x, "x", tokens.x);
     for_each_task(threads, d_y.batch(), [&](Index b, Index /*worker*/) {
-      Index counted = 0;  // rows here that lie before the length, which come first
+      Index counted = 0;  // local rows before the length; they come first
       while (counted < d_x.rows() &&
              detail::row_of_sequence(threads, counted) < tokens.length(b, all)) {
         ++counted;
@@ -68,7 +68,7 @@ class MeanPool : public LayerCalls<MeanPool<T>, T, Tokens<T>> {
     return T{1} / static_cast<T>(std::max<Index>(1, tokens.length(b, rows)));
   }
 
-  /// The mean of all rows, of which some are here; every process has it.
+  /// The mean of all rows across ranks, on every rank.
   template <class E>
   static void mean_over_ranks(const Tokens<T>& tokens, const View<T>& y, Index rows, E& over) {
     RowMatrix<T> sums = RowMatrix<T>::Zero(y.batch(), y.width());

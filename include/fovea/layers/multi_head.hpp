@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention of several heads between projections, for every operator (Vaswani et al. 2017, section
-/// 3.2.2). It costs what the operator costs and 2 Dm (2 H + 2 Hk) D flops per token, twice that in
-/// the backward pass.
+/// Multi-head attention with projections, for every operator (Vaswani et al. 2017, section 3.2.2).
+/// Besides the operator it costs 2 Dm (2 H + 2 Hk) D flops per token, twice that in the backward
+/// pass.
 #pragma once
 
 #include "fovea/layers/head_attention.hpp"
@@ -19,22 +19,21 @@ struct MultiHeadOptions {
   Index head_width = 0;      ///< D, the width of a head; if 0, width / heads
   bool bias = false;         ///< whether the projections have a bias
   Index sketch_width = 4;    ///< d, the width of Smart Bird's sketch
-  Index features = 64;       ///< R, the random features of Performer attention
-  Index sorted_blocks = 64;  ///< the most blocks of a sequence of Sinkhorn attention
-  /// Rotary positions of queries and keys; none by default.
+  Index features = 64;       ///< R, Performer's random features
+  Index sorted_blocks = 64;  ///< the maximum blocks of a sequence, for Sinkhorn
+  /// Rotary positions of queries and keys.
   std::optional<RotaryOptions> rotary = {};
   bool alibi = false;   ///< whether ALiBi's slopes (`alibi_slopes`) change the logits
   bool sinks = false;   ///< whether each head learns a sink, called "sinks"
-  Index length = 0;     ///< the most tokens of a sequence, for Linformer alone
+  Index length = 0;     ///< the maximum sequence length, for Linformer
   Index projected = 0;  ///< P, the rows of Linformer's projections
-  /// Whether the rows of Longformer's global positions have projections of their own, called
-  /// "global_qkv". They go neither with rotary positions nor with sinks, nor with a gradient of the
-  /// tokens' bias.
+  /// Whether the rows of Longformer's global positions have their own projections, "global_qkv".
+  /// Incompatible with rotary positions, sinks, and a gradient of the tokens' bias.
   bool global_projections = false;
 };
 
-/// The sizes of heads that options ask for.
-/// \throws std::invalid_argument if they do not go together
+/// The head sizes given by the options.
+/// \throws std::invalid_argument if they are inconsistent
 inline HeadSizes head_sizes(const char* layer, const MultiHeadOptions& options) {
   check_size(layer, "width", options.width);
   check_size(layer, "heads", options.heads);
@@ -67,35 +66,35 @@ inline HeadSizes head_sizes(const char* layer, const MultiHeadOptions& options) 
 }
 
 /// y = concat_h(Op(x W_Q^h, x W_K^h, x W_V^h)) W_O, for x and y [B, 1, L, Dm] with dense rows. W_Q,
-/// W_K and W_V stand side by side in one matrix [Dm, (H + 2 Hk) D], with heads side by side in each
-/// of them. The operator reads its columns where they are. With rotary positions, queries and keys
-/// are turned in place before that; row i has position i, or in packed sequences its distance from
-/// the sequence's first row.
+/// W_K and W_V are concatenated in one matrix [Dm, (H + 2 Hk) D], each with its heads concatenated.
+/// The operator reads the columns in place. With rotary positions, queries and keys are first
+/// rotated in place; row i has position i, or in packed sequences its distance from the sequence's
+/// first row.
 ///
-/// What an operator reads beside q, k and v comes from its LearnedInputs (logits of FMM attention,
-/// rates of the delta rule, Smart Bird's sketch), from the options (ALiBi, sinks) or from `Tokens`
-/// (bias, mask, packed sequences, the lists of IndexedAttention, the dominant indices of
-/// FsatAttention). What the operator does not read is refused. Rows from a key length on are
-/// computed, too: they are what the operator makes of their queries.
+/// Operator inputs besides q, k and v come from its LearnedInputs (logits of FMM attention, rates
+/// of the delta rule, Smart Bird's sketch), from the options (ALiBi, sinks) or from `Tokens` (bias,
+/// mask, packed sequences, the lists of IndexedAttention, the dominant indices of FsatAttention).
+/// Inputs that the operator does not read are rejected. Rows from a key length on are computed,
+/// too.
 ///
-/// The layer keeps (2 H + 2 Hk) D numbers per token, takes as many for gradients, and keeps what
-/// the operator keeps. The bits are the same for any number of threads.
-/// \tparam W the type of the projections' weights, as Linear has it
+/// The layer saves (2 H + 2 Hk) D numbers per token, uses as many for gradients, and saves what the
+/// operator saves.
+/// \tparam W the type of the projections' weights, as in Linear
 template <class Op, class T = float, class W = T>
 class MultiHead : public LayerCalls<MultiHead<Op, T, W>, T, Tokens<T>> {
  public:
-  /// What is kept from forward to backward, and room for gradients.
+  /// State saved for backward, and buffers for gradients.
   struct Saved {
-    Buffer<T> projected;    ///< [B, 1, L, (H + 2 Hk) D] q, k and v, side by side
+    Buffer<T> projected;    ///< [B, 1, L, (H + 2 Hk) D] q, k and v, concatenated
     Buffer<T> d_projected;  ///< [B, 1, L, (H + 2 Hk) D] their gradients
-    typename HeadAttention<Op, T>::Saved heads;  ///< of the operator
-    RotaryAngles<T> angles;                      ///< of rotary positions, if there are any
+    typename HeadAttention<Op, T>::Saved heads;  ///< the operator's
+    RotaryAngles<T> angles;                      ///< of rotary positions, if any
   };
 
-  /// A layer without sizes, which has yet to be assigned to.
+  /// An empty layer; assign one before use.
   MultiHead() = default;
 
-  /// Draws the weights. \throws std::invalid_argument if sizes do not go together
+  /// Draws the weights. \throws std::invalid_argument if sizes are inconsistent
   MultiHead(const Op& op, const MultiHeadOptions& options, Initialiser& initialiser)
       : sizes_(head_sizes("MultiHead", options)),
         projection_(sizes_.width, columns(), initialiser,
@@ -108,9 +107,9 @@ class MultiHead : public LayerCalls<MultiHead<Op, T, W>, T, Tokens<T>> {
     if (options.rotary) rotary_ = Rotary<T>("MultiHead", *options.rotary, sizes_.head_width);
   }
 
-  /// The operator, whose options may change from step to step.
+  /// The operator; its options may change between steps.
   Op& op() { return attention_.op; }
-  /// The operator, which is only read.
+  /// The operator (read-only).
   const Op& op() const { return attention_.op; }
   /// The sizes of the heads.
   const HeadSizes& sizes() const { return sizes_; }
@@ -124,10 +123,9 @@ class MultiHead : public LayerCalls<MultiHead<Op, T, W>, T, Tokens<T>> {
   }
 
   using LayerCalls<MultiHead<Op, T, W>, T, Tokens<T>>::forward;
-  /// Computes y, and keeps what `backward` needs.
-  /// \throws std::invalid_argument as the operator, and with a message that names tensor,
-  /// dimension, expected and got
-  /// \throws std::bad_alloc if there is no memory for what is kept
+  /// Computes y, and saves what `backward` needs.
+  /// \throws std::invalid_argument as the operator, or if a shape or layout is wrong
+  /// \throws std::bad_alloc if allocation fails
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
     check_forward("MultiHead", tokens, sizes_.width, y, sizes_.width);
@@ -140,7 +138,7 @@ class MultiHead : public LayerCalls<MultiHead<Op, T, W>, T, Tokens<T>> {
     out_.forward(attention_.forward(parts(from), tokens, saved.heads, executor), y, executor);
   }
 
-  /// Adds to the gradients of the parameters. If d_x is given, it is written.
+  /// Adds to the gradients of the parameters. If given, d_x is written.
   /// \throws as `forward`
   template <class E = Serial>
   void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
@@ -164,8 +162,8 @@ class MultiHead : public LayerCalls<MultiHead<Op, T, W>, T, Tokens<T>> {
     attention_.finish(tokens, saved.heads, d_x, executor);
   }
 
-  /// A decoder: the same layer for tokens that come one after the other.
-  /// \tparam S the type of its cache: T, or a type of 16 bits
+  /// A decoder: the same layer, token by token.
+  /// \tparam S the type of its cache: T, or a 16-bit type
   /// \throws std::invalid_argument as the operator's decoder; std::bad_alloc
   template <class S = T>
   [[nodiscard]] MultiHeadDecoder<Op, T, W, S> decoder(const LayerDecoderShape& shape = {}) const {
@@ -201,7 +199,7 @@ class MultiHead : public LayerCalls<MultiHead<Op, T, W>, T, Tokens<T>> {
             as_heads(projected, (heads + key_heads) * head_width, key_heads, head_width)};
   }
 
-  /// The heads of q and of k, which lie side by side, as views of the projected matrix.
+  /// The heads of q and k, which are adjacent, as a view of the projected matrix.
   View<T> queries_and_keys(const View<T>& projected) const {
     return as_heads(projected, 0, sizes_.heads + sizes_.key_heads, sizes_.head_width);
   }

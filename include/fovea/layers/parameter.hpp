@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A weight with its gradient and its name, and how weights are drawn. They come from a
+/// A weight with its gradient and name, and how weights are initialised. They are drawn from a
 /// counter-based generator, so that a seed gives the same weights on every machine.
 #pragma once
 
@@ -18,44 +18,43 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// A matrix of weights, or a row of biases, with the gradient of the loss with respect to it.
-/// Backward passes add to the gradient. It takes no memory before the first of them or
-/// `zero_gradients`, so a model that is only called has none.
+/// Backward passes add to the gradient. It is allocated by the first of them or `zero_gradients`,
+/// so a model used only for inference has none.
 template <class T>
 struct Parameter {
-  std::string name;  ///< its name in the layer that makes it, such as "linear.weight"
-  /// [inputs, outputs], so that y = x W, where most frameworks keep the transpose [outputs,
-  /// inputs]; a row [1, outputs]; or [tokens, channels].
+  std::string name;  ///< its name in its layer, such as "linear.weight"
+  /// [inputs, outputs], so that y = x W (most frameworks store the transpose); a row [1, outputs];
+  /// or [tokens, channels].
   RowMatrix<T> value;
-  RowMatrix<T> gradient;  ///< the gradient, in the shape of value, or empty: it is 0
+  RowMatrix<T> gradient;  ///< the gradient, in the shape of value; empty means 0
 
-  /// A parameter without elements.
+  /// An empty parameter.
   Parameter() = default;
   /// A parameter whose values are all `fill`.
   Parameter(std::string called, Index rows, Index columns, T fill = T(0))
       : name(std::move(called)), value(RowMatrix<T>::Constant(rows, columns, fill)) {}
 
-  /// The gradient to be added to, in the shape of value. \throws std::bad_alloc
+  /// The gradient to accumulate into, in the shape of value. \throws std::bad_alloc
   RowMatrix<T>& gradient_sum() {
     if (gradient.size() != value.size()) gradient.setZero(value.rows(), value.cols());
     return gradient;
   }
 };
 
-/// How the weights of a matrix [inputs, outputs] are drawn: uniformly in [-a, a].
+/// The distribution of initial weights of a matrix [inputs, outputs]: uniform in [-a, a].
 enum class Initialisation {
   glorot,  ///< a = sqrt(6 / (inputs + outputs)) (Glorot and Bengio 2010)
-  he,      ///< a = sqrt(6 / inputs) (He et al. 2015), if a map that halves the variance follows
+  he,      ///< a = sqrt(6 / inputs) (He et al. 2015), if an activation halves the variance
 };
 
-/// Draws the weights of one parameter after the other. The weights of parameter number n are made
-/// of the draws `uniform_draw<double>(seed, n, 0, row, column)` and rounded to T, so float and
-/// double agree.
+/// Draws initial weights. Those of the n-th parameter are `uniform_draw<double>(seed, n, 0, row,
+/// column)`, scaled and rounded to T, so float and double agree.
 class Initialiser {
  public:
-  /// Begins with parameter number 0 of this seed.
+  /// Starts at parameter 0 of this seed.
   explicit Initialiser(std::uint64_t seed) : seed_(seed) {}
 
-  /// Draws nothing: weights stay 0, as is enough for a model that is loaded from a file.
+  /// Leaves weights 0, for a model that is loaded from a file.
   static Initialiser zeros() {
     Initialiser none(0);
     none.draws_ = false;
@@ -76,8 +75,8 @@ class Initialiser {
     ++next_;
   }
 
-  /// Draws the values of the next parameter, which is a matrix or some columns of one.
-  /// \param inputs, outputs of the map that this matrix, or those columns, stand for
+  /// Draws the values of the next parameter, a matrix or some columns of one.
+  /// \param inputs, outputs of the map that this matrix, or these columns, represent
   template <class T>
   void draw(Parameter<T>& parameter, Initialisation how, Index inputs, Index outputs) {
     const Index fans = how == Initialisation::glorot ? inputs + outputs : inputs;
@@ -88,14 +87,14 @@ class Initialiser {
   template <class T>
   void features(Parameter<T>& projection) {
     if (!draws_) return;
-    // Another seed for each parameter, as far apart as those of different layers.
+    // A different seed for each parameter, as far apart as those of different layers.
     const View<T> values(projection.value.data(),
                          {1, 1, projection.value.rows(), projection.value.cols()});
     draw_projection(seed_ + 0x9E3779B97F4A7C15u * static_cast<std::uint64_t>(next_ + 1), values);
     ++next_;
   }
 
-  /// The seed, also for the draws that operators make in layers built with this.
+  /// The seed, also used by operators' own draws in layers built with this.
   std::uint64_t seed() const { return seed_; }
 
  private:
@@ -104,19 +103,19 @@ class Initialiser {
   bool draws_ = true;
 };
 
-/// Calls f(parameter) for each parameter of a layer, in the order of its `visit`, which is fixed.
+/// Calls f(parameter) for each parameter of a layer, in the fixed order of its `visit`.
 template <class Layer, class F>
 void for_each_parameter(Layer& layer, F&& f) {
   layer.visit(f);
 }
 
-/// Sets every gradient to 0, as is needed before the backward passes of each step.
+/// Sets every gradient to 0, as required before each step's backward passes.
 template <class Layer>
 void zero_gradients(Layer& layer) {
   layer.visit([](auto& parameter) { parameter.gradient_sum().setZero(); });
 }
 
-/// The number of values that a layer learns.
+/// The number of trainable values of a layer.
 template <class Layer>
 Index parameter_count(Layer& layer) {
   Index count = 0;

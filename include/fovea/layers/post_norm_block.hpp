@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A block of an encoder, which normalises the sum of each of its parts and the part's input
-/// (Vaswani et al. 2017, section 3.1), as the blocks of BERT do (Devlin et al. 2019).
+/// A post-norm encoder block: the sum of each part and its input is normalised (Vaswani et al.
+/// 2017, section 3.1), as in BERT (Devlin et al. 2019).
 #pragma once
 
 #include <optional>
@@ -15,8 +15,8 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// h = norm1(x + Attention(x)) and y = norm2(h + FeedForward(h)), for x and y [B, 1, L, Dm] with
-/// dense rows. It is called, decodes and stands in an EncoderStack as EncoderBlock does, which
-/// normalises before each part instead; the types of its parts are those of that block, too.
+/// dense rows. Calls, decoding, part types and use in an EncoderStack are as for EncoderBlock,
+/// which normalises before each part instead.
 template <class AttentionLayer, class T = float, class Norm = LayerNorm<T>,
           class Network = FeedForward<T>>
 class PostNormBlock
@@ -29,12 +29,12 @@ class PostNormBlock
 
   AttentionLayer attention;  ///< The attention layer.
 
-  /// What is kept from forward to backward, and room for both passes.
+  /// State saved for backward, and buffers for both passes.
   struct Saved {
-    typename Norm::Saved norm1;                ///< of the first normalisation
-    typename Norm::Saved norm2;                ///< of the second normalisation
-    typename AttentionLayer::Saved attention;  ///< of the attention layer
-    typename Network::Saved feed_forward;      ///< of the feed-forward network
+    typename Norm::Saved norm1;                ///< the first normalisation's
+    typename Norm::Saved norm2;                ///< the second normalisation's
+    typename AttentionLayer::Saved attention;  ///< the attention layer's
+    typename Network::Saved feed_forward;      ///< the feed-forward network's
     Buffer<T> sum1;                            ///< [B, 1, L, Dm], as all that follow: x + Attention
     Buffer<T> hidden;                          ///< h
     Buffer<T> sum2;                            ///< h + FeedForward(h)
@@ -42,7 +42,7 @@ class PostNormBlock
     Buffer<T> d_sum;                           ///< the gradient of either sum
   };
 
-  /// A layer without sizes, which has yet to be assigned to.
+  /// An empty layer; assign one before use.
   PostNormBlock() = default;
 
   /// \param layer attention layer of tokens of this width
@@ -53,9 +53,9 @@ class PostNormBlock
   PostNormBlock(AttentionLayer layer, Index width, Index hidden, Initialiser& initialiser)
       : PostNormBlock(std::move(layer), Network(width, hidden, initialiser)) {}
 
-  /// A block of these parts.
+  /// Builds a block from parts.
   /// \param layer attention layer of tokens as wide as the network's
-  /// \param network drawn already \param epsilon of the normalisations; by default theirs
+  /// \param network initialised \param epsilon of the normalisations; by default theirs
   /// \throws std::invalid_argument if epsilon is not above 0
   PostNormBlock(AttentionLayer layer, Network network, std::optional<double> epsilon = {})
       : attention(std::move(layer)),
@@ -73,9 +73,9 @@ class PostNormBlock
   }
 
   using LayerCalls<PostNormBlock, T, Tokens<T>>::forward;
-  /// Computes y, and keeps what `backward` needs.
+  /// Computes y, and saves what `backward` needs.
   /// \throws std::invalid_argument as the parts
-  /// \throws std::bad_alloc if there is no memory for what is kept
+  /// \throws std::bad_alloc if allocation fails
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
     check_forward("PostNormBlock", tokens, width(), y, width());
@@ -87,7 +87,7 @@ class PostNormBlock
         as_executor(executor));
   }
 
-  /// Adds to the gradients of the parameters. If d_x is given, it is written.
+  /// Adds to the gradients of the parameters. If given, d_x is written.
   /// \throws as `forward`
   template <class E = Serial>
   void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
@@ -108,7 +108,7 @@ class PostNormBlock
   /// The number of channels of x and y.
   Index width() const { return norm1_.width(); }
 
-  /// A decoder: the same block for tokens that come one after the other.
+  /// A decoder: the same block, token by token.
   /// \throws as the attention layer's decoder
   template <class S = T>
   [[nodiscard]] EncoderBlockDecoder<PostNormBlock, S> decoder(
@@ -125,7 +125,7 @@ class PostNormBlock
     return Norm(width, {.epsilon = *epsilon, .name = name});
   }
 
-  /// The forward pass, where attend(x, part, threads) is that of the attention layer.
+  /// The forward pass; attend(x, part, threads) runs the attention layer.
   template <class Attend, class E>
   void run(const View<const T>& x, const View<T>& y, Saved& saved, Attend&& attend,
            E&& threads) const {

@@ -10,13 +10,13 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Ibar = sigmoid(C W_I + b_I) Lmax (FSAT, eq. 9). `as_heads(dominant, 0, H, M)` is what
-/// FsatInputs::dominant takes. It costs 2 Dm H M flops per token.
+/// Ibar = sigmoid(C W_I + b_I) Lmax (FSAT, eq. 9). Pass `as_heads(dominant, 0, H, M)` as
+/// FsatInputs::dominant. It costs 2 Dm H M flops per token.
 /// \param hidden [B, 1, L, Dm] C, with dense rows
 /// \param weight [Dm, H M] W_I \param bias [1, H M] b_I
 /// \param max_length Lmax
 /// \param dominant [B, 1, L, H M] is written, with dense rows
-/// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
+/// \throws std::invalid_argument if a shape or layout is wrong
 template <class T, class E = Serial>
 void predict_dominant(const View<const T>& hidden, const RowMatrix<T>& weight,
                       const RowMatrix<T>& bias, Index max_length, const View<T>& dominant,
@@ -35,20 +35,20 @@ void predict_dominant(const View<const T>& hidden, const RowMatrix<T>& weight,
                                                         static_cast<T>(max_length));
 }
 
-/// predict_dominant with weights that are learnt, for the M slots of each key and head. W_I is
-/// drawn as every matrix is. b_I begins with values for which a key whose C is 0 has indices that
-/// are spread evenly over [0, Lmax): slot m of head h is at (h M + m + 1/2) / (H M) of that
-/// interval. So there are keys that predict each part of the sequence from the first step on.
+/// predict_dominant with learned weights, for the M slots of each key and head. b_I is initialised
+/// so that a key with C = 0 has indices evenly distributed over [0, Lmax): slot m of head h is at
+/// (h M + m + 1/2) / (H M) of that interval. So each part of the sequence is predicted from the
+/// first step on.
 template <class T>
 class PredictedDominant : public NothingLearned<T> {
  public:
-  /// What is kept from forward to backward, and room for a gradient.
+  /// State saved for backward, and a buffer for a gradient.
   struct Saved {
     Buffer<T> dominant;    ///< [B, 1, L, H M] Ibar
     Buffer<T> d_dominant;  ///< [B, 1, L, H M] the gradient of Ibar
   };
 
-  /// Predictions without sizes, which have yet to be assigned to.
+  /// Empty; assign one before use.
   PredictedDominant() = default;
 
   /// Draws W_I. \throws std::invalid_argument if M or max_length is below 1
@@ -78,8 +78,8 @@ class PredictedDominant : public NothingLearned<T> {
     predict_dominant(source.x, index_.weight.value, index_.bias.value, most_, dominant, executor);
   }
 
-  /// Gives Ibar to the operator.
-  /// \throws std::invalid_argument if the tokens have some, too
+  /// Passes Ibar to the operator.
+  /// \throws std::invalid_argument if the tokens have dominant indices, too
   void attach(const Tokens<T>& source, Saved& saved, FsatInputs<T>& inputs,
               FsatSaved<T>& /*kept*/) const {
     if (!source.dominant.is_none()) {
@@ -88,13 +88,13 @@ class PredictedDominant : public NothingLearned<T> {
     inputs.dominant = as_heads(saved.dominant.view(), 0, heads_, slots_);
   }
 
-  /// Asks the operator for the gradient of Ibar.
+  /// Requests from the operator the gradient of Ibar.
   void ask(const Tokens<T>& source, Saved& saved, FsatGrads<T>& grads) const {
     const View<T> d = saved.d_dominant.resize(source.x.batch(), source.x.rows(), index_.out());
     grads.dominant = as_heads(d, 0, heads_, slots_);
   }
 
-  /// Adds to the gradients of W_I and b_I and, if it is given, to d_source.
+  /// Adds to the gradients of W_I and b_I and, if given, to d_source.
   template <class E>
   void finish(const Tokens<T>& source, Saved& saved, const View<T>& d_source, E&& executor) {
     const View<T> d = saved.d_dominant.view();

@@ -10,8 +10,8 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of RmsNorm.
 struct RmsNormOptions {
-  double epsilon = 1e-6;      ///< added to the mean square, more than 0; the paper has none
-  const char* name = "norm";  ///< the first part of the name of its parameter
+  double epsilon = 1e-6;      ///< added to the mean square, more than 0; 0 in the paper
+  const char* name = "norm";  ///< the prefix of its parameter's name
 };
 
 /// y = x / sqrt(mean(x^2) + epsilon) * scale, with the mean over the C channels of a token. The
@@ -22,15 +22,15 @@ class RmsNorm : public RowNorm<RmsNorm<T>, T> {
   /// Rows are neither centred nor shifted.
   static constexpr bool kIsCentred = false;
 
-  /// A layer without sizes, which has yet to be assigned to.
+  /// An empty layer; assign one before use.
   RmsNorm() = default;
 
-  /// A normalisation of activations of this width.
+  /// Normalises activations of this width.
   /// \throws std::invalid_argument if the width is below 1 or epsilon is not above 0
   explicit RmsNorm(Index width, const RmsNormOptions& options = {})
       : RowNorm<RmsNorm<T>, T>(width, options.epsilon, options.name) {}
 
-  /// The name that stands in error messages.
+  /// The name in error messages.
   static constexpr const char* name() { return "RmsNorm"; }
 
   /// Lists the scale.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rotary positions (Su et al. 2021): queries and keys are turned by angles that grow with their
-/// position, so that their product knows the distance of the two.
+/// Rotary positions (Su et al. 2021): queries and keys are rotated by angles proportional to their
+/// positions, so that their product depends on the distance.
 #pragma once
 
 #include <algorithm>
@@ -21,9 +21,9 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// How Llama 3.1 stretches the frequencies of a model to longer sequences: those with more than
-/// `high` turns in the original length stay, those with fewer than `low` are divided by `factor`,
-/// and between them it is a mean of both, weighted linearly in the number of turns.
+/// Llama 3.1's frequency scaling for longer sequences: frequencies with more than `high` turns in
+/// the original length are kept, those with fewer than `low` are divided by `factor`, and those
+/// between are a mean of both, weighted linearly in the number of turns.
 struct RotaryStretch {
   double factor = 8;              ///< at least 1
   double low = 1;                 ///< turns, at least 0
@@ -33,35 +33,34 @@ struct RotaryStretch {
 
 /// Options of Rotary.
 struct RotaryOptions {
-  double base = 10000;  ///< pair i turns by base^(-2 i / width) for each position; more than 0
-  RotaryPairing pairing = RotaryPairing::halves;  ///< which channels are turned together
-  /// How many channels of a head are turned, from the first one on: an even number. If it is 0,
-  /// all.
+  double base = 10000;  ///< pair i rotates by base^(-2 i / width) per position; more than 0
+  RotaryPairing pairing = RotaryPairing::halves;  ///< which channels are rotated together
+  /// The number of leading channels of a head that are rotated, even; if 0, all.
   Index width = 0;
-  double position_scale = 1;  ///< what positions are multiplied by: 1 / factor to interpolate
-  std::optional<RotaryStretch> stretch = {};  ///< of the frequencies; none by default
-  std::optional<RotaryYarn> yarn = {};        ///< instead of stretch; none by default
-  double magnitude = 1;  ///< what cosines and sines are multiplied by, besides what YaRN does
+  double position_scale = 1;                  ///< multiplies positions; 1 / factor to interpolate
+  std::optional<RotaryStretch> stretch = {};  ///< scaling of the frequencies
+  std::optional<RotaryYarn> yarn = {};        ///< instead of stretch
+  double magnitude = 1;  ///< multiplies cosines and sines, in addition to YaRN's factor
 };
 
-/// Turns pairs of channels (a, b) of each head in place: (a cos - b sin, a sin + b cos), where the
-/// angle of pair i at position n is n f_i with f_i = position_scale base^(-2 i / width), stretched
-/// or not, and cos and sin are multiplied by the magnitude. Both are computed in double and rounded
-/// to the type of the arithmetic, or read from tables. Heads of 16 bits are computed in float, and
-/// each element is rounded once.
+/// Rotates pairs of channels (a, b) of each head in place: (a cos - b sin, a sin + b cos), where
+/// the angle of pair i at position n is n f_i with f_i = position_scale base^(-2 i / width),
+/// optionally stretched, and cos and sin are multiplied by the magnitude. Both are computed in
+/// double and rounded to the arithmetic type, or read from tables. 16-bit heads are computed in
+/// float, and each element is rounded once.
 ///
 ///     fovea::Rotary<float> rotary({.base = 10000}, 64);
 ///     rotary.turn(q, {.positions = position_ids}, pool);
 ///     rotary.turn(k, {.positions = position_ids}, pool);
 ///
-/// It learns nothing. The bits are the same for any number of threads and all strides, and for a
-/// row alone. A call costs 3 flops per turned element, and two functions of double for each pair of
-/// each position whose angles are not there yet.
-/// \tparam T the type of the heads: float, double, or a type of 16 bits
+/// It has no parameters. Results are bit-identical for all strides, and for a row alone. A call
+/// costs 3 flops per rotated element, and two functions of double for each pair of each position
+/// whose angles are not cached.
+/// \tparam T the type of the heads: float, double, or a 16-bit type
 template <TensorScalar T>
 class Rotary {
  public:
-  /// Positions that turn nothing.
+  /// Rotates nothing.
   Rotary() = default;
 
   /// For heads of this width.
@@ -69,8 +68,8 @@ class Rotary {
   /// head_width
   Rotary(const RotaryOptions& options, Index head_width) : Rotary(name(), options, head_width) {}
 
-  /// \param layer that it is a part of, for messages
-  /// \throws std::invalid_argument if options are out of range or do not go with the heads
+  /// \param layer its layer's name, for messages
+  /// \throws std::invalid_argument if options are out of range or do not match the heads
   Rotary(const char* layer, const RotaryOptions& options, Index head_width)
       : pairing_(options.pairing), head_width_(head_width) {
     const Index width = options.width == 0 ? head_width : options.width;
@@ -105,18 +104,18 @@ class Rotary {
     }
   }
 
-  /// Whether anything is turned.
+  /// Whether anything is rotated.
   bool turns() const { return !frequencies_.empty(); }
 
-  /// Turns the heads of all rows.
-  /// \param heads [B, H, L, D] with any strides that give each element its own place; D is the
-  /// width that it was made for
-  /// \param call positions, and tables if there are any
+  /// Rotates the heads of all rows.
+  /// \param heads [B, H, L, D] with any strides and distinct elements; D is the head width given at
+  /// construction
+  /// \param call positions, and optional tables
   /// \throws std::invalid_argument, before anything is written, if the heads have another width or
-  /// share elements; if the number of positions is neither L nor B L; if a table has another
-  /// shape, shares elements with the heads, or has no row for a position; if cu_seqlens does not
-  /// go with the rows; if |position| is above 2^53, which double does not represent exactly
-  /// \throws std::bad_alloc if there is no memory for angles
+  /// share elements; if the number of positions is neither L nor B L; if a table has another shape,
+  /// shares elements with the heads, or has no row for a position; if cu_seqlens does not match the
+  /// rows; if |position| is above 2^53, beyond which double is not exact
+  /// \throws std::bad_alloc if allocation fails
   template <class E = Serial>
   void turn(const View<T>& heads, const RotaryCall<T>& call = {}, E&& executor = {}) const {
     if (!turns()) return;
@@ -128,7 +127,7 @@ class Rotary {
     const Index rows = heads.rows();
     const bool has_list = !call.positions.empty();
     const bool differs =
-        static_cast<Index>(call.positions.size()) != rows;  // from sequence to sequence
+        static_cast<Index>(call.positions.size()) != rows;  // differ between sequences
     const auto position = [&](Index b, Index n) {
       if (has_list) return call.positions[static_cast<std::size_t>(differs ? b * rows + n : n)];
       const Index row = detail::row_of_sequence(threads, n);
@@ -157,7 +156,7 @@ class Rotary {
   }
 
  private:
-  /// The name that stands in error messages.
+  /// The name in error messages.
   static constexpr const char* name() { return "Rotary"; }
 
   /// The largest position.
@@ -168,7 +167,7 @@ class Rotary {
     return ends.empty() ? 0 : *(std::upper_bound(ends.begin(), ends.end(), row) - 1);
   }
 
-  /// \param rows those of the sequence, of which heads may have a part
+  /// \param rows the rows of the sequence, of which heads may have a part
   void check(const View<T>& heads, const RotaryCall<T>& call, Index rows) const {
     detail::check_extent(name(), "heads", heads.shape(), 3, head_width_,
                          "the width of a head that it was made for");
@@ -231,7 +230,7 @@ class Rotary {
     detail::check_apart(name(), "heads", heads, "sines", call.sines);
   }
 
-  /// Turns heads by the angles of some rows of tables.
+  /// Rotates heads by the angles in some rows of tables.
   /// \param row_of called as row_of(b, n): the row of the tables for row n of sequence b
   template <class E, class F>
   void turn_rows(const View<T>& heads, const View<const Compute<T>>& cosines,
@@ -248,7 +247,7 @@ class Rotary {
         threads, heads.batch(), heads.rows(), products, [&](Index b, Index first, Index count) {
           for (Index n = first, run = 0; n < first + count; n += run) {
             const Index row = row_of(b, n);
-            run = 1;  // rows that meet consecutive rows of the tables
+            run = 1;  // rows with consecutive table rows
             while (n + run < first + count && row_of(b, n + run) == row + run) ++run;
             kernels.turn_heads(
                 {.x = {detail::row_at(heads, b, n), heads.strides()[2], heads.strides()[3]},
@@ -264,7 +263,7 @@ class Rotary {
         });
   }
 
-  /// Multiply-adds that take as long as a channel does.
+  /// Cost of one channel, in multiply-adds.
   static constexpr double kProducts = 8;
 
   static void check_stretch(const char* layer, const RotaryStretch& stretch) {

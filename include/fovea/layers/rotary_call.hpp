@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a call of Rotary takes besides heads: positions of tokens, and cosines and sines of angles.
+/// Arguments of Rotary besides heads: token positions, and cosines and sines of angles.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,7 @@ FOVEA_NAMESPACE_BEGIN
 template <class T>
 class RotaryAngles {
  public:
-  /// Makes them, times a magnitude, for rows at positions `first`, first + 1, ... unless they are
-  /// there already.
+  /// Computes them, times a magnitude, for positions `first`, first + 1, ..., unless cached.
   /// \throws std::bad_alloc
   void make(std::span<const double> frequencies, double magnitude, Index first, Index rows) {
     if (first == first_ && are(frequencies, magnitude, rows, {})) return;
@@ -29,7 +28,7 @@ class RotaryAngles {
     first_ = first;
     rows_ = rows;
   }
-  /// Makes them for rows at these positions, unless they are there already.
+  /// Computes them for these positions, unless cached.
   /// \throws std::bad_alloc
   void make(std::span<const double> frequencies, double magnitude, IndexSpan positions) {
     const auto rows = static_cast<Index>(positions.size());
@@ -53,7 +52,7 @@ class RotaryAngles {
            std::ranges::equal(positions, positions_);
   }
 
-  /// Leaves no rows, until the caller knows of which positions they are.
+  /// Clears the rows until the caller has set their positions.
   template <class F>
   void fill(std::span<const double> frequencies, double magnitude, Index rows, const F& position) {
     const auto pairs = static_cast<Index>(frequencies.size());
@@ -76,30 +75,30 @@ class RotaryAngles {
   Buffer<T> sines_;
   std::vector<double> frequencies_;
   double magnitude_ = 1;
-  std::vector<Index> positions_;  // if it is empty, those from first_ on
+  std::vector<Index> positions_;  // if empty, those from first_ on
   Index first_ = 0;
   Index rows_ = -1;
 };
 
-/// What Rotary::turn takes besides the heads [B, H, L, D].
+/// Arguments of Rotary::turn besides the heads [B, H, L, D].
 template <class T>
 struct RotaryCall {
-  Index first = 0;  ///< the position of row 0 of each sequence, where `positions` is not given
-  /// [B, L] the position of each token, integers of 32 or 64 bits, or [L] if all sequences have the
-  /// same, in any order and with any repetitions; if empty, row n has the position first + n.
+  Index first = 0;  ///< the position of each sequence's row 0, if `positions` is empty
+  /// [B, L] the position of each token, integers of 32 or 64 bits, or [L] shared by all sequences,
+  /// in any order, repetitions allowed; if empty, row n has position first + n.
   IndexSpan positions = {};
-  /// [S + 1] where packed sequences begin and end, as Tokens::cu_seqlens: the first row of each of
-  /// them has the position `first`. If empty, sequences are not packed.
+  /// [S + 1] bounds of packed sequences, as Tokens::cu_seqlens; the first row of each has position
+  /// `first`. If empty, sequences are not packed.
   IndexSpan cu_seqlens = {};
   /// [1, 1, P, pairs] the cosine of each pair's angle at positions 0 to P - 1, or [B, 1, P, pairs],
-  /// a table for each sequence, with any strides. Both tables are given or none. They replace the
-  /// angles that the options describe, and position p reads row p.
+  /// one table per sequence, with any strides. Set both tables or none. They replace the options'
+  /// angles; position p reads row p.
   ViewMember<const Compute<T>> cosines = {};
   ViewMember<const Compute<T>> sines = {};  ///< the sines, in the shape of the cosines
-  /// Whether heads are turned by the negative angles, which takes the gradient of turned heads to
-  /// that of the heads and, if the magnitude is 1, turned heads back to what they were.
+  /// Whether to rotate by the negative angles, which maps gradients of rotated heads to gradients
+  /// of heads and, if the magnitude is 1, inverts the rotation.
   bool backward = false;
-  /// Keeps the angles from call to call. If null, they are computed for this call alone.
+  /// Caches angles between calls. If null, they are computed for each call.
   RotaryAngles<Compute<T>>* angles = nullptr;
 };
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Frequencies of rotary positions for sequences longer than a model was trained for, by YaRN (Peng
-/// et al. 2024).
+/// YaRN (Peng et al. 2024): rotary frequencies for sequences longer than those of training.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +11,10 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// How YaRN stretches the frequencies of a model to longer sequences: pairs with more than `fast`
-/// turns in the original length keep theirs, those of pairs with fewer than `slow` are divided by
-/// `factor`, and between the first and the last such pair they are a mean of both, weighted
-/// linearly in the number of the pair. Cosines and sines are multiplied by 1 + ln(factor) / 10.
+/// YaRN's frequency scaling: pairs with more than `fast` turns in the original length keep their
+/// frequency, that of pairs with fewer than `slow` is divided by `factor`, and in between it is a
+/// mean of both, weighted linearly in the pair's number. Cosines and sines are multiplied by 1 +
+/// ln(factor) / 10.
 struct RotaryYarn {
   double factor = 1;           ///< at least 1
   double fast = 32;            ///< turns, at least `slow`
@@ -44,7 +43,7 @@ inline void check_yarn(const char* layer, const RotaryYarn& yarn, double base) {
 inline double yarn_frequency(const RotaryYarn& yarn, double base, Index width, Index pair,
                              double frequency) {
   constexpr double full_turn = 6.28318530717958647693;
-  // The number of the pair that makes so many turns in the original length.
+  // The (fractional) pair with this many turns in the original length.
   const auto pair_of = [&](double turns) {
     return static_cast<double>(width) * std::log(yarn.original_length / (turns * full_turn)) /
            (2 * std::log(base));
@@ -56,7 +55,7 @@ inline double yarn_frequency(const RotaryYarn& yarn, double base, Index width, I
   return divided * (frequency / yarn.factor) + rounded((1 - divided) * frequency);
 }
 
-/// What cosines and sines are multiplied by.
+/// The factor of cosines and sines.
 inline double yarn_magnitude(const RotaryYarn& yarn) { return 1 + 0.1 * std::log(yarn.factor); }
 
 }  // namespace detail

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What LayerNorm and RmsNorm share: each token's channels are normalised, and multiplied by a
-/// scale. It costs a few passes over a row in cache.
+/// The common base of LayerNorm and RmsNorm: each token's channels are normalised and scaled. It
+/// costs a few passes over a row in cache.
 #pragma once
 
 #include "fovea/kernels/layers/table.hpp"
@@ -10,28 +10,27 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The passes of a layer `Layer` that normalises rows. `Layer` has `name()`, and kIsCentred, which
-/// says whether the mean of a row is subtracted and a member `shift` added. x and y are [B, 1, L,
-/// C] with dense rows. The bits are the same for any number of threads. The squares of a row must
-/// not overflow as a sum: in float its elements are below 1.8e19 / sqrt(C), in double below 1.3e154
-/// / sqrt(C).
+/// The passes of a normalisation `Layer`, which has `name()` and kIsCentred: whether a row's mean
+/// is subtracted and its member `shift` added. x and y are [B, 1, L, C] with dense rows. The sum of
+/// a row's squares must not overflow: in float its elements are below 1.8e19 / sqrt(C), in double
+/// below 1.3e154 / sqrt(C).
 template <class Layer, class T>
 class RowNorm : public LayerCalls<Layer, T> {
  public:
-  Parameter<T> scale;  ///< [1, C], which begins as 1
+  Parameter<T> scale;  ///< [1, C], initially 1
 
-  /// What is kept from forward to backward.
+  /// State saved for backward.
   struct Saved {
-    Buffer<T> moments;  ///< [B, 1, L, n] of each row; see norm_moments
+    Buffer<T> moments;  ///< [B, 1, L, n] per row; see norm_moments
   };
 
   /// The number of channels of x and y.
   Index width() const { return scale.value.cols(); }
 
   using LayerCalls<Layer, T>::forward;
-  /// Computes y, and keeps what `backward` needs.
-  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
-  /// \throws std::bad_alloc if there is no memory for what is kept
+  /// Computes y, and saves what `backward` needs.
+  /// \throws std::invalid_argument if a shape or layout is wrong
+  /// \throws std::bad_alloc if allocation fails
   template <class E = Serial>
   void forward(const View<const T>& x, const View<T>& y, Saved& saved, E&& executor = {}) const {
     check_forward(Layer::name(), x, width(), y, width());
@@ -48,7 +47,7 @@ class RowNorm : public LayerCalls<Layer, T> {
                                });
   }
 
-  /// Adds to the gradients of the parameters. If d_x is given, it is written; it may be d_y.
+  /// Adds to the gradients of the parameters. If given, d_x is written; it may be d_y.
   /// \throws as `forward`
   template <class E = Serial>
   void backward(const View<const T>& x, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
@@ -80,11 +79,11 @@ class RowNorm : public LayerCalls<Layer, T> {
   }
 
  protected:
-  /// A layer without sizes, which has yet to be assigned to.
+  /// An empty layer; assign one before use.
   RowNorm() = default;
 
-  /// A normalisation of activations of this width.
-  /// \param parameters the first part of the names of its parameters
+  /// Normalises activations of this width.
+  /// \param parameters the prefix of its parameters' names
   /// \throws std::invalid_argument if the width is below 1 or epsilon is not above 0
   RowNorm(Index width, double epsilon, const char* parameters)
       : scale(std::string(parameters) + ".scale", 1, width, T{1}),
@@ -97,10 +96,10 @@ class RowNorm : public LayerCalls<Layer, T> {
   ~RowNorm() = default;
 
  private:
-  /// Multiply-adds that take as long as one element does.
+  /// Cost of one element, in multiply-adds.
   static constexpr double kProducts = 16;
 
-  /// Of a row.
+  /// The cost of a row.
   double products() const { return kProducts * static_cast<double>(width()); }
 
   /// Adds to the gradients of scale and shift.
@@ -114,7 +113,7 @@ class RowNorm : public LayerCalls<Layer, T> {
       add_tokens(x, moments, d_y, of_scale, of_shift, tokens, threads);
     };
     if constexpr (SpreadsRows<E>) {
-      // Both go from process to process together.
+      // Both are sent together.
       RowMatrix<T> both(1, (Layer::kIsCentred ? 2 : 1) * width());
       both.leftCols(width()) = d_scale;
       if (d_shift != nullptr) both.rightCols(width()) = *d_shift;
@@ -130,7 +129,7 @@ class RowNorm : public LayerCalls<Layer, T> {
     }
   }
 
-  /// Adds what some tokens give. \param d_shift [C], or null if there is no shift
+  /// Adds the contribution of some tokens. \param d_shift [C], or null without a shift
   template <class E>
   void add_tokens(const View<const T>& x, const View<T>& moments, const View<const T>& d_y,
                   T* d_scale, T* d_shift, const detail::TokenRange& tokens, E&& threads) const {
@@ -154,7 +153,7 @@ class RowNorm : public LayerCalls<Layer, T> {
         });
   }
 
-  /// What all passes over rows read.
+  /// The arguments of all passes over rows.
   NormArgs<T> arguments(const View<const T>& x, const View<T>& moments, Index b, Index first,
                         Index count) const {
     NormArgs<T> args{.x = &x(b, 0, first, 0),

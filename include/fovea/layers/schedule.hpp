@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How the learning rate changes from step to step.
+/// Learning-rate schedules.
 #pragma once
 
 #include <algorithm>
@@ -13,21 +13,21 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// How the rate falls after the warm-up.
+/// How the rate decays after the warm-up.
 enum class RateDecay {
-  constant,  ///< it stays
-  linear,    ///< along a line
-  cosine,    ///< along half a wave of the cosine (Loshchilov and Hutter 2017, without restarts)
+  constant,  ///< constant
+  linear,    ///< linear
+  cosine,    ///< half a cosine wave (Loshchilov and Hutter 2017, without restarts)
 };
 
-/// A warm-up along a line to the peak, and then a decay to the last rate. For steps t = 0, 1, ...:
-/// peak (t + 1) / warmup_steps if t < warmup_steps, and otherwise last + (peak - last) f(p), where
-/// p goes from 0 at the end of the warm-up to 1 at total_steps and stays there, and f(p) is 1, 1 -
-/// p or (1 + cos(pi p)) / 2.
+/// A linear warm-up to the peak, then a decay to the last rate. For steps t = 0, 1, ...: peak (t
+/// + 1) / warmup_steps if t < warmup_steps, and otherwise last + (peak - last) f(p), where p grows
+/// from 0 at the end of the warm-up to 1 at total_steps and stays 1, and f(p) is 1, 1 - p or (1 +
+/// cos(pi p)) / 2.
 struct RateSchedule {
   double peak = 1e-3;                   ///< the largest rate, 0 or more
-  Index warmup_steps = 0;               ///< 0 or more; without them the first step has the peak
-  Index total_steps = 0;                ///< steps in all, at least warmup_steps
+  Index warmup_steps = 0;               ///< 0 or more; if 0, the first step has the peak
+  Index total_steps = 0;                ///< the total number of steps, at least warmup_steps
   double last = 0;                      ///< the rate from total_steps on, 0 or more
   RateDecay decay = RateDecay::cosine;  ///< f
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What layers make of all tokens, wherever they are: sums over them, which gradients of parameters
-/// are, in the order of the tokens, so that they have the same bits whoever adds up which of them;
-/// and what they make of tokens together with others.
+/// Sums over all tokens, local or on other ranks, such as parameter gradients. They are added in
+/// token order, so that their bits do not depend on how tokens are sharded.
 #pragma once
 
 #include "fovea/core/executor.hpp"
@@ -15,31 +14,30 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Some tokens: the same rows of some sequences, which are added up one sequence after the other.
+/// Some tokens: the same rows of some sequences, summed sequence by sequence.
 struct TokenRange {
   Range sequences;  ///< of the batch
-  Range rows;       ///< of those that are here
+  Range rows;       ///< of the local ones
 };
 
-/// Those of all tokens that are here.
+/// The range of all local tokens.
 template <class T>
 TokenRange all_tokens(const View<T>& x) {
   return {{0, x.batch()}, {0, x.rows()}};
 }
 
-/// Rows of a matrix that is a sum over tokens, so far.
+/// Rows of a partial sum over tokens, a matrix.
 template <class T>
 struct RowsOfSum {
   T* data;     ///< dense rows
   Range rows;  ///< of the matrix
 };
 
-/// Adds what `add` adds of every token. If an executor spreads rows, rows of the sum go from one
-/// process to the next, and all have it in the end.
-/// \param x one of the activations that are added up
-/// \param least_rows how many rows of the sum are worth a message, if there are more
-/// \param add called as add(RowsOfSum, TokenRange): adds some tokens to some rows, one after the
-/// other
+/// Sums the contributions that `add` adds for every token. If the executor shards rows, rows of the
+/// sum are passed from rank to rank, and all ranks receive the result.
+/// \param x one of the summed activations
+/// \param least_rows how many rows of the sum are enough for a message, if there are more
+/// \param add called as add(RowsOfSum, TokenRange): adds some tokens to some rows, in order
 template <class X, class T, class E, class Add>
 void sum_over_tokens(const View<X>& x, RowMatrix<T>& sum, Index least_rows, E&& executor,
                      const Add& add) {
@@ -55,15 +53,15 @@ void sum_over_tokens(const View<X>& x, RowMatrix<T>& sum, Index least_rows, E&& 
   }
 }
 
-/// Lets processes agree on what the numbers of a layer depend on beside its tensors, if an executor
-/// spreads rows over them: they find out at their next message, or at the end, whether they differ.
-/// \param layer its name \param options numbers, choices, lists of these, or structures of them
+/// If the executor shards rows, checks that a layer's options are equal on all ranks. A difference
+/// is detected at their next message, or at the end.
+/// \param layer its name \param options numbers, enums, lists of these, or structures of them
 template <class E, class... X>
 void agree_on(E&& executor, const char* layer, const X&... options) {
   if constexpr (SpreadsRows<E>) executor.agree_on(layer, options...);
 }
 
-/// The row of the sequence that row n of those that are here is.
+/// The sequence row of local row n.
 template <class E>
 Index row_of_sequence(const E& executor, Index n) {
   if constexpr (SpreadsRows<E>) {
@@ -73,8 +71,8 @@ Index row_of_sequence(const E& executor, Index n) {
   }
 }
 
-/// The rows of the sequence that x has, or has a part of.
-/// \throws std::invalid_argument unless x has the rows that are here
+/// The number of rows of the sequence that x is, or is a part of.
+/// \throws std::invalid_argument unless x has the local rows
 template <class X, class E>
 Index rows_of_sequence(const View<X>& x, const E& executor) {
   if constexpr (SpreadsRows<E>) {
@@ -84,8 +82,8 @@ Index rows_of_sequence(const View<X>& x, const E& executor) {
   }
 }
 
-/// Calls f(place, rows) for the ranges of the sequence that are here, where `place` is that of
-/// their first row in x.
+/// Calls f(place, rows) for the local ranges of the sequence, where `place` is their first row in
+/// x.
 template <class X, class E, class F>
 void for_each_range(const View<X>& x, const E& executor, const F& f) {
   if constexpr (SpreadsRows<E>) {
@@ -95,8 +93,8 @@ void for_each_range(const View<X>& x, const E& executor, const F& f) {
   }
 }
 
-/// Calls f(all) with activations in which tokens that are elsewhere stand beside those that are
-/// here: x itself, if all are here. Its arguments are those of the executor's member.
+/// Calls f(all) with activations that include tokens of other ranks: x itself, if all are local.
+/// Arguments are those of the executor's member.
 template <class T, class E, class Needs, class F>
 void with_rows_of_others(const char* layer, const View<const T>& x, Index block, E&& executor,
                          const Needs& needs, const F& f) {
@@ -107,8 +105,8 @@ void with_rows_of_others(const char* layer, const View<const T>& x, Index block,
   }
 }
 
-/// An executor for what every process has and computes alike: nothing of it is spread, and its
-/// tokens are added up once.
+/// An executor for replicated tensors, which every rank computes: they are not sharded, and their
+/// tokens are summed once.
 template <class E>
 auto& executor_of_one(E& executor) {
   if constexpr (SpreadsRows<E>) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The switch between training and evaluation: tokens that have a step of training are trained on,
-/// and all others are evaluated.
+/// The switch between training and evaluation: tokens with a training step are trained on, all
+/// others evaluated.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +10,29 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// A step of training. What layers drop is a function of it, of the place in the layer and of the
-/// position alone, so that the backward pass drops the same without keeping it.
+/// A training step. Dropout depends only on it, the place in the layer and the position, so that
+/// the backward pass drops the same elements without storing them.
 struct TrainingStep {
-  std::uint64_t seed = 0;  ///< of the run
-  /// Number of the step, another one for each forward pass that should drop something else.
+  std::uint64_t seed = 0;  ///< the run's seed
+  /// The step's number; passes with different numbers drop different elements.
   std::uint64_t step = 0;
-  /// Number of the layer. An EncoderStack counts its blocks from this number on; blocks that a
-  /// program calls one by one are given different numbers by the program.
+  /// The layer's number. An EncoderStack numbers its blocks from here; blocks called individually
+  /// need different numbers.
   std::uint32_t layer = 0;
 
-  /// Whether both drop the same.
+  /// Whether both drop the same elements.
   bool operator==(const TrainingStep&) const = default;
 };
 
-/// The places of a layer where something is dropped.
+/// Where in a layer dropout is applied.
 enum class DropoutPlace : std::uint32_t {
   weights,             ///< of attention, after the softmax
-  after_attention,     ///< what the attention layer of a block gives
-  after_feed_forward,  ///< what the feed-forward network of a block gives
-  own,                 ///< of a DropoutLayer that a program calls itself, as after an embedding
+  after_attention,     ///< the output of a block's attention layer
+  after_feed_forward,  ///< the output of a block's feed-forward network
+  own,                 ///< a DropoutLayer called directly, as after an embedding
 };
 
-/// The seed of the draws of one place of one layer in one step.
+/// The seed of one place of one layer in one step.
 [[nodiscard]] constexpr std::uint64_t dropout_seed(const TrainingStep& training,
                                                    DropoutPlace place) {
   const auto words =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What any kernel body stands on, in the order of what uses what; compiled once per
-/// instruction-set level, by simd/vec.hpp.
+/// The common dependencies of kernel bodies, in dependency order; compiled once per instruction-set
+/// level, by simd/vec.hpp.
 
 #include "fovea/simd/vec.inl.hpp"
 

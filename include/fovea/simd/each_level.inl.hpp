@@ -6,8 +6,8 @@
 /// - FOVEA_LEVEL_VEC_BYTES, the bytes of a register;
 /// - FOVEA_LEVEL_ARCH, the file of simd/arch with the operations that differ from machine to
 ///   machine, and FOVEA_LEVEL_OPERATIONS, the struct that holds them;
-/// - FOVEA_LEVEL_TARGET, the compiler's names of what it needs beyond the unit's flags;
-/// - FOVEA_LEVEL_IS_ON_MACHINE, an expression: whether this machine has that.
+/// - FOVEA_LEVEL_TARGET, the compiler's names of features needed beyond the unit's flags;
+/// - FOVEA_LEVEL_IS_ON_MACHINE, an expression: whether this machine has them.
 ///
 /// A new level is such a file, a file of simd/arch unless one fits, an enumerator with its line
 /// in FOVEA_LEVELS (simd/isa.hpp), and a line here. No include guard.

@@ -2,10 +2,10 @@
 /// \file
 /// Compiles the file named by the macro FOVEA_LEVEL_BODY once per instruction-set level, into the
 /// namespaces fovea::baseline, fovea::v3 and fovea::v4, each with its own `Vec` and math. A level
-/// that this unit does not compile is another name of the unit's own.
+/// that this unit does not compile is an alias of the unit's own.
 ///
 /// No include guard: every use names another body and ends with that macro undefined. A body
-/// includes nothing outside the regions; what it needs stands before the use.
+/// includes nothing outside the regions; its dependencies are included before the use.
 
 #if !defined(FOVEA_LEVEL_BODY)
 #error "define FOVEA_LEVEL_BODY before including fovea/simd/foreach_level.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The integers of the kernels. std::min and its like do not belong into a region: a function of
-/// the standard library that is instantiated there would be linked into baseline code.
+/// The kernels' integer functions. std::min and the like must not be used in a region: a
+/// standard-library function instantiated there would be linked into baseline code.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -12,13 +12,13 @@ constexpr Index smaller(Index a, Index b) { return a < b ? a : b; }
 constexpr Index larger(Index a, Index b) { return a < b ? b : a; }
 constexpr Index clamped(Index x, Index low, Index high) { return smaller(larger(x, low), high); }
 
-/// The keys of a run that lie before key_end: t in [0, run_keys).
+/// The keys of a run before key_end: t in [0, run_keys).
 constexpr Index run_keys(const KeyRun& run, Index key_end) {
   const Index below = key_end - run.first;
   return below <= 0 ? 0 : smaller(run.count, (below + run.step - 1) / run.step);
 }
 
-/// A matrix that is stored in the type of the arithmetic.
+/// A matrix stored in the arithmetic type.
 template <class T>
 FOVEA_INLINE Matrix<const T> native(const StoredMatrix<>& m) {
   return {static_cast<const T*>(m.data), m.row, m.column};

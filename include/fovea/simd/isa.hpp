@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Instruction-set levels: which one this machine has, and which one is in use.
+/// Instruction-set levels: the machine's and the one in use.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@ enum class IsaLevel { baseline = 1, v3 = 3, v4 = 4 };
 // FOVEA_LEVELS(f, ...): f(name, ...) for each level above the baseline, from the lowest up.
 #define FOVEA_LEVELS(f, ...) f(v3, __VA_ARGS__) f(v4, __VA_ARGS__)
 
-/// The level of this translation unit's own flags, the lowest one that it holds.
+/// The level of this translation unit's own flags, the lowest that it contains.
 inline constexpr auto kUnitIsaLevel = static_cast<IsaLevel>(FOVEA_UNIT_LEVEL);
 
 /// "baseline", "v3" or "v4".
@@ -39,7 +39,7 @@ constexpr const char* name(IsaLevel level) {
 namespace detail {
 
 #if defined(__x86_64__)
-/// By cpuid: `__builtin_cpu_supports` of Clang 14 does not know F16C.
+/// By cpuid: Clang 14's `__builtin_cpu_supports` does not know F16C.
 inline bool machine_has_f16c() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
@@ -57,7 +57,7 @@ inline IsaLevel machine_isa_level() {
   return highest;
 }
 
-/// \throws std::invalid_argument a name that is none
+/// \throws std::invalid_argument if the name is invalid
 inline IsaLevel environment_isa_cap() {
   const char* text = std::getenv("FOVEA_ISA");
   const std::string_view cap = text == nullptr ? "" : text;
@@ -72,7 +72,7 @@ inline IsaLevel environment_isa_cap() {
 
 constexpr IsaLevel lower(IsaLevel a, IsaLevel b) { return a < b ? a : b; }
 
-/// What the environment says, until something else was stored. Throws as long as that is wrong.
+/// The cap from the environment, until another is stored. Throws if the former is invalid.
 inline std::atomic<IsaLevel>& isa_cap() {
   static std::atomic<IsaLevel> cap{environment_isa_cap()};
   return cap;
@@ -80,7 +80,7 @@ inline std::atomic<IsaLevel>& isa_cap() {
 
 }  // namespace detail
 
-/// The highest level that this machine runs and this translation unit holds.
+/// The highest level that this machine supports and this translation unit contains.
 [[nodiscard]] inline IsaLevel highest_isa_level() {
   static const IsaLevel level = detail::machine_isa_level();
   return level < kUnitIsaLevel ? kUnitIsaLevel : level;
@@ -88,8 +88,7 @@ inline std::atomic<IsaLevel>& isa_cap() {
 
 /// The level in use: the highest one, capped by the environment variable FOVEA_ISA
 /// (baseline, v3, v4) or by `cap_isa_level`, and never below the unit's own flags.
-/// \throws std::invalid_argument another value of FOVEA_ISA, as every operator does before it
-/// writes
+/// \throws std::invalid_argument for other values of FOVEA_ISA (operators: before writing)
 [[nodiscard]] inline IsaLevel isa_level() {
   const IsaLevel level =
       detail::lower(highest_isa_level(), detail::isa_cap().load(std::memory_order_relaxed));

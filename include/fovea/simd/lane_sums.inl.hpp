@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Sums of lanes in one order at every level.
+/// Sums of lanes, in the same order at every level.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -12,7 +12,7 @@
 template <class T>
 inline constexpr int kSumLanes = 64 / static_cast<int>(sizeof(T));
 
-/// The vectors added up, halves onto halves: the same sums at every level.
+/// The sum of the vectors, by halving: the same order at every level.
 template <class T>
 FOVEA_INLINE Vec<T> halves_added(Vec<T> (&sum)[kSumLanes<T> / kLanes<T>]) {
   FOVEA_UNROLL
@@ -23,14 +23,14 @@ FOVEA_INLINE Vec<T> halves_added(Vec<T> (&sum)[kSumLanes<T> / kLanes<T>]) {
   return sum[0];
 }
 
-/// a, and itself from lane \p Shift on around, added up.
+/// a plus itself rotated by \p Shift lanes.
 template <int Shift, class T, int... Lane>
 FOVEA_INLINE Vec<T> add_rotated(Vec<T> a, std::integer_sequence<int, Lane...> /*lanes*/) {
   return a +
          Vec<T>{__builtin_shufflevector(a.raw, a.raw, ((Lane + Shift) % int{sizeof...(Lane)})...)};
 }
 
-/// Lane i of the result is the sum of rows[i mod R]: each by the same tree, halves onto halves.
+/// Lane i of the result is the sum of rows[i mod R]: each by the same halving tree.
 template <int R, class T>
 FOVEA_INLINE Vec<T> lane_sums(Vec<T> (&rows)[R]) {
   constexpr int w = kLanes<T>;
@@ -49,7 +49,7 @@ FOVEA_INLINE Vec<T> lane_sums(Vec<T> (&rows)[R]) {
   return rows[0];
 }
 
-/// a, and itself from half of its lanes on, then from a quarter, ...: lane 0 is the sum of all.
+/// Adds a rotated by half of its lanes, then by a quarter, ...: lane 0 is the sum of all.
 template <int Shift, class T>
 FOVEA_INLINE Vec<T> add_halves(Vec<T> a) {
   if constexpr (Shift == 0) return a;
@@ -59,19 +59,19 @@ FOVEA_INLINE Vec<T> add_halves(Vec<T> a) {
   }
 }
 
-/// The sum of all lanes, halves onto halves.
+/// The sum of all lanes, by halving.
 template <class T>
 FOVEA_INLINE T sum_of_lanes(Vec<T> a) {
   return add_halves<kLanes<T> / 2>(a).raw[0];
 }
 
-/// The sum of the lanes of a cache line, halves onto halves: the same at every level.
+/// The sum of the lanes of a cache line, by halving: the same at every level.
 template <class T>
 FOVEA_INLINE T total_of_lanes(Vec<T> (&sum)[kSumLanes<T> / kLanes<T>]) {
   return sum_of_lanes(halves_added(sum));
 }
 
-/// All lanes the largest lane.
+/// The largest lane, in all lanes.
 template <class T>
 FOVEA_INLINE Vec<T> largest_lane(Vec<T> a) {
   for (int w = kLanes<T>; w > 1; w /= 2)

@@ -4,20 +4,20 @@
 /// foreach_level.hpp, after vec.inl.hpp.
 ///
 /// Every lane takes the same steps, without a branch; NaN stays NaN; v3 and v4 give the same bits.
-/// Products feed sums through fma() alone, so that no compiler chooses the rounding, and the range
-/// reductions split their constants, so that they hold where fma() rounds twice (baseline x86).
+/// Products are added only by fma(), so that no compiler chooses the rounding. Range reductions
+/// split their constants, in case fma() rounds twice (baseline x86).
 ///
-/// "Error a, b | c, d" is in ulp of the exact result, which may be subnormal: of float, double, and
-/// behind the bar where fma() rounds twice. That of float is the largest over all 2^32 arguments,
-/// rounded up; that of double bounds samples of several million. The test of this file holds
-/// these numbers.
+/// "Error a, b | c, d" is in ulp of the exact result, which may be subnormal: for float, double,
+/// and after the bar where fma() rounds twice. Float errors are maxima over all 2^32 arguments,
+/// rounded up; double errors bound samples of several million. This file's test checks these
+/// numbers.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
 #include "fovea/simd/vec_operations.inl.hpp"
 #endif
 
-/// Named numbers of T; std functions are not called inside a region.
+/// Constants of T; std functions are not called inside a region.
 template <class T>
 struct SpecialValues {
   static constexpr T kSmallestNormal = (std::numeric_limits<T>::min)();
@@ -26,7 +26,7 @@ struct SpecialValues {
   static constexpr Int<T> kSignMask = (std::numeric_limits<Int<T>>::min)();
 };
 
-/// What the functions know about T. Polynomials: Sollya's fpminimax, lowest coefficient first.
+/// Parameters of the functions for T. Polynomials: Sollya's fpminimax, lowest coefficient first.
 template <class T>
 struct MathConstants;
 
@@ -35,19 +35,19 @@ struct MathConstants<float> : SpecialValues<float> {
   static constexpr int kMantissaBits = 23;
   static constexpr std::int32_t kExponentMask = 0x7f800000;
   static constexpr std::int32_t kOneBits = 0x3f800000;
-  // 1.5 * 2^23: adding it rounds to an integer, which then stands in the low bits.
+  // 1.5 * 2^23: adding it rounds to an integer, in the low bits.
   static constexpr float kMagic = 12582912.0f;
   static constexpr std::int32_t kMagicBits = 0x4b400000;
 
   static constexpr float kLog2E = 0x1.715476p0f;
-  // ln 2, and what it lacks.
+  // ln 2, and its rounding error.
   static constexpr float kLn2 = 0x1.62e43p-1f;
   static constexpr float kLn2Rest = -0x1.05c61p-29f;
   // ln 2 = high + low; high has 15 bits, so that n * high is exact for every exponent n.
   static constexpr float kLn2High = 0x1.62e4p-1f;
   static constexpr float kLn2Low = 0x1.7f7d1cp-20f;
 
-  // Arguments are clamped to these; beyond them the result is 0 or infinity, and at them too.
+  // Arguments are clamped to these; at and beyond them the result is 0 or infinity.
   static constexpr float kExp2Min = -151.0f;
   static constexpr float kExp2Max = 128.0f;
   static constexpr float kExpMin = -105.0f;
@@ -63,11 +63,11 @@ struct MathConstants<float> : SpecialValues<float> {
                                      0x1.6b7376p-10f};
 
   static constexpr std::int32_t kSqrtHalfBits = 0x3f3504f3;
-  // Lifts every subnormal into the normal range.
+  // Scales every subnormal into the normal range.
   static constexpr float kLift = 0x1p24f;
   static constexpr float kLiftExponent = 24.0f;
   // (log((1 + s) / (1 - s)) - 2 s) / s^3 in z = s^2, |s| <= 3 - sqrt(8). Relative error 3.0e-7,
-  // which weighs less than 1/100 in the logarithm.
+  // under 1/100 in the logarithm.
   static constexpr float kLog[] = {0x1.55555cp-1f, 0x1.997ba2p-2f, 0x1.2ef58ep-2f};
 };
 
@@ -128,15 +128,14 @@ FOVEA_INLINE Vec<T> polynomial(Vec<T> x, const T (&c)[N]) {
   return p;
 }
 
-/// x within [low, high]; NaN stays.
+/// Clamps x to [low, high]; NaN stays NaN.
 template <class T>
 FOVEA_INLINE Vec<T> clamp(Vec<T> x, T low, T high) {
   return maximum(set1(low), minimum(set1(high), x));
 }
 
 /// p * 2^n for n = floor(n/2) + ceil(n/2), one factor each, so that overflow, and underflow with
-/// its one rounding, come by themselves. Only the low bits of \p n are read: it may be the bits of
-/// a number that was rounded by kMagic.
+/// one rounding, are correct. Only the low bits of \p n are read, as of a number rounded by kMagic.
 template <class T>
 FOVEA_INLINE Vec<T> scale_by_exp2(Vec<T> p, IntVec<T> n) {
   using C = MathConstants<T>;
@@ -147,15 +146,14 @@ FOVEA_INLINE Vec<T> scale_by_exp2(Vec<T> p, IntVec<T> n) {
   return p * from_bits<T>(half + one) * from_bits<T>(rest + one);
 }
 
-/// 2^f for f in [-0.5, 0.5], and exactly 1 at 0: the polynomial alone, 5 fma for float and 11 for
-/// double, for callers that split and scale themselves. Not monotone in float.
-/// Error 1.97, 0.85 | 2.16, 1.10.
+/// 2^f for f in [-0.5, 0.5], and exactly 1 at 0: only the polynomial (5 fma for float, 11 for
+/// double), without range reduction. Not monotone in float. Error 1.97, 0.85 | 2.16, 1.10.
 template <class T>
 FOVEA_INLINE Vec<T> exp2_fraction(Vec<T> f) {
   return polynomial(f, MathConstants<T>::kExp2);
 }
 
-/// A power as 2^n (1 + head + tail), |head| <= ln(2)/2, with more bits than T has.
+/// A power 2^n (1 + head + tail), |head| <= ln(2)/2, with more precision than T.
 template <class T>
 struct SplitPower {
   IntVec<T> n;  // in the low bits
@@ -240,8 +238,8 @@ FOVEA_INLINE Vec<T> log(Vec<T> x) {
 }
 
 /// s = (e + rest) / (e + rest + k) for |e| <= 1, a rest below one rounding of e, k = 1 or 2: the
-/// quotient and its remainder times 1 / (e + k) = (1 - s) / k. Rounds once in all, nearly, where
-/// fma() does.
+/// quotient and its remainder times 1 / (e + k) = (1 - s) / k. Nearly correctly rounded if fma()
+/// rounds once.
 template <int k, class T>
 FOVEA_INLINE Vec<T> fraction_of_sum(Vec<T> e, Vec<T> rest) {
   const Vec<T> sum = e + set1(T(k));
@@ -258,7 +256,8 @@ template <class T>
 FOVEA_INLINE Vec<T> tanh(Vec<T> x) {
   using C = MathConstants<T>;
   const IntVec<T> sign_mask = set1_int<T>(C::kSignMask);
-  // e^-2|x| - 1 = (2^n - 1) + 2^n head + 2^n tail = expm1 + rest: each sum keeps what it loses.
+  // e^-2|x| - 1 = (2^n - 1) + 2^n head + 2^n tail = expm1 + rest: each sum keeps its rounding
+  // error.
   const Vec<T> negative = from_bits<T>(bits(x) | sign_mask);
   const SplitPower<T> power = split_exp(maximum(set1(C::kTanhMin), negative + negative));
   const Vec<T> scale = from_bits<T>((power.n << C::kMantissaBits) + set1_int<T>(C::kOneBits));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rows of scratch are padded, so that vectors of any level fill them and each begins a cache line.
+/// Scratch rows are padded to whole vectors of any level, and begin at a cache line.
 #pragma once
 
 #include "fovea/core/config.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The elements that rows of scratch are padded to: the floats of the widest register, and of a
-/// cache line. It is the same at every level, so that all levels ask for the same memory.
+/// Scratch rows are padded to multiples of this: the floats of the widest register, and of a cache
+/// line. It is the same at every level, so that all levels need the same memory.
 inline constexpr Index kPadding = 16;
 
 /// Rounds a size n up to a multiple. \pre n >= 0, multiple > 0

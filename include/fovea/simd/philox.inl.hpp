@@ -8,7 +8,7 @@
 #include "fovea/simd/vec_operations.inl.hpp"
 #endif
 
-/// The upper halves, brought down. Not the arithmetic shift, which AVX2 lacks.
+/// The upper halves, moved down; not by an arithmetic shift, which AVX2 lacks.
 FOVEA_INLINE LowHalves high_halves(LowHalves a) {
   return {reinterpret_cast<LowHalves::Raw>(reinterpret_cast<LowHalves::Wrapping>(a.raw) >> 32)};
 }
@@ -33,10 +33,9 @@ FOVEA_INLINE PhiloxWords philox_round(const PhiloxWords& c, std::uint32_t key0,
            product0}};
 }
 
-/// Four words of random bits per lane of N vectors of counters; `philox4x32_10` of core/philox.hpp,
-/// the key a seed. They take each round together: a round waits for the one before, and the words
-/// of one vector alone would leave the machine idle.
-/// \param round the first round, for whose key the halves of the seed have moved on
+/// Four words of random bits per lane of N vectors of counters, as `philox4x32_10` of
+/// core/philox.hpp with a seed as key. The vectors are interleaved to hide the latency of a round.
+/// \param round the first round, whose key is the advanced halves of the seed
 template <int N>
 FOVEA_INLINE void philox_rounds(PhiloxWords (&c)[N], int round, std::uint32_t key0,
                                 std::uint32_t key1) {
@@ -54,17 +53,17 @@ FOVEA_INLINE PhiloxWords philox_lanes(const PhiloxWords& counter, std::uint64_t 
   return c[0];
 }
 
-/// Whose draws: the seed and the coordinates that a head has in common.
+/// The source of draws: the seed and a head's common coordinates.
 struct DrawSource {
   std::uint64_t seed;
   std::uint32_t batch;
   std::uint32_t head;
 
-  /// The words at (i, j), whose lower halves count.
+  /// The words at (i, j); only the lower halves are used.
   FOVEA_INLINE PhiloxWords words(LowHalves i, LowHalves j) const {
     return philox_lanes({{low_halves(batch), low_halves(head), i, j}}, seed);
   }
-  /// Those of N vectors.
+  /// The same for N vectors.
   template <int N>
   FOVEA_INLINE void words(const LowHalves (&i)[N], const LowHalves (&j)[N],
                           PhiloxWords (&c)[N]) const {
@@ -78,7 +77,7 @@ struct DrawSource {
 template <class T>
 inline constexpr int kDrawBits = sizeof(T) == 4 ? 24 : 53;
 
-/// The numerator of the draw that random bits make: the upper ones, and the last one set.
+/// The numerator of the draw from random bits: the upper bits, with the last one set.
 template <class T>
 FOVEA_INLINE IntVec<T> draw_of_bits(typename IntVec<T>::Raw word) {
   using Wrapping = typename IntVec<T>::Wrapping;
@@ -88,20 +87,20 @@ FOVEA_INLINE IntVec<T> draw_of_bits(typename IntVec<T>::Raw word) {
          set1_int<T>(1);
 }
 
-/// The numerator of the double that the first two words make.
+/// The numerator of the double from the first two words.
 FOVEA_INLINE IntVec<double> wide_draw(const PhiloxWords& words) {
   const LowHalves low = words.at[1] & set1_int<double>(0xffffffff);
   return draw_of_bits<double>(((words.at[0] << 32) | low).raw);
 }
 
 /// 2^kDrawBits times `uniform_draw<T>(seed, batch, head, i, j)` of core/philox.hpp, per lane: odd
-/// integers. Of i and j the lower 32 bits count.
+/// integers. Only the lower 32 bits of i and j are used.
 template <class T>
 FOVEA_INLINE IntVec<T> draw_numerator(const DrawSource& source, IntVec<T> i, IntVec<T> j) {
   if constexpr (sizeof(T) == 8) {
     return wide_draw(source.words(i, j));
   } else {
-    // Even and odd lanes take turns in the lower halves.
+    // Even and odd lanes alternate in the lower halves.
     const LowHalves even_i{reinterpret_cast<LowHalves::Raw>(i.raw)};
     const LowHalves even_j{reinterpret_cast<LowHalves::Raw>(j.raw)};
     PhiloxWords words[2];
@@ -112,8 +111,8 @@ FOVEA_INLINE IntVec<T> draw_numerator(const DrawSource& source, IntVec<T> i, Int
   }
 }
 
-/// The draws of one row: as `draw_numerator`, for many j. What the first rounds make of seed,
-/// batch, head and i alone is computed once. Cost: three quarters of the multiplications.
+/// The draws of one row: as `draw_numerator`, for many j. The parts of the first rounds that depend
+/// only on seed, batch, head and i are computed once. Cost: three quarters of the multiplications.
 class RowDraws {
  public:
   FOVEA_INLINE RowDraws(const DrawSource& source, std::uint32_t i)
@@ -125,13 +124,13 @@ class RowDraws {
     before_j_ = detail::high_half(product0) ^ key1_;
     word1_ = detail::low_half(product1);
     next_key();
-    // Round 1 multiplies word 0, and what j went into.
+    // Round 1 multiplies word 0, and the word that depends on j.
     const std::uint64_t product = detail::kPhiloxMultiplier0 * word0;
     const std::uint32_t word2 = detail::high_half(product) ^ detail::low_half(product0) ^ key1_;
     word3_ = detail::low_half(product);
     key0_of_round1_ = key0_;
     next_key();
-    // Round 2 multiplies word 2, and what j went into.
+    // Round 2 multiplies word 2, and the word that depends on j.
     product1_ = detail::kPhiloxMultiplier1 * word2;
   }
 
@@ -144,7 +143,7 @@ class RowDraws {
       FOVEA_UNROLL
       for (int v = 0; v < V; ++v) draws[v] = wide_draw(words[v]);
     } else {
-      LowHalves halves[2 * V];  // the even lanes, and the odd ones brought down
+      LowHalves halves[2 * V];  // the even lanes, and the odd ones moved down
       FOVEA_UNROLL
       for (int v = 0; v < V; ++v) {
         halves[2 * v] = {reinterpret_cast<LowHalves::Raw>(j[v].raw)};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What kernel bodies use of the headers outside of the regions: integers, arguments, intrinsics.
+/// The dependencies of kernel bodies outside the regions: integers, arguments, intrinsics.
 #pragma once
 
 #include "fovea/core/config.hpp"

@@ -3,20 +3,21 @@
 /// Regions: between BEGIN and END every function is compiled for one instruction-set level,
 /// whatever the flags of the translation unit.
 ///
-/// Inside a region stand raw pointers, builtins and our own always-inline functions only. A
-/// function of Eigen or std that is instantiated there would be linked into baseline callers.
+/// Regions use only raw pointers, builtins and fovea's always-inline functions. A function of Eigen
+/// or std instantiated there would be linked into baseline callers.
 #pragma once
 
 #include "fovea/core/config.hpp"
 
 #include "fovea/simd/isa.hpp"
 
-// Of a level that simd/each_level.inl.hpp describes: whether this unit compiles it beside its own,
-// and whether it is the baseline of a unit that compiles others, which is compiled to short code.
+// For a level described by simd/each_level.inl.hpp: whether this unit compiles it in addition to
+// its own, and whether it is the baseline of a unit that compiles others, and so compiled to short
+// code.
 #define FOVEA_COMPILES_LEVEL (FOVEA_COMPILES_LEVELS && FOVEA_LEVEL > FOVEA_UNIT_LEVEL)
 #define FOVEA_LEVEL_IS_COMPACT (FOVEA_COMPILES_LEVELS && FOVEA_UNIT_LEVEL == 1 && FOVEA_LEVEL == 1)
 
-// FOVEA_AT_LEVEL(level, name): what `name` is in the namespace of an IsaLevel.
+// FOVEA_AT_LEVEL(level, name): `name` in the namespace of an IsaLevel.
 #define FOVEA_IF_LEVEL(name_, level, ...) \
   (level) == ::fovea::IsaLevel::name_ ? ::fovea::name_::__VA_ARGS__:
 #define FOVEA_AT_LEVEL(level, ...) \
@@ -41,9 +42,8 @@
 #define FOVEA_REGION_END_COMPACT FOVEA_PRAGMA(GCC pop_options)
 #endif
 
-// `FOVEA_UNROLL` before a loop whose trip count is a small constant: the accumulators of such a
-// loop live in registers only if it is unrolled, at -O2 too. `FOVEA_UNROLL_BY(n)` before a long
-// one.
+// `FOVEA_UNROLL` before a loop whose trip count is a small constant: its accumulators stay in
+// registers only if it is unrolled, even at -O2. `FOVEA_UNROLL_BY(n)` before a long one.
 #if defined(__clang__)
 #define FOVEA_UNROLL FOVEA_PRAGMA(clang loop unroll(full))
 #define FOVEA_UNROLL_BY(n) FOVEA_PRAGMA(clang loop unroll_count(n))

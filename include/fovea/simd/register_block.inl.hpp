@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The register block that does nearly all the work of the library: R scalars by V vectors of
-/// accumulators, each one fixed chain of fused multiply-adds. Both products of attention are it:
-/// scores (scalars from K, vectors from transposed Q) and values (scalars from V, vectors of
-/// weights). Cost: R V multiply-adds on R + V loads per step.
+/// accumulators, each a sequence of fused multiply-adds in fixed order. Both products of attention
+/// use it: scores (scalars from K, vectors from transposed Q) and values (scalars from V, vectors
+/// of weights). Cost: R V multiply-adds on R + V loads per step.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -11,17 +11,17 @@
 #include "fovea/simd/vec_operations.inl.hpp"
 #endif
 
-/// Accumulators that stay in registers beside the operands; from measurement on AVX-512 (16 of
-/// 32 registers: 4 x 4 and 8 x 2 tie, 24 gain nothing) and AVX2 (12 of 16).
+/// The number of accumulators, which stay in registers with the operands; measured on AVX-512 (16
+/// of 32 registers: 4 x 4 and 8 x 2 tie, 24 gain nothing) and AVX2 (12 of 16).
 inline constexpr int kAccumulators = Arch::kAccumulators;
 
 /// Scalar rows of a register block that is V vectors wide.
 template <int V>
 inline constexpr int kBlockRows = kAccumulators / V;
 
-/// Vectors of the widest register block. With 16 registers 6 x 2 accumulators leave room for their
-/// operands and 3 x 4 do not: the backward pass of softmax attention took 1.07 to 1.12 times as
-/// long with these, on AVX2.
+/// Vectors of the widest register block. With 16 registers, 6 x 2 accumulators leave registers for
+/// operands and 3 x 4 do not: with those, the backward pass of softmax attention took 1.07 to 1.12
+/// times as long on AVX2.
 inline constexpr int kBlockVectors = kVecRegisters == 32 ? 4 : 2;
 
 /// R x V accumulators.
@@ -37,7 +37,7 @@ struct RegisterBlock {
     }
   }
 
-  /// \param p [R, row], of which the first V * lanes elements are stored
+  /// \param p [R, row], the first V * lanes elements are stored
   FOVEA_INLINE void store_to(T* p, Index row) const {
     FOVEA_UNROLL
     for (int r = 0; r < R; ++r) {
@@ -55,8 +55,8 @@ struct RegisterBlock {
     }
   }
 
-  /// at[r][v] += a[r] * b[v]. Whichever side has fewer operands stays in registers, the other one
-  /// passes through.
+  /// at[r][v] += a[r] * b[v]. The side with fewer operands stays in registers, the other is
+  /// streamed.
   FOVEA_INLINE void multiply_add_step(const T* a, Index a_row, const T* b) {
     if constexpr (R < V) {
       Vec<T> scalar[R];
@@ -82,8 +82,8 @@ struct RegisterBlock {
   }
 
   /// at[r][v] += a[r, s] * b[s, v] for s in [0, steps), in this order. Steps are unrolled in whole
-  /// blocks, whose fewer instructions count most where another thread shares the core; what is left
-  /// over runs in short code.
+  /// blocks, since fewer instructions matter most when another thread shares the core; the
+  /// remainder runs in short code.
   /// \param a [R, steps] scalars at strides a_row, a_step   \param b [steps, V * lanes]
   FOVEA_INLINE void multiply_add(const T* a, Index a_row, Index a_step, const T* b, Index b_step,
                                  Index steps) {
@@ -96,8 +96,8 @@ struct RegisterBlock {
     }
   }
 
-  /// The same in chains of kSteps steps, each added to the ones before it; the first one goes on
-  /// with what `at` is. The chains are one loop, so that its code is there once.
+  /// The same in reduction blocks of kSteps steps, each added to the previous ones; the first one
+  /// starts from `at`. All blocks run in one loop, to generate its code once.
   /// \param a [R, steps]
   /// \param before [R, V * lanes] scratch
   template <Index kSteps>
@@ -112,7 +112,7 @@ struct RegisterBlock {
     }
   }
 
-  /// The same as multiply_add for vector N alone.
+  /// multiply_add for vector N only.
   template <int N>
   FOVEA_INLINE void multiply_add_one(const T* a, Index a_row, Index a_step, const T* b,
                                      Index b_step, Index steps) {
@@ -131,12 +131,11 @@ struct RegisterBlock {
 template <int R>
 inline constexpr int kPowerBelow = R <= 2 ? 1 : 2 * kPowerBelow<(R + 1) / 2>;
 
-/// Cuts [begin, end) into blocks of R rows, then of fewer ... 1, and calls
-/// `functor.template run<rows>(first)` for each: the rest is the same code with fewer rows. Two
-/// blocks of the next size come before one of R and a small one, whose few chains would wait for
-/// themselves.
-/// \tparam kIsRest whether these are what larger blocks left, or the code is to be short; up to
-/// three of them go one by one
+/// Cuts [begin, end) into blocks of R rows, then of fewer ... 1, and calls `functor.template
+/// run<rows>(first)` for each: the rest is the same code with fewer rows. Two blocks of the next
+/// size are preferred to one of R and a small one, whose few accumulators would be latency-bound.
+/// \tparam kIsRest whether these remain after larger blocks, or the code should be short; up to
+/// three rows are processed one by one
 template <int R, bool kIsRest = false, class Functor>
 FOVEA_INLINE void for_row_blocks(Index begin, Index end, const Functor& functor) {
   constexpr Index fewer = kIsRest && R <= 4 ? 1 : kPowerBelow<R>;
@@ -149,7 +148,7 @@ FOVEA_INLINE void for_row_blocks(Index begin, Index end, const Functor& functor)
   }
 }
 
-/// The rows of one group of V vectors of columns.
+/// The rows of one group of V column vectors.
 template <class T, class BlockAt>
 struct ColumnGroups {
   Index rows;
@@ -162,14 +161,14 @@ struct ColumnGroups {
 };
 
 /// Cuts a matrix into register blocks: its columns into groups of kBlockVectors ... 1 vectors, and
-/// the rows of a group into as many as registers hold. \param columns a multiple of the lanes
+/// a group's rows into as many as registers hold. \param columns a multiple of the lanes
 /// \param block_at block_at.operator()<V>(column) is the functor for the rows of a group
 template <class T, class BlockAt>
 FOVEA_INLINE void for_register_blocks(Index rows, Index columns, const BlockAt& block_at) {
   for_row_blocks<kBlockVectors>(0, columns / kLanes<T>, ColumnGroups<T, BlockAt>{rows, block_at});
 }
 
-/// scores = s = K Q for R keys and V vectors, in chains of columns. \param q [D, row]
+/// scores = s = K Q for R keys and V vectors, in reduction blocks of columns. \param q [D, row]
 /// \param scores [R, row]
 template <int R, int V, class T>
 FOVEA_INLINE void score_chains(RegisterBlock<R, V, T>& s, const T* k, Index k_row, const T* q,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rows of queries to lanes and back, by register transposes (simd/transpose.inl.hpp); whatever
-/// the rows are stored in, lanes hold the type of the arithmetic.
+/// Rows of queries to lanes and back, by register transposes (simd/transpose.inl.hpp); rows may
+/// have any storage, lanes have the arithmetic type.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -20,7 +20,7 @@ FOVEA_NOINLINE void load_edge(const void* rows, Index row, Index column, Index c
 }
 
 /// Columns [c, c + lanes) of as many rows, 0 beyond `count` and `width`.
-/// \tparam kAhead whether the rows behind them are asked for, if they are whole, too
+/// \tparam kAhead whether to prefetch the following rows, if they are whole, too
 template <Storage S, bool kAhead, class T>
 FOVEA_INLINE void load_rows(const void* rows, Index row, Index column, Index count, Index c,
                             Index width, Vec<T> (&tile)[kLanes<T>]) {
@@ -80,7 +80,7 @@ FOVEA_INLINE void rows_to_lanes(const T* rows, Index row, Index column, Index co
   rows_to_lanes<Storage::native, T>(rows, row, column, count, width, factor, qt, queries, queries);
 }
 
-/// Rows as they are.
+/// Leaves rows unchanged.
 struct SameRow {
   template <class T>
   FOVEA_INLINE Vec<T> operator()(Vec<T> x, Index, Index) const {
@@ -88,7 +88,7 @@ struct SameRow {
   }
 };
 
-/// rows[i, c] = ot[c, i] for i < count, what `change(columns from c, i, c)` makes of it.
+/// rows[i, c] = ot[c, i] for i < count, transformed by `change(columns from c, i, c)`.
 /// \param ot [width rounded up to lanes, queries]
 template <Storage S, class T, class Change>
 FOVEA_NOINLINE void lanes_to_rows(const T* ot, Index queries, void* rows, Index row, Index column,

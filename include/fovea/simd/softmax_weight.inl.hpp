@@ -30,15 +30,15 @@ struct WeightConstants<double> {
 template <class T>
 inline constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
 
-/// 2^lift 4^d, +0 where the exponent field of that is 0 or less. NaN stays NaN, whatever its
-/// payload: the power of two is multiplied, not added to the bits. \param lift even
+/// 2^lift 4^d, +0 where its exponent field is 0 or less. NaN stays NaN with any payload: the power
+/// of two is multiplied, not added to the bits. \param lift even
 template <class T>
 FOVEA_INLINE Vec<T> power_of_four(Vec<T> d, int lift) {
   using Constants = WeightConstants<T>;
   const Vec<T> two = set1<T>(2);
   const Vec<T> round = set1(Constants::kRound + static_cast<T>(lift));
   const int half = lift / 2;
-  // In this order: a NaN in d stays.
+  // In this order, so that a NaN in d stays.
   d = maximum(set1(Constants::kLowest - static_cast<T>(half)), d);
   const Vec<T> rounded = fma(d, two, round);
   const Vec<T> fraction = fma(d, two, round - rounded);
@@ -59,13 +59,13 @@ FOVEA_INLINE Vec<T> lifted_weight(Vec<T> d, int lift) {
   return select(vanishes, zero<T>(), power_of_four(d, lift));
 }
 
-/// Either of them: that of a lift, 0 or more.
+/// Either of them, for a lift of 0 or more.
 template <class T>
 FOVEA_INLINE Vec<T> weight_at_lift(Vec<T> d, int lift) {
   return lift == 0 ? softmax_weight(d) : lifted_weight(d, lift);
 }
 
-/// What brings q to half-logits of base 2.
+/// The factor that scales q to half-logits of base 2.
 template <class T>
 FOVEA_INLINE T logit_factor(T scale) {
   return static_cast<T>(static_cast<double>(scale) * 0.72134752044448170368);  // log2(e) / 2
@@ -80,24 +80,24 @@ FOVEA_INLINE T power_of_two(int power) {
   return x;
 }
 
-/// lse in natural units of a running softmax of lifted weights; 2 ln 2 undoes `logit_factor`.
+/// lse in natural units of a running softmax with biased exponents; 2 ln 2 undoes `logit_factor`.
 template <class T>
 FOVEA_INLINE Vec<T> log_sum_exp(Vec<T> max_logit, Vec<T> sum, int lift = 0) {
   const Vec<T> total = sum * set1(power_of_two<T>(-lift));
   return fma(max_logit, set1(static_cast<T>(1.38629436111989061883)), log(total));
 }
 
-/// lse in half-logits of base 2. Rounded before anything is taken from it: a bare product might be
-/// fused into the difference that reads it.
+/// lse in half-logits of base 2. Rounded before it is subtracted from: a bare product might be
+/// fused into that difference.
 template <class T>
 FOVEA_INLINE Vec<T> lse_shift(Vec<T> lse) {
   return fma(lse, set1(logit_factor(T{1})), zero<T>());
 }
 
-/// What of that logarithm a backward pass lacks that shifts logits by `lse_shift` of the rounded
-/// lse: the maximum, and the logarithm relative to it, hold more digits than their sum. 0 where lse
-/// is not large, or is further from it than rounding brings it: then it is not the logarithm of
-/// these logits alone, and stays as it was given.
+/// The part of that logarithm missing in a backward pass that shifts logits by `lse_shift` of the
+/// rounded lse: the maximum, and the logarithm relative to it, hold more digits than their sum. 0
+/// if lse is not large, or differs from the sum by more than rounding: then it is not the logarithm
+/// of only these logits, and is used as given.
 template <class T>
 FOVEA_INLINE Vec<T> lse_low_part(Vec<T> lse, Vec<T> max_logit, Vec<T> sum, int lift = 0) {
   const IntVec<T> magnitude = set1_int<T>(~MathConstants<T>::kSignMask);
@@ -111,15 +111,15 @@ FOVEA_INLINE Vec<T> lse_low_part(Vec<T> lse, Vec<T> max_logit, Vec<T> sum, int l
   return select((set1<T>(kLargeLse) < lse_size) & (size < far), low, zero<T>());
 }
 
-/// What to subtract from logits whose maximum is m: m, but 0 for -inf (no key seen, or only logits
+/// The value to subtract from logits with maximum m: m, but 0 for -inf (no key seen, or only logits
 /// of -inf), since -inf - -inf is NaN.
 template <class T>
 FOVEA_INLINE Vec<T> finite_shift(Vec<T> m) {
   return select(m == set1(kMinusInfinity<T>), zero<T>(), m);
 }
 
-/// One more logit, in natural units, that has no value. Returns what brings earlier sums of values
-/// to the new maximum: with gradual underflow, since it can be far below 1 for the whole row.
+/// Adds a logit without a value, in natural units. Returns the factor that rescales earlier sums of
+/// values to the new maximum, with gradual underflow: it can be far below 1.
 template <class T>
 FOVEA_INLINE Vec<T> add_sink(T sink, int lift, Vec<T>& max_logit, Vec<T>& sum) {
   const Vec<T> logit = set1(logit_factor(sink));

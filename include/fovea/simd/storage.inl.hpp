@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Loads and stores of a `Vec<T>` in any `Storage`: elements of 16 bits become float and back.
+/// Loads and stores of a `Vec<T>` in any `Storage`: converts 16-bit from and to float.
 ///
-/// Loads are exact, stores round to nearest even: beyond the largest number to infinity, below the
-/// normal ones to the subnormal ones. NaN stays NaN, with the upper bits of its payload, and every
-/// conversion but that from bfloat16 makes it quiet. Every level gives the same bits.
+/// Loads are exact, stores round to nearest even, with overflow to infinity and gradual underflow.
+/// NaN stays NaN, with the upper bits of its payload; all conversions except from bfloat16 quiet
+/// it. All levels give the same bits.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -31,15 +31,15 @@ FOVEA_INLINE ShortVec to_short(Vec<float> a) {
   if constexpr (S == Storage::float16) return to_float16(a);
 }
 
-/// Whether tensors that are computed in T can be stored in S.
+/// Whether tensors computed in T can be stored in S.
 template <Storage S, class T>
 inline constexpr bool kIsStorable = S == Storage::native || sizeof(T) == sizeof(float);
 
-/// Bytes of an element that is computed in T.
+/// Bytes of an element computed in T.
 template <Storage S, class T>
 inline constexpr Index kStoredBytes = S == Storage::native ? Index{sizeof(T)} : 2;
 
-/// The same of a matrix.
+/// The same for a matrix.
 template <class T, Storage S>
 FOVEA_INLINE Index element_bytes(const StoredMatrix<S>& /*m*/) {
   return kStoredBytes<S, T>;
@@ -58,7 +58,7 @@ FOVEA_INLINE void with_storage(const OutputMatrix<S>& m, const Functor& functor)
   functor.template run<Storage::native>();
 }
 
-/// The address of an element of 16 bits.
+/// The address of a 16-bit element.
 FOVEA_INLINE const void* short_element(const void* data, Index offset) {
   return static_cast<const char*>(data) + offset * 2;
 }
@@ -66,7 +66,7 @@ FOVEA_INLINE void* short_element(void* data, Index offset) {
   return static_cast<char*>(data) + offset * 2;
 }
 
-/// Lanes from the elements of \p data from \p offset on; of any alignment that elements have.
+/// Lanes from the elements of \p data from \p offset on; with element alignment.
 template <Storage S, class T>
 FOVEA_INLINE Vec<T> load_stored(const void* data, Index offset) {
   static_assert(kIsStorable<S, T>);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rows as they are stored: pieces of them as vectors, and whole tiles in the type of the
-/// arithmetic.
+/// Access to stored rows: pieces as vectors, and whole tiles in the arithmetic type.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -9,7 +8,7 @@
 #include "fovea/simd/storage.inl.hpp"
 #endif
 
-/// Copies one element from place j of a tensor to place i of another.
+/// Copies element j of a tensor to element i of another.
 template <Storage S, class T>
 FOVEA_INLINE void copy_element(void* to, Index i, const void* from, Index j) {
   constexpr Index bytes = kStoredBytes<S, T>;
@@ -17,7 +16,7 @@ FOVEA_INLINE void copy_element(void* to, Index i, const void* from, Index j) {
                    bytes);
 }
 
-/// A vector's elements from n that lie apart, from place \p offset on; 0 beyond them.
+/// Gathers a vector from n strided elements, from \p offset on; 0 beyond them.
 template <Storage S, class T>
 FOVEA_NOINLINE void gather_lanes(const void* from, Index offset, Index column, Index n,
                                  void* lanes) {
@@ -95,8 +94,7 @@ FOVEA_INLINE void pack_rows(const StoredMatrix<S>& rows, Index count, Index widt
   pack_rows<S>(rows.data, rows.row, rows.column, count, width, to, to_row);
 }
 
-/// Rows to ask for little by little while something else is computed: many at once would hold up
-/// the loads behind them.
+/// Prefetches rows gradually during other work: many prefetches at once would delay later loads.
 template <int Write>
 class RowsAhead {
  public:
@@ -122,9 +120,8 @@ class RowsAhead {
     }
   }
 
-  /// Asks for a line of every page. Called for several tensors in a row, it has the processor
-  /// translate the addresses of all of them at once; where the translations are not at hand, `ask`
-  /// would wait for one after the other.
+  /// Prefetches a line of every page. Called for several tensors, it overlaps their address
+  /// translations; on TLB misses, `ask` would wait for each in turn.
   FOVEA_INLINE void ask_pages() const {
     constexpr Index page = 4096;
     if (count_ <= 0 || step_ <= 0) return;
@@ -135,11 +132,11 @@ class RowsAhead {
 
  private:
   static FOVEA_INLINE void ask_line(std::intptr_t at) {
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): a pointer may not lie behind the tensor
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): a pointer must not point beyond the tensor
     __builtin_prefetch(reinterpret_cast<const void*>(at), Write, 2);
   }
 
-  std::intptr_t at_ = 0;  // may lie behind the tensor: nothing there is read
+  std::intptr_t at_ = 0;  // may be beyond the tensor: nothing there is read
   Index step_ = 0;
   Index count_ = 0;
   Index bytes_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What any kernel body stands on, compiled once per instruction-set level: each level's `Vec`, its
+/// The common dependencies of kernel bodies, compiled once per instruction-set level: `Vec`, its
 /// math, and the register block.
 #pragma once
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The vector types of one level: `Vec<T>` (T float or double), `IntVec<T>`, the integers of the
-/// same width, and `ShortVec`, elements of 16 bits; with the operations that the compiler's vectors
-/// have by themselves. simd/vec_operations.inl.hpp has the others.
+/// The vector types of one level: `Vec<T>` (T float or double), `IntVec<T>`, integers of the same
+/// width, and `ShortVec`, 16-bit elements; with the operations built into the compiler's vectors.
+/// simd/vec_operations.inl.hpp has the others.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -12,8 +12,8 @@
 /// Bytes of a register.
 inline constexpr int kVecBytes = FOVEA_LEVEL_VEC_BYTES;
 
-/// Whether this is the level below all others of the unit: it is kept short. Every machine of the
-/// last ten years takes another one.
+/// Whether this is the lowest of several levels of the unit, whose code is kept short: machines of
+/// the last ten years use another one.
 inline constexpr bool kIsCompact = FOVEA_LEVEL_IS_COMPACT;
 
 /// Lanes of a vector of T.
@@ -57,7 +57,7 @@ FOVEA_INLINE Vec<T> zero() {
   return {typename Vec<T>::Raw{}};
 }
 
-/// All lanes x. Not `Raw{} + x`: that addition would stay, because of -0.
+/// x in all lanes. Not `Raw{} + x`: that addition is not optimised away, because of -0.
 template <class T>
 FOVEA_INLINE Vec<T> set1(T x) {
   return {x - typename Vec<T>::Raw{}};
@@ -114,7 +114,7 @@ template <class T>
 FOVEA_INLINE Vec<T> operator-(Vec<T> a, Vec<T> b) {
   return {a.raw - b.raw};
 }
-/// The product, never fused with a sum that it goes into (core/rounded.hpp).
+/// The product, never fused with a following addition (core/rounded.hpp).
 template <class T>
 FOVEA_INLINE Vec<T> operator*(Vec<T> a, Vec<T> b) {
   typename Vec<T>::Raw product = a.raw * b.raw;
@@ -181,7 +181,7 @@ FOVEA_INLINE IntVec<T> operator>(IntVec<T> a, IntVec<T> b) {
   return {a.raw > b.raw};
 }
 
-/// mask ? a : b per lane; what stands in the other operand does not matter.
+/// mask ? a : b per lane; the operand not selected is ignored.
 template <class T>
 FOVEA_INLINE Vec<T> select(IntVec<T> mask, Vec<T> a, Vec<T> b) {
   return {mask.raw ? a.raw : b.raw};
@@ -223,5 +223,5 @@ FOVEA_INLINE void store_short(void* data, ShortVec a) {
   *static_cast<ShortVec::Unaligned*>(data) = a.raw;
 }
 
-/// 64-bit lanes of which the lower halves count; what the upper ones hold does not matter.
+/// 64-bit lanes of which only the lower halves are used.
 using LowHalves = IntVec<double>;

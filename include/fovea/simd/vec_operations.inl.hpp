@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The operations of vectors that each machine does its own way, by the struct of simd/arch that
-/// the level names.
+/// Machine-dependent vector operations, implemented by the level's struct of simd/arch.
 ///
-/// Every operation is one IEEE operation per lane (or a select or a permutation), so a chain of
-/// them gives the same bits at every width that has a fused multiply-add.
+/// Every operation is one IEEE operation per lane (or a select or a permutation), so a sequence of
+/// them gives the same bits at every width with a fused multiply-add.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -13,7 +12,7 @@
 
 #include FOVEA_LEVEL_ARCH
 
-/// What this level's machines do their own way.
+/// This level's implementation.
 using Arch = FOVEA_LEVEL_OPERATIONS;
 
 /// Registers of the level.
@@ -62,10 +61,10 @@ FOVEA_INLINE std::uint32_t mask_bits(IntVec<T> mask) {
   return Arch::template mask_bits<T>(mask);
 }
 
-/// How many bits are set.
+/// The number of bits set.
 FOVEA_INLINE Index bit_count(std::uint32_t bits) { return __builtin_popcount(bits); }
 
-/// Writes the lanes whose bits are set to p, one behind the other. May write a whole vector.
+/// Writes the lanes whose bits are set contiguously to p. May write a whole vector.
 template <class T>
 FOVEA_INLINE void store_lanes(T* p, Vec<T> a, std::uint32_t bits) {
   Arch::store_lanes(p, a, bits);

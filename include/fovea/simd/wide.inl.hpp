@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Elements of T as vectors of double, for sums that need more bits than T has.
+/// Elements of T as vectors of double, for sums that need more precision than T.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -14,7 +14,7 @@ struct HalfVec {
       float;
 };
 
-/// As many elements as a Vec<double> has lanes. \p p need not be aligned.
+/// Loads as many elements as a Vec<double> has lanes. \p p need not be aligned.
 FOVEA_INLINE Vec<double> load_wide(const double* p) { return load(p); }
 FOVEA_INLINE Vec<double> load_wide(const float* p) {
   const HalfVec::Raw half = *reinterpret_cast<const HalfVec::Unaligned*>(p);

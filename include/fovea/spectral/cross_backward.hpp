@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The backward pass of HiddenStateCross. The gradient of one tensor is a correlation of the
-/// incoming gradient with the other tensor, computed by transforms of the same sizes as in the
-/// forward pass.
+/// incoming gradient with the other tensor, computed by transforms of the forward pass's sizes.
 #pragma once
 
 #include "fovea/core/executor_ref.hpp"
@@ -12,14 +11,14 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// One call of the backward pass. Each channel takes a transform of N/2 complex elements of the
-/// incoming gradient g, and for each gradient that is asked for a transform of N elements of the
-/// other tensor, a product, and an inverse transform of N.
+/// incoming gradient g, and for each requested gradient a transform of N elements of the other
+/// tensor, a product, and an inverse transform of N.
 template <class T>
 class CrossBackward {
  public:
-  /// \param inputs what the forward pass read, checked
+  /// \param inputs as in the forward pass, checked
   /// \param d_out [B, 1, L, C] gradient of the loss with respect to the output
-  /// \param grads what is written
+  /// \param grads written
   /// \param planning how FFTW chooses plans
   /// \throws as FftPlan
   CrossBackward(const CrossInputs<T>& inputs, const View<const T>& d_out,
@@ -29,13 +28,13 @@ class CrossBackward {
         grads_(grads),
         tasks_(d_out.shape(), inputs.key_lengths, planning, true) {}
 
-  /// The bytes of scratch that `run` takes for sequences of this length, with this many workers.
+  /// The scratch bytes of `run` for sequences of this length and this many workers.
   static Index workspace_bytes(Index length, Index workers) {
     return workers * Slot(transform_size(length)).size * Index{sizeof(T)};
   }
 
   /// Computes the gradients that are given.
-  /// \throws std::bad_alloc if there is no memory for scratch
+  /// \throws std::bad_alloc if allocation fails
   void run(const ExecutorRef& executor) const {
     if (d_out_.size() == 0 || (grads_.f1.is_none() && grads_.f2.is_none())) return;
     const Slot slot(transform_size(d_out_.rows()));
@@ -76,7 +75,7 @@ class CrossBackward {
     T* const f2 = f1 + slot.block;
     T* const g_spectrum = f2 + slot.block;
     T* const z = g_spectrum + slot.half;
-    // The last row of the output, n - 1, is constant, so its gradient is left out.
+    // The last row of the output, n - 1, is constant, so its gradient is omitted.
     kernels.gather_channels(gather_args<T>(d_out_, batch, first, channels, n - 1, g, plan->size));
     const auto gather = [&](const View<T>& grad, const View<const T>& other, T* to) {
       if (!grad.is_none())
@@ -101,7 +100,7 @@ class CrossBackward {
         scatter_args<T>(from, size, grad, batch, first, channels, count));
   }
 
-  /// The transform of the N/2 complex numbers g[2i] + i g[2i + 1]. \param work room for as many
+  /// The transform of the N/2 complex numbers g[2i] + i g[2i + 1]. \param work scratch for as many
   static void transform_gradient(const CrossPlan<T>& plan, const CrossKernels<T>& kernels,
                                  const T* g, T* work, T* spectrum) {
     const auto& [rows, columns] = plan.size;
@@ -112,13 +111,13 @@ class CrossBackward {
     }
   }
 
-  /// Computes one gradient of one channel, and writes it over the other tensor's channel.
+  /// Computes one gradient of one channel, overwriting the other tensor's channel.
   static void correlate(const CrossPlan<T>& plan, const CrossKernels<T>& kernels, const T* g,
                         T* other, const T* g_spectrum, T* z) {
     const auto& [rows, columns] = plan.size;
     const Index row = plan.row();
     plan.transform(kernels, other, z);
-    // Both factors have the spectra of their even and odd elements doubled.
+    // The spectra of even and odd elements of both factors are doubled.
     const T scale = 1 / (4 * static_cast<T>(plan.size.size()));
     kernels.correlation({z, g_spectrum, plan.roots->spectrum(), columns, scale});
     for (Index r = rows; r-- > 0;) plan.inverse->execute(z + r * row, z + (r + 1) * row);

@@ -11,13 +11,13 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The largest number of rows of a sequence. FFTW counts elements in int. Below this bound the
-/// bytes of scratch also fit Index, with room to spare.
+/// The largest number of rows of a sequence. FFTW counts elements in int. Below this bound scratch
+/// sizes in bytes also fit Index.
 inline constexpr Index kLongestCross = Index{1} << 30;
 
 /// Checks the shapes and key lengths that a cross reads.
 /// \throws std::invalid_argument if the extent of heads is not 1, if sequences are longer than
-/// kLongestCross, if f1 and f2 have different shapes, if the key lengths do not go with them, or as
+/// kLongestCross, if f1 and f2 have different shapes, if the key lengths do not match them, or as
 /// isa_level
 template <class T>
 void check_cross_inputs(const char* op, const CrossInputs<T>& inputs) {
@@ -35,8 +35,8 @@ void check_cross_inputs(const char* op, const CrossInputs<T>& inputs) {
   detail::check_key_lengths(op, inputs.key_lengths, shape[0], "f1", shape[2], "f1");
 }
 
-/// A tensor that is written must have the shape of f1, no negative stride and distinct elements,
-/// and share none with an input.
+/// An output must have the shape of f1, no negative stride and distinct elements, and share none
+/// with an input.
 /// \pre check_cross_inputs passed
 /// \throws std::invalid_argument if it does not
 template <class T>

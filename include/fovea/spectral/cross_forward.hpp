@@ -12,28 +12,28 @@ FOVEA_NAMESPACE_BEGIN
 
 /// One call of the forward pass. A task gathers two blocks of channels. Then each channel, whose
 /// arrays all fit into a second-level cache, takes two transforms of N complex elements, their
-/// product, and an inverse transform of N/2. At last the block is scattered.
+/// product, and an inverse transform of N/2. Finally the block is scattered.
 ///
 /// Each FFTW plan transforms one channel. Plans for several channels are slower: under MEASURE,
-/// FFTW took 3.1 times as long per channel for 4 channels that lie interleaved (complex, 4096
-/// floats), at least 4.3 times as long for 8 or 16 channels split into real and imaginary parts,
-/// and no less than for single channels if 4 lie one after the other.
+/// FFTW took 3.1 times as long per channel for 4 interleaved channels (complex, 4096 floats), at
+/// least 4.3 times for 8 or 16 channels split into real and imaginary parts, and no less than for
+/// single channels for 4 contiguous ones.
 template <class T>
 class CrossForward {
  public:
-  /// \param inputs what is read, checked
+  /// \param inputs checked
   /// \param out [B, 1, L, C] is written
   /// \param planning how FFTW chooses plans
   /// \throws as FftPlan
   CrossForward(const CrossInputs<T>& inputs, const View<T>& out, FftPlanning planning)
       : inputs_(inputs), out_(out), tasks_(out.shape(), inputs.key_lengths, planning, false) {}
 
-  /// The bytes of scratch that `run` takes for sequences of this length, with this many workers.
+  /// The scratch bytes of `run` for sequences of this length and this many workers.
   static Index workspace_bytes(Index length, Index workers) {
     return workers * Slot(transform_size(length)).size * Index{sizeof(T)};
   }
 
-  /// Computes the cross. \throws std::bad_alloc if there is no memory for scratch
+  /// Computes the cross. \throws std::bad_alloc if allocation fails
   void run(const ExecutorRef& executor) const {
     if (out_.size() == 0) return;
     const Slot slot(transform_size(out_.rows()));
@@ -76,12 +76,12 @@ class CrossForward {
       const Index at = c * cross_stride(plan->size);
       cross(*plan, kernels, f1 + at, f2 + at, spectra);
     }
-    // The last row is 0 by eq. 4. A transform would leave noise there, so 0 is written instead.
+    // The last row is 0 by eq. 4; 0 is written instead of the transform's rounding noise.
     kernels.scatter_channels(
         scatter_args<T>(f1, plan->size, out_, batch, first, channels, plan->length - 1));
   }
 
-  /// Computes one channel. The result is written over f1.
+  /// Computes one channel. The result overwrites f1.
   static void cross(const CrossPlan<T>& plan, const CrossKernels<T>& kernels, T* f1, const T* f2,
                     T* spectra) {
     const auto& [rows, columns] = plan.size;

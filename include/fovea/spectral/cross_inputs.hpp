@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What HiddenStateCross reads and writes.
+/// Inputs and gradients of HiddenStateCross.
 #pragma once
 
 #include "fovea/core/index_span.hpp"
@@ -8,7 +8,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What a cross reads: views of const, with any strides.
+/// The inputs of a cross, with any strides.
 template <class T>
 struct CrossInputs {
   ViewMember<const T> f1;  ///< [B, 1, L, C] the first mapped states
@@ -17,7 +17,7 @@ struct CrossInputs {
   IndexSpan key_lengths = {};
 };
 
-/// What a backward pass writes. A gradient whose view is none is not computed.
+/// The outputs of a backward pass. A gradient with an empty view is not computed.
 template <class T>
 struct CrossGrads {
   ViewMember<T> f1 = {};  ///< [B, 1, L, C] the gradient of f1

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the cross of hidden states needs for sequences of one length, and many calls share: the
-/// sizes of its transforms, their plans, and tables of roots of unity.
+/// Data of the hidden-state cross for one sequence length, shared by calls: transform sizes, plans,
+/// and tables of roots of unity.
 #pragma once
 
 #include <cmath>
@@ -17,12 +17,12 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The distance from one row of a spectrum to the next, in elements of T.
+/// The row stride of a spectrum, in elements of T.
 constexpr Index spectrum_row(const TransformSize& size) {
   return padded_size(2 * size.columns, kRootBlock);
 }
 
-/// The roots of unity for transforms of N and of N/2 elements. Each is rounded once.
+/// The roots of unity for transforms of N and N/2 elements, each rounded once.
 template <class T>
 class CrossRoots {
  public:
@@ -65,7 +65,7 @@ class CrossRoots {
     using Wide = std::conditional_t<std::is_same_v<T, float>, double, long double>;
     k %= n;
     const Index eighth = 8 * k / n;
-    const Index quarter = (eighth + 1) / 2;  // of the four axes the nearest one
+    const Index quarter = (eighth + 1) / 2;  // the nearest axis
     const Wide angle = 2 * std::numbers::pi_v<Wide> * static_cast<Wide>(4 * k - quarter * n) /
                        (4 * static_cast<Wide>(n));
     const Wide cosine = std::cos(angle);
@@ -116,7 +116,7 @@ struct CrossPlan {
   /// inverse transforms of M elements; null in a forward pass
   std::shared_ptr<const FftPlan<T>> inverse;
 
-  /// Takes plans and roots from the caches, and makes those that are missing.
+  /// Gets plans and roots from the caches, creating missing ones.
   /// \pre n >= 2
   /// \throws as FftPlan
   CrossPlan(Index n, FftPlanning planning, bool is_backward)
@@ -133,14 +133,14 @@ struct CrossPlan {
     }
   }
 
-  /// The distance from one row of a spectrum to the next, in elements of T.
+  /// The row stride of a spectrum, in elements of T.
   Index row() const { return spectrum_row(size); }
 
   /// Computes the spectrum [R, M] of a sequence of real numbers, padded by zeros to N complex
   /// elements.
   /// \param x the sequence
-  /// \param spectrum has room for R + 1 rows. Each row is transformed to the place of the row
-  /// before it, so that no second array takes room in the cache.
+  /// \param spectrum has R + 1 rows. Each row is transformed into the preceding row, so that no
+  /// second array occupies the cache.
   void transform(const CrossKernels<T>& kernels, const T* x, T* spectrum) const {
     kernels.spread({x, spectrum + row(), roots->whole(), size.columns, true});
     for (Index r = 0; r < size.rows; ++r) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How the cross of hidden states is cut into tasks: each is a block of channels of one sequence.
+/// The tasks of the hidden-state cross: blocks of channels of a sequence.
 #pragma once
 
 #include <algorithm>
@@ -13,16 +13,15 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The number of channels in a task. One row of them is a cache line. Rows of two lines are
-/// gathered sooner where processors fetch lines in pairs, but make half as many tasks with twice
-/// the scratch: on AMD EPYC (512 KB of second-level cache, C = 64, 4096 rows of float) they
-/// took 1.2 times as long on one thread, and as long on two.
+/// The number of channels in a task. A row of them is a cache line. Rows of two lines are gathered
+/// faster on processors that fetch lines in pairs, but make half as many tasks with twice the
+/// scratch: on AMD EPYC (512 KB of second-level cache, C = 64, 4096 rows of float) they took 1.2
+/// times as long on one thread, and as long on two.
 template <class T>
 inline constexpr Index kCrossChannels = 64 / Index{sizeof(T)};
 
-/// The distance from one channel's sequence to the next in scratch, in elements of T. It is one
-/// cache line more than the sequence, so that one row of all channels does not fall into a single
-/// set of the cache.
+/// The stride of channels' sequences in scratch, in elements of T: one cache line more than the
+/// sequence, so that a row of all channels does not map to a single cache set.
 constexpr Index cross_stride(const TransformSize& size) {
   return padded_size(size.size(), kRootBlock) + kRootBlock;
 }
@@ -32,7 +31,7 @@ template <class T>
 class CrossTasks {
  public:
   /// \param shape [B, 1, L, C] of the tensors
-  /// \param key_lengths [B] rows of each sequence, or none
+  /// \param key_lengths [B] rows of each sequence, or empty
   /// \param planning how FFTW chooses plans
   /// \param is_backward whether the plans are for the backward pass
   /// \throws as FftPlan
@@ -79,8 +78,8 @@ class CrossTasks {
   std::vector<std::size_t> of_batch_;
 };
 
-/// The arguments that gather channels [first, first + channels) of one sequence of \p x
-/// [B, 1, L, C]. The rows from \p count on count as 0.
+/// The arguments that gather channels [first, first + channels) of one sequence of \p x [B, 1, L,
+/// C]. Rows from \p count on are read as 0.
 template <class T>
 GatherChannelsArgs<T> gather_args(const View<const T>& x, Index batch, Index first, Index channels,
                                   Index count, T* sequences, const TransformSize& size) {
@@ -94,8 +93,7 @@ GatherChannelsArgs<T> gather_args(const View<const T>& x, Index batch, Index fir
           padded_size(size.size(), kRootBlock)};
 }
 
-/// The arguments that scatter these channels to \p x [B, 1, L, C]. The rows from \p count on become
-/// 0.
+/// The arguments that scatter these channels to \p x [B, 1, L, C]. Rows from \p count on become 0.
 template <class T>
 ScatterChannelsArgs<T> scatter_args(const T* sequences, const TransformSize& size, const View<T>& x,
                                     Index batch, Index first, Index channels, Index count) {

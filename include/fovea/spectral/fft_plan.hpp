@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A plan of FFTW: a complex transform of one length, from one array to another.
+/// An FFTW plan: an out-of-place complex transform of one length.
 #pragma once
 
 #include <limits>
@@ -22,32 +22,31 @@ enum class FftDirection {
   inverse   ///< e^{+2 pi i j k / n}; the result is not divided by n
 };
 
-/// What a plan depends on, beside the type of its numbers. There are always two arrays, which are
-/// aligned as a Workspace is.
+/// The parameters of a plan, besides its scalar type. Transforms are out of place, and arrays
+/// aligned like a Workspace.
 struct FftShape {
   Index size = 1;                                  ///< the number of complex elements
   FftDirection direction = FftDirection::forward;  ///< the direction of the transform
   FftPlanning planning = FftPlanning::estimate;    ///< how FFTW chooses the plan
 
-  /// Whether both ask for the same plan.
+  /// Whether both describe the same plan.
   bool operator==(const FftShape&) const = default;
 };
 
-/// Owns a plan of FFTW for complex numbers of T (float or double).
+/// Owns an FFTW plan for complex numbers of T (float or double).
 ///
-/// FFTW aborts the process if it gets no memory, and nothing can prevent that from outside. So as
-/// little as possible is left to it: sizes are checked first, and as much memory as planning may
-/// take is asked for, and given back, before FFTW is called. What another thread takes in between
-/// remains a risk.
+/// FFTW aborts the process if allocation fails. To make this unlikely, sizes are checked first, and
+/// as much memory as planning may need is allocated and freed before FFTW is called. Allocations by
+/// other threads in between remain a risk.
 template <class T>
 class FftPlan {
  public:
   /// The largest size, because FFTW counts in int.
   static constexpr Index kMostElements = (std::numeric_limits<int>::max)();
 
-  /// Makes the plan.
+  /// Creates the plan.
   /// \throws std::invalid_argument if size < 1 or beyond int
-  /// \throws std::bad_alloc if there is no memory for planning
+  /// \throws std::bad_alloc if allocation fails
   /// \throws std::runtime_error if FFTW has no plan
   explicit FftPlan(const FftShape& shape) : shape_(shape) {
     if (shape.size < 1 || shape.size > kMostElements) {
@@ -55,7 +54,7 @@ class FftPlan {
              "1 to " + std::to_string(kMostElements) + ", the sizes that FFTW takes");
     }
     constexpr Index element = 2 * Index{sizeof(T)};
-    // This is enough for two arrays, and for the roots and buffers of FFTW itself.
+    // Enough for two arrays, and FFTW's roots and buffers.
     { const Workspace asked(shape.size, 6 * element); }
     const Index padded = padded_size(shape.size, 8);
     Workspace in(padded, element);
@@ -76,15 +75,15 @@ class FftPlan {
     Fftw<T>::destroy(plan_);
   }
 
-  /// What the plan was made for.
+  /// The parameters of the plan.
   const FftShape& shape() const { return shape_; }
 
   /// out[k] = sum_j in[j] e^{-+ 2 pi i j k / size}, with the minus for a forward transform. The
-  /// result is not divided by the size. Several threads may call this at once.
+  /// result is not divided by the size. Thread-safe.
   /// \param in, out complex [size]; two arrays that do not overlap, both aligned to 64 bytes. `in`
   /// is not changed.
   void execute(const T* in, T* out) const {
-    // FFTW takes `in` without const, because plans of other kinds overwrite it.
+    // FFTW takes non-const `in`, because other kinds of plans overwrite it.
     Fftw<T>::execute(plan_, const_cast<T*>(in), out);
   }
 

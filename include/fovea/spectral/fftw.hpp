@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// FFTW for float and double under one name each.
+/// FFTW's float and double functions as a template.
 ///
 /// FFTW is under the GPL, and a program that includes this header links it. No other part of fovea
 /// needs it.
@@ -17,15 +17,15 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The names that FFTW has for T. Complex numbers are pairs of T.
+/// FFTW's names for T. Complex numbers are pairs of T.
 template <class T>
 struct Fftw;
 
-/// The names that FFTW has for float.
+/// FFTW's names for float.
 template <>
 struct Fftw<float> {
-  using Plan = fftwf_plan;  ///< A plan of FFTW.
-  /// Makes a plan of a transform of n complex elements; null if there is none. Needs FftwLock.
+  using Plan = fftwf_plan;  ///< An FFTW plan.
+  /// Plans a transform of n complex elements; null on failure. Needs FftwLock.
   static Plan plan(int n, float* in, float* out, int sign, unsigned flags) {
     return fftwf_plan_dft_1d(n, reinterpret_cast<fftwf_complex*>(in),
                              reinterpret_cast<fftwf_complex*>(out), sign, flags);
@@ -39,11 +39,11 @@ struct Fftw<float> {
   }
 };
 
-/// The names that FFTW has for double.
+/// FFTW's names for double.
 template <>
 struct Fftw<double> {
-  using Plan = fftw_plan;  ///< A plan of FFTW.
-  /// Makes a plan of a transform of n complex elements; null if there is none. Needs FftwLock.
+  using Plan = fftw_plan;  ///< An FFTW plan.
+  /// Plans a transform of n complex elements; null on failure. Needs FftwLock.
   static Plan plan(int n, double* in, double* out, int sign, unsigned flags) {
     return fftw_plan_dft_1d(n, reinterpret_cast<fftw_complex*>(in),
                             reinterpret_cast<fftw_complex*>(out), sign, flags);

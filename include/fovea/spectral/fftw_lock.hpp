@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The lock that is held in every call of FFTW except executions.
+/// The lock held in every FFTW call except executions.
 ///
-/// FFTW is not safe in threads, except for the execution of plans. So this library holds `FftwLock`
-/// in each of its other calls of FFTW, in the whole process. A program that calls FFTW itself must
-/// give the library its own lock by `set_fftw_lock`; a lock of its own alone cannot protect it from
-/// the calls of the library.
+/// FFTW is not thread-safe, except for executing plans. So the library holds `FftwLock`, one per
+/// process, in all other FFTW calls. A program that calls FFTW itself must pass its lock to the
+/// library by `set_fftw_lock`.
 #pragma once
 
 #include <mutex>
@@ -14,8 +13,8 @@
 
 namespace fovea {
 
-/// The lock of FFTW. It stands outside of the tagged namespace and is nothing but data, so that
-/// units of all flags share one.
+/// The lock of FFTW. It is plain data outside the tagged namespace, so that translation units of
+/// all flags share one.
 struct FftwLockState {
   std::mutex mutex;            ///< held while FFTW is called
   void (*lock)() = nullptr;    ///< called before FFTW is called, or null
@@ -28,16 +27,16 @@ inline constinit FftwLockState fftw_lock_state{};
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Gives the library the lock of a program that calls FFTW itself. From now on `lock` is called
-/// before every call of FFTW except executions, and `unlock` after it; null calls nothing. Call
-/// this while no other thread uses the library. Neither function may throw or call the library.
+/// Sets the lock of a program that calls FFTW itself. From now on the library calls `lock` before
+/// every FFTW call except executions, and `unlock` after it; null disables. Call this while no
+/// other thread uses the library. Neither function may throw or call the library.
 inline void set_fftw_lock(void (*lock)(), void (*unlock)()) {
   const std::lock_guard guard(fftw_lock_state.mutex);
   fftw_lock_state.lock = lock;
   fftw_lock_state.unlock = unlock;
 }
 
-/// Holds the lock of FFTW from its construction until it is destroyed.
+/// Holds the lock of FFTW during its lifetime.
 class FftwLock {
  public:
   FftwLock() : guard_(fftw_lock_state.mutex), unlock_(fftw_lock_state.unlock) {

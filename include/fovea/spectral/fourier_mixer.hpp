@@ -20,24 +20,22 @@ struct MixerOptions {
 };
 
 /// out = Re(F_N (F_D x)), the real part of the transform of each sequence along its rows and along
-/// its columns: out[k, c] = sum_{n, d} x[n, d] cos(2 pi (n k / N + d c / D)). Nothing is divided by
-/// N or D, and the transforms are those with the minus in the exponent. The matrix of this map is
-/// symmetric, so `backward` computes the same of d_out.
+/// its columns: out[k, c] = sum_{n, d} x[n, d] cos(2 pi (n k / N + d c / D)). There is no division
+/// by N or D, and the exponent's sign is minus. The map's matrix is symmetric, so `backward`
+/// applies the same map to d_out.
 ///
-/// Every row reads every row, so there are no key lengths and no causal form. A NaN or infinity
-/// reaches its whole sequence. Errors are those of transforms: they are small beside the norm of
-/// the sequence, not beside each element. The bits depend neither on threads, batch nor strides,
-/// and are the same at every level that has a fused multiply-add. In a program that lets FFTW
-/// measure (FftPlanning) they may differ from one run to the next.
+/// All rows mix, so there are no key lengths and no causal form. A NaN or infinity reaches its
+/// whole sequence. Errors are small relative to the norm of the sequence, not to each element.
+/// Results are bit-identical for all threads, batches and strides, and for all levels with a fused
+/// multiply-add; if the program lets FFTW measure (FftPlanning), they may differ between runs.
 ///
 /// Rows n and N - n are transformed as the real and imaginary parts of one sequence of D numbers,
 /// whose spectrum B[c] gives s[N - n, c] = (re B[c] + im B[c]) / 2 and s[n, c] the same at D - c.
 /// The real transform S of s[., c] gives two columns: out[k, c] = re S + im S and out[k, D - c] =
-/// re S - im S. Two columns of s are again one complex sequence. So the cost is half of a real
-/// transform of two dimensions along the rows, and less memory is moved. It is N / 2 complex
-/// transforms of D numbers and D / 4 of N. Memory: `workspace_bytes`, about that of one sequence.
-/// The plans of the sizes that were used last stay in memory (kCachedPlans). To make a plan may
-/// abort the process: see FftPlan.
+/// re S - im S. Two columns of s again form one complex sequence. So along the rows it costs half
+/// of a two-dimensional real transform, and moves less memory: N / 2 complex transforms of D
+/// numbers and D / 4 of N. Memory: `workspace_bytes`, about one sequence. Recently used plans are
+/// cached (kCachedPlans). Planning may abort the process: see FftPlan.
 class FourierMixer {
  public:
   MixerOptions options;  ///< The options, which may be changed between calls.
@@ -45,28 +43,27 @@ class FourierMixer {
   /// A mixer with these options.
   explicit FourierMixer(const MixerOptions& chosen = {}) : options(chosen) {}
 
-  /// The name that stands in error messages.
+  /// The name in error messages.
   static constexpr const char* name() { return "FourierMixer"; }
 
-  /// The largest number of rows or columns: FFTW counts elements in int, and the bytes of scratch
-  /// fit Index with room to spare.
+  /// The largest number of rows or columns: FFTW counts elements in int, and scratch sizes in bytes
+  /// fit Index.
   static constexpr Index kMostElements = Index{1} << 28;
 
-  /// Checks what `forward` takes.
-  /// \throws std::invalid_argument with a message that names operator, tensor, dimension, expected
-  /// and got
+  /// Checks the arguments of `forward`.
+  /// \throws std::invalid_argument if they are invalid
   template <class T>
   void check(const View<const T>& x, const View<T>& out) const;
 
-  /// Checks what `backward` takes. \throws std::invalid_argument as `check`
+  /// Checks the arguments of `backward`. \throws std::invalid_argument as `check`
   template <class T>
   void check_backward(const View<const T>& d_out, const View<T>& d_x) const;
 
   /// Computes out.
   /// \param x [B, 1, N, D], with any strides \param out [B, 1, N, D] is written
-  /// \throws std::invalid_argument as `check`, or if the arena of the executor is in use or too
-  /// small, before anything is written
-  /// \throws std::bad_alloc if there is no memory for scratch or plans
+  /// \throws std::invalid_argument as `check`, or if the executor's arena is in use or too small,
+  /// before anything is written
+  /// \throws std::bad_alloc if allocation fails
   template <class Out, class E = Serial, class T = typename detail::CallScalar<Out>::Type>
   void forward(const View<const std::type_identity_t<T>>& x, Out&& out, E&& executor = {}) const {
     constexpr bool is_output = detail::OutputOf<Out, T> && std::floating_point<T>;
@@ -93,13 +90,13 @@ class FourierMixer {
     mix<T>(d_out, d_x, for_call(executor));
   }
 
-  /// The bytes of scratch that `forward` and `backward` take with this many workers. Workers beyond
-  /// the number of tasks take none.
+  /// The scratch bytes of `forward` and `backward` with this many workers. Workers beyond the
+  /// number of tasks need none.
   template <class T>
   [[nodiscard]] Index workspace_bytes(Index length, Index channels, Index workers = 1) const;
 
  private:
-  /// One call, sequence after sequence.
+  /// One call, sequence by sequence.
   template <class T>
   void mix(const View<const T>& x, const View<T>& out, const ExecutorRef& executor) const;
 };

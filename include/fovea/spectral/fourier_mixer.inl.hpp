@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Included by fourier_mixer.hpp, where it is documented.
+/// Included by fourier_mixer.hpp, which documents it.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Checks what a mixer reads and writes. \throws std::invalid_argument
+/// Checks the tensors of a mixer. \throws std::invalid_argument
 template <class T>
 void check_mixer(const char* read, const View<const T>& x, const char* written,
                  const View<T>& out) {
@@ -39,7 +39,7 @@ void check_mixer(const char* read, const View<const T>& x, const char* written,
   check_apart(FourierMixer::name(), written, out, read, x);
 }
 
-/// Transforms a block of rows and their mirror images, and spreads the sums over the sequences.
+/// Transforms a block of rows and their mirror images, and distributes the sums to the sequences.
 /// \param scratch two rows of complex numbers, and the sums
 template <class T>
 void transform_rows(const MixerSizes<T>& sizes, const MixerRows<T>& rows, Index b, Index task,
@@ -76,7 +76,7 @@ template <class T>
 void FourierMixer::mix(const View<const T>& x, const View<T>& out,
                        const ExecutorRef& executor) const {
   if (out.size() == 0) return;
-  constexpr double of_element = 64;  // measured: multiply-adds that take as long
+  constexpr double of_element = 64;  // measured cost, in multiply-adds
   auto&& threads = for_work(executor, [&] { return of_element * static_cast<double>(out.size()); });
   const MixerSizes<T> sizes{x.rows(), x.width()};
   const auto row_plan = fft_plan<T>({sizes.width, FftDirection::forward, options.planning});

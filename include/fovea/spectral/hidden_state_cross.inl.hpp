@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Included by hidden_state_cross.hpp, where it is documented.
+/// Included by hidden_state_cross.hpp, which documents it.
 #pragma once
 
 #include <algorithm>
@@ -16,14 +16,14 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The multiply-adds that take as long as a pass.
+/// The cost of a pass, in multiply-adds.
 template <class T>
 double cross_products(const CrossInputs<T>& inputs) {
-  constexpr double of_element = 256;  // measured; the logarithm of the length changes it little
+  constexpr double of_element = 256;  // measured; depends little on the logarithm of the length
   return of_element * static_cast<double>(inputs.f1.size());
 }
 
-/// The workers that have a task.
+/// The number of workers with a task.
 template <class T>
 Index busy_cross_workers(Index batch, Index length, Index channels, Index workers) {
   const Index tasks = batch * ((channels + kCrossChannels<T> - 1) / kCrossChannels<T>);

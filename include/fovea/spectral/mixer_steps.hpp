@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The two steps of FourierMixer, each around a transform of FFTW: sums of pairs of rows, and
-/// columns of sequences. Whoever calls them brings tensors, plans and scratch, so the bits are the
-/// same wherever rows and columns are.
+/// The two steps of FourierMixer, each around an FFTW transform: sums of row pairs, and columns of
+/// sequences. Callers pass tensors, plans and scratch, so bits do not depend on how rows and
+/// columns are distributed.
 #pragma once
 
 #include <algorithm>
@@ -14,32 +14,32 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The pairs of columns of a mixer, of D columns, that are no mirror image of others.
+/// The column pairs of a mixer of D columns that are not mirror images of others.
 constexpr Index mixer_pairs(Index width) { return (width / 2 + 2) / 2; }
 
-/// How the work of a mixer is cut, for sequences of some rows and columns.
+/// How the work of a mixer is divided, for given numbers of rows and columns.
 template <class T>
 struct MixerSizes {
-  /// The rows n of a task, each with its mirror image N - n: a register of any level holds as many.
+  /// The rows n of a task, each with its mirror image N - n: as many as the widest register holds.
   static constexpr Index kRows = 16;
-  /// The pairs of columns of a task. Their parts of a row of the result are whole cache lines, and
-  /// their spectra fit a second-level cache.
+  /// The pairs of columns of a task. Their parts of a result row are whole cache lines, and their
+  /// spectra fit a second-level cache.
   static constexpr Index kPairs = 64 / Index{sizeof(T)};
 
   Index rows;   ///< N
   Index width;  ///< D
 
-  /// The rows that are no mirror image of others.
+  /// The rows that are not mirror images of others.
   Index own_rows() const { return rows / 2 + 1; }
-  /// The pairs of columns that are no mirror image of others.
+  /// The pairs of columns that are not mirror images of others.
   Index pairs() const { return mixer_pairs(width); }
   /// Tasks of the first step.
   Index row_tasks() const { return (own_rows() + kRows - 1) / kRows; }
   /// Tasks of the second step.
   Index pair_tasks() const { return (pairs() + kPairs - 1) / kPairs; }
 
-  /// Elements from one sequence of scratch to the next. They are an odd number of lines, so that
-  /// sequences do not fall into one set of the cache.
+  /// The stride of sequences in scratch, in elements: an odd number of lines, so that sequences do
+  /// not map to one cache set.
   Index stride() const {
     constexpr Index line = 64 / Index{sizeof(T)};
     return padded_size(2 * (rows + 1), 2 * line) + line;
@@ -50,7 +50,7 @@ struct MixerSizes {
   Index spectrum() const { return padded_size(2 * width); }
   /// Elements of a row of sums.
   Index sums() const { return padded_size(width + 1); }
-  /// Elements of one worker's scratch.
+  /// Scratch elements per worker.
   Index worker() const {
     return (std::max)(2 * spectrum() + kRows * sums(), (std::min)(kPairs, pairs()) * stride());
   }
@@ -60,11 +60,11 @@ struct MixerSizes {
 template <class T>
 struct MixerRows {
   const FftPlan<T>& plan;  ///< a forward transform of D elements
-  const View<const T>& x;  ///< [B, 1, N, D]; only the rows that are asked for are read
+  const View<const T>& x;  ///< [B, 1, N, D]; only requested rows are read
 
   /// The sums of rows n and N - n. \param n at most N / 2
-  /// \param scratch two rows of complex numbers, `MixerSizes::spectrum` each, aligned as a plan
-  /// asks for   \param sums [D + 1] is written
+  /// \param scratch two rows of complex numbers, `MixerSizes::spectrum` each, aligned as plans
+  /// require   \param sums [D + 1] is written
   void sum(Index b, Index n, T* scratch, T* sums) const {
     const MixerKernels<T> kernels;
     const Index width = x.width();
@@ -77,17 +77,17 @@ struct MixerRows {
   }
 };
 
-/// The second step of a mixer: the sequence of each pair of columns is transformed, and gives four
+/// The second step of a mixer: the sequence of each pair of columns is transformed into four
 /// columns of the result.
 template <class T>
 struct MixerColumns {
   const FftPlan<T>& plan;  ///< a forward transform of N elements
-  const View<T>& out;      ///< [B, 1, N, D]; only the columns of pairs that are mixed are written
+  const View<T>& out;      ///< [B, 1, N, D]; only columns of mixed pairs are written
 
   /// Writes the columns of some pairs. The bits of a pair do not depend on which are mixed
-  /// together. \param sequences those of these pairs, of which `MixerKernels::spread_sums` made all
-  /// elements \param first, count the pairs, at most `MixerSizes::kPairs` \param spectra [count]
-  /// sequences, `MixerSizes::stride` apart, aligned as a plan asks for
+  /// together. \param sequences of these pairs, computed by `MixerKernels::spread_sums` \param
+  /// first, count the pairs, at most `MixerSizes::kPairs` \param spectra [count] sequences,
+  /// `MixerSizes::stride` apart, aligned as plans require
   void mix(Index b, const T* sequences, Index first, Index count, T* spectra) const {
     const Index rows = out.rows();
     const Index stride = MixerSizes<T>{rows, out.width()}.stride();

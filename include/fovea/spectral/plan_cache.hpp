@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Caches of what is made once and used by many calls: plans of FFTW, and tables of roots of unity.
+/// Caches of data shared by many calls: FFTW plans, and tables of roots of unity.
 #pragma once
 
 #include <algorithm>
@@ -14,19 +14,18 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Values by key, of which the `capacity` used last are kept. A value that is dropped stays alive
-/// as long as somebody holds its shared_ptr. It is safe in threads: one value is made at a time.
+/// An LRU cache of `capacity` values. An evicted value lives as long as its shared_ptr is held.
+/// Thread-safe; one value is created at a time.
 template <class Key, class Value>
 class SharedCache {
  public:
-  /// An empty cache that keeps up to `capacity` values.
+  /// An empty cache of up to `capacity` values.
   explicit SharedCache(std::size_t capacity) : capacity_(capacity) {}
 
-  /// The value of a key. If there is none yet, `make()` makes it, as a shared_ptr.
+  /// The value of a key. If missing, `make()` creates it, as a shared_ptr.
   template <class Make>
   std::shared_ptr<const Value> find_or_make(const Key& key, Make&& make) {
-    // This is declared before the lock and so outlives it: to destroy a value may take another
-    // lock.
+    // Declared before the lock, so as to outlive it: destroying a value may take another lock.
     std::shared_ptr<const Value> dropped;
     const std::lock_guard lock(mutex_);
     const auto found = std::find_if(entries_.begin(), entries_.end(),
@@ -45,13 +44,13 @@ class SharedCache {
     return value;
   }
 
-  /// How many values are kept.
+  /// The number of cached values.
   std::size_t size() const {
     const std::lock_guard lock(mutex_);
     return entries_.size();
   }
 
-  /// Drops all values.
+  /// Evicts all values.
   void clear() {
     std::vector<std::pair<Key, std::shared_ptr<const Value>>> dropped;
     const std::lock_guard lock(mutex_);
@@ -61,21 +60,20 @@ class SharedCache {
  private:
   std::size_t capacity_;
   mutable std::mutex mutex_;
-  std::vector<std::pair<Key, std::shared_ptr<const Value>>> entries_;  // last used first
+  std::vector<std::pair<Key, std::shared_ptr<const Value>>> entries_;  // most recently used first
 };
 
-/// How many plans are kept for each scalar type, and how many tables of roots.
+/// The capacity of the caches of plans, per scalar type, and of root tables.
 inline constexpr std::size_t kCachedPlans = 128;
 
-/// The cache of plans for T. It is never destroyed, so that a call may come from a destructor at
-/// exit.
+/// The cache of plans for T. It is never destroyed, so that destructors may use it at exit.
 template <class T>
 SharedCache<FftShape, FftPlan<T>>& fft_plans() {
   static auto& cache = *new SharedCache<FftShape, FftPlan<T>>(kCachedPlans);
   return cache;
 }
 
-/// The plan of a shape, which is made if there is none yet. \throws as FftPlan
+/// The plan of a shape, created if missing. \throws as FftPlan
 template <class T>
 std::shared_ptr<const FftPlan<T>> fft_plan(const FftShape& shape) {
   return fft_plans<T>().find_or_make(shape,

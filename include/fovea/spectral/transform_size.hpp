@@ -17,8 +17,8 @@ constexpr bool is_good_size(Index n) {
   return n == 1;
 }
 
-/// The least multiple of `step` that is at least n and whose quotient by `step` is good. It is
-/// never far from n: at most 6 % above for quotients from 20 on, and 1 % from 30000 on.
+/// The least multiple of `step` that is at least n and whose quotient by `step` is good: at most 6
+/// % above n for quotients from 20 on, and 1 % from 30000 on.
 constexpr Index good_multiple(Index n, Index step) {
   Index quotient = n <= step ? 1 : (n + step - 1) / step;
   while (!is_good_size(quotient)) ++quotient;
@@ -26,7 +26,7 @@ constexpr Index good_multiple(Index n, Index step) {
 }
 
 /// The size of a transform of N = R M complex elements. FFTW computes R transforms of M elements,
-/// each within a cache, and a step of our own joins them.
+/// each within a cache, and an outer step combines them.
 struct TransformSize {
   Index rows = 1;     ///< R
   Index columns = 2;  ///< M
@@ -37,13 +37,13 @@ struct TransformSize {
   bool operator==(const TransformSize&) const = default;
 };
 
-/// The longest transform that is left to FFTW as a whole. Both of its arrays are in a first-level
-/// cache, or nearly so.
+/// The longest transform done by FFTW as a whole. Both arrays fit, or nearly fit, a first-level
+/// cache.
 inline constexpr Index kLongestWhole = 4096;
 
 /// The size for a product of sequences that needs n elements: the least good even number, or,
-/// beyond kLongestWhole, the least good multiple of 32 times the number of rows. It never falls as
-/// n grows.
+/// beyond kLongestWhole, the least good multiple of 32 times the number of rows. It is monotone in
+/// n.
 constexpr TransformSize transform_size(Index n) {
   if (n <= kLongestWhole) return {1, good_multiple(n, 2)};
   Index rows = 2;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of FSAT attention on one of several ranks.
+/// One rank's backward pass of FSAT attention.
 #pragma once
 
 #include <exception>
@@ -21,13 +21,13 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// One backward pass. Every rank makes the same steps, whatever gradients it wants.
+/// One backward pass. Every rank takes the same steps, whichever gradients it requests.
 template <class T>
 class FsatBackwardPass {
  public:
-  /// Takes the memory for tensors. That of messages and of what is received depends on where edges
-  /// lead, and is taken before gradients are written.
-  /// \param inputs, out, saved, d_out, grads those of this rank, checked
+  /// Allocates the memory for tensors. Memory of messages and received rows depends on the edges,
+  /// and is allocated before gradients are written.
+  /// \param inputs, out, saved, d_out, grads this rank's, checked
   /// \throws std::bad_alloc
   FsatBackwardPass(const FsatOptions& options, const FsatInputs<T>& inputs,
                    const View<const T>& out, const FsatSaved<T>& saved, const View<const T>& d_out,
@@ -53,11 +53,11 @@ class FsatBackwardPass {
   FsatBackwardPass(const FsatBackwardPass&) = delete;
   FsatBackwardPass& operator=(const FsatBackwardPass&) = delete;
 
-  /// The messages of this rank. \pre run was called
+  /// This rank's communication statistics. \pre run was called
   Traffic traffic() const { return traffic_; }
 
   /// Sends, receives and computes. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error;
     LeadingEdges found = leading_edges(all_, rows_, error);
@@ -92,7 +92,7 @@ class FsatBackwardPass {
   /// \param queries all that have an edge to a key of this rank
   void compute(const std::vector<Range>& queries, const ExecutorRef& executor) {
     const auto own = fovea::detail::inputs_as<IndexedInputs<T>>(inputs_);
-    // The keys of this rank, with all their queries.
+    // This rank's keys, with all their queries.
     typename QueryRows<T>::Some some(queries_, queries);
     FsatGraphPart<T> key_graph(all_, queries, rows_.own(), true, !grads_.dominant.is_none());
     IndexedInputs<T> of_keys = own;
@@ -115,7 +115,7 @@ class FsatBackwardPass {
   FsatGrads<T> grads_;
   const Rows& rows_;
   RowTensors<T> keys_;    // k, v and dominant
-  QueryRows<T> queries_;  // what belongs to query rows
+  QueryRows<T> queries_;  // tensors of query rows
   FsatKeys<T> all_;
   std::optional<FsatGraphPart<T>> row_graph_;
   std::optional<Backward> row_pass_;

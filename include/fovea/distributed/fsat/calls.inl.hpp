@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Included by calls.hpp, where it is documented.
+/// Included by calls.hpp, which documents it.
 #pragma once
 
 #include <memory>
@@ -18,22 +18,22 @@ namespace distributed {
 
 namespace detail {
 
-/// How many of a rank's rows lie before each length.
+/// The number of the rank's rows before each length.
 inline std::vector<Index> own_lengths(IndexSpan lengths, const std::vector<Range>& own) {
   std::vector<Index> counts;
   for (const Index length : lengths) counts.push_back(row_count(intersection(own, {{0, length}})));
   return counts;
 }
 
-/// What is the same on all ranks of a call, in words.
+/// Describes the parts of a call that must be equal on all ranks.
 template <class T>
 std::string fsat_text(const char* pass, const FsatInputs<T>& in, const Rows& rows) {
   std::string call = call_text(FsatAttention::name(), pass, in, rows);
   return call.append(", dominant ").append(sizes_text(in.dominant));
 }
 
-/// Checks what this rank brings to a call. \param check_tensors called with the inputs, and with
-/// the lengths that its own rows have \throws std::invalid_argument
+/// Checks this rank's arguments. \param check_tensors called with the inputs and the lengths of its
+/// own rows \throws std::invalid_argument
 template <class T, class Check>
 void check_fsat(const FsatAttention& op, const FsatInputs<T>& inputs, const Rows& rows,
                 const Check& check_tensors) {

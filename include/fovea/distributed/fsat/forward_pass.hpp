@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of FSAT attention on one of several ranks.
+/// One rank's forward pass of FSAT attention.
 #pragma once
 
 #include <exception>
@@ -25,12 +25,12 @@ namespace distributed {
 template <class T>
 class FsatForwardPass {
  public:
-  /// The type of the arithmetic.
+  /// The arithmetic type.
   using C = Compute<T>;
 
-  /// Takes the memory for tensors. That of messages, of the graph and of scratch depends on where
-  /// edges lead, and is taken before `out` is written.
-  /// \param inputs, out, saved those of this rank, checked
+  /// Allocates the memory for tensors. Memory of messages, graph and scratch depends on the edges,
+  /// and is allocated before `out` is written.
+  /// \param inputs, out, saved this rank's, checked
   /// \throws std::bad_alloc
   FsatForwardPass(const FsatOptions& options, const FsatInputs<T>& inputs, const View<T>& out,
                   const FsatSaved<T>& saved, const Rows& rows)
@@ -53,12 +53,12 @@ class FsatForwardPass {
   FsatForwardPass(const FsatForwardPass&) = delete;
   FsatForwardPass& operator=(const FsatForwardPass&) = delete;
 
-  /// The messages of this rank. \pre run was called
+  /// This rank's communication statistics. \pre run was called
   Traffic traffic() const { return traffic_; }
 
-  /// Sends keys to the queries that have edges to them, and attends; while keys and values travel,
-  /// the graph is built. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// Sends keys to the queries that have edges to them, and attends; the graph is built while keys
+  /// and values are sent. All messages are exchanged even if computing throws.
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error;
     LeadingEdges found = leading_edges(all_, rows_, error);
@@ -86,7 +86,7 @@ class FsatForwardPass {
   }
 
  private:
-  /// The graph of this rank's queries, and what attends by it.
+  /// The graph of this rank's queries, and the pass that attends along it.
   struct Part {
     Part(const FsatForwardPass& pass, const std::vector<Range>& keys, const ExecutorRef& executor)
         : graph(pass.all_, pass.rows_.own(), keys, false, false),
@@ -104,7 +104,7 @@ class FsatForwardPass {
     IndexedForward<T, FsatListsPart<C>> attention;
   };
 
-  /// What this rank's queries read, of all keys.
+  /// The inputs of this rank's queries, for all keys.
   IndexedInputs<T> whole() const {
     auto made = fovea::detail::inputs_as<IndexedInputs<T>>(inputs_);
     made.k = keys_.tensor(0);

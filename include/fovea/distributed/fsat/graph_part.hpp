@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The graph of FSAT attention over ranks: each rank builds the parts that it needs, of some
-/// queries and of some keys.
+/// The distributed graph of FSAT attention: each rank builds the parts that it needs, for some
+/// queries and some keys.
 #pragma once
 
 #include <algorithm>
@@ -22,19 +22,19 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The edges of some keys of all sequences and heads, of which each key has a few.
+/// The edges of some keys, a few per key, in all sequences and heads.
 /// \tparam T float or double
 template <class T>
 class FsatKeys {
  public:
-  /// \param dominant [B, Hq, L, M] of which the rows of some keys may be read
+  /// \param dominant [B, Hq, L, M] with valid rows for some keys
   /// \param key_lengths [B], or empty; they must outlive this object
   FsatKeys(const FsatOptions& options, const View<const T>& dominant, IndexSpan key_lengths)
       : options_(options), dominant_(dominant), key_lengths_(key_lengths) {}
 
-  /// The edges that one key can have.
+  /// The maximum number of edges of a key.
   Index edges_of_key() const { return dominant_.width() * options_.edges_per_slot(); }
-  /// The number of tokens of a sequence that have edges.
+  /// The number of tokens of a sequence with edges.
   Index length(Index batch) const {
     return key_lengths_.empty() ? dominant_.rows() : key_lengths_[static_cast<std::size_t>(batch)];
   }
@@ -46,7 +46,7 @@ class FsatKeys {
   Index heads_of_sequence() const { return dominant_.heads(); }
   /// The query heads of all sequences.
   Index heads() const { return dominant_.batch() * dominant_.heads(); }
-  /// What the options say.
+  /// The options.
   const FsatOptions& options() const { return options_; }
 
   /// The edges of a head.
@@ -94,14 +94,14 @@ class FsatKeys {
   IndexSpan key_lengths_;
 };
 
-/// Where the edges of a rank's keys lead.
+/// The targets of the edges of a rank's keys.
 struct LeadingEdges {
   std::vector<std::vector<Range>> keys_of_ranks;  ///< the keys that go to each other rank
-  std::vector<Range> queries;                     ///< the queries that have an edge to one
+  std::vector<Range> queries;                     ///< the queries with an edge to one
 };
 
-/// Finds where the edges of this rank's keys lead. Who cannot has found none.
-/// \param error what was thrown, or null
+/// Finds the targets of the edges of this rank's keys; none on failure.
+/// \param error the exception that was thrown, or null
 template <class T>
 LeadingEdges leading_edges(const FsatKeys<T>& all, const Rows& rows, std::exception_ptr& error) {
   LeadingEdges found;
@@ -134,11 +134,10 @@ template <class T>
 class FsatGraphPart {
  public:
   /// \param all must outlive this object
-  /// \param queries those that have rows here, ascending, disjoint
-  /// \param keys those whose edges count, likewise
-  /// \param by_place whether rows name keys by their places among `keys`, or else by their
-  /// positions
-  /// \param with_gradients whether gradients of confidences are wanted
+  /// \param queries those with rows here, ascending, disjoint
+  /// \param keys those whose edges are included, likewise
+  /// \param by_place whether rows refer to keys by place among `keys`, or else by position
+  /// \param with_gradients whether gradients of confidences are requested
   FsatGraphPart(const FsatKeys<T>& all, const std::vector<Range>& queries, std::vector<Range> keys,
                 bool by_place, bool with_gradients)
       : all_(all),
@@ -148,7 +147,7 @@ class FsatGraphPart {
         by_place_(by_place),
         with_gradients_(with_gradients) {}
 
-  /// Takes the memory for the graphs of that many heads at once, built by that many workers.
+  /// Allocates the memory for the graphs of that many heads at once, built by that many workers.
   /// \throws std::bad_alloc
   template <class Memory>
   void take_memory(Index heads, Index workers, Memory&& memory) {
@@ -184,11 +183,11 @@ class FsatGraphPart {
         marks[row] = ~j;
         put(place, begin[row]++, j, distance, of.slot_of(e));
       } else if (std::abs(distance) < std::abs(distances[begin[row] - 1])) {
-        // Of two edges of a query and a key the nearer one stays.
+        // Of two edges between a query and a key, the nearer one is kept.
         put(place, begin[row] - 1, j, distance, of.slot_of(e));
       }
     });
-    // Each row's begin has moved to its end, where the next row began.
+    // Each row's begin has advanced to its end, the next row's begin.
     std::copy_backward(begin, begin + rows, begin + rows + 1);
     begin[0] = 0;
     HeadEdges<T> found = of;
@@ -209,20 +208,20 @@ class FsatGraphPart {
   const T* confidences(Index place) const {
     return confidences_.template data<T>() + place * edges();
   }
-  /// Where the gradients of its confidences are to be written; null if they are not wanted.
+  /// Where to write the gradients of its confidences; null if not requested.
   T* d_confidences(Index place) {
     return with_gradients_ ? d_confidences_.template data<T>() + place * edges() : nullptr;
   }
-  /// The edges that a head has room for.
+  /// The capacity in edges of a head.
   Index edges() const { return places_.count() * all_.edges_of_key(); }
-  /// The keys that rows may name.
+  /// The number of keys that rows may refer to.
   Index most_keys() const { return by_place_ ? places_.count() : all_.tokens(); }
   /// The query heads of a sequence.
   Index heads() const { return all_.heads_of_sequence(); }
 
-  /// Writes the gradients of the dominant indices of a head's keys, made of those of its
+  /// Writes the gradients of the dominant indices of a head's keys, computed from those of its
   /// confidences.
-  /// \param to [B, Hq, keys, M], written   \pre gradients of confidences are wanted, and written
+  /// \param to [B, Hq, keys, M], written   \pre gradients of confidences are requested, and written
   void lead_back(Index batch, Index head, Index place, const View<T>& to) {
     const Index width = to.width();
     const Matrix<T> out = fovea::detail::head_matrix(to, batch, head, 0);
@@ -233,7 +232,7 @@ class FsatGraphPart {
     const Index* const first = begins(place);
     const EdgeGradients<T> found = {confidences(place), d_confidences(place),
                                     slots_.template data<Index>() + place * edges()};
-    // Slots name keys by their places.
+    // Slots refer to keys by their places.
     const std::vector<T> dominant = dominant_of_keys(of);
     const Matrix<const T> from = {dominant.data(), width, 1};
     for (Index r = 0; r < rows_.count(); ++r) {
@@ -245,7 +244,7 @@ class FsatGraphPart {
  private:
   static constexpr Index kIndex = sizeof(Index);
 
-  /// Elements of scratch of a worker.
+  /// Scratch elements per worker.
   Index slot() const { return rows_.count() + all_.points(); }
   const Index* begins(Index place) const {
     return begin_.template data<Index>() + place * (rows_.count() + 1);
@@ -271,7 +270,7 @@ class FsatGraphPart {
     return all;
   }
 
-  /// Calls f(key, edge, query, row) for the edges of the queries that have rows.
+  /// Calls f(key, edge, query, row) for the edges of queries with rows.
   template <class F>
   void for_each_edge(const HeadEdges<T>& of, Index* points, const F& f) const {
     all_.for_each_edge(of, ranges_, points, [&](Index j, Index e, Index i) {
@@ -294,7 +293,7 @@ class FsatGraphPart {
   Workspace scratch_;        // [workers, slot()]
 };
 
-/// A part of the graphs in the form that passes over lists of keys read.
+/// A part of the graphs, in the form read by passes over key lists.
 /// \tparam T float or double
 template <class T>
 class FsatListsPart {
@@ -308,21 +307,21 @@ class FsatListsPart {
                 const View<T>& d_dominant = {})
       : graph_(&graph), scale_({.scale = scale}), d_dominant_(d_dominant) {}
 
-  /// Where query rows are among the keys, which is not read.
+  /// The query rows' alignment with the keys; unused.
   static CausalAlignment alignment() { return CausalAlignment::bottom_right; }
   /// The scale of the logits for queries of D = width.
   template <class U>
   U scale_of(Index width) const {
     return scale_.template scale_of<U>(width);
   }
-  /// The places of the longest list.
+  /// The capacity of the longest list.
   Index length() const { return graph_->most_keys(); }
   /// The largest number of edges of one query head.
   Index entries() const { return graph_->edges(); }
-  /// The place of the first edge of a sequence among those of its head.
+  /// The offset of a sequence's first edge among those of its head.
   Index first_entry(const Sequence& /*s*/) const { return 0; }
 
-  /// Takes the memory for the graphs of that many heads at once. \throws std::bad_alloc
+  /// Allocates the memory for the graphs of that many heads at once. \throws std::bad_alloc
   template <class Memory>
   void take_memory(Index heads, Index /*graphs*/, Index workers, Memory&& memory) {
     graph_->take_memory(heads, workers, memory);
@@ -343,9 +342,9 @@ class FsatListsPart {
   }
   /// The confidences, in the order of the rows' keys.
   const T* factors(const Sequence& /*s*/, Index place) const { return graph_->confidences(place); }
-  /// Where the gradients of the confidences are written; null if they are not wanted.
+  /// Where the gradients of the confidences are written; null if not requested.
   T* d_factors(const Sequence& /*s*/, Index place) const { return graph_->d_confidences(place); }
-  /// Writes the gradient of the dominant indices of a head, if it is wanted.
+  /// Writes the gradient of a head's dominant indices, if requested.
   void take_gradients(const Sequence& s, Index h, Index place) const {
     if (!d_dominant_.is_none()) graph_->lead_back(s.batch, h, place, d_dominant_);
   }

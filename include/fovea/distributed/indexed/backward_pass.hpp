@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of attention over lists of keys on one of several ranks.
+/// One rank's backward pass of attention to gathered keys.
 #pragma once
 
 #include <exception>
@@ -21,14 +21,13 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// One backward pass. Every rank makes the same steps, whatever gradients it wants.
+/// One backward pass. Every rank takes the same steps, whichever gradients it requests.
 template <class T>
 class IndexedBackwardPass {
  public:
-  /// Takes the memory for tensors. That of messages and of what is received depends on the lists,
-  /// and is taken before gradients are written.
-  /// \param inputs, out, saved, d_out, grads those of this rank, checked; lists name visible keys
-  /// alone
+  /// Allocates the memory for tensors. Memory of messages and received rows depends on the lists,
+  /// and is allocated before gradients are written.
+  /// \param inputs, out, saved, d_out, grads this rank's, checked; lists contain only visible keys
   /// \throws std::bad_alloc
   IndexedBackwardPass(std::optional<double> scale, const IndexedInputs<T>& inputs,
                       const View<const T>& out, const IndexedSaved<T>& saved,
@@ -48,11 +47,11 @@ class IndexedBackwardPass {
   IndexedBackwardPass(const IndexedBackwardPass&) = delete;
   IndexedBackwardPass& operator=(const IndexedBackwardPass&) = delete;
 
-  /// The messages of this rank. \pre run was called
+  /// This rank's communication statistics. \pre run was called
   Traffic traffic() const { return traffic_; }
 
   /// Sends, receives and computes. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     std::vector<Range> needed;
     std::vector<std::vector<Range>> sent(static_cast<std::size_t>(rows_.ranks().size()));
@@ -69,7 +68,7 @@ class IndexedBackwardPass {
   }
 
  private:
-  /// Finds the keys that this rank's rows list, and which rows list keys of each other rank.
+  /// Finds the keys listed by this rank's rows, and the rows that list keys of each other rank.
   void find(std::vector<Range>& needed, std::vector<std::vector<Range>>& sent) const {
     const RanksOfRows ranks(rows_.layout());
     const PlacesInRanges own(rows_.own());
@@ -101,7 +100,7 @@ class IndexedBackwardPass {
     CompactRows<Index> lists(lists_, 0, ranges);
     keep_own_keys(lists.view());
 
-    // The keys of this rank, with all rows that list them.
+    // This rank's keys, with all rows that list them.
     IndexedInputs<T> of_keys = inputs_;
     of_keys.q = some.q.view();
     of_keys.indices = lists.view();
@@ -115,7 +114,7 @@ class IndexedBackwardPass {
     if (!grads_.k.is_none() || !grads_.v.is_none()) key_pass.compute(executor);
   }
 
-  /// Leaves in lists the keys of this rank, by their places among its rows.
+  /// Keeps in lists only this rank's keys, by place among its rows.
   void keep_own_keys(const View<Index>& lists) const {
     const PlacesInRanges own(rows_.own());
     for (Index b = 0; b < lists.batch(); ++b) {
@@ -140,7 +139,7 @@ class IndexedBackwardPass {
   IndexedGrads<T> grads_;
   const Rows& rows_;
   ListedKeys<T> keys_;
-  QueryRows<T> queries_;     // what belongs to query rows
+  QueryRows<T> queries_;     // tensors of query rows
   RowTensors<Index> lists_;  // the keys of rows
   std::optional<IndexedBackward<T>> row_pass_;
   Traffic traffic_;

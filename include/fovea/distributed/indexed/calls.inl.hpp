@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Included by calls.hpp, where it is documented.
+/// Included by calls.hpp, which documents it.
 #pragma once
 
 #include <memory>
@@ -20,8 +20,8 @@ namespace distributed {
 
 namespace detail {
 
-/// Checks what this rank brings to a call.
-/// \param check_tensors called with the inputs of this rank, checks all but the lists
+/// Checks this rank's arguments.
+/// \param check_tensors called with this rank's inputs, checks all but the lists
 /// \throws std::invalid_argument
 template <class T, class Check>
 void check_indexed(const IndexedInputs<T>& inputs, const Rows& rows, const Check& check_tensors) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Some rows of a sequence, one behind the other.
+/// Some rows of a sequence, stored contiguously.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// A tensor of some rows of one that has places for all.
+/// A compact tensor of some rows of a tensor with places for all.
 template <class T>
 class CompactRows {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of attention over lists of keys on one of several ranks.
+/// One rank's forward pass of attention to gathered keys.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace distributed {
 
 namespace detail {
 
-/// A copy of the lists of a rank's rows that names the visible keys alone.
+/// A copy of the lists of a rank's rows, restricted to visible keys.
 /// \param inputs of this rank's rows, checked   \throws std::bad_alloc
 template <class T>
 IndexTensor visible_lists(const IndexedInputs<T>& inputs, bool causal, const Rows& rows) {
@@ -55,9 +55,9 @@ IndexTensor visible_lists(const IndexedInputs<T>& inputs, bool causal, const Row
 template <class T>
 class IndexedForwardPass {
  public:
-  /// Takes the memory for tensors and scratch. That of messages depends on the lists, and is taken
-  /// before `out` is written.
-  /// \param inputs, out, saved those of this rank, checked
+  /// Allocates the memory for tensors and scratch. Memory of messages depends on the lists, and is
+  /// allocated before `out` is written.
+  /// \param inputs, out, saved this rank's, checked
   /// \throws std::bad_alloc
   IndexedForwardPass(const IndexedOptions& options, const IndexedInputs<T>& inputs,
                      const View<T>& out, const IndexedSaved<T>& saved, const Rows& rows,
@@ -72,11 +72,11 @@ class IndexedForwardPass {
   IndexedForwardPass(const IndexedForwardPass&) = delete;
   IndexedForwardPass& operator=(const IndexedForwardPass&) = delete;
 
-  /// The messages of this rank. \pre run was called
+  /// This rank's communication statistics. \pre run was called
   Traffic traffic() const { return keys_.traffic(); }
 
   /// Sends, receives and attends. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     std::vector<Range> needed;
     std::exception_ptr error = fovea::detail::caught([&] {
@@ -85,7 +85,7 @@ class IndexedForwardPass {
                       [&](Index /*row*/, Index key) { listed.add(key); });
       needed = listed.ranges();
     });
-    // Who has failed asks for nothing, and sends what others ask for.
+    // A failed rank requests nothing, and sends what others request.
     keys_.receive(needed);
     if (!error) error = fovea::detail::caught([&] { attention_.compute(executor); });
     keys_.end();
@@ -93,7 +93,7 @@ class IndexedForwardPass {
   }
 
  private:
-  /// What the rows read, of all keys. Lists of visible keys say it all.
+  /// The inputs of the rows, for all keys. The lists determine visibility.
   IndexedInputs<T> listed(const IndexedInputs<T>& inputs) const {
     IndexedInputs<T> made;
     made.q = inputs.q;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The keys and values that lists of keys name, wherever they are held.
+/// The keys and values in key lists, local or remote.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ FOVEA_NAMESPACE_BEGIN
 namespace distributed {
 
 /// Calls f(row among the rank's, key) for every key in lists of a rank's rows.
-/// \param lists [B, Hq, own rows, K], with -1 behind the last key of a row
+/// \param lists [B, Hq, own rows, K], with -1 after a row's last key
 template <class F>
 void for_each_listed(const View<const Index>& lists, const F& f) {
   for (Index b = 0; b < lists.batch(); ++b) {
@@ -29,12 +29,12 @@ void for_each_listed(const View<const Index>& lists, const F& f) {
   }
 }
 
-/// Keys and values with places for all rows of the sequence: those of this rank, and those that it
-/// asks other ranks for.
+/// Keys and values with places for all rows of the sequence: this rank's, and requested remote
+/// ones.
 template <class T>
 class ListedKeys {
  public:
-  /// Takes the memory, which `rows` keeps between calls, and copies this rank's keys and values.
+  /// Allocates memory, kept by `rows` between calls, and copies this rank's keys and values.
   /// \param k, v of its rows
   /// \throws std::bad_alloc
   ListedKeys(const View<const T>& k, const View<const T>& v, const Rows& rows)
@@ -53,7 +53,7 @@ class ListedKeys {
   /// The values, [B, Hk, N, Dv].
   View<const T> v() const { return tensors_.tensor(1); }
 
-  /// Asks for rows, and waits until they are there. Every rank calls it, once.
+  /// Requests rows, and waits for them. Every rank calls it once.
   /// \param needed ascending, disjoint   \throws std::bad_alloc, and std::runtime_error if MPI
   /// fails
   void receive(const std::vector<Range>& needed) {
@@ -65,10 +65,10 @@ class ListedKeys {
     exchange_->begin_stage(0);
   }
 
-  /// Waits until others have what they asked this rank for. Every rank calls it.
+  /// Waits until other ranks have received their requests. Every rank calls it.
   void end() { exchange_->end(); }
 
-  /// The messages of this rank. \pre receive was called
+  /// This rank's communication statistics. \pre receive was called
   Traffic traffic() const { return exchange_->traffic(); }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the backward pass of attention to single keys reads of query rows, on the ranks of the
-/// keys.
+/// The query-row tensors that the backward pass of attention to single keys reads on the keys'
+/// ranks.
 #pragma once
 
 #include <cmath>
@@ -20,7 +20,7 @@ namespace distributed {
 template <class T>
 class QueryRows {
  public:
-  /// Puts this rank's rows. \param q, out, d_out, lse of its rows   \throws std::bad_alloc
+  /// Copies this rank's rows. \param q, out, d_out, lse of its rows   \throws std::bad_alloc
   QueryRows(const View<const T>& q, const View<const T>& out, const View<const T>& d_out,
             const View<const T>& lse, const Rows& rows)
       : tensors_(q.batch(), rows.count(),
@@ -38,8 +38,8 @@ class QueryRows {
     tensors_.put(kLse, lse, rows.own());
   }
 
-  /// Puts what the rounding of large lse took, if this rank has any: only where all keys of a row
-  /// are can it be found. \param find find(to) writes it to [B, Hq, own rows, 1]
+  /// Copies the rounding error of large lse, if this rank has any: it can be computed only with all
+  /// keys of a row. \param find find(to) writes it to [B, Hq, own rows, 1]
   template <class Find>
   void put_lse_low(const Find& find) {
     if (!has_large_lse()) return;
@@ -49,10 +49,10 @@ class QueryRows {
     tensors_.put(kLseLow, View<const T>(to), own_);
   }
 
-  /// Where rows are sent and received.
+  /// The tensors in which rows are sent and received.
   const RowTensors<T>& tensors() const { return tensors_; }
 
-  /// Some rows, one behind the other.
+  /// Some rows, stored contiguously.
   struct Some {
     /// Copies them. \param ranges ascending, disjoint   \throws std::bad_alloc
     Some(const QueryRows& all, const std::vector<Range>& ranges)
@@ -66,7 +66,7 @@ class QueryRows {
     CompactRows<T> out;      ///< [B, Hq, rows, Dv]
     CompactRows<T> d_out;    ///< [B, Hq, rows, Dv]
     CompactRows<T> lse;      ///< [B, Hq, rows, 1]
-    CompactRows<T> lse_low;  ///< [B, Hq, rows, 1] what its rounding took where it is large
+    CompactRows<T> lse_low;  ///< [B, Hq, rows, 1] its rounding error where it is large
   };
 
  private:

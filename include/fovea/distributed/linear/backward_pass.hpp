@@ -30,21 +30,20 @@ bool wants_logits(const LinearFamilyGrads<T>& grads) {
 
 }  // namespace detail
 
-/// One backward pass: the near field, if there is one, writes gradients to which the far field
-/// adds.
+/// One backward pass: the near field, if any, writes gradients, and the far field adds to them.
 /// \tparam Passes a LinearBackwardPasses or FmmBackwardPasses
 template <class Passes>
 class LinearBackwardPass {
  public:
-  /// The scalar of the tensors.
+  /// The tensors' scalar type.
   using T = typename Passes::Scalar;
-  /// What is read of the operator.
+  /// The settings read from the operator.
   using Settings = typename Passes::Settings;
-  /// What the forward pass saved.
+  /// The forward pass's saved state.
   using Saved = typename Passes::Saved;
 
-  /// Takes all memory.
-  /// \param inputs, saved, d_out, grads those of this rank, checked
+  /// Allocates all memory.
+  /// \param inputs, saved, d_out, grads this rank's, checked
   /// \param is_saved whether `saved` holds the near field, on all ranks
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   LinearBackwardPass(const Settings& op, const LinearFamilyInputs<T>& inputs, const Saved& saved,
@@ -57,7 +56,7 @@ class LinearBackwardPass {
         segments_(rows, inputs.q.batch(), sizes_read(inputs), sizes_made(inputs),
                   Settings::kHasNear, shared_rows(op, inputs, rows.count())),
         call_(whole_inputs(), op.far, weights_, segments_.read(kGradOfOut), whole_grads()) {
-    bool wants_products = false;  // of the far field, which its own backward pass finds
+    bool wants_products = false;  // of the far field, found by its backward pass
     if constexpr (Settings::kHasNear) {
       const FmmBlend<T> blend = op.blend(inputs_);
       const bool wants_logits = detail::wants_logits(grads);
@@ -85,7 +84,7 @@ class LinearBackwardPass {
   LinearBackwardPass(const LinearBackwardPass&) = delete;
   LinearBackwardPass& operator=(const LinearBackwardPass&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const {
     Traffic all = segments_.traffic();
     const auto add = [&](const auto& part) {
@@ -101,7 +100,7 @@ class LinearBackwardPass {
   }
 
   /// Writes the gradients of this rank's rows. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error;
     const auto keep = [&](const std::exception_ptr& later) {
@@ -129,8 +128,7 @@ class LinearBackwardPass {
  private:
   using Field = typename Settings::Far;
   using Sizes = typename SegmentRows<T>::Sizes;
-  /// The tensors that are read. The gradients that are made are those of the first three, and of
-  /// beta.
+  /// The tensors read. Gradients are computed for the first three, and for beta.
   enum : std::size_t { kQ, kK, kV, kGradOfOut, kBeta };
   static constexpr std::size_t kGradOfBeta = kV + 1;
 
@@ -148,7 +146,7 @@ class LinearBackwardPass {
     return sizes;
   }
 
-  /// Rows that those behind them read, too: open chunks. A rank reads those that its rows reach.
+  /// Rows that later rows read, too: open chunks. A rank reads those that its rows depend on.
   static auto shared_rows(const Settings& op, const LinearFamilyInputs<T>& in, Index rows) {
     RowSet shared(rows);
     if (op.far.causal) {
@@ -204,7 +202,7 @@ class LinearBackwardPass {
       if (blend_) blend_->write(products(), grads_);
     }
   }
-  /// The sums over batch and rows of <weight d_out_i, far_i>, [Hq], if they were found.
+  /// The sums over batch and rows of <weight d_out_i, far_i>, [Hq], if computed.
   std::vector<double> products() {
     std::vector<double> sums(static_cast<std::size_t>(inputs_.q.heads()));
     if (far_) return sums;
@@ -219,14 +217,13 @@ class LinearBackwardPass {
   FarWeights<T> weights_;
   SegmentRows<T> segments_;
   LinearBackwardCall<T, Field> call_;
-  /// Stands for a part that the operator does not have.
+  /// A placeholder for a part that the operator lacks.
   struct None {};
   template <bool kHas, class Part>
   using If = std::optional<std::conditional_t<kHas, Part, None>>;
   If<Settings::kHasNear, NearFieldBackward<T>> near_;
   If<Settings::kHasNear, BlendGradients<T>> blend_;
-  If<Settings::kHasNear, UnweightedFarField<T, Field>>
-      far_;  // if its columns have logits of their own
+  If<Settings::kHasNear, UnweightedFarField<T, Field>> far_;  // if its columns have separate logits
   If<Field::kHasSums, SumGradientsChain<T, Field>> chain_;
   If<Field::kHasSums, SumGradientsTotals<T, Field>> totals_;
   If<Field::kHasDelta, DeltaGradientsChain<T, Field>> delta_;

@@ -21,7 +21,7 @@ namespace distributed {
 template <class T>
 class BlendGradients {
  public:
-  /// Takes all memory. \param d_out of this rank's rows
+  /// Allocates all memory. \param d_out of this rank's rows
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   BlendGradients(const FmmBlend<T>& blend, const View<const T>& d_out, const Rows& rows)
       : blend_(blend),
@@ -32,16 +32,16 @@ class BlendGradients {
     }
   }
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const { return far_ ? near_.traffic() + far_->traffic() : near_.traffic(); }
 
-  /// Adds up the products of the near field. All messages are exchanged even if computing throws.
-  /// \param out the near field of this rank's rows   \returns what computing has thrown, or null
+  /// Sums the products of the near field. All messages are exchanged even if computing throws.
+  /// \param out the near field of this rank's rows   \returns the exception that computing threw,
+  /// or null
   std::exception_ptr add_near(const View<T>& out, const ExecutorRef& executor) {
     return add(near_, out, executor);
   }
-  /// Adds up the products of the far field without weights, likewise. \pre columns have weights of
-  /// their own
+  /// Likewise for the unweighted far field. \pre columns have separate weights
   std::exception_ptr add_far(const View<T>& out, const ExecutorRef& executor) {
     return add(*far_, out, executor);
   }
@@ -62,7 +62,7 @@ class BlendGradients {
         if (!far_) continue;
         of_far[first + static_cast<std::size_t>(c)] = far_->of(h)[c] * (w2 * blend_.share());
       }
-      // The sums were found with the weights w2 / normaliser.
+      // The sums include the weights w2 / normaliser.
       if (width == 0 || far_) continue;
       of_far[first] = far[static_cast<std::size_t>(h)] * blend_.normaliser(h, 0);
     }
@@ -89,7 +89,7 @@ class BlendGradients {
   FmmBlend<T> blend_;
   View<const T> d_out_;
   Sums near_;
-  std::optional<Sums> far_;  // if columns have weights of their own
+  std::optional<Sums> far_;  // if columns have separate weights
 };
 
 }  // namespace distributed

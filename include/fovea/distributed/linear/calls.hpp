@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The calls of linear, delta-rule and FMM attention over ranks. They depend on the scalar type and
-/// on the kinds of terms alone, so that a library can compile them once (kernels/unit.hpp).
+/// The calls of linear, delta-rule and FMM attention over ranks. They depend only on the scalar
+/// type and the kinds of terms, so that a library can compile them once (kernels/unit.hpp).
 #pragma once
 
 #include "fovea/attention/linear/passes.hpp"
@@ -11,16 +11,16 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The forward pass. `forward` documents it.
+/// The forward pass. See `forward`.
 /// \tparam Passes a LinearPasses or FmmPasses of float or double
 template <class Passes>
 class LinearCalls {
  public:
-  /// The scalar of the tensors.
+  /// The tensors' scalar type.
   using T = typename Passes::Scalar;
-  /// What is read of the operator.
+  /// The settings read from the operator.
   using Settings = typename Passes::Settings;
-  /// What the pass saves.
+  /// The state that the pass saves.
   using Saved = typename Passes::Saved;
 
   /// \param call of the same operator
@@ -29,16 +29,16 @@ class LinearCalls {
                          const detail::RanksCall& call);
 };
 
-/// The backward pass. `backward` documents it.
+/// The backward pass. See `backward`.
 /// \tparam Passes a LinearBackwardPasses or FmmBackwardPasses
 template <class Passes>
 class LinearBackwardCalls {
  public:
-  /// The scalar of the tensors.
+  /// The tensors' scalar type.
   using T = typename Passes::Scalar;
-  /// What is read of the operator.
+  /// The settings read from the operator.
   using Settings = typename Passes::Settings;
-  /// What the forward pass saved.
+  /// The forward pass's saved state.
   using Saved = typename Passes::Saved;
 
   /// \param call of the same operator

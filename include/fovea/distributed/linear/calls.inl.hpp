@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Included by calls.hpp, where it is documented.
+/// Included by calls.hpp, which documents it.
 #pragma once
 
 #include <memory>
@@ -18,8 +18,7 @@ namespace distributed {
 
 namespace detail {
 
-/// What ranks compare of the gradients of the blend logits: none, one for each head, or one for
-/// each column.
+/// The kind of blend-logit gradients, compared across ranks: none, one per head, or one per column.
 template <class Settings, class T>
 const char* logits_text(const Settings& op, const LinearFamilyInputs<T>& in,
                         const LinearFamilyGrads<T>& grads) {
@@ -97,7 +96,7 @@ Traffic LinearBackwardCalls<Passes>::backward(const Settings& op,
   });
 }
 
-// The terms of an operator are summed, written by the delta rule, or with a near field both.
+// An operator's terms are sums, the delta rule, or, with a near field, both.
 #define FOVEA_FAR_FIELD_CALLS(Family, T, kSums, kDelta)         \
   template class LinearCalls<Family##Passes<T, kSums, kDelta>>; \
   template class LinearBackwardCalls<Family##BackwardPasses<T, kSums, kDelta>>;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradients of the delta rule over ranks: states go up the chain of ranges, and their
-/// gradients come down.
+/// The distributed gradients of the delta rule: states are passed up the ranges, and their
+/// gradients down (a pipelined scan).
 #pragma once
 
 #include <algorithm>
@@ -17,15 +17,15 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The gradients of the delta rule of one backward pass, whose tensors are those of SegmentRows.
-/// The rows of the last chunk of a sequence's tokens can be read on ranks whose rows are behind it.
+/// The gradients of the delta rule of one backward pass, with the tensors of SegmentRows. The rows
+/// of the last chunk of tokens may be read on ranks with later rows.
 template <class T, class Field>
 class DeltaGradientsChain {
  public:
-  /// What the parts of the pass have in common.
+  /// The state that the parts of the pass share.
   using Call = LinearBackwardCall<T, Field>;
 
-  /// Takes all memory: what the first step leaves for the second is kept for all heads.
+  /// Allocates all memory: results of the first step are kept for all heads.
   /// \param call, segments must outlive this object   \param accumulate whether to add to the
   /// gradients
   /// \param wants_products whether `add_products` will be called
@@ -52,14 +52,14 @@ class DeltaGradientsChain {
   DeltaGradientsChain(const DeltaGradientsChain&) = delete;
   DeltaGradientsChain& operator=(const DeltaGradientsChain&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const {
     const Index to_all = ranks_.rank() == down_.end_rank() ? ranks_.size() - 1 : 0;
     return up_.traffic() + down_.traffic() + Traffic{to_all * found_bytes(), waited_};
   }
 
-  /// Adds the sums over batch and rows of <weight d_out_i, far_i>, as the pass of one process finds
-  /// them, to products [Hq]. \pre run was called, and products are wanted
+  /// Adds the sums over batch and rows of <weight d_out_i, far_i>, as in a single-process pass, to
+  /// products [Hq]. \pre run was called, and products were requested
   void add_products(std::vector<double>& products) const {
     for (std::size_t n = 0; n < found_.size(); ++n) {
       products[n % products.size()] += static_cast<double>(found_[n]);
@@ -67,7 +67,7 @@ class DeltaGradientsChain {
   }
 
   /// Writes the gradients of the rows of this rank's segments. All messages are exchanged even if
-  /// computing throws. \returns what computing has thrown, or null
+  /// computing throws. \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error = up_.run([&](const LinkOfRows& link, Index first, Index end) {
       step(DeltaGradSteps::up, up_, link, first, end, executor);
@@ -92,7 +92,7 @@ class DeltaGradientsChain {
             call_.shape.value_width};
   }
 
-  /// Gives what has been carried to the first row to all ranks.
+  /// Broadcasts the state carried to the first row.
   void give_products() {
     for (Index head = 0; head < call_.key_heads() && ranks_.rank() == down_.end_rank(); ++head) {
       if (call_.seen(call_.sequences[head / call_.shape.key_heads]) == 0) continue;
@@ -106,7 +106,7 @@ class DeltaGradientsChain {
                    "MPI_Bcast");
     });
   }
-  /// Some rows, and the tokens that stand there, or the open chunk that is before them.
+  /// Some rows, and the tokens at these rows, or the open chunk before them.
   DeltaGradArgs<T> strip_of(const Sequence& sequence, Index key_head, const Range& rows,
                             LinearGradRows<T>* query_rows) const {
     Range tokens = rows;
@@ -127,7 +127,7 @@ class DeltaGradientsChain {
   void step(DeltaGradSteps steps, StateChain& chain, const LinkOfRows& link, Index first, Index end,
             const ExecutorRef& executor) {
     const auto number = static_cast<std::size_t>(link.number);
-    const bool begins = link.before < 0;  // on the way of the chain
+    const bool begins = link.before < 0;  // in scan order
     for_each_task(executor, end - first, [&](Index task, Index worker) {
       const Index head = first + task;
       const Sequence sequence = call_.sequences[head / call_.shape.key_heads];

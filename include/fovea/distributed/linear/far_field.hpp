@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The far field of a forward pass over ranks: a chain if it is causal, totals if it is not.
+/// The far field of a distributed forward pass: a scan if causal, otherwise totals.
 #pragma once
 
 #include <exception>
@@ -18,9 +18,9 @@ namespace distributed {
 template <class T, class Field>
 class FarField {
  public:
-  /// Takes all memory.
+  /// Allocates all memory.
   /// \param inputs of this rank's rows, checked   \param weights must outlive this object
-  /// \param has_near whether to add to `out`, not to write it
+  /// \param has_near whether to add to `out` instead of writing it
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   FarField(const LinearFamilyInputs<T>& inputs, const Field& far, const FarWeights<T>& weights,
            bool has_near, const View<T>& out, const Rows& rows, const ExecutorRef& executor) {
@@ -34,7 +34,7 @@ class FarField {
   FarField& operator=(const FarField&) = delete;
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     if (chain_) return chain_->run(executor);
     if constexpr (!Field::kHasDelta) {
@@ -43,7 +43,7 @@ class FarField {
     return nullptr;
   }
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const {
     if (chain_) return chain_->traffic();
     if constexpr (!Field::kHasDelta) {
@@ -53,7 +53,7 @@ class FarField {
   }
 
  private:
-  /// Stands for totals where there are none: the delta rule is causal.
+  /// A placeholder for totals: the delta rule is causal.
   struct None {};
 
   std::optional<FarFieldChain<T, Field>> chain_;

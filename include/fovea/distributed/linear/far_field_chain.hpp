@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A causal far field over ranks: the ranges of rows are a chain, along which states go on.
+/// A causal far field over ranks: states are passed along the ranges of rows.
 #pragma once
 
 #include <exception>
@@ -16,7 +16,7 @@ namespace distributed {
 template <class T, class Field>
 class FarFieldChain {
  public:
-  /// Takes all memory.
+  /// Allocates all memory.
   /// \param inputs of this rank's rows, checked   \param weights must outlive this object
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   FarFieldChain(const LinearFamilyInputs<T>& inputs, const Field& far, const FarWeights<T>& weights,
@@ -34,11 +34,11 @@ class FarFieldChain {
   FarFieldChain(const FarFieldChain&) = delete;
   FarFieldChain& operator=(const FarFieldChain&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const { return chain_.traffic(); }
 
   /// Computes the far field of this rank's rows. All messages are exchanged even if computing
-  /// throws. \returns what computing has thrown, or null
+  /// throws. \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     using Strip = typename Stream::Strip;
     return chain_.template run<Strip>(

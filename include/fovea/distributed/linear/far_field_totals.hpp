@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A far field over ranks that is not causal: sums of segments, folded on all ranks, and rows that
-/// read their total.
+/// A non-causal far field over ranks: segment sums are folded on all ranks, and rows read their
+/// total.
 #pragma once
 
 #include <algorithm>
@@ -17,12 +17,12 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The far field of one forward pass that is not causal. \tparam Field terms that are summed: the
-/// delta rule is causal
+/// The non-causal far field of one forward pass. \tparam Field summed terms (the delta rule is
+/// causal)
 template <class T, class Field>
 class FarFieldTotals {
  public:
-  /// Takes all memory.
+  /// Allocates all memory.
   /// \param inputs of this rank's rows, checked   \param weights must outlive this object
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   FarFieldTotals(const LinearFamilyInputs<T>& inputs, const Field& far,
@@ -43,11 +43,11 @@ class FarFieldTotals {
   FarFieldTotals(const FarFieldTotals&) = delete;
   FarFieldTotals& operator=(const FarFieldTotals&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const { return keys_.traffic() + totals_.traffic(); }
 
   /// Computes the far field of this rank's rows. All messages are exchanged even if computing
-  /// throws. \returns what computing has thrown, or null
+  /// throws. \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error = keys_.bring([&] { sum_segments(executor); });
     totals_.fold([&](Index head) { return used_segments(head / shape_.key_heads); });
@@ -58,7 +58,7 @@ class FarFieldTotals {
  private:
   using Stream = CausalStream<T, Field>;
 
-  /// Rows that read a total together.
+  /// The rows that read a total in one task.
   static constexpr Index kReadRows = 256;
 
   /// Key heads of all sequences.
@@ -140,7 +140,7 @@ class FarFieldTotals {
   AttentionShape shape_;
   SegmentKeys<T> keys_;
   Stream stream_;
-  Index slot_;         // elements of scratch of a worker
+  Index slot_;         // scratch elements per worker
   Workspace scratch_;  // [workers, slot_]
   SegmentTotals<T> totals_;
 };

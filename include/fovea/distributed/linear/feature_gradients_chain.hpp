@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradients of causal random features over ranks: the states of tokens go up the chain of
-/// ranges, and those of rows come down. What a head has added to the gradient of the projection
-/// goes with its state.
+/// The distributed gradients of causal random features: token states are passed up the ranges, and
+/// row states down. A head's contribution to the projection's gradient is passed with its state.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +18,8 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The rows behind the segments of a rank that it reads, too: those of blocks of rows behind the
-/// last token that begin in a segment (FeatureGradStream).
+/// The rows after a rank's segments that it also reads: those of row blocks after the last token
+/// that begin in a segment (FeatureGradStream).
 /// \param key_lengths of the sequences, or none
 /// \param rows of each sequence
 /// \param segments the rows of the rank's segments, as ascending ranges
@@ -39,16 +38,15 @@ inline std::vector<Range> rows_of_open_blocks(IndexSpan key_lengths, Index rows,
   return found;
 }
 
-/// The gradients of causal random features of one backward pass, whose tensors are those of
-/// SegmentRows.
+/// The gradients of causal random features of one backward pass, with the tensors of SegmentRows.
 template <class T>
 class FeatureGradientsChain {
  public:
-  /// What the parts of the pass have in common.
+  /// The state that the parts of the pass share.
   using Call = PerformerBackwardCall<T>;
 
-  /// Takes all memory.
-  /// \param call, segments must outlive this object; it takes the call's memory, too
+  /// Allocates all memory.
+  /// \param call, segments must outlive this object; allocates the call's memory, too
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   FeatureGradientsChain(Call& call, const SegmentRows<T>& segments, const Communicator& ranks,
                         const ExecutorRef& executor)
@@ -73,12 +71,12 @@ class FeatureGradientsChain {
   FeatureGradientsChain(const FeatureGradientsChain&) = delete;
   FeatureGradientsChain& operator=(const FeatureGradientsChain&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const { return up_.traffic() + down_.traffic(); }
 
   /// Writes the gradients of the rows of this rank's segments, and on all ranks that of the
   /// projection. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     call_.prepare();
     std::fill_n(sums_.template data<T>(), part(), T(0));
@@ -121,14 +119,13 @@ class FeatureGradientsChain {
   Index key_heads() const { return call_.shape.batch * call_.shape.key_heads; }
   Index row() const { return padded_row<T>(call_.shape.features); }
   Index carried() const { return Stream::carried_elements(call_.shape); }
-  /// Elements of a state that are a part of the gradient of the projection; they stand behind what
-  /// is carried.
+  /// Elements of a state that belong to the projection's gradient; they follow the carried state.
   Index part() const { return call_.wants_projection() ? Call::part_elements(call_.shape) : 0; }
-  /// Elements of scratch of a worker, and a reference.
+  /// Scratch elements per worker, and a reference.
   Index slot() const { return Stream::scratch_elements(call_.shape) + row(); }
-  /// Rows of a query head that keep a record, with those behind the ranges.
+  /// Rows of a query head with a record, including those after the ranges.
   Index records() const { return own_rows_ + links_ * kFeatureRows; }
-  /// Blocks of this rank's rows: only the last range may end within one.
+  /// Blocks of this rank's rows; only the last range may end inside one.
   Index blocks() const { return (own_rows_ + kFeatureRows - 1) / kFeatureRows; }
 
   void clear_part(StateChain& chain, Index head) const {
@@ -150,7 +147,7 @@ class FeatureGradientsChain {
     return at;
   }
 
-  /// Gives the parts of some heads to all ranks, which add them up.
+  /// Broadcasts the parts of some heads; every rank sums them.
   void add_parts(StateChain& chain, Index heads) {
     chain.give_to_all();
     for (Index n = 0; n < heads; ++n) {

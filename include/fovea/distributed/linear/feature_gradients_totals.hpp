@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradients of random features over ranks that are not causal: totals of tokens, and then of
-/// rows. The gradient of the projection is a sum that goes from segment to segment, head after
-/// head.
+/// The distributed gradients of non-causal random features: totals of tokens, then of rows. The
+/// projection's gradient is accumulated segment by segment and head by head.
 #pragma once
 
 #include <algorithm>
@@ -19,16 +18,16 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The gradients of random features of one backward pass that are not causal, whose tensors are
-/// those of SegmentRows.
+/// The gradients of non-causal random features of one backward pass, with the tensors of
+/// SegmentRows.
 template <class T>
 class FeatureGradientsTotals {
  public:
-  /// What the parts of the pass have in common.
+  /// The state that the parts of the pass share.
   using Call = PerformerBackwardCall<T>;
 
-  /// Takes all memory.
-  /// \param call, segments must outlive this object; it takes the call's memory, too
+  /// Allocates all memory.
+  /// \param call, segments must outlive this object; allocates the call's memory, too
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   FeatureGradientsTotals(Call& call, const SegmentRows<T>& segments, const Communicator& ranks,
                          const ExecutorRef& executor)
@@ -51,7 +50,7 @@ class FeatureGradientsTotals {
   FeatureGradientsTotals(const FeatureGradientsTotals&) = delete;
   FeatureGradientsTotals& operator=(const FeatureGradientsTotals&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const {
     const Traffic totals = of_keys_.traffic() + of_rows_.traffic();
     return projection_ ? totals + projection_->traffic() : totals;
@@ -59,7 +58,7 @@ class FeatureGradientsTotals {
 
   /// Writes the gradients of the rows of this rank's segments, and on all ranks that of the
   /// projection. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     call_.prepare();
     std::exception_ptr error = fovea::detail::caught([&] { sum_tokens(executor); });
@@ -141,7 +140,7 @@ class FeatureGradientsTotals {
         });
   }
 
-  /// Adds up the parts of all segments of all query heads, and then of all key heads.
+  /// Sums the parts of all segments of all query heads, and then of all key heads.
   void add_up() {
     T* const sums = projection_->template state<T>(0);
     std::fill_n(sums, Call::part_elements(call_.shape), T(0));

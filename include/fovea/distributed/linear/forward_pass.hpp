@@ -15,20 +15,20 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// One forward pass: the near field, if there is one, writes rows to which the far field adds.
+/// One forward pass: the near field, if any, writes rows, and the far field adds to them.
 /// \tparam Passes a LinearPasses or FmmPasses of float or double
 template <class Passes>
 class LinearForwardPass {
  public:
-  /// The scalar of the tensors.
+  /// The tensors' scalar type.
   using T = typename Passes::Scalar;
-  /// What is read of the operator.
+  /// The settings read from the operator.
   using Settings = typename Passes::Settings;
-  /// What the pass saves.
+  /// The state that the pass saves.
   using Saved = typename Passes::Saved;
 
-  /// Takes all memory.
-  /// \param inputs, out, saved those of this rank, checked
+  /// Allocates all memory.
+  /// \param inputs, out, saved this rank's, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   LinearForwardPass(const Settings& op, const LinearFamilyInputs<T>& inputs, const View<T>& out,
                     const Saved& saved, const Rows& rows, const ExecutorRef& executor)
@@ -44,7 +44,7 @@ class LinearForwardPass {
   LinearForwardPass& operator=(const LinearForwardPass&) = delete;
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error;
     if constexpr (Settings::kHasNear) {
@@ -55,7 +55,7 @@ class LinearForwardPass {
     return error ? error : later;
   }
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const {
     Traffic all = far_->traffic();
     if constexpr (Settings::kHasNear) all = all + near_->traffic();
@@ -63,10 +63,10 @@ class LinearForwardPass {
   }
 
  private:
-  /// Stands for a pass that the operator does not have.
+  /// A placeholder for a pass that the operator lacks.
   struct None {};
 
-  /// Copies the near field to the tensor that is to keep it, if there is one.
+  /// Copies the near field to its tensor, if any.
   void keep_near_out() const {
     const View<T>& to = saved_.near_out;
     for (Index b = 0; b < to.batch(); ++b) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A causal pass over ranks: the ranges of rows are a chain, along which the states of key heads go
-/// on.
+/// A causal pass over ranks: the states of key heads are passed along the ranges of rows.
 #pragma once
 
 #include <algorithm>
@@ -17,28 +16,27 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The key heads of one causal pass. Each range of rows adds its tokens to the states that come
-/// from before, and sends them on, some key heads after the other, so that ranks work on different
-/// heads at once.
+/// The key heads of one causal pass. Each range of rows adds its tokens to the incoming states and
+/// passes them on, a few key heads at a time, so that ranks work on different heads at once.
 template <class T>
 class KeyHeadChain {
  public:
-  /// What one key head needs.
+  /// The sizes of a key head.
   struct Sizes {
     Index batch = 0;      ///< sequences
     Index key_heads = 0;  ///< of each
     Index group = 0;      ///< query heads of a key head
     Index state = 0;      ///< elements of its state
-    Index scratch = 0;    ///< elements of scratch of a worker
+    Index scratch = 0;    ///< scratch elements per worker
   };
-  /// The memory that a key head is worked on with.
+  /// The memory used to process a key head.
   struct Memory {
     T* state = nullptr;             ///< [Sizes::state]
     T* scratch = nullptr;           ///< [Sizes::scratch]
     LinearRows<T>* rows = nullptr;  ///< [group]
   };
 
-  /// Takes all memory.
+  /// Allocates all memory.
   /// \param key_lengths of the whole sequence, or none; they must outlive this object
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   KeyHeadChain(const Sizes& sizes, IndexSpan key_lengths, const Rows& rows,
@@ -54,13 +52,13 @@ class KeyHeadChain {
   KeyHeadChain(const KeyHeadChain&) = delete;
   KeyHeadChain& operator=(const KeyHeadChain&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const { return chain_.traffic(); }
 
-  /// Goes over this rank's rows. All messages are exchanged even if computing throws.
-  /// \tparam Strip of the stream: rows, and tokens that the state does not hold yet
+  /// Processes this rank's rows. All messages are exchanged even if computing throws.
+  /// \tparam Strip of the stream: rows, and tokens not yet in the state
   /// \param add called as add(batch entry, key head, strip, memory) from threads of the executor
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   template <class Strip, class Add>
   std::exception_ptr run(const ExecutorRef& executor, const Add& add) {
     return chain_.run([&](const LinkOfRows& link, Index first, Index end) {

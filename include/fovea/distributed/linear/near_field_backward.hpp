@@ -16,14 +16,14 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// One backward pass of a near field, whose output is computed again if it was not saved. It writes
-/// gradients to which those of the far field are added.
+/// One backward pass of a near field, whose output is recomputed if it was not saved. It writes
+/// gradients, and the far field adds to them.
 template <class T>
 class NearFieldBackward {
  public:
-  /// Takes all memory.
-  /// \param inputs, saved, d_out, grads those of this rank   \param weights of the near field; they
-  /// must outlive this object
+  /// Allocates all memory.
+  /// \param inputs, saved, d_out, grads this rank's   \param weights of the near field; they must
+  /// outlive this object
   /// \param is_saved whether `saved` holds the near field, on all ranks
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   NearFieldBackward(const LocalAttention& near, const LinearFamilyInputs<T>& inputs,
@@ -51,14 +51,14 @@ class NearFieldBackward {
   /// The output of the near field. \pre run was called, or it was saved
   const View<T>& out() const { return out_; }
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const {
     const Traffic all = backward_->traffic();
     return forward_ ? all + forward_->traffic() : all;
   }
 
   /// Writes the gradients. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error;
     if (forward_) error = forward_->run(executor);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The last chunk of tokens of a causal far field, which rows of other ranks may read.
+/// The last token chunk of a causal far field, which other ranks' rows may read.
 #pragma once
 
 #include "fovea/kernels/linear/delta_rule.hpp"
@@ -13,8 +13,8 @@ namespace distributed {
 
 static_assert(kDeltaChunk == kLinearChunk, "one open chunk is that of all terms");
 
-/// The rows of the last chunk that has tokens, which rows behind it read token by token; empty if
-/// there is no token.
+/// The rows of the last chunk with tokens, which later rows read token by token; empty without
+/// tokens.
 inline Range open_chunk(Index key_end) {
   return {(key_end - 1) / kLinearChunk * kLinearChunk, key_end};
 }

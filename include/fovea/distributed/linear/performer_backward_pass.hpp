@@ -19,8 +19,8 @@ namespace distributed {
 template <class T>
 class PerformerBackwardPass {
  public:
-  /// Takes all memory.
-  /// \param inputs, d_out, grads those of this rank, checked
+  /// Allocates all memory.
+  /// \param inputs, d_out, grads this rank's, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   PerformerBackwardPass(const PerformerSettings& op, const PerformerInputs<T>& inputs,
                         const View<const T>& d_out, const PerformerGrads<T>& grads,
@@ -45,13 +45,13 @@ class PerformerBackwardPass {
   PerformerBackwardPass(const PerformerBackwardPass&) = delete;
   PerformerBackwardPass& operator=(const PerformerBackwardPass&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const {
     return segments_.traffic() + (chain_ ? chain_->traffic() : totals_->traffic());
   }
 
   /// Writes the gradients of this rank's rows, and that of the projection. All messages are
-  /// exchanged even if computing throws. \returns what computing has thrown, or null
+  /// exchanged even if computing throws. \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     segments_.put(kQ, inputs_.q);
     segments_.put(kK, inputs_.k);
@@ -69,7 +69,7 @@ class PerformerBackwardPass {
 
  private:
   using Sizes = typename SegmentRows<T>::Sizes;
-  /// The tensors that are read. The gradients that are made are those of the first three.
+  /// The tensors read. Gradients are computed for the first three.
   enum : std::size_t { kQ, kK, kV, kGradOfOut };
 
   static Sizes sizes_made(const PerformerInputs<T>& in) {
@@ -102,7 +102,7 @@ class PerformerBackwardPass {
   View<const T> d_out_;
   PerformerGrads<T> grads_;
   SegmentRows<T> segments_;
-  PerformerInputs<T> whole_;  // of the rows of this rank's segments, and of those that they read
+  PerformerInputs<T> whole_;  // of this rank's segments, and of the rows that they read
   PerformerBackwardCall<T> call_;
   std::optional<FeatureGradientsChain<T>> chain_;    // if causal
   std::optional<FeatureGradientsTotals<T>> totals_;  // if not

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Included by performer_calls.hpp, where it is documented.
+/// Included by performer_calls.hpp, which documents it.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ namespace distributed {
 
 namespace detail {
 
-/// What is the same on all ranks of a call, in words.
+/// Describes the parts of a call that must be equal on all ranks.
 template <class T>
 std::string performer_text(const char* op, const char* pass, const PerformerInputs<T>& in,
                            const Rows& rows) {

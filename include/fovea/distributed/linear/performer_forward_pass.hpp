@@ -17,24 +17,24 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// What both forward passes of Performer attention read and write.
+/// The tensors of both forward passes of Performer attention.
 template <class T>
 struct PerformerOwnRows {
   PerformerInputs<T> inputs;   ///< of this rank's rows
   PerformerShape shape;        ///< their sizes
-  RandomFeatures<T> features;  ///< the projection, once it is packed
+  RandomFeatures<T> features;  ///< the projection, packed
   View<T> out;                 ///< of this rank's rows
 
   /// The query heads of a key head.
   Index group() const { return fovea::detail::group_size(shape.query_heads, shape.key_heads); }
 };
 
-/// The forward pass that is causal: the ranges of rows are a chain, along which states go on, each
-/// with its running reference.
+/// The causal forward pass: states with their running references are passed along the ranges of
+/// rows.
 template <class T>
 class FeatureChain {
  public:
-  /// Takes all memory.
+  /// Allocates all memory.
   /// \param own must outlive this object
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   FeatureChain(const PerformerOwnRows<T>& own, const Rows& rows, const ExecutorRef& executor)
@@ -47,11 +47,11 @@ class FeatureChain {
                                                     own.shape.value_width, own.group())},
                own.inputs.key_lengths, rows, executor) {}
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const { return chain_.traffic(); }
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     using Strip = typename Stream::Strip;
     return chain_.template run<Strip>(executor, [&](Index b, Index key_head, const Strip& strip,
@@ -67,12 +67,11 @@ class FeatureChain {
   KeyHeadChain<T> chain_;
 };
 
-/// The forward pass that is not causal: sums of segments, folded on all ranks, and rows that read
-/// their total.
+/// The non-causal forward pass: segment sums are folded on all ranks, and rows read their total.
 template <class T>
 class FeatureReads {
  public:
-  /// Takes all memory.
+  /// Allocates all memory.
   /// \param own must outlive this object
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   FeatureReads(const PerformerOwnRows<T>& own, const Rows& rows, const ExecutorRef& executor)
@@ -88,11 +87,11 @@ class FeatureReads {
   FeatureReads(const FeatureReads&) = delete;
   FeatureReads& operator=(const FeatureReads&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const { return keys_.traffic() + totals_.traffic(); }
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error = keys_.bring([&] { sum_segments(executor); });
     const std::exception_ptr later = totals_.fold(
@@ -164,7 +163,7 @@ class FeatureReads {
   const Rows& rows_;
   SegmentKeys<T> keys_;
   PerformerInputs<T> brought_;
-  Index slot_;         // elements of scratch of a worker
+  Index slot_;         // scratch elements per worker
   Workspace scratch_;  // [workers, slot_]
   SpreadFeatureTotals<T> totals_;
 };
@@ -173,8 +172,8 @@ class FeatureReads {
 template <class T>
 class PerformerForwardPass {
  public:
-  /// Takes all memory.
-  /// \param inputs, out those of this rank, checked
+  /// Allocates all memory.
+  /// \param inputs, out this rank's, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   PerformerForwardPass(const PerformerSettings& op, const PerformerInputs<T>& inputs,
                        const View<T>& out, const Rows& rows, const ExecutorRef& executor)
@@ -191,11 +190,11 @@ class PerformerForwardPass {
   PerformerForwardPass(const PerformerForwardPass&) = delete;
   PerformerForwardPass& operator=(const PerformerForwardPass&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const { return chain_ ? chain_->traffic() : reads_->traffic(); }
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     if (!own_.inputs.projection.is_none()) {
       own_.features.pack(own_.inputs.projection, false, projection_.template data<T>());

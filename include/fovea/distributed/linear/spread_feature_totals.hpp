@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The totals of random features over ranks: sums of segments are brought to the largest reference
-/// of all ranks, and then folded in the order of segments.
+/// The totals of random features over ranks: segment sums are rescaled to the largest reference of
+/// all ranks, then folded in segment order.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace distributed {
 template <class T>
 class SpreadFeatureTotals {
  public:
-  /// Takes all memory.
+  /// Allocates all memory.
   /// \param owners must outlive this object
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SpreadFeatureTotals(const Communicator& ranks, const SegmentOwners& owners,
@@ -36,8 +36,8 @@ class SpreadFeatureTotals {
   SpreadFeatureTotals(const SpreadFeatureTotals&) = delete;
   SpreadFeatureTotals& operator=(const SpreadFeatureTotals&) = delete;
 
-  /// The messages of this rank. The largest references count as if each rank sent its own to each
-  /// other one.
+  /// This rank's communication statistics. Largest references are counted as if each rank sent its
+  /// own to every other.
   Traffic traffic() const {
     const Index bytes = heads() * row() * Index{sizeof(T)} * (ranks_.size() - 1);
     return totals_.traffic() + Traffic{bytes, waited_};
@@ -45,13 +45,13 @@ class SpreadFeatureTotals {
 
   /// The number of segments that this rank sums.
   Index own_segments() const { return totals_.own_segments(); }
-  /// Where FeatureSegments is to write the sums of a head of this rank's segment number n.
+  /// Where FeatureSegments writes a head's sums of this rank's segment n.
   T* sums(Index head, Index n) { return totals_.sums(head, n); }
 
-  /// Brings the sums of all ranks to one reference, and folds them. All messages are exchanged even
-  /// if computing throws.
-  /// \param used used(head) is the number of segments that count of a key head
-  /// \returns what computing has thrown, or null
+  /// Rescales all ranks' sums to one reference, and folds them. All messages are exchanged even if
+  /// computing throws.
+  /// \param used used(head) is the number of segments used of a key head
+  /// \returns the exception that computing threw, or null
   template <class Used>
   std::exception_ptr fold(const ExecutorRef& executor, const Used& used) {
     for (Index head = 0; head < heads(); ++head) find_largest(head, used(head));
@@ -70,7 +70,7 @@ class SpreadFeatureTotals {
     return error;
   }
 
-  /// The total of a key head. \pre fold was called, and segments count
+  /// The total of a key head. \pre fold was called, and segments are used
   const T* total(Index head) const { return totals_.total(head); }
   /// Its reference, [R padded].
   T* reference(Index head) { return largest_.template data<T>() + head * row(); }
@@ -84,13 +84,13 @@ class SpreadFeatureTotals {
     constexpr Index unit = SegmentTotals<T>::kUnit;
     return (FeatureSegments<T>::sum_elements(shape_) + row() + unit - 1) / unit * unit;
   }
-  /// How many of this rank's segments count.
+  /// The number of this rank's used segments.
   Index own_used(Index used) const {
     const std::vector<Index>& own = owners_.of(ranks_.rank());
     return static_cast<Index>(std::lower_bound(own.begin(), own.end(), used) - own.begin());
   }
 
-  /// No reference is a NaN, so that their maximum is the same in any order.
+  /// No reference is NaN, so their maximum is independent of order.
   void find_largest(Index head, Index used) {
     T* const largest = reference(head);
     std::fill_n(largest, row(), -std::numeric_limits<T>::infinity());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradients of causal sums over ranks: the states of tokens go up the chain of ranges, and
-/// those of rows come down.
+/// The distributed gradients of causal sums: token states are passed up the ranges, and row states
+/// down.
 #pragma once
 
 #include <algorithm>
@@ -20,17 +20,17 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The gradients of causal sums of one backward pass, whose tensors are those of SegmentRows.
+/// The gradients of causal sums of one backward pass, with the tensors of SegmentRows.
 template <class T, class Field>
 class SumGradientsChain {
  public:
-  /// What the parts of the pass have in common.
+  /// The state that the parts of the pass share.
   using Call = LinearBackwardCall<T, Field>;
 
-  /// Takes all memory.
+  /// Allocates all memory.
   /// \param call, segments must outlive this object   \param accumulate whether to add to the
   /// gradients
-  /// \param wants_products whether `products` will be asked for
+  /// \param wants_products whether `products` will be called
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SumGradientsChain(const Call& call, const SegmentRows<T>& segments, const Communicator& ranks,
                     bool accumulate, bool wants_products, const ExecutorRef& executor)
@@ -54,14 +54,14 @@ class SumGradientsChain {
   SumGradientsChain(const SumGradientsChain&) = delete;
   SumGradientsChain& operator=(const SumGradientsChain&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const {
     const Traffic states = up_.traffic() + down_.traffic();
     return found_ ? states + found_->traffic() : states;
   }
 
-  /// The sums over batch and rows of <weight d_out_i, far_i>, as the pass of one process finds
-  /// them: [Hq]. \pre run was called, and products are wanted
+  /// The sums over batch and rows of <weight d_out_i, far_i>, as in a single-process pass: [Hq].
+  /// \pre run was called, and products were requested
   std::vector<double> products() {
     const Index heads = call_.shape.query_heads;
     std::vector<double> sums(static_cast<std::size_t>(heads));
@@ -72,7 +72,7 @@ class SumGradientsChain {
   }
 
   /// Writes the gradients of the rows of this rank's segments. All messages are exchanged even if
-  /// computing throws. \returns what computing has thrown, or null
+  /// computing throws. \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error = up_.run([&](const LinkOfRows& link, Index first, Index end) {
       for_each_segment(link, first, end, up_, executor,
@@ -95,7 +95,7 @@ class SumGradientsChain {
   }
 
  private:
-  /// A segment of a key head, and what works on it.
+  /// A segment of a key head, and its working memory.
   struct Piece {
     Sequence sequence;
     Index key_head = 0;
@@ -134,7 +134,7 @@ class SumGradientsChain {
     });
   }
 
-  /// The first step for one segment: its rows read the state, to which its tokens are added.
+  /// The first step for a segment: its rows read the state, then its tokens are added to it.
   void add_tokens(const Piece& piece) {
     const Range open = open_chunk(piece.sequence.key_end);
     const Index closed = std::clamp(open.begin, piece.rows.begin, piece.rows.end);
@@ -156,7 +156,7 @@ class SumGradientsChain {
     }
   }
 
-  /// Adds what the rows of a range have kept of a map, which is that of the link's round.
+  /// Adds the products kept by a range's rows for the map of the link's round.
   void add_products(const LinkOfRows& link, Index row_head, CompensatedSum<T>& sum) {
     const Index head = row_head / call_.group();
     if (call_.seen(call_.sequences[head / call_.shape.key_heads]) == 0) return;
@@ -169,13 +169,13 @@ class SumGradientsChain {
     }
   }
 
-  /// What the rows of a segment keep, for the query heads of a key head.
+  /// The record of a segment's rows, for the query heads of a key head.
   T* saved_of(Index head, const LinkOfRows& link, Index begin) {
     const Index before = head * own_rows_ + link.first + begin - link.rows.begin;
     return saved_.template data<T>() + before * call_.group() * record_;
   }
 
-  /// The second step: its tokens read the state, to which its rows are added.
+  /// The second step: its tokens read the state, then its rows are added to it.
   void add_rows(const Piece& piece) {
     const Range tokens = {piece.rows.begin,
                           std::clamp(piece.sequence.key_end, piece.rows.begin, piece.rows.end)};
@@ -186,7 +186,7 @@ class SumGradientsChain {
     }
   }
 
-  /// Rows of a segment, and tokens that begin before them or with them.
+  /// Rows of a segment, and tokens that begin at or before them.
   LinearGradStripArgs<T> strip_of(const Piece& piece, Index map, const Range& rows,
                                   const Range& tokens) const {
     LinearGradStripArgs<T> args;
@@ -218,7 +218,7 @@ class SumGradientsChain {
   Index width_;
   LinearMaps<T> maps_;
   Index own_rows_;  // of this rank's segments
-  Index record_;    // elements that a row keeps of all maps
+  Index record_;    // elements kept per row, for all maps
   Index workers_;
   Index slot_;
   Workspace scratch_;                    // [workers, slot_]

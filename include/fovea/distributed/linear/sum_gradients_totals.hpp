@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradients of sums over ranks that are not causal: totals of tokens, and then of rows.
+/// The distributed gradients of non-causal sums: totals of tokens, then of rows.
 #pragma once
 
 #include <algorithm>
@@ -17,18 +17,17 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The gradients of sums of one backward pass that are not causal, whose tensors are those of
-/// SegmentRows.
+/// The gradients of non-causal sums of one backward pass, with the tensors of SegmentRows.
 template <class T, class Field>
 class SumGradientsTotals {
  public:
-  /// What the parts of the pass have in common.
+  /// The state that the parts of the pass share.
   using Call = LinearBackwardCall<T, Field>;
 
-  /// Takes all memory.
+  /// Allocates all memory.
   /// \param call, segments must outlive this object   \param accumulate whether to add to the
   /// gradients
-  /// \param wants_products whether `products` will be asked for
+  /// \param wants_products whether `products` will be called
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SumGradientsTotals(const Call& call, const SegmentRows<T>& segments, const Communicator& ranks,
                      bool accumulate, bool wants_products, const ExecutorRef& executor)
@@ -49,14 +48,14 @@ class SumGradientsTotals {
   SumGradientsTotals(const SumGradientsTotals&) = delete;
   SumGradientsTotals& operator=(const SumGradientsTotals&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const {
     const Traffic totals = of_keys_.traffic() + of_rows_.traffic();
     return sums_ ? totals + sums_->traffic() : totals;
   }
 
-  /// The sums over batch and rows of <weight d_out_i, far_i>, as the pass of one process finds
-  /// them: [Hq]. \pre run was called, and products are wanted
+  /// The sums over batch and rows of <weight d_out_i, far_i>, as in a single-process pass: [Hq].
+  /// \pre run was called, and products were requested
   std::vector<double> products() {
     std::vector<double> sums;
     for (Index h = 0; h < call_.shape.query_heads; ++h) sums.push_back(*sums_->of(h));
@@ -64,7 +63,7 @@ class SumGradientsTotals {
   }
 
   /// Writes the gradients of the rows of this rank's segments. All messages are exchanged even if
-  /// computing throws. \returns what computing has thrown, or null
+  /// computing throws. \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error = fovea::detail::caught([&] { sum_tokens(executor); });
     of_keys_.fold([&](Index n) {
@@ -132,10 +131,10 @@ class SumGradientsTotals {
         });
   }
 
-  /// The place of what segment n of this rank has found for a query head of all sequences.
+  /// The place of segment n's result for a query head (of all sequences).
   Index place(Index row_head, Index n) const { return row_head * count() + n; }
 
-  /// Adds what the segments of a range have found for a query head, in the sequence of the round.
+  /// Adds the results of a range's segments for a query head, in the round's sequence.
   void add_products(const LinkOfRows& link, Index head, double& sum) const {
     const Index first =
         place(link.round * call_.shape.query_heads + head, link.first / kLinearSegment);

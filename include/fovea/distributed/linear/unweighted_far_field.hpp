@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The far field that a backward pass over ranks computes again, without weights, where columns of
-/// a blend have logits of their own.
+/// The unweighted far field that a distributed backward pass recomputes if a blend's columns have
+/// separate logits.
 #pragma once
 
 #include <exception>
@@ -13,11 +13,11 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The far field of this rank's rows, in memory of its own. \tparam Field a LinearTerms of T
+/// The far field of this rank's rows, in its own memory. \tparam Field a LinearTerms of T
 template <class T, class Field>
 class UnweightedFarField {
  public:
-  /// Takes all memory.
+  /// Allocates all memory.
   /// \param inputs of this rank's rows, checked   \param shaped any tensor of the output's shape
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   UnweightedFarField(const LinearFamilyInputs<T>& inputs, const Field& far,
@@ -30,13 +30,13 @@ class UnweightedFarField {
   UnweightedFarField(const UnweightedFarField&) = delete;
   UnweightedFarField& operator=(const UnweightedFarField&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const { return far_.traffic(); }
   /// [B, Hq, own rows, Dv], once it is computed.
   const View<T>& out() const { return out_; }
 
   /// Computes it. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) { return far_.run(executor); }
 
  private:

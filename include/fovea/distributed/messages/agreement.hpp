@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How ranks find out that they make the same call, and that none of them has failed: where one
-/// throws, all throw the same message, and none waits for ever.
+/// The collective check that all ranks make the same call and none has failed: if one throws, all
+/// throw the same message, and none deadlocks.
 #pragma once
 
 #include <array>
@@ -21,16 +21,16 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed::detail {
 
-/// A kind of failure that all ranks throw alike.
+/// A kind of failure that all ranks throw.
 enum class Failure : int { none, invalid_argument, bad_alloc, other };
 
-/// What one rank brings to an agreement.
+/// One rank's contribution to a collective check.
 struct Vote {
-  Failure failure = Failure::none;  ///< what kind of failure
-  std::string text;                 ///< the message of the failure, or else the call that is made
+  Failure failure = Failure::none;  ///< the kind of failure
+  std::string text;                 ///< the failure's message, or else the call
 };
 
-/// What a rank says if it has thrown this, or null, in a call that is described by the text.
+/// A rank's vote, given its exception or null, and the text that describes the call.
 inline Vote vote_of(const std::exception_ptr& error, std::string_view call) {
   if (error == nullptr) return {Failure::none, std::string(call)};
 #if defined(__cpp_exceptions)
@@ -50,14 +50,14 @@ inline Vote vote_of(const std::exception_ptr& error, std::string_view call) {
 #endif
 }
 
-/// Throws what all ranks throw.
+/// Throws the common exception.
 [[noreturn]] inline void throw_failure(Failure failure, const std::string& text) {
   if (failure == Failure::invalid_argument) FOVEA_THROW(std::invalid_argument(text));
   if (failure == Failure::bad_alloc) FOVEA_THROW(std::bad_alloc());
   FOVEA_THROW(std::runtime_error(text));
 }
 
-/// The text of one rank, on all ranks.
+/// Broadcasts one rank's text.
 inline std::string text_of_rank(const Communicator& ranks, int root, std::string text) {
   std::uint64_t size = text.size();
   ranks.check(MPI_Bcast(&size, 1, MPI_UINT64_T, root, ranks.mpi()), "MPI_Bcast");
@@ -70,7 +70,7 @@ inline std::string text_of_rank(const Communicator& ranks, int root, std::string
 /// "rank 3". (GCC 12 warns of a sum of texts that begins with a short one: bug 105329.)
 inline std::string rank_text(int rank) { return std::string("rank ").append(std::to_string(rank)); }
 
-/// The lowest rank of those for which `is_meant` holds; the number of ranks if there is none.
+/// The lowest rank for which `is_meant` holds; the number of ranks if none.
 inline int lowest_rank(const Communicator& ranks, bool is_meant) {
   int lowest = is_meant ? ranks.rank() : ranks.size();
   ranks.check(MPI_Allreduce(MPI_IN_PLACE, &lowest, 1, MPI_INT, MPI_MIN, ranks.mpi()),
@@ -78,23 +78,23 @@ inline int lowest_rank(const Communicator& ranks, bool is_meant) {
   return lowest;
 }
 
-/// A number for a text (FNV-1a), by which most different texts differ.
+/// The FNV-1a hash of a text.
 inline std::uint64_t hash_of(std::string_view text) {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return hash;
 }
 
-/// Meets all ranks. \param error what this rank has thrown, or null
-/// \param call what this rank calls, in words that are the same on all ranks
-/// \param beside a number that is the same on all ranks, too: of what the words do not say
-/// \throws on all ranks what the lowest rank that failed has thrown, with its number before the
-/// message; or std::invalid_argument if ranks make different calls. Cost: one reduction.
+/// \param error this rank's exception, or null (collective)
+/// \param call a description of this rank's call, equal on all ranks
+/// \param beside a number that must be equal on all ranks, too, for what the text lacks
+/// \throws on all ranks the exception of the lowest failed rank, its message prefixed with the
+/// rank; or std::invalid_argument if ranks make different calls. Cost: one reduction.
 inline void agree(const Communicator& ranks, const std::exception_ptr& error, std::string_view call,
                   std::uint64_t beside = 0) {
   Vote own = vote_of(error, call);
   const std::uint64_t hash = hash_of(own.text) ^ beside;
-  // The largest of each: whether somebody failed, and the hashes, once upside down.
+  // Maxima of: whether any rank failed, the hash, and its complement.
   std::array<std::uint64_t, 3> most = {own.failure == Failure::none ? 0U : 1U, hash, ~hash};
   ranks.check(MPI_Allreduce(MPI_IN_PLACE, most.data(), 3, MPI_UINT64_T, MPI_MAX, ranks.mpi()),
               "MPI_Allreduce");
@@ -120,7 +120,7 @@ inline void agree(const Communicator& ranks, const std::exception_ptr& error, st
                                         .append(first)));
 }
 
-/// Calls f on all ranks, and agrees. \throws as agree, also what f threw on another rank
+/// Calls f on all ranks, then checks collectively. \throws as agree, also what f threw elsewhere
 template <class F>
 void together(const Communicator& ranks, std::string_view call, F&& f, std::uint64_t beside = 0) {
   agree(ranks, fovea::detail::caught(f), call, beside);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What every call over a sequence that is spread over ranks checks, and in which words ranks agree
-/// on it.
+/// The checks of every call over a sharded sequence, and its description for the collective check.
 #pragma once
 
 #include <concepts>
@@ -24,7 +23,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed::detail {
 
-/// Refuses several sequences in one.
+/// Rejects packed sequences.
 /// \throws std::invalid_argument
 template <class In>
 void check_spread(const char* op, const In& in) {
@@ -32,7 +31,7 @@ void check_spread(const char* op, const In& in) {
   refuse_given(op, "cu_seqlens", "the sequence is distributed over ranks");
 }
 
-/// Refuses the gradient of a bias, which is that of pairs.
+/// Rejects the gradient of a bias.
 /// \throws std::invalid_argument
 template <class Grads>
 void check_spread_grads(const char* op, const Grads& grads) {
@@ -40,7 +39,7 @@ void check_spread_grads(const char* op, const Grads& grads) {
   refuse_given(op, "the gradient of bias", "the sequence is distributed over ranks");
 }
 
-/// A tensor of this rank must have as many rows as the rank holds.
+/// This rank's tensor must have as many rows as the rank holds.
 /// \throws std::invalid_argument
 template <class T>
 void check_own_rows(const char* op, const char* tensor, const View<T>& x, const Rows& rows) {
@@ -50,9 +49,9 @@ void check_own_rows(const char* op, const char* tensor, const View<T>& x, const 
   refuse_extent(op, tensor, x.shape(), 2, expected);
 }
 
-/// Gradients of weights are sums over tokens that go from range to range by whole chains.
+/// Gradients of weights are sums over tokens, passed from range to range by whole reduction blocks.
 /// \param which gradients, in words   \throws std::invalid_argument if a range of rows does not
-/// begin where a chain of tokens does
+/// begin at a reduction block
 inline void check_chain_begins(const char* op, const char* which, const Rows& rows) {
   for (const Range& range : rows.own()) {
     if (range.begin % kChain == 0) continue;
@@ -65,8 +64,8 @@ inline void check_chain_begins(const char* op, const char* which, const Rows& ro
   }
 }
 
-/// Checks what this rank brings to a call.
-/// \param check_tensors called with the inputs, without key lengths, which are of the whole
+/// Checks this rank's arguments.
+/// \param check_tensors called with the inputs, without key lengths, which refer to the whole
 /// sequence \throws std::invalid_argument
 template <class In, class Check>
 void check_call(const char* op, const In& in, const Rows& rows, const Check& check_tensors) {
@@ -85,11 +84,10 @@ void check_call(const char* op, const In& in, const Rows& rows, const Check& che
                                    "the sequence");
 }
 
-/// What a call on all ranks knows of the operator and the executor, whatever their types. Both must
-/// outlive it.
+/// A type-erased operator and executor of a distributed call. Both must outlive it.
 class RanksCall {
  public:
-  /// \param op the operator, or a name   \param executor as in `forward` of an operator
+  /// \param op the operator, or a name   \param executor as in an operator's `forward`
   template <class Op, class E>
   RanksCall(const Op& op, E& executor)
       : name_(name_of(op)),
@@ -102,7 +100,7 @@ class RanksCall {
 
   /// The name in messages.
   const char* name() const { return name_; }
-  /// A call in words that are the same on all ranks, with the options.
+  /// The description of a call, with the options, equal on all ranks.
   std::string text(const std::string& call) const { return call + options_; }
   /// Calls use(executor). \throws what for_call does, also std::bad_alloc
   void with_executor(FunctionRef<void(const ExecutorRef&)> use) const {
@@ -123,15 +121,15 @@ class AnyPass {
   AnyPass(const AnyPass&) = delete;
   AnyPass& operator=(const AnyPass&) = delete;
   virtual ~AnyPass() = default;
-  /// Sends, receives and computes. \returns what computing has thrown, or null
+  /// Sends, receives and computes. \returns the exception that computing threw, or null
   virtual std::exception_ptr run(const ExecutorRef& executor) = 0;
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   virtual Traffic traffic() const = 0;
-  /// A number that is the same on all ranks unless ranks would send what others do not expect.
+  /// A number that differs between ranks if their messages would not match.
   virtual std::uint64_t plan_number() const { return 0; }
 };
 
-/// A pass of another class with the same members, of which plan_number() may be missing.
+/// Adapts a class with the same members; plan_number() may be missing.
 /// \tparam Pointer to the pass
 template <class Pointer>
 class PassOf final : public AnyPass {
@@ -149,11 +147,11 @@ class PassOf final : public AnyPass {
   Pointer pass_;
 };
 
-/// Makes a call on all ranks together: checks it, prepares it, runs it. Where one rank throws, all
-/// throw the same, and the messages that others wait for are sent before.
-/// \param call what is called, in words that are the same on all ranks
-/// \param check checks what this rank brings
-/// \param prepare takes all memory; ranks whose passes have other plan numbers are refused
+/// Makes a collective call: checks, prepares and runs it. If one rank throws, all throw the same,
+/// after sending the messages that others wait for.
+/// \param call a description of the call, equal on all ranks
+/// \param check checks this rank's arguments
+/// \param prepare allocates all memory; differing plan numbers are rejected
 /// \param beside as in `agree`
 inline Traffic run_pass(const Communicator& ranks, const RanksCall& of, const std::string& call,
                         FunctionRef<void()> check,
@@ -175,14 +173,14 @@ inline Traffic run_pass(const Communicator& ranks, const RanksCall& of, const st
       traffic = pass->traffic();
     });
   });
-  // A rank whose executor is refused meets the others where they prepare.
+  // A rank whose executor is rejected joins the others' check after preparing.
   if (!has_executor) agree(ranks, error, of.name());
   if (error) std::rethrow_exception(error);
   return traffic;
 }
 
-/// The same with the ranks of a sequence or a communicator. \param prepare called with a reference
-/// to the executor, returns a pointer to a pass as PassOf takes it
+/// The same for the ranks of a sequence or a communicator. \param prepare called with a reference
+/// to the executor, returns a pointer to a pass, as for PassOf
 template <class Ranks, class Prepare>
 Traffic run_call(const Ranks& ranks, const RanksCall& of, const std::string& call,
                  FunctionRef<void()> check, const Prepare& prepare) {
@@ -196,7 +194,7 @@ Traffic run_call(const Ranks& ranks, const RanksCall& of, const std::string& cal
   }
 }
 
-/// The lists of integers among the inputs, such as key lengths: those that are given, in words.
+/// Describes the integer lists that are given among the inputs, such as key lengths.
 template <class In>
 std::string numbers_text(const In& in) {
   std::string text;
@@ -208,7 +206,7 @@ std::string numbers_text(const In& in) {
   return text;
 }
 
-/// What is the same on all ranks of a call, in words.
+/// Describes the parts of a call that must be equal on all ranks.
 template <class In>
 std::string call_text(const char* op, std::string_view pass, const In& in, const Rows& rows) {
   using T = typename decltype(in.q)::Scalar;

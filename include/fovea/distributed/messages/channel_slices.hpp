@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A tensor whose channels are spread over ranks instead of its rows: each rank has all rows of
-/// some channels.
+/// A tensor sharded by channels instead of rows: each rank has all rows of some channels.
 #pragma once
 
 #include <algorithm>
@@ -19,21 +18,21 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The slices of one tensor [B, H, L, W] whose rows are spread over ranks: each rank has all rows
-/// of some of the C = H W channels, where channel c is column c % W of head c / W.
+/// The slices of a tensor [B, H, L, W] whose rows are sharded: each rank has all rows of some of
+/// the C = H W channels, where channel c is column c % W of head c / W.
 template <class T>
 class ChannelSlices {
  public:
-  /// Takes all memory. Rank r of R has channels [C r / R, C (r + 1) / R).
+  /// Allocates all memory. Rank r of R has channels [C r / R, C (r + 1) / R).
   /// \param rows must outlive this object
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   ChannelSlices(const Rows& rows, Index batch, Index channels)
       : ChannelSlices(rows.ranks(), rows.layout(), batch, equal_parts(channels, rows.ranks())) {}
 
-  /// Takes all memory.
+  /// Allocates all memory.
   /// \param ranks, layout must outlive this object
-  /// \param channels [ranks] ranges of channels, which stand in a slice one after the other. Some
-  /// may be on several ranks, or twice on one, if nothing is brought back, and some on none.
+  /// \param channels [ranks] ranges of channels, stored contiguously in a slice. If nothing is
+  /// brought back, channels may be on several ranks, twice on one, or on none.
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   ChannelSlices(const Communicator& ranks, const RowLayout& layout, Index batch,
                 std::vector<std::vector<Range>> channels)
@@ -58,15 +57,15 @@ class ChannelSlices {
   View<T> slice() {
     return View<T>(slice_.template data<T>(), {batch_, 1, layout_.rows(), own_channels()});
   }
-  /// The same of channels that are whole heads, [B, own heads, L, W]. \param count of own heads
+  /// The same for channels that are whole heads, [B, own heads, L, W]. \param count of own heads
   View<T> heads(Index count, Index width) {
     return View<T>(slice_.template data<T>(), {batch_, count, layout_.rows(), width},
                    {layout_.rows() * own_channels(), width, own_channels(), 1});
   }
-  /// The messages of this rank so far.
+  /// This rank's communication statistics so far.
   Traffic traffic() const { return traffic_; }
 
-  /// Makes the slices of the rows of all ranks. \param own [B, H, own rows, W]
+  /// Computes the slices from the rows of all ranks (all-to-all). \param own [B, H, own rows, W]
   void bring(const View<const T>& own) {
     T* to = of_rows_.template data<T>();
     for_each_own_piece(own, [&](bool stays, const T* from, Index stride, Index count, T* kept) {
@@ -77,8 +76,7 @@ class ChannelSlices {
     for_each_row_of_others([&](T* row, T* received) { copy(received, 1, row, 1, own_channels()); });
   }
 
-  /// Makes the rows of all ranks of the slices. \param own [B, H, own rows, W], written; none: not
-  /// wanted
+  /// The reverse. \param own [B, H, own rows, W], written; empty if not requested
   void bring_back(const View<T>& own) {
     for_each_row_of_others([&](T* row, T* sent) { copy(row, 1, sent, 1, own_channels()); });
     exchange(false);
@@ -94,7 +92,7 @@ class ChannelSlices {
   static constexpr Index kElement = sizeof(T);
   static constexpr int kTag = 3;
 
-  /// The channels of ranks that have as many as may be of the same.
+  /// Nearly equal shares of channels for all ranks.
   static std::vector<std::vector<Range>> equal_parts(Index channels, const Communicator& ranks) {
     std::vector<std::vector<Range>> parts;
     const Index size = ranks.size();
@@ -103,7 +101,7 @@ class ChannelSlices {
     }
     return parts;
   }
-  /// [ranks + 1] how many channels the ranks before each have.
+  /// [ranks + 1] the number of channels on preceding ranks.
   static std::vector<Index> begins(const std::vector<std::vector<Range>>& channels) {
     std::vector<Index> sums = {0};
     for (const std::vector<Range>& of : channels) sums.push_back(sums.back() + row_count(of));
@@ -111,7 +109,7 @@ class ChannelSlices {
   }
 
   int size() const { return ranks_.size(); }
-  /// How many channels the ranks before one have.
+  /// The number of channels on preceding ranks.
   Index begin(int rank) const { return begins_[static_cast<std::size_t>(rank)]; }
   Index count(int rank) const { return begin(rank + 1) - begin(rank); }
   Index own_channels() const { return count(ranks_.rank()); }
@@ -130,8 +128,8 @@ class ChannelSlices {
   }
 
   /// Calls f(stays, columns, their stride, their number, place in the slice) for the columns of
-  /// each head of this rank's rows, by the rank that has the channels; `stays` says that it is this
-  /// one, and then there is a place.
+  /// each head of this rank's rows, by the rank that has the channels; `stays` is set, and the
+  /// place valid, if it is this rank.
   template <class X, class F>
   void for_each_own_piece(const View<X>& own, const F& f) {
     for (int rank = 0; rank < size(); ++rank) {
@@ -186,7 +184,7 @@ class ChannelSlices {
     }
   }
 
-  /// What one rank has of a batch entry of another's rows or channels, in a buffer.
+  /// One rank's part of a batch entry of another's rows or channels, in a buffer.
   struct Part {
     T* data;
     Index rows;
@@ -202,14 +200,14 @@ class ChannelSlices {
     const Index rows = layout_.count(rank);
     return part(of_channels_, own_channels() * (batch_ * before + b * rows), rows, ranks_.rank());
   }
-  /// \param rank whose channels they are
+  /// \param rank the owner of the channels
   Part part(Workspace& buffer, Index first, Index rows, int rank) {
     return {buffer.template data<T>() + first, rows, types_[static_cast<std::size_t>(rank)].get(),
             rows * count(rank) * kElement};
   }
 
   /// Sends every other rank its part of one buffer, and receives their parts in the other. A
-  /// message is that of one batch entry, so that its rows can be counted in int.
+  /// message holds one batch entry, so that an int can count its rows.
   void exchange(bool to_channels) {
     std::size_t request = 0;
     Index before = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Moves rows between the windows of ranks while something else is computed.
+/// Exchanges rows between ranks' windows, overlapped with computation.
 #pragma once
 
 #include <algorithm>
@@ -18,12 +18,11 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The messages of one call between the windows of all ranks, in stages: what belongs to a stage is
-/// received before it is computed, and asked for one stage earlier. Nothing that is sent is copied,
-/// but for rows in many short pieces, for which ranks meet: those of stage 0 are moved at once,
-/// when all ranks are at the same place, and not after computing, where some would wait for others;
-/// those of a later stage when it begins. Every rank must begin and end every stage, whatever
-/// happens in between.
+/// The messages of one call between the windows of all ranks, in stages: a stage's rows are
+/// received before it is computed, and requested one stage earlier. Sent rows are not copied,
+/// except rows in many short pieces, whose exchange is collective: those of stage 0 at once, when
+/// all ranks are at the same point; those of a later stage when it begins. Every rank must begin
+/// and end every stage, whatever happens in between.
 class Exchange {
  public:
   /// \param tensors in whose rows messages are sent and received; they must outlive this object
@@ -48,10 +47,10 @@ class Exchange {
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  /// What this rank sends in all stages, and how long it has waited for messages so far.
+  /// The bytes sent in all stages, and the time waited so far.
   const Traffic& traffic() const { return traffic_; }
 
-  /// Begins to send what all stages need of this rank, and to receive what stage 0 needs.
+  /// Starts sends for all stages, and receives for stage 0.
   void begin() {
     for (Stage& stage : stages_) {
       for (Message& m : stage.sends) {
@@ -63,15 +62,15 @@ class Exchange {
     if (!stages_.empty()) move_packed(0);
   }
 
-  /// Waits until everything that a stage needs is there, and begins to receive for the next.
+  /// Waits for a stage's rows, and starts receives for the next.
   void begin_stage(std::size_t stage) {
     receive(stage + 1);
     wait(stages_[stage].receives);
     if (stage > 0) move_packed(stage);
   }
 
-  /// Lets MPI work on what is under way, if it has not just done so: looking for messages may give
-  /// the core away. Only the thread that begins and ends stages may call it.
+  /// Lets MPI progress, unless it just did: polling may yield the core. Only the thread that begins
+  /// and ends stages may call it.
   void progress() const {
     if (ranks_.size() == 1) return;
     const double now = MPI_Wtime();
@@ -86,7 +85,7 @@ class Exchange {
     for (Stage& stage : stages_) wait(stage.sends);
   }
 
-  /// Makes an exchange of one stage, while nothing is computed.
+  /// Runs a one-stage exchange without overlap.
   void run() {
     begin();
     begin_stage(0);
@@ -163,11 +162,12 @@ class Exchange {
   PackedExchange packed_;
   std::vector<Stage> stages_;
   Traffic traffic_;
-  mutable double next_look_ = 0;  // when progress looks again, by MPI_Wtime
+  mutable double next_look_ = 0;  // when progress polls next, by MPI_Wtime
 };
 
-/// Moves rows at once, while nothing else is computed. All ranks call it together.
-/// \param tensors in whose rows messages are sent and received   \returns the messages of this rank
+/// Exchanges rows immediately, without overlap. Collective.
+/// \param tensors in whose rows messages are sent and received   \returns this rank's communication
+/// statistics
 /// \throws std::bad_alloc, and std::runtime_error if MPI fails
 template <class T>
 Traffic exchange_rows(const Communicator& ranks, const RowTensors<T>& tensors,

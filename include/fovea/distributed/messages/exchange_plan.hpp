@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which rows travel from which rank to which: integers that every rank finds by itself, from the
-/// layout and from the plans of an operator.
+/// Which rows are sent between which ranks; every rank computes this locally from the layout and an
+/// operator's plans.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,18 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The rows that go from or to another rank in one message.
+/// The rows sent to or from another rank in one message.
 struct Transfer {
   int rank = 0;             ///< the other rank
   std::vector<Range> rows;  ///< ascending, disjoint
 };
 
-/// What one rank sends and receives.
+/// One rank's sends and receives.
 struct ExchangePlan {
-  std::vector<Transfer> sends;     ///< by ascending rank; none is empty
+  std::vector<Transfer> sends;     ///< by ascending rank, not empty
   std::vector<Transfer> receives;  ///< likewise
 
-  /// What a rank sends and receives if every rank gets what it needs and does not hold.
+  /// A rank's sends and receives if every rank gets the rows that it needs and does not hold.
   /// \param needs needs(r) gives the rows that rank r needs, as ascending disjoint ranges
   template <class Needs>
   static ExchangePlan of(const RowLayout& layout, int rank, const Needs& needs) {
@@ -42,7 +42,7 @@ struct ExchangePlan {
     return plan;
   }
 
-  /// The part of the plan that moves rows of a range.
+  /// The part of the plan for rows in a range.
   ExchangePlan within(const Range& rows) const {
     ExchangePlan part;
     const std::vector<Range> only = {rows};
@@ -51,7 +51,7 @@ struct ExchangePlan {
     return part;
   }
 
-  /// Some of this rank's rows and all that it receives.
+  /// Some of this rank's rows, and all rows that it receives.
   /// \param own ascending, disjoint   \param rows of the sequence
   std::vector<Range> with_received(const std::vector<Range>& own, Index rows) const {
     RowSet there(rows);
@@ -62,7 +62,7 @@ struct ExchangePlan {
     return there.ranges();
   }
 
-  /// The number of rows that are sent.
+  /// The number of rows sent.
   Index rows_sent() const {
     Index rows = 0;
     for (const Transfer& transfer : sends) rows += row_count(transfer.rows);
@@ -75,7 +75,7 @@ struct ExchangePlan {
   }
 };
 
-/// Calls f(plan) for the plans of every stage of every head that differ. Sequences are not packed.
+/// Calls f(plan) for the distinct plans of every stage of every head. Sequences are not packed.
 template <class F>
 void for_each_plan_of(const HeadPlans& plans, F&& f) {
   for (Index stage = 0; stage < plans.stage_count(); ++stage) {
@@ -83,7 +83,7 @@ void for_each_plan_of(const HeadPlans& plans, F&& f) {
   }
 }
 
-/// A number by which most lists of ranges of the ranks differ.
+/// A hash of a rank's list of ranges.
 inline std::uint64_t number_of(int rank, const std::vector<Range>& ranges) {
   auto number = static_cast<std::uint64_t>(rank) + 1;
   for (const Range& range : ranges) {
@@ -94,7 +94,7 @@ inline std::uint64_t number_of(int rank, const std::vector<Range>& ranges) {
   return number;
 }
 
-/// Adds what a block of rows sees to a number, by which most blocks differ.
+/// Adds a block's visible keys to a hash.
 inline std::uint64_t number_after(std::uint64_t number, const QueryBlock& block) {
   const auto add = [&](Index x) {
     number = (number ^ static_cast<std::uint64_t>(x)) * 0x100000001b3;
@@ -111,7 +111,7 @@ inline std::uint64_t number_after(std::uint64_t number, const QueryBlock& block)
   return number;
 }
 
-/// A number by which most plans of all heads differ, whichever rows a rank holds.
+/// A hash of all heads' plans, independent of the rows that a rank holds.
 inline std::uint64_t number_of(const HeadPlans& plans) {
   std::uint64_t number = 0;
   BlockStorage storage(plans.most_runs());
@@ -142,8 +142,7 @@ inline std::vector<Range> keys_seen(const HeadPlans& plans, const std::vector<Ra
   return seen.ranges();
 }
 
-/// The rows of a range that see keys of this range alone under all of the plans, in whole blocks of
-/// rows.
+/// The rows of a range, in whole blocks, that see only keys of this range under all plans.
 /// \param rows of the sequence, Nq
 inline std::vector<Range> rows_seeing_only(const HeadPlans& plans, const Range& range, Index rows) {
   RowSet others(rows);

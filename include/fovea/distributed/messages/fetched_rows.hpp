@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rows of other ranks that a layer reads beside its own: neighbours of tokens, or whole blocks.
+/// Remote rows that a layer reads in addition to its own: neighbours of tokens, or whole blocks.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,12 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The rows of one tensor that this rank holds and those that it needs, where they stand in the
-/// sequence. What is sent is each row once to every rank that needs it. Memory: pages of these
-/// rows.
+/// The rows of a tensor that this rank holds or needs, at their positions in the sequence. Each row
+/// is sent once to every rank that needs it. Memory: the pages of these rows.
 template <class T>
 class FetchedRows {
  public:
-  /// Takes all memory, and finds who sends what.
+  /// Allocates all memory, and plans the messages.
   /// \param layout of the rows of `own`; it must outlive this object, as must their memory
   /// \param needs called as needs(ranges that a rank holds), on every rank for all of them: the
   /// ranges of rows that this rank needs, which may overlap and go beyond the sequence
@@ -34,9 +33,9 @@ class FetchedRows {
   FetchedRows(const FetchedRows&) = delete;
   FetchedRows& operator=(const FetchedRows&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const { return exchange_.traffic(); }
-  /// A number by which most plans of messages differ.
+  /// A hash of the message plan.
   std::uint64_t plan_number() const { return number_; }
 
   /// Sends and receives. \returns null, since nothing is computed
@@ -47,7 +46,7 @@ class FetchedRows {
     return nullptr;
   }
 
-  /// [B, H, N, W], of which the rows are there that this rank holds or needs.
+  /// [B, H, N, W], valid in the rows that this rank holds or needs.
   View<const T> rows() const { return rows_.tensor(0); }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Calls by heads: tensors whose rows are spread over ranks are turned around, so that each rank
-/// has all rows of some heads, and back again.
+/// All-to-all by heads: tensors sharded by rows are redistributed so that each rank has all rows of
+/// some heads, and back.
 #pragma once
 
 #include <exception>
@@ -16,13 +16,12 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The tensors of one call that is made by heads: for operators whose rows see what no rank knows
-/// before all rows were looked at. Heads that belong together (a key head and its query heads) are
-/// a group; rank r of R has the groups [G r / R, G (r + 1) / R), so that with fewer groups than
-/// ranks some ranks have none.
+/// The tensors of a call that is sharded by heads, for operators whose visible keys depend on all
+/// rows. A key head and its query heads are a group; rank r of R has the groups [G r / R, G (r + 1)
+/// / R), so that with fewer groups than ranks some ranks have none.
 ///
-/// What is sent is, of every tensor, the rank's rows of the other ranks' heads, once. Memory: three
-/// times the rows of the rank's heads, which are as many numbers as its own rows have.
+/// Of every tensor, the rank's rows of other ranks' heads are sent once. Memory: three times the
+/// rows of the rank's heads, which are as many numbers as its own rows.
 template <class T>
 class HeadSlices {
  public:
@@ -35,20 +34,20 @@ class HeadSlices {
   /// Whether this rank has no heads.
   bool has_none() const { return groups_of(ranks_.rank()).is_empty(); }
 
-  /// A tensor that the call reads. All ranks name the same ones, in the same order.
+  /// Adds a tensor that the call reads. All ranks add the same ones, in the same order.
   /// \param own [B, heads, own rows, width]   \param layout of its rows; it must outlive this
   /// object \returns all rows of this rank's heads, [B, own heads, L, width], to be filled by `run`
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   View<T> reads(const View<const T>& own, const RowLayout& layout) {
     return add(read_, own, layout);
   }
-  /// A tensor that the call writes, likewise; none stays none.
+  /// Adds a tensor that the call writes, likewise; an empty one stays empty.
   View<T> writes(const View<T>& own, const RowLayout& layout) {
     return own.is_none() ? View<T>() : add(written_, own, layout);
   }
 
-  /// Turns what is read around, calls f on the ranks that have heads, and turns what it wrote back.
-  /// \throws on all ranks what f throws on one of them, before anything is written
+  /// Redistributes the inputs, calls f on the ranks that have heads, and redistributes the outputs.
+  /// \throws on all ranks what f throws on one, before anything is written
   template <class F>
   void run(const char* op, const F& f) {
     for (Tensor<const T>& x : read_) x.slices->bring(x.own);
@@ -58,7 +57,7 @@ class HeadSlices {
     for (Tensor<T>& x : written_) x.slices->bring_back(x.own);
   }
 
-  /// The messages of this rank so far.
+  /// This rank's communication statistics so far.
   Traffic traffic() const {
     Traffic all;
     for (const Tensor<const T>& x : read_) all = all + x.slices->traffic();
@@ -100,24 +99,24 @@ class HeadSlices {
   std::vector<Tensor<T>> written_;
 };
 
-/// A pass that is made by heads.
-/// \tparam Tensors has a HeadSlices, `slices`, of which the tensors of the call are made
+/// A pass sharded by heads.
+/// \tparam Tensors has a HeadSlices, `slices`, which provides the tensors of the call
 /// \tparam Compute called as compute(tensors, executor), computes the heads of this rank
 template <class Tensors, class Compute>
 class PassByHeads {
  public:
-  /// \param op the operator's name   \param tensors whose memory is taken
+  /// \param op the operator's name   \param tensors with memory allocated
   PassByHeads(const char* op, std::unique_ptr<Tensors> tensors, const Compute& compute)
       : op_(op), tensors_(std::move(tensors)), compute_(compute) {}
 
   /// Computes the heads of this rank, and writes its rows. \returns null
-  /// \throws on all ranks what one has thrown, before anything is written
+  /// \throws on all ranks what one threw, before anything is written
   std::exception_ptr run(const ExecutorRef& executor) {
     tensors_->slices.run(op_, [&] { compute_(*tensors_, executor); });
     return nullptr;
   }
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const { return tensors_->slices.traffic(); }
 
  private:
@@ -126,7 +125,7 @@ class PassByHeads {
   Compute compute_;
 };
 
-/// Makes one.
+/// Creates a PassByHeads.
 template <class Tensors, class Compute>
 std::unique_ptr<PassByHeads<Tensors, Compute>> pass_by_heads(const char* op,
                                                              std::unique_ptr<Tensors> tensors,

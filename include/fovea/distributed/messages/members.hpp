@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The members of an aggregate, whatever they are: so that ranks agree on options and inputs which
-/// nobody has listed.
+/// Enumerates the members of any aggregate, so that ranks can compare options and inputs without
+/// listing them.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed::detail {
 
-/// Stands for a member of any type where only the number of members is asked for.
+/// A placeholder for a member of any type, to count members.
 struct AnyMember {
   /// Any member that is copied.
   template <class X>
@@ -24,13 +24,13 @@ struct AnyMember {
   operator X&&() const&& noexcept;  // NOLINT(google-explicit-constructor)
 };
 
-/// Whether so many members can be initialised.
+/// Whether that many members can be initialised.
 template <class A, std::size_t... I>
 constexpr bool has_members(std::index_sequence<I...> /*members*/) {
   return requires { A{(static_cast<void>(I), AnyMember{})...}; };
 }
 
-/// The most members of an aggregate that for_each_member visits.
+/// The maximum number of members for for_each_member.
 inline constexpr std::size_t kMostMembers = 16;
 
 /// The number of members of an aggregate without base classes and arrays.
@@ -45,8 +45,8 @@ constexpr std::size_t member_count() {
   }
 }
 
-/// Calls f with each member of an aggregate without base classes and arrays, in their order; or
-/// what its own for_each_option(f) visits, if it has one.
+/// Calls f with each member of an aggregate without base classes and arrays, in order; or with what
+/// its own for_each_option(f) visits, if defined.
 template <class A, class F>
 void for_each_member(const A& x, const F& f) {
   if constexpr (requires { x.for_each_option(f); }) {

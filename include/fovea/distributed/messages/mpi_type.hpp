@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// MPI types of so many bytes, by which a message of many rows has a count that fits.
+/// MPI types of a given byte size, so that the count of a large message fits an int.
 #pragma once
 
 #include <utility>
@@ -16,7 +16,7 @@ class MpiType {
  public:
   MpiType(const MpiType&) = delete;
   MpiType& operator=(const MpiType&) = delete;
-  /// Takes over the type of another one, which then has none.
+  /// Moves the type; the source is empty.
   MpiType(MpiType&& other) noexcept : type_(std::exchange(other.type_, MPI_DATATYPE_NULL)) {}
   MpiType& operator=(MpiType&&) = delete;
   ~MpiType() {
@@ -25,7 +25,7 @@ class MpiType {
 
   /// One row of a window.
   static MpiType row(const Communicator& ranks, Index bytes) {
-    // A row beyond 2^31 bytes is made of pieces.
+    // A row beyond 2^31 bytes is split into pieces.
     constexpr Index most = Index{1} << 30;
     if (bytes <= most) {
       MPI_Datatype type = MPI_DATATYPE_NULL;
@@ -42,7 +42,7 @@ class MpiType {
     return committed(ranks, type);
   }
 
-  /// The type as MPI knows it.
+  /// The MPI handle.
   MPI_Datatype get() const { return type_; }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Whether a bias or mask over ranks has one row for all queries, which ranks find out together:
-/// one that holds a single row cannot see it.
+/// Whether a distributed bias or mask has one row for all queries. Ranks determine it together,
+/// since a rank that holds a single row cannot tell.
 #pragma once
 
 #include <string>
@@ -12,12 +12,12 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed::detail {
 
-/// Which of both have one row for all queries. Where no rank holds more than one row, none has.
+/// Which of both have one row for all queries. If no rank holds more than one row, none has.
 struct OneRowLogits {
   bool bias = false;  ///< whether the bias has
   bool mask = false;  ///< whether the mask has
 
-  /// Asks all ranks, which call it together. \throws std::runtime_error if MPI fails
+  /// Determines it collectively. \throws std::runtime_error if MPI fails
   template <class In>
   static OneRowLogits of(const In& in, const Rows& rows) {
     const auto any_has = [&](const auto& x) {
@@ -30,8 +30,8 @@ struct OneRowLogits {
     return all;
   }
 
-  /// Refuses rows of its own on this rank if another one has one for all, and the gradient of such
-  /// a bias, whose sum goes over the rows of all ranks. \throws std::invalid_argument
+  /// Rejects separate rows on this rank if another has one for all, and the gradient of such a
+  /// bias, a sum over the rows of all ranks. \throws std::invalid_argument
   template <class In, class Grads>
   void check(const char* op, const In& in, const Grads& grads) const {
     const auto check_rows = [&](const char* tensor, const auto& x, bool has_one_row) {
@@ -47,7 +47,7 @@ struct OneRowLogits {
   }
 };
 
-/// Makes a backward pass of softmax attention on all ranks together, as run_call does.
+/// Runs a backward pass of softmax attention on all ranks, as run_call does.
 /// \param prepare called as prepare(threads, one_row)
 template <class In, class Grads, class Prepare>
 Traffic run_backward_call(const Rows& rows, const RanksCall& of, const std::string& call,

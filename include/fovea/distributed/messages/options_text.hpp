@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The options of an operator in words, by which ranks see that all of them call the same. Those
-/// that change no message would go unnoticed otherwise, and each rank would compute something else.
+/// The options of an operator as text, compared across ranks. Differences that change no message
+/// would go unnoticed otherwise, and ranks would compute different things.
 #pragma once
 
 #include <concepts>
@@ -19,12 +19,12 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed::detail {
 
-/// What is written in place of a value that no text tells, as a pattern. Ranks see by the numbers
-/// of their plans whether their patterns differ.
+/// The text of a value without one, such as a pattern. Plan numbers tell ranks whether their
+/// patterns differ.
 inline constexpr const char* kUntold = "?";
 
-/// A value in words, as C++ initialises it: two texts are equal if all values in them are, but
-/// those of kUntold.
+/// A value as text, in C++ initialiser syntax: two texts are equal if all values are, except those
+/// of kUntold.
 template <class X>
 std::string value_text(const X& x) {
   if constexpr (std::same_as<X, bool>) {
@@ -57,13 +57,13 @@ std::string value_text(const X& x) {
   }
 }
 
-/// The feature maps of an operator that has some, each after a comma.
+/// The operator's feature maps, if any, each after a comma.
 template <class Op>
 struct MapsText {
   /// Nothing.
   static std::string of() { return {}; }
 };
-/// Those of an operator over feature maps.
+/// The feature maps of an operator over them.
 template <template <class...> class Op, class... Terms>
 requires(sizeof...(Terms) > 0 &&
          (requires { LinearTerm<Terms>::Map::name(); } && ...)) struct MapsText<Op<Terms...>> {
@@ -79,7 +79,7 @@ requires(sizeof...(Terms) > 0 &&
   }
 };
 
-/// The name of an operator, for messages; or the name that is given.
+/// The name of an operator, for messages; or the given name.
 template <class Op>
 const char* name_of(const Op& op) {
   if constexpr (std::convertible_to<Op, const char*>) {
@@ -89,7 +89,7 @@ const char* name_of(const Op& op) {
   }
 }
 
-/// All options of an operator, unless they are the default ones, and its feature maps.
+/// All non-default options of an operator, and its feature maps.
 template <class Op>
 std::string options_text(const Op& op) {
   std::string text = MapsText<Op>::of();

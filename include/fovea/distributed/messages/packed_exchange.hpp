@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Moves rows that lie in many short pieces: they are copied into one message, since MPI takes
-/// longer over each of them than a copy.
+/// Exchanges rows in many short pieces: they are copied into one message, since a copy is faster
+/// than MPI's handling of each piece.
 #pragma once
 
 #include <algorithm>
@@ -25,9 +25,9 @@ inline Index bytes_of_row(const std::vector<RowsInWindow>& places) {
   return bytes;
 }
 
-/// Transfers between the windows of all ranks, each of which is packed: by tensors, heads and rows.
-/// A rank sends to one other rank at a time and receives from one, so that it needs memory for the
-/// largest transfer of each kind, and not for all.
+/// Packed transfers between the windows of all ranks, ordered by tensor, head and row. A rank sends
+/// to one other rank at a time and receives from one, so it needs memory only for the largest
+/// transfer of each kind.
 class PackedExchange {
  public:
   /// \param data the first byte of the window   \param places of its tensors
@@ -39,8 +39,8 @@ class PackedExchange {
         row_bytes_(bytes_of_row(places)),
         row_(detail::MpiType::row(ranks, row_bytes_)) {}
 
-  /// Whether rows travel this way: if they lie in more than 256 pieces, which are shorter than 64
-  /// KiB on average. \param rows of one transfer
+  /// Whether to pack rows: if they are in more than 256 pieces, shorter than 64 KiB on average.
+  /// \param rows of one transfer
   bool takes(const std::vector<Range>& rows) const {
     Index heads = 0;
     for (const RowsInWindow& place : places_) heads += place.heads;
@@ -48,14 +48,14 @@ class PackedExchange {
     return pieces > 256 && row_count(rows) * row_bytes_ < pieces * (Index{1} << 16);
   }
 
-  /// Takes the memory for the transfers of a plan, of which there may be several.
+  /// Allocates memory for the transfers of a plan; may be called for several plans.
   /// \throws std::bad_alloc
   void reserve(const ExchangePlan& plan) {
     grow(sent_, plan.sends);
     grow(received_, plan.receives);
   }
 
-  /// Moves the rows of a plan. All ranks call it together. \pre reserve(plan) was called
+  /// Exchanges the rows of a plan. Collective. \pre reserve(plan) was called
   /// \throws std::runtime_error if MPI fails
   void run(const ExchangePlan& plan) {
     for (int n = 1; n < ranks_.size(); ++n) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Exchange plans where ranks do not know what the others do: who needs rows asks for them, or who
-/// has them says who gets them.
+/// Exchange plans that ranks cannot compute locally: receivers request rows, or owners announce who
+/// gets them.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Sends every rank a list of ranges. All ranks call it together.
-/// \param to_ranks [ranks]   \returns [ranks] the lists that this rank gets
+/// Sends every rank a list of ranges. Collective.
+/// \param to_ranks [ranks]   \returns [ranks] the lists for this rank
 /// \throws std::bad_alloc, and std::runtime_error if MPI fails
 inline std::vector<std::vector<Range>> exchanged_ranges(
     const Communicator& ranks, const std::vector<std::vector<Range>>& to_ranks) {
@@ -65,8 +65,8 @@ inline std::vector<Transfer> transfers(std::vector<std::vector<Range>> of_ranks)
 
 }  // namespace detail
 
-/// What this rank sends and receives if every rank gets the rows that it needs and does not hold.
-/// All ranks call it together.
+/// This rank's sends and receives if every rank gets the rows that it needs and does not hold.
+/// Collective.
 /// \param needed the rows that this rank needs, ascending, disjoint
 /// \throws as exchanged_ranges
 inline ExchangePlan requested(const Communicator& ranks, const RowLayout& layout,
@@ -82,8 +82,7 @@ inline ExchangePlan requested(const Communicator& ranks, const RowLayout& layout
   return plan;
 }
 
-/// What this rank sends and receives if it sends each rank some of its rows. All ranks call it
-/// together.
+/// This rank's sends and receives if it sends each rank some of its rows. Collective.
 /// \param to_ranks [ranks] ascending, disjoint; none for this rank
 /// \throws as exchanged_ranges
 inline ExchangePlan announced(const Communicator& ranks, std::vector<std::vector<Range>> to_ranks) {

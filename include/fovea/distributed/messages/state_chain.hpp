@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// States that go from range to range of a sequence, along the ranks that hold them.
+/// States that are passed from range to range of a sequence across ranks: a pipelined scan.
 #pragma once
 
 #include <algorithm>
@@ -20,19 +20,19 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// One range of rows, and the ranks of the ranges before and behind it. A chain may go over the
+/// One range of rows, and the ranks of the ranges before and after it. A scan may pass over the
 /// sequence several times.
 struct LinkOfRows {
   Range rows;        ///< of the sequence
   Index number = 0;  ///< its number among those of its rank
   Index first = 0;   ///< the place of its first row among the rank's rows
-  int before = -1;   ///< the rank of the range before, -1: there is none
-  int behind = -1;   ///< the rank of the range behind, -1: there is none
-  Index round = 0;   ///< how often the chain has gone over the sequence before
+  int before = -1;   ///< the rank of the range before, or -1
+  int behind = -1;   ///< the rank of the range after, or -1
+  Index round = 0;   ///< the number of previous passes over the sequence
 };
 
-/// The ranges of a rank as links of the chain of all ranks.
-/// \param rounds how often it goes over the sequence, each time from the first row on
+/// A rank's ranges as links of the scan over all ranks.
+/// \param rounds the number of passes over the sequence, each from the first row on
 inline std::vector<LinkOfRows> links_of(const RowLayout& layout, int rank, Index rounds = 1) {
   std::vector<std::pair<Range, int>> all;
   for (int r = 0; r < layout.ranks(); ++r) {
@@ -59,20 +59,20 @@ inline std::vector<LinkOfRows> links_of(const RowLayout& layout, int rank, Index
   return links;
 }
 
-/// Which way states go.
+/// The direction of a scan.
 enum class ChainWay : std::uint8_t {
   up,   ///< from the first row to the last
   down  ///< from the last row to the first
 };
 
-/// The states of some heads. Each range works on those that come to it and sends them on, some
-/// heads after the others, so that ranks work on different heads at once.
+/// The states of some heads. Each range updates the incoming states and passes them on, a few heads
+/// at a time, so that ranks work on different heads at once.
 class StateChain {
  public:
-  /// Takes all memory.
-  /// \param layout whose ranges are the chain   \param heads heads of all sequences
-  /// \param state_bytes of a head   \param at_once how many heads are worked on together
-  /// \param rounds how often the chain goes over the sequence
+  /// Allocates all memory.
+  /// \param layout whose ranges are scanned   \param heads heads of all sequences
+  /// \param state_bytes of a head   \param at_once the number of heads processed together
+  /// \param rounds the number of passes over the sequence
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   StateChain(const Communicator& ranks, const RowLayout& layout, ChainWay way, Index heads,
              Index state_bytes, Index at_once, Index rounds = 1)
@@ -93,16 +93,16 @@ class StateChain {
   StateChain(const StateChain&) = delete;
   StateChain& operator=(const StateChain&) = delete;
 
-  /// The state of a head, behind that of the head before. Before the first range it holds anything.
+  /// The state of a head, stored after that of the previous head. Initially unspecified.
   template <class T>
   T* state(Index head) {
     return reinterpret_cast<T*>(states_.template data<std::byte>() + head * bytes_);
   }
 
-  /// The rank of the last range, which has the last states; -1 if there is no row.
+  /// The rank of the last range, which has the final states; -1 if there are no rows.
   int end_rank() const { return end_rank_; }
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const {
     Traffic all = {given_, waited_};
     for (const LinkOfRows& link : links_) {
@@ -111,9 +111,9 @@ class StateChain {
     return all;
   }
 
-  /// Goes over this rank's ranges. All messages are exchanged even if computing throws.
-  /// \param add called as add(link, first, end), lets the heads [first, end) work on their states
-  /// \returns what computing has thrown, or null
+  /// Processes this rank's ranges. All messages are exchanged even if computing throws.
+  /// \param add called as add(link, first, end), updates the states of heads [first, end)
+  /// \returns the exception that computing threw, or null
   template <class Add>
   std::exception_ptr run(const Add& add) {
     std::exception_ptr error;
@@ -121,7 +121,7 @@ class StateChain {
       for (Index first = 0; first < heads_; first += at_once_) {
         const Index end = (std::min)(first + at_once_, heads_);
         for (Index head = first; head < end; ++head) {
-          // What was sent of the range before must have gone before it is overwritten.
+          // The send for the previous range must complete before it is overwritten.
           wait(head);
           if (is_other(link.before)) receive(head, link.before);
         }
@@ -135,7 +135,7 @@ class StateChain {
     return error;
   }
 
-  /// Gives the last states to all ranks. \pre run was called
+  /// Broadcasts the final states. \pre run was called
   void give_to_all() {
     if (end_rank_ < 0) return;
     detail::add_waiting(waited_, [&] {
@@ -172,15 +172,15 @@ class StateChain {
   }
 
   const Communicator& ranks_;
-  std::vector<LinkOfRows> links_;  // in the order of the way
+  std::vector<LinkOfRows> links_;  // in scan order
   Index heads_;
   Index bytes_;
   Index at_once_;
   Workspace states_;                // [heads, bytes_]
   std::vector<MPI_Request> sends_;  // [heads]
   detail::MpiType type_;
-  int end_rank_ = -1;  // of the last range, -1: there is none
-  Index given_ = 0;    // bytes of the last states, as if their rank sent them to each other one
+  int end_rank_ = -1;  // of the last range, or -1
+  Index given_ = 0;    // bytes of the final states, as if sent to every other rank
   double waited_ = 0;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Calls whose query rows are not at the positions of their keys: row r of the sequence is held by
-/// the rank that holds key r, but it sees what is around another position. Every rank gets all rows
-/// and computes the whole call, of which it keeps its own rows.
+/// Calls whose query rows are not at the positions of their keys: row r is held by the rank that
+/// holds key r, but attends around another position. Every rank gets all rows and computes the
+/// whole call, and keeps its own rows.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +25,8 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed::detail {
 
-/// Whether some query row of the sequence is at another position than its key. All ranks say the
-/// same if their options, key lengths and first positions are the same.
+/// Whether some query row of the sequence is at another position than its key. All ranks give the
+/// same answer if their options, key lengths and first positions are the same.
 template <class In>
 bool are_rows_moved(const In& in, CausalAlignment alignment, const Rows& rows) {
   if (!in.first_positions.empty()) {
@@ -38,13 +38,13 @@ bool are_rows_moved(const In& in, CausalAlignment alignment, const Rows& rows) {
                      [&](Index length) { return length != rows.count(); });
 }
 
-/// What the ranks together know of a tensor of which each has its rows.
+/// The collective properties of a sharded tensor.
 struct WholeShape {
-  bool is_given = false;    ///< whether a rank gives it: one without rows need not
+  bool is_given = false;    ///< whether a rank passes it; ranks without rows need not
   bool is_one_row = false;  ///< whether it has one row for all queries, on every rank
   Shape shape = {};         ///< of all rows; the width is that of the widest
 
-  /// Asks all ranks, which call it together. \throws std::runtime_error if MPI fails
+  /// Determines it collectively. \throws std::runtime_error if MPI fails
   template <class X>
   static WholeShape of(const View<X>& own, const Rows& rows) {
     const Shape& s = own.is_none() ? Shape{} : own.shape();
@@ -57,8 +57,8 @@ struct WholeShape {
   }
 };
 
-/// Calls f(tensor) for the tensors of some inputs, of what a call saved or of gradients, or for a
-/// tensor alone, that have the rows of the sequence.
+/// Calls f(tensor) for the tensors of some inputs, of saved state or of gradients, or for a single
+/// tensor, that have the rows of the sequence.
 template <class Tensors, class F>
 void for_each_row_tensor(Tensors& of, const F& f) {
   if constexpr (requires { of.strides(); }) f(of);
@@ -74,7 +74,7 @@ void for_each_row_tensor(Tensors& of, const F& f) {
   if constexpr (requires { of.near_out; }) f(of.near_out), f(of.near_lse);
 }
 
-/// The tensors of one call, of all rows.
+/// All rows of the tensors of one call.
 class WholeTensors {
  public:
   /// \param rows must outlive this object
@@ -82,7 +82,7 @@ class WholeTensors {
   WholeTensors(const WholeTensors&) = delete;
   WholeTensors& operator=(const WholeTensors&) = delete;
 
-  /// Makes of a tensor that the call reads one of all rows, which `bring` fills.
+  /// Creates an input tensor of all rows, which `bring` fills.
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   template <class X>
   void reads(View<X>& x, const WholeShape& as) {
@@ -91,7 +91,7 @@ class WholeTensors {
     x = made->tensors.tensor(0);
     read_.push_back(std::move(made));
   }
-  /// Makes of a tensor that the call writes one of all rows, of which `keep` copies the rank's.
+  /// Creates an output tensor of all rows, from which `keep` copies the rank's.
   /// \throws std::bad_alloc
   template <class X>
   void writes(View<X>& x) {
@@ -103,7 +103,7 @@ class WholeTensors {
     written_.push_back(std::move(made));
   }
 
-  /// Gets the rows of all ranks, which call it together.
+  /// Gathers the rows of all ranks. Collective.
   void bring() {
     for (const auto& tensor : read_) traffic_ = traffic_ + tensor->bring(rows_);
   }
@@ -111,7 +111,7 @@ class WholeTensors {
   void keep() const {
     for (const auto& tensor : written_) tensor->keep(rows_);
   }
-  /// The messages of this rank so far.
+  /// This rank's communication statistics so far.
   const Traffic& traffic() const { return traffic_; }
 
  private:
@@ -177,11 +177,11 @@ class WholeTensors {
 template <class Compute>
 class WholePass {
  public:
-  /// \param tensors whose memory is taken
+  /// \param tensors with memory allocated
   WholePass(std::unique_ptr<WholeTensors> tensors, Compute compute)
       : tensors_(std::move(tensors)), compute_(std::move(compute)) {}
 
-  /// Gets all rows, computes, and keeps the rows of this rank. \returns what computing has thrown
+  /// Gathers rows, computes, keeps this rank's rows. \returns the exception that computing threw
   std::exception_ptr run(const ExecutorRef& executor) {
     tensors_->bring();
     return fovea::detail::caught([&] {
@@ -190,7 +190,7 @@ class WholePass {
     });
   }
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const { return tensors_->traffic(); }
 
  private:
@@ -198,21 +198,21 @@ class WholePass {
   Compute compute_;
 };
 
-/// A WholePass of these. \param compute as for WholePass
+/// Creates a WholePass. \param compute as for WholePass
 template <class Compute>
 std::unique_ptr<WholePass<Compute>> whole_pass(std::unique_ptr<WholeTensors> tensors,
                                                Compute compute) {
   return std::make_unique<WholePass<Compute>>(std::move(tensors), std::move(compute));
 }
 
-/// Which of bias and mask have one row for all queries, as all ranks find out together.
+/// Collectively determines which of bias and mask have one row for all queries.
 template <class In>
 OneRowLogits one_row_of(const In& in, const Rows& rows) {
   if constexpr (requires { in.bias; }) return OneRowLogits::of(in, rows);
   return {};
 }
 
-/// Makes a forward pass on all ranks, each of which computes all rows.
+/// A forward pass in which each rank computes all rows.
 /// \param text, check as in run_call
 /// \param compute computes the whole call: compute(inputs, out, saved, executor)
 template <class T, class In, class Saved>
@@ -245,7 +245,7 @@ Traffic forward_whole(
   });
 }
 
-/// The same for a backward pass. \param saved what all ranks have
+/// The same for a backward pass. \param saved held by all ranks
 /// \param d_out a View, or the OutGrads of the operator
 /// \param compute called as compute(inputs, out, saved, d_out, grads, executor)
 template <class T, class In, class Saved, class D, class Grads>

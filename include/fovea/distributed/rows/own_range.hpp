@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The rows of a rank as if all rows were there.
+/// A rank's rows, addressed by sequence position.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The views of one range of this rank's rows, each row where it would be if all rows were there.
+/// Views of one range of this rank's rows, addressed by position in the sequence.
 class OwnRange {
  public:
   /// \param range of the sequence   \param first the place of its first row among the rank's rows
@@ -23,21 +23,21 @@ class OwnRange {
   /// The range.
   const Range& range() const { return range_; }
 
-  /// The view of a tensor of the rank's rows; of none it is none.
+  /// The view of a tensor of the rank's rows; empty if it is.
   template <class T>
   View<T> of(const View<T>& local) const {
     if (local.size() > 0) return moved_rows(local, first_, range_.begin, rows_);
     Shape shape = local.shape();
     if (!local.is_none()) shape[2] = rows_;
-    return View<T>(nullptr, shape, {0, 0, 0, 0});  // rows without a width are rows, too
+    return View<T>(nullptr, shape, {0, 0, 0, 0});  // rows of width 0 are rows, too
   }
-  /// The same of a bias or mask, which may have one row for all.
+  /// The same for a bias or mask, which may have one row for all queries.
   template <class T>
   View<T> of_logits(const View<T>& local) const {
     return local.rows() == 1 ? local : of(local);
   }
 
-  /// The view of some of the range's rows of a tensor of the rank's rows, and of no others.
+  /// The view of only some of the range's rows of a tensor of the rank's rows.
   template <class T>
   View<T> only(const View<T>& local, const Range& rows) const {
     return local.is_none() || local.size() == 0
@@ -51,7 +51,7 @@ class OwnRange {
   Index rows_;
 };
 
-/// Whether a tensor has a row of a head. Rows without a width are rows: they have an lse.
+/// Whether a tensor has a row of a head. Rows of width 0 count: they have an lse.
 template <class T>
 bool has_rows(const View<T>& x) {
   return x.batch() * x.heads() * x.rows() > 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which rank holds a row of a sequence, and at which place.
+/// The rank that holds a row of a sequence, and its place there.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Which rank holds a row.
+/// Finds the rank that holds a row.
 class RanksOfRows {
  public:
   /// The ranks of a layout.
@@ -36,7 +36,7 @@ class RanksOfRows {
   std::vector<std::pair<Index, int>> ranges_;  // the begin of each range, and its rank
 };
 
-/// The places of rows among those of some ranges.
+/// The places of rows within some ranges.
 class PlacesInRanges {
  public:
   /// \param ranges ascending, disjoint
@@ -49,7 +49,7 @@ class PlacesInRanges {
 
   /// The number of rows.
   Index count() const { return count_; }
-  /// The place of a row, or -1 if it is not there.
+  /// The place of a row, or -1 if absent.
   Index place(Index row) const {
     if (ranges_.size() == 1) {
       return row >= ranges_[0].begin && row < ranges_[0].end ? row - ranges_[0].begin : -1;

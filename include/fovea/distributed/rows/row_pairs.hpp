@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which rank computes what is made of row n and its mirror image N - n together, so that few rows
-/// travel.
+/// Which rank computes results of row n and its mirror image N - n, with few rows sent.
 #pragma once
 
 #include <algorithm>
@@ -18,14 +17,14 @@ namespace distributed {
 /// The pairs of rows of a sequence by the rank that computes them: pair n, in [0, N / 2], is that
 /// of rows n and N - n, and of row 0 alone if n is 0.
 ///
-/// The rank has one of both rows, so it has at most as many pairs as rows. Blocks of pairs go in
-/// turn to who has row n and to who has its mirror image. Where one rank has nearly all of both, as
-/// in a zigzag layout, next to nothing travels; where the layout is contiguous, every rank computes
-/// about as many pairs, and sends half of its rows. Cost: a step for each row of the sequence.
+/// The rank holds one of both rows, so it has at most as many pairs as rows. Blocks of pairs
+/// alternate between the rank of row n and that of its mirror image. If one rank has nearly all of
+/// both, as in a zigzag layout, almost nothing is sent; in a contiguous layout, ranks compute about
+/// equally many pairs, and send half of their rows. Cost: linear in the sequence's rows.
 inline RowLayout layout_of_pairs(const RowLayout& layout) {
   const Index rows = layout.rows();
   const Index pairs = rows / 2 + 1;
-  // Blocks are long, since rows in few ranges are sent faster, and enough to be shared out evenly.
+  // Blocks are long, since few ranges are sent faster, but enough for an even balance.
   constexpr Index of_rank = 16;
   const Index block = (std::max)(Index{1}, pairs / (of_rank * layout.ranks()));
   std::vector<std::vector<Range>> of_ranks;
@@ -50,7 +49,7 @@ inline RowLayout layout_of_pairs(const RowLayout& layout) {
 inline std::vector<Range> rows_of_pairs(const std::vector<Range>& pairs, Index rows) {
   std::vector<Range> found = pairs;
   for (std::size_t n = pairs.size(); n-- > 0;) {
-    // Without the rows that are mirror images of themselves.
+    // Excludes rows that are their own mirror images.
     const Range mirrors =
         Range{rows - pairs[n].end + 1, rows - pairs[n].begin + 1}.within({rows / 2 + 1, rows});
     if (!mirrors.is_empty()) found.push_back(mirrors);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A set of rows of a sequence, which is filled by ranges and strips in any order.
+/// A set of rows of a sequence, built from ranges and strips in any order.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace distributed {
 /// A set of rows in [0, rows). Memory: a bit for each row.
 class RowSet {
  public:
-  /// No row of a sequence of that many.
+  /// The empty set, for a sequence of `rows` rows.
   explicit RowSet(Index rows) : words_(static_cast<std::size_t>((rows + kBits - 1) / kBits)) {}
 
   /// Adds the rows of a strip, which are in [0, rows).
@@ -58,7 +58,7 @@ class RowSet {
 
   std::uint64_t& word(Index row) { return words_[static_cast<std::size_t>(row / kBits)]; }
 
-  /// Writes the range that was added last.
+  /// Writes the last range added.
   void write() {
     for (Index row = range_.begin; row < range_.end;) {
       const Index end = (std::min)(range_.end, (row / kBits + 1) * kBits);
@@ -69,7 +69,7 @@ class RowSet {
     }
   }
 
-  /// The first row from `row` on that is in the set, or that is not.
+  /// The first row from `row` on that is (or is not) in the set.
   Index next(Index row, Index rows, bool is_in) {
     while (row < rows) {
       const std::uint64_t bits = (is_in ? word(row) : ~word(row)) >> (row % kBits);
@@ -83,7 +83,7 @@ class RowSet {
   Range range_;  // added, and not yet written
 };
 
-/// The rows that are in both of two lists of ascending disjoint ranges.
+/// The intersection of two lists of ascending disjoint ranges.
 inline std::vector<Range> intersection(const std::vector<Range>& a, const std::vector<Range>& b) {
   std::vector<Range> both;
   for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
@@ -94,7 +94,7 @@ inline std::vector<Range> intersection(const std::vector<Range>& a, const std::v
   return both;
 }
 
-/// The rows of one list of ascending disjoint ranges that are not in another one.
+/// The difference of two lists of ascending disjoint ranges.
 inline std::vector<Range> without(const std::vector<Range>& rows,
                                   const std::vector<Range>& others) {
   std::vector<Range> left;
@@ -109,13 +109,13 @@ inline std::vector<Range> without(const std::vector<Range>& rows,
   return left;
 }
 
-/// The same ranges, joined where the gaps between them are small: by as few rows that were not
-/// there, at most a twelfth, as make most ranges one. Rows in few ranges are sent faster.
+/// The same ranges, joined across small gaps, adding few rows (at most a twelfth). Few ranges are
+/// sent faster.
 /// \param ranges ascending, disjoint
 inline std::vector<Range> with_small_gaps(const std::vector<Range>& ranges) {
   constexpr Index most_gap = 8;
   Index rows = 0;
-  Index added[most_gap + 1] = {};  // by joining at gaps of that many rows
+  Index added[most_gap + 1] = {};  // by joining across gaps of that many rows
   for (std::size_t n = 0; n < ranges.size(); ++n) {
     rows += ranges[n].end - ranges[n].begin;
     const Index gap = n == 0 ? most_gap + 1 : ranges[n].begin - ranges[n - 1].end;
@@ -136,7 +136,7 @@ inline std::vector<Range> with_small_gaps(const std::vector<Range>& ranges) {
   return joined;
 }
 
-/// How many rows there are in disjoint ranges.
+/// The number of rows in disjoint ranges.
 inline Index row_count(const std::vector<Range>& ranges) {
   Index count = 0;
   for (const Range& range : ranges) count += range.end - range.begin;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tensors of all rows of a sequence in one window. A kernel finds the row at position n where it
-/// would be if all rows were there, so that its sums begin and end where they do in one process.
+/// Tensors of all rows of a sequence in one window. Kernels address rows by sequence position, so
+/// that sums have the same boundaries as in one process.
 #pragma once
 
 #include <algorithm>
@@ -15,13 +15,13 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The view of rows that lie at other places: row `from` of a tensor becomes row `to`, and
-/// the tensor has `rows` rows, of which only those that it had may be used.
+/// A view with shifted rows: row `from` of a tensor becomes row `to` of `rows` rows; only existing
+/// rows may be accessed.
 template <class T>
 View<T> moved_rows(const View<T>& x, Index from, Index to, Index rows) {
   const Shape& s = x.strides();
   Shape strides = s;
-  // The stride of a single row need not lead anywhere.
+  // The stride of a single row may be invalid.
   if (x.rows() == 1) strides[2] = x.width() * x.strides()[3];
   Shape shape = x.shape();
   shape[2] = rows;
@@ -32,7 +32,7 @@ View<T> moved_rows(const View<T>& x, Index from, Index to, Index rows) {
 /// row_bytes.
 struct RowsInWindow {
   Index first_byte = 0;  ///< the first row of the first head
-  Index row_bytes = 0;   ///< from one row to the next
+  Index row_bytes = 0;   ///< the stride of rows
   Index heads = 0;       ///< heads of all batch entries
   Index rows = 0;        ///< rows of each head
 
@@ -49,13 +49,13 @@ class RowTensors {
  public:
   RowTensors() = default;
 
-  /// Room for tensors [batch, heads, rows, width] of these heads and widths.
+  /// Allocates tensors [batch, heads, rows, width] of these heads and widths.
   /// \throws std::bad_alloc
   RowTensors(Index batch, Index rows, const std::vector<std::pair<Index, Index>>& heads_and_widths)
       : RowTensors(batch, rows, heads_and_widths, nullptr) {}
 
-  /// The same, in the memory of a window that has it between calls: rows that were neither put nor
-  /// received hold anything. \param home see RowWindow; null: the memory is new, and holds zeros
+  /// The same, reusing the memory that a window keeps between calls: rows neither put nor received
+  /// are unspecified. \param home see RowWindow; null: new memory, zero-initialised
   RowTensors(Index batch, Index rows, const std::vector<std::pair<Index, Index>>& heads_and_widths,
              RowWindow* home)
       : batch_(batch) {
@@ -66,7 +66,7 @@ class RowTensors {
       places_.push_back({bytes, row_bytes, Workspace::size_of(batch, heads), rows});
       const Index of_rows = Workspace::size_of(Workspace::size_of(batch, heads), rows);
       const Index size = Workspace::size_of(of_rows, row_bytes);
-      // Each begins at a large page of its own.
+      // Each begins at its own large page.
       constexpr Index page = kLargePage;
       bytes += Workspace::size_of((size + page - 1) / page, page);
     }
@@ -75,7 +75,7 @@ class RowTensors {
 
   /// The memory.
   const RowWindow& window() const { return window_; }
-  /// Where the rows of each tensor are.
+  /// The placement of each tensor's rows.
   const std::vector<RowsInWindow>& places() const { return places_; }
 
   /// Tensor t, of all rows.
@@ -86,14 +86,14 @@ class RowTensors {
                    {batch_, heads_[t], x.rows, width});
   }
 
-  /// Says that all of these rows will be written: where they fill most of a large page,
-  /// it is asked for.
+  /// Announces that all of these rows will be written: large pages that they mostly fill are
+  /// requested.
   void expect(const std::vector<Range>& ranges) const {
     LargePages pages(window_);
     for_each_bytes(ranges, [&](const Range& bytes) { pages.add(bytes); });
     for (const Range& bytes : pages.found()) window_.take_large_pages(bytes);
   }
-  /// Gives back the memory of all rows but these.
+  /// Releases the memory of all rows but these.
   void forget_all_but(const std::vector<Range>& ranges) const {
     Index begin = 0;
     for_each_bytes(ranges, [&](const Range& bytes) {
@@ -102,7 +102,7 @@ class RowTensors {
     });
     window_.forget({begin, window_.size_bytes()});
   }
-  /// Gives back the memory of these rows.
+  /// Releases the memory of these rows.
   void forget(const std::vector<Range>& ranges) const {
     for_each_bytes(ranges, [&](const Range& bytes) { window_.forget(bytes); });
   }

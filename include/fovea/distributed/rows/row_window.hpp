@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Memory for tensors of all rows of a sequence of which a rank holds some: everything has its
-/// place, and pages are taken only for what was written.
+/// Sparse memory for tensors of all rows of a sequence, of which a rank holds some: every row has
+/// an address, but only written pages are allocated.
 #pragma once
 
 #include <sys/mman.h>
@@ -21,13 +21,13 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Address space of some bytes. Pages that nobody has written take no memory, and read as zeros.
+/// Reserved address space. Unwritten pages take no memory, and read as zeros.
 class RowWindow {
  public:
   RowWindow() = default;
 
-  /// Address space for so many bytes.
-  /// \throws std::bad_alloc if the system does not have so much
+  /// Reserves `bytes` bytes of address space.
+  /// \throws std::bad_alloc if the system refuses
   explicit RowWindow(Index bytes) : bytes_(Workspace::size_of(bytes, 1)) {
     if (bytes_ == 0) return;
     void* const memory = mmap(nullptr, static_cast<std::size_t>(bytes_), PROT_READ | PROT_WRITE,
@@ -36,9 +36,9 @@ class RowWindow {
     data_ = static_cast<std::byte*>(memory);
   }
 
-  /// The memory that a window had before, if it is as large: its pages need not be taken again, and
-  /// hold what was written to them. Else it is freed, and this one is new.
-  /// \param home gets the memory when this window is destroyed, which it must outlive
+  /// Reuses a window's memory if it has the same size: its pages stay allocated and keep their
+  /// contents. Otherwise that memory is freed and new memory reserved.
+  /// \param home receives the memory when this window is destroyed; must outlive it
   /// \throws as the constructor of a new one
   RowWindow(Index bytes, RowWindow& home) {
     if (home.bytes_ != bytes) {
@@ -50,9 +50,9 @@ class RowWindow {
     home_ = &home;
   }
 
-  /// Takes over the memory of another one, which then has none.
+  /// Moves the memory; the source is empty.
   RowWindow(RowWindow&& other) noexcept { swap(other); }
-  /// Changes memory with another one.
+  /// Swaps memory with the other window.
   RowWindow& operator=(RowWindow&& other) noexcept {
     swap(other);
     return *this;
@@ -64,21 +64,21 @@ class RowWindow {
     if (data_ != nullptr) munmap(data_, static_cast<std::size_t>(bytes_));
   }
 
-  /// The first byte; null if there is none.
+  /// The first byte; null if empty.
   std::byte* data() const { return data_; }
-  /// Their number.
+  /// The size in bytes.
   Index size_bytes() const { return bytes_; }
 
-  /// Asks for large pages. \param bytes of whole ones
+  /// Requests large pages. \param bytes of whole pages
   void take_large_pages([[maybe_unused]] const Range& bytes) const {
 #if defined(MADV_HUGEPAGE)
-    // A wish: where it fails, pages are small.
+    // A hint: on failure, pages are small.
     madvise(data_ + bytes.begin, static_cast<std::size_t>(bytes.end - bytes.begin), MADV_HUGEPAGE);
 #endif
   }
 
-  /// Gives back the memory of these bytes, which then read as zeros, but for the pages that they
-  /// share with others.
+  /// Releases the memory of these bytes, which then read as zeros, except for pages shared with
+  /// other bytes.
   void forget(const Range& bytes) const {
     const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
     const auto begin = (address(bytes.begin) + page - 1) / page * page;
@@ -99,16 +99,16 @@ class RowWindow {
 
   Index bytes_ = 0;
   std::byte* data_ = nullptr;
-  RowWindow* home_ = nullptr;  // who gets the memory; null: it is freed
+  RowWindow* home_ = nullptr;  // receives the memory; if null, it is freed
 };
 
-/// Finds the large pages of a window most of which will be written.
+/// Finds the large pages of a window that will mostly be written.
 class LargePages {
  public:
   /// \param window outlives this object
   explicit LargePages(const RowWindow& window) : window_(window) {}
 
-  /// Says that all of these bytes will be written. \param bytes behind those of calls before
+  /// Announces that all of these bytes will be written. \param bytes after those of earlier calls
   void add(const Range& bytes) {
     for (Index at = bytes.begin; at < bytes.end;) {
       const Index page = first_byte_of_page(at);
@@ -120,7 +120,7 @@ class LargePages {
     }
   }
 
-  /// The bytes of those that lie in the window, and of which three quarters are written.
+  /// The bytes of large pages inside the window of which three quarters are written.
   const std::vector<Range>& found() {
     end_page();
     return found_;
@@ -129,7 +129,7 @@ class LargePages {
  private:
   static constexpr Index kBytes{kLargePage};
 
-  /// Where the large page of a byte begins, which may be before the window.
+  /// The first byte of a byte's large page; may be before the window.
   Index first_byte_of_page(Index byte) const {
     const auto address = reinterpret_cast<std::uintptr_t>(window_.data() + byte);
     return byte - static_cast<Index>(address % kLargePage);
@@ -147,8 +147,8 @@ class LargePages {
   }
 
   const RowWindow& window_;
-  Index page_ = -1;    // where the page begins that bytes were added to
-  Index written_ = 0;  // how many of its bytes will be written
+  Index page_ = -1;    // the begin of the page being filled
+  Index written_ = 0;  // its bytes that will be written
   std::vector<Range> found_;
 };
 

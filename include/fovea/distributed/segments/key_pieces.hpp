@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The keys and values of a sequence that is spread over ranks, in whole segments of a running
-/// softmax: of a segment that lies on several ranks one gets all rows.
+/// The keys and values of a sharded sequence, in whole segments of a running softmax: one rank
+/// receives all rows of a segment that spans several ranks.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The keys of one rank in whole segments of kKeySegment: where a segment ends, a running softmax
-/// is closed, so that another rank may go on with it.
+/// One rank's keys in whole segments of kKeySegment: a running softmax is closed at a segment's
+/// end, so that another rank can continue it.
 template <class T>
 class KeyPieces {
  public:
@@ -27,7 +27,7 @@ class KeyPieces {
     View<const T> v;  ///< [B, Hk, N, Dv]
   };
 
-  /// Takes the memory of segments that lie on several ranks, and puts this rank's rows there.
+  /// Allocates segments that span several ranks, and copies this rank's rows there.
   /// \param k, v of this rank's rows   \throws std::bad_alloc, and std::runtime_error if MPI fails
   KeyPieces(const View<const T>& k, const View<const T>& v, const Rows& rows)
       : keys_(k, v, rows, kKeySegment), layout_(keys_.owners().layout()) {
@@ -47,13 +47,13 @@ class KeyPieces {
   KeyPieces(const KeyPieces&) = delete;
   KeyPieces& operator=(const KeyPieces&) = delete;
 
-  /// Who has which keys.
+  /// The layout of the keys.
   const RowLayout& layout() const { return layout_; }
   /// The keys of this rank, ascending; of a sequence without rows one piece without keys.
   const std::vector<Piece>& pieces() const { return pieces_; }
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const { return keys_.traffic(); }
-  /// Brings the rows of segments that lie on several ranks to who has them.
+  /// Sends the rows of segments that span several ranks to their owners.
   void bring() {
     keys_.bring([] {});
   }

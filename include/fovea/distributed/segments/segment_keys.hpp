@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Keys and values of whole segments on the rank that sums them: a segment that it holds is read
-/// where it is, and what it lacks of others is brought to it.
+/// Keys and values of whole segments on the rank that sums them: local segments are read in place,
+/// and missing rows are received.
 #pragma once
 
 #include <exception>
@@ -21,7 +21,7 @@ namespace distributed {
 template <class T>
 class SegmentKeys {
  public:
-  /// Takes all memory, and puts this rank's rows of segments that lie on several ranks there.
+  /// Allocates all memory, and copies this rank's rows of segments that span several ranks.
   /// \param k, v [B, Hk, own rows, D or Dv]   \param length the rows of a segment
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SegmentKeys(const View<const T>& k, const View<const T>& v, const Rows& rows,
@@ -46,30 +46,30 @@ class SegmentKeys {
   SegmentKeys(const SegmentKeys&) = delete;
   SegmentKeys& operator=(const SegmentKeys&) = delete;
 
-  /// Who sums which segments.
+  /// The owners of the segments.
   const SegmentOwners& owners() const { return owners_; }
   /// The segments that this rank sums.
   const std::vector<Index>& own() const { return owners_.of(rows_.ranks().rank()); }
-  /// The rows of segments that lie on several ranks.
+  /// The rows of segments that span several ranks.
   const std::vector<Range>& broken() const { return broken_; }
-  /// Keys of segments that are brought, of the whole sequence.
+  /// The received keys, for the whole sequence.
   View<const T> k() const { return View<const T>(keys_.tensor(0)); }
-  /// Their values.
+  /// The received values.
   View<const T> v() const { return View<const T>(keys_.tensor(1)); }
-  /// Whether a segment is among those that are brought.
+  /// Whether a segment is received.
   bool is_brought(Index segment) const {
     return !intersection(broken_, {owners_.rows(segment)}).empty();
   }
-  /// The row of the tensors, brought or of this rank, where row 0 of the sequence would be, as seen
-  /// from a segment that this rank sums.
+  /// The row of the (received or local) tensors that corresponds to row 0 of the sequence, for a
+  /// segment that this rank sums.
   Index first_row(Index segment) const {
     const Index begin = owners_.rows(segment).begin;
     return is_brought(segment) ? 0 : places_.place(begin) - begin;
   }
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const { return exchange_.traffic(); }
 
-  /// Brings keys and values, while f computes. \returns what f has thrown, or null
+  /// Exchanges keys and values, while f computes. \returns the exception that f threw, or null
   template <class F>
   std::exception_ptr bring(const F& f) {
     exchange_.begin();
@@ -83,7 +83,7 @@ class SegmentKeys {
   const Rows& rows_;
   PlacesInRanges places_;
   SegmentOwners owners_;
-  std::vector<Range> broken_;  // rows of segments that no rank holds all
+  std::vector<Range> broken_;  // rows of segments that no rank holds entirely
   RowTensors<T> keys_;         // k and v of broken segments
   ExchangePlan travels_;
   Exchange exchange_;

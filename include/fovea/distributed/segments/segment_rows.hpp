@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rows of whole segments on the rank that sums them: what it does not hold is brought to it, and
-/// gradients are brought back.
+/// Rows of whole segments on the rank that sums them: missing rows are sent to it, and gradients
+/// are sent back.
 #pragma once
 
 #include <optional>
@@ -16,25 +16,25 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Says that ranks read the rows of their segments alone.
+/// Specifies that ranks read only the rows of their segments.
 struct ReadNoOthers {
   /// No rows.
   std::vector<Range> operator()(const std::vector<Range>& /*summed*/) const { return {}; }
 };
 
-/// The tensors of a backward pass over segments of rows. Where the ranges of ranks begin and end
-/// with segments, nothing travels.
+/// The tensors of a backward pass over segments of rows. If ranges begin and end at segment
+/// boundaries, nothing is sent.
 template <class T>
 class SegmentRows {
  public:
   /// Heads and widths of tensors.
   using Sizes = std::vector<std::pair<Index, Index>>;
 
-  /// Takes all memory.
-  /// \param read of tensors that are read   \param made of gradients, which begin as zeros
-  /// \param is_given whether gradients begin as what their ranks give, instead
-  /// \param also called as also(rows), gives what a rank reads, too, that sums these ascending
-  /// ranges   \param length the rows of a segment
+  /// Allocates all memory.
+  /// \param read of tensors that are read   \param made of gradients, initially zero
+  /// \param is_given whether gradients start from values passed by their ranks, instead
+  /// \param also called as also(rows), returns the further rows read by a rank that sums these
+  /// ascending ranges   \param length the rows of a segment
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   template <class Also>
   SegmentRows(const Rows& rows, Index batch, const Sizes& read, const Sizes& made, bool is_given,
@@ -59,40 +59,40 @@ class SegmentRows {
   SegmentRows(const SegmentRows&) = delete;
   SegmentRows& operator=(const SegmentRows&) = delete;
 
-  /// Who sums which segments.
+  /// The owners of the segments.
   const SegmentOwners& owners() const { return owners_; }
   /// The segments that this rank sums.
   const std::vector<Index>& own() const { return owners_.of(rank()); }
-  /// The rows of all ranks' segments.
+  /// The layout of all ranks' segments.
   const RowLayout& layout() const { return layout_; }
-  /// Tensor t of those that are read, of the whole sequence: the rows of this rank's segments, and
-  /// the shared ones, may be read.
+  /// Input tensor t, addressed by sequence position: the rows of this rank's segments, and the
+  /// shared ones, may be read.
   View<T> read(std::size_t t) const { return read_.tensor(t); }
   /// Gradient t: the rows of this rank's segments may be written.
   View<T> made(std::size_t t) const { return made_.tensor(t); }
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const {
     const Traffic all = in_.traffic() + out_.traffic();
     return given_ ? all + given_->traffic() : all;
   }
 
-  /// Puts this rank's rows of a tensor that is read.
+  /// Copies this rank's rows to an input tensor.
   void put(std::size_t t, const View<const T>& own) const { read_.put(t, own, rows_.own()); }
-  /// Puts what this rank gives of a gradient; of none, nothing.
+  /// Copies this rank's initial gradient, unless empty.
   void give(std::size_t t, const View<T>& own) const {
     if (!own.is_none()) made_.put(t, View<const T>(own), rows_.own());
   }
-  /// Writes this rank's rows of a gradient, unless they are none.
+  /// Writes this rank's rows of a gradient, unless empty.
   void take(std::size_t t, const View<T>& own) const {
     if (!own.is_none()) made_.get(t, own, rows_.own());
   }
 
-  /// Brings rows to who sums them.
+  /// Sends rows to the ranks that sum them.
   void bring() {
     in_.run();
     if (given_) given_->run();
   }
-  /// Brings gradients back.
+  /// Sends gradients back.
   void bring_back() { out_.run(); }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The totals of sums over segments of a sequence that is spread over ranks, folded in the order of
-/// the segments: every rank folds a slice of the elements, so nothing is folded twice.
+/// Totals of segment sums of a sharded sequence, folded in segment order: every rank folds a slice
+/// of the elements, so nothing is folded twice.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +20,10 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The segments of so many rows: each is summed by the rank that holds its first row.
+/// The segments of a sequence: each is summed by the rank that holds its first row.
 class SegmentOwners {
  public:
-  /// The owners of the segments of a sequence. \param length the rows of each but the last
+  /// The owners of the segments of a sequence. \param length the rows per segment, except the last
   explicit SegmentOwners(const RowLayout& layout, Index length = kLinearSegment)
       : rows_(layout.rows()), length_(length), of_ranks_(static_cast<std::size_t>(layout.ranks())) {
     for (int rank = 0; rank < layout.ranks(); ++rank) {
@@ -44,7 +44,7 @@ class SegmentOwners {
   Range rows(Index segment) const {
     return {segment * length_, (std::min)((segment + 1) * length_, rows_)};
   }
-  /// Where the rows of whole segments are held by those who sum them.
+  /// The layout in which whole segments are on the ranks that sum them.
   RowLayout layout() const {
     std::vector<std::vector<Range>> of_ranks;
     for (const std::vector<Index>& segments : of_ranks_) {
@@ -53,7 +53,7 @@ class SegmentOwners {
     }
     return RowLayout(std::move(of_ranks));
   }
-  /// The rows of a rank's segments that it does not hold all, as ascending ranges.
+  /// The rows of a rank's incomplete segments, as ascending ranges.
   std::vector<Range> broken_rows(const RowLayout& layout, int rank) const {
     std::vector<Range> ranges;
     for (const Index s : of(rank)) {
@@ -62,7 +62,7 @@ class SegmentOwners {
     }
     return ranges;
   }
-  /// The same of all ranks.
+  /// The same for all ranks.
   std::vector<Range> all_broken_rows(const RowLayout& layout) const {
     RowSet broken(rows_);
     for (int rank = 0; rank < layout.ranks(); ++rank) {
@@ -82,10 +82,10 @@ class SegmentOwners {
 template <class T>
 class SegmentTotals {
  public:
-  /// Takes all memory.
+  /// Allocates all memory.
   /// \param heads heads of all sequences   \param elements of the sums of a segment, a multiple of
-  /// kUnit   \param group so many neighbouring heads have one total: the segments of the first come
-  /// before those of the second
+  /// kUnit   \param group the number of neighbouring heads that share a total, with segments
+  /// ordered by head
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SegmentTotals(const Communicator& ranks, const SegmentOwners& owners, Index heads, Index elements,
                 Index group = 1)
@@ -103,16 +103,16 @@ class SegmentTotals {
         parts_(totals_count_, elements * Index{sizeof(T)}),
         totals_(totals_count_, elements * Index{sizeof(T)}) {}
 
-  /// The number of elements that slices are cut at, as many as the widest register has.
+  /// The granularity of slices in elements: the widest register.
   static constexpr Index kUnit = 16;
 
   /// The number of segments that this rank sums.
   Index own_segments() const { return static_cast<Index>(owners_.of(ranks_.rank()).size()); }
-  /// Where the sums of a head of this rank's segment number n are to be written.
+  /// Where to write a head's sums of this rank's segment n.
   T* sums(Index head, Index n) {
     return own_.template data<T>() + (head * own_segments() + n) * elements_;
   }
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const {
     const Index others = elements_ - slice(ranks_.rank());
     const Index gathered = totals_count_ * (ranks_.size() - 1) * slice(ranks_.rank());
@@ -120,7 +120,7 @@ class SegmentTotals {
   }
 
   /// Folds the sums of all ranks.
-  /// \param used used(n) is the number of segments that count of each head of total n
+  /// \param used used(n) is the number of segments used of each head of total n
   template <class Used>
   void fold(const Used& used) {
     detail::add_waiting(waited_, [&] { scatter_slices(); });
@@ -128,17 +128,17 @@ class SegmentTotals {
     detail::add_waiting(waited_, [&] { gather_totals(); });
   }
 
-  /// A total: that of a head, or of a group of heads. \pre fold was called, and segments count
+  /// The total of a head, or of a group of heads. \pre fold was called, and segments are used
   const T* total(Index n) const { return totals_.template data<T>() + n * elements_; }
 
  private:
   Index units() const { return elements_ / kUnit; }
-  /// Where the slice of a rank begins.
+  /// The begin of a rank's slice.
   Index begin(int rank) const { return units() * rank / ranks_.size() * kUnit; }
   Index slice(int rank) const { return begin(rank + 1) - begin(rank); }
   Index segments_of(int rank) const { return static_cast<Index>(owners_.of(rank).size()); }
 
-  /// Counts and places of the messages of all ranks, in units.
+  /// Counts and displacements of all ranks' messages, in units.
   struct Messages {
     std::vector<int> counts;
     std::vector<int> places;
@@ -168,7 +168,7 @@ class SegmentTotals {
                  "MPI_Alltoallv");
   }
 
-  /// Puts the received slices of a group of heads in the order of segments, and folds them.
+  /// Reorders the received slices of a group of heads by segment, and folds them.
   void fold_slice(Index total, Index used) {
     const Index width = slice(ranks_.rank());
     if (width == 0 || used == 0) return;
@@ -192,7 +192,7 @@ class SegmentTotals {
     }
   }
 
-  /// Gives all ranks all totals.
+  /// Gathers all totals on all ranks.
   void gather_totals() {
     Messages in;
     for (int rank = 0; rank < ranks_.size(); ++rank) in.add(totals_count_ * slice(rank));

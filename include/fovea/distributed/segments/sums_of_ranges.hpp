@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Sums over the rows of a sequence, to which its ranges add in their order.
+/// Sums over the rows of a sequence, accumulated range by range.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,14 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The sums of some heads, which go from range to range; then all ranks have them.
-/// \tparam S a sum that is copied as bytes, and begins as S{}
+/// The sums of some heads, passed from range to range; all ranks receive the result.
+/// \tparam S a trivially copyable sum, initially S{}
 template <class S>
 class SumsOfRanges {
  public:
-  /// Takes all memory.
-  /// \param layout whose ranges are gone over   \param heads, width number of the sums
-  /// \param rounds how often the sequence is gone over
+  /// Allocates all memory.
+  /// \param layout whose ranges are scanned   \param heads, width number of the sums
+  /// \param rounds the number of passes over the sequence
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SumsOfRanges(const Communicator& ranks, const RowLayout& layout, Index heads, Index width,
                Index rounds)
@@ -31,12 +31,12 @@ class SumsOfRanges {
 
   /// The sums of a head, [width].
   const S* of(Index head) { return chain_.template state<S>(head); }
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const { return chain_.traffic(); }
 
   /// Computes them. All messages are exchanged even if computing throws.
   /// \param add called as add(link, head, sums) from threads of the executor, adds a range of rows
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   template <class Add>
   std::exception_ptr run(const Add& add, const ExecutorRef& executor) {
     for (Index h = 0; h < heads_; ++h) std::fill_n(chain_.template state<S>(h), width_, S{});

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of softmax attention of a sequence that is spread over ranks to keys that all
-/// ranks have. The gradients of queries are made where the queries are; what a block of queries
-/// adds to those of keys is kept, and added up along the ranges.
+/// The backward pass of softmax attention of a sharded sequence to replicated keys. Gradients of
+/// queries are computed locally; each query block's contribution to those of keys is stored, and
+/// summed along the ranges.
 #pragma once
 
 #include <algorithm>
@@ -24,11 +24,11 @@ namespace distributed {
 template <class T>
 class SharedKeysBackward {
  public:
-  /// Takes all memory but that of rows with a large lse.
+  /// Allocates all memory except for rows with a large lse.
   /// \param inputs as in SharedKeysForward, checked
-  /// \param out, saved, d_out, d_lse of this rank's rows; d_lse none on all ranks if it is 0
-  /// \param grads q of this rank's rows, k and v [B, Hk, P, ...], and sink, which all ranks want or
-  /// none
+  /// \param out, saved, d_out, d_lse of this rank's rows; d_lse empty on all ranks if it is 0
+  /// \param grads q of this rank's rows, k and v [B, Hk, P, ...], and sink, requested by all ranks
+  /// or none
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SharedKeysBackward(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options,
                      const View<const T>& out, const SoftmaxSaved<T>& saved,
@@ -64,14 +64,14 @@ class SharedKeysBackward {
   SharedKeysBackward(const SharedKeysBackward&) = delete;
   SharedKeysBackward& operator=(const SharedKeysBackward&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const {
     const Traffic all = segments_.traffic() + chain_.traffic();
     return sinks_ ? all + sinks_->traffic() : all;
   }
 
   /// Computes the pass. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     segments_.put(kQ, inputs_.q);
     segments_.put(kOut, out_);
@@ -116,7 +116,7 @@ class SharedKeysBackward {
     in.q = segments_.read(kQ);
     return in;
   }
-  /// Of the rows that this rank sums, which are whole blocks.
+  /// The plan of the rows that this rank sums, whole blocks.
   const AnyPlan& plan() const { return plans_.plan(0, 0, 0); }
   Index own_count() const { return plan().block_count(); }
 
@@ -127,18 +127,18 @@ class SharedKeysBackward {
   Index most_tasks() const { return (std::max)(heads() * own_count(), key_heads()); }
 
   Index key_elements() const { return inputs_.k.rows() * padded_size(inputs_.k.width()); }
-  /// Sums of keys, and behind them those of values.
+  /// Elements of the sums of keys, followed by those of values.
   Index elements() const {
     return key_elements() + inputs_.v.rows() * padded_size(inputs_.v.width());
   }
-  /// What block n of this rank adds to the gradients of keys and values, without scales.
+  /// The unscaled contribution of this rank's block n to the gradients of keys and values.
   T* part(Index head, Index n) {
     return parts_.template data<T>() + (head * own_count() + n) * elements();
   }
   /// The sums of a key head.
   T* d_k(Index key_head) { return chain_.template state<T>(key_head); }
 
-  /// Computes the gradients of the queries of block n of a head, and what it adds to those of keys.
+  /// Computes the gradients of a head's query block n, and its contribution to those of keys.
   void take_rows(Index head, Index n, Index worker) {
     const Sequence s = call_.sequences()[head / inputs_.q.heads()];
     const Index h = head % inputs_.q.heads();
@@ -172,8 +172,8 @@ class SharedKeysBackward {
     }
   }
 
-  /// Adds what the blocks of a range add to the sums of a key head: of one query head after the
-  /// other, each in a round of its own.
+  /// Adds the contributions of a range's blocks to the sums of a key head, one query head per
+  /// round.
   void add_parts(const LinkOfRows& link, Index key_head) {
     T* const to = d_k(key_head);
     for (Index n = 0; n < own_count(); ++n) {
@@ -191,7 +191,7 @@ class SharedKeysBackward {
         executor);
   }
 
-  /// Writes what is wanted.
+  /// Writes the requested gradients.
   void write() {
     segments_.take(0, grads_.q);
     if (sinks_) std::copy(sinks_->totals().begin(), sinks_->totals().end(), grads_.sink.begin());
@@ -222,7 +222,7 @@ class SharedKeysBackward {
   Index workers_;
   Workspace parts_;   // [B, Hq, own blocks, P, D and Dv padded]
   StateChain chain_;  // of a key head: the sums of its keys and values, [P, D and Dv padded]
-  std::optional<SinkGradients<T>> sinks_;  // if they are wanted
+  std::optional<SinkGradients<T>> sinks_;  // if requested
 };
 
 }  // namespace distributed

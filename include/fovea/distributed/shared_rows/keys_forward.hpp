@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of softmax attention of a sequence that is spread over ranks to keys that all
-/// ranks have. Nothing travels: every rank computes its own rows.
+/// The forward pass of softmax attention of a sharded sequence to replicated keys. Every rank
+/// computes its own rows, without communication.
 #pragma once
 
 #include <exception>
@@ -21,7 +21,7 @@ namespace distributed {
 template <class T>
 class SharedKeysForward {
  public:
-  /// Takes all memory.
+  /// Allocates all memory.
   /// \param inputs q of this rank's rows, and k and v, the same on all ranks; checked
   /// \param out, saved of this rank's rows, written   \throws std::bad_alloc
   SharedKeysForward(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options,
@@ -38,10 +38,10 @@ class SharedKeysForward {
     }
   }
 
-  /// The messages of this rank: there are none.
+  /// No communication.
   Traffic traffic() const { return {}; }
 
-  /// Computes this rank's rows. \returns what computing has thrown, or null
+  /// Computes this rank's rows. \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     return fovea::detail::caught([&] {
       for (const auto& part : parts_) part->pass.compute(executor);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The landmarks of a sequence that is spread over ranks: means of segments of rows, to which the
-/// ranges add in their order.
+/// The landmarks of a sharded sequence: means of row segments, accumulated range by range.
 #pragma once
 
 #include <algorithm>
@@ -17,11 +16,11 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The means of all heads of a tensor. All ranks get them.
+/// The means of all heads of a tensor, computed on all ranks.
 template <class T>
 class LandmarkMeans {
  public:
-  /// Takes all memory.
+  /// Allocates all memory.
   /// \param x [B, H, own rows, D]   \param lengths of all sequences, or none: all rows are tokens
   /// \param landmarks of each sequence, which divide its tokens
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
@@ -37,11 +36,11 @@ class LandmarkMeans {
   LandmarkMeans(const LandmarkMeans&) = delete;
   LandmarkMeans& operator=(const LandmarkMeans&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const { return chain_.traffic(); }
 
   /// Computes them. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     for (Index head = 0; head < heads(); ++head) {
       std::fill_n(means(head), landmarks_ * x_.width(), T{0});
@@ -61,8 +60,8 @@ class LandmarkMeans {
   Index heads() const { return x_.batch() * x_.heads(); }
   T* means(Index head) { return chain_.template state<T>(head); }
 
-  /// Adds the rows of a range to the means of a head. Rows are summed in chains from the first row
-  /// of a segment on, one of which may go on in the next range.
+  /// Adds the rows of a range to the means of a head. Rows are summed in reduction blocks from a
+  /// segment's first row on; a block may continue in the next range.
   void add(const LinkOfRows& link, Index head) {
     const Index b = head / x_.heads();
     const Index tokens = lengths_.empty() ? rows_ : lengths_[static_cast<std::size_t>(b)];
@@ -90,7 +89,7 @@ class LandmarkMeans {
   IndexSpan lengths_;
   Index landmarks_;
   Index rows_;        // of the sequence
-  StateChain chain_;  // of a head: means [m, D], and the chain of sums at work [D]
+  StateChain chain_;  // of a head: means [m, D], and the open reduction block [D]
 };
 
 }  // namespace distributed

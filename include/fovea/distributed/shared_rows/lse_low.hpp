@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the rounding of a large lse took from it (lse_low_parts.hpp), for queries that all ranks
-/// have and keys that are spread over them.
+/// The rounding error of large lse (lse_low_parts.hpp), for replicated queries and sharded keys.
 #pragma once
 
 #include <algorithm>
@@ -18,15 +17,16 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The low parts of one backward pass. Running softmaxes without values go from range to range.
+/// The low parts of one backward pass. Running softmaxes without values are passed from range to
+/// range.
 template <class T>
 class SharedLseLow {
  public:
-  /// Takes all memory.
+  /// Allocates all memory.
   /// \param call of all keys, of which this rank has those of the layout; it must outlive this
   /// object   \param plan of all queries and keys   \param lse [B, Hq, P, 1], the same on all ranks
-  /// \param layout ranges that begin at multiples of kKeySegment   \param at_once how many heads
-  /// are worked on together
+  /// \param layout ranges that begin at multiples of kKeySegment   \param at_once the number of
+  /// heads processed together
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SharedLseLow(const SoftmaxCall<T>& call, const AnyPlan& plan, const View<T>& lse,
                const Communicator& ranks, const RowLayout& layout, Index at_once)
@@ -39,10 +39,10 @@ class SharedLseLow {
   SharedLseLow(const SharedLseLow&) = delete;
   SharedLseLow& operator=(const SharedLseLow&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const { return chain_.traffic(); }
 
-  /// Whether a row has a large lse. All ranks ask together, and get the same answer.
+  /// Whether any row has a large lse. Collective, with the same result on all ranks.
   bool are_needed() const {
     bool is_any = false;
     for (Index b = 0; b < lse_.batch(); ++b) {
@@ -55,7 +55,7 @@ class SharedLseLow {
 
   /// Computes them. All messages are exchanged even if computing throws.
   /// \param scratch called as scratch(worker), gives an LseScratch
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   template <class Scratch>
   std::exception_ptr run(const ExecutorRef& executor, const Scratch& scratch) {
     const std::exception_ptr error =

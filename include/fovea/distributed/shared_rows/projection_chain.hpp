@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The projected keys and values of Linformer attention, sums over all tokens of a sequence that is
-/// spread over ranks: they go along the ranges of rows, and then all ranks have them.
+/// The projected keys and values of Linformer attention, sums over all tokens of a sharded
+/// sequence: they are passed along the ranges of rows, then broadcast.
 #pragma once
 
 #include <algorithm>
@@ -20,12 +20,12 @@ FOVEA_NAMESPACE_BEGIN
 namespace distributed {
 
 /// X = E k and X = F v of one call. A state is some rows of both of one key head, so that ranks
-/// work on different ones at once. A chain of kChain tokens is summed by the rank that holds its
-/// first one, to which the others travel with their columns of E and F.
+/// work on different ones at once. A reduction block of kChain tokens is summed by the rank that
+/// holds its first one; other ranks send theirs, with their columns of E and F.
 template <class T>
 class ProjectionChain {
  public:
-  /// Takes all memory, and copies what travels.
+  /// Allocates all memory, and copies the rows to send.
   /// \param inputs of this rank's rows, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   ProjectionChain(const LinformerInputs<T>& inputs, const Rows& rows, const ExecutorRef& executor)
@@ -53,17 +53,17 @@ class ProjectionChain {
   ProjectionChain(const ProjectionChain&) = delete;
   ProjectionChain& operator=(const ProjectionChain&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const {
     return tokens_travel_.traffic() + columns_travel_.traffic() + chain_.traffic();
   }
 
   /// Computes both. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     tokens_travel_.run();
     columns_travel_.run();
-    // Of no tokens the sums are 0.
+    // Without tokens the sums are 0.
     if (states() > 0) std::fill_n(state(0), states() * state_elements(), T{0});
     const std::exception_ptr error =
         chain_.run([&](const LinkOfRows& link, Index first, Index end) {
@@ -91,8 +91,7 @@ class ProjectionChain {
   /// Heads of a task, which may share E.
   static constexpr Index kHeads = Projection::kHeadsAtOnce;
 
-  /// Neighbouring rows of whole chains that lie side by side: those of this rank, or what was
-  /// brought.
+  /// Adjacent rows of whole reduction blocks, local or received.
   struct Piece {
     Range rows;
     std::array<LinformerProduct<T>, 2> products;  // without X
@@ -101,14 +100,14 @@ class ProjectionChain {
 
   /// Key heads of all sequences.
   Index heads() const { return shape_.batch * shape_.key_heads; }
-  /// The blocks of rows of X, which are as equal as may be.
+  /// The blocks of rows of X, as equal as possible.
   Index blocks() const {
     return (shape_.projected_keys + Projection::kRowsAtOnce - 1) / Projection::kRowsAtOnce;
   }
   Index rows_of_block() const {
     return blocks() == 0 ? 0 : (shape_.projected_keys + blocks() - 1) / blocks();
   }
-  /// One for each head of each block: those of a block lie one behind the other.
+  /// One per head and block; those of a block are contiguous.
   Index states() const { return blocks() * heads(); }
   /// Elements of a row of a state: one of both products.
   Index row_elements() const { return shape_.width + shape_.value_width; }
@@ -135,7 +134,8 @@ class ProjectionChain {
                    {strides[0], strides[1], strides[3], strides[2]});
   }
 
-  /// Puts this rank's rows of broken chains where they are sent from or read, and finds its pieces.
+  /// Copies this rank's rows of split reduction blocks to where they are sent from or read, and
+  /// finds its pieces.
   void find_pieces() {
     const std::vector<Range> all_broken = owners_.all_broken_rows(rows_.layout());
     for (const OwnRange& own : own_ranges(rows_)) {
@@ -160,7 +160,7 @@ class ProjectionChain {
               [](const Piece& x, const Piece& y) { return x.rows.begin < y.rows.begin; });
   }
 
-  /// What some rows of a range of this rank make, where they are.
+  /// The products of some local rows of a range, in place.
   std::array<LinformerProduct<T>, 2> products_of(const OwnRange& own, const Range& part) const {
     const auto product = [&](const View<const T>& projection, const View<const T>& tokens) {
       LinformerProduct<T> p;
@@ -172,7 +172,7 @@ class ProjectionChain {
             product(inputs_.value_projection, inputs_.v)};
   }
 
-  /// What rows make that were brought.
+  /// The products of received rows.
   std::array<LinformerProduct<T>, 2> brought(const Range& part) const {
     const OwnRange all({0, rows_.count()}, 0, rows_.count());
     std::array<LinformerProduct<T>, 2> products;
@@ -246,16 +246,16 @@ class ProjectionChain {
   LinformerInputs<T> inputs_;
   const Rows& rows_;
   LinformerShape shape_;   // of this rank's rows
-  SegmentOwners owners_;   // of the chains
-  ExchangePlan travels_;   // the rows of broken ones
-  RowTensors<T> tokens_;   // k and v of broken chains
+  SegmentOwners owners_;   // of the reduction blocks
+  ExchangePlan travels_;   // the rows of split ones
+  RowTensors<T> tokens_;   // k and v of split reduction blocks
   RowTensors<T> columns_;  // E and F likewise, [1, heads, rows, P]
   Exchange tokens_travel_;
   Exchange columns_travel_;
   Index workers_;
-  Index slot_;                 // elements of scratch of a worker
+  Index slot_;                 // scratch elements per worker
   Workspace scratch_;          // [workers, slot_]
-  std::vector<Piece> pieces_;  // what this rank sums, ascending
+  std::vector<Piece> pieces_;  // this rank's pieces, ascending
   StateChain chain_;
 };
 

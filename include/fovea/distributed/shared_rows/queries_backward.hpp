@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of softmax attention of queries that all ranks have to the keys of a sequence
-/// that is spread over them. The gradients of keys are made where the keys are; what a block of
-/// keys adds to those of queries is kept, and added up along the ranges.
+/// The backward pass of softmax attention of replicated queries to the keys of a sharded sequence.
+/// Gradients of keys are computed locally; each key block's contribution to those of queries is
+/// stored, and summed along the ranges.
 #pragma once
 
 #include <algorithm>
@@ -23,10 +23,10 @@ namespace distributed {
 template <class T>
 class SharedQueriesBackward {
  public:
-  /// Takes all memory but that of rows with a large lse.
+  /// Allocates all memory except for rows with a large lse.
   /// \param inputs as in SharedQueriesForward, checked
   /// \param out, saved, d_out, d_lse [B, Hq, P, ...], the same on all ranks
-  /// \param grads q [B, Hq, P, D], which all ranks want or none, k and v of this rank's rows, and
+  /// \param grads q [B, Hq, P, D], requested by all ranks or none, k and v of this rank's rows, and
   /// sink
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SharedQueriesBackward(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options,
@@ -53,14 +53,14 @@ class SharedQueriesBackward {
   SharedQueriesBackward(const SharedQueriesBackward&) = delete;
   SharedQueriesBackward& operator=(const SharedQueriesBackward&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const {
     const Traffic all = segments_.traffic() + (has_low_ ? low_.traffic() : Traffic{});
     return d_q_ ? all + d_q_->traffic() : all;
   }
 
   /// Computes the pass. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     segments_.put(kK, inputs_.k);
     segments_.put(kV, inputs_.v);
@@ -96,7 +96,7 @@ class SharedQueriesBackward {
   }
   const AnyPlan& plan() const { return plans_.plan(0, 0, 0); }
 
-  /// The blocks of keys that this rank has: segments are whole ones.
+  /// The key blocks of this rank: whole segments.
   std::vector<Index> own_blocks(int rank) const {
     std::vector<Index> blocks;
     const Index rows = plan().largest_key_block();
@@ -115,7 +115,7 @@ class SharedQueriesBackward {
   Index key_heads() const { return inputs_.k.batch() * inputs_.k.heads(); }
   Index most_tasks() const { return (std::max)(key_heads() * own_count(), heads()); }
   Index part_elements() const { return inputs_.q.rows() * padded_size(inputs_.q.width()); }
-  /// What block n of this rank adds to the gradients of a head's queries, without the scale.
+  /// The unscaled contribution of this rank's block n to the gradients of a head's queries.
   T* part(Index head, Index n) {
     return parts_.template data<T>() + (head * own_count() + n) * part_elements();
   }
@@ -138,7 +138,7 @@ class SharedQueriesBackward {
     if (!grads_.sink.empty()) pass_.write_sinks(executor);
   }
 
-  /// Computes the gradients of block n of this rank's keys, and what it adds to those of queries.
+  /// Computes the gradients of this rank's key block n, and its contribution to those of queries.
   void take_keys(Index key_head, Index n, Index worker) {
     const Sequence s = call_.sequences()[key_head / inputs_.k.heads()];
     const KeyBlock keys = own_block(n);
@@ -173,7 +173,7 @@ class SharedQueriesBackward {
     write(segments_.made(kV), buffers.d_v, pass_.unlift());
   }
 
-  /// Adds up the gradients of queries.
+  /// Sums the gradients of queries.
   std::exception_ptr add_up(const ExecutorRef& executor) {
     const Index elements = inputs_.q.rows() * inputs_.q.width();
     for (Index head = 0; head < heads(); ++head) {
@@ -187,7 +187,7 @@ class SharedQueriesBackward {
     return error;
   }
 
-  /// Adds what the blocks of a range add to the gradients of a head's queries.
+  /// Adds the contributions of a range's blocks to the gradients of a head's queries.
   void add_parts(const LinkOfRows& link, Index head) {
     const Index key_end = call_.sequences()[head / inputs_.q.heads()].key_end;
     for (Index n = 0; n < own_count(); ++n) {
@@ -200,7 +200,7 @@ class SharedQueriesBackward {
     }
   }
 
-  /// Writes what is wanted.
+  /// Writes the requested gradients.
   void write() {
     segments_.take(kK, grads_.k);
     segments_.take(kV, grads_.v);
@@ -221,11 +221,11 @@ class SharedQueriesBackward {
   SoftmaxCall<T> call_;
   HeadPlans plans_;  // of all keys
   BackwardCall<T> pass_;
-  std::vector<Index> blocks_;  // of keys, that this rank has
+  std::vector<Index> blocks_;  // this rank's key blocks
   Index workers_;
   SharedLseLow<T> low_;
   bool has_low_ = false;
-  Workspace parts_;                // [B, Hq, own blocks, P, D padded], if q is wanted
+  Workspace parts_;                // [B, Hq, own blocks, P, D padded], if q is requested
   std::optional<StateChain> d_q_;  // of a head: [P, D], likewise
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of softmax attention of queries that all ranks have to the keys of a sequence
-/// that is spread over them. Keys stay where they are, but for segments that lie on several ranks;
-/// running softmaxes go from range to range.
+/// The forward pass of softmax attention of replicated queries to the keys of a sharded sequence.
+/// Keys stay in place, except in segments that span several ranks; running softmaxes are passed
+/// from range to range.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace distributed {
 template <class T>
 class SharedQueriesForward {
  public:
-  /// Takes all memory.
+  /// Allocates all memory.
   /// \param inputs q [B, Hq, P, D], the same on all ranks, and k and v of this rank's rows; checked
   /// \param out, saved [B, Hq, P, ...], written on every rank
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
@@ -48,11 +48,11 @@ class SharedQueriesForward {
   SharedQueriesForward(const SharedQueriesForward&) = delete;
   SharedQueriesForward& operator=(const SharedQueriesForward&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const { return keys_.traffic() + chain_.traffic(); }
 
   /// Computes the pass. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     keys_.bring();
     std::exception_ptr error = fovea::detail::caught([&] {
@@ -103,13 +103,13 @@ class SharedQueriesForward {
   Index own_count() const { return static_cast<Index>(segments_.size()); }
   Index tasks() const { return heads() * own_count() * plan_.block_count(); }
   /// The last key that the rows of a sequence see, or -1. The segment that holds it finishes them;
-  /// if there is none, the first segment does.
+  /// otherwise the first segment does.
   Index last_key(Index head) const {
     const auto b = static_cast<std::size_t>(head / shape_.query_heads);
     return (lengths_.empty() ? shape_.keys : lengths_[b]) - 1;
   }
 
-  /// The state of a head: the sums of values, and three numbers of each row, or at last out, and
+  /// The state of a head: the sums of values, and three numbers of each row, or finally out, with
   /// lse as the first of the three.
   T* values(Index head) { return chain_.template state<T>(head); }
   T* sums(Index head) { return values(head) + shape_.queries * shape_.value_width; }
@@ -126,7 +126,7 @@ class SharedQueriesForward {
   Index block_elements() const {
     return softmax_block_scratch(block_rows(shape_.queries), shape_.width, shape_.value_width);
   }
-  /// Elements of scratch of a worker: behind those of a block, the sums of a part.
+  /// Scratch elements per worker: those of a block, then the sums of a part.
   Index slot() const { return block_elements() + padded_size(3 * shape_.queries); }
 
   HeadArgs<T> args(const Segment& segment, Index head, Index worker) {
@@ -138,8 +138,8 @@ class SharedQueriesForward {
     return args;
   }
 
-  /// Computes a block of rows over segment n of this rank: those of the first segment of all become
-  /// the state, and others parts.
+  /// Computes a block of rows over segment n of this rank: those of the very first segment become
+  /// the state, others become parts.
   void attend(Index head, Index n, Index block, Index worker) {
     const Segment& segment = segments_[static_cast<std::size_t>(n)];
     const bool is_first = segment.keys.begin == 0;
@@ -160,7 +160,7 @@ class SharedQueriesForward {
     }
   }
 
-  /// Where the numbers of rows stand in a part, as kernels merge it.
+  /// The placement of the rows' numbers in a part, as merged by kernels.
   struct RowNumbers {
     T* numbers[3];  // the largest logit, the sum and whether a key was seen, [P] each
     T* acc;         // [P, acc_row]
@@ -172,8 +172,8 @@ class SharedQueriesForward {
           acc_row(padded_size(shape.value_width)) {}
   };
 
-  /// Merges the parts of a range of keys into the state of a head, but for the first segment of
-  /// all, which is there.
+  /// Merges the parts of a range of keys into the state of a head, except for the very first
+  /// segment, which is the state.
   void merge(const Range& keys, Index head, Index worker) {
     Range merged;  // numbers of segments
     for (Index n = 0; n < own_count(); ++n) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Included by calls.hpp, where it is documented.
+/// Included by calls.hpp, which documents it.
 #pragma once
 
 #include <memory>
@@ -19,14 +19,14 @@ namespace distributed {
 
 namespace detail {
 
-/// What is the same on all ranks of a call, in words.
+/// Describes the parts of a call that must be equal on all ranks.
 template <class T>
 std::string smart_bird_text(const char* pass, const SmartBirdInputs<T>& in, const Rows& rows) {
   std::string text = call_text(SmartBirdAttention::name(), pass, in, rows);
   return text.append(", sketch ").append(sizes_text(in.sketch_k));
 }
 
-/// Checks the keys that were chosen: [B, Hq, own rows, K], keys of the whole sequence or -1.
+/// Checks the chosen keys: [B, Hq, own rows, K], keys of the whole sequence or -1.
 /// \throws std::invalid_argument
 template <class T>
 void check_choice(const SmartBirdInputs<T>& in, const SmartBirdSaved<T>& saved, const Rows& rows) {
@@ -80,8 +80,8 @@ Traffic RanksBackward<SmartBirdAttention, T>::backward(
   };
   return detail::run_call(rows, call, text, check, [&](const ExecutorRef& /*threads*/) {
     auto listed = with_indices(inputs, View<const Index>(saved.indices));
-    listed.key_lengths = {};      // what was chosen is visible
-    listed.first_positions = {};  // wherever rows are
+    listed.key_lengths = {};      // chosen keys are visible
+    listed.first_positions = {};  // independent of row positions
     return std::make_unique<IndexedBackwardPass<T>>(op.options.scale, listed, out,
                                                     IndexedSaved<T>{saved.lse}, d_out, grads, rows);
   });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of Smart Bird attention on one of several ranks.
+/// One rank's forward pass of Smart Bird attention.
 #pragma once
 
 #include <exception>
@@ -22,11 +22,11 @@ namespace distributed {
 template <class T>
 class SmartBirdForwardPass {
  public:
-  /// The type of the arithmetic.
+  /// The arithmetic type.
   using C = Compute<T>;
 
-  /// Takes all memory but that of messages, which depend on what is chosen.
-  /// \param inputs, out, saved those of this rank, checked
+  /// Allocates all memory except for messages, which depend on the choice.
+  /// \param inputs, out, saved this rank's, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SmartBirdForwardPass(const SmartBirdOptions& options, const SmartBirdInputs<T>& inputs,
                        const View<T>& out, const SmartBirdSaved<T>& saved, const Rows& rows,
@@ -47,11 +47,11 @@ class SmartBirdForwardPass {
   SmartBirdForwardPass(const SmartBirdForwardPass&) = delete;
   SmartBirdForwardPass& operator=(const SmartBirdForwardPass&) = delete;
 
-  /// The messages of this rank. \pre run was called
+  /// This rank's communication statistics. \pre run was called
   Traffic traffic() const { return sketch_exchange_.traffic() + keys_.traffic(); }
 
   /// Sends, receives, chooses and attends. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     sketch_exchange_.begin();
     sketch_exchange_.begin_stage(0);
@@ -61,7 +61,7 @@ class SmartBirdForwardPass {
       needed = chosen_rows();
     });
     sketch_exchange_.end();
-    // Who has failed asks for nothing, and sends what others ask for.
+    // A failed rank requests nothing, and sends what others request.
     keys_.receive(needed);
     if (!error) error = fovea::detail::caught([&] { attention_.attend(executor); });
     keys_.end();
@@ -110,7 +110,7 @@ class SmartBirdForwardPass {
   SmartBirdInputs<T> inputs_;
   const Rows& rows_;
   RowTensors<C> sketch_;      // the keys of the sketch
-  RowTensors<bool> numbers_;  // whether the sketch of a row is made of numbers
+  RowTensors<bool> numbers_;  // is_number of SketchSelectArgs
   ListedKeys<T> keys_;
   Exchange sketch_exchange_;
   SmartBirdRows<T> attention_;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One backward pass of softmax attention over a sequence that is spread over ranks. The gradients
-/// of queries need the keys that they see, those of keys the queries that see them: both come to
-/// the rank. Pairs of its own queries and keys are looked at once, others once by each of two
-/// ranks, and only the gradients of sinks are added up between ranks.
+/// One backward pass of softmax attention over a sharded sequence. The gradients of queries need
+/// the keys that they see, those of keys the queries that see them: the rank receives both. Pairs
+/// of its own queries and keys are computed once, others once by each of two ranks; only gradients
+/// of sinks are reduced across ranks.
 #pragma once
 
 #include <algorithm>
@@ -29,14 +29,14 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// One backward pass. Every rank makes the same steps, whatever gradients it wants.
+/// One backward pass. Every rank takes the same steps, whichever gradients it requests.
 template <class T>
 class SoftmaxBackwardPass {
  public:
-  /// Takes the memory for tensors, on every rank, and prepares all messages.
-  /// \param inputs, out, saved, d_out, grads those of this rank, checked; they are not read yet
+  /// Allocates the memory for tensors, on every rank, and prepares all messages.
+  /// \param inputs, out, saved, d_out, grads this rank's, checked; they are not read yet
   /// \param one_row which of bias and mask have one row for all queries
-  /// \param d_lse that of this rank's rows, or none on all ranks
+  /// \param d_lse that of this rank's rows, or empty on all ranks
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SoftmaxBackwardPass(const SoftmaxPatterns& op, const ScoreModifierArgs<T>& modifier,
                       const SoftmaxInputs<T>& inputs, const View<const T>& out,
@@ -85,7 +85,7 @@ class SoftmaxBackwardPass {
         key_exchange_(rows.ranks(), keys_, {keys_travel_}),
         query_exchange_(rows.ranks(), queries_, {queries_travel_}) {
     const std::vector<Range>& own = rows.own();
-    // Own and received rows lie side by side in large pages.
+    // Own and received rows share large pages.
     keys_.expect(keys_travel_.with_received(own, rows.count()));
     queries_.expect(queries_travel_.with_received(own, rows.count()));
     if (is_in_place()) return;
@@ -95,17 +95,17 @@ class SoftmaxBackwardPass {
   SoftmaxBackwardPass(const SoftmaxBackwardPass&) = delete;
   SoftmaxBackwardPass& operator=(const SoftmaxBackwardPass&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const {
     const Traffic of_rows =
         key_exchange_.traffic() + query_exchange_.traffic() + bias_.traffic() + mask_.traffic();
     return sinks_ ? of_rows + sinks_->traffic() : of_rows;
   }
 
-  /// A number of what all rows see, as that of the forward pass.
+  /// A hash of the visible keys of all rows, as in the forward pass.
   std::uint64_t plan_number() const { return plan_number_; }
 
-  /// Takes the scratch memory. \throws std::bad_alloc, and std::runtime_error if MPI fails
+  /// Allocates the scratch memory. \throws std::bad_alloc, and std::runtime_error if MPI fails
   void reserve(const ExecutorRef& executor) {
     row_pass_.take_scratch(executor);
     pair_pass_.take_scratch(executor);
@@ -116,7 +116,7 @@ class SoftmaxBackwardPass {
   }
 
   /// Sends, receives and computes. All messages are exchanged even if computing throws.
-  /// \pre reserve(executor) was called, once   \returns what computing has thrown, or null
+  /// \pre reserve(executor) was called, once   \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     put_rows();
     key_exchange_.begin();
@@ -180,11 +180,11 @@ class SoftmaxBackwardPass {
     if (!d_lse_.is_none()) queries_.put(kGradOfLse, d_lse_, own);
   }
 
-  /// Whether the gradients are written where they are wanted. A kernel finds the rows of one range
-  /// there, but not those of several.
+  /// Whether gradients are written directly to their tensors. Kernels can address one range there,
+  /// but not several.
   bool is_in_place() const { return rows_.own().size() == 1; }
 
-  /// Where the gradients are written, of all rows: only this rank's are.
+  /// The gradient tensors, for all rows; only this rank's rows are written.
   SoftmaxGrads<T> written_grads() const {
     SoftmaxGrads<T> written;
     written.q = place(grads_.q, d_queries_.tensor(0));
@@ -193,7 +193,7 @@ class SoftmaxBackwardPass {
     return written;
   }
 
-  /// Where the gradient of a tensor is written, of which this rank's rows may be written.
+  /// The gradient tensor to write; only this rank's rows may be written.
   View<T> place(const View<T>& own, const View<T>& window) const {
     if (own.is_none()) return own;
     return is_in_place() ? own_ranges(rows_).front().of(own) : window;
@@ -209,7 +209,7 @@ class SoftmaxBackwardPass {
     return has_logits ? LogitTransfers(queries_travel_, plans_, rows_) : LogitTransfers();
   }
 
-  /// Computes the gradient of the bias, which has the rows of this rank's queries.
+  /// Computes the gradient of the bias for this rank's query rows.
   void add_bias(const ExecutorRef& executor) {
     if (is_in_place()) fill_zeros(grads_.bias);  // the window holds zeros
     row_pass_.add_to_bias(place(grads_.bias, d_bias_.tensor(0)), executor);
@@ -225,7 +225,7 @@ class SoftmaxBackwardPass {
     }
   }
 
-  /// Computes the gradients of the sinks. \returns what computing has thrown, or null
+  /// Computes the gradients of the sinks. \returns the exception that computing threw, or null
   std::exception_ptr add_sinks(const ExecutorRef& executor) {
     return sinks_->run(
         [this](Index b, Index h, const Range& rows, T* sums, Index worker) {
@@ -234,8 +234,7 @@ class SoftmaxBackwardPass {
         executor);
   }
 
-  /// Puts what the rounding of a large lse took beside it, since it was found with the keys of this
-  /// rank's queries.
+  /// Stores the rounding error of large lse, which was found with the keys of this rank's queries.
   void keep_lse_low() const {
     const View<T> low = queries_.tensor(kLseLow);
     for (Index b = 0; b < low.batch(); ++b) {
@@ -249,8 +248,7 @@ class SoftmaxBackwardPass {
     }
   }
 
-  /// Whether a row that this rank holds or has received has such a part. Where it is 0 it changes
-  /// nothing.
+  /// Whether a row that this rank holds or received has a nonzero low part.
   bool is_any_low() const {
     const View<T> low = queries_.tensor(kLseLow);
     for (Index b = 0; b < low.batch(); ++b) {
@@ -263,7 +261,7 @@ class SoftmaxBackwardPass {
     return false;
   }
 
-  /// Writes the gradients that are wanted and not in place.
+  /// Writes the requested gradients that are not in place.
   void write() const {
     if (sinks_) std::copy(sinks_->totals().begin(), sinks_->totals().end(), grads_.sink.begin());
     if (is_in_place()) return;
@@ -287,19 +285,19 @@ class SoftmaxBackwardPass {
   LogitTransfers logits_travel_;
   LogitRows<T> bias_;
   LogitRows<bool> mask_;
-  HeadPlans query_plans_;  // this rank's query rows, with all keys that they see
-  HeadPlans pair_plans_;   // what makes the gradients of this rank's queries and keys
+  HeadPlans query_plans_;  // this rank's query rows, with all their visible keys
+  HeadPlans pair_plans_;   // the pairs for gradients of this rank's queries and keys
   RowTensors<T> keys_;
   RowTensors<T> queries_;
   RowTensors<T> d_keys_;
   RowTensors<T> d_queries_;
   RowTensors<T> d_bias_;  // empty if its gradient is in place
   SoftmaxCall<T> call_;
-  SoftmaxBackward<T> row_pass_;   // what rows need beside gradients of q, k and v
+  SoftmaxBackward<T> row_pass_;   // everything but the gradients of q, k and v
   SoftmaxBackward<T> pair_pass_;  // these gradients
   Exchange key_exchange_;
   Exchange query_exchange_;
-  std::optional<SinkGradients<T>> sinks_;  // if they are wanted
+  std::optional<SinkGradients<T>> sinks_;  // if requested
 };
 
 }  // namespace distributed

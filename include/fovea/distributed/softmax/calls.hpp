@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The calls of softmax attention over ranks, which depend on the scalar type alone, so that a
+/// The calls of softmax attention over ranks, which depend only on the scalar type, so that a
 /// library can compile them once (kernels/unit.hpp).
 #pragma once
 
@@ -12,7 +12,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The forward pass, for tensors of T. `forward` documents it.
+/// The forward pass, for tensors of T. See `forward`.
 template <class T>
 class SoftmaxCalls {
  public:
@@ -26,7 +26,7 @@ class SoftmaxCalls {
                          const detail::RanksCall& call);
 };
 
-/// The backward pass, for tensors of T. `backward` documents it.
+/// The backward pass, for tensors of T. See `backward`.
 template <class T>
 class SoftmaxBackwardCalls {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Included by calls.hpp, where it is documented.
+/// Included by calls.hpp, which documents it.
 #pragma once
 
 #include <memory>

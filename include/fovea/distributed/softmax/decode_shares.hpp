@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Who computes what of the few query rows of a step, where the keys are spread over ranks.
+/// How the work of a step's few query rows is shared, with sharded keys.
 #pragma once
 
 #include <vector>
@@ -12,37 +12,36 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// A segment of an item of a DecodePlan, or a band. The rank that keeps its keys computes it. If
-/// several ranks keep them they travel to all, and every rank computes it; so does it with a band,
-/// which writes the rows of the output.
+/// A segment of an item of a DecodePlan, or a band. The rank that stores its keys computes it. If
+/// several ranks store them, they are sent to all, and every rank computes it; likewise a band,
+/// which writes output rows.
 struct DecodeShare {
-  /// The rank of keys that travel.
+  /// The rank value of keys that are sent to all.
   static constexpr int kEveryRank = -1;
 
   DecodePlan::Task task;  ///< the segment or the band
-  int rank = kEveryRank;  ///< who computes it
+  int rank = kEveryRank;  ///< the rank that computes it
   Index first = 0;        ///< position of its first key
-  Index step = 1;         ///< from one key to the next
-  KeyRows key_rows;       ///< its keys among those of the rank, or among those that travel
+  Index step = 1;         ///< stride of its keys
+  KeyRows key_rows;       ///< its keys among the rank's, or among those sent
 
   /// Whether its keys are sent to all ranks.
   bool travels() const { return rank == kEveryRank; }
 };
 
-/// The shares of all classes of a plan. Every rank makes the same ones. Their memory is kept: when
-/// they are made again they take no more.
+/// The shares of all classes of a plan, equal on every rank. Remaking them reuses their memory.
 class DecodeShares {
  public:
   /// The shares of one class of heads.
   struct HeadClass {
     Range all;            ///< in the list of shares
     Range own;            ///< in the list of those that this rank computes
-    Index travelling;     ///< keys that travel
-    Index own_keys = 0;   ///< keys that this rank reads, for any number of heads together
+    Index travelling;     ///< keys that are sent
+    Index own_keys = 0;   ///< keys that this rank reads, for all heads together
     Index own_pairs = 0;  ///< (query, key) pairs of one head that it computes
   };
 
-  /// Makes the shares.
+  /// Computes the shares.
   /// \param plan finished   \param classes the number of its classes   \param rank this rank
   /// \throws std::bad_alloc
   void make(const DecodePlan& plan, Index classes, const KeyBlocks& blocks, int rank) {
@@ -70,7 +69,7 @@ class DecodeShares {
   const HeadClass& head_class(Index c) const { return classes_[static_cast<std::size_t>(c)]; }
   /// Share n of the list.
   const DecodeShare& share(Index n) const { return shares_[static_cast<std::size_t>(n)]; }
-  /// Share n of those that this rank computes.
+  /// Share n of this rank's shares.
   const DecodeShare& own_share(Index n) const { return share(own_[static_cast<std::size_t>(n)]); }
 
   /// Bytes of memory that the lists hold.
@@ -90,7 +89,7 @@ class DecodeShares {
     const DecodePlan::Item& item = plan.item(n);
     if (item.is_band) {
       const DecodePlan::Task task = {n, item.first_segment, 0, 0, KeySource::recent};
-      // A band has one run, or none if its rows see no key.
+      // A band has one run, or none if its rows see no keys.
       const KeyRun run = item.block.run_count == 0 ? KeyRun{} : item.block.runs[0];
       add(task, run, {run.first / run.step, run.first / run.step + run.count}, blocks, travelling);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Included by decoder_core.hpp, where it is documented.
+/// Included by decoder_core.hpp, which documents it.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// A step that is prepared: it throws no more but what the executor throws.
+/// A prepared step: it throws only what the executor throws.
 template <class T>
 struct SpreadDecoderCore<T>::Pass {
   SpreadDecoderCore& decoder;
@@ -31,7 +31,7 @@ struct SpreadDecoderCore<T>::Pass {
   const Modifier& modifier;
   SoftmaxStep<T> step;
   std::vector<SpreadSplitKv<T>> chunks = {};  // of rows_at_once() rows each
-  std::uint64_t number = 0;                   // of what the rows see
+  std::uint64_t number = 0;                   // hash of visible keys
   Traffic sent = {};
 
   Traffic traffic() const { return sent; }
@@ -129,7 +129,7 @@ Traffic SpreadDecoderCore<T>::step(const SoftmaxOperatorRef& op, const Modifier&
       *ranks_, call, call_text(".step of ", inputs.q.rows()).append(step.text()),
       [&] { check_softmax_step(op, shape_, length_, inputs, step.out, step.saved); },
       [&](const ExecutorRef& threads) { return prepare(op, modifier, step, threads); });
-  if (inputs.q.rows() > rows_at_once()) {  // whose lists are large
+  if (inputs.q.rows() > rows_at_once()) {  // with large lists
     plan_ = DecodePlan();
     shares_ = DecodeShares();
   }
@@ -157,7 +157,7 @@ typename SpreadDecoderCore<T>::Fixed SpreadDecoderCore<T>::agreed_parts(
   return std::move(*made);
 }
 
-/// A multiple of the steps of all runs, as far as it is at most kMostStep.
+/// A common multiple of the steps of all runs, if at most kMostStep.
 template <class T>
 Index SpreadDecoderCore<T>::common_step(const RetainedKeys& scope) {
   Index steps = 1;
@@ -229,7 +229,7 @@ AnyPattern SpreadDecoderCore<T>::pattern(const SoftmaxOperatorRef& op, Index h,
   return op.knows_shape() ? op.pattern(h, rows) : fixed_.scope.pattern(h);
 }
 
-/// Takes all memory for a step, and finds what this rank computes.
+/// Allocates all memory for a step, and finds this rank's work.
 template <class T>
 std::unique_ptr<typename SpreadDecoderCore<T>::Pass> SpreadDecoderCore<T>::prepare(
     const SoftmaxOperatorRef& op, const Modifier& modifier, const SoftmaxStep<T>& step,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One forward pass of softmax attention over a sequence that is spread over ranks. Queries stay
-/// where they are; the keys and values that their rows see travel to them.
+/// One forward pass of softmax attention over a sharded sequence. Queries stay in place; the keys
+/// and values that they see are fetched.
 #pragma once
 
 #include <algorithm>
@@ -24,24 +24,24 @@ namespace distributed {
 
 namespace detail {
 
-/// Lets MPI work on messages whenever the calling thread takes a block.
+/// Lets MPI progress whenever the calling thread starts a block.
 struct ProgressOfCaller {
   const Exchange* exchange;  ///< the messages
   std::thread::id caller;    ///< the thread that may call MPI
 
-  /// Changes nothing of the block.
+  /// Leaves the block unchanged.
   template <class Args>
   void operator()(Index /*stage*/, const SequenceTask& /*task*/, Args& /*args*/) const {
     if (std::this_thread::get_id() == caller) exchange->progress();
   }
 };
 
-/// How the keys of a pass come: all that are seen before the rows are computed that need others'
-/// keys, or in stages.
+/// How a pass receives keys: all before computing rows that need remote keys, or in stages.
 class KeyStages {
  public:
-  /// Whether keys come in stages: if a rank receives many, and every block sees a single run of
-  /// neighbours. A segment is the least that keeps the bits: its sums are closed at its end.
+  /// Whether keys arrive in stages: if a rank receives many, and every block sees a single
+  /// contiguous run. A segment is the smallest stage that preserves the bits: its sums are closed
+  /// at its end.
   /// \param most_received the largest number of keys that a rank receives
   KeyStages(const HeadPlans& plans, Index keys, Index most_received) : keys_(keys) {
     if (most_received > 2 * kKeySegment && plans.stage_count() == 1 && sees_neighbours(plans)) {
@@ -51,7 +51,7 @@ class KeyStages {
 
   /// The number of stages.
   Index count() const { return count_; }
-  /// Whether there are several.
+  /// Whether there are several stages.
   bool are_several() const { return count_ > 1; }
   /// The keys of a stage.
   Range keys(Index stage) const {
@@ -69,8 +69,8 @@ class KeyStages {
       if (part.block_count() > 0) used = parts.size() + 1;
       parts.push_back(std::move(part));
     }
-    // All rows are begun by the first stage and finished by the last one, whatever they see there;
-    // and a stage without blocks would be taken for the end.
+    // The first stage begins all rows and the last one finishes them, whatever they see there; and
+    // a stage without blocks would be mistaken for the end.
     parts.resize(used);
     for (std::size_t n = 0; n < used; ++n) {
       if (n > 0 && n + 1 < used && parts[n].block_count() > 0) continue;
@@ -106,10 +106,10 @@ class SoftmaxForwardPass {
   /// The modifier of the logits.
   using Modifier = ScoreModifierArgs<Compute<T>>;
 
-  /// Takes all memory, on every rank, and prepares all messages.
+  /// Allocates all memory, on every rank, and prepares all messages.
   /// \param modifier of the logits
-  /// \param inputs, out, saved those of this rank, checked
-  /// \param written rows of the sequence, ascending: this rank's rows among them are written
+  /// \param inputs, out, saved this rank's, checked
+  /// \param written rows of the sequence, ascending: this rank's among them are written
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SoftmaxForwardPass(const SoftmaxPatterns& op, const Modifier& modifier,
                      const SoftmaxInputs<T>& inputs, const View<T>& out,
@@ -149,20 +149,20 @@ class SoftmaxForwardPass {
   SoftmaxForwardPass(const SoftmaxForwardPass&) = delete;
   SoftmaxForwardPass& operator=(const SoftmaxForwardPass&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const { return exchange_.traffic(); }
 
-  /// Takes the scratch memory. \throws std::bad_alloc
+  /// Allocates the scratch memory. \throws std::bad_alloc
   void reserve(const ExecutorRef& executor) {
     for (const auto& part : inner_parts_) part->pass.reserve(executor);
     for (const auto& part : parts_) part->pass.reserve(executor);
   }
 
-  /// A number of what all rows see: ranks whose patterns differ differ in it.
+  /// A hash of the visible keys of all rows, to detect ranks with different patterns.
   std::uint64_t plan_number() const { return plan_number_; }
 
   /// Sends, receives and computes. All messages are exchanged even if computing throws.
-  /// \pre reserve(executor) was called, once   \returns what computing has thrown, or null
+  /// \pre reserve(executor) was called, once   \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     exchange_.begin();
     std::exception_ptr error = fovea::detail::caught([&] {
@@ -202,14 +202,14 @@ class SoftmaxForwardPass {
                                         SoftmaxSaved<T>{range.of(saved.lse)}, rows));
   }
 
-  /// The rows of a range that see this range alone: their keys and values are read where they are,
-  /// while others travel. There are none where keys come in stages: nearly all of those are sent.
+  /// The rows of a range that see only this range: they read keys and values in place, while others
+  /// are exchanged. None if keys arrive in stages: nearly all of those are sent.
   std::vector<Range> inner_rows(const SoftmaxInputs<T>& inputs, const OwnRange& range) const {
     if (stages_.are_several() || inputs.k.size() == 0 || inputs.v.size() == 0) return {};
     return rows_seeing_only(plans_, range.range(), rows_.count());
   }
 
-  /// Copies this rank's keys and values to the window, where others or its own rows see them there.
+  /// Copies this rank's keys and values to the window, if others or its own rows read them there.
   /// \param outer the rows that read the window
   void fill_window(const SoftmaxInputs<T>& inputs, const std::vector<Range>& outer) {
     RowSet needed(rows_.count());
@@ -223,10 +223,10 @@ class SoftmaxForwardPass {
     }
     const std::vector<Range> filled = intersection(needed.ranges(), rows_.own());
     if (stages_.are_several()) {
-      // Others' rows come later, into memory of some that went.
+      // Remote rows arrive later, in memory released before.
       keys_.expect(filled);
     } else {
-      // Own and received rows lie side by side in large pages.
+      // Own and received rows share large pages.
       const std::vector<Range> all = travels_.with_received(filled, rows_.count());
       keys_.forget_all_but(all);
       keys_.expect(all);
@@ -275,7 +275,7 @@ class SoftmaxForwardPass {
     }
   }
 
-  /// Gives back the memory of received keys that are not needed any more.
+  /// Releases the memory of received keys that are no longer needed.
   void forget(const Range& keys) const {
     std::vector<Range> received;
     Index begin = keys.begin;
@@ -295,7 +295,7 @@ class SoftmaxForwardPass {
   RowTensors<T> keys_;    // k and v
   ExchangePlan travels_;  // in all stages
   Exchange exchange_;
-  std::vector<std::unique_ptr<Part>> inner_parts_;  // whose rows see their own range alone
+  std::vector<std::unique_ptr<Part>> inner_parts_;  // whose rows see only their own range
   std::vector<std::unique_ptr<Part>> parts_;
 };
 

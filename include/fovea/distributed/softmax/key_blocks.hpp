@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which rank keeps which keys of a sequence that grows: blocks of positions are dealt to the ranks
-/// in turn.
+/// The assignment of a growing sequence's keys to ranks: blocks of positions, round-robin.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +11,8 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Blocks of positions, block n of which rank n % ranks keeps. A rank keeps its keys one behind the
-/// other. (It is RowLayout::block_cyclic, computed where it is asked for.)
+/// Blocks of positions; rank n % ranks stores block n. A rank stores its keys contiguously.
+/// (RowLayout::block_cyclic, computed on demand.)
 class KeyBlocks {
  public:
   /// \pre block >= 1 and ranks >= 1, and their product fits Index
@@ -24,9 +23,9 @@ class KeyBlocks {
   /// The number of ranks.
   int ranks() const { return static_cast<int>(ranks_); }
 
-  /// The rank that keeps the key at a position.
+  /// The rank that stores the key at a position.
   int rank_of(Index position) const { return static_cast<int>(position / block_ % ranks_); }
-  /// Whether all keys from one position to another are neighbours on one rank.
+  /// Whether all keys from one position to another are contiguous on one rank.
   bool are_together(Index first, Index last) const {
     return ranks_ == 1 || first / block_ == last / block_;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A bias or mask in the backward pass over ranks: the rows of a rank's queries, and what others'
-/// queries have for the rank's keys, which comes from their ranks.
+/// A bias or mask in the distributed backward pass: the rows of a rank's queries, and those of
+/// remote queries for the rank's keys, received from their ranks.
 #pragma once
 
 #include <algorithm>
@@ -20,20 +20,20 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Rows of logits that go from or to another rank, in some columns.
+/// Rows of logits exchanged with another rank, in some columns.
 struct LogitTransfer {
   int rank = 0;                ///< the other rank
-  std::vector<Range> rows;     ///< of its queries or of this rank's, ascending, disjoint
+  std::vector<Range> rows;     ///< of its queries or this rank's, ascending, disjoint
   std::vector<Range> columns;  ///< the receiver's keys that these rows see, likewise
 };
 
-/// What one rank sends and receives of logits.
+/// One rank's sends and receives of logits.
 struct LogitTransfers {
   std::vector<LogitTransfer> sends;     ///< by ascending rank
   std::vector<LogitTransfer> receives;  ///< likewise
 
   LogitTransfers() = default;
-  /// \param queries how the rows of queries travel to the keys that they see
+  /// \param queries the exchange of query rows with the keys that they see
   LogitTransfers(const ExchangePlan& queries, const HeadPlans& plans, const Rows& rows) {
     const auto add = [&](std::vector<LogitTransfer>& to, const Transfer& t, int receiver) {
       to.push_back(
@@ -45,15 +45,15 @@ struct LogitTransfers {
   }
 };
 
-/// One bias or mask, with places for all pairs of the sequence, of which pages are taken where
-/// something was written. A rank sends to one other rank at a time and receives from one.
+/// One bias or mask, with addresses for all pairs of the sequence; only written pages are
+/// allocated. A rank sends to one other rank at a time and receives from one.
 /// \tparam U number or bool
 template <class U>
 class LogitRows {
  public:
-  /// Takes all memory.
-  /// \param local [1 or B, 1 or Hq, own rows, 1 or N]; none: nothing is sent
-  /// \param has_one_row whether its single row is that of all queries on all ranks: nothing is sent
+  /// Allocates all memory.
+  /// \param local [1 or B, 1 or Hq, own rows, 1 or N]; if empty, nothing is sent
+  /// \param has_one_row whether all ranks share a single row; then nothing is sent
   /// \param transfers must outlive this object
   /// \throws std::bad_alloc
   LogitRows(const View<const U>& local, bool has_one_row, const LogitTransfers& transfers,
@@ -67,13 +67,13 @@ class LogitRows {
     for (const LogitTransfer& to : transfers.sends) traffic_.bytes_sent += bytes_of(to);
   }
 
-  /// The rows of all queries: those of this rank have all columns, others those that were received.
+  /// The rows of all queries: this rank's with all columns, others with received ones.
   View<const U> view() const { return transfers_ == nullptr ? local_ : all_.tensor(0); }
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   const Traffic& traffic() const { return traffic_; }
 
-  /// Copies the rows of this rank, and exchanges the others. All ranks call it together.
+  /// Copies the rows of this rank, and exchanges the others. Collective.
   /// \throws std::runtime_error if MPI fails
   void run() {
     if (transfers_ == nullptr) return;
@@ -97,7 +97,7 @@ class LogitRows {
     return found == all.end() ? nullptr : &*found;
   }
 
-  /// The columns of a transfer that there are.
+  /// The columns of a transfer that exist.
   std::vector<Range> columns_of(const LogitTransfer& t) const {
     return local_.width() == 1 ? std::vector<Range>{{0, 1}} : t.columns;
   }
@@ -114,7 +114,7 @@ class LogitRows {
     return most;
   }
 
-  /// Sends to one rank and receives from another, if these are given.
+  /// Sends to one rank and receives from another, if given.
   void move(const LogitTransfer* to, const LogitTransfer* from) {
     const Communicator& ranks = rows_.ranks();
     std::array<MPI_Request, 2> requests = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
@@ -162,8 +162,8 @@ class LogitRows {
 
   const Rows& rows_;
   View<const U> local_;
-  const LogitTransfers* transfers_ = nullptr;  // null if nothing travels
-  RowTensors<U> all_;                          // [B, H, N, N], unless nothing travels
+  const LogitTransfers* transfers_ = nullptr;  // null if nothing is sent
+  RowTensors<U> all_;                          // [B, H, N, N], unless nothing is sent
   Workspace sent_;                             // the largest transfer to another rank
   Workspace received_;                         // and from one
   Traffic traffic_;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradients of sinks over ranks: sums to which the ranges of a sequence add, one after the
-/// other.
+/// The distributed gradients of sinks: sums accumulated along the ranges of a sequence.
 #pragma once
 
 #include <algorithm>
@@ -17,14 +16,14 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The gradients of the sinks of one backward pass. The sums of each head go up the chain of
-/// ranges; the rank of the last one adds them up, and gives them to all.
+/// The gradients of the sinks of one backward pass. The sums of each head are passed up the ranges;
+/// the rank of the last range finishes and broadcasts them.
 template <class T>
 class SinkGradients {
  public:
-  /// Takes all memory.
-  /// \param layout whose ranges are gone over   \param batch, heads of the queries
-  /// \param at_once how many heads are worked on together
+  /// Allocates all memory.
+  /// \param layout whose ranges are scanned   \param batch, heads of the queries
+  /// \param at_once the number of heads processed together
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SinkGradients(const Communicator& ranks, const RowLayout& layout, Index batch, Index heads,
                 Index at_once)
@@ -34,10 +33,10 @@ class SinkGradients {
         type_(detail::MpiType::row(ranks_, heads * Index{sizeof(T)})),
         totals_(static_cast<std::size_t>(heads)) {}
 
-  /// The gradients, [heads], once they are computed.
+  /// The gradients, [heads], once computed.
   const std::vector<T>& totals() const { return totals_; }
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const {
     const Index to_all = ranks_.rank() == chain_.end_rank() ? ranks_.size() - 1 : 0;
     return chain_.traffic() +
@@ -47,7 +46,7 @@ class SinkGradients {
   /// Computes them. All messages are exchanged even if computing throws.
   /// \param add called as add(batch, head, rows, sums, worker) from threads of the executor, adds
   /// some rows to sums [kSinkSums]
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   template <class Add>
   std::exception_ptr run(const Add& add, const ExecutorRef& executor) {
     if (totals_.empty() || chain_.end_rank() < 0) return nullptr;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention of few query rows over keys that are spread over ranks: each rank computes segments of
-/// the keys that it keeps, and all ranks merge all segments, in their order. So the bits are those
-/// of SplitKv.
+/// Attention of few query rows over sharded keys: each rank computes segments of its keys, and all
+/// ranks merge all segments in order, which preserves the bits of SplitKv.
 #pragma once
 
 #include <algorithm>
@@ -25,13 +24,13 @@ namespace distributed {
 template <class T>
 class SpreadSplitKv {
  public:
-  /// The type of the arithmetic.
+  /// The arithmetic type.
   using C = Compute<T>;
 
-  /// What all rows of a decoder's steps have in common.
+  /// The state shared by all rows of a decoder's steps.
   struct Decoder {
     const Communicator& ranks;         ///< the ranks
-    const KeyBlocks& blocks;           ///< who keeps which keys
+    const KeyBlocks& blocks;           ///< the assignment of keys to ranks
     const HeadGroups& groups;          ///< the groups of query heads
     typename SplitKv<T>::Shape shape;  ///< the sizes
     const detail::MpiType& row;        ///< a row of keys and one of values
@@ -41,9 +40,9 @@ class SpreadSplitKv {
   /// The number of elements that a running softmax is a multiple of.
   static constexpr Index kUnit = padded_size(Index{1});
 
-  /// \param plan, shares and what the decoder refers to must outlive this object
+  /// \param plan, shares and the decoder's references must outlive this object
   /// \param first_class the class of the first pattern
-  /// \throws std::bad_alloc, also if there is more to exchange than MPI counts
+  /// \throws std::bad_alloc, also if the exchange exceeds MPI's counts
   SpreadSplitKv(const Decoder& decoder, const DecodePlan& plan, const DecodeShares& shares,
                 Index first_class)
       : decoder_(decoder),
@@ -74,13 +73,13 @@ class SpreadSplitKv {
   /// The number of tasks of this rank.
   Index task_count() const { return decoder_.shape.batch * own_; }
 
-  /// The multiply-adds that take as long as those of this rank where its keys are in the cache.
+  /// The cost of this rank's tasks in multiply-adds, with keys in the cache.
   double products() const {
     return static_cast<double>(decoder_.shape.batch * row_keys_) *
            static_cast<double>(decoder_.shape.width + decoder_.shape.value_width);
   }
 
-  /// Bytes of scratch memory with that many workers.
+  /// Bytes of scratch memory for that many workers.
   Index scratch_bytes(Index workers) const {
     return split_bytes(workers) + head_bytes(workers) + message_bytes() + travelling_bytes();
   }
@@ -93,12 +92,12 @@ class SpreadSplitKv {
   }
 
   /// Computes the rows on all ranks together, and writes them. All messages are exchanged even if
-  /// computing throws; what is written is unspecified then.
-  /// \param keys, values those of this rank, [B, Hk, keys of the rank, D or Dv]
+  /// computing throws; outputs are unspecified then.
+  /// \param keys, values this rank's, [B, Hk, keys of the rank, D or Dv]
   /// \param args as in SplitKv::run   \param scratch scratch_bytes(worker_count(executor,
-  /// task_count())) bytes, aligned as a Workspace   \param waited the time that messages take is
-  /// added to it
-  /// \returns what computing has thrown, or null
+  /// task_count())) bytes, aligned as a Workspace   \param waited incremented by the time that
+  /// messages take
+  /// \returns the exception that computing threw, or null
   template <class Args>
   std::exception_ptr run(const View<const T>& keys, const View<const T>& values, const Args& args,
                          std::byte* scratch, double& waited, const ExecutorRef& executor) {
@@ -118,10 +117,10 @@ class SpreadSplitKv {
   }
 
  private:
-  /// What each rank has for all, in elements of an MPI type.
+  /// Each rank's message to all, in elements of an MPI type.
   struct Messages {
     std::vector<int> counts;  // [ranks]
-    std::vector<int> places;  // [ranks] where those of a rank begin
+    std::vector<int> places;  // [ranks] displacements
 
     void set_counts(const std::vector<Index>& of_ranks) {
       Index all = 0;
@@ -139,12 +138,12 @@ class SpreadSplitKv {
     Index total() const { return Index{places.back()} + counts.back(); }
   };
 
-  /// A key that travels.
+  /// A key that is sent to all.
   struct Place {
     Index batch;
     Index key_head;
     Index position;
-    Index row;  // among all that travel
+    Index row;  // among all that are sent
   };
 
   static Index padded_bytes(Index bytes) { return (bytes + 63) / 64 * 64; }
@@ -166,15 +165,14 @@ class SpreadSplitKv {
   }
   Index travelling_bytes() const { return decoder_.shape.batch * travelling_ * row_bytes(); }
 
-  /// The keys and the values that travel, [rows, D] and [rows, Dv].
+  /// The keys and values that are sent, [rows, D] and [rows, Dv].
   T* travelled_key(Index row) const { return travelled_ + row * decoder_.shape.width; }
   T* travelled_value(Index row) const {
     return travelled_ + decoder_.shape.batch * travelling_ * decoder_.shape.width +
            row * decoder_.shape.value_width;
   }
 
-  /// Calls f(rank that keeps it, place) for the keys that travel, in the order of their
-  /// rows.
+  /// Calls f(rank that keeps it, place) for the keys that are sent, in row order.
   template <class F>
   void for_each_key(const F& f) const {
     Index row = 0;
@@ -194,7 +192,7 @@ class SpreadSplitKv {
     }
   }
 
-  /// Brings all keys that travel to all ranks.
+  /// Gathers all sent keys on all ranks.
   void bring_keys(const View<const T>& keys, const View<const T>& values) {
     if (keys_.total() == 0 || row_bytes() == 0) return;
     const auto own = static_cast<std::size_t>(decoder_.ranks.rank());
@@ -208,7 +206,7 @@ class SpreadSplitKv {
       for (Index c = 0; c < value_width; ++c) *to++ = values(key.batch, key.key_head, place, c);
     });
     exchange(keys_, decoder_.row);
-    std::vector<int>& next = keys_.places;  // of each rank, and put back at the end
+    std::vector<int>& next = keys_.places;  // of each rank, restored at the end
     for_each_key([&](std::size_t rank, const Place& key) {
       const T* const from = reinterpret_cast<const T*>(message_ + next[rank]++ * row_bytes());
       std::copy_n(from, width, travelled_key(key.row));
@@ -221,7 +219,7 @@ class SpreadSplitKv {
   void compute(Index task, Index worker) const {
     const Index b = task / own_;
     Index n = task % own_;
-    Index first_row = b * travelling_;  // of the group's keys that travel
+    Index first_row = b * travelling_;  // of the group's keys that are sent
     split_.for_each_group(b, [&](const HeadGroups::Group& group, C* parts) {
       const DecodeShares::HeadClass& c = head_class(group);
       if (n >= 0 && n < c.own.end - c.own.begin) {
@@ -234,7 +232,7 @@ class SpreadSplitKv {
     });
   }
 
-  /// The arguments of a group's heads, which find the keys of the share.
+  /// The arguments of a group's heads for the keys of the share.
   const HeadArgs<T>* placed(Index b, const HeadGroups::Group& group, const DecodeShare& share,
                             Index first_row, Index worker) const {
     const HeadArgs<T>* const heads = split_.heads(KeySource::recent, b, group);
@@ -267,7 +265,7 @@ class SpreadSplitKv {
     }
   }
 
-  /// Gives all ranks the running softmaxes of all segments.
+  /// Gathers the running softmaxes of all segments on all ranks.
   void share_parts() {
     if (decoder_.ranks.size() == 1 || parts_.total() == 0) return;
     const auto own = static_cast<std::size_t>(decoder_.ranks.rank());
@@ -277,7 +275,7 @@ class SpreadSplitKv {
       if (rank == own) to = std::copy_n(part, elements, to);
     });
     exchange(parts_, decoder_.unit);
-    std::vector<int>& next = parts_.places;  // of each rank, and put back at the end
+    std::vector<int>& next = parts_.places;  // of each rank, restored at the end
     for_each_part([&](std::size_t rank, C* part, Index elements) {
       if (rank != own) std::copy_n(all + next[rank] * kUnit, elements, part);
       next[rank] += static_cast<int>(elements / kUnit);
@@ -285,7 +283,7 @@ class SpreadSplitKv {
     parts_.set_places();
   }
 
-  /// Gives all ranks what each has at its place of the message.
+  /// Gathers each rank's part of the message on all ranks.
   void exchange(const Messages& messages, const detail::MpiType& type) const {
     decoder_.ranks.check(
         MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, message_, messages.counts.data(),
@@ -299,13 +297,13 @@ class SpreadSplitKv {
   Index first_class_;
   SplitKv<T> split_;
   Index own_ = 0;                  // shares of this rank, for one batch entry
-  Index travelling_ = 0;           // keys that travel, of one batch entry
+  Index travelling_ = 0;           // keys that are sent, of one batch entry
   Index row_keys_ = 0;             // of this rank, for one batch entry, see kRowsToRead
   Messages keys_;                  // in rows
   Messages parts_;                 // in units
   HeadArgs<T>* copies_ = nullptr;  // [workers, most heads]
-  std::byte* message_ = nullptr;   // of all ranks: keys that travel, then running softmaxes
-  T* travelled_ = nullptr;         // [rows, D], and behind them [rows, Dv]
+  std::byte* message_ = nullptr;   // of all ranks: sent keys, then running softmaxes
+  T* travelled_ = nullptr;         // [rows, D], followed by [rows, Dv]
 };
 
 }  // namespace distributed

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The tensors of a step of a decoder over ranks: some of their rows, and what is the same on all
-/// ranks, in words.
+/// The tensors of a distributed decoder step: some of their rows, and their description for the
+/// collective check.
 #pragma once
 
 #include <string>
@@ -15,14 +15,14 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// What a step reads and writes.
+/// The tensors of a step.
 template <class T>
 struct SoftmaxStep {
   SoftmaxInputs<T> inputs;  ///< q, new k and v, and the rest
   View<T> out;              ///< written
-  SoftmaxSaved<T> saved;    ///< lse, written if it has a tensor
+  SoftmaxSaved<T> saved;    ///< lse, written if given
 
-  /// The step of some of the query rows, without new tokens.
+  /// The step for some query rows, without new tokens.
   SoftmaxStep rows(Index first, Index count) const {
     SoftmaxStep made = *this;
     made.inputs.q = cut(inputs.q, first, count);
@@ -34,7 +34,7 @@ struct SoftmaxStep {
     return made;
   }
 
-  /// The sizes beside those of the decoder, in words.
+  /// The sizes other than the decoder's, as text.
   std::string text() const {
     std::string text(", new tokens ");
     text.append(std::to_string(fovea::detail::new_tokens(inputs)));
@@ -46,7 +46,7 @@ struct SoftmaxStep {
   }
 
  private:
-  /// Some rows of a tensor; all of one whose single row stands for all.
+  /// Some rows of a tensor; the whole tensor if it has a single broadcast row.
   template <class X>
   static View<X> cut(const View<X>& x, Index first, Index count) {
     if (x.rows() <= 1) return x;
@@ -59,7 +59,7 @@ struct SoftmaxStep {
 
 namespace detail {
 
-/// The sizes of a decoder in words, which are the same on all ranks.
+/// The sizes of a decoder as text, equal on all ranks.
 inline std::string sizes_text(const DecoderShape& shape) {
   const auto sizes = [&](Index heads, Index width) {
     std::string text = std::to_string(shape.batch);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The calls of the Fourier cross over ranks, which depend on the scalar type alone, so that a
+/// The calls of the Fourier cross over ranks, which depend only on the scalar type, so that a
 /// library can compile them once (kernels/unit.hpp).
 #pragma once
 
@@ -12,7 +12,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Both passes, for tensors of T. `forward` and `backward` document them.
+/// Both passes, for tensors of T. See `forward` and `backward`.
 template <class T>
 class CrossCalls {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Included by cross_calls.hpp, where it is documented.
+/// Included by cross_calls.hpp, which documents it.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ namespace distributed {
 
 namespace detail {
 
-/// What is the same on all ranks of a call, in words.
+/// Describes the parts of a call that must be equal on all ranks.
 template <class T>
 std::string cross_text(const char* pass, const CrossInputs<T>& in, const Rows& rows) {
   std::string text(HiddenStateCross::name());
@@ -27,8 +27,8 @@ std::string cross_text(const char* pass, const CrossInputs<T>& in, const Rows& r
   return text.append(" (batch, heads, width)").append(numbers_text(in));
 }
 
-/// Checks what this rank brings to a cross. \param check_tensors called with the inputs, without
-/// key lengths, which are of the whole sequence \throws std::invalid_argument
+/// Checks this rank's arguments. \param check_tensors called with the inputs, without key lengths,
+/// which refer to the whole sequence \throws std::invalid_argument
 template <class T, class Check>
 void check_cross(const CrossInputs<T>& in, const Rows& rows, const Check& check_tensors) {
   const char* const name = HiddenStateCross::name();

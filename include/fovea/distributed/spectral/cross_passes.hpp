@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The passes of the Fourier cross of hidden states on one of several ranks.
+/// One rank's passes of the Fourier cross of hidden states.
 #pragma once
 
 #include <exception>
@@ -18,24 +18,24 @@ namespace distributed {
 
 namespace detail {
 
-/// The inputs of a cross, of which this rank has some channels.
+/// The inputs of a cross, for this rank's channels.
 template <class T>
 class CrossSlices {
  public:
-  /// Takes all memory. \throws std::bad_alloc, and std::runtime_error if MPI fails
+  /// Allocates all memory. \throws std::bad_alloc, and std::runtime_error if MPI fails
   CrossSlices(const CrossInputs<T>& inputs, const Rows& rows)
       : inputs_(inputs),
         f1_(rows, inputs.f1.batch(), inputs.f1.width()),
         f2_(rows, inputs.f1.batch(), inputs.f1.width()) {}
 
-  /// Brings the rows of all ranks.
+  /// Gathers the rows of all ranks.
   void bring() {
     f1_.bring(inputs_.f1);
     f2_.bring(inputs_.f2);
   }
   /// All rows of this rank's channels.
   CrossInputs<T> inputs() { return {f1_.slice(), f2_.slice(), inputs_.key_lengths}; }
-  /// The messages of this rank so far.
+  /// This rank's communication statistics so far.
   Traffic traffic() const { return f1_.traffic() + f2_.traffic(); }
 
  private:
@@ -50,8 +50,8 @@ class CrossSlices {
 template <class T>
 class CrossForwardPass {
  public:
-  /// Takes the memory for tensors, and makes plans.
-  /// \param inputs, out those of this rank, checked
+  /// Allocates tensors, and creates plans.
+  /// \param inputs, out this rank's, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   CrossForwardPass(const CrossOptions& options, const CrossInputs<T>& inputs, const View<T>& out,
                    const Rows& rows)
@@ -62,11 +62,11 @@ class CrossForwardPass {
   CrossForwardPass(const CrossForwardPass&) = delete;
   CrossForwardPass& operator=(const CrossForwardPass&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const { return inputs_.traffic() + made_.traffic(); }
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     inputs_.bring();
     const std::exception_ptr error = fovea::detail::caught([&] { cross_.run(executor); });
@@ -81,12 +81,12 @@ class CrossForwardPass {
   CrossForward<T> cross_;
 };
 
-/// One backward pass of a cross. Every rank makes the same steps, whatever gradients it wants.
+/// One backward pass of a cross. Every rank takes the same steps, whichever gradients it requests.
 template <class T>
 class CrossBackwardPass {
  public:
-  /// Takes the memory for tensors, and makes plans.
-  /// \param inputs, d_out, grads those of this rank, checked
+  /// Allocates tensors, and creates plans.
+  /// \param inputs, d_out, grads this rank's, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   CrossBackwardPass(const CrossOptions& options, const CrossInputs<T>& inputs,
                     const View<const T>& d_out, const CrossGrads<T>& grads, const Rows& rows)
@@ -101,13 +101,13 @@ class CrossBackwardPass {
   CrossBackwardPass(const CrossBackwardPass&) = delete;
   CrossBackwardPass& operator=(const CrossBackwardPass&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const {
     return inputs_.traffic() + d_out_.traffic() + d_f1_.traffic() + d_f2_.traffic();
   }
 
   /// Computes the gradients of this rank's rows. All messages are exchanged even if computing
-  /// throws. \returns what computing has thrown, or null
+  /// throws. \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     inputs_.bring();
     d_out_.bring(own_d_out_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Included by mixer_calls.hpp, where it is documented.
+/// Included by mixer_calls.hpp, which documents it.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace distributed {
 
 namespace detail {
 
-/// What is the same on all ranks of a call, in words.
+/// Describes the parts of a call that must be equal on all ranks.
 template <class T>
 std::string mixer_text(const char* pass, const char* tensor, const View<const T>& x,
                        const Rows& rows) {
@@ -25,7 +25,7 @@ std::string mixer_text(const char* pass, const char* tensor, const View<const T>
   return text.append(sizes_text(x)).append(" (batch, heads, width)");
 }
 
-/// Checks what this rank brings to a mixer. \param check_tensors checks its tensors
+/// Checks this rank's arguments. \param check_tensors checks its tensors
 /// \throws std::invalid_argument
 template <class T, class Check>
 void check_mixer(const char* tensor, const View<const T>& x, const Rows& rows,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The pass of the Fourier mixer on one of several ranks.
+/// One rank's pass of the Fourier mixer.
 #pragma once
 
 #include <algorithm>
@@ -22,11 +22,11 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// One pass of a mixer, forward or backward, which are the same map.
+/// One pass of a mixer; forward and backward are the same map.
 template <class T>
 class MixerPass {
  public:
-  /// Takes all memory, and makes plans.
+  /// Allocates all memory, and creates plans.
   /// \param x, out of this rank's rows, checked
   /// \param executor that of `run`
   /// \throws std::bad_alloc, what FftPlan does, and std::runtime_error if MPI fails
@@ -53,11 +53,11 @@ class MixerPass {
   MixerPass(const MixerPass&) = delete;
   MixerPass& operator=(const MixerPass&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   Traffic traffic() const { return messages_.traffic() + sums_.traffic() + made_.traffic(); }
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     whole_.expect(rows_.own());
     whole_.put(0, x_, rows_.own());
@@ -71,18 +71,18 @@ class MixerPass {
 
  private:
   static constexpr Index kElement = sizeof(T);
-  /// Multiply-adds that take as long as an element: half of what one process counts for both steps.
+  /// Cost of one element, in multiply-adds: half of what a single process counts for both steps.
   static constexpr double kOfElement = 32;
 
   using Ranges = std::vector<std::vector<Range>>;
 
-  /// [ranks] what some member of shares says.
+  /// [ranks] the values of a member of the shares.
   Ranges ranges_of(std::vector<Range> (detail::MixerShare::*of)() const) const {
     Ranges ranges;
     for (const detail::MixerShare& share : shares_) ranges.push_back((share.*of)());
     return ranges;
   }
-  /// The messages that bring each rank the rows of its pairs.
+  /// The messages that send each rank the rows of its pairs.
   ExchangePlan rows_to_pairs() const {
     return ExchangePlan::of(rows_.layout(), rows_.ranks().rank(), [&](int rank) {
       return rows_of_pairs(pairs_.of(rank), rows_.count());
@@ -98,7 +98,7 @@ class MixerPass {
   Index row_tasks() const { return x_.batch() * row_blocks(); }
   /// Blocks of this rank's pairs of columns.
   Index pair_tasks() const { return (share().count() + sizes_.kPairs - 1) / sizes_.kPairs; }
-  /// Elements of one worker's scratch.
+  /// Scratch elements per worker.
   Index worker() const {
     return (std::max)(2 * sizes_.spectrum(),
                       (std::min)(sizes_.kPairs, share().count()) * sizes_.stride());
@@ -136,7 +136,7 @@ class MixerPass {
     const View<T> columns = made_.slice();
     const Index row = columns.width();
     const Index first = share().first();
-    // The columns of a pair 0 that is left out would stand at both ends, and are not written.
+    // The columns of an omitted pair 0 would be at both ends, and are not written.
     const View<T> out(columns.data() - 2 * first,
                       {columns.batch(), 1, columns.rows(), share().width_of_columns()},
                       {columns.rows() * row, columns.rows() * row, row, 1});
@@ -155,7 +155,7 @@ class MixerPass {
     }
   }
 
-  /// Spreads the sums of a block of all pairs of rows over this rank's sequences.
+  /// Distributes the sums of a block of all row pairs to this rank's sequences.
   void spread(Index b, Index task, T* sequences) {
     const View<T> sums = sums_.slice();
     const Index first = task * sizes_.kRows;
@@ -172,7 +172,7 @@ class MixerPass {
   const Rows& rows_;
   MixerSizes<T> sizes_;
   std::vector<detail::MixerShare> shares_;  // [ranks]
-  RowLayout pairs_;                         // who computes which pairs of rows
+  RowLayout pairs_;                         // the assignment of row pairs to ranks
   RowTensors<T> whole_;                     // x
   Exchange messages_;
   Workspace own_sums_;     // [B, own pairs, D + 1]

@@ -17,16 +17,16 @@ namespace detail {
 
 /// The pairs of columns [begin, end) of a mixer of `width` columns.
 ///
-/// Pair j reads the sums 2j, 2j + 1, D - 2j - 1 and D - 2j of a row, and gives the columns of these
-/// numbers, as far as no other pair does. So what neighbouring pairs read is two ranges, and what
-/// they give is two. Side by side, these are what the last pairs of a narrower mixer read and give,
-/// and the kernels are called with its width.
+/// Pair j reads the sums 2j, 2j + 1, D - 2j - 1 and D - 2j of a row, and computes the columns of
+/// these numbers that no other pair computes. So neighbouring pairs read two ranges, and compute
+/// two. Concatenated, these are the inputs and outputs of the last pairs of a narrower mixer, and
+/// the kernels are called with its width.
 struct MixerShare {
   Index width = 0;  ///< D
   Index begin = 0;  ///< the first pair
   Index end = 0;    ///< one past the last pair
 
-  /// The shares of all ranks: each has as many pairs as may be of the same.
+  /// The shares of all ranks, nearly equal numbers of pairs.
   static std::vector<MixerShare> of_ranks(Index width, int ranks) {
     const Index pairs = width == 0 ? 0 : mixer_pairs(width);
     std::vector<MixerShare> shares;
@@ -43,21 +43,21 @@ struct MixerShare {
     if (count() == 0) return {};
     return {{2 * begin, 2 * end}, {width - 2 * end + 1, width - 2 * begin + 1}};
   }
-  /// The columns of the result that the pairs give, likewise.
+  /// The columns of the result that the pairs compute, likewise.
   std::vector<Range> columns() const {
     if (count() == 0) return {};
-    const Index own = width / 2 + 1;  // columns that are no mirror image
+    const Index own = width / 2 + 1;  // columns that are not mirror images
     return {{2 * begin, (std::min)(2 * end, own)},
             {(std::max)(width - 2 * end + 1, own), (std::min)(width - 2 * begin + 1, width)}};
   }
 
-  /// The width of the mixer whose row of sums is `sums()`, side by side. It has no other pairs.
+  /// The width of the mixer whose row of sums is `sums()`, concatenated. It has no other pairs.
   Index width_of_sums() const { return 4 * count() - 1; }
-  /// The first of these pairs in the mixer that gives `columns()`, side by side. Pair 0 gives one
-  /// column less than others, so it is left out there if it is not one of these.
+  /// The first of these pairs in the mixer that computes `columns()`, concatenated. Pair 0 computes
+  /// one column less than others, so it is omitted there if it is not one of these.
   Index first() const { return begin == 0 ? 0 : 1; }
-  /// The width of that mixer. Its last pair gives four columns, unless these pairs are the last of
-  /// the whole one, too.
+  /// The width of that mixer. Its last pair computes four columns, unless these pairs are also the
+  /// last of the whole mixer.
   Index width_of_columns() const {
     const bool is_last = end == mixer_pairs(width);
     return is_last ? width - 4 * (begin - first()) : 4 * (first() + count()) - 1;

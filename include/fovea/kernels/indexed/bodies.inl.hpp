@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The kernel bodies of attention over lists of keys, in an order in which each one comes after
-/// what it uses. They are compiled once for each instruction-set level.
+/// The kernel bodies of attention to gathered keys, in dependency order, compiled once per
+/// instruction-set level.
 
 #include "fovea/kernels/indexed/rows.inl.hpp"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of attention over lists of keys. By rows, weights P = exp(s - lse) are
-/// computed once more; with the factor f of an entry, dS = P (f <d_out, v> - <d_out, out>), df = P
-/// <d_out, v>, and dq = scale sum_j dS_j k_j. By keys, over the rows that list them, dv = sum_i P_i
-/// f_i d_out_i and dk = scale sum_i dS_i q_i, in the order of heads and rows. Cost: 2 (3 D + 2 Dv)
+/// The backward pass of attention to gathered keys. By rows, weights P = exp(s - lse) are
+/// recomputed; with the factor f of an entry, dS = P (f <d_out, v> - <d_out, out>), df = P <d_out,
+/// v>, and dq = scale sum_j dS_j k_j. By keys, over the rows that list them, dv = sum_i P_i f_i
+/// d_out_i and dk = scale sum_i dS_i q_i, in the order of heads and rows. Cost: 2 (3 D + 2 Dv)
 /// flops for each pair.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
@@ -76,8 +76,8 @@ class IndexedGradRows {
     return lse_low_part(set1(lse(r)), most, set1(sum_of_list(d_logits_, seen)));
   }
 
-  /// Makes the weights of the logits of a row, of which `most` is the largest. If lse is large they
-  /// need its low part.
+  /// Computes the weights from a row's logits, of which `most` is the largest. A large lse needs
+  /// its low part.
   FOVEA_INLINE void weigh(Index r, Vec<T> most, Index seen) const {
     Vec<T> low = zero<T>();
     if (is_large(lse(r))) {
@@ -117,7 +117,7 @@ class IndexedGradRows {
 
   FOVEA_INLINE const T* factors_of(Index r) const { return args_.factors + args_.lists.place(r); }
 
-  /// Writes to[r, n] of the visible entries, if `to` is wanted.
+  /// Writes to[r, n] of the visible entries, if `to` is given.
   FOVEA_INLINE void keep(const T* x, Index seen, Index r, T* to) const {
     if (to == nullptr) return;
     for (Index n = 0; n < seen; n += kLanes<T>) {
@@ -143,14 +143,13 @@ class IndexedGradRows {
   Index* const list_;  // [K]
 };
 
-/// Computes rows of one query head backwards.
+/// The backward pass of rows of one query head.
 template <class T>
 void indexed_grad_rows(const IndexedGradRowsArgs<T>& args) noexcept {
   IndexedGradRows<T>(args).run();
 }
 
-/// The rows that list one key, head after head, with their weights or with the gradients of their
-/// logits.
+/// The rows that list one key, head by head, with their weights or the gradients of their logits.
 template <bool kOfValues, class T>
 struct RowsOfKey {
   using Key = Index;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the kernel of normal densities reads and writes. Its body is normal_density.inl.hpp,
-/// compiled once for each instruction-set level; table.hpp chooses the level.
+/// Arguments of the normal-density kernel. Its body is normal_density.inl.hpp, compiled once per
+/// instruction-set level; table.hpp selects the level.
 #pragma once
 
 #include "fovea/core/config.hpp"

@@ -11,7 +11,7 @@
 
 template <class T>
 FOVEA_INLINE Vec<T> normal_density_of(Vec<T> x, const NormalDensityArgs<T>& args) {
-  // x * x does not come first, since it may overflow where the density is near its peak.
+  // x * x is not computed first, since it may overflow where the density is near its peak.
   return set1(args.peak) * exp((x * set1(args.minus_half_precision)) * x);
 }
 

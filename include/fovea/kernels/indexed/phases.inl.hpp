@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention over lists of keys in phases, for heads whose keys and values no near cache holds. A
-/// phase reads a copy of rows that lie one behind the other, so that few pages and few sets of the
-/// caches are enough for them.
+/// Attention to gathered keys in phases, for heads whose keys and values exceed the near caches. A
+/// phase reads a contiguous copy of rows, to use few pages and avoid cache-set conflicts.
 ///
-/// The entries of many rows that name keys of one block are gathered, and their logits computed
-/// whatever row they belong to; so no branch depends on how many of them a row has, and later keys
-/// are asked for meanwhile. Values are summed slice by slice of columns. A logit, a weight and an
-/// output element come from the same chains of operations as in rows.inl.hpp.
+/// The entries of many rows with keys in one block are gathered, and their logits computed
+/// regardless of row; so no branch depends on their number per row, and later keys are prefetched
+/// meanwhile. Values are summed in column slices. Logits, weights and outputs use the same
+/// sequences of operations as in rows.inl.hpp.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -15,7 +14,7 @@
 #include "fovea/kernels/indexed/rows.inl.hpp"
 #endif
 
-/// Copies rows of a matrix, and meanwhile asks for later ones.
+/// Copies rows of a matrix, prefetching later ones.
 template <class T>
 void indexed_pack(const IndexedPackArgs<T>& args) noexcept {
   constexpr Index ahead = 16;  // rows
@@ -79,10 +78,10 @@ class IndexedLogits {
   }
 
  private:
-  /// The first of row r's places among the entries that are handed on.
+  /// The first of row r's places among the passed entries.
   FOVEA_INLINE Index place(Index r) const { return (r - args_.first) * args_.entries.row; }
 
-  /// Copies the keys that row r sees, and behind them numbers that no key has.
+  /// Copies row r's visible keys, followed by an invalid key number.
   FOVEA_INLINE void copy_list(Index r) const {
     constexpr Int<T> none = (std::numeric_limits<Int<T>>::max)();
     const KeyLists& lists = args_.lists;
@@ -99,7 +98,7 @@ class IndexedLogits {
     args_.entries.computed[r - args_.first] = 0;
   }
 
-  /// Appends the entries of row r that lie in the block, and scales its query.
+  /// Appends row r's entries in the block, and scales its query.
   FOVEA_INLINE Index gather(Index r, Index i, Index entries) {
     constexpr Index ahead = 12;  // rows
     constexpr int w = kLanes<T>;
@@ -137,8 +136,8 @@ class IndexedLogits {
     }
   }
 
-  /// Computes the logits of the entries, and meanwhile asks for later keys. It reads and computes
-  /// some entries behind the last one, which it makes to name a key that is there.
+  /// Computes the logits of the entries, prefetching later keys. It also computes some entries
+  /// after the last one, which are set to an existing key.
   template <int kLines>
   FOVEA_NOINLINE void multiply(Index entries) {
     constexpr int w = kLanes<T>;
@@ -160,7 +159,8 @@ class IndexedLogits {
     }
   }
 
-  /// Asks for a key of the block, into the cache behind the first one, which takes more at once.
+  /// Prefetches a key of the block into the second-level cache, which supports more outstanding
+  /// requests.
   template <int kLines>
   FOVEA_INLINE void ask(Int<T> key) const {
     const T* const row = args_.keys + Index{key} * args_.keys_row;
@@ -174,8 +174,7 @@ class IndexedLogits {
     }
   }
 
-  /// Copies the logits of row r to where they are handed on. Whole vectors are copied: what comes
-  /// behind them is not there yet.
+  /// Copies row r's logits to the passed entries, in whole vectors: later logits are not there yet.
   FOVEA_INLINE void keep(Index r, Index i) const {
     const Index count = begin_[i + 1] - begin_[i];
     const Index before = args_.entries.computed[r - args_.first];
@@ -184,7 +183,7 @@ class IndexedLogits {
     args_.entries.computed[r - args_.first] = static_cast<Int<T>>(before + count);
   }
 
-  /// Makes weights of the logits of row r. Other rows' may stand behind them.
+  /// Turns row r's logits into weights. They may be followed by other rows' logits.
   FOVEA_INLINE void weigh(Index r, const T* logits) const {
     const Index seen = args_.entries.counts[r - args_.first];
     T* const weights = args_.entries.weights + place(r);
@@ -212,9 +211,9 @@ class IndexedLogits {
   const T factor_;
   const Index padded_;           // D padded
   T* const q_;                   // [kPhaseRows, D padded], scaled
-  T* const logits_;              // of the entries that are gathered
-  Int<T>* const keys_;           // for each of them its key, from the first one of the block on
-  Int<T>* const queries_;        // for each of them where its query begins
+  T* const logits_;              // of the gathered entries
+  Int<T>* const keys_;           // for each its key, relative to the block
+  Int<T>* const queries_;        // for each its query's offset
   Index begin_[kPhaseRows + 1];  // for each row its first entry
 };
 

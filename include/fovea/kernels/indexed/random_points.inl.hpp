@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The random edges of FSAT in training (section 4.1), which each slot of each key draws.
+/// The random edges of FSAT in training (section 4.1), drawn for each slot of each key.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -9,10 +9,10 @@
 #include "fovea/simd/philox.inl.hpp"
 #endif
 
-/// Writes the points of all slots, some vectors of them at a time.
+/// Writes the points of all slots, several vectors at a time.
 FOVEA_NOINLINE inline void random_points(const RandomPointsArgs& args) noexcept {
   constexpr Index w = kLanes<double>;
-  constexpr int vectors = 4;  // whose rounds do not wait for each other
+  constexpr int vectors = 4;  // with independent rounds
   const DrawSource source{args.seed, static_cast<std::uint32_t>(args.batch),
                           static_cast<std::uint32_t>(args.head)};
   const double scale = static_cast<double>(args.length) * 0x1p-53;

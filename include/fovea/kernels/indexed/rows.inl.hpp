@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention of rows over lists of keys: the softmax of the logits of a row's own keys, multiplied
-/// by a factor of each entry if there are factors, and the weighted sum of their values. Cost for
-/// each pair: 2 (D + Dv) flops and D + Dv loads, since every pair has its own rows of K and V.
+/// Attention to gathered keys: the softmax of a row's logits for its own keys, optionally
+/// multiplied by a factor per entry, and the weighted sum of their values. Cost for each pair: 2
+/// (D + Dv) flops and D + Dv loads, since every pair has its own rows of K and V.
 ///
 /// A logit is summed in the lanes of a cache line, columns c, c + kSumLanes, ... in one chain, and
-/// then by a tree, halves onto halves. An output element is a sum over kChain entries of the list
-/// at a time, of which the even and the odd ones are two chains. The sum of weights has the same
-/// chains, so that weights sum to 1. No bit depends on other rows, or on entries that a row does
-/// not see.
+/// then by a halving tree. An output element is a sum over reduction blocks of kChain entries, with
+/// two chains for even and odd entries. The sum of weights uses the same order, so that weights sum
+/// to 1. Results do not depend on other rows, or on invisible entries.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -19,7 +18,7 @@
 #include "fovea/simd/stored_rows.inl.hpp"
 #endif
 
-/// The rows of a matrix that a list names.
+/// The rows of a matrix selected by a list.
 /// \tparam KeyOf the integers of the list
 template <class T, class KeyOf = Index>
 struct ListedRows {
@@ -40,8 +39,8 @@ FOVEA_INLINE ListedRows<T> listed_rows(const StoredMatrix<S>& m, Index width, co
   return {m.data, m.row, m.column, width, list, count};
 }
 
-/// The product of a row of a matrix with x, as many sums as lanes.
-/// \param x has zeros behind the width, up to a multiple of kSumLanes
+/// The product of a row of a matrix with x, as partial sums in lanes.
+/// \param x is padded with zeros to a multiple of kSumLanes
 /// \tparam kLines width / kSumLanes at unit columns; 0: any width and columns
 template <int kLines, Storage S, class T>
 FOVEA_INLINE Vec<T> listed_product(const ListedRows<T>& rows, Index at, const T* x) {
@@ -72,8 +71,8 @@ FOVEA_INLINE Vec<T> listed_product(const ListedRows<T>& rows, Index at, const T*
   return halves_added(sum);
 }
 
-/// Writes to[n] = the product of x with the row of entry n, and `beyond` behind the last entry up
-/// to a whole vector. It keeps the largest in lanes.
+/// Writes to[n] = the product of x with the row of entry n, padded by `beyond` to a whole vector.
+/// It keeps the largest in lanes.
 template <int kLines, Storage S, class T>
 struct ListedProducts {
   const ListedRows<T>& rows;
@@ -100,7 +99,7 @@ struct ListedProducts {
     keep(n, lane_sums(sums));
   }
 
-  /// Computes the entries from n on, by the smallest number of places, from R on, that holds them.
+  /// Computes the entries from n on, with the smallest block size, from R on, that holds them.
   template <int R>
   FOVEA_INLINE void rest_of(Index n) {
     if constexpr (R < kLanes<T>) {
@@ -109,8 +108,7 @@ struct ListedProducts {
     rest<R>(n);
   }
 
-  /// Computes at most R entries; in place of those behind the list's last one it takes that one
-  /// again.
+  /// Computes at most R entries; beyond the list's last entry, that one is repeated.
   template <int R>
   FOVEA_INLINE void rest(Index n) {
     Vec<T> sums[R];
@@ -158,8 +156,8 @@ FOVEA_INLINE Vec<T> listed_products(const ListedRows<T>& rows, const T* x, T bey
   }
 }
 
-/// Listed rows with weights. The weight of entry n is weights[n], or weights[places[n]] if there
-/// are places.
+/// Listed rows with weights. The weight of entry n is weights[n], or weights[places[n]] if places
+/// are given.
 template <class T, class KeyOf = Index>
 struct WeightedList {
   ListedRows<T, KeyOf> rows;
@@ -179,7 +177,7 @@ struct OneList {
   FOVEA_INLINE WeightedList<T, Key> operator[](Index /*i*/) const { return list; }
 };
 
-/// One row of outputs: factor sum_n weight_n row_n, over some lists one after the other.
+/// One row of outputs: factor sum_n weight_n row_n, over some lists, in order.
 template <class Lists, Storage S, class T>
 struct WeightedRows {
   using List = WeightedList<T, typename Lists::Key>;
@@ -208,7 +206,7 @@ struct WeightedRows {
     }
     FOVEA_UNROLL
     for (int x = 0; x < V; ++x) {
-      // Without an entry it is +0, whatever the sign of the factor.
+      // Without entries it is +0, for any sign of the factor.
       const Vec<T> y = fma(sum[x], set1(factor), zero<T>());
       store_columns<S>(to, at, column, c + x * w, width, y);
     }
@@ -222,7 +220,7 @@ struct WeightedRows {
   }
 
  private:
-  /// Computes one vector; it may be only a part of one, or of columns that lie apart.
+  /// Computes one vector, possibly partial or with strided columns.
   template <int V>
   static FOVEA_INLINE Vec<T> value(const ListedRows<T, typename Lists::Key>& rows, Index at,
                                    Index c) {
@@ -240,7 +238,7 @@ struct WeightedRows {
     }
   }
 
-  /// Adds the chains of entries [n, end).
+  /// Adds the reduction blocks of entries [n, end).
   template <int V>
   FOVEA_INLINE void add(const List& list, Index n, Index end, Index c, Vec<T> (&sum)[V]) const {
     Vec<T> even[V];
@@ -276,14 +274,14 @@ FOVEA_INLINE void weigh_list(T* logits, Index count, Vec<T> shift) {
   }
 }
 
-/// The elements [n, n + lanes) of an array that ends at `count`, and 0 behind its end.
+/// The elements [n, n + lanes) of an array of `count` elements, 0 beyond its end.
 template <class T>
 FOVEA_INLINE Vec<T> load_up_to(const T* x, Index n, Index count) {
   return n + kLanes<T> <= count ? load(x + n) : load_first(x + n, count - n);
 }
 
 /// Multiplies weights[n] by factors[n].
-/// \param factors [count]; nothing behind them is read
+/// \param factors [count]; nothing beyond is read
 template <class T>
 FOVEA_INLINE void scale_list(T* weights, const T* factors, Index count) {
   for (Index n = 0; n < count; n += kLanes<T>) {
@@ -291,7 +289,7 @@ FOVEA_INLINE void scale_list(T* weights, const T* factors, Index count) {
   }
 }
 
-/// The sum of the weights, in the chains of WeightedRows.
+/// The sum of the weights, in the order of WeightedRows.
 template <class T>
 FOVEA_INLINE T sum_of_list(const T* weights, Index count) {
   using Pair __attribute__((vector_size(2 * sizeof(T)))) = T;
@@ -308,8 +306,7 @@ FOVEA_INLINE T sum_of_list(const T* weights, Index count) {
   return sum;
 }
 
-/// Copies a row to scratch, multiplied by a factor, with zeros behind it up to a multiple of
-/// kSumLanes.
+/// Copies a row to scratch, multiplied by a factor, padded with zeros to a multiple of kSumLanes.
 template <Storage S, class T>
 FOVEA_INLINE void scaled_row(const StoredMatrix<S>& m, Index row, Index width, T factor, T* to) {
   for (Index c = 0; c < padded_size(width); c += kLanes<T>) {
@@ -319,7 +316,7 @@ FOVEA_INLINE void scaled_row(const StoredMatrix<S>& m, Index row, Index width, T
   }
 }
 
-/// The visible entries of row r, one after the other: where they lie, or copied.
+/// The visible entries of row r, contiguous: in place, or copied.
 FOVEA_INLINE const Index* unit_list(const KeyLists& lists, Index r, Index seen, Index* copy) {
   const Index* const list = lists.of(r);
   if (lists.step == 1) return list;
@@ -327,8 +324,8 @@ FOVEA_INLINE const Index* unit_list(const KeyLists& lists, Index r, Index seen, 
   return copy;
 }
 
-/// Asks for the rows of a matrix that a list names, into the cache behind the first one, which
-/// takes more at once.
+/// Prefetches the rows of a matrix selected by a list into the second-level cache, which supports
+/// more outstanding requests.
 template <class T, Storage S>
 FOVEA_INLINE void ask_listed(const StoredMatrix<S>& m, Index width, const KeyLists& lists,
                              Index r) {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention of rows over short lists of keys that lie one behind the other, such as those of a
-/// predicted graph: some have no key, some have a few. A row alone would cost more mispredicted
-/// branches than products, so rows are computed together: first the logits of all their entries,
-/// whatever row they belong to; then the weights, row by row without a branch; then the sums of
-/// values.
+/// Attention of rows to short contiguous lists of keys, such as those of a predicted graph with
+/// none or a few keys. A single row would cost more mispredicted branches than products, so rows
+/// are computed together: first the logits of all their entries, regardless of row; then the
+/// weights, row by row without branches; then the sums of values.
 ///
 /// A logit has the same bits as in rows.inl.hpp. Weights are summed in the lanes of a cache line,
-/// halves onto halves, and divided before the values are added up in one chain. A list that is
-/// longer than a cache line of weights is computed by rows.inl.hpp. No bit of a row depends on
-/// which rows it is computed with.
+/// by halving, and divided before the values are summed in one chain. Lists longer than a cache
+/// line of weights are computed by rows.inl.hpp. Results do not depend on which rows are computed
+/// together.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -41,7 +40,7 @@ class ShortIndexedRows {
   }
 
  private:
-  static constexpr Index kMost = kSumLanes<T>;  // the most entries of a short row
+  static constexpr Index kMost = kSumLanes<T>;  // the maximum entries of a short row
   static constexpr int kVectors = kSumLanes<T> / kLanes<T>;
 
   /// The number of rows from r on that are computed together; 0 if row r is long.
@@ -61,7 +60,7 @@ class ShortIndexedRows {
     const Index entries = begin[rows] - begin[0];
     for (Index i = 0; i < rows; ++i) {
       scaled_row<S>(args_.q, first + i, args_.width, factor_, q_ + i * padded_);
-      // What stands behind its entries is overwritten by the rows that follow.
+      // Places after its entries are overwritten by the following rows.
       FOVEA_UNROLL
       for (Index n = 0; n < kMost; ++n) {
         query_[begin[i] - begin[0] + n] = static_cast<std::int32_t>(i);
@@ -91,7 +90,7 @@ class ShortIndexedRows {
     }
   }
 
-  /// Computes the logits of all entries, and meanwhile asks for later ones.
+  /// Computes the logits of all entries, prefetching later ones.
   template <int kLines>
   FOVEA_NOINLINE void multiply(const ListedRows<T>& keys) {
     constexpr int w = kLanes<T>;
@@ -101,8 +100,7 @@ class ShortIndexedRows {
     for (; n < keys.count; n += few) multiply<kLines, few>(keys, n);
   }
 
-  /// Computes the logits of R entries; in place of those behind the last one it takes that one
-  /// again.
+  /// Computes the logits of R entries; beyond the last one, that one is repeated.
   template <int kLines, int R>
   FOVEA_INLINE void multiply(const ListedRows<T>& keys, Index n) {
     Vec<T> sums[R];
@@ -115,8 +113,8 @@ class ShortIndexedRows {
     store(logits_ + n, lane_sums(sums));
   }
 
-  /// Asks for the key and the value of an entry, into the cache behind the first one, which takes
-  /// more at once.
+  /// Prefetches an entry's key and value into the second-level cache, which supports more
+  /// outstanding requests.
   FOVEA_INLINE void ask(Index entry) const {
     if (entry >= asked_end_) return;
     ask_row(args_.k, args_.width, args_.lists.data[entry]);
@@ -190,7 +188,7 @@ class ShortIndexedRows {
       }
     }
 
-    /// Computes one vector; it may be only a part of one, or of columns that lie apart.
+    /// Computes one vector, possibly partial or with strided columns.
     template <int V>
     FOVEA_INLINE Vec<T> value(Index from, Index c) const {
       if constexpr (V == 1) {

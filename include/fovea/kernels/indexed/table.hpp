@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The kernels of attention over lists of keys, one function for each pass.
+/// The kernels of attention to gathered keys, one function per pass.
 #pragma once
 
 #include "fovea/kernels/indexed/normal_density.hpp"
@@ -12,39 +12,39 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The kernel of forward passes, for tensors that are computed in T and stored in S.
+/// The kernel of forward passes, for tensors computed in T and stored in S.
 template <class T, Storage S = Storage::native>
 struct IndexedKernels {
   /// Computes some rows of one query head over the keys of their lists.
   void rows(const IndexedRowsArgs<T, S>& args) const noexcept;
 
-  /// The instruction-set level at which the kernel runs; by default that of the machine.
+  /// The instruction-set level of the kernel; by default the machine's.
   IsaLevel level = isa_level();
 };
 
 /// The kernels of forward passes in phases, for tensors of T.
 template <class T>
 struct IndexedPhaseKernels {
-  /// Copies keys or values to where the other kernels read them.
+  /// Copies keys or values for the other kernels.
   void pack(const IndexedPackArgs<T>& args) const noexcept;
   /// Computes the logits of some rows for a block of keys, and after the last block their weights.
   void logits(const IndexedLogitsArgs<T>& args) const noexcept;
   /// Sums some columns of the values of some rows.
   void values(const IndexedValuesArgs<T>& args) const noexcept;
 
-  /// The instruction-set level at which the kernels run; by default that of the machine.
+  /// The instruction-set level of the kernels; by default the machine's.
   IsaLevel level = isa_level();
 };
 
 /// The kernels of backward passes, for tensors of T.
 template <class T>
 struct IndexedGradKernels {
-  /// Computes the gradients of queries, and what those of keys and values are made of.
+  /// Computes the gradients of queries, and the inputs for those of keys and values.
   void rows(const IndexedGradRowsArgs<T>& args) const noexcept;
   /// Computes the gradients of keys and values.
   void keys(const IndexedGradKeysArgs<T>& args) const noexcept;
 
-  /// The instruction-set level at which the kernels run; by default that of the machine.
+  /// The instruction-set level of the kernels; by default the machine's.
   IsaLevel level = isa_level();
 };
 
@@ -53,10 +53,10 @@ template <class T>
 struct GraphKernels {
   /// Computes the density of a normal distribution at some numbers, in place.
   void normal_density(const NormalDensityArgs<T>& args) const noexcept;
-  /// Draws the queries that random edges come from.
+  /// Draws the queries of random edges.
   void random_points(const RandomPointsArgs& args) const noexcept;
 
-  /// The instruction-set level at which the kernels run; by default that of the machine.
+  /// The instruction-set level of the kernels; by default the machine's.
   IsaLevel level = isa_level();
 };
 

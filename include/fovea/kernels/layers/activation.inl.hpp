@@ -14,14 +14,14 @@ void relu_rows(const ElementArgs<T>& p) {
                [](const Vec<T>& x, const Vec<T>&) { return select(x < zero<T>(), zero<T>(), x); });
 }
 
-/// The gradient of max(x, 0), whose slope at 0 is 0.
+/// The gradient of max(x, 0), with slope 0 at 0.
 template <class T>
 void relu_rows_grad(const ElementArgs<T>& p) {
   map_elements(
       p, [](const Vec<T>& x, const Vec<T>& d) { return select(zero<T>() < x, d, zero<T>()); });
 }
 
-/// x sigmoid(x). That of -infinity is 0.
+/// x sigmoid(x); 0 at -infinity.
 template <class T>
 void silu_rows(const ElementArgs<T>& p) {
   map_elements(p, [](const Vec<T>& x, const Vec<T>&) { return SiluGate()(x).value; });
@@ -40,7 +40,7 @@ void tanh_rows(const ElementArgs<T>& p) {
 }
 
 /// The gradient of tanh(x), whose slope is 4 s (1 - s) with s = sigmoid(-2 |x|): small slopes keep
-/// their digits.
+/// their relative accuracy.
 template <class T>
 void tanh_rows_grad(const ElementArgs<T>& p) {
   const IntVec<T> sign_mask = set1_int<T>(MathConstants<T>::kSignMask);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the kernels of the optimiser take.
+/// Arguments of the optimiser kernels.
 #pragma once
 
 #include "fovea/core/config.hpp"
@@ -22,8 +22,8 @@ struct AdamArgs {
   T rest2 = 1;                  ///< 1 - beta2, rounded once
   T rate = 0;                   ///< learning rate / (1 - beta1^t)
   T unbias2 = 1;                ///< 1 / (1 - beta2^t)
-  T epsilon = 0;                ///< what is added to the root
-  T kept = 1;                   ///< what weight decay leaves of a weight
+  T epsilon = 0;                ///< added to the root
+  T kept = 1;                   ///< the factor of weight decay
 };
 
 FOVEA_NAMESPACE_END

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The kernel bodies of the layers, in an order in which each one comes after what it uses. They
-/// are compiled once for each instruction-set level.
+/// The kernel bodies of the layers, in dependency order, compiled once per instruction-set level.
 
 #include "fovea/kernels/layers/columns.inl.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Goes through the columns of a row in vectors, whose last one may be a part.
+/// Iterates over the columns of a row in vectors, the last of which may be partial.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -22,7 +22,7 @@ struct WholeVector {
   FOVEA_INLINE void write_narrow(U* p, Vec<double> x) const {
     store_narrow(p, x);
   }
-  /// x, and 0 in the lanes that are not there.
+  /// x, with 0 in absent lanes.
   FOVEA_INLINE Vec<T> only(Vec<T> x) const { return x; }
 };
 
@@ -56,9 +56,9 @@ FOVEA_INLINE void for_each_vector(Index width, const F& f) {
   if (c < width) f(c, PartOfVector<T>{width - c});
 }
 
-/// Returns the sums over a row of N numbers for each column: f(c, lanes, add) calls add(n, x) for
-/// n < N, where x is 0 in the lanes that are not there. The lanes of a cache line are added up for
-/// themselves, then halves onto halves: the same sums at every level.
+/// Returns the sums over a row of N numbers for each column: f(c, lanes, add) calls add(n, x) for n
+/// < N, where x is 0 in absent lanes. The lanes of a cache line are summed separately, then by
+/// halving: the same sums at every level.
 template <int N, class T, class F>
 FOVEA_INLINE void row_sums(Index width, T (&sums)[N], const F& f) {
   constexpr Index w = kLanes<T>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the kernels of a depth-wise convolution take.
+/// Arguments of the depthwise-convolution kernels.
 #pragma once
 
 #include "fovea/core/config.hpp"
@@ -8,7 +8,7 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// A convolution along a sequence, each channel on its own, whose elements outside of [0, length)
-/// count as 0. Rows are dense; `*_row` is the number of elements from one row to the next.
+/// count as 0. Rows are dense; `*_row` are row strides in elements.
 template <class T>
 struct ConvolutionArgs {
   const T* x = nullptr;        ///< [length, width] the sequence
@@ -21,7 +21,7 @@ struct ConvolutionArgs {
   T* to = nullptr;             ///< [., width] rows [begin, end) of it are written by `convolve`
   Index to_row = 0;            ///< of to
   Index begin = 0;             ///< first row of `to`, or of d
-  Index end = 0;               ///< row behind the last one, which may lie behind the sequence
+  Index end = 0;               ///< one past the last row; may be beyond the sequence
   bool add = false;            ///< whether `to` is added to
   const T* d = nullptr;        ///< [., width], `convolution_weights` reads rows [begin, end) of it
   Index d_row = 0;             ///< of d

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A depth-wise convolution and the gradient of its weights.
+/// A depthwise convolution and the gradient of its weights.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -42,7 +42,7 @@ struct ConvolvedRows {
   }
 };
 
-/// to[i] = sum_t w[t] x[i + t - taps / 2] for rows [begin, end), and 0 behind the sequence.
+/// to[i] = sum_t w[t] x[i + t - taps / 2] for rows [begin, end), and 0 beyond the sequence.
 template <class T>
 void convolve(const ConvolutionArgs<T>& p) {
   for_each_vector<T>(p.width, [&](Index c, auto lanes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the kernel of softmax cross entropy takes.
+/// Arguments of the softmax cross-entropy kernel.
 #pragma once
 
 #include "fovea/core/index_span.hpp"
@@ -11,10 +11,10 @@ FOVEA_NAMESPACE_BEGIN
 template <class T>
 struct CrossEntropyArgs {
   const T* x = nullptr;      ///< [rows, classes] the logits
-  Index x_row = 0;           ///< elements from one row of x to the next
-  IndexSpan targets = {};    ///< [rows] a class each; a row with a negative one does not count
-  T* d = nullptr;            ///< [rows, classes] the gradient, written; null: not wanted
-  Index d_row = 0;           ///< elements from one row of d to the next
+  Index x_row = 0;           ///< row stride of x in elements
+  IndexSpan targets = {};    ///< [rows] classes; rows with a negative one are ignored
+  T* d = nullptr;            ///< [rows, classes] the gradient, written; null: not requested
+  Index d_row = 0;           ///< row stride of d in elements
   double* losses = nullptr;  ///< [rows] -log softmax(x)[target], or 0, written
   Index rows = 0;            ///< number of rows
   Index classes = 0;         ///< number of columns

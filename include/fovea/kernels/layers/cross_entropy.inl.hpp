@@ -9,7 +9,7 @@
 #include "fovea/simd/math.inl.hpp"
 #endif
 
-/// The largest of a row, by the rule of std::max: a NaN is passed over, unless it is the first.
+/// The largest element of a row, as by std::max: NaN is ignored unless it is first.
 template <class T>
 FOVEA_INLINE double largest_of(const T* x, Index count) {
   T most = x[0];
@@ -17,7 +17,7 @@ FOVEA_INLINE double largest_of(const T* x, Index count) {
   return static_cast<double>(most);
 }
 
-/// log(sum exp(x)) - x[target], and d = share (softmax(x) - one at the target) if that is wanted.
+/// log(sum exp(x)) - x[target], and d = share (softmax(x) - one at the target) if requested.
 template <class T>
 void cross_entropy(const CrossEntropyArgs<T>& p) {
   for (Index i = 0; i < p.rows; ++i) {

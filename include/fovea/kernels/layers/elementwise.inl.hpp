@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Functions of single elements: how they go through rows, and the sigmoid with its derivative.
+/// Element-wise functions: iteration over rows, and the sigmoid with its derivative.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -22,7 +22,7 @@ FOVEA_INLINE void map_elements(const ElementArgs<T>& p, const F& f) {
   }
 }
 
-/// factor / (1 + e^-x), which goes to 0 and to the factor at the ends. It is NaN for NaN.
+/// factor / (1 + e^-x), with limits 0 and factor. NaN for NaN.
 template <class T>
 void sigmoid_rows(const ElementArgs<T>& p) {
   map_elements(p, [&](const Vec<T>& x, const Vec<T>&) { return sigmoid(x) * set1(p.factor); });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the kernels of gated units take.
+/// Arguments of the gated-unit kernels.
 #pragma once
 
 #include "fovea/core/config.hpp"
@@ -11,11 +11,10 @@ FOVEA_NAMESPACE_BEGIN
 enum class GateKind : unsigned char {
   silu,       ///< x sigmoid(x), also called swish: SwiGLU
   gelu,       ///< GELU: GEGLU
-  gelu_tanh,  ///< GELU in its tanh form
+  gelu_tanh,  ///< the tanh approximation of GELU
 };
 
-/// Rows of gates and of what they let through, y = f(gate) up. Rows are dense; `*_row` is the
-/// number of elements from one row to the next.
+/// Rows of gated units, y = f(gate) up. Rows are dense; `*_row` are row strides in elements.
 template <class T>
 struct GatedArgs {
   const T* gate = nullptr;         ///< [rows, width]

@@ -15,8 +15,8 @@ struct GateParts {
   Vec<T> slope;  ///< its derivative
 };
 
-/// x sigmoid(x). For large -x the product must not be one of infinity and 0, and for large x the
-/// slope's s (1 - s) vanishes before its factor overflows.
+/// x sigmoid(x). For large -x the product must not be infinity times 0, and for large x the slope's
+/// s (1 - s) vanishes before its factor overflows.
 struct SiluGate {
   template <class T>
   FOVEA_INLINE GateParts<T> operator()(Vec<T> x) const {
@@ -34,7 +34,7 @@ struct GeluGate {
   }
 };
 
-/// GELU in its tanh form.
+/// the tanh approximation of GELU.
 struct GeluTanhGate {
   template <class T>
   FOVEA_INLINE GateParts<T> operator()(Vec<T> x) const {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// GELU (Hendrycks and Gimpel 2016), x Phi(x) with Phi of the normal distribution, and its form
-/// with a tanh, each with its derivative.
+/// GELU (Hendrycks and Gimpel 2016), x Phi(x) with the normal distribution Phi, and its tanh
+/// approximation, each with its derivative.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
 #include "fovea/kernels/layers/elementwise.inl.hpp"
 #endif
 
-/// The upper tail of the normal distribution, Q(t) = 1 - Phi(t) for t >= 0, as
-/// e^(-t^2 / 2) P(s) / (t + k) with s = (t - k) / (t + k). P interpolates at Chebyshev's points of
-/// all t up to kMost, beyond which Q is 0 in T.
+/// The upper tail of the normal distribution, Q(t) = 1 - Phi(t) for t >= 0, as e^(-t^2 / 2) P(s) /
+/// (t + k) with s = (t - k) / (t + k). P interpolates at Chebyshev points of [0, kMost], beyond
+/// which Q is 0 in T.
 template <class T>
 struct NormalTail;
 
@@ -45,7 +45,7 @@ struct NormalParts {
   Vec<T> bell;
 };
 
-/// The distribution function of the normal distribution, whose small values keep their digits.
+/// The distribution function of the normal distribution, with relative accuracy for small values.
 template <class T>
 FOVEA_INLINE NormalParts<T> normal_parts(Vec<T> x) {
   using C = NormalTail<T>;
@@ -60,7 +60,7 @@ FOVEA_INLINE NormalParts<T> normal_parts(Vec<T> x) {
   return {select(x < zero<T>(), tail, set1(T(1)) - tail), bell};
 }
 
-/// x Phi(x). That of -infinity is 0.
+/// x Phi(x); 0 at -infinity.
 template <class T>
 FOVEA_INLINE Vec<T> gelu_value(Vec<T> x) {
   return maximum(set1(T(-1e4)), x) * normal_parts(x).below;
@@ -70,12 +70,12 @@ FOVEA_INLINE Vec<T> gelu_value(Vec<T> x) {
 template <class T>
 FOVEA_INLINE Vec<T> gelu_slope(Vec<T> x) {
   const NormalParts<T> parts = normal_parts(x);
-  const Vec<T> near = clamp(x, T(-1e4), T(1e4));  // the bell vanishes before x does harm
+  const Vec<T> near = clamp(x, T(-1e4), T(1e4));  // the bell curve vanishes before x matters
   return fma(near * parts.bell, set1(T(0.39894228040143267794)), parts.below);
 }
 
-/// The tanh form of GELU is x sigmoid(2 u(x)) with u(x) = sqrt(2 / pi)
-/// (x + 0.044715 x^3). kGeluSlope is 2 sqrt(2 / pi), and kGeluCubic is the factor of x^3.
+/// The tanh approximation of GELU is x sigmoid(2 u(x)) with u(x) = sqrt(2 / pi) (x + 0.044715 x^3).
+/// kGeluSlope is 2 sqrt(2 / pi), and kGeluCubic is the factor of x^3.
 inline constexpr double kGeluSlope = 2 * 0.79788456080286535588;
 inline constexpr double kGeluCubic = 0.044715;
 
@@ -86,7 +86,7 @@ FOVEA_INLINE Vec<T> gelu_gate(Vec<T> x) {
   return sigmoid(set1(T(kGeluSlope)) * inner);
 }
 
-/// GELU in its tanh form. That of -infinity is 0.
+/// The tanh approximation of GELU; 0 at -infinity.
 template <class T>
 FOVEA_INLINE Vec<T> gelu_tanh_value(Vec<T> x) {
   return maximum(set1(T(-1e4)), x) * gelu_gate(x);
@@ -114,13 +114,13 @@ void gelu_grad(const ElementArgs<T>& p) {
   map_elements(p, [](const Vec<T>& x, const Vec<T>& d) { return d * gelu_slope(x); });
 }
 
-/// The tanh form of GELU.
+/// The tanh approximation of GELU.
 template <class T>
 void gelu_tanh(const ElementArgs<T>& p) {
   map_elements(p, [](const Vec<T>& x, const Vec<T>&) { return gelu_tanh_value(x); });
 }
 
-/// The gradient of the tanh form.
+/// The gradient of the tanh approximation.
 template <class T>
 void gelu_tanh_grad(const ElementArgs<T>& p) {
   map_elements(p, [](const Vec<T>& x, const Vec<T>& d) { return d * gelu_tanh_slope(x); });

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the kernels of layer and of RMS normalisation take.
+/// Arguments of the layer and RMS normalisation kernels.
 #pragma once
 
 #include "fovea/core/config.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Rows of a normalisation, or of its gradient: of layer normalisation, or, if they are not
-/// centred, of RMS normalisation, which knows no mean and no shift. Rows are dense; `*_row` is the
-/// number of elements from one row to the next.
+/// Rows of a normalisation, or of its gradient: layer normalisation if centred, else RMS
+/// normalisation, without mean and shift. Rows are dense; `*_row` are row strides in elements.
 template <class T>
 struct NormArgs {
   const T* x = nullptr;      ///< [rows, width]
@@ -27,11 +26,11 @@ struct NormArgs {
   T* d_shift = nullptr;      ///< [width], to which `norm_parameters` adds
   Index rows = 0;            ///< number of rows
   Index width = 0;           ///< number of columns
-  T epsilon = 0;             ///< what is added to the variance, or to the mean square
+  T epsilon = 0;             ///< added to the variance, or to the mean square
   bool is_centred = true;    ///< whether the mean of a row is subtracted, and `shift` added
 };
 
-/// The numbers that are kept of a row: its mean if it is centred, and then 1 / deviation, where the
+/// The numbers saved per row: its mean if it is centred, and then 1 / deviation, where the
 /// deviation is sqrt(variance + epsilon) or sqrt(mean square + epsilon).
 constexpr Index norm_moments(bool is_centred) { return is_centred ? 2 : 1; }
 

@@ -9,7 +9,7 @@
 #include "fovea/simd/register_block.inl.hpp"
 #endif
 
-/// What is kept of row i.
+/// The saved moments of row i.
 template <class T, bool kCentred>
 struct RowMoments {
   explicit FOVEA_INLINE RowMoments(const NormArgs<T>& p, Index i)
@@ -71,11 +71,11 @@ void normalise(const NormArgs<T>& p) {
   p.is_centred ? normalise_rows<T, true>(p) : normalise_rows<T, false>(p);
 }
 
-/// d_x = (g - mean(g) - xhat mean(g xhat)) / deviation, with g = d_y scale and
-/// xhat = (x - mean) / deviation; without centring there is neither mean(g) nor the mean of x.
+/// d_x = (g - mean(g) - xhat mean(g xhat)) / deviation, with g = d_y scale and xhat = (x - mean) /
+/// deviation; without centring, both means are absent.
 template <class T, bool kCentred>
 FOVEA_INLINE void norm_grad_rows(const NormArgs<T>& p) {
-  constexpr int kSums = kCentred ? 2 : 1;  // of g xhat last
+  constexpr int kSums = kCentred ? 2 : 1;  // g xhat last
   for (Index i = 0; i < p.rows; ++i) {
     const T* const x = p.x + i * p.x_row;
     const T* const d_y = p.d_y + i * p.d_y_row;
@@ -113,7 +113,7 @@ struct NormParameterColumns {
   FOVEA_INLINE void run(Index vector) const {
     add<V>(vector * kLanes<T>, WholeVector<T>{});
   }
-  /// \param lanes those of each vector
+  /// \param lanes of each vector
   template <int V, class Lanes>
   FOVEA_INLINE void add(Index column, const Lanes& lanes) const {
     Vec<T> scale[V];
@@ -151,8 +151,7 @@ struct NormParameterColumns {
   }
 };
 
-/// Adds to the gradients of scale and, if rows are centred, of shift the sums over all rows, in
-/// order.
+/// Adds the sums over all rows, in order, to the gradients of scale and, if centred, of shift.
 template <class T>
 void norm_parameters(const NormArgs<T>& p) {
   p.is_centred ? NormParameterColumns<T, true>{p}.run_all()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Matrix products of layers: register blocks over panels. A panel is some columns of b, kChain
-/// steps of them at a time, packed so that its steps lie one behind the other. Rows of a are read
-/// in place, and columns of a are packed to rows of steps.
+/// steps of them at a time, packed with contiguous steps. Rows of a are read in place, and columns
+/// of a are packed to rows of steps.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -13,17 +13,16 @@
 #endif
 
 /// Vectors of a panel. Of 32 registers 6 x 4 are accumulators, on AVX-512 1.12 times as fast as 8 x
-/// 2: the rows of a panel that are packed are twice as long. 14 x 2 and 8 x 3 are no faster than 8
-/// x 2.
+/// 2: packed panel rows are twice as long. 14 x 2 and 8 x 3 are no faster than 8 x 2.
 inline constexpr int kPanelVectors = kBlockVectors;
-/// Rows of its register blocks.
+/// The rows of its register blocks.
 inline constexpr int kPanelBlockRows = kVecRegisters == 32 ? 6 : kBlockRows<kPanelVectors>;
 /// Columns of a panel.
 template <class T>
 inline constexpr int kPanelColumns = kPanelVectors* kLanes<T>;
 
-/// The columns of `to` that are computed before the next ones are begun: with kProductRows rows
-/// they stay in the second cache while chain after chain is added.
+/// The columns of `to` computed at a time: with kProductRows rows they stay in the second-level
+/// cache while reduction blocks are added.
 inline constexpr Index kProductColumns = 256;
 
 /// Columns [begin, end) of a product.
@@ -32,7 +31,7 @@ struct ColumnRange {
   Index end;
 };
 
-/// The register blocks of one chain and one panel.
+/// The register blocks of one reduction block and one panel.
 template <class T>
 struct PanelRows {
   const T* a;  // [rows, steps] at strides a_row and a_step
@@ -43,7 +42,7 @@ struct PanelRows {
   T* to;  // [rows, width]
   Index to_row;
   Index width;      // at most kPanelColumns
-  const T* before;  // what is added, at the rows of `to` or one row for all; null: nothing
+  const T* before;  // addend, at the rows of `to` or one row for all; null: none
   Index before_row;
 
   template <int R>
@@ -63,7 +62,7 @@ struct PanelRows {
   }
 
  private:
-  /// Writes the columns that there are.
+  /// Writes the existing columns.
   FOVEA_NOINLINE void store_part(const T* block, Index rows, const T* added, T* at) const {
     for (Index r = 0; r < rows; ++r) {
       for (Index c = 0; c < width; ++c) {
@@ -74,7 +73,7 @@ struct PanelRows {
   }
 };
 
-/// Element (row, column) of a matrix and all that follow.
+/// The submatrix from element (row, column) on.
 template <class T, Storage S>
 FOVEA_INLINE StoredMatrix<S> part_from(const StoredMatrix<S>& m, Index row, Index column) {
   const Index offset = (row * m.row + column * m.column) * kStoredBytes<S, T>;
@@ -98,8 +97,8 @@ FOVEA_INLINE void pack_panel(const StoredMatrix<S>& b, Index steps, Index width,
   rows_to_lanes(columns, width, steps, T(1), panel, kPanelColumns<T>);
 }
 
-/// Adds one chain of all columns in [begin, end) to rows of a product.
-/// \param a [rows, steps], the steps of the chain \param b [steps, columns]
+/// Adds one reduction block of all columns in [begin, end) to rows of a product.
+/// \param a [rows, steps], the steps of the block \param b [steps, columns]
 template <class T, Storage S>
 FOVEA_NOINLINE void add_chain(const ProductArgs<T, S>& p, const Matrix<const T>& a,
                               const StoredMatrix<S>& b, Index first_row, Index rows, Index steps,
@@ -120,19 +119,18 @@ FOVEA_NOINLINE void add_chain(const ProductArgs<T, S>& p, const Matrix<const T>&
   }
 }
 
-/// The most rows that are few: they take as long as reading b does, so it is read from front to
-/// back, and in place if that can be, as packing it would take longer than their products.
+/// The maximum number of "few" rows: their products are bound by reading b, so b is read
+/// sequentially, and in place if possible, since packing would take longer.
 inline constexpr Index kFewRows = 3;
-/// The columns that few rows compute before the next ones are begun: two rows of sums stay in the
-/// first cache.
+/// The columns computed at a time for few rows: two rows of sums stay in the first-level cache.
 inline constexpr Index kFewColumns = kChain * kPackedRows / 2;
 
-/// Products of R rows with rows of b that are read in place, some steps at a time, so that memory
-/// is read from front to back.
+/// Products of R rows with rows of b read in place, some steps at a time, so that memory is read
+/// sequentially.
 template <class T, Storage S>
 struct FewRows {
   const ProductArgs<T, S>& p;
-  T* sums;  // [R, kFewColumns] of the chain
+  T* sums;  // [R, kFewColumns] of the reduction block
 
   /// Computes whole vectors of columns of rows [row, row + R).
   template <int R>
@@ -200,7 +198,7 @@ struct FewRows {
   }
 };
 
-/// Asks for the chain of columns of b that are read next, whose steps lie side by side.
+/// Prefetches the next reduction block of columns of b, whose steps are adjacent.
 template <class T, Storage S>
 FOVEA_INLINE void ask_for_chain(const StoredMatrix<S>& b, Index steps, Index columns) {
   for (Index c = 0; c < columns; ++c) {
@@ -216,7 +214,7 @@ template <class T, Storage S>
 void multiply(const ProductArgs<T, S>& p) {
   alignas(64) T packed[kChain * kPackedRows];
   const bool are_few = p.rows <= kFewRows;
-  // Whole columns of b, if they lie side by side in memory.
+  // Whole columns of b, if contiguous in memory.
   const Index at_once = are_few && p.b.column != 1 ? kPanelColumns<T> : kProductColumns;
   const Index block = p.a.column == 1 ? kProductRows : kPackedRows;
   Index begin = 0;
@@ -266,7 +264,7 @@ struct RowSumColumns {
   }
 };
 
-/// Adds up rows.
+/// Sums rows.
 template <class T>
 void add_rows(const RowSumArgs<T>& p) {
   const Index vectors = p.width / kLanes<T>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rotary positions: pairs of channels are turned by angles.
+/// Rotary positions: pairs of channels are rotated by angles.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -20,8 +20,8 @@ FOVEA_INLINE void store_until(void* to, Index row, Index c, Index end, Vec<T> x)
   }
 }
 
-/// Turns the pairs (a[i], b[i]), i < pairs, of elements that are stored in S.
-/// \param sign 1, or -1 to turn back
+/// Rotates the pairs (a[i], b[i]), i < pairs, of elements stored in S.
+/// \param sign 1, or -1 to rotate back
 template <Storage S, class T>
 FOVEA_INLINE void turn_pairs(void* a, void* b, const T* cosines, const T* sines, Index pairs,
                              T sign) {
@@ -35,14 +35,14 @@ FOVEA_INLINE void turn_pairs(void* a, void* b, const T* cosines, const T* sines,
   }
 }
 
-/// Each lane of a with its neighbour's place: a1 a0 a3 a2 ...
+/// Swaps neighbouring lanes: a1 a0 a3 a2 ...
 template <class T, int... Lane>
 FOVEA_INLINE Vec<T> neighbours_swapped(Vec<T> a, std::integer_sequence<int, Lane...> /*lanes*/) {
   return {__builtin_shufflevector(a.raw, a.raw, (Lane ^ 1)...)};
 }
 
-/// Turns the pairs (x[2 i], x[2 i + 1]) of all heads of row n in registers, with the operations of
-/// turn_pairs. The cosines and sines of a piece are spread to both channels once for all heads.
+/// Rotates the pairs (x[2 i], x[2 i + 1]) of all heads of row n in registers, with the operations
+/// of turn_pairs. A piece's cosines and sines are broadcast to both channels once for all heads.
 template <class T, Storage S>
 FOVEA_INLINE void turn_neighbours(const RotaryArgs<T, S>& p, Index n, T sign) {
   constexpr Index piece = 64;
@@ -75,15 +75,15 @@ FOVEA_INLINE void turn_neighbours(const RotaryArgs<T, S>& p, Index n, T sign) {
   }
 }
 
-/// Turns pairs whose channels do not lie side by side, by way of a piece where they do.
-/// \param first, second the places of the channels of pair 0 \param step from pair to pair
+/// Rotates pairs with strided channels, through a contiguous piece.
+/// \param first, second the places of the channels of pair 0 \param step stride of pairs
 /// \param cosines, sines of the row
 template <Storage S, class T>
 FOVEA_INLINE void turn_apart(void* x, Index first, Index second, Index step,
                              const Matrix<const T>& cosines, const Matrix<const T>& sines,
                              Index pairs, T sign) {
   constexpr Index piece = 64;
-  alignas(kVecBytes) T a[piece];  // or elements of 16 bits
+  alignas(kVecBytes) T a[piece];  // or 16-bit elements
   alignas(kVecBytes) T b[piece];
   T own_cosines[piece];
   T own_sines[piece];
@@ -111,7 +111,7 @@ FOVEA_INLINE void turn_apart(void* x, Index first, Index second, Index step,
   }
 }
 
-/// Turns all heads of all rows.
+/// Rotates all heads of all rows.
 template <class T, Storage S>
 void turn_heads(const RotaryArgs<T, S>& p) {
   const T sign = p.is_back ? T(-1) : T(1);

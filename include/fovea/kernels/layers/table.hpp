@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The kernels of the layers, one function for each pass.
+/// The layer kernels, one function per pass.
 #pragma once
 
 #include "fovea/kernels/layers/adam.hpp"
@@ -17,23 +17,23 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The matrix products of layers whose tokens are of T and whose weights are stored in S.
+/// The matrix products of layers, for tokens of T and weights stored in S.
 template <class T, Storage S = Storage::native>
 struct ProductKernels {
   /// A matrix product.
   void multiply(const ProductArgs<T, S>& args) const noexcept;
 
-  /// The instruction-set level at which the kernels run; by default that of the machine.
+  /// The instruction-set level of the kernels; by default the machine's.
   IsaLevel level = isa_level();
 };
 
-/// Rotary positions of heads that are computed in T and stored in S.
+/// Rotary positions of heads computed in T and stored in S.
 template <class T, Storage S = Storage::native>
 struct RotaryKernels {
-  /// Turns pairs of channels.
+  /// Rotates pairs of channels.
   void turn_heads(const RotaryArgs<T, S>& args) const noexcept;
 
-  /// The instruction-set level at which the kernels run; by default that of the machine.
+  /// The instruction-set level of the kernels; by default the machine's.
   IsaLevel level = isa_level();
 };
 
@@ -54,7 +54,7 @@ struct LayerKernels {
   void gelu(const ElementArgs<T>& args) const noexcept;
   /// The gradient of its input.
   void gelu_grad(const ElementArgs<T>& args) const noexcept;
-  /// GELU in its tanh form.
+  /// the tanh approximation of GELU.
   void gelu_tanh(const ElementArgs<T>& args) const noexcept;
   /// The gradient of its input.
   void gelu_tanh_grad(const ElementArgs<T>& args) const noexcept;
@@ -80,7 +80,7 @@ struct LayerKernels {
   /// The gradients of its inputs.
   void gated_grad(const GatedArgs<T>& args) const noexcept;
 
-  /// A depth-wise convolution.
+  /// A depthwise convolution.
   void convolve(const ConvolutionArgs<T>& args) const noexcept;
   /// The gradient of its weights.
   void convolution_weights(const ConvolutionArgs<T>& args) const noexcept;
@@ -93,7 +93,7 @@ struct LayerKernels {
   /// Returns the sum of the squares of x[0, count), in double.
   double sum_of_squares(const T* x, Index count) const noexcept;
 
-  /// The instruction-set level at which the kernels run; by default that of the machine.
+  /// The instruction-set level of the kernels; by default the machine's.
   IsaLevel level = isa_level();
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The kernel bodies of linear attention and the delta rule, in an order in which each one comes
-/// after what it uses. They are compiled once for each instruction-set level.
+/// The kernel bodies of linear attention and the delta rule, in dependency order, compiled once per
+/// instruction-set level.
 
 #include "fovea/kernels/linear/feature_map.inl.hpp"
 

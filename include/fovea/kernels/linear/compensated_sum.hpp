@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A sum of numbers that can be gone on with elsewhere.
+/// A compensated sum that can be continued elsewhere.
 #pragma once
 
 #include "fovea/core/config.hpp"
@@ -11,7 +11,7 @@ FOVEA_NAMESPACE_BEGIN
 template <class T>
 struct CompensatedSum {
   T sum = 0;   ///< the sum, rounded after each term
-  T lost = 0;  ///< what the roundings have left out
+  T lost = 0;  ///< the accumulated rounding error
 
   /// Adds a term.
   FOVEA_INLINE void add(T x) {
@@ -20,7 +20,7 @@ struct CompensatedSum {
     lost += (sum - (s - from_x)) + (x - from_x);
     sum = s;
   }
-  /// The sum. If it is infinite, `lost` is NaN and left out.
+  /// The sum. If it is infinite, `lost` is NaN and ignored.
   FOVEA_INLINE T value() const { return lost == lost ? sum + lost : sum; }
 };
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of the delta rule (delta_rule.hpp). First come the chunks forwards with S^T;
-/// the states at their borders, the errors E and the products W_ts = -beta_s k'_t . k'_s are saved.
-/// Then come the chunks backwards with R = dS. Within a chunk, with B = beta k' and P_is = q'_i .
-/// k'_s,
+/// The backward pass of the delta rule (delta_rule.hpp). First the chunks are processed forwards
+/// with S^T; the states at chunk borders, the errors E and the products W_ts = -beta_s k'_t . k'_s
+/// are saved. Then the chunks are processed backwards with R = dS. Within a chunk, with B = beta k'
+/// and P_is = q'_i . k'_s,
 ///
 ///     G_s   = beta_s (sum_{i >= s} P_is dO_i + R^T k'_s) + sum_{t > s} W_ts G_t     is dV
 ///     dB_s  = sum_{i >= s} (dO_i . e_s) q'_i + R e_s - sum_{t > s} (G_t . e_s) k'_t
@@ -82,7 +82,7 @@ class DeltaGrad {
     begin_with(a_.carried == nullptr ? nullptr : a_.carried + a_.value_width * d_,
                a_.value_width * d_, lost_);
   }
-  /// Copies what is carried on, or clears what begins.
+  /// Copies carried state, or clears it at the start.
   static void begin_with(const T* carried, Index count, T* to) {
     if (carried == nullptr) return clear_elements(to, count);
     copy_elements(carried, count, to);
@@ -92,7 +92,7 @@ class DeltaGrad {
     return {a_.carried, a_.heads, a_.width, a_.value_width};
   }
 
-  /// Clears the gradients of what is not seen, and sets the sums, and dS behind the last row.
+  /// Clears the gradients of unseen tokens and rows, and sets the sums, and dS after the last row.
   FOVEA_NOINLINE void begin_down() {
     begin_with(a_.carried, a_.width * dv_, d_state_);
     for (Index h = 0; h < a_.heads; ++h) {
@@ -109,7 +109,7 @@ class DeltaGrad {
     }
     clear_rows(a_.d_beta, seen_tokens_, a_.tokens.count, 1);
   }
-  /// Carries on dS before the first row, the sums, and what rows gave to an open chunk before them.
+  /// Stores dS before the first row, the sums, and the rows' terms of an open chunk before them.
   FOVEA_NOINLINE void end_down() {
     const DeltaCarriedDown<T> to = carried_down();
     copy_elements(d_state_, a_.width * dv_, to.d_state);
@@ -121,7 +121,7 @@ class DeltaGrad {
     copy_elements(g_, tokens_of(0) * dv_, to.g);
     copy_elements(d_keys_, tokens_of(0) * d_, to.d_keys);
   }
-  /// Whether there are tokens before these of the chunk at that place, which need dS.
+  /// Whether there are tokens before those of the chunk at `at`, which need dS.
   FOVEA_INLINE bool has_before(Index at) const { return at > 0 || a_.carried != nullptr; }
 
   Index tokens_of(Index at) const { return smaller(kDeltaChunk, seen_tokens_ - at); }
@@ -129,7 +129,7 @@ class DeltaGrad {
   T* errors_of(Index at) const { return errors_ + at * dv_; }
   T* weights_of(Index at) const { return weights_ + at * kDeltaChunk; }
 
-  /// Loads what both passes need of a chunk's tokens, from k' on: B, and k' as columns.
+  /// Loads a chunk's token data for both passes, from k' on: B, and k' as columns.
   FOVEA_INLINE void load_tokens(Index at, Index count) {
     const T* const beta = a_.beta.data + at * a_.beta.row;
     for (Index t = 0; t < count; ++t) {
@@ -141,9 +141,9 @@ class DeltaGrad {
     rows_to_lanes(k_, d_, 1, count, a_.width, T{1}, k_t_, kDeltaChunk);
   }
 
-  /// Computes E and W of a chunk, and the state behind it.
+  /// Computes E and W of a chunk, and the state after it.
   FOVEA_NOINLINE void forwards(Index at, bool last) {
-    constexpr Index some = 6;  // rows of each matrix to ask for at once
+    constexpr Index some = 6;  // rows of each matrix to prefetch at once
     const Index count = tokens_of(at);
     const T* const state = state_of(at);
     T* const errors = errors_of(at);
@@ -181,7 +181,7 @@ class DeltaGrad {
     if (last) copy_elements(lost_, a_.value_width * d_, a_.carried + a_.value_width * d_);
   }
 
-  /// Asks for what forwards() needs of the chunk behind the one at `at`.
+  /// Prefetches the inputs of forwards() for the chunk after the one at `at`.
   FOVEA_INLINE void ask_for_next_chunk(Index at, bool last) {
     token_ahead_ = GradAhead<T>(kDeltaChunk * dv_);
     if (last) return;
@@ -193,7 +193,7 @@ class DeltaGrad {
     token_ahead_.write({state_of(next), d_, 1}, 0, a_.value_width, a_.width);
   }
 
-  /// Computes the gradients of a chunk's tokens, and of the rows that stand there.
+  /// Computes the gradients of a chunk's tokens, and of the rows at its positions.
   FOVEA_NOINLINE void backwards(Index at, bool last) {
     const Index count = tokens_of(at);
     normalised_rows(a_.map, rows_from(a_.tokens.k, at), count, a_.width, k_, slopes_);
@@ -210,7 +210,7 @@ class DeltaGrad {
     const Index begin = larger(blind_rows_, at - a_.first_position);
     const Index end =
         last ? a_.row_count : smaller(a_.row_count, at + kDeltaChunk - a_.first_position);
-    // Downwards, as strips follow each other.
+    // Downwards, in strip order.
     const Index pieces = (end - begin + kDeltaChunk - 1) / kDeltaChunk;
     for (Index row = begin + (pieces - 1) * kDeltaChunk; row >= begin; row -= kDeltaChunk) {
       for (Index h = 0; h < a_.heads; ++h) add_rows(h, row, smaller(kDeltaChunk, end - row), at);
@@ -220,7 +220,7 @@ class DeltaGrad {
     write_tokens(at, count);
   }
 
-  /// Asks for what backwards() needs of a chunk.
+  /// Prefetches the inputs of backwards() for a chunk.
   FOVEA_INLINE void ask_for_chunk(Index at) {
     token_ahead_ = GradAhead<T>(kDeltaChunk * (4 * d_ + dv_) + a_.width * dv_);
     if (at < 0) return;
@@ -232,7 +232,7 @@ class DeltaGrad {
     token_ahead_.write(a_.tokens.d_v, at, kDeltaChunk, a_.value_width);
   }
 
-  /// Asks for what add_rows() needs of the rows before `row`.
+  /// Prefetches the inputs of add_rows() for the rows before `row`.
   FOVEA_INLINE void ask_for_rows(const LinearGradRows<T>& head, Index row) {
     row_ahead_ = GradAhead<T>(kDeltaChunk * (3 * d_ + dv_) + a_.width * dv_);
     const Index first = larger(0, row - kDeltaChunk);
@@ -241,7 +241,7 @@ class DeltaGrad {
     row_ahead_.write(head.d_q, first, row - first, a_.width);
   }
 
-  /// Computes what the tokens of a chunk owe to later chunks: R^T k' and R e.
+  /// Computes later chunks' contributions to the tokens of a chunk: R^T k' and R e.
   FOVEA_NOINLINE void read_d_state(Index count) {
     multiply_rows<ProductSteps::all, T>(
         {k_, d_, 1, d_state_, dv_, g_, dv_, a_.width, &token_ahead_}, count,
@@ -253,15 +253,15 @@ class DeltaGrad {
     clear_padding(d_keys_, count);
   }
 
-  /// Sets the columns behind the last one to 0, since sums over rows need that.
+  /// Sets the padding columns to 0, as sums over rows require.
   FOVEA_INLINE void clear_padding(T* rows, Index count) const {
     for (Index i = 0; i < count; ++i) {
       for (Index c = a_.width; c < d_; ++c) rows[i * d_ + c] = 0;
     }
   }
 
-  /// Computes rows [row, row + count) of a head, and what they give to the tokens of the chunk and
-  /// to R.
+  /// Computes rows [row, row + count) of a head, and their contributions to the tokens of the chunk
+  /// and to R.
   FOVEA_NOINLINE void add_rows(Index h, Index row, Index count, Index at) {
     const LinearGradRows<T>& head = a_.rows[h];
     const Index offset = a_.first_position + row - at;
@@ -312,7 +312,7 @@ class DeltaGrad {
     lost_products_[h] = y - (after - before);
   }
 
-  /// Computes -G, and what G gives to keys and to R.
+  /// Computes -G, and the contributions of G to keys and to R.
   FOVEA_NOINLINE void add_errors(Index at, Index count) {
     const Index width = in_whole_vectors<T>(a_.width);
     const Index value_width = in_whole_vectors<T>(a_.value_width);
@@ -366,14 +366,14 @@ class DeltaGrad {
   const DeltaGradArgs<T>& a_;
   const Index d_;            // D padded
   const Index dv_;           // Dv padded
-  const Index seen_tokens_;  // tokens that some row sees
-  const Index blind_rows_;   // rows that see no token
+  const Index seen_tokens_;  // tokens seen by some row
+  const Index blind_rows_;   // rows without visible tokens
   T* free_;
   T* states_;   // [chunks, Dv, d] S^T before each chunk
   T* errors_;   // [tokens, dv] E
   T* weights_;  // [tokens, kDeltaChunk] W
   T* d_state_;  // [D, dv] R
-  T* lost_;     // [Dv, d] what rounding took from the state's sum
+  T* lost_;     // [Dv, d] the rounding error of the state's sum
   // For the tokens of a chunk:
   T* k_;         // [kDeltaChunk, d] k'
   T* keys_;      // [kDeltaChunk, d] B

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The steps of the delta rule's backward pass that are not products of matrices: features and
-/// their gradients, the triangular solve, and rows in and out.
+/// their gradients, the triangular solve, and loading and storing rows.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -26,8 +26,8 @@ FOVEA_INLINE T row_product(const T* a, const T* b, Index padded) {
   return lane_sum(halves_added(sum));
 }
 
-/// Does what normalised_rows does, and computes phi'(m_i) / sum phi(m_i): the factor that brings
-/// the gradient of x, freed of its part along x, to m.
+/// As normalised_rows, and computes phi'(m_i) / sum phi(m_i): the factor that maps the gradient of
+/// x, projected orthogonally to x, to m.
 template <class T>
 FOVEA_INLINE void normalised_rows(const FeatureMapArgs<T>& map, const Matrix<const T>& m,
                                   Index count, Index width, T* x, T* slopes) {
@@ -37,7 +37,7 @@ FOVEA_INLINE void normalised_rows(const FeatureMapArgs<T>& map, const Matrix<con
   divide_by_sums(x, count, padded, slopes);
 }
 
-/// Replaces d_x by the gradient of what x was made of. Returns d_x . x.
+/// Replaces d_x by the gradient of the input of x. Returns d_x . x.
 template <class T>
 FOVEA_INLINE T through_features(const T* x, const T* slopes, Index padded, T* d_x) {
   const T along = row_product(d_x, x, padded);
@@ -47,8 +47,7 @@ FOVEA_INLINE T through_features(const T* x, const T* slopes, Index padded, T* d_
   return along;
 }
 
-/// Rows times the weights of their columns, in scratch; where they lie if there are no weights and
-/// they can be read there.
+/// Rows times column weights, in scratch; in place without weights if possible.
 template <class T>
 FOVEA_INLINE Matrix<const T> weighted_rows(const Matrix<const T>& rows, const T* weights,
                                            Index count, Index width, const Matrix<T>& scratch) {
@@ -64,7 +63,7 @@ FOVEA_INLINE Matrix<const T> weighted_rows(const Matrix<const T>& rows, const T*
   return {scratch.data, scratch.row, 1};
 }
 
-/// Overwrites rows of a gradient with those of scratch times `sign`, or adds these.
+/// Overwrites rows of a gradient with rows of scratch times `sign`, or adds them.
 template <class T>
 FOVEA_NOINLINE void write_rows(const T* rows, Index row, T sign, const Matrix<T>& to, Index count,
                                Index width, bool add) {
@@ -78,7 +77,7 @@ FOVEA_NOINLINE void write_rows(const T* rows, Index row, T sign, const Matrix<T>
   }
 }
 
-/// Subtracts what is in the lanes from values.
+/// Subtracts the lanes from values.
 template <class T>
 struct ValuesMinus {
   const Matrix<const T> values;
@@ -94,8 +93,8 @@ FOVEA_INLINE Matrix<T> rows_from(const Matrix<T>& m, Index first) {
   return {m.data + first * m.row, m.row, m.column};
 }
 
-/// Computes the rows s of G from the last one on, in place of beta_s (...): chains over t from the
-/// last one on.
+/// Computes the rows s of G in descending order, in place of beta_s (...): sums over t in
+/// descending order.
 template <int V, class T>
 struct ErrorGradients {
   const T* weights;  // [count, kDeltaChunk] W

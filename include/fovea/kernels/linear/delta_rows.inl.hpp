@@ -7,8 +7,8 @@
 ///     far_i = S^T q'_i + sum_{s <= i} (q'_i . B_s) e_s
 ///
 /// and B^T E is added to S, with compensation. Value columns are in the lanes; for k' . B and q' .
-/// B the tokens are. Each element is one fixed chain, however its rows are divided into calls and
-/// blocks. Cost for each token, with one query head: 6 D Dv flops and 2 kDeltaChunk (D + Dv).
+/// B, tokens. Each element is one fixed sequence of operations, for any division of rows into calls
+/// and blocks. Cost for each token, with one query head: 6 D Dv flops and 2 kDeltaChunk (D + Dv).
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -23,11 +23,11 @@ constexpr Index in_whole_vectors(Index n) {
   return padded_size(n, kLanes<T>);
 }
 
-/// Which tokens of a chunk the rows of a block see: those before each row's own one (`token`), its
-/// own one too (`causal`), or the same number for all rows (`last`).
+/// The tokens of a chunk visible to a block's rows: those before each row's own (`token`),
+/// including its own (`causal`), or the same number for all rows (`last`).
 enum class DeltaRowKind : std::uint8_t { token, causal, last };
 
-/// The rows of the next chunk, which are asked for while this one is computed.
+/// The rows of the next chunk, prefetched while this one is computed.
 struct DeltaAhead {
   RowsAhead<0> x;       // rows of q or k
   RowsAhead<0> values;  // values of tokens
@@ -86,8 +86,8 @@ struct DeltaColumns {
     sum.store_to(p.out + first * p.out_row + column, p.out_row);
   }
 
-  /// Adds what each row sees beyond the tokens [0, common) that all of them see. The errors of
-  /// `token` rows are the ones that are being computed.
+  /// Adds each row's tokens beyond [0, common), which all rows see. The errors of `token` rows are
+  /// those being computed.
   template <int R>
   FOVEA_INLINE void add_own(RegisterBlock<R, V, T>& sum, const T* weights, Index common) const {
     FOVEA_UNROLL
@@ -130,8 +130,8 @@ struct DeltaWeights {
   }
 };
 
-/// Computes the weights of rows, at least for the tokens that they see: row r sees `seen` + r
-/// tokens, or fewer.
+/// Computes the weights of rows, at least for their visible tokens: row r sees `seen` + r tokens,
+/// or fewer.
 template <class T>
 FOVEA_NOINLINE void delta_weights(const T* x, Index x_row, Index width, const T* keys_t,
                                   Index count, Index seen, T* weights) {
@@ -147,7 +147,7 @@ FOVEA_NOINLINE void delta_weights(const T* x, Index x_row, Index width, const T*
   }
 }
 
-/// A whole chunk that is added to the state.
+/// A whole chunk to add to the state.
 template <class T>
 struct DeltaChunk {
   const T* keys;  // [kDeltaChunk, keys_row] B
@@ -155,7 +155,7 @@ struct DeltaChunk {
   const T* errors;  // [kDeltaChunk, row]
   const T* sum;     // [D, row]
   T* to;            // the sum with the chunk; it may be `sum`
-  T* lost;          // [D, row] what rounding took from it
+  T* lost;          // [D, row] its rounding error
   Index row;
 };
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the kernels of the delta rule read and write (FMMformer, Table 2; Schlag et al. 2021).
-/// Their bodies are delta_rule.inl.hpp and delta_grad.inl.hpp, compiled once for each
-/// instruction-set level; table.hpp chooses the level.
+/// Arguments of the delta-rule kernels (FMMformer, Table 2; Schlag et al. 2021). Their bodies are
+/// delta_rule.inl.hpp and delta_grad.inl.hpp, compiled once per instruction-set level; table.hpp
+/// selects the level.
 ///
 /// For one key head the state is S [D, Dv]. With k' = phi(k) / sum phi(k), where 0 stays 0, token t
-/// makes e_t = v_t - S_{t-1}^T k'_t and S_t = S_{t-1} + beta_t k'_t e_t^T; a row at position t
+/// computes e_t = v_t - S_{t-1}^T k'_t and S_t = S_{t-1} + beta_t k'_t e_t^T; a row at position t
 /// reads S_t^T q'.
 #pragma once
 
@@ -14,8 +14,8 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// The number of tokens of a chunk. Chunks begin at multiples of it, counted from the first token.
-/// The errors e within a chunk come from a triangular solve; the state stands for all tokens before
-/// it.
+/// The errors e within a chunk come from a triangular solve; the state represents all earlier
+/// tokens.
 inline constexpr Index kDeltaChunk = 32;
 
 /// A stream of the delta rule.
@@ -25,18 +25,18 @@ struct DeltaStreamArgs : StreamArgs<T, S> {
   FeatureMapArgs<T> map;  ///< the map phi, never negative
 };
 
-/// Where the parts of a state begin in its memory, in elements; the same at every level. Rows of a
-/// chunk behind the last token hold any numbers, but initialised ones.
+/// The offsets of a state's parts, in elements; the same at every level. A chunk's rows after the
+/// last token are arbitrary but initialised.
 template <class T>
 struct DeltaStateLayout {
   Index width_row;  ///< padded_row(D)
   Index value_row;  ///< padded_row(Dv)
   Index sum;        ///< [D, value_row] the closed chunks
-  Index lost;       ///< [D, value_row] what rounding took from `sum`
+  Index lost;       ///< [D, value_row] the rounding error of `sum`
   Index keys;       ///< [kDeltaChunk, width_row] beta k' of the open chunk
   Index keys_t;     ///< [width_row, kDeltaChunk] the same, transposed
   Index errors;     ///< [kDeltaChunk, value_row] e of the open chunk
-  Index elements;   ///< number of elements in all
+  Index elements;   ///< total number of elements
 
   /// The layout for keys of D = width and values of Dv = value_width columns.
   constexpr DeltaStateLayout(Index width, Index value_width)
@@ -65,25 +65,25 @@ constexpr Index delta_stream_scratch(Index width, Index value_width) {
 
 /// The two steps of a backward pass of the delta rule: tokens upwards, and then downwards.
 enum class DeltaGradSteps : std::uint8_t {
-  both,  ///< one after the other
-  up,    ///< the first, which leaves in `scratch` what the second needs
+  both,  ///< both, in order
+  up,    ///< the first, which stores the second's inputs in `scratch`
   down   ///< the second
 };
 
-/// Where the last chunk of tokens stands, which all rows behind it read token by token.
+/// Where the last token chunk is, which all later rows read token by token.
 enum class DeltaLastChunk : std::uint8_t {
-  here,    ///< in this strip, as all rows behind it, or in one behind it: no chunk stays open
-  opens,   ///< in this strip, but rows of strips behind it read it, too
-  earlier  ///< it is all the tokens of this call, which are those of a strip before it
+  here,    ///< in this strip, with all later rows, or in a later one: no chunk stays open
+  opens,   ///< in this strip, and rows of later strips read it, too
+  earlier  ///< it consists of this call's tokens, those of an earlier strip
 };
 
 /// The gradients of one key head and of the query heads that share it, for DeltaStreamArgs with
-/// length 0; or for the tokens and rows of a strip between others, one step at a time.
+/// length 0; or for the tokens and rows of a strip, one step at a time.
 template <class T>
 struct DeltaGradArgs {
-  LinearGradTokens<T> tokens;                   ///< all that the rows may see, from position 0
+  LinearGradTokens<T> tokens;                   ///< all visible to the rows, from position 0
   Matrix<const T> beta;                         ///< [tokens, 1]
-  Matrix<T> d_beta;                             ///< [tokens, 1], written; null data: not wanted
+  Matrix<T> d_beta;                             ///< [tokens, 1], written; null data: not requested
   Index width = 0;                              ///< D
   Index value_width = 0;                        ///< Dv
   FeatureMapArgs<T> map;                        ///< the map phi, never negative
@@ -93,16 +93,16 @@ struct DeltaGradArgs {
   Index first_position = 0;                     ///< position of row 0; any
   bool accumulate = false;                      ///< whether to add to d_q, d_k and d_v
   DeltaGradSteps steps = DeltaGradSteps::both;  ///< which steps
-  DeltaLastChunk last_chunk = DeltaLastChunk::here;  ///< of a strip: where it stands
+  DeltaLastChunk last_chunk = DeltaLastChunk::here;  ///< of a strip: the last chunk's location
   /// Of a strip, delta_grad_carried(...) elements, aligned to 64 bytes: upwards S before its
-  /// tokens, which becomes S behind them if they are whole chunks, or before the last one if it is
-  /// open; downwards what DeltaCarriedDown says of the rows behind it, which becomes that of its
-  /// own, too. Null: there are no other strips.
+  /// tokens, updated to S after them if they are whole chunks, or before the last one if it is
+  /// open; downwards the DeltaCarriedDown of later rows, updated with its own. Null: no other
+  /// strips.
   T* carried = nullptr;
   T* scratch = nullptr;  ///< delta_grad_scratch(...) elements, aligned to 64 bytes
 };
 
-/// What DeltaGradArgs::carried holds downwards, of rows behind a strip. Of no rows it is zeros.
+/// The downward contents of DeltaGradArgs::carried, for rows after a strip. Zeros without rows.
 template <class T>
 struct DeltaCarriedDown {
   /// \param carried DeltaGradArgs::carried   \param heads query heads that share the keys
@@ -113,12 +113,12 @@ struct DeltaCarriedDown {
         d_keys(g + kDeltaChunk * padded_row<T>(value_width)) {}
 
   T* d_state;  ///< [D, padded Dv] dS
-  T* sums;     ///< [heads, 2] LinearGradRows::d_out_times_out, and what rounding took from it
-  T* g;        ///< [kDeltaChunk, padded Dv] what dV and
-  T* d_keys;   ///< [kDeltaChunk, padded D] d(beta k') of an open chunk are made of
+  T* sums;     ///< [heads, 2] LinearGradRows::d_out_times_out, and its rounding error
+  T* g;        ///< [kDeltaChunk, padded Dv] the sums for dV and
+  T* d_keys;   ///< [kDeltaChunk, padded D] d(beta k') of an open chunk
 };
 
-/// Elements of DeltaGradArgs::carried. Those of no tokens, and of no rows, are zeros.
+/// Elements of DeltaGradArgs::carried. Zeros without tokens and rows.
 /// \param has_open whether some strip's last chunk is open
 template <class T>
 constexpr Index delta_grad_carried(Index heads, Index width, Index value_width, bool has_open) {

@@ -11,7 +11,7 @@
 #include "fovea/simd/rows_to_lanes.inl.hpp"
 #endif
 
-/// A row that is padded with zeros to a multiple of 64 bytes, added up to one vector.
+/// The sum of a row padded with zeros to a multiple of 64 bytes, as one vector.
 template <class T>
 FOVEA_INLINE Vec<T> row_lanes(const T* x, Index padded) {
   constexpr int w = kLanes<T>;
@@ -34,8 +34,8 @@ FOVEA_INLINE T lane_sum(Vec<T> x) {
   return x.raw[0];
 }
 
-/// Computes x / sum for a row, and 0 if the sum is 0. It divides where the inverse would be
-/// subnormal or infinite.
+/// Computes x / sum for a row, and 0 if the sum is 0. It divides if the inverse would be subnormal
+/// or infinite.
 template <class T>
 FOVEA_INLINE void divide_row(T* x, Index padded, T sum, T inverse) {
   constexpr T most = sizeof(T) == 4 ? static_cast<T>(0x1p100) : static_cast<T>(0x1p1000);
@@ -89,7 +89,7 @@ FOVEA_INLINE void normalised_rows(const FeatureMapArgs<T>& map, const StoredMatr
   divide_by_sums<T>(x, count, padded, nullptr);
 }
 
-/// Whether kernels can read rows where they lie: whole vectors of the type of the arithmetic.
+/// Whether kernels can read rows in place: whole vectors of the arithmetic type.
 template <class T, Storage S>
 FOVEA_INLINE bool are_whole(const StoredMatrix<S>& m, Index width) {
   return m.column == 1 && S == Storage::native && width % kLanes<T> == 0;
@@ -168,7 +168,7 @@ class DeltaStream {
     delta_rows(rows, count, columns_);
   }
 
-  /// Writes B and its transpose for tokens of the chunk, and turns the signs of x.
+  /// Writes B and its transpose for tokens of the chunk, and negates x.
   /// \param from the first of these tokens in this call
   /// \param first the first of these tokens in the chunk
   FOVEA_INLINE void add_keys(Index from, Index first, Index count) {
@@ -199,7 +199,7 @@ class DeltaStream {
   }
 
   /// Computes some rows of every head from \p row on, those after the tokens before `token`.
-  /// Returns the row behind them.
+  /// Returns the row after them.
   FOVEA_NOINLINE Index read(Index row, Index token) {
     const Index position = a_.first_position + row;
     const bool causal = position < token;
@@ -230,7 +230,7 @@ class DeltaStream {
     return row + count;
   }
 
-  /// The arguments that make rows_ of the rows of x_; the values, too, are taken from rows_.
+  /// The arguments that compute rows_ from the rows of x_; values are read from rows_, too.
   FOVEA_INLINE DeltaRows<T> rows_at(DeltaRowKind kind, Index seen) const {
     const T* const state = a_.state;
     return {x_,
@@ -252,7 +252,7 @@ class DeltaStream {
   const DeltaStreamArgs<T, S>& a_;
   const DeltaStateLayout<T> at_;
   const Index columns_;  // Dv rounded up to vectors
-  T* const x_;           // [kDeltaChunk, width_row] q', or k' with its signs turned
+  T* const x_;           // [kDeltaChunk, width_row] q', or -k'
   T* const rows_;        // [kDeltaChunk, value_row] values, or far
   T* const weights_;     // [kDeltaChunk, kDeltaChunk]
   T* const beta_;        // [kDeltaChunk]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Feature maps as kernels see them. Their bodies are in feature_map.inl.hpp, compiled once for
-/// each instruction-set level.
+/// Feature maps for kernels. Their bodies are in feature_map.inl.hpp, compiled once per
+/// instruction-set level.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ enum class FeatureMapKind : std::uint8_t {
   tanh_plus_one,       ///< tanh(x) + 1
   tanh,                ///< tanh(x)
   relu,                ///< max(x, 0)
-  identity,            ///< x itself, for features that are made already
-  own                  ///< a user's map, which comes as functions
+  identity,            ///< x itself, for precomputed features
+  own                  ///< a user's map, given as functions
 };
 
-/// A map phi of single numbers.
+/// An element-wise map phi.
 template <class T>
 struct FeatureMapArgs {
   /// Which map it is.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Feature maps of vectors and of rows, and their derivatives. NaN stays NaN, infinities give the
-/// limits, and nothing cancels: near 0 a map keeps its relative accuracy.
+/// limits, and there is no cancellation: near 0 a map keeps its relative accuracy.
 ///
 /// "Error a, b | c, d" is in ulp, as in simd/math.inl.hpp.
 
@@ -37,13 +37,13 @@ struct ExpPolynomial<double> {
                                              0x1.ae14874a8348bp-26};
 };
 
-/// e^min(x, 0) with gradual underflow. It is cheaper than `exp`, and not monotone: the results for
-/// neighbouring numbers may be one ulp in the wrong order. Error 0.89, 0.87 | 1.17, 1.15.
+/// e^min(x, 0) with gradual underflow. It is cheaper than `exp`, but not monotone: results for
+/// neighbouring numbers may be out of order by one ulp. Error 0.89, 0.87 | 1.17, 1.15.
 template <class T>
 FOVEA_INLINE Vec<T> exp_below_zero(Vec<T> x) {
   using C = MathConstants<T>;
   const Vec<T> clamped =
-      maximum(set1(C::kExpMin), minimum(zero<T>(), x));  // in this order a NaN stays
+      maximum(set1(C::kExpMin), minimum(zero<T>(), x));  // in this order, NaN stays NaN
   const Vec<T> shifted = fma(clamped, set1(C::kLog2E), set1(C::kMagic));
   const Vec<T> n = shifted - set1(C::kMagic);
   const Vec<T> r = fma(n, set1(-C::kLn2Low), fma(n, set1(-C::kLn2High), clamped));
@@ -55,7 +55,7 @@ template <class T>
 FOVEA_INLINE Vec<T> sech_squared(Vec<T> x) {
   using C = MathConstants<T>;
   const Vec<T> minus = from_bits<T>(bits(x) | set1_int<T>(C::kSignMask));
-  // 4 e is computed at once: where e is subnormal, 4 e may be normal.
+  // 4 e is computed directly: if e is subnormal, 4 e may be normal.
   SplitPower<T> power = split_exp(maximum(set1(C::kExpMin), minus + minus));
   power.n = power.n + set1_int<T>(2);
   const Vec<T> four_e = join(power);
@@ -134,7 +134,7 @@ FOVEA_NOINLINE void map_native_rows(const T* from, Index from_row, Index count, 
   }
 }
 
-/// Does the same by a user's function, in place.
+/// The same with a user's function, in place.
 template <class T>
 FOVEA_NOINLINE void map_rows_by(void (*function)(const T*, T*, Index) noexcept, Index count,
                                 Index width, T* rows, Index row) {
@@ -183,7 +183,7 @@ FOVEA_INLINE void map_rows_part(const FeatureMapArgs<T>& map, const StoredMatrix
 
 /// Writes to[i, c] = phi(x[i, c]), with 0 from `width` on to the end of the padded row.
 /// \param x [count, width], in any storage
-/// \param to [count, padded_row(width)], with to_row elements from row to row
+/// \param to [count, padded_row(width)], with row stride to_row
 template <Storage S, class T>
 FOVEA_NOINLINE void map_rows(const FeatureMapArgs<T>& map, const StoredMatrix<S>& x, Index count,
                              Index width, T* to, Index to_row) {

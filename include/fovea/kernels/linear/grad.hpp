@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the backward kernels of linear attention read and write. Their bodies are grad.inl.hpp and
-/// the files that begin with grad_, compiled once for each instruction-set level; table.hpp chooses
-/// the level.
+/// Arguments of the backward kernels of linear attention. Their bodies are grad.inl.hpp and grad_*,
+/// compiled once per instruction-set level; table.hpp selects the level.
 ///
 /// For one feature map let G_i = far_weight o d_out_i, S_i and z_i the state that row i reads,
 /// den_i = phi(q_i) . z_i and t_i = phi(q_i) . S_i G_i. Then
@@ -16,8 +15,8 @@
 ///     R_j = sum phi(q_i) G_i^T / den_i
 ///     r_j = -sum t_i / den_i^2 phi(q_i)
 ///
-/// The caller clears the gradients of tokens that no call reaches (those beyond the length), and
-/// those of rows if there is no token at all.
+/// The caller clears the gradients of tokens beyond the length, and those of rows if there are no
+/// tokens.
 #pragma once
 
 #include "fovea/kernels/linear/compensated_sum.hpp"
@@ -31,8 +30,8 @@ struct LinearGradRows {
   Matrix<const T> q;              ///< [rows, D]
   Matrix<const T> d_out;          ///< [rows, Dv]
   const T* far_weight = nullptr;  ///< [Dv]; null: 1
-  Matrix<T> d_q;                  ///< [rows, D], written; null data: not wanted
-  T* d_out_times_out = nullptr;   ///< one number, sum_i <G_i, far_i>, written; null: not wanted
+  Matrix<T> d_q;                  ///< [rows, D], written; null data: not requested
+  T* d_out_times_out = nullptr;   ///< one number, sum_i <G_i, far_i>, written; null: not requested
 };
 
 /// Tokens of one key head.
@@ -40,17 +39,17 @@ template <class T>
 struct LinearGradTokens {
   Matrix<const T> k;  ///< [tokens, D]
   Matrix<const T> v;  ///< [tokens, Dv]
-  Matrix<T> d_k;      ///< [tokens, D], written; null data: not wanted
-  Matrix<T> d_v;      ///< [tokens, Dv], written; null data: not wanted
+  Matrix<T> d_k;      ///< [tokens, D], written; null data: not requested
+  Matrix<T> d_v;      ///< [tokens, Dv], written; null data: not requested
   Index count = 0;    ///< number of tokens
 };
 
 /// Causal: two steps with the same arguments. linear_grad_causal_rows writes d_q, d_out_times_out
-/// and `saved`; its heads can be divided among calls. linear_grad_causal_keys reads `saved`, and
-/// writes d_k and d_v; its heads are all that share the keys.
+/// and `saved`; its heads may be split among calls. linear_grad_causal_keys reads `saved`, and
+/// writes d_k and d_v; its heads are all heads that share the keys.
 template <class T>
 struct LinearGradCausalArgs {
-  LinearGradTokens<T> tokens;               ///< all that the rows may see, from position 0
+  LinearGradTokens<T> tokens;               ///< all visible to the rows, from position 0
   Index width = 0;                          ///< D
   Index value_width = 0;                    ///< Dv
   LinearMaps<T> maps;                       ///< feature maps and denominators
@@ -64,29 +63,29 @@ struct LinearGradCausalArgs {
   T* scratch = nullptr;  ///< linear_grad_scratch(...) elements, aligned to 64 bytes
 };
 
-/// Causal, in strips: the tokens and rows of one strip, and one map. The two causal steps go over
-/// the strips, upwards and then downwards, each with a state of its own. Strips that are segments
-/// of kLinearSegment tokens give the bits of the undivided steps, if the rows from the last chunk
-/// on are strips that read it as it is: its tokens, whose state is that before it, are not added.
+/// Causal, in strips: the tokens and rows of one strip, and one map. The two causal steps traverse
+/// the strips, upwards and then downwards, each with its own state. Strips that are segments of
+/// kLinearSegment tokens give the bits of the undivided steps, if rows from the last chunk on are
+/// strips that read it as is: its tokens are not added to the state before it.
 template <class T>
 struct LinearGradStripArgs {
   LinearGradCausalArgs<T>
       of;         ///< the strip; its positions count from its first token, and are >= 0
-  Index map = 0;  ///< number of the map; the gradients of the others were written before
+  Index map = 0;  ///< the map; gradients of the others were written before
   /// linear_grad_carried(...) elements, aligned to 64 bytes: S and z of the tokens before the
-  /// strip, or R and r of the rows behind it. The strip is added.
+  /// strip, or R and r of the rows after it. The strip is added.
   T* carried = nullptr;
-  bool is_first = false;    ///< whether nothing is carried on yet
+  bool is_first = false;    ///< whether no state is carried yet
   bool stays_open = false;  ///< upwards: the tokens, of one chunk, are not added
 };
 
-/// Features that are kept relative to other references: the state of a step is multiplied.
+/// Rescales the state of a step to other references of the features.
 template <class T>
 struct LinearGradScaleArgs {
   T* carried = nullptr;        ///< as in LinearGradStripArgs
   Index width = 0;             ///< R
   Index value_width = 0;       ///< Dv
-  bool is_down = false;        ///< whether it is the state of the step downwards
+  bool is_down = false;        ///< whether it is the downward step's state
   const T* factors = nullptr;  ///< [R padded]
 };
 
@@ -102,14 +101,14 @@ constexpr Index linear_grad_carried(Index width, Index value_width) {
 /// that share the keys.
 template <class T>
 struct LinearGradRowsArgs {
-  LinearGradRows<T> rows;    ///< the rows; d_out_times_out is that of these rows
+  LinearGradRows<T> rows;    ///< the rows; d_out_times_out is for these rows
   Index row_count = 0;       ///< number of rows, at most kLinearSegment
   Index width = 0;           ///< D
   Index value_width = 0;     ///< Dv
   LinearMaps<T> maps;        ///< feature maps and denominators
   bool accumulate = false;   ///< whether to add to d_q
-  const T* total = nullptr;  ///< S and z, as LinearFoldArgs wrote them
-  T* sums = nullptr;         ///< [linear_sum_elements(...)]: R and r, written; null: not wanted
+  const T* total = nullptr;  ///< S and z, written by LinearFoldArgs
+  T* sums = nullptr;         ///< [linear_sum_elements(...)]: R and r, written; null: not requested
   T* scratch = nullptr;      ///< linear_grad_scratch(...) elements, aligned to 64 bytes
 };
 
@@ -121,33 +120,33 @@ struct LinearGradKeysArgs {
   Index value_width = 0;       ///< Dv
   LinearMaps<T> maps;          ///< feature maps and denominators
   bool accumulate = false;     ///< whether to add to d_k and d_v
-  const T* total = nullptr;    ///< R and r of all rows, as LinearFoldArgs wrote them
+  const T* total = nullptr;    ///< R and r of all rows, written by LinearFoldArgs
   T* scratch = nullptr;        ///< linear_grad_scratch(...) elements, aligned to 64 bytes
 };
 
-/// The number of signs that a row keeps in one element.
+/// The number of signs stored per element.
 template <class T>
 inline constexpr Index kGradSignsPerWord = 4 * static_cast<Index>(sizeof(T));
 
-/// Elements that a row keeps of one map between the two causal steps: 1 / den, t / den, the scale
-/// of its features and, for signed_floor, the slope of the floor and the signs of z.
+/// Elements stored per row and map between the two causal steps: 1 / den, t / den, the scale of its
+/// features and, for signed_floor, the slope of the floor and the signs of z.
 template <class T>
 constexpr Index linear_grad_record(Index width, DenominatorPolicy policy) {
   constexpr Index word = kGradSignsPerWord<T>;
   return policy == DenominatorPolicy::signed_floor ? 4 + (width + word - 1) / word : 3;
 }
 
-/// The element of a record that is t / den = <G_i, far_i>.
+/// The index of t / den = <G_i, far_i> in a record.
 inline constexpr Index kGradRecordProduct = 1;
 
-/// Elements that the rows of one query head keep between the two causal steps.
+/// Elements stored per query head between the two causal steps.
 template <class T>
 constexpr Index linear_grad_saved(Index rows, Index width, const LinearMaps<T>& maps) {
   return maps.count * rows * linear_grad_record<T>(width, maps.policy);
 }
 
-/// Elements of scratch of every kernel here: O(D Dv + kLinearChunk (D + Dv)), however many maps
-/// there are.
+/// Elements of scratch of every kernel here: O(D Dv + kLinearChunk (D + Dv)), for any number of
+/// maps.
 template <class T>
 constexpr Index linear_grad_scratch(Index width, Index value_width) {
   const Index d = padded_row<T>(width);

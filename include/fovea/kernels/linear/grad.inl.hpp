@@ -2,8 +2,8 @@
 /// \file
 /// The backward pass of causal linear attention (FMMformer, eqs. 8-10; the formulas are in
 /// grad.hpp): first chunks forwards with the state S, then backwards with the state R of the rows
-/// that see a chunk; within a chunk pair by pair. It costs 12 D Dv + 6 kLinearChunk (D + Dv) / 2
-/// flops for each token, query head and map.
+/// that see a chunk; pairwise within a chunk. It costs 12 D Dv + 6 kLinearChunk (D + Dv) / 2 flops
+/// for each token, query head and map.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -12,10 +12,10 @@
 #include "fovea/kernels/linear/grad_state.inl.hpp"
 #endif
 
-/// The positions that both causal steps go by.
+/// The positions used by both causal steps.
 template <class T>
 struct GradPositions {
-  /// \param is_strip whether there are tokens before these, and rows behind
+  /// \param is_strip whether there are earlier tokens and later rows
   explicit GradPositions(const LinearGradCausalArgs<T>& args, bool is_strip = false)
       : first(args.first_position),
         rows(args.row_count),
@@ -24,7 +24,7 @@ struct GradPositions {
 
   /// The first row that sees a token.
   Index seeing_row() const { return tokens > 0 || strip ? clamped(-first, 0, rows) : rows; }
-  /// The first token that no row sees, nor any token behind it.
+  /// The first token from which on no token is seen by any row.
   Index unseen_token() const { return strip ? tokens : clamped(first + rows, 0, tokens); }
   Index row_at(Index position) const { return clamped(position - first, 0, rows); }
   /// The chunk that the last row reads, if a row sees a token. Chunks before it are whole.
@@ -39,7 +39,7 @@ struct GradPositions {
   bool strip;
 };
 
-/// What row `first` of head h keeps of a map, followed by that of the rows behind it.
+/// The record of row `first` of head h for a map, followed by those of later rows.
 template <class T>
 FOVEA_INLINE GradRecords<T> grad_records(const LinearGradCausalArgs<T>& args, Index h, Index map,
                                          Index first) {
@@ -67,7 +67,7 @@ class GradForwards {
         run_(scratch.take(kLinearChunk * widths_.d)),
         pairs_(scratch.take(kLinearChunk * kLinearChunk)) {}
 
-  /// Takes all chunks with a running state.
+  /// Processes all chunks with a running state.
   void run() {
     GradSums<T> sums(widths_.value_width, widths_.d, widths_.d, sums_);
     const Index last = positions_.last_chunk();
@@ -80,7 +80,7 @@ class GradForwards {
     }
   }
 
-  /// Takes all chunks of a strip, and adds them to a state that goes on, unless they stay open.
+  /// Processes all chunks of a strip, and adds them to a carried state, unless they stay open.
   void run_strip(GradSums<T>& sums, bool stays_open) {
     Index chunk = 0;
     do {
@@ -92,7 +92,7 @@ class GradForwards {
     } while (++chunk * kLinearChunk < positions_.tokens);
   }
 
-  /// Computes what a whole chunk adds to the state.
+  /// Computes the contribution of a whole chunk to the state.
   /// \param matrix [Dv, d], written
   /// \param vector [d], written
   void sum(Index chunk, T* matrix, T* vector) {
@@ -107,7 +107,7 @@ class GradForwards {
   /// \param matrix S^T [Dv, d]
   /// \param vector z [d]
   void read(Index chunk, const T* matrix, const T* vector) {
-    // The last chunk stays open: rows behind it read it token by token.
+    // The last chunk stays open: later rows read it token by token.
     const Index at = chunk * kLinearChunk;
     const bool last = at + kLinearChunk >= positions_.tokens;
     const Index begin = larger(positions_.row_at(at), positions_.seeing_row());
@@ -167,7 +167,7 @@ class GradForwards {
   const T* matrix_ = nullptr;  // S^T [Dv, d]
   const T* vector_ = nullptr;  // z [d]
   const LinearGradTokens<T> inputs_;
-  const GradScratch<T> sums_;  // that of the running state
+  const GradScratch<T> sums_;  // of the running state
   GradTokenTile<T> tokens_;
   GradRowTile<T> rows_;
   GradAhead<T> ahead_;
@@ -195,7 +195,7 @@ class GradBackwards {
         products_(scratch.take(kLinearChunk * kLinearChunk)),
         value_products_(scratch.take(kLinearChunk * kLinearChunk)) {}
 
-  /// Takes all chunks with a running state.
+  /// Processes all chunks with a running state.
   /// \pre a row sees a token
   void run() {
     GradSums<T> sums(widths_.width, widths_.dv, widths_.d, sums_);
@@ -205,7 +205,7 @@ class GradBackwards {
     }
   }
 
-  /// Takes all chunks of a strip, and adds their rows to a state that goes on.
+  /// Processes all chunks of a strip, and adds their rows to a carried state.
   void run_strip(GradSums<T>& sums) {
     const Index end = larger(positions_.tokens, positions_.first + positions_.rows);
     for (Index chunk = (end - 1) / kLinearChunk; chunk >= 0; --chunk) {
@@ -214,7 +214,7 @@ class GradBackwards {
     sums.fold();
   }
 
-  /// Computes what the rows of a chunk, of one head, add to the state.
+  /// Computes the contribution of one head's rows of a chunk to the state.
   /// \param matrix [D, dv], written
   /// \param vector [d], written
   void sum(Index chunk, Index h, T* matrix, T* vector) {
@@ -233,8 +233,8 @@ class GradBackwards {
     }
   }
 
-  /// Computes the gradients of a chunk's tokens, of which there may be none.
-  /// \param matrix R [D, dv] of the rows behind the chunk
+  /// Computes the gradients of a chunk's tokens, if any.
+  /// \param matrix R [D, dv] of the rows after the chunk
   /// \param vector r [d]
   /// \param sums to which the chunk's rows are added; null: none
   void read(Index chunk, const T* matrix, const T* vector, GradSums<T>* sums) {
@@ -264,7 +264,7 @@ class GradBackwards {
   bool d_k() const { return args_.tokens.d_k.data != nullptr; }
   bool d_v() const { return args_.tokens.d_v.data != nullptr; }
 
-  /// Asks for the rows of a head before row `end`.
+  /// Prefetches the rows of a head before row `end`.
   void ask_rows(Index h, Index end) {
     LinearGradRows<T> inputs = args_.rows[h];
     inputs.d_q = {};
@@ -276,7 +276,7 @@ class GradBackwards {
     rows_.read_divided(grad_records(args_, h, map_, begin));
   }
 
-  /// Adds the rows that were read last to R and r.
+  /// Adds the last rows read to R and r.
   void add_to(GradSums<T>& sums) {
     sums.add_products(rows_.features(), 1, widths_.d, rows_.d_out(), rows_.count(), ahead_);
     if (d_k()) sums.add(chunk_r_);
@@ -342,12 +342,12 @@ class GradBackwards {
   const GradPositions<T> positions_;
   const Index map_;
   const GradWidths<T> widths_;
-  const GradScratch<T> sums_;  // that of the running state
+  const GradScratch<T> sums_;  // of the running state
   GradTokenTile<T> tokens_;
   GradRowTile<T> rows_;
   TokenGradients<T> gradients_;
   GradAhead<T> ahead_;
-  T* const chunk_r_;         // [d], that of the chunk alone
+  T* const chunk_r_;         // [d], of this chunk only
   T* const products_;        // [rows, kLinearChunk], phi(q_i) . phi(k_j)
   T* const value_products_;  // [rows, kLinearChunk], G_i / den_i . v_j
 };
@@ -363,7 +363,7 @@ FOVEA_NOINLINE void clear_rows(const Matrix<T>& m, Index begin, Index end, Index
   }
 }
 
-/// Clears the gradients of queries that see no token.
+/// Clears the gradients of queries without visible tokens.
 template <class T>
 FOVEA_NOINLINE void clear_unseeing_rows(const LinearGradCausalArgs<T>& args) {
   const Index end = args.accumulate ? 0 : GradPositions<T>(args).seeing_row();

@@ -25,7 +25,7 @@ class GradTokenTile {
   bool wants_d_k() const { return tokens_->d_k.data != nullptr; }
   bool wants_d_v() const { return tokens_->d_v.data != nullptr; }
 
-  /// Asks for the tokens that read_tokens() will be called for.
+  /// Prefetches the tokens for read_tokens().
   static void ask(const LinearGradTokens<T>& tokens, Index first, const GradWidths<T>& widths,
                   GradAhead<T>& ahead) {
     if (first < 0) return;
@@ -131,7 +131,7 @@ class TokenGradients {
   T* d_values() const { return d_values_; }      // [count, dv]
   T* scratch() const { return lanes_; }          // [kLinearChunk, d], free between two reads
 
-  /// Computes what all tokens get from rows that see them all: R v_j, to which r is still lacking,
+  /// Computes the contributions to all tokens of rows that see all of them: R v_j, still without r,
   /// and R^T phi(k_j).
   /// \param state R [D, dv]
   void read(const GradTokenTile<T>& tile, const T* state, GradAhead<T>& ahead) {
@@ -143,8 +143,7 @@ class TokenGradients {
   }
 
  private:
-  /// Computes the features' part with tokens in the lanes, so that neither R nor its transpose has
-  /// to be turned.
+  /// Computes the features' part with tokens in the lanes, so that no matrix needs transposing.
   void read_features(const GradTokenTile<T>& tile, const T* state, GradAhead<T>& ahead) {
     multiply_rows<ProductSteps::all, T>({state, widths_.dv, 1, tile.values_t(), kLinearChunk,
                                          lanes_, kLinearChunk, widths_.value_width, &ahead},

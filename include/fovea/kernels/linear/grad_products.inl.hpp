@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The matrix products of linear attention's backward pass: register blocks whose chains are those
-/// of one element alone, and triangles that touch no pair beyond the diagonal, whatever it holds.
+/// The matrix products of linear attention's backward pass: register blocks with the same order of
+/// operations per element, and triangles that read no pair beyond the diagonal.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -11,7 +11,7 @@
 #include "fovea/simd/register_block.inl.hpp"
 #endif
 
-/// The widths of one call, and how far its rows are apart, in whole cache lines.
+/// The widths and padded row strides of one call, in whole cache lines.
 template <class T>
 struct GradWidths {
   GradWidths(Index width_, Index value_width_)
@@ -26,7 +26,7 @@ struct GradWidths {
   Index dv;
 };
 
-/// Scratch that is handed out from its front.
+/// A bump allocator for scratch.
 template <class T>
 struct GradScratch {
   T* at;
@@ -37,13 +37,13 @@ struct GradScratch {
   }
 };
 
-/// The rows of the next tile, which are asked for while this one is computed. They are asked for
-/// evenly, since what waits for memory holds up the loads behind it.
+/// The rows of the next tile, prefetched evenly while this one is computed, since outstanding
+/// prefetches delay later loads.
 template <class T>
 class GradAhead {
  public:
   GradAhead() = default;
-  /// \param elements number of elements of the products that will ask
+  /// \param elements number of elements of the prefetching products
   explicit GradAhead(Index elements) {
     const Index blocks = larger(1, elements / (kLanes<T> * kAccumulators));
     rows_ = (kLinearChunk + blocks - 1) / blocks;
@@ -53,30 +53,30 @@ class GradAhead {
   void read(const Matrix<const T>& m, Index first, Index count, Index width) {
     reads_[read_count_++] = RowsAhead<0>::template of<T>(stored(m), first, 1, count, width);
   }
-  /// Adds rows of a tensor to be written, if there is one.
+  /// Adds rows of a tensor to be written, if given.
   void write(const Matrix<T>& m, Index first, Index count, Index width) {
     if (m.data == nullptr) return;
     writes_[write_count_++] = RowsAhead<1>::template of<T>(stored(m), first, 1, count, width);
   }
 
-  /// Asks for that many rows of each tensor.
+  /// Prefetches that many rows of each tensor.
   FOVEA_INLINE void ask(Index rows) {
     for (Index n = 0; n < read_count_; ++n) reads_[n].ask(rows);
     for (Index n = 0; n < write_count_; ++n) writes_[n].ask(rows);
   }
-  /// Asks for the share of one register block.
+  /// Prefetches one register block's share.
   FOVEA_INLINE void ask() { ask(rows_); }
 
  private:
   RowsAhead<0> reads_[4];
   RowsAhead<1> writes_[2];
-  Index rows_ = 0;  // rows of each tensor that one block asks for
+  Index rows_ = 0;  // rows of each tensor prefetched per block
   Index read_count_ = 0;
   Index write_count_ = 0;
 };
 
-/// Writes to[i, c] = phi'(x[i, c]), from the features where they tell: the slope of elu is the
-/// smaller of 1 and its value.
+/// Writes to[i, c] = phi'(x[i, c]), from the features if possible: the slope of elu is min(1, elu +
+/// 1).
 /// \param features [count, row], phi(x), not scaled
 /// \param to [count, row]
 template <class T>
@@ -95,7 +95,7 @@ FOVEA_NOINLINE void slopes_of(const FeatureMapArgs<T>& map, const Matrix<const T
   }
 }
 
-/// Writes the slopes of one row of features of several maps side by side, and zeros behind them.
+/// Writes the slopes of one row of features of several maps concatenated, then zeros.
 template <class T>
 FOVEA_NOINLINE void joined_slopes(const FeatureMapArgs<T>* maps, Index joined,
                                   const Matrix<const T>& x, const T* features, Index width, T* to) {
@@ -125,7 +125,7 @@ FOVEA_NOINLINE void slopes_of_features(const LinearMaps<T>& maps, Index l, const
   }
 }
 
-/// Writes to[c] = row(c, to[c]), or row(c, 0) where nothing is added to.
+/// Writes to[c] = row(c, to[c]), or row(c, 0) if not accumulating.
 template <class T, class Row>
 FOVEA_INLINE void write_row(T* to, Index column, Index width, bool add, const Row& row) {
   constexpr Index w = kLanes<T>;
@@ -139,9 +139,8 @@ FOVEA_INLINE void write_row(T* to, Index column, Index width, bool add, const Ro
   }
 }
 
-/// The same for a row behind the features of several maps, each of which adds to it.
-/// \param row is given the number of a feature, in place of that of a column; it adds to what it
-/// is given
+/// The same for the input row of several maps' features, each of which adds to it.
+/// \param row called with a feature's number instead of a column's; accumulates
 template <class T, class Row>
 FOVEA_INLINE void write_feature_row(const LinearMaps<T>& maps, T* to, Index column, Index width,
                                     bool add, const Row& row) {
@@ -157,14 +156,14 @@ FOVEA_INLINE void write_feature_row(const LinearMaps<T>& maps, T* to, Index colu
   }
 }
 
-/// Which of all the steps [0, steps) a row of a product sums over.
+/// Which of the steps [0, steps) a row of a product sums over.
 enum class ProductSteps {
-  all,        // all of them, cut after every kChain
+  all,        // all of them, in reduction blocks of kChain
   up_to_row,  // row i: [0, i + offset], with steps <= kChain
   from_row    // row i: [i - offset, steps), with steps <= kChain
 };
 
-/// The product to[i, c] = sum_s a[i, s] b[s, c], to which to[i, c] may be added.
+/// The product to[i, c] = sum_s a[i, s] b[s, c], written or added to `to`.
 template <class T>
 struct RowsProduct {
   const T* a;  // scalars, at strides a_row and a_step
@@ -275,7 +274,7 @@ FOVEA_NOINLINE void multiply_rows(const RowsProduct<T>& p, Index rows, Index col
   for_row_blocks<kBlockVectors>(0, columns / kLanes<T>, ProductGroups<kSteps, T>{p, rows});
 }
 
-/// Computes pairs[i, j] = a_i . b_j for the pairs j <= i + offset, and for some besides.
+/// Computes pairs[i, j] = a_i . b_j for the pairs j <= i + offset, and possibly for others.
 /// \param b_t [width, kLinearChunk]
 /// \param pairs [rows, kLinearChunk]
 template <class T>

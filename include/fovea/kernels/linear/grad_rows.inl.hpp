@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The query side of the backward pass of linear attention: the features of up to kLinearChunk
-/// rows, their denominators, their gradients, and what they add to the gradients of the tokens that
-/// they see.
+/// rows, their denominators, their gradients, and their contributions to the gradients of visible
+/// tokens.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -11,7 +11,7 @@
 #include "fovea/kernels/linear/stream.inl.hpp"
 #endif
 
-/// What a row keeps of its denominator for the tokens that it sees (linear_grad_record).
+/// A row's record of its denominator, for its visible tokens (linear_grad_record).
 template <class T>
 struct GradRecord {
   T* at;
@@ -20,15 +20,15 @@ struct GradRecord {
   FOVEA_INLINE T& inverse() const { return at[0]; }
   /// t / den = <G_i, far_i>.
   FOVEA_INLINE T& product() const { return at[kGradRecordProduct]; }
-  /// The power of two that the row's features were multiplied by. It is 0 for a row that zero_row
-  /// left out, or that has no output, for which all the rest is 0, too.
+  /// The power of two that scaled the row's features. 0 for rows skipped by zero_row or without
+  /// output, for which everything else is 0, too.
   FOVEA_INLINE T& scale() const { return at[2]; }
   /// sign(den) tau where the floor holds, otherwise 0. Only signed_floor has it.
   FOVEA_INLINE T& floor_slope() const { return at[3]; }
   /// -t / den^2, the gradient of den.
   FOVEA_INLINE T d_den() const { return -(at[1] * at[0]); }
 
-  /// Keeps the signs of z = a + b, each in two bits.
+  /// Stores the signs of z = a + b, in two bits each.
   void set_signs(const T* a, const T* b, Index width) const {
     for (Index c = 0; c < width; c += kPerWord) {
       Word word = 0;
@@ -68,7 +68,7 @@ FOVEA_NOINLINE void add_row_products(const GradRecords<T>& records, Index rows,
   for (Index i = 0; i < rows; ++i) sum.add(records.at(i).product());
 }
 
-/// Lane i of the result is a_i . b_i for rows [first, first + lanes), and 0 behind the last one.
+/// Lane i of the result is a_i . b_i for rows [first, first + lanes), and 0 beyond the last one.
 /// Elements are added in the same order as in denominators_of.
 /// \param a, b [count, row]
 template <class T>
@@ -112,7 +112,7 @@ class GradRowTile {
   T* features() const { return features_; }  // [count, d], phi(q_i) times powers of two
   const T* d_out() const { return d_out_; }  // [count, dv]
 
-  /// Asks for rows [first, end), which read_queries() will be called for.
+  /// Prefetches rows [first, end) for read_queries().
   static void ask(const LinearGradRows<T>& rows, Index first, Index end,
                   const GradWidths<T>& widths, GradAhead<T>& ahead) {
     const Index count = clamped(end - first, 0, kLinearChunk);
@@ -122,7 +122,7 @@ class GradRowTile {
   }
 
   /// Loads the features of rows.
-  /// \param map number of the map among those of the call
+  /// \param map the map's number in the call
   void read_queries(const LinearGradRows<T>& rows, Index first, Index count, Index map) {
     rows_ = &rows;
     first_ = first;
@@ -131,16 +131,16 @@ class GradRowTile {
     feature_rows(maps_, map, stored(query_rows()), count, widths_.width, features_, widths_.d);
   }
 
-  /// Makes d_out() hold G_i.
+  /// Sets d_out() to G_i.
   void read_d_out() const {
     for (Index i = 0; i < count_; ++i) put_d_out(i, d_out_row(i), T(1));
   }
 
   /// Computes the gradients of the queries of the loaded rows, and scales their features.
-  /// \param reader reads the normaliser that each row sees
+  /// \param reader reads each row's visible normaliser
   /// \param u [count, d], S_i G_i
   /// \param slopes [count, d] scratch
-  /// \param records those of the loaded rows, written
+  /// \param records of the loaded rows, written
   void attend(StateReader<T>& reader, const T* u, T* slopes, bool accumulate,
               const GradRecords<T>& records) {
     alignas(kVecBytes) T numbers[4][kLinearChunk];
@@ -168,8 +168,8 @@ class GradRowTile {
     }
   }
 
-  /// For rows that an earlier attend() has seen: scales features as it did, and makes d_out() hold
-  /// G_i / den_i, and d_z.
+  /// For rows of an earlier attend(): scales features as it did, and sets d_out() to G_i / den_i,
+  /// and d_z.
   void read_divided(const GradRecords<T>& records) {
     for (Index i = 0; i < count_; ++i) {
       const GradRecord<T> kept = records.at(i);
@@ -179,7 +179,7 @@ class GradRowTile {
     }
   }
 
-  /// For rows that attend() has just seen: makes d_out() hold G_i / den_i, and d_z.
+  /// For rows of the last attend(): sets d_out() to G_i / den_i, and d_z.
   void divide(const GradRecords<T>& records) {
     for (Index i = 0; i < count_; ++i) {
       const GradRecord<T> kept = records.at(i);
@@ -220,7 +220,7 @@ class GradRowTile {
             widths_.value_width};
   }
 
-  /// Writes row i of d_out(), with 0 behind the last column.
+  /// Writes row i of d_out(), padded with 0.
   FOVEA_INLINE void put_d_out(Index i, const DOutRow& row, T factor) const {
     constexpr Index w = kLanes<T>;
     const Index padded = widths_.dv;
@@ -233,7 +233,7 @@ class GradRowTile {
     for (; c < padded; c += w) store(to + c, zero<T>());
   }
   FOVEA_INLINE void put_divided(Index i, const DOutRow& row, const GradRecord<T>& kept) const {
-    if (is_left_out(kept)) {  // it is 0, whatever G_i holds
+    if (is_left_out(kept)) {  // 0, regardless of G_i
       clear_elements(d_out_ + i * widths_.dv, widths_.dv);
     } else {
       put_d_out(i, row, kept.inverse());
@@ -258,7 +258,7 @@ class GradRowTile {
 
   void keep(const StateReader<T>& reader, Index i, T product, const GradRecord<T>& kept) const {
     const T den = reader.denominators[i];
-    // Without values there is no output, so that nothing depends on the denominator.
+    // Without values there is no output, so nothing depends on the denominator.
     const bool left_out =
         widths_.value_width == 0 || (maps_.policy == DenominatorPolicy::zero_row && den == 0);
     kept.inverse() = left_out ? T(0) : T(1) / den;
@@ -266,7 +266,7 @@ class GradRowTile {
     kept.scale() = left_out ? T(0) : reader.scales[i];
   }
 
-  /// For signed_floor: keeps where it holds, and the signs there.
+  /// For signed_floor: stores where it applies, and the signs there.
   void keep_floors(const StateReader<T>& reader, const GradRecords<T>& records) const {
     alignas(kVecBytes) T den[kLanes<T>];
     alignas(kVecBytes) T size[kLanes<T>];
@@ -317,7 +317,7 @@ class GradRowTile {
     const T* u;
     const T* normaliser;
     const T* run;       // added to the normaliser; or null
-    const T* features;  // only of a row with a floor; else null
+    const T* features;  // only for rows with a floor; else null
     const T* slopes;
     T inverse;
     T d_den;
@@ -350,7 +350,7 @@ class GradRowTile {
   Index map_ = 0;
   T* const features_;
   T* const d_out_;
-  T* const d_z_;  // [kLinearChunk, d], only of rows with a floor
+  T* const d_z_;  // [kLinearChunk, d], only for rows with a floor
   const T* d_z_rows_[kLinearChunk];
   T d_z_factors_[kLinearChunk];
 };

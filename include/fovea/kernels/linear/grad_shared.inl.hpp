@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The causal backward pass of one key head divided among threads (grad_shared.hpp): the products
-/// of chunks, the chain that makes states of them, and the chunks that read these.
+/// of chunks, the scan that turns them into states, and the chunks that read these.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -9,7 +9,7 @@
 #include "fovea/kernels/linear/grad_shared.hpp"
 #endif
 
-/// The chunks of a chain: which are read, and which have products.
+/// The chunks of a scan: which are read, and which have products.
 template <class T>
 struct GradChainChunks {
   GradChainChunks(const LinearGradCausalArgs<T>& args, const GradStates<T>& states) {
@@ -25,8 +25,8 @@ struct GradChainChunks {
     }
   }
 
-  Index count = 0;   // chunks at hand, whose states are wanted
-  Index summed = 0;  // how many of them, the first ones, have products
+  Index count = 0;   // chunks of the batch, whose states are needed
+  Index summed = 0;  // the number of leading ones with products
 };
 
 /// Computes the products of a part.
@@ -81,7 +81,7 @@ void linear_grad_part_reads(const LinearGradPartArgs<T>& args) noexcept {
   }
 }
 
-/// Goes over the matrices of a chain as GradSums::add_products does, from element `begin` to `end`.
+/// Scans the matrices as GradSums::add_products does, from element `begin` to `end`.
 template <class T>
 FOVEA_NOINLINE void chain_matrices(const GradStates<T>& states, const GradChainChunks<T>& chunks,
                                    Index begin, Index end) {
@@ -107,7 +107,7 @@ FOVEA_NOINLINE void chain_matrices(const GradStates<T>& states, const GradChainC
   }
 }
 
-/// Adds x to the vector of a chain as GradSums does.
+/// Adds x to the vector of a scan as GradSums does.
 template <class T>
 FOVEA_INLINE void add_to_chain(const RunningState<T>& s, Index c, Vec<T> x, bool is_down) {
   if (is_down) {
@@ -124,7 +124,7 @@ FOVEA_INLINE void add_to_chain(const RunningState<T>& s, Index c, Vec<T> x, bool
   store(s.read + c, high);
 }
 
-/// Goes over the vectors of a chain: normalisers upwards, and their gradients downwards.
+/// Scans the vectors: normalisers upwards, and their gradients downwards.
 template <class T>
 FOVEA_NOINLINE void chain_vectors(const GradStates<T>& states, const GradChainChunks<T>& chunks) {
   RunningState<T> s;
@@ -149,7 +149,7 @@ FOVEA_NOINLINE void chain_vectors(const GradStates<T>& states, const GradChainCh
   }
 }
 
-/// Goes over the chain of the chunks at hand.
+/// Scans a batch of chunks.
 template <class T>
 void linear_grad_chain(const LinearGradChainArgs<T>& args) noexcept {
   const GradStates<T>& states = args.states;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The running sums of the backward pass of linear attention: a matrix and a vector. Chunks are
-/// added to the matrix together with what each addition loses (Kahan), so that it does not drift
-/// and needs little memory. The vector is a normaliser, whose chunks are added to a double word as
-/// in running_state.inl.hpp, so that denominators are those of the forward pass to the bit; or the
-/// sum of the gradients of normalisers, whose chunks are summed from 0 within a segment, and this
-/// sum is added to a double word.
+/// added to the matrix with Kahan compensation, so that it does not drift and needs little memory.
+/// The vector is a normaliser, whose chunks are added to a double word as in running_state.inl.hpp,
+/// so that denominators are bit-identical to the forward pass; or the sum of the gradients of
+/// normalisers, summed from 0 within a segment and then added to a double word.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -19,8 +18,8 @@ class GradSums {
   /// Elements of scratch.
   static Index elements(Index rows, Index row, Index vector) { return 2 * rows * row + 4 * vector; }
 
-  /// Sets both to zeros, or goes on with what is there.
-  /// \param row elements of a row of the matrix, in whole cache lines
+  /// Zeroes both, or continues with their contents.
+  /// \param row elements of a matrix row, in whole cache lines
   /// \param vector elements of the vector, in whole cache lines
   /// \param scratch elements(...) elements
   GradSums(Index rows, Index row, Index vector, GradScratch<T> scratch, bool goes_on = false)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The two causal steps of the backward pass (grad.hpp) for one strip of tokens and rows, between
-/// others that come before and after it.
+/// The two causal steps of the backward pass (grad.hpp) for one of several strips of tokens and
+/// rows.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of linear attention that is not causal: one state for all rows, and one sum
-/// over rows for all tokens (the formulas are in grad.hpp). Cost for each token, query head and
-/// map: 8 D Dv flops, and 2 D Dv of linear_sum.
+/// The backward pass of non-causal linear attention: one state for all rows, and one sum over rows
+/// for all tokens (the formulas are in grad.hpp). Cost for each token, query head and map: 8 D Dv
+/// flops, and 2 D Dv of linear_sum.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Makes the rows of `out` from the numerators and denominators: these are divided, summed over the
-/// maps, blended, and rounded once to the type in which they are stored.
+/// Computes the rows of `out` from numerators and denominators: quotients are summed over the maps,
+/// blended, and rounded once to the stored type.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -22,7 +22,7 @@ FOVEA_INLINE void write_far(const LinearRows<T, S>& rows, Index i, Index c, Inde
   store_columns<X>(rows.out.data, i * rows.out.row, rows.out.column, c, width, far);
 }
 
-/// The rows [first, first + count): what `far` holds is blended and stored.
+/// The rows [first, first + count): `far` is blended and stored.
 template <class T, Storage S>
 struct BlendedRows {
   const LinearRows<T, S>& rows;
@@ -44,7 +44,7 @@ struct BlendedRows {
 };
 
 /// Writes near_weight near + far_weight far to rows [first, first + count).
-/// \param far [count, row]; null: 0, for rows that see no token
+/// \param far [count, row]; null: 0, for rows without visible tokens
 template <class T, Storage S>
 FOVEA_INLINE void blend_far(const LinearRows<T, S>& rows, Index first, Index count, Index width,
                             const T* far, Index row) {
@@ -58,7 +58,7 @@ struct FarRows {
   Index first;
   Index width;  // Dv
   const StateReader<T>& reader;
-  bool zero_row;  // whether that is the policy
+  bool zero_row;  // whether it is the policy
   bool is_first;  // whether this is the first map
   bool is_last;
   T* sums;  // [count, value_row] over the maps so far

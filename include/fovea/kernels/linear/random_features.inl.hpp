@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Positive random features: logits by a product with the projection in chains of kChain columns,
-/// references, and the exponential of what is left. A feature is at most 1. The error of a logit is
-/// that of its products, as large as their sizes, and so is the relative error of its feature.
+/// Positive random features: logits by a product with the projection in reduction blocks of kChain
+/// columns, references, and the exponential of the difference. A feature is at most 1. Errors of a
+/// logit, and relative errors of its feature, are relative to the magnitude of its products.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -13,7 +13,7 @@
 #include "fovea/simd/rows_to_lanes.inl.hpp"
 #endif
 
-/// Makes of a projection what the other kernels read.
+/// Prepares a projection for the other kernels.
 template <class T>
 void pack_projection(const ProjectionArgs<T>& args) noexcept {
   const Matrix<const T>& w = args.projection;
@@ -55,7 +55,7 @@ struct LogitColumns {
   const T* turned;  // [D, row], from the group's first feature on
   Index row;
   Index width;
-  const T* norms;  // [count], taken off; null: none
+  const T* norms;  // [count], subtracted; null: none
   RowsAhead<0>& ahead;
   T* logits;  // [count, row], likewise
 
@@ -102,14 +102,14 @@ void feature_logits(const FeatureLogitsArgs<T>& args) noexcept {
   });
 }
 
-/// x in the lanes before feature n, 0 in those behind. \param c feature of lane 0
+/// x in the lanes before feature n, 0 in the others. \param c feature of lane 0
 template <class T>
 FOVEA_INLINE Vec<T> first_features(Vec<T> x, Index c, Index n) {
   if (c + kLanes<T> <= n) return x;
   return select(lane_index<T>() < set1_int<T>(static_cast<Int<T>>(larger(n - c, 0))), x, zero<T>());
 }
 
-/// Writes the features of the rows' keys, as far as no logit is above the reference.
+/// Writes the features of the rows' keys, up to the first logit above the reference.
 template <class T>
 void key_features(FeatureRowsArgs<T>& args) noexcept {
   constexpr Index w = kLanes<T>;
@@ -157,13 +157,13 @@ void query_features(const FeatureRowsArgs<T>& args) noexcept {
 template <class T>
 inline constexpr T kLowestReference = sizeof(T) == 4 ? T(-0x1p125) : T(-0x1p1021);
 
-/// Makes the reference, or adds to it, the largest logit of each feature.
+/// Sets the reference to the largest logit of each feature, or raises it.
 template <class T>
 void feature_maxima(const FeatureRowsArgs<T>& args) noexcept {
   constexpr Index w = kLanes<T>;
   const Index row = padded_row<T>(args.features);
   for (Index c = 0; c < row; c += w) {
-    // In this order a NaN is passed over: it reaches the features by itself.
+    // In this order NaN is ignored: it reaches the features anyway.
     Vec<T> most = args.is_first ? set1(kLowestReference<T>) : load(args.reference + c);
     for (Index i = 0; i < args.count; ++i) most = maximum(load(args.rows + i * row + c), most);
     store(args.reference + c, most);
@@ -196,7 +196,7 @@ void raise_reference(const RaiseReferenceArgs<T>& args) noexcept {
   }
 }
 
-/// Multiplies row r of a matrix by factor r, for all rows that have another factor than 1.
+/// Multiplies row r of a matrix by factor r, unless the factor is 1.
 /// \param row a multiple of the lanes
 template <class T>
 FOVEA_NOINLINE void scale_matrix_rows(T* matrix, Index row, const T* factors, Index rows) {
@@ -233,7 +233,7 @@ void scale_stream(const ScaleStreamArgs<T>& args) noexcept {
   scale_matrix_rows(s.lanes, kLinearChunk, args.factors, args.width);
 }
 
-/// Brings the sums of segments to one reference, the largest.
+/// Rescales the sums of segments to the largest reference.
 template <class T>
 void join_references(const JoinReferencesArgs<T>& args) noexcept {
   constexpr Index w = kLanes<T>;

@@ -2,7 +2,7 @@
 /// \file
 /// From gradients of random features to those of rows and of the projection. With d_l_r = feature_r
 /// d_feature_r, d_x = sum_r d_l_r w_r / D^(1/4), for keys less sum_r d_l_r x / D^(1/2), and d_w_r =
-/// sum_i d_l_ir x_i / D^(1/4). References and maxima are constants: what they do cancels.
+/// sum_i d_l_ir x_i / D^(1/4). References and maxima are constants: their effects cancel.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -50,14 +50,14 @@ template <class T>
 struct FeatureGradRow {
   const T* products;
   const T* x;  // packed; null: a query
-  T minus;     // what x is multiplied by
+  T minus;     // the factor of x
 
   FOVEA_INLINE Vec<T> operator()(Index c, Vec<T> /*before*/) const {
     return x == nullptr ? load(products + c) : fma(set1(minus), load(x + c), load(products + c));
   }
 };
 
-/// Takes gradients of features on to rows and to the projection.
+/// Propagates gradients of features to rows and to the projection.
 template <class T>
 void feature_grad(const FeatureGradArgs<T>& args) noexcept {
   constexpr Index w = kLanes<T>;
@@ -102,7 +102,7 @@ void feature_grad(const FeatureGradArgs<T>& args) noexcept {
   });
 }
 
-/// Adds up parts of the gradient of a projection, in their order.
+/// Sums parts of the gradient of a projection, in order.
 template <class T>
 void projection_grad(const ProjectionGradArgs<T>& args) noexcept {
   const Index row = padded_row<T>(args.width);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Linear attention that is not causal, in three steps: sums over segments of tokens, their total,
-/// and the rows that read it.
+/// Non-causal linear attention, in three steps: sums over segments of tokens, their total, and the
+/// rows that read it.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
 #include "fovea/kernels/linear/stream.inl.hpp"
 #endif
 
-/// The sums of one map, to which one block of tokens is added at a time.
+/// The sums of one map, to which blocks of tokens are added.
 template <class T>
 struct BlockSums {
   T* sums;  // [width, value_row], then the normaliser [row]
@@ -96,7 +96,7 @@ void linear_sum(const LinearSumArgs<T, S>& args) noexcept {
   }
 }
 
-/// Adds the sums of all segments in their order, in two words, and then rounds.
+/// Adds the sums of all segments in order, in two words, then rounds.
 template <class T>
 void linear_fold(const LinearFoldArgs<T>& args) noexcept {
   for (Index i = 0; i < args.elements; i += kLanes<T>) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Rows of queries that read a state, for one head and one feature map: denominators, weights of
-/// the keys of the open chunk, and outputs. The bits of a row depend on its query and on what it
-/// sees.
+/// the keys of the open chunk, and outputs. The bits of a row depend only on its query and its
+/// visible tokens.
 ///
-/// The numerator of row i is a chain over the chunk's keys up to i and on through kFeatureChain
-/// features times rows of the state, plus chains of further features. The lanes are value columns,
-/// and for weights they are keys.
+/// The numerator of row i is one chain over the chunk's keys up to i, continued through
+/// kFeatureChain features times rows of the state, plus chains of further features. The lanes are
+/// value columns, and for weights keys.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -18,17 +18,17 @@
 /// The number of steps of one chain of roundings over features.
 inline constexpr Index kFeatureChain = 32;
 
-/// A number 2^n: if the size of a denominator is between 2^-n and 2^n, no feature of the row needs
-/// to be scaled.
+/// 2^n: if the magnitude of a denominator is between 2^-n and 2^n, the row's features need no
+/// scaling.
 template <class T>
 inline constexpr T kUsualDenominator = sizeof(T) == 4 ? T(0x1p60) : T(0x1p400);
 
-/// A number 2^n: if the size of a row's largest feature is between 2^-n and 2^n, the row is never
+/// 2^n: if the magnitude of a row's largest feature is between 2^-n and 2^n, the row is never
 /// scaled.
 template <class T>
 inline constexpr T kUsualFeature = sizeof(T) == 4 ? T(0x1p40) : T(0x1p300);
 
-/// The rows of queries and outputs that come next, for which memory is asked.
+/// The next rows of queries and outputs, to prefetch.
 struct RowsAfter {
   RowsAhead<0> q;
   RowsAhead<1> out;
@@ -39,8 +39,8 @@ struct RowsAfter {
   }
 };
 
-/// The rows of one head, and what they read. Row r sees the first `first + r + 1` keys of the
-/// chunk, and at most `keys`.
+/// The rows of one head, and their inputs. Row r sees the first `first + r + 1` keys of the chunk,
+/// and at most `keys`.
 template <class T>
 struct StateReader {
   Index width;
@@ -58,13 +58,14 @@ struct StateReader {
   T* weights = nullptr;       // [count, kLinearChunk]
   T* numerators = nullptr;    // [count, value_row]
   T* denominators = nullptr;  // [kLinearChunk]
-  T* inverses = nullptr;      // [kLinearChunk] of the denominators, or 0: these must be divided by
-  T* scales = nullptr;        // [kLinearChunk] 1 where features stay as they are; null: not wanted
+  T* inverses = nullptr;      // [kLinearChunk] of the denominators; 0: divide instead
+  T* scales = nullptr;        // [kLinearChunk] 1 if features are not scaled; null: not requested
 
-  /// [count, Dv]: where all rows go, multiplied by their inverses. Null: the numerators are kept.
+  /// [count, Dv]: the output of all rows, multiplied by their inverses. Null: numerators are
+  /// stored.
   T* out = nullptr;
   Index out_row = 0;
-  RowsAfter* ahead = nullptr;  // rows to ask for; or null
+  RowsAfter* ahead = nullptr;  // rows to prefetch; or null
 
   /// The last key of the chunk that row r sees.
   FOVEA_INLINE Index key(Index r) const { return smaller(first + r, keys - 1); }
@@ -75,9 +76,9 @@ FOVEA_INLINE Vec<T> absolute(Vec<T> x) {
   return from_bits<T>(bits(x) & set1_int<T>(~MathConstants<T>::kSignMask));
 }
 
-/// The products of a feature row with the normaliser that row r sees, summed in the lanes of a
-/// cache line, and then in half as many until they are one vector.
-/// \tparam Magnitudes whether to sum the sizes of the products instead
+/// The products of a feature row with row r's normaliser, summed in the lanes of a cache line, then
+/// halved down to one vector.
+/// \tparam Magnitudes whether to sum magnitudes instead
 template <bool Magnitudes, class T>
 FOVEA_INLINE Vec<T> normaliser_products(const StateReader<T>& reader, Index r) {
   constexpr Index w = kLanes<T>;
@@ -104,8 +105,8 @@ FOVEA_INLINE Vec<T> normaliser_products(const StateReader<T>& reader, Index r) {
   return halves_added(sum);
 }
 
-/// The denominators of rows [first, first + lanes), and 0 behind the last one.
-/// \tparam Magnitudes whether to sum the sizes of the terms instead
+/// The denominators of rows [first, first + lanes), and 0 beyond the last one.
+/// \tparam Magnitudes whether to sum magnitudes instead
 template <bool Magnitudes, class T>
 FOVEA_INLINE Vec<T> denominators_of(const StateReader<T>& reader, Index first) {
   Vec<T> rows[kLanes<T>];
@@ -117,7 +118,7 @@ FOVEA_INLINE Vec<T> denominators_of(const StateReader<T>& reader, Index first) {
   return lane_sums(rows);
 }
 
-/// The lanes whose size is usual; NaN is not.
+/// The lanes of usual magnitude; not NaN.
 template <class T>
 FOVEA_INLINE IntVec<T> is_usual(Vec<T> denominator) {
   constexpr T most = kUsualDenominator<T>;
@@ -125,9 +126,9 @@ FOVEA_INLINE IntVec<T> is_usual(Vec<T> denominator) {
   return (size > set1(1 / most)) & (size < set1(most));
 }
 
-/// Multiplies a row of features by the power of two that brings its largest one near 1, if that one
-/// is finite and far from 1. So neither features nor products lose digits below the normal numbers,
-/// or overflow, and the quotient stays the same.
+/// Multiplies a row of features by the power of two that scales its largest one near 1, if that one
+/// is finite and far from 1. So features and products neither underflow nor overflow, and the
+/// quotient is unchanged.
 /// \return the power of two
 template <class T>
 FOVEA_NOINLINE T scale_features(T* features, Index width) {
@@ -141,14 +142,14 @@ FOVEA_NOINLINE T scale_features(T* features, Index width) {
   if (largest >= 1 / usual && largest <= usual) return 1;
   constexpr T up = 4, down = T(0.25);
   T factor = 1;
-  // A power of four may lie beyond the range of T where `largest` is subnormal.
+  // A power of four may exceed the range of T if `largest` is subnormal.
   while (largest * factor < down && factor < 1 / MathConstants<T>::kSmallestNormal) factor *= up;
   while (largest * factor > up) factor *= down;
   for (Index d = 0; d < width; ++d) features[d] *= factor;
   return factor;
 }
 
-/// sign(den) max(|den|, least), where the sign of 0 is +; NaN stays.
+/// sign(den) max(|den|, least), where the sign of 0 is +; NaN stays NaN.
 template <class T>
 FOVEA_INLINE Vec<T> with_floor(Vec<T> denominator, Vec<T> least) {
   const Vec<T> size = absolute(denominator);
@@ -156,8 +157,7 @@ FOVEA_INLINE Vec<T> with_floor(Vec<T> denominator, Vec<T> least) {
   return select(denominator < zero<T>(), zero<T>() - floored, floored);
 }
 
-/// Computes the denominators of all rows and their inverses, and scales features where that is
-/// needed.
+/// Computes the denominators of all rows and their inverses, and scales features if needed.
 /// \returns whether every row has an inverse
 template <class T>
 FOVEA_NOINLINE bool find_denominators(const StateReader<T>& reader, DenominatorPolicy policy,
@@ -189,8 +189,8 @@ FOVEA_NOINLINE bool find_denominators(const StateReader<T>& reader, DenominatorP
   return all;
 }
 
-/// Computes weights[r, j] = <features of r, key j> for the V vectors of keys from `keys` on. What
-/// stands in lanes behind a row's last key is never read.
+/// Computes weights[r, j] = <features of r, key j> for the V vectors of keys from `keys` on. Lanes
+/// beyond a row's last key are never read.
 template <int V, class T>
 struct ChunkWeights {
   const StateReader<T>& reader;
@@ -208,8 +208,7 @@ struct ChunkWeights {
   }
 };
 
-/// Takes keys two vectors at a time; rows that see no key of the second vector take the first one
-/// alone.
+/// Processes keys two vectors at a time; rows without keys in the second vector use only the first.
 template <class T>
 FOVEA_NOINLINE void find_weights(const StateReader<T>& reader) {
   constexpr Index w = kLanes<T>;
@@ -224,8 +223,8 @@ FOVEA_NOINLINE void find_weights(const StateReader<T>& reader) {
 }
 
 /// Computes the numerators of R rows in V vectors of columns.
-/// \pre if there are several rows, each sees one key of the chunk more than the one before, or none
-/// sees any
+/// \pre of several rows, each sees one more key of the chunk than the previous one, or none sees
+/// any
 template <int V, class T>
 struct ReadBlock {
   const StateReader<T>& reader;
@@ -237,7 +236,7 @@ struct ReadBlock {
     RegisterBlock<R, V, T> sum;
     sum.clear();
     if (reader.keys > 0) add_chunk(sum, r);
-    // The first features go on with the chains of the chunk.
+    // The first features continue the chunk's chains.
     sum.template multiply_add_chains<kFeatureChain>(reader.features + r * reader.row, reader.row,
                                                     reader.state + c, reader.value_row,
                                                     reader.width, numerators, reader.value_row);
@@ -249,7 +248,7 @@ struct ReadBlock {
     if (reader.ahead != nullptr) reader.ahead->ask(R);
   }
 
-  /// Adds the keys of the chunk that row r sees, and then for each row what it sees beyond them.
+  /// Adds row r's visible keys of the chunk, then each row's further keys.
   template <int R>
   FOVEA_INLINE void add_chunk(RegisterBlock<R, V, T>& sum, Index r) const {
     const T* weights = reader.weights + r * kLinearChunk;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The running state of one feature map and key head: sums over all closed chunks that do not
-/// drift, and the open chunk's tokens one by one.
+/// The running state of one feature map and key head: drift-free sums over all closed chunks, and
+/// the open chunk's individual tokens.
 ///
 /// The sums are (high + low) + local. `local` sums the chunks of one segment from 0; at the
 /// segment's end it is added to the double word (high, low). Rows read `read` = high + local. The
 /// products of a chunk are two chains for each element. The normaliser is added to its double word
-/// chunk by chunk: that costs little, and everything is divided by it.
+/// chunk by chunk: that is cheap, and everything is divided by it.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -23,18 +23,18 @@ FOVEA_INLINE Index row_width(const LinearMaps<T>& maps, Index width) {
   return maps.joined == 1 ? width : maps.width;
 }
 
-/// The columns of a matrix from one on.
+/// The columns of a matrix from a given one on.
 template <class T, Storage S>
 FOVEA_INLINE StoredMatrix<S> columns_from(const StoredMatrix<S>& m, Index first) {
   const Index offset = first * m.column * element_bytes<T>(m);
   return {static_cast<const char*>(m.data) + offset, m.row, m.column};
 }
 
-/// Features of maps whose rows are no whole cache lines are made so many at a time, and copied to
-/// where they stand side by side.
+/// Features of maps whose rows are not whole cache lines are computed in parts of this size, and
+/// copied to be concatenated.
 inline constexpr Index kFeaturePart = 64;
 
-/// Writes the features of one row for several maps side by side, and zeros behind them.
+/// Writes the features of one row for several maps concatenated, then zeros.
 template <Storage S, class T>
 FOVEA_NOINLINE void joined_features(const FeatureMapArgs<T>* maps, Index joined,
                                     const StoredMatrix<S>& x, Index width, T* to) {
@@ -49,9 +49,9 @@ FOVEA_NOINLINE void joined_features(const FeatureMapArgs<T>* maps, Index joined,
   for (Index c = joined * width; c < padded_row<T>(joined * width); ++c) to[c] = T{};
 }
 
-/// Writes the features of rows for denominator l: those of one map, or of several side by side.
+/// Writes the features of rows for denominator l: those of one map, or several concatenated.
 /// \param width the number of features
-/// \param to [count, padded_row(width)], with to_row elements from row to row
+/// \param to [count, padded_row(width)], with row stride to_row
 template <Storage S, class T>
 FOVEA_INLINE void feature_rows(const LinearMaps<T>& maps, Index l, const StoredMatrix<S>& x,
                                Index count, Index width, T* to, Index to_row) {
@@ -84,7 +84,7 @@ struct RunningState {
   const T* values;  // [kLinearChunk, value_row], 0 beyond Dv
 
   FOVEA_INLINE T* normaliser() const { return read + width * value_row; }
-  /// The sum of the features of a chunk that is full.
+  /// The sum of the features of a full chunk.
   FOVEA_INLINE const T* last_run() const { return run + (kLinearChunk - 1) * row; }
 };
 
@@ -118,23 +118,23 @@ FOVEA_NOINLINE void copy_elements(const T* from, Index count, T* to) {
   for (Index i = 0; i < count; i += kLanes<T>) store(to + i, load(from + i));
 }
 
-/// Clears the open chunk. The lanes behind the last key compute with its memory, and although
-/// nobody reads their results they must not be slow.
+/// Clears the open chunk. Lanes beyond the last key compute with its memory; their results are
+/// unused, but must not be slow.
 template <class T>
 FOVEA_INLINE void clear_chunk(const RunningState<T>& s) {
   clear_elements(s.features, 3 * kLinearChunk * s.row);
 }
 
-/// Makes it the state of no tokens.
+/// Resets it to the state without tokens.
 template <class T>
 FOVEA_INLINE void clear_state(const RunningState<T>& s) {
   clear_elements(s.high, 4 * s.elements);
   clear_chunk(s);
 }
 
-/// Makes it the state that rows read: the sums of the segments before, those of the chunks before,
-/// and a normaliser.
-/// \param chunks [D, value_row]; null: there are none
+/// Sets the state that rows read: the sums of earlier segments, those of earlier chunks, and a
+/// normaliser.
+/// \param chunks [D, value_row]; null: none
 template <class T>
 FOVEA_NOINLINE void set_state(const RunningState<T>& s, const T* start, const T* chunks,
                               const T* normaliser) {
@@ -145,8 +145,8 @@ FOVEA_NOINLINE void set_state(const RunningState<T>& s, const T* start, const T*
   copy_elements(normaliser, s.row, s.normaliser());
 }
 
-/// Adds x, the sum of a segment, to (high, low): high is again the number that is nearest to the
-/// sum. Infinities and NaN stay what they are.
+/// Adds x, the sum of a segment, to (high, low): high remains the number nearest to the sum.
+/// Infinities and NaN are preserved.
 template <class T>
 FOVEA_INLINE void add_to_double_word(Vec<T>& high, Vec<T>& low, Vec<T> x) {
   const Vec<T> sum = high + x;
@@ -171,10 +171,10 @@ FOVEA_NOINLINE void fold_segment(const RunningState<T>& s) {
   }
 }
 
-/// The number of vectors of columns of register blocks of states and outputs.
+/// The column vectors of register blocks of states and outputs.
 inline constexpr int kStateVectors = Arch::kStateVectors;
 
-/// The groups of a functor for groups of vectors, each of which is so many vectors.
+/// Adapts a functor for groups of vectors to units of Unit vectors.
 template <int Unit, class Functor>
 struct WholeUnits {
   const Functor& functor;
@@ -185,8 +185,8 @@ struct WholeUnits {
   }
 };
 
-/// Cuts the vectors of a row, which is padded to whole cache lines, into groups of kStateVectors
-/// and fewer; those that are less than a line, or than the largest group, never occur.
+/// Cuts the vectors of a row, padded to whole cache lines, into groups of kStateVectors and fewer;
+/// groups below a line, or below the largest group, never occur.
 template <class T, class Functor>
 FOVEA_INLINE void for_state_vectors(Index padded_width, const Functor& functor) {
   constexpr int unit = smaller(kStateVectors, 64 / kVecBytes);
@@ -194,7 +194,7 @@ FOVEA_INLINE void for_state_vectors(Index padded_width, const Functor& functor) 
                                        WholeUnits<unit, Functor>{functor});
 }
 
-/// The tokens that come next, for which memory is asked.
+/// The next tokens, to prefetch.
 struct TokensAfter {
   RowsAhead<0> k;
   RowsAhead<0> v;
@@ -214,7 +214,7 @@ FOVEA_INLINE void multiply_tokens(RegisterBlock<R, V, T>& block, const T* featur
                                   Index tokens) {
   const Index half = tokens / 2;
   alignas(kVecBytes) T first[R * V * kLanes<T>];
-  // One loop over both, so that the code of the products is there once.
+  // One loop over both, to generate the code of the products once.
   for (bool is_second = false;; is_second = true) {
     const Index begin = is_second ? half : 0;
     block.clear();
@@ -226,13 +226,13 @@ FOVEA_INLINE void multiply_tokens(RegisterBlock<R, V, T>& block, const T* featur
   block.add_from(first, V * kLanes<T>);
 }
 
-/// The sums of a segment before a chunk and with it, and the state of which they are the last part.
+/// The sums of a segment before and after a chunk, and the state that they complete.
 template <class T>
 struct ChunkSums {
   const T* before;  // [D, value_row]
   T* with;          // [D, value_row], written; it may be `before`
-  const T* base;    // [D, value_row]: the segments before
-  T* state;         // [D, value_row], written: base + with; null: not wanted
+  const T* base;    // [D, value_row]: earlier segments
+  T* state;         // [D, value_row], written: base + with; null: not requested
 };
 
 /// Adds the products of a chunk to the V vectors of columns from `c` on.
@@ -247,7 +247,7 @@ struct ChunkProducts {
   FOVEA_INLINE void run(Index d) const {
     RegisterBlock<R, V, T> block;
     multiply_tokens(block, s.features + d, s.row, s.values + c, s.value_row, kLinearChunk);
-    // Read once: a store might change the sums themselves, for all that the compiler knows.
+    // Read once: to the compiler, a store might alias the sums.
     const Index row = s.value_row;
     const Index first = d * row + c;
     block.add_from(sums.before + first, row);
@@ -276,8 +276,8 @@ struct ChunkColumns {
   }
 };
 
-/// Adds the products of the open chunk, which is full, to the sums of its segment.
-/// \param after tokens that are asked for on the way
+/// Adds the products of the full open chunk to the sums of its segment.
+/// \param after tokens to prefetch meanwhile
 template <class T>
 FOVEA_NOINLINE void add_chunk(const RunningState<T>& s, const ChunkSums<T>& sums,
                               TokensAfter& after) {
@@ -296,9 +296,9 @@ FOVEA_NOINLINE void add_to_words(T* high, T* low, const T* x, Index n) {
   }
 }
 
-/// Closes the open chunk, which is full.
+/// Closes the full open chunk.
 /// \param tokens the number of tokens with this chunk, a multiple of kLinearChunk
-/// \param after tokens that are asked for on the way
+/// \param after tokens to prefetch meanwhile
 template <class T>
 FOVEA_NOINLINE void close_chunk(const RunningState<T>& s, Index tokens, TokensAfter& after) {
   add_chunk(s, {s.local, s.local, s.high, s.read}, after);
@@ -333,13 +333,13 @@ FOVEA_NOINLINE void chunk_to_lanes(const T* rows, Index row, Index begin, Index 
   }
 }
 
-/// The number of tokens of one chain of roundings in `run`.
+/// The number of tokens per chain of roundings in `run`.
 inline constexpr Index kRunChain = 8;
 
 /// Computes the sums of features up to each of the tokens [begin, end): chains of kRunChain
 /// features, and a chain of their sums.
 /// \param features [kLinearChunk, row]
-/// \param run [kLinearChunk, row], of which rows before `begin` are there
+/// \param run [kLinearChunk, row], with rows before `begin` given
 template <class T>
 FOVEA_NOINLINE void find_runs(const T* features, Index row, Index begin, Index end, T* run) {
   constexpr Index w = kLanes<T>;
@@ -355,7 +355,7 @@ FOVEA_NOINLINE void find_runs(const T* features, Index row, Index begin, Index e
   }
 }
 
-/// Takes the features of tokens [begin, end) into the open chunk.
+/// Adds the features of tokens [begin, end) to the open chunk.
 template <class T>
 FOVEA_INLINE void append_features(const RunningState<T>& s, Index begin, Index end) {
   chunk_to_lanes(s.features, s.row, begin, end, s.lanes);

@@ -58,7 +58,7 @@ void linear_starts(const LinearStartArgs<T>& args) noexcept {
   }
   for (Index c = 0; c < kSharedChunks && c <= sums.chunks; ++c) {
     T* const normaliser = sums.normaliser(args.map, c);
-    // What the chunk adds is read before the normaliser takes its place.
+    // The chunk's contribution is read before the normaliser overwrites it.
     for (Index d = 0; d < row; d += kLanes<T>) {
       const Vec<T> chunk = load(normaliser + d);
       Vec<T> sum = load(high + matrix + d);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Causal linear attention of one key head: tokens enter the state, and rows read it on the way,
-/// chunk by chunk. Cost for each token, map and head: 4 D Dv + about kLinearChunk (3/2 D + Dv)
+/// Causal linear attention of one key head: tokens are added to the state, and rows read it, chunk
+/// by chunk. Cost for each token, map and head: 4 D Dv + about kLinearChunk (3/2 D + Dv)
 /// operations. Measurements at D = Dv = 64 and 128 show that chunks of 64 tokens are slower; chunks
 /// of 16 tie at 64.
 
@@ -38,7 +38,7 @@ struct RowScratch {
   }
 };
 
-/// Whether whole vectors are written to `out` as they are.
+/// Whether whole vectors are written to `out` unconverted.
 template <class T, Storage S>
 FOVEA_INLINE bool is_plain(const LinearRows<T, S>& rows, Index value_width) {
   return (S == Storage::native || rows.out.is_wide) && rows.out.column == 1 &&
@@ -47,7 +47,7 @@ FOVEA_INLINE bool is_plain(const LinearRows<T, S>& rows, Index value_width) {
 }
 
 /// Computes the rows of a reader, from row `first` of a head on, for map l.
-/// \param next rows after them, for which memory is asked
+/// \param next later rows, to prefetch
 template <class T, Storage S>
 FOVEA_INLINE void read_rows(StateReader<T>& reader, const LinearRows<T, S>& rows, Index first,
                             Index next, Index value_width, const LinearMaps<T>& maps, Index l,
@@ -73,8 +73,8 @@ FOVEA_INLINE void read_rows(StateReader<T>& reader, const LinearRows<T, S>& rows
                                        l == maps.count - 1, sums});
 }
 
-/// Asks for the pages of the chunk that begins with token `first`, and of the rows that read it.
-/// Inlined, or else GCC takes it for a function without effect and removes it.
+/// Prefetches the pages of the chunk that begins with token `first`, and of the rows that read it.
+/// Inlined, since GCC would otherwise remove it as a function without effects.
 template <class T, Storage S>
 FOVEA_INLINE void ask_pages(const StreamArgs<T, S>& args, Index first, Index chunk) {
   const Index token = first - args.length;
@@ -135,7 +135,7 @@ class LinearStream {
     }
   }
 
-  /// Adds tokens [begin, end) of a chunk; the chunk's first token closes the chunk before.
+  /// Adds tokens [begin, end) of a chunk; the chunk's first token closes the previous chunk.
   void append(Index chunk, Index begin, Index end) {
     if (begin >= end) return;
     const Index first = chunk * kLinearChunk;
@@ -167,16 +167,16 @@ class LinearStream {
     pack_padded_rows(values, end - begin, args_.value_width, args_.state + (begin - first) * row);
   }
 
-  /// Whether values up to `end` are read where the caller has them: those of a whole chunk that is
-  /// closed before the call ends, if their rows lie as the state's would.
-  /// \param before number of tokens that the chunk held already
+  /// Whether values up to `end` are read in place: those of a whole chunk that is closed during the
+  /// call, if their layout matches the state's.
+  /// \param before number of tokens already in the chunk
   FOVEA_INLINE bool stays_in_place(Index before, Index end) const {
     const Index row = padded_row<T>(args_.value_width);
     return S == Storage::native && before == 0 && end < args_.length + args_.tokens &&
            args_.value_width == row && args_.v.row == row && args_.v.column == 1;
   }
 
-  /// Makes the state of map l that of the tokens before a chunk.
+  /// Sets the state of map l to that of the tokens before a chunk.
   FOVEA_INLINE void end_chunk(const RunningState<T>& state, Index l, Index chunk,
                               TokensAfter& after) const {
     if (args_.sums.data == nullptr) {
@@ -233,7 +233,7 @@ class LinearStream {
   const T* values_;  // [kLinearChunk, value_row] of the open chunk
 };
 
-/// Adds tokens to a state, and lets rows read it on the way.
+/// Adds tokens to a state, which rows read in between.
 template <class T, Storage S>
 void linear_stream(const LinearStreamArgs<T, S>& args) noexcept {
   LinearStream<T, S>(args).run();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The sums over tokens of linear attention: how many tokens are summed together, and where the
-/// sums stand in memory.
+/// The sums over tokens of linear attention: the sizes of summed groups, and the memory layout of
+/// sums.
 #pragma once
 
 #include "fovea/simd/matrix.hpp"
@@ -10,15 +10,15 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// The number of tokens of a chunk. Chunks begin at multiples of it, counted from the first token.
-/// Pairs within a chunk are computed one by one; the state stands for all tokens before it.
+/// Pairs within a chunk are computed individually; the state represents all earlier tokens.
 inline constexpr Index kLinearChunk = 32;
 
 /// The number of tokens of a segment of a running state. Segments begin at multiples of it. The
-/// products of chunks are summed from 0 within a segment, and this sum is added once to a base of
-/// twice the digits. That bounds the length of chains of roundings.
+/// products of chunks are summed from 0 within a segment, and this sum is added once to a
+/// double-width base. That bounds the length of chains of roundings.
 inline constexpr Index kStateSegment = 512;
 
-/// The number of tokens of a segment for linear_sum, where no row reads in between.
+/// The number of tokens of a segment for linear_sum, where no rows read in between.
 inline constexpr Index kLinearSegment = 1024;
 
 /// The sizes of the state of some feature maps.
@@ -28,13 +28,13 @@ struct LinearShape {
   Index value_width = 0;  ///< Dv
 };
 
-/// The elements of a row of n elements that is padded to a cache line: the same at every level.
+/// The size of a row of n elements padded to a cache line: the same at every level.
 template <class T>
 constexpr Index padded_row(Index n) {
   return padded_size(n, 64 / static_cast<Index>(sizeof(T)));
 }
 
-/// Elements of the sums of one map: the state [D, Dv padded], and then the normaliser [D padded].
+/// Elements of the sums of one map: the state [D, Dv padded], then the normaliser [D padded].
 template <class T>
 constexpr Index linear_map_elements(Index width, Index value_width) {
   return width * padded_row<T>(value_width) + padded_row<T>(width);
@@ -49,11 +49,11 @@ constexpr Index linear_sum_elements(const LinearShape& shape) {
 /// The number of chunks of a segment of a running state.
 inline constexpr Index kSegmentChunks = kStateSegment / kLinearChunk;
 
-/// The number of segments that are summed before rows read them. Those of one map with D = Dv = 64
-/// take 3.3 MB in float, so they stay in a cache that threads share.
+/// The number of segments summed before rows read them. Those of one map with D = Dv = 64 take 3.3
+/// MB in float, so they stay in a shared cache.
 inline constexpr Index kSharedSegments = 8;
 
-/// The number of chunks that are summed before rows read them.
+/// The number of chunks summed before rows read them.
 inline constexpr Index kSharedChunks = kSharedSegments * kSegmentChunks;
 
 /// Elements of SharedSums of one map.
@@ -65,14 +65,14 @@ constexpr Index linear_shared_elements(Index width, Index value_width) {
   return 2 * (matrix + row) + kSharedSegments * segment;
 }
 
-/// The sums of kSharedSegments segments of one key head, and where they stand in memory. Segments
-/// and chunks are counted from the first one of these.
+/// The sums of kSharedSegments segments of one key head, and their memory layout. Segments and
+/// chunks are numbered from the first one of these.
 template <class T>
 struct SharedSums {
   T* data = nullptr;      ///< [maps, linear_shared_elements], aligned to 64 bytes
   Index width = 0;        ///< D
   Index value_width = 0;  ///< Dv
-  Index chunks = 0;       ///< whole chunks that are summed, at most kSharedChunks
+  Index chunks = 0;       ///< summed whole chunks, at most kSharedChunks
 
   /// The summed chunks of segment s.
   constexpr Index chunks_of(Index s) const {
@@ -92,7 +92,7 @@ struct SharedSums {
   constexpr T* sum(Index l, Index s, Index n) const {
     return start(l, kSharedSegments) + (s * (kSegmentChunks + 1) + n) * matrix();
   }
-  /// For chunk c, [D padded]: what it adds to the normaliser, and later the normaliser before it.
+  /// For chunk c, [D padded]: its contribution to the normaliser, later the normaliser before it.
   constexpr T* normaliser(Index l, Index c) const {
     return sum(l, kSharedSegments, 0) + c * padded_row<T>(width);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The kernels of linear attention and of the delta rule, one function for each pass.
+/// The kernels of linear attention and of the delta rule, one function per pass.
 #pragma once
 
 #include "fovea/kernels/linear/delta_rule.hpp"
@@ -14,14 +14,14 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The kernels of forward passes and decoding, for tensors that are computed in T and stored in S.
+/// The kernels of forward passes and decoding, for tensors computed in T and stored in S.
 template <class T, Storage S = Storage::native>
 struct LinearKernels {
-  /// Causal: adds tokens to a state, and lets rows read it on the way.
+  /// Causal: adds tokens to a state, which rows read in between.
   void stream(const LinearStreamArgs<T, S>& args) const noexcept;
   /// Causal: sums the chunks of one segment of tokens.
   void chunks(const LinearChunkArgs<T, S>& args) const noexcept;
-  /// Causal: finds the states at the starts of segments whose chunks are summed.
+  /// Causal: computes the states at the starts of segments with summed chunks.
   void starts(const LinearStartArgs<T>& args) const noexcept;
   /// Not causal: computes the sums of one segment of tokens.
   void sum(const LinearSumArgs<T, S>& args) const noexcept;
@@ -29,10 +29,10 @@ struct LinearKernels {
   void fold(const LinearFoldArgs<T>& args) const noexcept;
   /// Not causal: computes rows that all see the same tokens.
   void read(const LinearReadArgs<T, S>& args) const noexcept;
-  /// The delta rule: adds tokens to a state, and lets rows read it on the way.
+  /// The delta rule: adds tokens to a state, which rows read in between.
   void delta_stream(const DeltaStreamArgs<T, S>& args) const noexcept;
 
-  /// The instruction-set level at which the kernels run; by default that of the machine.
+  /// The instruction-set level of the kernels; by default the machine's.
   IsaLevel level = isa_level();
 };
 
@@ -43,12 +43,12 @@ struct LinearGradKernels {
   void causal_rows(const LinearGradCausalArgs<T>& args) const noexcept;
   /// Causal: computes the gradients of keys and values.
   void causal_keys(const LinearGradCausalArgs<T>& args) const noexcept;
-  /// Causal: computes the sums of products of rows and gradients, from what causal_rows or
-  /// part_reads saved.
+  /// Causal: computes the sums of products of rows and gradients, from the records of causal_rows
+  /// or part_reads.
   void causal_products(const LinearGradCausalArgs<T>& args) const noexcept;
   /// Causal, divided: computes the products of a part of the chunks.
   void part_sums(const LinearGradPartArgs<T>& args) const noexcept;
-  /// Causal, divided: makes products the states before chunks.
+  /// Causal, divided: turns products into the states before chunks.
   void chain(const LinearGradChainArgs<T>& args) const noexcept;
   /// Causal, divided: computes the gradients of a part of the chunks from their states.
   void part_reads(const LinearGradPartArgs<T>& args) const noexcept;
@@ -56,52 +56,52 @@ struct LinearGradKernels {
   void strip_rows(const LinearGradStripArgs<T>& args) const noexcept;
   /// Causal, in strips: computes the gradients of keys and values.
   void strip_keys(const LinearGradStripArgs<T>& args) const noexcept;
-  /// Not causal: computes the gradients of queries, and the sums that those of keys are made of.
+  /// Not causal: computes the gradients of queries, and the sums for those of keys.
   void rows(const LinearGradRowsArgs<T>& args) const noexcept;
   /// Not causal: computes the gradients of keys and values.
   void keys(const LinearGradKeysArgs<T>& args) const noexcept;
   /// Computes all gradients of the delta rule.
   void delta(const DeltaGradArgs<T>& args) const noexcept;
 
-  /// The instruction-set level at which the kernels run; by default that of the machine.
+  /// The instruction-set level of the kernels; by default the machine's.
   IsaLevel level = isa_level();
 };
 
 /// The kernels of positive random features, for tensors of T.
 template <class T>
 struct RandomFeatureKernels {
-  /// Makes of a projection what the others read.
+  /// Prepares a projection for the other kernels.
   void pack(const ProjectionArgs<T>& args) const noexcept;
   /// Computes the logits of rows.
   void logits(const FeatureLogitsArgs<T>& args) const noexcept;
-  /// Turns logits of keys into features, as far as none is above the reference.
+  /// Turns logits of keys into features, up to the first above the reference.
   void keys(FeatureRowsArgs<T>& args) const noexcept;
   /// Turns logits of queries into features.
   void queries(const FeatureRowsArgs<T>& args) const noexcept;
-  /// Makes the largest logits of keys the reference, or adds them to it.
+  /// Sets the reference to the largest logits of keys, or raises it.
   void maxima(const FeatureRowsArgs<T>& args) const noexcept;
   /// Raises a running reference.
   void raise(const RaiseReferenceArgs<T>& args) const noexcept;
-  /// Multiplies what a stream of sums holds.
+  /// Multiplies a stream's sums.
   void scale(const ScaleStreamArgs<T>& args) const noexcept;
-  /// Brings the sums of segments to one reference.
+  /// Rescales the sums of segments to one reference.
   void join(const JoinReferencesArgs<T>& args) const noexcept;
 
-  /// The instruction-set level at which the kernels run; by default that of the machine.
+  /// The instruction-set level of the kernels; by default the machine's.
   IsaLevel level = isa_level();
 };
 
 /// The kernels of the backward pass of positive random features, for tensors of T.
 template <class T>
 struct RandomFeatureGradKernels {
-  /// Takes gradients of features on to rows and to the projection.
+  /// Propagates gradients of features to rows and to the projection.
   void rows(const FeatureGradArgs<T>& args) const noexcept;
-  /// Adds up parts of the gradient of a projection.
+  /// Sums parts of the gradient of a projection.
   void projection(const ProjectionGradArgs<T>& args) const noexcept;
-  /// Multiplies the state that goes from strip to strip.
+  /// Multiplies the state carried between strips.
   void scale(const LinearGradScaleArgs<T>& args) const noexcept;
 
-  /// The instruction-set level at which the kernels run; by default that of the machine.
+  /// The instruction-set level of the kernels; by default the machine's.
   IsaLevel level = isa_level();
 };
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What is known of the logits of a block of keys without looking at the keys: their mean, how far
-/// they reach from it, their variance, and bounds of the sum of their exponentials.
+/// Bounds on the logits of a block of keys without reading the keys: their mean, maximum deviation,
+/// variance, and bounds of the sum of their exponentials.
 ///
 /// A block's keys are c + z, with the mean c, |z| within a box and the second moments M of z. So
 /// its logits are q c + q z, and q z is 0 on average, has the variance q^T M q and at most the size
-/// w = |q| box. With phi(x) = (e^x - 1 - x) / x^2, which grows, e^x lies between
-/// 1 + x + x^2 phi(-w) and 1 + x + x^2 phi(w) for |x| <= w, as in the proof of Bernstein's
-/// inequality. On average over the block the term x vanishes.
+/// w = |q| box. With the increasing function phi(x) = (e^x - 1 - x) / x^2, e^x lies between 1 + x +
+/// x^2 phi(-w) and 1 + x + x^2 phi(w) for |x| <= w, as in the proof of Bernstein's inequality.
+/// Averaged over the block, the term x vanishes.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -15,22 +15,22 @@
 #include "fovea/kernels/sketch/scores.inl.hpp"
 #endif
 
-/// Room for rounding in the logarithm of a sum of exponentials, both in the exhaustive choice and
-/// here. For float: sums of at most 36 numbers one after the other, an exponential, and a
-/// difference of logits below kMostAbove are less than 2^-17 wrong together; a logarithm below 2^5
-/// is 2^-20 wrong when it is rounded. That is less than 2^-16, and it may happen twice.
+/// Margin for rounding in the logarithm of a sum of exponentials, both in the exhaustive choice and
+/// here. For float: sums of at most 36 sequential terms, an exponential, and a difference of logits
+/// below kMostAbove have errors below 2^-17 together; rounding a logarithm below 2^5 adds 2^-20.
+/// That is less than 2^-16, and it may happen twice.
 template <class T>
 inline constexpr double kLogSumRoom = sizeof(T) == 4 ? 0x1p-15 : 0x1p-43;
 
-/// How far the logits of a row may be above the largest mean of a block.
+/// The maximum excess of a row's logits over the largest block mean.
 inline constexpr double kMostAbove = 32;
 
-/// Room for rounding in a variance, as a part of the square of the reach: roundings of as many
-/// products as there are pairs of kMostBlockWidth columns, and a few more.
+/// Margin for rounding in a variance, relative to the square of the reach: one rounding per product
+/// of pairs of kMostBlockWidth columns, and a few more.
 template <class T>
 inline constexpr T kVarianceRoom = sizeof(T) == 4 ? T(0x1p-18) : T(0x1p-46);
 
-/// Makes of R queries what `block_logits` multiplies the moments by: q, |q| and products of two.
+/// Computes the factors of the moments in `block_logits` from R queries: q, |q|, pairwise products.
 /// \param q [width, R]   \param factors [sketch_moments(width), R], written
 template <int R, class T>
 FOVEA_INLINE void moment_factors(const T* q, Index width, T* factors) {
@@ -60,18 +60,18 @@ FOVEA_INLINE void add_moments(const T* factors, const T* moments, Index moments_
   }
 }
 
-/// What is known of a row's blocks: rows of one number for each block.
+/// Bounds of a row's blocks: arrays with one number per block.
 template <class T>
 struct BlockRow {
   T* mean;       // of the logits
   T* most;       // mean + reach: no logit is larger
-  T* deviation;  // first the variance of the logits, and then its root
-  T* least;      // the sum of 2^(logit - top), from below
-  T* gap;        // what that sum may lack
+  T* deviation;  // first the variance of the logits, then its root
+  T* least;      // a lower bound of the sum of 2^(logit - top)
+  T* gap;        // the gap to the upper bound
 };
 
 /// Writes mean, most and variance of the logits of some blocks for R rows.
-/// \param D the width; 0: it is known only at run time
+/// \param D the width; 0: known only at run time
 template <int R, int D, class T>
 FOVEA_NOINLINE void block_logits(const T* factors, const T* moments, Index moments_row, Index width,
                                  Index blocks, const BlockRow<T> (&rows)[R], Index at) {
@@ -90,7 +90,7 @@ FOVEA_NOINLINE void block_logits(const T* factors, const T* moments, Index momen
   }
 }
 
-/// The largest power that sums of bounds hold; larger ones count as this one.
+/// The largest power in sums of bounds; larger ones are clamped.
 inline constexpr int kMostPower = 100;
 
 /// Bounds the sums of 2^(logit - top) over the keys of each block of a row.
@@ -114,7 +114,7 @@ FOVEA_NOINLINE void bound_sums(const BlockRow<T>& row, Index blocks, T top) {
     const IntVec<T> is_wide = w > set1(T(2));
     Vec<T> excess = at_mean * v_most * (set1(T(1.5)) / (set1(T(3)) - minimum(w, set1(T(2)))));
     if (any(is_wide)) {
-      // phi(w) <= e^w / w^2, and no logit is larger than the most.
+      // phi(w) <= e^w / w^2, and no logit exceeds `most`.
       const Vec<T> at_most = exp2(minimum(most - set1(top), set1(T(kMostPower)))) * keys;
       excess = select(is_wide, at_most * minimum(v_most / (w * w), set1(T(1))), excess);
     }
@@ -171,7 +171,7 @@ FOVEA_NOINLINE T largest_of_vectors(const T* x, Index n) {
   return largest_lane(most).raw[0];
 }
 
-/// Adds up the least sums and the gaps of n blocks, a multiple of kPadding, by tiles.
+/// Sums the lower bounds and the gaps of n blocks, a multiple of kPadding, by tiles.
 template <class T>
 FOVEA_NOINLINE void add_bounds(const BlockRow<T>& row, Index n, double& least, double& gap) {
   constexpr Index adds = 32;
@@ -187,8 +187,7 @@ FOVEA_NOINLINE void add_bounds(const BlockRow<T>& row, Index n, double& least, d
   }
 }
 
-/// The places of those of n numbers, a multiple of kPadding, that are above `bound`. \returns how
-/// many
+/// The places of those of n numbers (a multiple of kPadding) above `bound`. \returns their number
 template <class T>
 FOVEA_NOINLINE Index places_above(const T* x, Index n, T bound, Int<T>* places) {
   Index count = 0;

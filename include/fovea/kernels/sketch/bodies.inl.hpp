@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The kernel bodies of the choice of keys by a sketch, in an order in which each one comes after
-/// what it uses. They are compiled once for each instruction-set level.
+/// The kernel bodies of the choice of keys by a sketch, in dependency order, compiled once per
+/// instruction-set level.
 
 #include "fovea/kernels/sketch/unfused.inl.hpp"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The keys of a row that may be among the K best (Smart Bird, eqs. 2 and 3), found without a draw.
+/// The keys of a row that may be among the K best (Smart Bird, eqs. 2 and 3), found without draws.
 ///
 /// Since s < p, a score theta that K keys reach rules out every key with p <= theta, and for each
-/// other key every draw up to theta / p. Such a theta is guessed so that, as the policy makes one
-/// expect, the wanted number of keys scores above it.
+/// other key every draw up to theta / p. Such a theta is guessed so that, in expectation under the
+/// policy, the wanted number of keys scores above it.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -13,7 +13,7 @@
 #include "fovea/simd/philox.inl.hpp"
 #endif
 
-/// The room for rounding that the bounds leave with which draws are compared.
+/// The rounding margin of the bounds with which draws are compared.
 template <class T>
 inline constexpr T kDrawRoom = sizeof(T) == 4 ? T(0x1p-16) : T(0x1p-44);
 
@@ -21,14 +21,14 @@ inline constexpr T kDrawRoom = sizeof(T) == 4 ? T(0x1p-16) : T(0x1p-44);
 template <class T>
 inline constexpr T kDraws = T(std::int64_t{1} << kDrawBits<T>);
 
-/// The vectors of keys that draw together. What they read behind the last candidate is not more
-/// than two vectors, for which there is room.
+/// The vectors of keys that draw together. They read at most two vectors beyond the last candidate,
+/// which is allocated.
 inline constexpr int kDrawVectors = 2;
 
-/// The most keys that are looked at to guess a threshold.
+/// The maximum number of keys sampled to guess a threshold.
 inline constexpr Index kSketchSample = 512;
 
-/// The candidates of one row after the other, under one policy.
+/// The candidates of successive rows, under one policy.
 template <SamplingPolicy P, class T>
 class SketchCandidates {
  public:
@@ -37,23 +37,21 @@ class SketchCandidates {
       : losses_(memory), least_(losses_ + room), keys_(reinterpret_cast<Int<T>*>(least_ + room)) {}
 
   Index count() const { return count_; }
-  /// The losses of the candidates, with any numbers behind the last one up to a whole vector.
+  /// The losses of the candidates, padded with arbitrary numbers to a whole vector.
   const T* losses() const { return losses_; }
-  /// The numerators that their draws have to pass; those behind the last candidate no draw can
-  /// pass.
+  /// The numerators that their draws must pass; beyond the last candidate, no draw can pass.
   const T* least() const { return least_; }
   const Int<T>* keys() const { return keys_; }
-  /// Room for losses that `guess` looks at.
+  /// Buffer for the losses used by `guess`.
   T* losses() { return losses_; }
-  /// Beyond this loss no key is a candidate.
+  /// Keys beyond this loss are not candidates.
   T threshold() const { return theta_; }
 
-  /// A score, in the order of ordered_bits. Only if K keys score as much, no key was ruled out that
-  /// scores as much as they do. It is the smallest integer if no key was ruled out.
+  /// A score, in the order of ordered_bits. If K keys score at least this, no key was ruled out
+  /// that scores as much as they do. The smallest integer if no key was ruled out.
   std::int64_t bound() const { return bound_; }
 
-  /// Finds the keys that may score above a threshold, and the draw that each of them needs for
-  /// that.
+  /// Finds the keys that may score above a threshold, and the draw that each of them needs.
   void find(const SketchRow<T>& row, T wanted) {
     row_ = row;
     wanted_ = wanted;
@@ -63,7 +61,7 @@ class SketchCandidates {
       // Every key whose loss is below this one is among the candidates.
       T below = MathConstants<T>::kInfinity;
       if (row_.keys > kSketchSample) {
-        // The sample sees few of them, so half more are taken to have enough.
+        // The sample contains few of them, so half more are taken for safety.
         const Index vectors = row_.keys / kLanes<T>;
         const Index sampled = sample((vectors * kLanes<T> + kSketchSample - 1) / kSketchSample);
         const T share = static_cast<T>(sampled) / static_cast<T>(row_.keys);
@@ -85,7 +83,7 @@ class SketchCandidates {
   }
 
   /// A loss such that about `wanted` of the first n numbers in losses() are expected to score above
-  /// its p, and hardly fewer; infinity if there is none.
+  /// its p, and hardly fewer; infinity if none.
   T guess(const SketchRow<T>& row, Index n, T wanted) {
     row_ = row;
     return threshold(n, wanted, loss_beyond<P>(largest(n)), kNearlyEnough);
@@ -93,7 +91,7 @@ class SketchCandidates {
 
   /// As `find`, for a row without those keys whose losses are `cap` or more. Returns false if that
   /// may leave too few candidates.
-  /// \param names the numbers of the row's keys
+  /// \param names the row's key numbers
   bool find_below(const SketchRow<T>& row, T wanted, T cap, const Int<T>* names) {
     row_ = row;
     wanted_ = wanted;
@@ -121,7 +119,7 @@ class SketchCandidates {
     return count;
   }
 
-  /// The largest finite one of the first n losses; -infinity if there is none.
+  /// The largest finite one of the first n losses; -infinity if none.
   FOVEA_NOINLINE T largest(Index n) const {
     constexpr T infinity = MathConstants<T>::kInfinity;
     Vec<T> most = set1(-infinity);
@@ -133,15 +131,15 @@ class SketchCandidates {
   }
 
   /// A loss, at most `high`, such that about as many as wanted of the first n keys in losses_ are
-  /// expected to score above its p; infinity if there is none.
+  /// expected to score above its p; infinity if none.
   FOVEA_NOINLINE T threshold(Index n, T wanted, T high, T enough_times = kEnough) const {
     constexpr T infinity = MathConstants<T>::kInfinity;
     if (!(high > -infinity && high < infinity)) return infinity;
     const T most = expected_above<P>(losses_, n, high);
     if (!(most >= wanted)) return infinity;
     T low = P == SamplingPolicy::top_k ? -row_.most : row_.normaliser;
-    // Expectations grow like a power of the distance. So a step goes where a square law would be
-    // right, then where a line would be, and if that does not end it, to the middle.
+    // Expectations grow like a power of the distance. So steps extrapolate quadratically, then
+    // linearly, and otherwise bisect.
     constexpr int steps = 24;
     T at_low = 0;
     T at_high = most;
@@ -157,14 +155,14 @@ class SketchCandidates {
     return high;
   }
 
-  /// Takes the keys whose losses are below theta.
+  /// Collects the keys whose losses are below theta.
   /// \param names their numbers; null: their places
   FOVEA_NOINLINE void collect_below(T theta, const Int<T>* names = nullptr) {
     Index count = 0;
     IntVec<T> key = lane_index<T>();
     for (Index j = 0; j < row_.keys; j += kLanes<T>) {
       const Vec<T> x = loss(load(row_.scores + j));
-      // No branch for vectors without a key: about every second one has some.
+      // No branch for vectors without keys: about every second one has some.
       const std::uint32_t below = mask_bits(x < set1(theta));
       store_lanes(losses_ + count, x, below);
       store_lanes_int<T>(keys_ + count, names == nullptr ? key : load_int<T>(names + j), below);
@@ -198,13 +196,13 @@ class SketchCandidates {
     end_candidates(count);
   }
 
-  /// Makes sure that no key that a vector reads behind the last candidate counts as one.
+  /// Ensures that keys read beyond the last candidate are not counted.
   void end_candidates(Index count) {
     store(losses_ + count, set1(MathConstants<T>::kInfinity));
     count_ = count;
   }
 
-  /// Sets the numerators that draws have to pass; those behind the last candidate no draw can pass.
+  /// Sets the numerators that draws must pass; beyond the last candidate, no draw can pass.
   FOVEA_NOINLINE void set_least() {
     const bool all = !(theta_ < MathConstants<T>::kInfinity);
     const Vec<T> factor = set1(kDraws<T> * (1 - kDrawRoom<T>));
@@ -216,8 +214,8 @@ class SketchCandidates {
     end_least();
     set_bound(all);
   }
-  /// What is drawn for behind the last candidate is a key, too, so that valgrind sees draws that do
-  /// not pass, not numbers that nobody wrote.
+  /// Places beyond the last candidate also hold keys, so that valgrind sees failing draws instead
+  /// of uninitialised numbers.
   void end_least() {
     FOVEA_UNROLL
     for (int v = 0; v < kDrawVectors; ++v) {
@@ -226,7 +224,7 @@ class SketchCandidates {
     }
   }
 
-  /// Sets the score that keys have to pass so that no key is missed that scores as much.
+  /// Sets the score that keys must pass so that no key with such a score is missed.
   void set_bound(bool all) {
     constexpr double room = 1 + 0x1p-40;
     const Vec<double> loss = set1(static_cast<double>(theta_));
@@ -237,7 +235,7 @@ class SketchCandidates {
   }
   static FOVEA_INLINE std::int64_t first_lane(IntVec<double> x) { return x.raw[0]; }
 
-  /// Takes all keys: under the policy `random` every key is a candidate, and needs the same draw.
+  /// Takes all keys: under the policy `random` every key is a candidate and needs the same draw.
   void take_all_alike() {
     const T share = 1 - wanted_ / static_cast<T>(row_.keys);
     IntVec<T> key = lane_index<T>();
@@ -249,7 +247,7 @@ class SketchCandidates {
     }
     end_candidates(row_.keys);
     end_least();
-    // A draw above the bound passes the least one, although that was rounded.
+    // A draw above the bound passes the rounded least one.
     const double bound = static_cast<double>(share) * (1 + 0x1p-20);
     bound_ = share > 0 ? first_lane(ordered_bits(set1(bound)))
                        : (std::numeric_limits<std::int64_t>::min)();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The keys that one head of a row keeps, among the candidates of the row (Smart Bird, eq. 3).
+/// The keys chosen by one head of a row among the row's candidates (Smart Bird, eq. 3).
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -8,7 +8,7 @@
 #include "fovea/simd/wide.inl.hpp"
 #endif
 
-/// The hits of one head after the other: candidates whose draws may be enough.
+/// The hits of successive heads: candidates whose draws may suffice.
 template <SamplingPolicy P, class T>
 class SketchHits {
  public:
@@ -42,8 +42,7 @@ class SketchHits {
     return true;
   }
 
-  /// Writes the K best, if the candidates ascend, without a branch for each hit, which the hardware
-  /// could not predict.
+  /// Writes the K best, if the candidates ascend, without unpredictable branches.
   FOVEA_NOINLINE void write(Index* to) {
     collect();
     for (Index n = 0; n < args_.chosen; ++n) to[n * args_.indices_column] = hits_[n];
@@ -53,7 +52,7 @@ class SketchHits {
   FOVEA_NOINLINE void write_sorted(Index* to) {
     collect();
     constexpr int w = kLanes<T>;
-    // Its place is the number of smaller ones; none is smaller than those behind the last one.
+    // Its place is the number of smaller ones; padding is never smaller.
     store_int<T>(hits_ + args_.chosen, set1_int<T>((std::numeric_limits<Int<T>>::max)()));
     for (Index n = 0; n < args_.chosen; ++n) {
       const IntVec<T> key = set1_int<T>(hits_[n]);
@@ -65,29 +64,29 @@ class SketchHits {
     }
   }
 
-  /// Whether the K best are the K best of the exhaustive choice, if the normaliser of that is the
-  /// candidates' one and a number x between 0 and `interval`.
+  /// Whether the K best equal those of the exhaustive choice, if its normaliser is the candidates'
+  /// plus a number x in [0, `interval`].
   ///
-  /// A key's loss is l + x, with l its loss here. So loss / sqrt(u), and loss / u, are lines in x:
-  /// where one key is behind another at both ends of the interval, it is behind it in between. That
-  /// holds also for the keys that are no hits. At x = 0 they score no more than a key of the loss
-  /// theta whose draw is 1, and no line rises less with x than that of such a key. Under `raw`, x
-  /// changes nothing but a common factor, and top_k has no normaliser.
+  /// A key's loss is l + x, with l its loss here. So loss / sqrt(u), and loss / u, are linear in x:
+  /// if one key ranks below another at both ends of the interval, it does so in between. This also
+  /// holds for keys that are not hits. At x = 0 they score no more than a key of loss theta with
+  /// draw 1, and no line has a smaller slope than such a key's. Under `raw`, x changes only a
+  /// common factor, and top_k has no normaliser.
   ///
-  /// Both choices subtract a key's logit from the same largest one, and round when they add the
-  /// normaliser. A score has twice the relative error of its loss; so two scores here and the same
-  /// two in the exhaustive choice are 8 roundings apart in all, that is 2^-21 for float, and a few
-  /// roundings of double. Under `raw` the absolute error counts.
+  /// Both choices subtract a key's logit from the same largest one, and round when adding the
+  /// normaliser. A score has twice the relative error of its loss; so two scores here and in the
+  /// exhaustive choice differ by 8 roundings in total, 2^-21 for float, and a few roundings of
+  /// double. Under `raw` the absolute error matters.
   FOVEA_NOINLINE bool is_certain(double interval) const {
     constexpr std::int64_t least = (std::numeric_limits<std::int64_t>::min)();
     const std::int64_t kept_from = largest_.value + (largest_.equal > 0 ? 0 : 1);
-    // Of equal scores the exhaustive choice keeps those of the first keys.
+    // Among equal scores, the exhaustive choice keeps the first keys.
     if (count_at_least(scores_, count_, kept_from) != args_.chosen) return false;
     if constexpr (P == SamplingPolicy::top_k) return true;
     constexpr bool is_raw = P == SamplingPolicy::raw;
     const auto theta = static_cast<double>(candidates_.threshold());
     const double end = is_raw ? 0 : interval;
-    Vec<double> kept[2], left[2];  // the least score that is kept, and the largest one that is not
+    Vec<double> kept[2], left[2];  // the smallest kept score, and the largest other
     kept[0] = kept[1] = set1(MathConstants<double>::kInfinity);
     left[0] = sampling_score<P>(set1(1.0), set1(theta));
     left[1] = sampling_score<P>(set1(1.0), set1(theta + end));
@@ -107,7 +106,7 @@ class SketchHits {
     }
     constexpr double rounding = sizeof(T) == 4 ? 0x1p-20 : 0x1p-48;
     const double room = 1 + rounded(rounding * (is_raw ? 1 + theta + interval : 1));
-    // A power of two below the normal numbers would be the smallest of these.
+    // Powers of two below the normal range are clamped to the smallest normal number.
     constexpr double most_loss = 900;
     if (is_raw && !(theta + interval < most_loss)) return false;
     return smallest_lane(kept[0]) > largest_lane(left[0]).raw[0] * room &&
@@ -157,7 +156,7 @@ class SketchHits {
     return hits;
   }
 
-  /// Does the same with draws that are given.
+  /// The same with given draws.
   FOVEA_NOINLINE Index read_draws(Index h, Index row) {
     const T* const draws = args_.draws + h * args_.draws_head + row * args_.draws_row;
     Index hits = 0;
@@ -165,7 +164,7 @@ class SketchHits {
     for (Index n = 0; n < candidates_.count(); n += kLanes<T>) {
       alignas(kVecBytes) T lanes[kLanes<T>] = {};
       for (Index lane = 0; lane < smaller(kLanes<T>, candidates_.count() - n); ++lane) {
-        // A draw that is NaN counts as the smallest one.
+        // A NaN draw counts as the smallest.
         const T given = draws[candidates_.keys()[n + lane] * args_.draws_column];
         lanes[lane] = given > 0 ? given * kDraws<T> : 0;
       }
@@ -195,8 +194,8 @@ class SketchHits {
     return candidates_.count();
   }
 
-  /// Writes the hits' scores as integers of the same order, with the smallest integer behind them,
-  /// and returns one more than the largest.
+  /// Writes the hits' scores as integers of the same order, padded with the smallest integer, and
+  /// returns one more than the largest.
   FOVEA_NOINLINE std::int64_t score() {
     constexpr Index w = kLanes<double>;
     constexpr std::int64_t least = (std::numeric_limits<std::int64_t>::min)();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The blocks of keys that a few rows see: what is known of their logits, and a look into those of
-/// one row that matter.
+/// The blocks of keys visible to a few rows: bounds of their logits, and evaluation of those that
+/// matter for a row.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -9,11 +9,11 @@
 #include "fovea/kernels/sketch/select.hpp"
 #endif
 
-/// The most segments that a row looks at.
+/// The maximum number of segments used by a row.
 inline constexpr int kMostSegments = 32;
 
-/// The blocks of kSketchRows rows, and the keys behind these: those that all of the rows may see,
-/// and that are in no block. Of one row after the other.
+/// The blocks of kSketchRows rows, and the remaining keys: those visible to all of the rows, but in
+/// no block. Processed row by row.
 template <class T>
 class KeyBlocks {
  public:
@@ -31,7 +31,7 @@ class KeyBlocks {
     q_ = factors_ + kSketchRows * sketch_moments(args.width);
   }
 
-  /// Finds segments, one behind the other, of keys that are seen. Returns how many keys they have.
+  /// Finds consecutive segments of visible keys. Returns their number of keys.
   Index cover(Index seen) {
     covered_ = 0;
     segments_ = 0;
@@ -43,11 +43,11 @@ class KeyBlocks {
     }
     return covered_;
   }
-  /// How many blocks these are.
+  /// The number of these blocks.
   Index count() const { return covered_ / kBlockKeys; }
 
-  /// Bounds the logits of the blocks for kSketchRows rows, and computes those of the keys behind
-  /// them.
+  /// Bounds the logits of the blocks for kSketchRows rows, and computes those of the remaining
+  /// keys.
   /// \param q [width, kSketchRows]   \param scores [kSketchRows, scores_row]
   void bound(const T* q, Index seen, T* scores, Index scores_row) {
     moment_factors<kSketchRows>(q, args_.width, factors_);
@@ -56,8 +56,8 @@ class KeyBlocks {
   }
 
   /// Bounds the sums of the exponentials of row r. Returns false if its numbers are too large for
-  /// the bounds to hold, or not finite.
-  /// \param q [width, kSketchRows]   \param scores the logits of the keys behind the blocks
+  /// the bounds, or not finite.
+  /// \param q [width, kSketchRows]   \param scores the logits of the remaining keys
   bool take_row(const T* q, Index r, T* scores, Index seen) {
     if (!take_query(q, r)) return false;
     row_ = rows_[r];
@@ -70,28 +70,28 @@ class KeyBlocks {
     bound_sums(row_, count(), top_);
     behind_sum_ = sum_of_powers(behind_, behind_count_, top_);
     add_sums();
-    // Also false if a logit behind the blocks is NaN.
+    // Also false if a remaining key's logit is NaN.
     return least_ < 0x1p120;
   }
 
-  /// What is known of each block.
+  /// The bounds of each block.
   const BlockRow<T>& row() const { return row_; }
-  /// The sum of 2^(logit - top()) over all keys lies between these.
+  /// Bounds of the sum of 2^(logit - top()) over all keys.
   double least() const { return least_; }
   double most() const { return most_; }
   T top() const { return top_; }
-  /// How far logits, and means of logits, may be from what they were without rounding.
+  /// The rounding error bound of logits and means of logits.
   T room() const { return room_; }
-  /// The number of logits that were computed for the row.
+  /// The number of logits computed for the row.
   Index looked_at() const { return looked_at_; }
 
-  /// The places of the blocks with a logit that may be above a bound, and how many they are.
+  /// The places of the blocks with a logit that may be above a bound, and their number.
   const Int<T>* places() const { return open_; }
   Index find_above(T bound) { return places_above(row_.most, count(), bound, open_); }
   /// The number of blocks whose sums have a larger gap.
   Index count_gaps(T gap) { return places_above(row_.gap, count(), gap, open_); }
 
-  /// Adds up the exponentials of those blocks whose sums have a larger gap.
+  /// Sums the exponentials of the blocks whose sums have a larger gap.
   void close_gaps(T gap) {
     args_.width == 4 ? close<4>(gap) : close<0>(gap);
     add_sums();
@@ -99,7 +99,7 @@ class KeyBlocks {
 
   /// Keeps the keys with logits above a bound.
   void keep_above(T bound) { args_.width == 4 ? keep<4>(bound) : keep<0>(bound); }
-  /// The kept keys' logits, with -infinity behind them, and their numbers. They do not ascend.
+  /// The kept keys' logits, padded with -infinity, and their numbers, unsorted.
   const T* kept_logits() const { return logits_; }
   const Int<T>* kept_keys() const { return keys_; }
   Index kept() const { return kept_; }
@@ -119,8 +119,7 @@ class KeyBlocks {
                                   seen - covered_, scores, scores_row, unused);
   }
 
-  /// A logit is a sum of products, each of which rounds; so is a mean of logits, and the mean keys
-  /// are rounded, too.
+  /// A logit is a sum of rounded products; so is a mean of logits, and mean keys are rounded, too.
   bool take_query(const T* q, Index r) {
     constexpr T epsilon = sizeof(T) == 4 ? T(0x1p-23) : T(0x1p-52);
     constexpr T most_logit = 4096, most_q = T(0x1p30);
@@ -204,7 +203,7 @@ class KeyBlocks {
   // Of one row:
   T* q_;  // [width]
   BlockRow<T> row_{};
-  T* behind_ = nullptr;  // logits of the keys behind the blocks
+  T* behind_ = nullptr;  // logits of the remaining keys
   Index behind_count_ = 0;
   double behind_sum_ = 0;
   double least_ = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How likely a key is to be among the best of its row, by what its sketch weight loses against 1
-/// (Smart Bird, eq. 2 and Figure 4). A loss is -log2(alpha), and for top_k it is -logit. In both
-/// cases the order of the losses, smallest first, is that of the sampling weights p, largest first.
+/// A key's chance to be among the best of its row, as a function of its loss (Smart Bird, eq. 2 and
+/// Figure 4). A loss is -log2(alpha), and for top_k it is -logit. In both cases ascending losses
+/// mean descending sampling weights p.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -27,7 +27,7 @@ FOVEA_INLINE Vec<T> least_draw(Vec<T> loss, T theta) {
   }
 }
 
-/// A loss beyond the largest one, against which keys of any finite loss have about even chances.
+/// A loss beyond the largest one, so that keys of any finite loss have about equal chances.
 template <SamplingPolicy P, class T>
 FOVEA_INLINE T loss_beyond(T largest) {
   if constexpr (P == SamplingPolicy::raw) return largest + 2;
@@ -48,7 +48,7 @@ FOVEA_NOINLINE T expected_above(const T* losses, Index n, T theta) {
   return sum_of_lanes(sum);
 }
 
-/// The score of a draw, in twice the digits for float, with the same bits at every level.
+/// The score of a draw, in double precision for float, with the same bits at every level.
 template <SamplingPolicy P>
 FOVEA_INLINE Vec<double> sampling_score(Vec<double> u, Vec<double> loss) {
   if constexpr (P == SamplingPolicy::squared_inverse_log) return u / (loss * loss);
@@ -90,7 +90,7 @@ FOVEA_NOINLINE inline LargestNumbers largest_numbers(const std::int64_t* numbers
                                                      Index wanted, std::int64_t low,
                                                      std::int64_t high) {
   Index above_high = 0;
-  // The distance may not fit a signed integer.
+  // The distance may exceed a signed integer.
   while (static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low) > 1) {
     const std::uint64_t distance =
         static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The sketch's logits of a few rows, and the normaliser of each row (Smart Bird, eq. 1). All of a
-/// row's logits stay in memory, since the choice reads them again. The bits are the same at every
-/// level.
+/// row's logits are stored, since the choice rereads them. The bits are the same at every level.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -10,7 +9,7 @@
 #include "fovea/simd/lane_sums.inl.hpp"
 #endif
 
-/// The number of keys whose exponentials are summed in T; such sums are added up in double.
+/// The number of keys whose exponentials are summed in T; these sums are added in double.
 inline constexpr Index kSketchTile = 512;
 
 /// Adds sum[r] += q[c, r] key[c] for one column of a vector of keys.
@@ -25,7 +24,7 @@ FOVEA_INLINE void add_column(const T* q, const T* columns, Index columns_row, In
 /// Writes scores[r, j] = <q[r], key j> for R rows and the vectors of keys [begin, end), and keeps
 /// the largest of each row in lanes.
 /// \param q [width, R]
-/// \tparam D the width; 0: it is known only at run time
+/// \tparam D the width; 0: known only at run time
 template <int R, int D, class T>
 FOVEA_NOINLINE void sketch_logits(const T* q, const T* columns, Index columns_row, Index width,
                                   Index begin, Index end, T* scores, Index scores_row,
@@ -48,10 +47,10 @@ FOVEA_NOINLINE void sketch_logits(const T* q, const T* columns, Index columns_ro
   }
 }
 
-/// A row's logits, in units of log 2, and the numbers that make weights of them.
+/// A row's logits, in units of log 2, and the numbers that turn them into weights.
 template <class T>
 struct SketchRow {
-  const T* scores;  // [keys], and -infinity behind them up to a cache line
+  const T* scores;  // [keys], padded with -infinity to a cache line
   Index keys;
   T most;        // the largest logit
   T normaliser;  // log2 of the sum of 2^(logit - most): 0 where one weight is 1
@@ -83,8 +82,7 @@ FOVEA_NOINLINE double sketch_log_sum(const T* scores, Index keys, T most) {
   return __builtin_log2(sum);
 }
 
-/// Puts -infinity behind the last key of a row, up to a cache line, and returns the number of keys
-/// up to there.
+/// Pads a row with -infinity to a cache line, and returns the padded number of keys.
 template <class T>
 FOVEA_INLINE Index end_scores(T* scores, Index keys) {
   const Index end = (keys + kSumLanes<T> - 1) / kSumLanes<T> * kSumLanes<T>;
@@ -92,7 +90,7 @@ FOVEA_INLINE Index end_scores(T* scores, Index keys) {
   return end;
 }
 
-/// Makes a row of the logits of its first `keys` keys.
+/// Computes a row from the logits of its first `keys` keys.
 /// \param before in lanes, the largest logits of the keys before key `begin`
 template <class T>
 FOVEA_NOINLINE SketchRow<T> sketch_row(T* scores, Index begin, Index keys, const Vec<T>& before) {

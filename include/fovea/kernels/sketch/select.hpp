@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the kernel that chooses keys by a sketch reads and writes (Smart Bird, eqs. 2 and 3). Its
-/// body is select.inl.hpp, compiled once for each instruction-set level; table.hpp chooses the
-/// level. The choice is the same at every level, also at those without a fused multiply-add.
+/// Arguments of the kernel that chooses keys by a sketch (Smart Bird, eqs. 2 and 3). Its body is
+/// select.inl.hpp, compiled once per instruction-set level; table.hpp selects the level. The choice
+/// is the same at every level, also at those without a fused multiply-add.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// How a key's score s = u p is made: u in (0, 1) is drawn, and p follows from the sketch's weight
-/// alpha (Smart Bird, eq. 2 and Figure 4).
+/// How a key's score s = u p is computed: u in (0, 1) is drawn, and p depends on the sketch's
+/// weight alpha (Smart Bird, eq. 2 and Figure 4).
 enum class SamplingPolicy : std::uint8_t {
   squared_inverse_log,  ///< p = 1 / log(alpha)^2
   inverse_log,          ///< p = -1 / log(alpha)
@@ -29,11 +29,11 @@ template <class T>
 struct SketchSelectArgs {
   Matrix<const T> q;  ///< [rows, width] the sketch's queries
   /// [width, keys_row] the sketch's keys: column c of key j is keys[c * keys_row + j]. There are
-  /// sketch_room(keys) of them; those behind the last key are any finite numbers.
+  /// sketch_room(keys) of them; those after the last key are arbitrary finite numbers.
   const T* keys = nullptr;
-  Index keys_row = 0;  ///< elements from one column of the keys to the next
-  /// The same keys in blocks, of which most are not looked at; the choice is the same. Null: all
-  /// keys are looked at.
+  Index keys_row = 0;  ///< column stride of the keys in elements
+  /// The same keys in blocks, most of which are skipped; the choice is the same. Null: all keys are
+  /// read.
   const SketchBlocks<T>* blocks = nullptr;
   Index width = 0;           ///< d
   Index rows = 0;            ///< number of rows
@@ -47,29 +47,28 @@ struct SketchSelectArgs {
   std::uint32_t batch = 0;  ///< number of the sequence, for the draws
   Index heads = 1;          ///< number of query heads of the attention
   /// The draws: element (h, row, j) is draws[h * draws_head + row * draws_row + j * draws_column].
-  /// Null: they come from the seed.
+  /// Null: drawn from the seed.
   const T* draws = nullptr;
-  Index draws_head = 0,  ///< elements from the draws of one head to those of the next
-      draws_row = 0,     ///< elements from the draws of one row to those of the next
-      draws_column = 0;  ///< elements from the draw of one key to that of the next
-  /// Where the keys are written: element (h, row, n) for n < chosen, ascending, with -1 behind the
-  /// last key.
+  Index draws_head = 0,  ///< head stride of the draws in elements
+      draws_row = 0,     ///< row stride
+      draws_column = 0;  ///< key stride
+  /// The output keys: element (h, row, n) for n < chosen, ascending, with -1 after the last key.
   Index* indices = nullptr;
-  Index indices_head = 0,  ///< elements from the list of one head to that of the next
-      indices_row = 0,     ///< elements from the list of one row to that of the next
-      indices_column = 1;  ///< elements from one place of a list to the next
+  Index indices_head = 0,  ///< head stride of the lists in elements
+      indices_row = 0,     ///< row stride
+      indices_column = 1;  ///< stride within a list
   Index chosen = 0;        ///< K, the places of a list
-  /// [rows], written: whether the row's sketch is made of numbers; a row whose sketch is not keeps
-  /// its first keys. Null: not wanted.
+  /// [rows], written: whether the row's softmax over the sketch is a number; if not, it keeps its
+  /// first keys. Null: not requested.
   bool* is_number = nullptr;
-  /// [rows], written: how many logits were computed for the row, or, if all keys were looked at,
-  /// their number. Null: not wanted.
+  /// [rows], written: the number of logits computed for the row, or of keys if all were read. Null:
+  /// not requested.
   Index* looked_at = nullptr;
   void* scratch = nullptr;  ///< sketch_select_scratch<T>(keys, width, blocks != nullptr) bytes
 };
 
-/// A number of keys rounded up to a cache line of any scalar, and two vectors more: so many may
-/// kernels touch.
+/// A number of keys rounded up to a cache line of any scalar, plus two vectors that kernels may
+/// access.
 constexpr Index sketch_room(Index keys) { return padded_size(keys) + 2 * kPadding; }
 
 /// Bytes of scratch of one call, for that many keys.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The keys that each head of a row keeps (Smart Bird, eqs. 2 and 3, section 3.1). They are exactly
-/// those of the K largest scores s = u p, though few draws are made. Candidates are found first, by
-/// a threshold that the wanted number of keys is expected to pass, and draws are made for these
-/// alone. If fewer than K pass after all, the threshold is lowered.
+/// those of the K largest scores s = u p, with few draws. Candidates are found first, by a
+/// threshold that the wanted number of keys is expected to pass, and only these draw. If fewer than
+/// K pass, the threshold is lowered.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -46,7 +46,7 @@ class SketchSelect {
     return clamped(args_.first_position + row + 1, 0, args_.key_end);
   }
 
-  /// Makes q() the queries of up to kSketchRows rows, the last one again where there are fewer.
+  /// Sets q() to the queries of up to kSketchRows rows, repeating the last one if there are fewer.
   void scale_queries(Index first, Index count) {
     const T factor = args_.scale * MathConstants<T>::kLog2E;
     for (Index c = 0; c < args_.width; ++c) {
@@ -59,18 +59,18 @@ class SketchSelect {
   /// [width, kSketchRows]: queries, scaled so that logits are logarithms to base 2.
   const T* q() const { return q_; }
 
-  /// Room for the logits of one of kSketchRows rows, and its size.
+  /// Buffer for the logits of one of kSketchRows rows, and its size.
   T* scores(Index r) const { return scores_ + r * room_; }
   Index room() const { return room_; }
   /// The hits of one head.
   SketchHits<P, T>& hits() { return hits_; }
 
-  /// The number of keys to expect above a threshold so that one head of a hundred finds fewer than
+  /// The number of keys to expect above a threshold so that one in a hundred heads finds fewer than
   /// K.
   T first_guess() const {
     const T most = static_cast<T>(args_.chosen);
     if constexpr (P == SamplingPolicy::top_k) return most;
-    T root = 1;  // the square root of K, from above
+    T root = 1;  // an upper bound of the square root of K
     while (root * root < most) root += 1;
     return most + T(2.5) * root + 2;
   }
@@ -80,7 +80,7 @@ class SketchSelect {
     return args_.indices + h * args_.indices_head + row * args_.indices_row;
   }
 
-  /// Writes what head 0 keeps.
+  /// Copies the keys of head 0.
   void repeat_head(Index h, Index row) const {
     const Index* const from = index_row(0, row);
     Index* const to = index_row(h, row);
@@ -92,7 +92,7 @@ class SketchSelect {
  private:
   /// Computes the logits of the rows whose queries are in q_.
   void score(Index first, Index count) {
-    // First come whole vectors that all of the rows see, and then those that some see.
+    // First whole vectors visible to all rows, then those visible to some.
     all_see_ = visible(first) / kLanes<T> * kLanes<T>;
     FOVEA_UNROLL
     for (int r = 0; r < kSketchRows; ++r) most_[r] = set1(-MathConstants<T>::kInfinity);
@@ -112,7 +112,7 @@ class SketchSelect {
   }
 
   /// Chooses the keys of a row for all heads.
-  /// \param r the row's place among those that were scored together
+  /// \param r the row's place among those scored together
   void choose(Index row, Index r) {
     SketchRow<T> sketch;
     const Index keys = visible(row);
@@ -142,7 +142,7 @@ class SketchSelect {
     }
   }
 
-  /// Writes the first `count` keys, and nothing else.
+  /// Writes only the first `count` keys.
   void write_first(Index h, Index row, Index count) const {
     Index* const to = index_row(h, row);
     for (Index n = 0; n < args_.chosen; ++n) to[n * args_.indices_column] = n < count ? n : -1;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The choice of select.inl.hpp without a look at most keys. Blocks of keys that are near each
-/// other are bounded (block_bounds.inl.hpp). A row looks into those blocks alone that may hold a
-/// key that scores enough, and into those whose part of the normaliser is not known well enough. So
-/// it knows the normaliser up to a small interval; and where the K best keys are the same for all
-/// of the interval, they are those of the exhaustive choice (SketchHits::is_certain). Where they
-/// are not, it looks into more blocks. The few rows that cannot be decided so take the exhaustive
-/// choice itself.
+/// The choice of select.inl.hpp without reading most keys. Blocks of nearby keys are bounded
+/// (block_bounds.inl.hpp). A row evaluates only the blocks that may contain a key with a sufficient
+/// score, and those whose part of the normaliser is not known well enough. This gives the
+/// normaliser up to a small interval; if the K best keys are the same for the whole interval, they
+/// are those of the exhaustive choice (SketchHits::is_certain). Otherwise more blocks are
+/// evaluated. The few undecided rows use the exhaustive choice.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -14,9 +13,9 @@
 #include "fovea/kernels/sketch/select.inl.hpp"
 #endif
 
-/// How the normaliser is known better and better. Gaps are parts of the sum of a row's
-/// exponentials, one block's each: with the first one most rows of eight heads were decided at once
-/// in measurements, and the last one is below rounding.
+/// The refinement of the normaliser. Gaps are fractions of the sum of a row's exponentials, per
+/// block: with the first one most rows of eight heads were decided immediately in measurements, and
+/// the last one is below rounding.
 struct GapSteps {
   static constexpr double kFirst = 0x1p-10;
   static constexpr double kStep = 0x1p-3;
@@ -47,7 +46,7 @@ class SketchBlockSelect {
   }
 
  private:
-  /// Bounds the blocks that a few rows see. Returns whether there are enough of them.
+  /// Bounds the blocks visible to a few rows. Returns whether there are enough of them.
   bool bound(Index first, Index count) {
     const Index seen = all_.visible(first);
     const Index covered = blocks_.cover(seen);
@@ -57,8 +56,8 @@ class SketchBlockSelect {
     return true;
   }
 
-  /// Chooses the keys of a row for all heads. Returns false if it cannot be sure of them, or if it
-  /// would have to look at about as many keys as there are.
+  /// Chooses the keys of a row for all heads. Returns false if they are uncertain, or if it would
+  /// have to read nearly all keys.
   bool choose(Index row, Index r) {
     seen_ = all_.visible(row);
     if (!blocks_.take_row(all_.q(), r, all_.scores(r), seen_)) return false;
@@ -72,7 +71,7 @@ class SketchBlockSelect {
         if (!collect((collected_ > wanted_ ? collected_ : wanted_) * kMore)) return false;
         continue;
       }
-      // These candidates serve one head after the other, until one of them is not decided.
+      // These candidates serve the heads in turn, until one is undecided.
       Outcome outcome = Outcome::decided;
       while (h < args_.heads && outcome == Outcome::decided) {
         outcome = choose_for_head(h, row);
@@ -99,13 +98,13 @@ class SketchBlockSelect {
     return Outcome::decided;
   }
 
-  /// Whether it pays to look into so many blocks first: to look at three quarters of the keys takes
-  /// about as long as the exhaustive choice.
+  /// Whether evaluating so many blocks pays: reading three quarters of the keys takes about as long
+  /// as the exhaustive choice.
   bool pays(Index blocks) const {
     return blocks_.looked_at() + blocks * kBlockKeys <= seen_ / 4 * 3;
   }
 
-  /// Looks into the blocks whose part of the sum is not known well enough. Returns false if that
+  /// Evaluates the blocks whose part of the sum is not known well enough. Returns false if that
   /// does not pay.
   bool close_gaps() {
     if constexpr (!kNeedsSum) return true;
@@ -114,26 +113,25 @@ class SketchBlockSelect {
     blocks_.close_gaps(gap);
     return true;
   }
-  /// Looks into more of them. Returns false if nothing is left to know.
+  /// Evaluates more of them. Returns false if none are left.
   bool close_more_gaps() {
     gap_ *= GapSteps::kStep;
     return kNeedsSum && gap_ >= GapSteps::kLast && close_gaps();
   }
 
-  /// Keeps so many keys that about `wanted` are expected to be hits.
+  /// Keeps enough keys that about `wanted` are expected to be hits.
   bool collect(T wanted) {
     const T bound = guess(wanted);
     if (!(bound > -MathConstants<T>::kInfinity)) return false;
     if (collected_ == 0 && !pays(blocks_.find_above(bound))) return false;
     blocks_.keep_above(bound);
     collected_ = wanted;
-    // Keys that were not kept have no larger logits.
+    // Other keys have no larger logits.
     bound_ = bound + rounded(2 * blocks_.room());
     return true;
   }
 
-  /// A logit such that about `wanted` keys above it are expected to be hits; -infinity if there is
-  /// none.
+  /// A logit such that about `wanted` keys above it are expected to be hits; -infinity if none.
   T guess(T wanted) {
     SketchCandidates<P, T>& candidates = all_.hits().candidates();
     const BlockRow<T>& row = blocks_.row();
@@ -149,8 +147,8 @@ class SketchBlockSelect {
     }
     const T theta = candidates.guess(sketch, blocks_.count(), wanted / keys);
     if (!(theta < MathConstants<T>::kInfinity)) return log_sum - theta;
-    // Of the blocks that may have such keys the mean and the deviation count: as if half of the
-    // keys, and two quarters, had three logits. That leaves out fewer keys, so theta is smaller.
+    // Blocks that may have such keys are modelled by mean and deviation: half of the keys and two
+    // quarters have three logits. That misses fewer keys, so theta is smaller.
     const Index count = blocks_.find_above(log_sum - theta);
     Index n = 0;
     for (Index i = 0; i < count; ++i) {
@@ -167,8 +165,8 @@ class SketchBlockSelect {
     return log_sum - (better < theta ? better : theta);
   }
 
-  /// Finds the candidates among the kept keys, for the least normaliser that the row may have, and
-  /// the interval that the normaliser is in. Returns false if that may leave too few of them.
+  /// Finds the candidates among the kept keys, for the row's smallest possible normaliser, and the
+  /// normaliser's interval. Returns false if that may leave too few of them.
   bool find_candidates() {
     const T most = largest_of_vectors(blocks_.kept_logits(), blocks_.kept());
     // So it is the largest logit of all keys, as in the exhaustive choice.
@@ -179,9 +177,9 @@ class SketchBlockSelect {
       const double above = static_cast<double>(blocks_.top()) - static_cast<double>(most);
       const double low = __builtin_log2(blocks_.least()) + above - room;
       const double high = __builtin_log2(blocks_.most()) + above + room;
-      // Beyond it, the room would be too small.
+      // Beyond it, the margin would be too small.
       if (above < -kMostAbove) return false;
-      // The exhaustive choice sums a 1, so its normaliser is not negative.
+      // The exhaustive sum contains a 1, so its normaliser is not negative.
       normaliser = low > 0 ? static_cast<T>(low) : T(0);
       interval_ = high - static_cast<double>(normaliser);
       if (!(interval_ >= 0)) return false;
@@ -192,13 +190,13 @@ class SketchBlockSelect {
     return all_.hits().candidates().find_below(sketch, wanted_, cap, blocks_.kept_keys());
   }
 
-  /// Whether the normaliser is needed at all, and whether the choice depends on it.
+  /// Whether the normaliser is needed, and the choice depends on it.
   static constexpr bool kHasSum = P != SamplingPolicy::top_k;
   static constexpr bool kNeedsSum = kHasSum && P != SamplingPolicy::raw;
-  /// Collecting anew costs more than to collect a few more.
+  /// Collecting again costs more than collecting a few more.
   static constexpr T kMore = T(1.25);
-  /// How many deviations a quarter of the keys is away from the mean, on either side: more than the
-  /// square root of 2, which would give the same deviation, measured best.
+  /// The distance in deviations of a quarter of the keys from the mean, on either side: more than
+  /// the square root of 2, which would give the same deviation; measured best.
   static constexpr T kQuarterAway = T(1.5);
 
   const SketchSelectArgs<T>& args_;
@@ -206,18 +204,18 @@ class SketchBlockSelect {
   KeyBlocks<T> blocks_;
   // Of one row:
   Index seen_ = 0;
-  double gap_ = 0;       // what the sums of blocks may lack, as a part of the whole
+  double gap_ = 0;       // the gap of the sums of blocks, relative to the whole
   T wanted_ = 0;         // hits
-  T collected_ = 0;      // hits that are expected among the kept keys
-  T bound_ = 0;          // no key that was not kept has a larger logit
-  double interval_ = 0;  // how much larger the normaliser may be
+  T collected_ = 0;      // expected hits among the kept keys
+  T bound_ = 0;          // no other key has a larger logit
+  double interval_ = 0;  // the normaliser's possible excess
 };
 
 /// Chooses the keys of some rows under one policy.
 template <SamplingPolicy P, class T>
 FOVEA_INLINE void select_under(const SketchSelectArgs<T>& args) {
   if constexpr (P != SamplingPolicy::random) {
-    // Draws that are given may be any numbers.
+    // Given draws may be any numbers.
     if (args.blocks != nullptr && args.draws == nullptr) {
       return SketchBlockSelect<P, T>(args).run();
     }

@@ -15,7 +15,7 @@ struct SketchKernels {
   /// Chooses the keys of some rows.
   void select(const SketchSelectArgs<T>& args) const noexcept;
 
-  /// The instruction-set level at which the kernel runs; by default that of the machine.
+  /// The instruction-set level of the kernel; by default the machine's.
   IsaLevel level = isa_level();
 };
 

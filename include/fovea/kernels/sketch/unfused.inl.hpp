@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Arithmetic that rounds after every operation, so that it gives the same bits at every level,
-/// also at those without a fused multiply-add. It is used where a choice is made rather than an
-/// average: of two keys that are almost alike, every machine must choose the same one.
+/// Arithmetic that rounds after every operation, to give the same bits at every level, even without
+/// a fused multiply-add. It is used for choices: of two nearly equal keys, every machine must
+/// choose the same one.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -13,11 +13,11 @@
 /// a * b, rounded before anything is added to it.
 template <class T>
 FOVEA_INLINE Vec<T> product(Vec<T> a, Vec<T> b) {
-  // A bare product might be fused into the sum that reads it.
+  // A bare product might be fused into a following sum.
   return fma(a, b, zero<T>());
 }
 
-/// 2^x for x <= 0. Results below the normal numbers become the smallest normal number; NaN stays.
+/// 2^x for x <= 0. Subnormal results become the smallest normal number; NaN stays NaN.
 template <class T>
 FOVEA_INLINE Vec<T> unfused_exp2(Vec<T> x) {
   using C = MathConstants<T>;

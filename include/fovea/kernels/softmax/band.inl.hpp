@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Softmax attention of rows that see few keys, at most kBandKeys each: only visible pairs are
-/// computed. The tile kernel would compute a band of 9 keys for 16 queries as 24 keys.
-/// Scores are summed in 16 virtual lanes along D (64 bytes, so that the sums are the same at every
-/// level), and then by one tree for as many queries as there are lanes, which leaves the scores of
-/// one key offset in the lanes. Values have the lanes along Dv. Cost: 2 (D + Dv) flops for each
-/// visible pair, and at D = 64 a fourth more for the trees.
+/// Softmax attention of rows with few visible keys, at most kBandKeys each: only visible pairs are
+/// computed. The tile kernel would compute a band of 9 keys for 16 queries as 24 keys. Scores are
+/// summed in 16 virtual lanes along D (64 bytes, so that the sums are the same at every level), and
+/// then by one tree for as many queries as lanes, which leaves the scores of one key offset in the
+/// lanes. For values the lanes are along Dv. Cost: 2 (D + Dv) flops for each visible pair, plus a
+/// quarter at D = 64 for the trees.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -15,8 +15,8 @@
 #include "fovea/kernels/softmax/tile.inl.hpp"
 #endif
 
-/// The memory that is asked for while a register of queries is computed: that of the next one. A
-/// row takes about as long as its memory, and pages are too short for the hardware to ask in time.
+/// The memory to prefetch while a register of queries is computed: the next one's. Computing a row
+/// takes about as long as loading it, and pages are too short for the hardware prefetcher.
 struct BandAhead {
   RowsAhead<0> queries;
   RowsAhead<1> outputs;
@@ -31,9 +31,8 @@ struct BandAhead {
   }
 };
 
-/// One call: a block of queries, of which one register is computed at a time.
-/// If N is not 0, D and Dv are N registers each, at unit columns; N = 0 takes any widths and
-/// columns.
+/// One call: a block of queries, processed one register at a time. If N is not 0, D and Dv are N
+/// registers each, at unit columns; N = 0 takes any widths and columns.
 template <int N, class T>
 class SoftmaxBand {
  public:
@@ -65,12 +64,12 @@ class SoftmaxBand {
  private:
   static constexpr int kQueries = kLanes<T>;
 
-  /// Whether two queries and a key, or two sums and a value, fit the registers. Then a row that
-  /// both queries see is loaded once. (A row of a tensor mostly straddles cache lines, and loads at
-  /// half the speed.)
+  /// Whether two queries and a key, or two sums and a value, fit the registers. Then a row visible
+  /// to both queries is loaded once. (Rows mostly straddle cache lines, and load at half the
+  /// speed.)
   static constexpr bool kPairs = N > 0 && 3 * N + 4 <= kVecRegisters;
 
-  /// The keys [begin, end) of the run that one query sees.
+  /// The keys [begin, end) of the run visible to one query.
   struct Seen {
     Index begin;
     Index end;
@@ -92,9 +91,9 @@ class SoftmaxBand {
   }
   FOVEA_INLINE T* output(Index row) const { return out_.data + position(row) * out_.row; }
 
-  /// The rows and the keys of the group behind the one that begins at row \p first and sees keys up
-  /// to \p key_end. Behind the last group of a block comes the first one of the next block, whose
-  /// keys are mostly as far from those of this one as its rows are.
+  /// The rows and keys of the group after the one that begins at row \p first and sees keys up to
+  /// \p key_end. The last group of a block is followed by the first one of the next block, whose
+  /// keys are mostly as far from this one's as its rows.
   FOVEA_INLINE BandAhead ahead_of(Index first, Index key_end) const {
     Index row = position(first + kQueries);
     Index rows = smaller(kQueries, count_ - first - kQueries);
@@ -138,7 +137,7 @@ class SoftmaxBand {
     alignas(kVecBytes) T max_logit[kQueries];
     alignas(kVecBytes) T sum[kQueries];
     weigh(most, counts, max_logit, sum);
-    // This comes from the integers, not from the sum: a row that sees no key is +0.
+    // From the integers, not from the sum: a row without keys is +0.
     const IntVec<T> sees = set1_int<T>(0) < load_int<T>(counts);
     alignas(kVecBytes) T inverse[kQueries];
     store(inverse, select(sees, set1<T>(1) / load(sum), zero<T>()));
@@ -171,7 +170,7 @@ class SoftmaxBand {
     }
   }
 
-  /// Does the same for queries i and i + 1, whose keys overlap: a key that both see is loaded once.
+  /// The same for queries i and i + 1, whose keys overlap: shared keys are loaded once.
   FOVEA_INLINE void multiply_pair(Index row, Index i, const Seen& a, const Seen& b) const {
     RegisterRow<larger(N, 1), T> q;
     RegisterRow<larger(N, 1), T> r;
@@ -222,8 +221,7 @@ class SoftmaxBand {
     return products_ + ((t - keys.begin) * kQueries + i) * kQueries;
   }
 
-  /// Makes weights_[o] of products_[o] for o in [0, most), and the maximum and the sum of each
-  /// query.
+  /// Computes weights_[o] from products_[o] for o in [0, most), and each query's maximum and sum.
   FOVEA_INLINE void weigh(Index most, const Int<T>* counts, T* max_logit, T* sum) const {
     Vec<T> top = set1(kMinusInfinity<T>);
     for (Index o = 0; o < most; ++o) {
@@ -235,7 +233,7 @@ class SoftmaxBand {
       store(weights_ + o * kQueries, score);
       top = maximum(top, score);
     }
-    alignas(kVecBytes) T nothing[kQueries];  // no sum came before
+    alignas(kVecBytes) T nothing[kQueries];  // no earlier sum
     store(nothing, zero<T>());
     store(sum, zero<T>());
     store(max_logit, top);
@@ -261,7 +259,7 @@ class SoftmaxBand {
     }
   }
 
-  /// Computes two rows of output; a value that both see is loaded once.
+  /// Computes two rows of output; shared values are loaded once.
   FOVEA_INLINE void values_pair(Index row, Index i, const Seen& a, const Seen& b, T inverse_a,
                                 T inverse_b) const {
     RegisterRow<larger(N, 1), T> x;
@@ -327,7 +325,7 @@ class SoftmaxBand {
   const KeyRun run_;
   const Index first_row_;  // row of k and v of the run's first key
   const Index row_step_;   // rows to the run's next key
-  const Index end_;        // number of the run's keys that lie before key_end
+  const Index end_;        // number of the run's keys before key_end
   const T factor_;         // factor of the logits
   T* const products_;      // [kBandKeys, lanes, lanes]
   T* const weights_;       // [kBandKeys, lanes]

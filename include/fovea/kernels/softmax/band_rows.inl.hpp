@@ -12,8 +12,7 @@
 /// The partial sums of a dot product: as many registers as hold 64 bytes.
 inline constexpr int kDotParts = 64 / kVecBytes;
 
-/// Sums each of as many rows as there are lanes, by a fixed tree: lane i of the result is the sum
-/// of rows[i].
+/// Sums as many rows as lanes, by a fixed tree: lane i of the result is the sum of rows[i].
 template <int N, class T>
 FOVEA_INLINE Vec<T> sum_rows(const Vec<T> (&rows)[N]) {
   if constexpr (N == 1) {

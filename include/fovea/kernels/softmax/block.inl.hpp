@@ -12,18 +12,18 @@
 #include "fovea/kernels/softmax/tile_rows.inl.hpp"
 #endif
 
-/// The memory that is asked for while scores are computed: rows of the next sub-block and keys of
-/// the next tile, even behind those of the block. What lies behind a tensor is never read.
+/// The memory to prefetch while scores are computed: rows of the next sub-block and keys of the
+/// next tile, even beyond the block. Nothing beyond a tensor is read.
 struct BlockAhead {
   RowsAhead<0> queries;
   RowsAhead<1> outputs;
   RowsAhead<0> carried;
   RowsAhead<0> keys;
   RowsAhead<0> values;
-  bool asks_more = false;  // for keys far apart, if few sub-blocks ask
+  bool asks_more = false;  // for distant keys, if few sub-blocks prefetch
 
   FOVEA_INLINE void ask() {
-    constexpr Index rows = 3;  // of each: more at once would wait for each other
+    constexpr Index rows = 3;  // of each: more prefetches would queue
     queries.ask(rows);
     outputs.ask(rows);
     carried.ask(rows);
@@ -35,8 +35,8 @@ struct BlockAhead {
   }
 };
 
-/// One call: a block of queries, cut into sub-blocks of V vectors. Along the edges of a pattern
-/// each vector has its own keys, so that no key is computed for lanes of which none sees it.
+/// One call: a block of queries, cut into sub-blocks of V vectors. Along a pattern's edges each
+/// vector has its own keys, so that no key is computed that no lane sees.
 template <int V, class T, Storage S>
 class SoftmaxBlock {
  public:
@@ -68,11 +68,11 @@ class SoftmaxBlock {
   // The scratch of a sub-block:
   /// [D padded, kQueries], scaled
   T* queries(Index sub) const { return args_.scratch + sub * sub_size_; }
-  /// [kQueries] -1 if the query has seen a key, as pattern, mask and bias say, never the logits.
+  /// [kQueries] -1 if the query has seen a key, by pattern, mask and bias, not by logits.
   Int<T>* seen(Index sub) const {
     return reinterpret_cast<Int<T>*>(queries(sub) + padded_size(args_.width) * kQueries);
   }
-  /// There are two: that of the current part, and the total of the parts before it.
+  /// There are two: the current part's, and the total of earlier parts.
   RunningSoftmax<V, T> state(Index sub, bool second) const {
     const Index acc = padded_size(args_.value_width) * kQueries;
     T* at = queries(sub) + (padded_size(args_.width) + 1) * kQueries;
@@ -82,8 +82,8 @@ class SoftmaxBlock {
   RunningSoftmax<V, T> part(Index sub) const { return state(sub, progress_[sub].swapped); }
   RunningSoftmax<V, T> total(Index sub) const { return state(sub, !progress_[sub].swapped); }
 
-  /// A sub-block is begun at its first tile and finished after its last one, so that it computes
-  /// while the memory of its neighbours' queries and outputs is waited for.
+  /// A sub-block is begun at its first tile and finished after its last one, to overlap computing
+  /// with loading its neighbours' queries and outputs.
   void begin(Index sub) {
     if (progress_[sub].begun) return;
     progress_[sub].begun = true;
@@ -101,7 +101,7 @@ class SoftmaxBlock {
     progress_[sub].values_apart = true;
   }
 
-  /// Asks for the queries of the next sub-block and the output rows of this one.
+  /// Prefetches the queries of the next sub-block and the output rows of this one.
   void ask_for_rows(Index sub) {
     const CarriedSoftmax<T>& carry = args_.carry;
     const SubRows rows = sub_rows(sub);
@@ -121,8 +121,8 @@ class SoftmaxBlock {
     return {args_.block.first + args_.next_block, args_.block.step, count};
   }
 
-  /// Asks for the keys behind [0, end) of run r: its own, those of the next run, or those of the
-  /// next block, whose first key is mostly as far from this block's as its rows are.
+  /// Prefetches the keys after [0, end) of run r: its own, the next run's, or the next block's,
+  /// whose first key is mostly as far from this block's as its rows.
   void ask_for_keys(Index r, Index end) {
     if (args_.classes.data != nullptr) return;
     const KeyRun* run = &args_.block.runs[r];
@@ -142,7 +142,7 @@ class SoftmaxBlock {
     ahead_.values = RowsAhead<0>::template of<T>(args_.v, row, step, count, args_.value_width);
   }
 
-  /// Finds what each vector of the block sees of a run, and returns the union.
+  /// Finds the keys of a run visible to each vector of the block, and returns the union.
   SeenKeys look(const KeyRun& run, SeenKeys* seen) const {
     const Index count = run_keys(run, args_.key_end);
     SeenKeys all{count, 0, 0, 0};
@@ -192,7 +192,7 @@ class SoftmaxBlock {
     bool looked = false;
     bool finite = false;
 
-    /// Whether V holds neither NaN nor infinity. It is looked at once, when it is first asked for.
+    /// Whether V is finite. Computed once, on first use.
     bool finite_values(Index value_width) {
       if (!looked) finite = all_finite(v.data, v.row, end - begin, value_width);
       looked = true;
@@ -200,7 +200,7 @@ class SoftmaxBlock {
     }
   };
 
-  /// The keys of a tile among those that some rows see, counted from the tile's first one.
+  /// The tile's part of the keys seen by some rows, relative to the tile's first key.
   static SeenKeys cut_to_tile(const SeenKeys& seen, Index begin, Index end) {
     SeenKeys s;
     s.begin = larger(begin, seen.begin) - begin;
@@ -216,8 +216,8 @@ class SoftmaxBlock {
       const Index position = run.first + run.step * t;
       return {run, t, end, class_keys(args_, position), class_values(args_, position)};
     }
-    // A column of V goes through all rows; K is read some rows at a time, and packing it pays only
-    // if it is read often.
+    // A column of V spans all rows; K is read a few rows at a time, and packing it pays only if it
+    // is read often.
     const Index step = args_.key_rows.step(run.step);
     const Index row = args_.key_rows.row(run.first) + step * t;
     return {run, t, end,
@@ -227,7 +227,7 @@ class SoftmaxBlock {
                          sub_blocks() >= 2)};
   }
 
-  /// Adds one tile to one sub-block; returns whether the sub-block sees a key of it.
+  /// Adds one tile to one sub-block; returns whether the sub-block sees any of its keys.
   bool add_tile(Index sub, Tile& tile, SeenKeys (&seen_of)[V]) {
     const ScoreMap<T>& map = args_.map;
     VectorKeys<V> keys;
@@ -242,7 +242,7 @@ class SoftmaxBlock {
     if (first >= last) return false;
     keys = keys.within(first, last);
     if (map.changes_logits()) {
-      // The score map goes through the keys of all vectors together.
+      // The score map processes the keys of all vectors together.
       partial = partial || keys.wide_begin > first || keys.wide_end < last;
       keys = VectorKeys<V>::all(first, last);
     }
@@ -267,8 +267,8 @@ class SoftmaxBlock {
     raise_maximum<V>(most, part(sub).max_logit, rescale);
 
     pairs.select = (partial || map.hides()) && !tile.finite_values(args_.value_width);
-    // Chains, too, begin at multiples of their size; the tile begins at one, or at the run's first
-    // key.
+    // Reduction blocks, too, begin at multiples of their size; the tile begins at one, or at the
+    // run's first key.
     const Index origin = tile.run.first / tile.run.step + tile.begin;
     for (Index j = first; j < last;) {
       const Index end = smaller(last, ((origin + j) / kChain + 1) * kChain - origin);
@@ -280,7 +280,7 @@ class SoftmaxBlock {
     return true;
   }
 
-  /// Notes which lanes of vector v see a key of a tile.
+  /// Records which lanes of vector v see a key of a tile.
   FOVEA_INLINE void note_seen(Index sub, int v, const VectorKeys<V>& keys,
                               const LaneBounds<V, T>* bounds) const {
     if (keys.begin[v] >= keys.end[v]) return;
@@ -293,11 +293,11 @@ class SoftmaxBlock {
     return seen.begin < seen.full_begin || seen.full_end < seen.end;
   }
 
-  /// What is known of the pairs of a tile and a sub-block.
+  /// The visibility of the pairs of a tile and a sub-block.
   struct TilePairs {
     TilePlace place;
-    const LaneBounds<V, T>* bounds;  // null: the pattern shows all of them
-    bool select = false;             // whether hidden values must be left out, not weighted by 0
+    const LaneBounds<V, T>* bounds;  // null: all are visible by the pattern
+    bool select = false;             // whether hidden values must be skipped, not weighted by 0
   };
 
   TilePlace tile_place(Index sub, const Tile& tile) const {
@@ -317,7 +317,7 @@ class SoftmaxBlock {
     shift_tile<V>(map, pairs.place, pairs.bounds, begin, end, weights_, seen(sub), most);
   }
 
-  /// The keys of a tile that are one chain; the chain is within [begin, end).
+  /// The keys of a tile in one reduction block, within [begin, end).
   struct Chain {
     Index begin;
     Index end;
@@ -353,9 +353,9 @@ class SoftmaxBlock {
                             weights_ + chain.begin * kQueries, rescale, to.acc);
   }
 
-  /// Ends a run or a segment of it: its softmax goes into the total, and the next one begins empty.
-  /// The division depends on keys alone, so a row has the bits of what it sees, and a decoder can
-  /// share segments out.
+  /// Ends a run or a segment of it: merges its softmax into the total, and starts an empty one. The
+  /// division depends only on keys, so a row's bits depend only on its visible keys, and a decoder
+  /// can distribute segments.
   void merge_all() {
     for (Index sub = 0; sub < sub_blocks(); ++sub) {
       Progress& progress = progress_[sub];
@@ -380,7 +380,7 @@ class SoftmaxBlock {
     total(sub).merge(part(sub), args_.value_width);
   }
 
-  /// Ends a sub-block, for which nothing more comes: merges its last part, and writes it out.
+  /// Ends a sub-block: merges its last part, and writes it.
   void finish(Index sub) {
     Progress& progress = progress_[sub];
     if (progress.finished) return;
@@ -398,7 +398,7 @@ class SoftmaxBlock {
     bool has_part = false;
     bool has_total = false;
     bool swapped = false;       // which state is the total
-    bool values_apart = false;  // whether its values are where the stage before left them
+    bool values_apart = false;  // whether its values are still where the previous stage left them
     bool finished = false;
   };
 
@@ -407,7 +407,7 @@ class SoftmaxBlock {
   T* const weights_;       // [kKeyTile, kQueries]
   T* const packed_k_;      // [kKeyTile, D padded]
   T* const packed_v_;      // [kKeyTile, Dv padded]
-  Int<T>* const visible_;  // [kChain, kQueries] lane masks of the pairs of a chain
+  Int<T>* const visible_;  // [kChain, kQueries] lane masks of the pairs of a reduction block
   BlockAhead ahead_;
   Progress progress_[kMostSubBlocks] = {};
 };

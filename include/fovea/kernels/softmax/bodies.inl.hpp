@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The kernel bodies of softmax attention over patterns, in an order in which each one comes after
-/// what it uses. They are compiled once for each instruction-set level.
+/// The kernel bodies of softmax attention over patterns, in dependency order, compiled once per
+/// instruction-set level.
 
 #include "fovea/kernels/softmax/visible_keys.inl.hpp"
 

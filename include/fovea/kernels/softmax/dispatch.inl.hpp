@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which form of the softmax kernel a block takes: the one place that chooses.
+/// Selects the form of the softmax kernel for a block.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -8,8 +8,8 @@
 #include "fovea/kernels/softmax/block.inl.hpp"
 #endif
 
-/// The band form for rows of N elements if they stay in registers, and otherwise for rows of any
-/// width. The baseline of x86-64 has the second alone: it is there to be right, not fast.
+/// The band form for rows of N elements if they fit registers, otherwise for any width. The x86-64
+/// baseline has only the second: it must be correct, not fast.
 template <int N, class T>
 FOVEA_INLINE bool softmax_band_of(const SoftmaxBlockArgs<T>& args, Index width) {
   constexpr int registers = N / kLanes<T>;
@@ -20,8 +20,8 @@ FOVEA_INLINE bool softmax_band_of(const SoftmaxBlockArgs<T>& args, Index width) 
   return false;
 }
 
-/// The band form. \tparam kNamesBand whether the widths of most models have forms of their own,
-/// which is worth their code only for operators that name a band; the bits are the same
+/// The band form. \tparam kNamesBand whether common widths have specialised forms, which pays only
+/// for operators with a named band; the bits are the same
 template <bool kNamesBand, class T>
 FOVEA_NOINLINE void softmax_band(const SoftmaxBlockArgs<T>& args) {
   if constexpr (kNamesBand) {
@@ -36,7 +36,7 @@ FOVEA_NOINLINE void softmax_band(const SoftmaxBlockArgs<T>& args) {
   SoftmaxBand<0, T>(args).run();
 }
 
-/// Whether logits and weights are those of the products alone, and the pattern has one stage.
+/// Whether no option changes logits and weights, and the pattern has one stage.
 template <class T>
 bool is_plain(const SoftmaxBlockArgs<T>& args) {
   return args.map.is_identity() && args.sink == nullptr && !args.carry.is_used();
@@ -45,12 +45,12 @@ bool is_plain(const SoftmaxBlockArgs<T>& args) {
 /// Computes forward softmax attention for one block of queries, and writes out and lse of the
 /// block's rows.
 ///
-/// A block whose rows see at most kBandKeys keys takes the band form, which sums in another order.
-/// The pattern, the options and the storage alone decide that, so a row keeps its bits in any
-/// block, batch and sequence. The band form knows no options, and no numbers of 16 bits.
+/// A block whose rows see at most kBandKeys keys uses the band form, which sums in another order.
+/// Only the pattern, the options and the storage decide that, so a row has the same bits in any
+/// block, batch and sequence. The band form supports neither options nor 16-bit storage.
 ///
-/// Each sub-block has two vectors of queries. In measurements four were slower for nearly every
-/// sparse pattern, and no faster for dense attention, on AVX2 and AVX-512.
+/// Each sub-block has two vectors of queries. Four measured slower for nearly every sparse pattern,
+/// and no faster for dense attention, on AVX2 and AVX-512.
 template <class T, Storage S, bool kNamesBand = false>
 void softmax_block(const SoftmaxBlockArgs<T, S>& args) noexcept {
   if constexpr (S == Storage::native) {

@@ -61,11 +61,11 @@ class SoftmaxGrad {
     Index begin;
     Index end;
     Index row;          // row of the first key in the block of keys
-    Index row_step;     // rows from key to key
+    Index row_step;     // row stride of keys
     Matrix<const T> k;  // [end - begin, D], unit columns
     Matrix<const T> v;  // [end - begin, Dv], unit columns
-    bool partial;       // whether some of the queries do not see some of the keys
-    bool select;        // whether a hidden pair may meet a NaN or an infinity
+    bool partial;       // whether some pairs are hidden
+    bool select;        // whether a hidden pair may involve NaN or infinity
 
     Index keys() const { return end - begin; }
   };
@@ -118,8 +118,8 @@ class SoftmaxGrad {
     return (position(run, t) - args_.keys.first) / args_.keys.step;
   }
 
-  /// Whether the block's runs of these keys may have one in common, which different rows see. It
-  /// must not depend on which of the block's rows are computed: neither may the order of the sums.
+  /// Whether the block's runs of these keys may share a key seen by different rows. It must not
+  /// depend on which of the block's rows are computed, as the order of sums must not.
   bool runs_share_keys() const {
     for (Index r = 1; r < args_.block.run_count; ++r) {
       const KeyRun& run = args_.block.runs[r];
@@ -193,7 +193,7 @@ class SoftmaxGrad {
     clear(d_queries_, kGradTile * d_);
   }
 
-  /// Writes the rows of d_q. A sub-block that saw nothing gets zeros.
+  /// Writes the rows of d_q. A sub-block without visible keys gets zeros.
   void finish(const Sub& sub) {
     T* to = args_.d_q + (sub.row - args_.row_begin) * d_;
     if (!begun_) {
@@ -213,7 +213,7 @@ class SoftmaxGrad {
     if (args_.d_k != nullptr) add_keys(sub, tile, d_weights_, rows_.query_rows(), d_, sum_k_);
   }
 
-  /// Adds what a tile contributes to the gradients of its keys or values.
+  /// Adds a tile's contribution to the gradients of its keys or values.
   void add_keys(const Sub& sub, const Tile& tile, const T* weights, const Matrix<const T>& rows,
                 Index width, T* sums) {
     sums += tile.row * width;
@@ -226,15 +226,15 @@ class SoftmaxGrad {
     }
   }
 
-  /// Computes the weights and the gradients of the logits of group g, and what they add to the
-  /// gradients of the queries.
+  /// Computes the weights and the gradients of the logits of group g, and their contributions to
+  /// the gradients of the queries.
   void add_group(const Sub& sub, const Tile& tile, Index g) {
     const Index keys = tile.keys();
     T* scores = scores_ + g * kGroup * kGradTile;
     T* d_weights = d_weights_ + g * kGroup * kGradTile;
     const SeenKeys* const lanes = pairs_.lanes + g * V;
     if (head_.map.modifier.is_used()) {
-      // It is asked for the pairs of the whole tile.
+      // Computed for all pairs of the tile.
       all_lane_scores(tile.k.data, tile.k.row, keys, rows_.queries(g), head_.width, scores);
     } else {
       lane_scores(lanes, tile.k.data, tile.k.row, keys, rows_.queries(g), head_.width, scores);
@@ -275,7 +275,7 @@ class SoftmaxGrad {
     options.lse_low = rows_.lse_low(g);
     if (map.soft_cap != 0 || map.modifier.is_used()) {
       bend_logits(place, keys, scores, slopes_ + at);
-      // The bias takes the gradients of what it was added to.
+      // The bias gets the gradients of the sums that it was added to.
       if (args_.d_bias.data == nullptr) options.slopes = slopes_ + at;
     }
     if (options.hides || map.changes_logits()) {
@@ -319,8 +319,8 @@ class SoftmaxGrad {
             head_.first_position};
   }
 
-  /// Adds the tile's gradients of logits to those of the bias. Along a dimension that the bias was
-  /// broadcast to, it adds their sum over the tile.
+  /// Adds the tile's gradients of logits to those of the bias, summed over the tile along broadcast
+  /// dimensions.
   void add_bias(const Sub& sub, const Tile& tile) {
     const Matrix<T>& bias = args_.d_bias;
     const TilePlace place = tile_place(sub, tile, 0);
@@ -354,7 +354,7 @@ class SoftmaxGrad {
     if (bias.row == 0) *bias.data += total;
   }
 
-  /// The same for a bias whose rows lie in memory as the tile's keys do.
+  /// The same for a bias whose rows match the tile's keys in memory.
   void add_bias_rows(const Sub& sub, const Tile& tile, const TilePlace& place, T unlift) {
     const Matrix<T>& bias = args_.d_bias;
     const Index keys = tile.keys();
@@ -377,7 +377,7 @@ class SoftmaxGrad {
   const SoftmaxGradHead<T>& head_;
   const Index d_;  // D and Dv, padded
   const Index dv_;
-  const bool sums_apart_;  // whether this block's sums are made before they are added
+  const bool sums_apart_;  // whether this block's sums are computed before they are added
   T* const sum_k_;         // [keys, D padded]
   T* const sum_v_;         // [keys, Dv padded]
   T* const d_queries_;     // [groups, D padded, kGroup]
@@ -387,12 +387,12 @@ class SoftmaxGrad {
   T* const dropout_;       // the same shape: factors
   Int<T>* const seen_;     // the same shape: lane masks
   GradRows<T> rows_;
-  GradPairs<T> pairs_;  // those of the tile at work
-  bool begun_ = false;  // whether rows_ holds the rows of the sub-block at work
+  GradPairs<T> pairs_;  // of the current tile
+  bool begun_ = false;  // whether rows_ holds the current sub-block's rows
 };
 
-/// The backward pass of one block of queries and one block of keys. It writes d_q, and writes or
-/// adds to d_k and d_v; and it adds to d_bias.
+/// The backward pass of one block of queries and one block of keys. It writes d_q, writes or adds
+/// to d_k and d_v, and adds to d_bias.
 template <class T>
 void softmax_grad(const SoftmaxGradArgs<T>& args) noexcept {
   SoftmaxGrad<T>(args).run();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the backward pass of softmax attention does beside pairs: copies of rows, gradients that
-/// are written to tensors, and those of sinks.
+/// The parts of softmax attention's backward pass other than pairs: copies of rows, writing of
+/// gradients, and gradients of sinks.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -31,12 +31,12 @@ void scaled_rows(const ScaledRowsArgs<T>& args) noexcept {
   }
 }
 
-/// Adds rows to the gradient of the sink of one head. Rows that see no key have no part in it.
+/// Adds rows to the gradient of the sink of one head. Rows without keys do not contribute.
 template <class T>
 void sink_grad(const SinkGradArgs<T>& args) noexcept {
   GradRows<T> rows(args.head, args.scratch);
   const T sink = logit_factor(*args.head.sink);
-  // Lanes without a row add nothing, also those that reach beyond the sums.
+  // Lanes without a row add nothing, including those beyond the sums.
   T total[2 * kSinkSums] = {};
   for (Index n = 0; n < kSinkSums; ++n) total[n] = args.sums[n];
   Index count = 0;

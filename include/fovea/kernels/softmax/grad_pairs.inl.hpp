@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which pairs of a tile of the backward pass are visible, as far as its products leave the others
-/// out. What is hidden would add exact zeros, so no bit depends on it.
+/// The visible pairs of a tile of the backward pass, at the granularity at which products skip
+/// hidden ones. Hidden pairs would add exact zeros, so bits do not depend on it.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -19,11 +19,11 @@ inline constexpr Index kGradQuad = 4;
 /// The tile of one sub-block of queries and up to kGradTile keys of a run.
 template <class T>
 struct GradPairs {
-  SeenKeys lanes[kGradTile / kLanes<T>];     // keys of the tile that a vector of queries sees
-  Index first_query[kGradTile / kGradQuad];  // the first that sees one of four keys
-  Index last_query[kGradTile / kGradQuad];   // one past the last that does
+  SeenKeys lanes[kGradTile / kLanes<T>];     // keys of the tile seen by a vector of queries
+  Index first_query[kGradTile / kGradQuad];  // the first to see one of four keys
+  Index last_query[kGradTile / kGradQuad];   // one past the last
 
-  /// Lets every one of `rows` queries see all keys.
+  /// Makes all keys visible to all `rows` queries.
   void set_all(Index rows, Index keys) {
     for (Index v = 0; v < kGradTile / kLanes<T>; ++v) {
       lanes[v] = v * kLanes<T> < rows ? SeenKeys{0, 0, keys, keys} : SeenKeys{0, 0, 0, 0};
@@ -34,8 +34,8 @@ struct GradPairs {
     }
   }
 
-  /// Lets rows [row, row + rows) of a block see those of the keys [begin, end) that the bounds of a
-  /// run say.
+  /// Makes the keys [begin, end) visible to rows [row, row + rows) of a block by the bounds of a
+  /// run.
   void set_bounds(const KeyRun& run, Index row, Index rows, Index begin, Index end) {
     for (Index v = 0; v < kGradTile / kLanes<T>; ++v) {
       const Index lane = v * kLanes<T>;
@@ -53,7 +53,7 @@ struct GradPairs {
   }
 
  private:
-  /// Finds the queries of quad n, whose keys end at `end`: first by vectors, then one by one.
+  /// Finds the queries of quad n, whose keys end at `end`: first by vectors, then individually.
   void set_queries(const KeyRun& run, Index row, Index rows, Index begin, Index n, Index end) {
     constexpr Index w = kLanes<T>;
     const Index from = n * kGradQuad;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The query rows of one tile of the backward pass, brought into the forms that its products need:
-/// q and d_out both in the lanes and as rows, lse, and delta_i = <out_i, d_out_i> - d_lse_i.
+/// The query rows of one tile of the backward pass, in the layouts that its products need: q and
+/// d_out both in the lanes and as rows, lse, and delta_i = <out_i, d_out_i> - d_lse_i.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -10,7 +10,7 @@
 #include "fovea/simd/rows_to_lanes.inl.hpp"
 #endif
 
-/// Brings rows of m into the lanes, group by group.
+/// Transposes rows of m into the lanes, group by group.
 /// \param to [groups, padded_size(width), kGradGroup]
 template <class T>
 FOVEA_NOINLINE void rows_to_groups(const Matrix<const T>& m, Index first, Index step, Index rows,
@@ -23,12 +23,11 @@ FOVEA_NOINLINE void rows_to_groups(const Matrix<const T>& m, Index first, Index 
   }
 }
 
-/// How many rows ahead of those at work memory is asked for: enough to wait for several rows at
-/// once, where the hardware cannot guess them.
+/// The prefetch distance in rows: enough to load several rows at once that the hardware prefetcher
+/// misses.
 inline constexpr Index kRowsAhead = 12;
 
-/// Asks for the row that comes kRowsAhead after row i of [0, count), to read it (Write = 0) or to
-/// write it (1).
+/// Prefetches the row kRowsAhead after row i of [0, count), for reading (Write = 0) or writing (1).
 template <int Write, class T>
 FOVEA_INLINE void ask_ahead(const Matrix<T>& m, Index first, Index step, Index i, Index count,
                             Index width) {
@@ -51,8 +50,8 @@ FOVEA_NOINLINE void copy_rows(const Matrix<const T>& m, Index first, Index step,
   }
 }
 
-/// Whether some rows at unit columns hold neither NaN nor infinity. There are four chains, since
-/// one would wait for itself.
+/// Whether some rows at unit columns are finite. There are four chains, since one would be
+/// latency-bound.
 /// \param width a multiple of the lanes, or the whole width of the rows
 template <class T>
 FOVEA_NOINLINE bool rows_finite(const Matrix<const T>& m, Index rows, Index width) {
@@ -74,12 +73,12 @@ FOVEA_NOINLINE bool rows_finite(const Matrix<const T>& m, Index rows, Index widt
 }
 
 /// The rows first + step * i of m with unit columns, and with zeros up to padded_size(width)
-/// columns: where they lie, or copied.
+/// columns: in place, or copied.
 template <class T>
 FOVEA_NOINLINE Matrix<const T> near_rows(const Matrix<const T>& m, Index first, Index step,
                                          Index count, Index width, T* rows) {
   const T* const data = m.data + first * m.row;
-  // A vector that crosses a line of the cache takes two loads.
+  // A vector that crosses a cache line takes two loads.
   constexpr Index line = 64 / static_cast<Index>(sizeof(T));
   const bool aligned = reinterpret_cast<std::size_t>(data) % 64 == 0 && step * m.row % line == 0;
   if (aligned && width == padded_size(width) && are_near(m, step, width)) {
@@ -89,7 +88,7 @@ FOVEA_NOINLINE Matrix<const T> near_rows(const Matrix<const T>& m, Index first, 
   return {rows, padded_size(width), 1};
 }
 
-/// The rows of a tile, in scratch that the caller gives.
+/// The rows of a tile, in the caller's scratch.
 template <class T>
 class GradRows {
  public:
@@ -117,7 +116,7 @@ class GradRows {
     }
     for (Index i = 0; i < kGradTile; ++i) {
       const T lse = i < count ? head_.lse.data[(first + step * i) * head_.lse.row] : infinity;
-      // Since exp(s - infinity) = 0, so are the weights of padding, and of rows that see no key.
+      // Since exp(s - infinity) = 0, so are the weights of padding, and of rows without keys.
       lse_[i] = lse == -infinity ? infinity : lse * logit_factor(T{1});
     }
     if (head_.d_lse.data != nullptr) {
@@ -133,7 +132,7 @@ class GradRows {
     }
   }
 
-  /// Does the same, and loads q and d_out.
+  /// The same, and loads q and d_out.
   void load_all(Index first, Index step, Index count) {
     load_sums(first, step, count);
     query_matrix_ = near_rows(head_.q, first, step, count, head_.width, query_rows_);
@@ -142,8 +141,7 @@ class GradRows {
     looked_ = false;
   }
 
-  /// Whether q, d_out, lse and delta hold neither NaN nor infinity. They are looked at once, when
-  /// it is first asked for.
+  /// Whether q, d_out, lse and delta are finite. Computed once, on first use.
   bool finite() {
     if (!looked_) {
       const Index d = padded_size(head_.width);
@@ -169,7 +167,7 @@ class GradRows {
   /// The d_out as rows, [count, padded_size(Dv)], with unit columns.
   const Matrix<const T>& d_out_rows() const { return d_out_matrix_; }
   const T* lse(Index g) const { return lse_ + g * kGradGroup<T>; }
-  /// The low parts of lse of group g; null if those of all rows are 0.
+  /// The low parts of lse of group g; null if all are 0.
   const T* lse_low(Index g) const { return has_lse_low_ ? lse_low_ + g * kGradGroup<T> : nullptr; }
   const T* delta(Index g) const { return delta_ + g * kGradGroup<T>; }
 

@@ -11,13 +11,13 @@
 #endif
 
 /// The scalar rows of a register block whose lanes are queries: a power of two, since there are few
-/// keys between two borders.
+/// keys between two boundaries.
 template <int V>
 inline constexpr int kGradRows = kAccumulators / V >= 8   ? 8
                                  : kAccumulators / V >= 4 ? 4
                                                           : 2;
 
-/// Computes the scores of R keys for V vectors of a group, by the chains of score_tile.
+/// Computes the scores of R keys for V vectors of a group, in the order of score_tile.
 template <int V, class T>
 struct LaneScores {
   const T* k;  // [keys, D]
@@ -58,8 +58,8 @@ FOVEA_NOINLINE void all_lane_scores(const T* k, Index k_row, Index keys, const T
   }
 }
 
-/// Computes scores[j] = K[j] Q for the pairs of a group that are visible, and for some besides.
-/// \param lanes [4] what each vector sees
+/// Computes scores[j] = K[j] Q for the pairs of a group that are visible, and possibly for others.
+/// \param lanes [4] the keys seen by each vector
 template <class T>
 FOVEA_NOINLINE void lane_scores(const SeenKeys* lanes, const T* k, Index k_row, Index keys,
                                 const T* q, Index width, T* scores) {
@@ -115,7 +115,7 @@ FOVEA_NOINLINE void lane_sums(const SeenKeys* lanes, const T* k, Index k_row, In
     end = larger(end, lanes[v].end);
     pairs += lanes[v].end - lanes[v].begin;
   }
-  // A block of one vector has more loads for each product, so it pays only if it leaves out enough.
+  // A block of one vector has more loads per product, so it pays only if it skips enough.
   if (4 * (end - begin) * 8 <= pairs * 9) {
     for (Index v = 0; v < 4; v += kBlockVectors) {
       const Index lane = v * kLanes<T>;
@@ -133,8 +133,8 @@ FOVEA_NOINLINE void lane_sums(const SeenKeys* lanes, const T* k, Index k_row, In
   }
 }
 
-/// What a tile of gradients is made of besides scores. A null pointer means that there is no such
-/// option.
+/// The inputs of a tile of gradients besides scores. A null pointer means that the option is
+/// unused.
 template <class T>
 struct GradTileOptions {
   const T* slopes = nullptr;     // derivatives of soft cap and modifier
@@ -203,8 +203,8 @@ FOVEA_INLINE void weigh_lanes(const Int<T>* lower, const Int<T>* upper, const T*
   }
 }
 
-/// Does what grad_tile does where the bounds hide some pairs: their P and dS are +0.
-/// \param lanes [4] what each vector sees
+/// As grad_tile, where the bounds hide some pairs: their P and dS are +0.
+/// \param lanes [4] the keys seen by each vector
 template <class T>
 FOVEA_NOINLINE void grad_tile_in_bounds(const SeenKeys* lanes, const LaneBounds<4, T>& bounds,
                                         const T* lse, const T* delta, Index keys, T* scores,
@@ -224,7 +224,7 @@ FOVEA_NOINLINE void grad_tile_in_bounds(const SeenKeys* lanes, const LaneBounds<
   }
 }
 
-/// Does the same with options. Where a pair is hidden both are +0, whatever stood there.
+/// The same with options. For hidden pairs both are +0, regardless of their contents.
 template <int V, class T>
 FOVEA_NOINLINE void grad_tile(const T* lse, const T* delta, Index keys,
                               const GradTileOptions<T>& options, T* scores, T* d_weights) {
@@ -261,7 +261,7 @@ FOVEA_NOINLINE void grad_tile(const T* lse, const T* delta, Index keys,
 }
 
 /// Sums over the queries of a tile, for R keys and C vectors of columns: acc[j, c] += sum_i
-/// weights[j, i] rows[i, c], one chain over the queries that see one of the keys.
+/// weights[j, i] rows[i, c], one chain over the queries that see any of the keys.
 template <int C, class T>
 struct KeySums {
   const GradPairs<T>& pairs;
@@ -299,7 +299,7 @@ struct KeySums {
   }
 };
 
-/// Computes columns [column, width) of `sums`, C vectors at a time, and then fewer.
+/// Computes columns [column, width) of `sums`, C vectors at a time, then fewer.
 template <int C, class T>
 FOVEA_INLINE void add_key_sums(const KeySums<C, T>& sums, Index keys, Index column, Index width) {
   constexpr Index step = C * kLanes<T>;
@@ -329,8 +329,8 @@ FOVEA_NOINLINE void key_sums(const GradPairs<T>& pairs, const T* weights, Index 
   add_key_sums<kBlockVectors, T>({pairs, weights, rows, row, acc, acc_row}, keys, 0, width);
 }
 
-/// Gives the same bits with the hidden pairs left out one by one, since their weight 0 does not
-/// silence a NaN or an infinity in the rows.
+/// The same bits, skipping hidden pairs individually, since their weight 0 does not suppress NaN or
+/// infinity in the rows.
 template <class T>
 FOVEA_NOINLINE void key_sums_selected(const T* weights, const Int<T>* seen, Index keys,
                                       const T* rows, Index row, Index width, Index queries, T* acc,

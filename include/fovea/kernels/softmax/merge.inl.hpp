@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Merges what row.inl.hpp makes of each segment, and writes the rows out.
+/// Merges the segment results of row.inl.hpp, and writes the rows.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -77,8 +77,7 @@ class SoftmaxMerge {
     to[2] = saw ? 1 : 0;
   }
 
-  /// Divides a row by its sum and writes it out. A row that saw no key becomes +0, and its lse
-  /// -infinity.
+  /// Divides a row by its sum and writes it. A row without keys becomes +0, with lse -infinity.
   void finish(Index at, bool saw, const Vec<T>& total_max, const Vec<T>& total_sum) const {
     Vec<T> most = total_max;
     Vec<T> sum = total_sum;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the kernels of few query rows read and write. Their bodies are row.inl.hpp and
-/// merge.inl.hpp, compiled once for each instruction-set level; table.hpp chooses the level.
+/// Arguments of the kernels for few query rows (the decode path). Their bodies are row.inl.hpp and
+/// merge.inl.hpp, compiled once per instruction-set level; table.hpp selects the level.
 #pragma once
 
 #include "fovea/kernels/softmax/block.hpp"
@@ -9,18 +9,18 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The largest number of query rows that one call takes.
+/// The maximum number of query rows per call.
 inline constexpr Index kMostRows = 64;
 
-/// A segment of the keys of a run. Lattice point n of a run is the key first % step + step * n; the
-/// segment holds the keys at the points [segment, segment + 1) * kKeySegment.
+/// A segment of the keys of a run. Point n of a run's strided range is the key first % step +
+/// step * n; the segment holds the keys at the points [segment, segment + 1) * kKeySegment.
 struct RunSegment {
   Index run = 0;      ///< number of the run in its block
-  Index segment = 0;  ///< number of the segment, counted from lattice point 0
+  Index segment = 0;  ///< number of the segment, counted from point 0
 };
 
-/// Some rows of the query heads that share a key head and a pattern, and some segments of the keys
-/// that they see. Row r is row r % block.count of head r / block.count.
+/// Some rows of the query heads that share a key head and a pattern, and some segments of their
+/// visible keys. Row r is row r % block.count of head r / block.count.
 template <class T, Storage S = Storage::native>
 struct SoftmaxRowArgs {
   /// [head_count] the query heads. Their k, v, key_rows, key_end and widths are the same, and their
@@ -36,14 +36,13 @@ struct SoftmaxRowArgs {
   T* scratch = nullptr;  ///< softmax_row_scratch(...) elements
 };
 
-/// The rows of one query head, to be made of the running softmaxes of their segments, which are
-/// merged in their order. As in a block, the head's carry may stand before them, and may be where
-/// the result is left.
+/// The rows of one query head, merged in order from the running softmaxes of their segments. As in
+/// a block, the head's carry may precede them, and may receive the result.
 template <class T, Storage S = Storage::native>
 struct SoftmaxMergeArgs {
   const SoftmaxBlockArgs<T, S>* head = nullptr;  ///< the query head; its block is not read
   QueryBlock block;                              ///< the rows
-  Index head_index = 0;                          ///< number of the head among those of the parts
+  Index head_index = 0;                          ///< the head's number among the parts'
   Index head_count = 1;                          ///< number of heads of the parts
   const T* parts = nullptr;                      ///< [part_count, softmax_row_part(...)]
   Index part_count = 0;                          ///< number of segments
@@ -51,12 +50,12 @@ struct SoftmaxMergeArgs {
 };
 
 /// Elements of the running softmax of some rows: their maxima, their sums, their weighted sums of
-/// values, and whether they saw a key.
+/// values, and whether they saw any key.
 constexpr Index softmax_row_part(Index rows, Index value_width) {
   return 3 * padded_size(rows) + rows * padded_size(value_width);
 }
 
-/// The number of rows of a call whose weights are kept at a time.
+/// The number of rows whose weights are stored at a time.
 inline constexpr Index kRowsAtOnce = 16;
 
 /// Elements of scratch for SoftmaxRowArgs: the queries, the keys and the values of a tile, its

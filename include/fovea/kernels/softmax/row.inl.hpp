@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Softmax attention of a few query rows over segments of keys. A tile of keys is transposed once
-/// for all rows, and then the keys have the lanes: the scores are the block kernel's product with K
-/// in the place of Q. Each logit, sum and weighted sum is the same chain of operations as in
-/// block.inl.hpp: tiles and chains of keys lie at the same points of a run, and keys that a row
-/// does not see add nothing. So the bits are the same. Cost: 2 (D + Dv) flops for each pair, and
-/// for each key log2(lanes) D / lanes shuffles.
+/// for all rows, with keys in the lanes: the scores are the block kernel's product with K in place
+/// of Q. Each logit, sum and weighted sum is the same sequence of operations as in block.inl.hpp:
+/// tiles and reduction blocks begin at the same points of a run, and invisible keys add nothing. So
+/// the bits are the same. Cost: 2 (D + Dv) flops for each pair, and for each key log2(lanes) D /
+/// lanes shuffles.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -17,7 +17,7 @@
 #include "fovea/simd/rows_to_lanes.inl.hpp"
 #endif
 
-/// One call: the rows of some heads over one segment after the other.
+/// One call: the rows of some heads, segment by segment.
 template <Storage S, class T>
 class SoftmaxRow {
  public:
@@ -76,7 +76,7 @@ class SoftmaxRow {
     for (Index i = 0; i < rows_ * state_.acc_row; i += kLanes<T>) store(state_.acc + i, zero<T>());
   }
 
-  /// One tile of keys, of which only those are touched that some row sees.
+  /// One tile of keys, of which only visible ones are accessed.
   void add_tile(const KeyRange& tile) {
     keys_ = {tile.end, tile.begin};
     for (Index i = 0; i < args_.block.count; ++i) {
@@ -90,7 +90,7 @@ class SoftmaxRow {
     }
   }
 
-  /// Some rows of the call, and what they see of the tile.
+  /// Some rows of the call, and their visible keys of the tile.
   struct Rows {
     Index first;
     Index count;
@@ -130,7 +130,7 @@ class SoftmaxRow {
     return every_row<T>(m, points_.row + n * points_.row_step, points_.row_step);
   }
 
-  /// Asks for as many keys as there are lanes, from point n on, if the run has them.
+  /// Prefetches as many keys as lanes, from point n on, if the run has them.
   FOVEA_INLINE void prefetch_keys(Index n) const {
     if (points_.end - n < kLanes<T>) return;
     RowsAhead<0>::template of<T>(head_.k, points_.row + n * points_.row_step, points_.row_step,
@@ -138,8 +138,8 @@ class SoftmaxRow {
         .ask(kLanes<T>);
   }
 
-  /// Writes the score of row r and key j to weights_[r, j - keys_.begin]. So many keys are
-  /// transposed at a time that they stay in the nearest cache.
+  /// Writes the score of row r and key j to weights_[r, j - keys_.begin]. Keys are transposed in
+  /// batches that stay in the first-level cache.
   FOVEA_INLINE void score(const Rows& rows) const {
     if (rows.count == 1) return score_one(queries_ + rows.first * q_row_);
     for (Index j = keys_.begin; j < keys_.end; j += KeyScores<T>::kRow) {
@@ -158,7 +158,7 @@ class SoftmaxRow {
     }
   }
 
-  /// The same for one row, which nothing shares the transposed keys with.
+  /// The same for a single row.
   FOVEA_NOINLINE void score_one(const T* q) const {
     for (Index j = keys_.begin; j < keys_.end; j += kLanes<T>) {
       prefetch_keys(j + kKeysAhead);
@@ -182,8 +182,7 @@ class SoftmaxRow {
     return score_one_row(k, count, c, end, q);
   }
 
-  /// Turns the scores of one row into weights, in place. Those of keys that it does not see become
-  /// 0.
+  /// Turns the scores of one row into weights, in place. Those of invisible keys become 0.
   FOVEA_INLINE void weigh(Rows& rows, Index r) const {
     const Index keys = keys_.end - keys_.begin;
     T* weights = weights_ + r * kKeyTile;
@@ -218,7 +217,7 @@ class SoftmaxRow {
     }
   }
 
-  /// Applies the score map of one row to the keys of the tile, and finds which of them it hides.
+  /// Applies the score map of one row to the keys of the tile, and finds the keys that it hides.
   /// \param scores, visible [keys]
   FOVEA_NOINLINE void map_scores(const ScoreMap<T>& map, Index row, T* scores,
                                  Int<T>* visible) const {
@@ -259,7 +258,7 @@ class SoftmaxRow {
     }
   }
 
-  /// One query's row of a matrix of logits; its columns are the points of the run.
+  /// One query's row of a matrix of logits; its columns are the run's points.
   template <class X>
   Matrix<const X> row_of(const Matrix<const X>& m, Index row) const {
     if (m.data == nullptr) return {};
@@ -275,7 +274,7 @@ class SoftmaxRow {
     return load_int<T>(lanes);
   }
 
-  /// Multiplies the weights of one row and one chain by their dropout factors.
+  /// Multiplies the weights of one row and one reduction block by their dropout factors.
   /// \param weights those of the tile
   FOVEA_INLINE void drop(Index row, const KeyRange& chain, T* weights) const {
     const DropoutMap& map = head_of(row).map.dropout;
@@ -294,8 +293,8 @@ class SoftmaxRow {
     }
   }
 
-  /// Adds the values of one chain. Its weights are 0 where a pair is hidden, which silences any
-  /// value but NaN and infinity: if there are such, each row takes what it sees alone.
+  /// Adds the values of one reduction block. Hidden pairs have weight 0, which suppresses all
+  /// values but NaN and infinity: if there are any, each row adds only its visible values.
   FOVEA_INLINE void add_values(const Rows& rows, const KeyRange& chain) const {
     const StoredMatrix<S> v = rows_of_points(head_.v, chain.begin);
     if (hides_some(rows, chain) && !finite_values(v, chain.end - chain.begin)) {
@@ -303,20 +302,19 @@ class SoftmaxRow {
     }
     Index c = 0;
     if (v.column == 1) {
-      // One row alone reads whole rows of V at a time, as memory likes it.
+      // A single row reads whole rows of V at a time, sequentially.
       if (!kIsCompact && rows.count == 1) c = add_columns<8>(rows, chain, v, c);
       c = add_columns<kRowVectors>(rows, chain, v, c);
     }
     add_columns<1>(rows, chain, v, c);
   }
 
-  /// Adds the columns of V from c on that fill V vectors, or all of them one by one. Returns the
-  /// first column that is left.
+  /// Adds the columns from c on that fill V vectors, or all of them one by one. Returns the first
+  /// remaining column.
   template <int V>
   FOVEA_INLINE Index add_columns(const Rows& rows, const KeyRange& chain, const StoredMatrix<S>& v,
                                  Index c) const {
-    const Index behind =
-        points_.end - (chain.begin / kChain + 1) * kChain;  // keys behind the chain
+    const Index behind = points_.end - (chain.begin / kChain + 1) * kChain;  // keys after the block
     const Index ahead = clamped(behind, 0, kKeysAhead);
     const Index width = V == 1 ? padded_size(head_.value_width, kLanes<T>) : head_.value_width;
     for (; c + V * kLanes<T> <= width; c += V * kLanes<T>) {
@@ -338,14 +336,14 @@ class SoftmaxRow {
     return c;
   }
 
-  /// Whether `keys` values hold neither NaN nor infinity.
+  /// Whether `keys` values are finite.
   FOVEA_NOINLINE bool finite_values(const StoredMatrix<S>& v, Index keys) const {
     const Index row = padded_size(head_.value_width);
     pack_rows(v, keys, head_.value_width, values_, row);
     return all_finite(values_, row, keys, head_.value_width);
   }
 
-  /// Whether some row does not see some key of a chain.
+  /// Whether some row does not see some key of a reduction block.
   bool hides_some(const Rows& rows, const KeyRange& chain) const {
     for (Index r = 0; r < rows.count; ++r) {
       const KeyRange seen = rows.seen[r].within(chain.begin, chain.end);
@@ -355,8 +353,8 @@ class SoftmaxRow {
     return false;
   }
 
-  /// Gives the same bits, with the hidden pairs left out.
-  /// \pre finite_values has packed the values of the chain
+  /// The same bits, skipping hidden pairs.
+  /// \pre finite_values has packed the values of the block
   FOVEA_NOINLINE void add_visible_values(const Rows& rows, const KeyRange& chain) const {
     const Index row = padded_size(head_.value_width);
     for (Index r = 0; r < rows.count; ++r) {
@@ -376,17 +374,18 @@ class SoftmaxRow {
   }
 
   const SoftmaxRowArgs<T, S>& args_;
-  const SoftmaxBlockArgs<T, S>& head_;  // the arguments that the heads share
+  const SoftmaxBlockArgs<T, S>& head_;  // the heads' common arguments
   const Index rows_;
   const Index q_row_;
-  RowSoftmax<T> state_;  // that of the segment
-  RunPoints points_;     // those of its run
-  KeyRange keys_{};      // those of the tile that some row sees
+  RowSoftmax<T> state_;  // of the segment
+  RunPoints points_;     // of its run
+  KeyRange keys_{};      // the tile's keys seen by some row
   T* const queries_;     // [rows, q_row_], scaled
   T* const transposed_;  // [D padded, KeyScores::kRow] some keys of the tile
-  T* const values_;      // [kChain, Dv padded] the values of a chain, where they must be looked at
-  T* const weights_;     // [kRowsAtOnce, kKeyTile]
-  // [kRowsAtOnce, kKeyTile] -1 where a pair is visible; only for rows whose map hides pairs
+  T* const
+      values_;  // [kChain, Dv padded] the values of a reduction block, where they must be checked
+  T* const weights_;  // [kRowsAtOnce, kKeyTile]
+  // [kRowsAtOnce, kKeyTile] -1 for visible pairs; only for rows whose map hides pairs
   Int<T>* const visible_;
 };
 

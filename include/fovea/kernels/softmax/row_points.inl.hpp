@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the kernels of few query rows go by: the points of a run of keys, and the running softmax
-/// of the rows over a segment of them.
+/// Helpers of the kernels for few query rows: the points of a run of keys, and the rows' running
+/// softmax over a segment.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -9,12 +9,12 @@
 #include "fovea/simd/integers.inl.hpp"
 #endif
 
-/// The running softmax of some rows, as it lies in memory (softmax_row_part).
+/// The running softmax of some rows, in memory (softmax_row_part).
 template <class T>
 struct RowSoftmax {
   T* max_logit;  // [rows]
   T* sum;        // [rows]
-  T* saw;        // [rows] 1 if the row saw a key, else 0: by pattern, mask and bias, not by logits
+  T* saw;        // [rows] 1 if the row saw a key (by pattern, mask and bias, not logits), else 0
   T* acc;        // [rows, acc_row]
   Index acc_row;
 
@@ -37,14 +37,14 @@ struct KeyRange {
   FOVEA_INLINE bool empty() const { return begin >= end; }
 };
 
-/// A run of keys by its points: where these are in the sequence, and in k and v.
+/// A run of keys as points: their positions in the sequence, and in k and v.
 struct RunPoints {
   KeyRun run{};
   Index first = 0;     // the run's first point
-  Index end = 0;       // one past the last point that lies before key_end
+  Index end = 0;       // one past the last point before key_end
   Index phase = 0;     // position of point 0
   Index row = 0;       // row of point 0
-  Index row_step = 1;  // rows from one point to the next
+  Index row_step = 1;  // row stride of points
 
   RunPoints() = default;
   RunPoints(const KeyRun& keys, const KeyRows& rows, Index key_end)
@@ -57,7 +57,7 @@ struct RunPoints {
 
   FOVEA_INLINE Index position(Index n) const { return phase + run.step * n; }
 
-  /// The points that row i of the block sees.
+  /// The points visible to row i of the block.
   FOVEA_INLINE KeyRange seen_by(Index i) const {
     if (run.lower == nullptr) return {first, end};
     return {first + run.lower[i], smaller(first + run.upper[i], end)};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The products of few query rows with keys and values. The scores of one row alone have the keys
-/// in the lanes, transposed in registers. The sums over the keys of a chain, of weights and of the
-/// values that they weigh, have the lanes along Dv. Each number is the same chain of operations as
-/// in tile.inl.hpp, where queries have the lanes: a key that a row does not see has weight 0 there,
-/// too. Cost: 2 (D + Dv) flops for each pair.
+/// The products of few query rows with keys and values. Scores of a single row have keys in the
+/// lanes, transposed in registers. Sums over the keys of a reduction block, of weights and weighted
+/// values, have Dv in the lanes. Each number is the same sequence of operations as in tile.inl.hpp,
+/// where queries are in the lanes: an invisible key has weight 0 there, too. Cost: 2 (D + Dv) flops
+/// for each pair.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -13,12 +13,11 @@
 #include "fovea/simd/rows_to_lanes.inl.hpp"
 #endif
 
-/// Keys and values are asked for this many keys before they are read. Each tile reads first the
-/// keys and then the values, too short a time for the hardware to foresee: without this a third of
-/// the bandwidth is lost.
+/// The prefetch distance of keys and values, in keys. Each tile reads first keys, then values, too
+/// briefly for the hardware prefetcher: without this a third of the bandwidth is lost.
 inline constexpr Index kKeysAhead = 64;
 
-/// The register blocks of few rows: four rows, or one. The baseline has the second alone.
+/// The register blocks of few rows: four rows, or one. The baseline has only the latter.
 inline constexpr int kRowsOfBlock = kIsCompact ? 1 : (kVecRegisters == 32 ? 4 : 2);
 inline constexpr int kRowVectors = 4;
 
@@ -32,10 +31,10 @@ FOVEA_INLINE void for_few_rows(Index rows, const Functor& functor) {
   for (; r < rows; ++r) functor.template run<1>(r);
 }
 
-/// The scores q K[j] of one row of Q and as many keys as there are lanes, or fewer, for the columns
-/// [c, end) of a chain.
+/// The scores q K[j] of one row of Q and at most as many keys as lanes, for the columns [c, end) of
+/// a reduction block.
 /// \param k its rows are the keys
-/// \param q [D padded], scaled, 0 behind D
+/// \param q [D padded], scaled, 0 beyond D
 template <Storage S, class T>
 FOVEA_INLINE Vec<T> score_one_row(const StoredMatrix<S>& k, Index count, Index c, Index end,
                                   const T* q) {
@@ -52,7 +51,7 @@ FOVEA_INLINE Vec<T> score_one_row(const StoredMatrix<S>& k, Index count, Index c
 }
 
 /// The same for bfloat16 and whole vectors of keys and columns: two neighbours are transposed as
-/// one element, and are then the upper and the lower half of a lane. That halves the shuffles.
+/// one element, giving the upper and lower half of a lane. That halves the shuffles.
 template <class T>
 FOVEA_INLINE Vec<T> score_one_row_in_pairs(const StoredMatrix<Storage::bfloat16>& k, Index c,
                                            Index end, const T* q) {
@@ -102,8 +101,8 @@ FOVEA_INLINE T fma_one(T a, T b, T c) {
   return fma(set1(a), set1(b), set1(c)).raw[0];
 }
 
-/// sum[r] = sum[r] rescale[r] + sum_j weights[r, j]. The rows of a block are added side by side,
-/// since one would wait for itself.
+/// sum[r] = sum[r] rescale[r] + sum_j weights[r, j]. The rows of a block are added in parallel,
+/// since one would be latency-bound.
 template <class T>
 struct WeightSums {
   const T* weights;  // [rows, kKeyTile]
@@ -124,14 +123,14 @@ struct WeightSums {
 };
 
 /// acc[r] = acc[r] rescale[r] + sum_j V[j] weights[r, j] for V vectors of columns; a single one may
-/// be less than whole, and its columns may lie apart.
+/// be partial or strided.
 template <int V, Storage S, class T>
 struct WeightedValues {
   StoredMatrix<S> v;  // [keys, Dv]
   Index column;       // the first of these columns
   Index width;        // Dv
   Index keys;
-  Index ahead;       // how many keys ahead memory is asked for
+  Index ahead;       // prefetch distance, in keys
   const T* weights;  // [rows, kKeyTile]
   const T* rescale;  // [rows]
   T* acc;            // [rows, acc_row]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The running softmax of the queries of a sub-block, which are V vectors: how its parts are
-/// merged, carried from stage to stage, and written out.
+/// The running softmax of the queries of a sub-block, which are V vectors: merging of its parts,
+/// carrying between stages, and writing.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -10,7 +10,7 @@
 #include "fovea/simd/softmax_weight.inl.hpp"
 #endif
 
-/// The factors that bring two sums, of weights or of values, to the maximum of both.
+/// The factors that rescale two sums, of weights or of values, to their common maximum.
 template <class T>
 struct MergeFactors {
   Vec<T> max_logit;
@@ -35,7 +35,7 @@ struct RunningSoftmax {
   T* sum;        // [kRow]
   T* acc;        // [Dv padded, kRow]
 
-  /// Makes it that of no key. The values are made by the first chain, or by clear_values.
+  /// Resets it to no keys. Values are set by the first reduction block, or by clear_values.
   FOVEA_INLINE void clear() const {
     FOVEA_UNROLL
     for (int v = 0; v < V; ++v) {
@@ -47,7 +47,7 @@ struct RunningSoftmax {
     for (Index i = 0; i < value_width * kRow; i += kLanes<T>) store(acc + i, zero<T>());
   }
 
-  /// Adds a part, whose keys come after its own. Merging nothing, or into nothing, changes no bit.
+  /// Adds a part whose keys follow its own. Merging nothing, or into nothing, is exact.
   FOVEA_NOINLINE void merge(const RunningSoftmax& part, Index value_width) const {
     for (Index lane = 0; lane < kRow; lane += kLanes<T>) {
       const MergeFactors<T> factors(load(max_logit + lane), load(part.max_logit + lane));
@@ -73,7 +73,7 @@ FOVEA_INLINE Matrix<T> rows_of(const Matrix<T>& m, const SubRows& rows) {
   return {m.data + rows.first * m.row, rows.step * m.row, m.column};
 }
 
-/// Loads the largest logits and the sums that earlier stages left, and which rows have seen a key.
+/// Loads earlier stages' largest logits and sums, and which rows have seen a key.
 /// \param seen [V * lanes]: all 0 before; -1 after for rows that have seen a key
 template <int V, class T>
 FOVEA_NOINLINE void resume_rows(const CarriedSoftmax<T>& carry, const SubRows& rows,
@@ -87,7 +87,7 @@ FOVEA_NOINLINE void resume_rows(const CarriedSoftmax<T>& carry, const SubRows& r
   }
 }
 
-/// Loads the sums of values that earlier stages left.
+/// Loads earlier stages' sums of values.
 template <int V, class T>
 FOVEA_INLINE void resume_values(const CarriedSoftmax<T>& carry, const SubRows& rows,
                                 Index value_width, const RunningSoftmax<V, T>& state) {
@@ -96,8 +96,7 @@ FOVEA_INLINE void resume_values(const CarriedSoftmax<T>& carry, const SubRows& r
                 V * kLanes<T>);
 }
 
-/// Writes the sums of values out row by row: they are merged into what earlier stages left, and
-/// divided.
+/// Writes the sums of values row by row: merged into earlier stages' sums, and divided.
 template <int V, class T>
 struct FinishedRows {
   static constexpr Index kRow = V * kLanes<T>;
@@ -106,7 +105,7 @@ struct FinishedRows {
   alignas(kVecBytes) T from_part[kRow];
   alignas(kVecBytes) T inverse[kRow];
   const Int<T>* seen;
-  Matrix<T> carried;  // null data: there is nothing to merge
+  Matrix<T> carried;  // null data: nothing to merge
   bool divides = false;
   Index width;
 
@@ -120,17 +119,17 @@ struct FinishedRows {
   }
 };
 
-/// Where the rows of this stage go.
+/// The destination of this stage's rows.
 template <class T, Storage S>
 FOVEA_INLINE OutputMatrix<S> output_of(const SoftmaxBlockArgs<T, S>& args) {
   return args.carry.suspends ? wide_output<S>(args.carry.acc) : args.out;
 }
 
-/// Ends a stage for the rows of a sub-block. It writes out and lse, where a row that has seen no
-/// key is +0 and -infinity; or the low parts of lse; or it leaves the total to the next stage.
-/// \param total what stands before `part`
-/// \param merges whether the values of the total are still those of the earlier stages' acc;
-/// otherwise all is in `part`
+/// Ends a stage for the rows of a sub-block. Writes out and lse (+0 and -infinity for rows without
+/// keys), or the low parts of lse, or leaves the total to the next stage.
+/// \param total the total before `part`
+/// \param merges whether the total's values are still in the earlier stages' acc; otherwise all is
+/// in `part`
 /// \param seen [V * lanes] -1 for rows that have seen a key, else 0
 template <int V, class T, Storage S>
 FOVEA_NOINLINE void finish_rows(const SoftmaxBlockArgs<T, S>& args, const SubRows& rows,

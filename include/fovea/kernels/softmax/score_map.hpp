@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What happens to a logit between the product and the softmax, and to a weight after it: the
-/// options of softmax attention (MATHS.md, section 2) for one head, in the form that kernels read.
+/// Modifications of a logit between product and softmax, and of a weight after it: the options of
+/// softmax attention (MATHS.md, section 2) for one head, for kernels.
 #pragma once
 
 #include <cstdint>
@@ -21,37 +21,36 @@ struct DropoutMap {
   Index head = 0;          ///< number of the query head
 };
 
-/// The power of 2 by which weights are lifted under ALiBi. There weights fall off to where their
-/// products with values are subnormal, which is slow. Lifted so far, only values below 2^-12 meet
-/// that; values above max / (4096 Nk) overflow.
+/// The exponent bias of weights under ALiBi. Without it, small weights have subnormal products with
+/// values, which are slow. With it, this happens only for values below 2^-12; values above max /
+/// (4096 Nk) overflow.
 inline constexpr int kAlibiLift = 12;
 
-/// What happens to logits and weights of one query head: z = scale <q, k>; z = cap tanh(z / cap); z
-/// = modifier(z); s = z + bias - slope |i - j|. A pair is hidden where the mask is false or the
-/// bias -infinity.
+/// The options of one query head: z = scale <q, k>; z = cap tanh(z / cap); z = modifier(z); s = z +
+/// bias - slope |i - j|. A pair is hidden where the mask is false or the bias -infinity.
 template <class T>
 struct ScoreMap {
-  T soft_cap = 0;                 ///< the soft cap; 0: there is none
-  ScoreModifierArgs<T> modifier;  ///< a user's function; it is told dropout.batch and dropout.head
-  T alibi_slope = 0;              ///< the ALiBi slope of the head; 0: there is none
-  /// [Nq, Nk], with strides of 0 where it is broadcast. Null data: there is none.
+  T soft_cap = 0;                 ///< the soft cap; 0: none
+  ScoreModifierArgs<T> modifier;  ///< a user's function; it receives dropout.batch and dropout.head
+  T alibi_slope = 0;              ///< the ALiBi slope of the head; 0: none
+  /// [Nq, Nk], with strides of 0 where it is broadcast. Null data: none.
   Matrix<const T> bias;
-  /// [Nq, Nk], with strides of 0 where it is broadcast. Null data: there is none.
+  /// [Nq, Nk], with strides of 0 where it is broadcast. Null data: none.
   Matrix<const bool> mask;
   DropoutMap dropout;  ///< dropout of the weights
-  /// Weights are kept multiplied by 2 to this power: 0 or kAlibiLift, the same for all heads of a
-  /// call.
+  /// The exponent bias: weights are multiplied by 2 to this power, 0 or kAlibiLift, the same for
+  /// all heads of a call.
   int weight_lift = 0;
 
-  /// Whether a pair that the pattern shows can be hidden.
+  /// Whether a pair visible by the pattern can be hidden.
   constexpr bool hides() const { return bias.data != nullptr || mask.data != nullptr; }
-  /// Whether anything happens to logits after they are scaled.
+  /// Whether logits are modified after scaling.
   constexpr bool changes_logits() const {
     return soft_cap != 0 || modifier.is_used() || alibi_slope != 0 || hides();
   }
   /// Whether weights can be dropped.
   constexpr bool drops() const { return dropout.probability > 0; }
-  /// Whether nothing happens to logits and weights.
+  /// Whether logits and weights are unmodified.
   constexpr bool is_identity() const { return !changes_logits() && !drops(); }
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The score map of a head (score_map.hpp) on vectors of pairs. The operations are the same whether
-/// queries or keys lie in the lanes. Logits are half-logits of base 2, as in tile.inl.hpp.
+/// The score map of a head (score_map.hpp) on vectors of pairs. The operations are the same with
+/// queries or keys in the lanes. Logits are half-logits of base 2, as in tile.inl.hpp.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -23,8 +23,8 @@ FOVEA_INLINE CapFactors<T> cap_factors(T soft_cap) {
   return {cap, T{2} / cap};
 }
 
-/// em / (em + 2) for em in [-1, 0] without a division, which is slow. It begins with the best cubic
-/// for 1 / (em + 2), which is off by 1 / 577, and takes steps that cube its error.
+/// em / (em + 2) for em in [-1, 0] without a slow division: the best cubic for 1 / (em + 2), with
+/// error 1 / 577, refined by steps that cube the error.
 template <class T>
 FOVEA_INLINE Vec<T> tanh_quotient(Vec<T> em) {
   constexpr T inverse_of[] = {T(1632) / 577, T(-1696) / 577, T(768) / 577, T(-128) / 577};
@@ -38,8 +38,8 @@ FOVEA_INLINE Vec<T> tanh_quotient(Vec<T> em) {
   return fma(em, inverse, zero<T>());
 }
 
-/// c tanh(t / c). It is +-c for +-infinity, and NaN stays NaN. The error is within 6 ulp; `tanh` is
-/// better and slower.
+/// c tanh(t / c). +-c for +-infinity; NaN stays NaN. The error is within 6 ulp; `tanh` is more
+/// accurate and slower.
 template <class T>
 FOVEA_INLINE Vec<T> cap_logits(Vec<T> t, CapFactors<T> c) {
   using C = MathConstants<T>;
@@ -47,7 +47,7 @@ FOVEA_INLINE Vec<T> cap_logits(Vec<T> t, CapFactors<T> c) {
   // With x = -2 |t / c| = n ln 2 + r, e^x - 1 is 2^n (e^r - 1) + (2^n - 1). For n < 0 the factor
   // 2^n also shrinks the error of r.
   const Vec<T> minus = from_bits<T>(bits(t * set1(c.twice_inverse)) | sign_mask);
-  const Vec<T> x = maximum(set1(C::kTanhMin), minus);  // in this order a NaN stays
+  const Vec<T> x = maximum(set1(C::kTanhMin), minus);  // in this order, NaN stays NaN
   const Vec<T> shifted = fma(x, set1(C::kLog2E), set1(C::kMagic));
   const Vec<T> r = fma(shifted - set1(C::kMagic), set1(-C::kLn2), x);
   const Vec<T> power = fma(r * r, polynomial(r, C::kExpm1), r);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The score map on the tiles of the forward and the backward kernel, whose lanes are queries. Cost
-/// for each pair: a load of bias or mask and a few operations; the soft cap takes some 25
+/// The score map on the tiles of the forward and the backward kernel, with queries in the lanes.
+/// Cost for each pair: a load of bias or mask and a few operations; the soft cap takes some 25
 /// operations, and dropout a Philox draw.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
@@ -12,10 +12,10 @@
 #include "fovea/simd/transpose.inl.hpp"
 #endif
 
-/// Where a tile lies in its head. Lane i is the query row `row + row_step i` for i < rows, which
-/// may count rows beyond the tile; the other lanes are padding. Key j of the tile is at position
-/// `key + key_step j`. The position of a query is its row + first_position. Bias and mask have a
-/// row for each query row and a column for each key position.
+/// The location of a tile in its head. Lane i is the query row `row + row_step i` for i < rows,
+/// possibly beyond the tile; other lanes are padding. Key j of the tile is at position `key +
+/// key_step j`. The position of a query is its row + first_position. Bias and mask have a row for
+/// each query row and a column for each key position.
 struct TilePlace {
   Index row = 0;
   Index row_step = 1;
@@ -24,7 +24,7 @@ struct TilePlace {
   Index key_step = 1;
   Index first_position = 0;
 
-  /// The same place, from some lane on.
+  /// The same location, from some lane on.
   FOVEA_INLINE TilePlace from_lane(Index lane) const {
     return {row + row_step * lane, row_step, larger(0, rows - lane), key, key_step, first_position};
   }
@@ -39,16 +39,16 @@ FOVEA_INLINE Matrix<const X> tile_part(const Matrix<const X>& m, const TilePlace
           m.column * place.key_step};
 }
 
-/// Asks for row i of the next vector of queries. A head's matrix of logits seldom stays in a cache,
-/// and its rows are too many streams for the hardware to follow. It is one row at a time, since
-/// many at once would hold up the loads behind them.
+/// Prefetches row i of the next vector of queries. A head's matrix of logits seldom fits a cache,
+/// and its rows are too many streams for the hardware prefetcher. One row at a time, since many
+/// prefetches would delay later loads.
 template <class X>
 FOVEA_INLINE void prefetch_next_lanes(const Matrix<const X>& m, Index rows, Index w, Index i) {
   __builtin_prefetch(m.data + smaller(w + i, rows - 1) * m.row, 0, 2);
 }
 
-/// Brings the first n elements of each row, which fill at most a register, into the lanes: pieces
-/// of sizeof(T) bytes are transposed. It writes 0 beyond rows and elements.
+/// Transposes the first n elements of each row, at most a register, into the lanes, in pieces of
+/// sizeof(T) bytes. It writes 0 beyond rows and elements.
 /// \param lanes [lanes, lanes]
 template <class T, class X>
 FOVEA_INLINE void transpose_rows(const Matrix<const X>& m, Index rows, Index n, T* lanes) {
@@ -71,9 +71,9 @@ FOVEA_INLINE void transpose_rows(const Matrix<const X>& m, Index rows, Index n, 
   for (Index i = 0; i < w; ++i) store(lanes + i * w, tile[i]);
 }
 
-/// Brings the bias of n <= lanes keys into the lanes.
+/// Transposes the bias of n <= lanes keys into the lanes.
 /// \param m the bias from its first key on
-/// \param lanes [lanes, lanes], written, with anything where there is no row
+/// \param lanes [lanes, lanes], written; arbitrary without a row
 template <class T>
 FOVEA_NOINLINE void load_bias(const Matrix<const T>& m, Index rows, Index n, T* lanes) {
   constexpr Index w = kLanes<T>;
@@ -89,8 +89,8 @@ FOVEA_NOINLINE void load_bias(const Matrix<const T>& m, Index rows, Index n, T* 
   }
 }
 
-/// The mask of up to kVecBytes keys for one vector of lanes: each lane of word g holds the bytes of
-/// the keys from g sizeof(T) on of its row. Only moves and shuffles touch them.
+/// The mask of up to kVecBytes keys for one vector of lanes: each lane of word g holds its row's
+/// bytes for keys from g sizeof(T) on. Only moves and shuffles touch them.
 template <class T>
 struct MaskWords {
   alignas(kVecBytes) T at[kLanes<T> * kLanes<T>];
@@ -113,12 +113,12 @@ struct MaskWords {
     }
   }
 
-  /// The keys from a multiple of sizeof(T) on, one after the other.
+  /// The keys from a multiple of sizeof(T) on, in order.
   struct Keys {
     IntVec<T> word;
     IntVec<T> byte = set1_int<T>(0xff);
 
-    /// Which lanes see the key; the next call is about the next key.
+    /// Which lanes see the key; advances to the next key.
     FOVEA_INLINE IntVec<T> next() {
       const IntVec<T> sees{(word & byte).raw != typename IntVec<T>::Raw{}};
       byte = byte << 8;
@@ -126,7 +126,7 @@ struct MaskWords {
     }
   };
 
-  /// \param key a multiple of sizeof(T); sizeof(T) keys may be asked for
+  /// \param key a multiple of sizeof(T); valid for sizeof(T) keys
   FOVEA_INLINE Keys from(Index key) const {
     return {bits(load(at + key / static_cast<Index>(sizeof(T)) * kLanes<T>))};
   }
@@ -136,16 +136,16 @@ struct MaskWords {
 template <class T>
 struct ShiftedLanes {
   const ScoreMap<T>& map;
-  TilePlace place;      // place from the first of these lanes on
+  TilePlace place;      // location from the first of these lanes on
   const Int<T>* lower;  // bounds of these lanes, or null
   const Int<T>* upper;
   T* scores;         // scores of these lanes
-  Index row_length;  // elements from key to key
+  Index row_length;  // stride of keys
   Int<T>* seen;      // [lanes] as in shift_tile, or null
   T* most;           // [lanes] as in shift_tile, or null
 
-  /// Goes through keys [begin, end) with what the map has. The baseline, which is compact, asks for
-  /// that at each key.
+  /// Processes keys [begin, end) with the map's options. The compact baseline checks these at each
+  /// key.
   template <bool... kHas>
   FOVEA_INLINE void choose(Index begin, Index end) const {
     if constexpr (kIsCompact) return run<true, true, true>(begin, end);
@@ -269,7 +269,7 @@ FOVEA_NOINLINE void modify_tile(const ScoreMap<T>& map, const TilePlace& place, 
                                 Index end, T* scores, T* slopes, T* most = nullptr) {
   constexpr Index lanes = V * kLanes<T>;
   PairRow pairs{
-      map.dropout.batch,         map.dropout.head, place.query_position(), place.row_step, 0, 0,
+      map.dropout.batch,          map.dropout.head, place.query_position(), place.row_step, 0, 0,
       smaller(place.rows, lanes), place.row};
   for (Index j = begin; j < end; ++j) {
     pairs.key = place.key + place.key_step * j;
@@ -312,7 +312,7 @@ FOVEA_INLINE void shift_tile(const ScoreMap<T>& map, const TilePlace& place,
   }
 }
 
-/// Writes which pairs of a tile are visible, one by one, for the paths that select.
+/// Writes the visibility of each pair of a tile, for the selecting paths.
 /// \param bounds null: all pairs are within them
 template <int V, class T>
 FOVEA_NOINLINE IntVec<T> visible_lanes(const ScoreMap<T>& map, const TilePlace& place,

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A user's function of logits, in the form in which kernels call it: by rows of a tile.
+/// A user's function of logits, as called by kernels: for rows of a tile.
 #pragma once
 
 #include "fovea/core/config.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Pairs of a query and a key of one head, in a row: pair n is that of the positions query +
-/// query_step n and key + key_step n.
+/// A row of query-key pairs of one head: pair n has the positions query + query_step n and key +
+/// key_step n.
 struct PairRow {
   Index batch = 0;       ///< number of the sequence
   Index head = 0;        ///< number of the query head
   Index query = 0;       ///< position of the first query
-  Index query_step = 0;  ///< from one query to the next
+  Index query_step = 0;  ///< stride of queries
   Index key = 0;         ///< position of the first key
-  Index key_step = 0;    ///< from one key to the next
+  Index key_step = 0;    ///< stride of keys
   Index count = 0;       ///< number of pairs
   Index row = 0;         ///< row of the first query; rows are query_step apart, as positions are
 };
@@ -23,12 +23,12 @@ struct PairRow {
 /// A modifier of logits.
 template <class T>
 struct ScoreModifierArgs {
-  /// The user's object, handed to the functions.
+  /// The user's object, passed to the functions.
   const void* modifier = nullptr;
-  /// Replaces logits[n] by the modified logit of pair n. Null: there is no modifier.
+  /// Replaces logits[n] by the modified logit of pair n. Null: no modifier.
   void (*value)(const void* modifier, const PairRow& pairs, T* logits) noexcept = nullptr;
   /// Writes slopes[n], the derivative of the modified logit of pair n with respect to logits[n].
-  /// Backward passes call it.
+  /// Called by backward passes.
   void (*derivative)(const void* modifier, const PairRow& pairs, const T* logits,
                      T* slopes) noexcept = nullptr;
 

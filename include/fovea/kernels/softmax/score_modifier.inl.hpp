@@ -11,7 +11,7 @@
 
 /// Modifies a row of at most kKeyTile logits.
 /// \param logits [count rounded up to lanes]
-/// \param slopes [count rounded up to lanes] multiplied by the derivatives; null: not wanted
+/// \param slopes [count rounded up to lanes] multiplied by the derivatives; null: not requested
 template <class T>
 FOVEA_NOINLINE void modify_row(const ScoreModifierArgs<T>& modifier, const PairRow& pairs,
                                T* logits, T* slopes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The kernels of softmax attention over patterns, one function for each pass.
+/// The kernels of softmax attention over patterns, one function per pass.
 #pragma once
 
 #include "fovea/kernels/softmax/block.hpp"
@@ -11,26 +11,26 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The kernels of forward passes and decoding, for tensors that are computed in T and stored in S.
+/// The kernels of forward passes and decoding, for tensors computed in T and stored in S.
 template <class T, Storage S = Storage::native>
 struct SoftmaxKernels {
-  /// Computes a block of queries over all keys that it sees.
+  /// Computes a block of queries over all visible keys.
   void block(const SoftmaxBlockArgs<T, S>& args) const noexcept;
-  /// Does the same; narrow bands of common widths are faster.
+  /// The same; faster for narrow bands of common widths.
   void band_block(const SoftmaxBlockArgs<T, S>& args) const noexcept;
-  /// Computes the running softmax of a few rows over some segments of the keys that they see.
+  /// Computes the running softmax of a few rows over some segments of their visible keys.
   void row(const SoftmaxRowArgs<T, S>& args) const noexcept;
-  /// Computes the rows of one head from what `row` made of their segments.
+  /// Computes the rows of one head from the results of `row` for their segments.
   void merge(const SoftmaxMergeArgs<T, S>& args) const noexcept;
 
-  /// The instruction-set level at which the kernels run; by default that of the machine.
+  /// The instruction-set level of the kernels; by default the machine's.
   IsaLevel level = isa_level();
 };
 
 /// The kernels of backward passes, for tensors of T.
 template <class T>
 struct SoftmaxGradKernels {
-  /// Computes what a block of queries and a block of keys contribute to the gradients.
+  /// Computes the contributions of a block of queries and a block of keys to the gradients.
   void grad(const SoftmaxGradArgs<T>& args) const noexcept;
   /// Copies rows of a tensor.
   void packed_rows(const PackedRowsArgs<T>& args) const noexcept;
@@ -39,7 +39,7 @@ struct SoftmaxGradKernels {
   /// Computes the gradient of the sink of one query head.
   void sink_grad(const SinkGradArgs<T>& args) const noexcept;
 
-  /// The instruction-set level at which the kernels run; by default that of the machine.
+  /// The instruction-set level of the kernels; by default the machine's.
   IsaLevel level = isa_level();
 };
 
@@ -58,7 +58,7 @@ void SoftmaxKernels<T, S>::block(const SoftmaxBlockArgs<T, S>& args) const noexc
 }
 template <class T, Storage S>
 void SoftmaxKernels<T, S>::band_block(const SoftmaxBlockArgs<T, S>& args) const noexcept {
-  // Only the band form differs, and numbers of 16 bits have none.
+  // Only the band form differs, which 16-bit storage lacks.
   FOVEA_AT_LEVEL(level, softmax_block<T, S, S == Storage::native>)(args);
 }
 template <class T, Storage S>

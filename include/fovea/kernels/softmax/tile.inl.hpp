@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The steps of one tile of the softmax kernel: scores, masking and maximum; then, for each chain
-/// of its keys, weights and values. A tile is up to kKeyTile keys against V vectors of queries; its
-/// matrices are [keys, V * lanes].
+/// The steps of one tile of the softmax kernel: scores, masking and maximum; then, for each
+/// reduction block of its keys, weights and values. A tile is up to kKeyTile keys against V vectors
+/// of queries; its matrices are [keys, V * lanes].
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -41,7 +41,7 @@ struct ScoreRows {
 };
 
 /// Writes scores[j] = K[j] Q for j in [0, keys), and to `most` the largest of each query.
-/// \param ahead asks for memory now and then
+/// \param ahead prefetches at intervals
 template <int V, class T, class Ahead>
 FOVEA_NOINLINE void score_tile(const T* k, Index k_row, Index keys, const T* q, Index width,
                                T* scores, T* most, Ahead& ahead) {
@@ -54,19 +54,19 @@ FOVEA_NOINLINE void score_tile(const T* k, Index k_row, Index keys, const T* q, 
   for (int v = 0; v < V; ++v) store(most + v * kLanes<T>, m[v]);
 }
 
-/// Does the same for keys [begin, end) and one of V vectors; `most` becomes the largest of the
-/// scores and itself.
+/// The same for keys [begin, end) and one of V vectors; `most` becomes the maximum of the scores
+/// and itself.
 /// \param q, scores, most those of the vector's first lane
 template <int V, class T, class Ahead>
 FOVEA_NOINLINE void score_vector(const T* k, Index k_row, Index begin, Index end, const T* q,
                                  Index width, T* scores, T* most, Ahead& ahead) {
-  constexpr int rows = smaller(8, kAccumulators);  // as many pointers as there are registers for
+  constexpr int rows = smaller(8, kAccumulators);  // as many pointers as registers
   Vec<T> m[1] = {load(most)};
   for_row_blocks<rows>(begin, end, ScoreRows<1, V, T, Ahead>{k, k_row, q, width, scores, m, ahead});
   store(most, m[0]);
 }
 
-/// Does the same for the keys that each vector sees.
+/// The same for each vector's visible keys.
 template <int V, class T, class Ahead>
 FOVEA_INLINE void score_keys(const T* k, Index k_row, const VectorKeys<V>& keys, const T* q,
                              Index width, T* scores, T* most, Ahead& ahead) {
@@ -83,7 +83,7 @@ FOVEA_INLINE void score_keys(const T* k, Index k_row, const VectorKeys<V>& keys,
 }
 
 /// The largest scores of keys [begin, end) of one of V vectors. There are several chains, since one
-/// would wait for itself.
+/// would be latency-bound.
 template <int V, class T>
 FOVEA_INLINE Vec<T> largest_of(const T* scores, Index begin, Index end) {
   constexpr Index chains = 4;
@@ -100,8 +100,8 @@ FOVEA_INLINE Vec<T> largest_of(const T* scores, Index begin, Index end) {
   return maximum(maximum(m[0], m[1]), maximum(m[2], m[3]));
 }
 
-/// Takes the invisible pairs out of the scores of one of V vectors, and writes the largest scores
-/// that are left to `most`.
+/// Masks the invisible pairs in the scores of one of V vectors, and writes the largest remaining
+/// scores to `most`.
 /// \param lower, upper, scores, most those of the vector's first lane
 /// \param seen which keys its lanes see
 template <int V, class T>
@@ -125,8 +125,8 @@ FOVEA_NOINLINE void mask_vector(const Int<T>* lower, const Int<T>* upper, const 
   store(most, m);
 }
 
-/// Updates the running maximum by a tile's scores, and finds the factors that bring earlier sums to
-/// it.
+/// Updates the running maximum by a tile's scores, and computes the factors that rescale earlier
+/// sums.
 /// \param most [V * lanes] the maximum of this tile
 /// \param max_logit [V * lanes] the running maximum
 template <int V, class T>
@@ -141,11 +141,11 @@ FOVEA_INLINE void raise_maximum(const T* most, T* max_logit, T* rescale) {
   }
 }
 
-/// Turns the scores of one of V vectors into weights, in place, for the keys of one chain; sum =
-/// sum rescale + their weights.
+/// Turns the scores of one of V vectors into weights, in place, for the keys of one reduction
+/// block; sum = sum rescale + their weights.
 /// \param scores those of the vector's first lane
 /// \param max_logit, sum, rescale [lanes]
-/// \param lift power of 2 that lifts the weights; 0 if not kLifted
+/// \param lift exponent bias of the weights; 0 if not kLifted
 template <int V, bool kLifted, class T>
 FOVEA_NOINLINE void weigh_chain(T* scores, Index keys, const T* max_logit, const T* rescale,
                                 int lift, T* sum) {
@@ -181,7 +181,7 @@ struct ValueColumns {
   Index v_row;
   const VectorKeys<V>& keys;
   const T* weights;  // [keys, kRow]
-  const T* rescale;  // [kRow]; null: acc holds nothing yet
+  const T* rescale;  // [kRow]; null: acc is still unset
   T* acc;            // [Dv, kRow]
 
   template <int R>
@@ -205,7 +205,7 @@ struct ValueColumns {
     }
   }
 
-  /// Adds the keys before or behind those that all vectors see, for vector N and those after it.
+  /// Adds the keys before or after those visible to all vectors, for vector N and later ones.
   template <int N, int R>
   FOVEA_INLINE void add_edges(RegisterBlock<R, V, T>& sum, Index c, bool before) const {
     const Index begin = before ? keys.begin[N] : keys.behind_begin(N);
@@ -216,8 +216,8 @@ struct ValueColumns {
   }
 };
 
-/// Computes acc[c] = acc[c] rescale + sum_j V[j, c] weights[j] over the keys that each vector sees.
-/// Where one of these pairs is invisible its weight is 0.
+/// Computes acc[c] = acc[c] rescale + sum_j V[j, c] weights[j] over each vector's visible keys.
+/// Invisible pairs among these have weight 0.
 /// \param rescale null: acc is taken as 0
 template <int V, class T>
 FOVEA_NOINLINE void value_chain(const T* v, Index v_row, const VectorKeys<V>& keys,
@@ -226,8 +226,8 @@ FOVEA_NOINLINE void value_chain(const T* v, Index v_row, const VectorKeys<V>& ke
                                 ValueColumns<V, T>{v, v_row, keys, weights, rescale, acc});
 }
 
-/// Gives the same bits, with the invisible pairs left out, since their weight 0 does not silence a
-/// NaN or an infinity in V.
+/// The same bits, skipping invisible pairs, since their weight 0 does not suppress NaN or infinity
+/// in V.
 /// \param visible [keys, V * lanes] lane masks
 template <int V, class T>
 FOVEA_NOINLINE void value_chain_selected(const T* v, Index v_row, Index keys, Index value_width,
@@ -248,10 +248,10 @@ FOVEA_NOINLINE void value_chain_selected(const T* v, Index v_row, Index keys, In
   }
 }
 
-/// Whether rows [0, rows) at unit columns hold neither NaN nor infinity.
+/// Whether rows [0, rows) at unit columns are finite.
 template <class T>
 FOVEA_NOINLINE bool all_finite(const T* m, Index row, Index rows, Index width) {
-  constexpr Index chains = 4;  // side by side: one would wait for itself
+  constexpr Index chains = 4;  // in parallel: one would be latency-bound
   Vec<T> poison[chains] = {zero<T>(), zero<T>(), zero<T>(), zero<T>()};
   for (Index i = 0; i < rows; ++i) {
     Index c = 0;

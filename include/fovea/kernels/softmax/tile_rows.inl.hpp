@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Where a tile reads keys and values: in place, packed, or packed together with those of
-/// neighbouring residue classes. A row of a class lies pages away from the next one, and beside
-/// rows of the other classes.
+/// How a tile reads keys and values: in place, packed, or packed together with neighbouring residue
+/// classes (strided packing), whose rows share pages.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -10,8 +9,8 @@
 #include "fovea/simd/stored_rows.inl.hpp"
 #endif
 
-/// Rows as a matrix of T with unit columns. They are packed if they are not one, or if they lie far
-/// apart and are read often: rows on pages of their own meet in few sets of a cache.
+/// Rows as a matrix of T with unit columns. They are packed if they are not one, or if they are far
+/// apart and read often: such rows map to few cache sets.
 template <class T, Storage S>
 FOVEA_INLINE Matrix<const T> tile_rows(const StoredMatrix<S>& rows, Index count, Index width,
                                        T* packed, bool are_read_often) {
@@ -23,7 +22,7 @@ FOVEA_INLINE Matrix<const T> tile_rows(const StoredMatrix<S>& rows, Index count,
   return {packed, padded_size(width), 1};
 }
 
-/// Where the values of packed classes begin: behind their keys.
+/// The begin of the packed classes' values: after their keys.
 template <class T, Storage S>
 FOVEA_INLINE T* packed_values(const SoftmaxBlockArgs<T, S>& args) {
   return args.classes.data + packed_classes(args.classes.count, args.classes.keys, args.width, 0);
@@ -47,12 +46,12 @@ FOVEA_INLINE Matrix<const T> class_values(const SoftmaxBlockArgs<T, S>& args, In
 template <class T, Storage S>
 FOVEA_NOINLINE void pack_classes(const SoftmaxBlockArgs<T, S>& args, const StoredMatrix<S>& m,
                                  Index width, T* to) {
-  constexpr Index ahead = 8;  // keys: packing one takes less time than a miss
+  constexpr Index ahead = 8;  // keys: packing one takes less time than a cache miss
   const PackedClasses<T>& classes = args.classes;
   const Index to_row = padded_size(width);
   for (Index i = 0; i < classes.keys; ++i) {
     const Index key = classes.first + i * classes.step;
-    // The step of a single key may be any number.
+    // The step of a single key is arbitrary.
     const Index next = i + ahead < classes.keys ? key + ahead * classes.step : args.key_end;
     const Index more = clamped(args.key_end - next, 0, classes.count);
     RowsAhead<0>::template of<T>(m, args.key_rows.row(next), 1, more, width).ask(more);
@@ -62,7 +61,7 @@ FOVEA_NOINLINE void pack_classes(const SoftmaxBlockArgs<T, S>& args, const Store
   }
 }
 
-/// Packs the keys and values of all classes that lie before the end of the keys.
+/// Packs the keys and values of all classes before the end of the keys.
 template <class T, Storage S>
 FOVEA_INLINE void pack_classes(const SoftmaxBlockArgs<T, S>& args) {
   pack_classes(args, args.k, args.width, args.classes.data);

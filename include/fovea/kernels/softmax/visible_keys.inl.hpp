@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which keys of a run some rows of a block see: as one range, as a range of each vector of rows,
-/// and as bounds in the lanes.
+/// The keys of a run visible to rows of a block: as one range, as a range per vector of rows, and
+/// as bounds in the lanes.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -18,7 +18,7 @@ struct SeenKeys {
   Index end;
 };
 
-/// What rows [row, row + rows) of a block see of the keys [low, high) of a run.
+/// The keys in [low, high) of a run visible to rows [row, row + rows) of a block.
 inline SeenKeys seen_keys(const KeyRun& run, Index row, Index rows, Index low, Index high) {
   if (rows <= 0) return {high, low, high, low};
   if (run.lower == nullptr) return {low, low, high, high};
@@ -36,9 +36,9 @@ inline SeenKeys seen_keys(const KeyRun& run, Index row, Index rows, Index low, I
   return seen;
 }
 
-/// For each vector v of a sub-block the keys [begin[v], end[v]) that some of its lanes see: along
-/// the edge of a pattern each vector sees other keys. All of the vectors see [wide_begin,
-/// wide_end); if no key is seen by all, both are behind the last one.
+/// For each vector v of a sub-block the keys [begin[v], end[v]) seen by some of its lanes: along a
+/// pattern's edge, vectors see different keys. All vectors see [wide_begin, wide_end); if no key is
+/// seen by all, both are after the last one.
 template <int V>
 struct VectorKeys {
   Index begin[V];
@@ -74,7 +74,7 @@ struct VectorKeys {
     return keys;
   }
 
-  /// Of the keys that only some vectors see, vector v sees [begin[v], before_end(v)) and
+  /// Of the keys seen only by some vectors, vector v sees [begin[v], before_end(v)) and
   /// [behind_begin(v), end[v]).
   FOVEA_INLINE Index before_end(int v) const { return smaller(end[v], wide_begin); }
   FOVEA_INLINE Index behind_begin(int v) const { return larger(begin[v], wide_end); }
@@ -96,8 +96,7 @@ struct VectorKeys {
   }
 };
 
-/// The keys of a tile that each lane sees: those of [lower, upper), counted from the tile's first
-/// one.
+/// The keys of a tile visible to each lane: [lower, upper), relative to the tile's first one.
 template <int V, class T>
 struct LaneBounds {
   alignas(kVecBytes) Int<T> lower[V * kLanes<T>];
@@ -114,8 +113,8 @@ struct LaneBounds {
   }
 };
 
-/// Writes the bounds of rows [row, row + rows) into the lanes, counted from key `begin` of the run
-/// and cut to `keys`. Lanes beyond the rows see nothing.
+/// Writes the bounds of rows [row, row + rows) into the lanes, relative to key `begin` of the run
+/// and clamped to `keys`. Lanes beyond the rows see nothing.
 template <int V, class T>
 FOVEA_NOINLINE void set_bounds(LaneBounds<V, T>& bounds, const KeyRun& run, Index row, Index rows,
                                Index begin, Index keys) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The kernel bodies of attention over sorted rows, compiled once for each instruction-set level.
+/// The kernel bodies of attention over sorted rows, compiled once per instruction-set level.
 
 #include "fovea/kernels/sorting/buckets.inl.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The bucket of each row: the first maximum of its products and their negatives. A comparison
-/// rounds nothing, so the buckets are those of the products at every level.
+/// The bucket of each row: the first maximum of its products and their negatives. Comparisons are
+/// exact, so the buckets are the same at every level.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -10,7 +10,7 @@
 #include "fovea/simd/vec_operations.inl.hpp"
 #endif
 
-/// The first maximum of what comes one after the other, in each lane.
+/// The first maximum of a sequence, in each lane.
 template <class T>
 struct FirstMaximum {
   Vec<T> most;
@@ -23,7 +23,7 @@ struct FirstMaximum {
   }
 };
 
-/// Finds the buckets of some rows, which lie in the lanes.
+/// Finds the buckets of some rows, with rows in the lanes.
 template <class T>
 void find_buckets(const BucketArgs<T>& args) {
   for (Index i = 0; i < args.rows; i += kLanes<T>) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Normalises the columns of a matrix in the space of logarithms, forward and backward. Columns lie
-/// in the lanes, so that the sums of a column do not depend on how wide a register is.
+/// Normalises the columns of a matrix in log space, forward and backward. Columns are in the lanes,
+/// so that sums do not depend on the register width.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once

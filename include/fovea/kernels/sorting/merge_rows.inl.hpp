@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Adds rows of one softmax to those of another one, wherever they stand.
+/// Adds rows of one softmax to arbitrary rows of another.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once

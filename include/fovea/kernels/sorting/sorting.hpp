@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the kernels of attention over sorted rows read and write: the buckets of a hash, and the
+/// Arguments of the kernels of attention over sorted rows: the buckets of a hash, and the
 /// normalisation of a matrix of sorting logits.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The bucket of a row whose products hold a NaN: it has none.
+/// The bucket number of rows whose products contain NaN: none.
 inline constexpr std::int32_t kNoBucket = -1;
 
 /// The buckets of rows: the place of the first maximum of [y, -y], or kNoBucket.
@@ -25,8 +25,8 @@ struct BucketArgs {
   std::int32_t* buckets = nullptr;  ///< [rows], written
 };
 
-/// Rows of the softmax of some keys that are added to what the rows have of others: row rows[i] of
-/// `to` becomes (to before[i] + x now[i]) factor[i], or x factor[i].
+/// Rows of the softmax of some keys, merged into those of other keys: row rows[i] of `to` becomes
+/// (to before[i] + x now[i]) factor[i], or x factor[i].
 template <class T>
 struct MergeRowsArgs {
   const T* x = nullptr;                ///< [count, padded_size(width)]
@@ -34,14 +34,14 @@ struct MergeRowsArgs {
   const std::int32_t* rows = nullptr;  ///< [count]
   Index count = 0;                     ///< number of rows
   Index width = 0;                     ///< number of columns
-  const T* before = nullptr;           ///< [count]; null: what `to` holds is not read
+  const T* before = nullptr;           ///< [count]; null: `to` is not read
   const T* now = nullptr;              ///< [count], if there is a `before`
   const T* factor = nullptr;           ///< [count]
 };
 
-/// The gradients of rows x that are queries, and with k = x inverse also keys: d_q becomes
-/// scale (d_q + inverse (d_k - k <k, d_k>)), without the product where the length of x is so small
-/// that it is not what x was divided by.
+/// The gradients of rows x that are queries, and with k = x inverse also keys: d_q becomes scale
+/// (d_q + inverse (d_k - k <k, d_k>)), without the product if the length of x was too small to be
+/// its divisor.
 template <class T>
 struct UnitRowGradArgs {
   T* d_q = nullptr;                    ///< [count, padded_size(width)], replaced
@@ -54,15 +54,15 @@ struct UnitRowGradArgs {
   T scale = 1;                         ///< factor
 };
 
-/// The length below which rows are divided by it in place of their own.
+/// Rows with a smaller length are divided by this instead.
 inline constexpr double kLeastLength = 1e-12;
 
 /// A step of the normalisation of a matrix of logarithms, column by column: the logarithm of each
 /// column's sum of exponentials is subtracted from it. Or, given the gradient of the result, the
-/// gradient of what it was made of. Sums run in chains of kChain rows, which are added in order.
+/// gradient of the input. Sums run in reduction blocks of kChain rows, added in order.
 template <class T>
 struct LogColumnsArgs {
-  /// [rows, columns]: what is normalised, in place; of the gradient, the result of the step, read
+  /// [rows, columns]: normalised in place; for the gradient, the step's result, read
   T* logs = nullptr;
   T* gradient = nullptr;  ///< [rows, columns], replaced; null: the step itself is computed
   Index rows = 0;         ///< number of rows

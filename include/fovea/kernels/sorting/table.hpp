@@ -9,29 +9,29 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The kernels of rows that are sorted by hashes, for tensors of T.
+/// The kernels of rows sorted by hashes, for tensors of T.
 template <class T>
 struct HashedRowKernels {
   /// Finds the buckets of rows.
   void buckets(const BucketArgs<T>& args) const noexcept;
-  /// Adds rows of one softmax to those of another one.
+  /// Adds rows of one softmax to those of another.
   void merge_rows(const MergeRowsArgs<T>& args) const noexcept;
   /// Computes gradients of rows through their division by their lengths.
   void unit_row_grads(const UnitRowGradArgs<T>& args) const noexcept;
 
-  /// The instruction-set level at which the kernels run; by default that of the machine.
+  /// The instruction-set level of the kernels; by default the machine's.
   IsaLevel level = isa_level();
 };
 
-/// The kernels that make sorting logits a matrix of weights, for tensors of T.
+/// The kernels that turn sorting logits into weights, for tensors of T.
 template <class T>
 struct SortingLogitKernels {
-  /// Normalises columns of logarithms, or computes the gradient of that.
+  /// Normalises columns of logarithms, or computes its gradient.
   void log_columns(const LogColumnsArgs<T>& args) const noexcept;
   /// Computes exponentials.
   void exponentials(const ExpArgs<T>& args) const noexcept;
 
-  /// The instruction-set level at which the kernels run; by default that of the machine.
+  /// The instruction-set level of the kernels; by default the machine's.
   IsaLevel level = isa_level();
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradient of rows through their division by their lengths. Products of rows are summed in as
-/// many chains at every level, which are added in order.
+/// The gradient of rows through their division by their lengths. Products of rows are summed in the
+/// same number of chains at every level, added in order.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The spectral kernels of one instruction-set level, in an order in which each one comes after
-/// what it uses. They have a namespace of their own, since their complex numbers have operators.
+/// what it uses. They have their own namespace, since their complex numbers have operators.
 
 namespace spectral {
 
 #include "fovea/kernels/spectral/complex.inl.hpp"
-// The bodies below use the complex numbers of this one.
+// The bodies below use its complex numbers.
 #include "fovea/kernels/spectral/channels.inl.hpp"
 #include "fovea/kernels/spectral/mixer.inl.hpp"
 #include "fovea/kernels/spectral/outer_step.inl.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Turns rows of a few channels into one sequence for each channel, and back, by transposing blocks
-/// of registers.
+/// Transposes rows of a few channels into one sequence per channel, and back, in register blocks.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -18,7 +17,7 @@ FOVEA_INLINE Vec<T> load_channels(const T* row, Index column, Index c, Index cha
   return load(lanes);
 }
 
-/// Stores the lanes of x as the channels from c on; lanes beyond the last channel are left out.
+/// Stores the lanes of x as the channels from c on; lanes beyond the last channel are skipped.
 template <class T>
 FOVEA_INLINE void store_channels(T* row, Index column, Index c, Index channels, Vec<T> x) {
   if (column == 1 && c + kLanes<T> <= channels) return store(row + c, x);

@@ -3,10 +3,10 @@
 /// Complex numbers in lanes: loads and stores of interleaved numbers in either direction, and
 /// small discrete Fourier transforms in registers.
 ///
-/// What one level computes in whole registers may be left over at another level, whose registers
-/// are wider, and be computed one number at a time. Both must give the same bits. So no product
-/// here is an operand of a sum, where a compiler might fuse the two: what is to be fused is written
-/// as `fma`, and a factor that the terms of a sum share is applied to the sum.
+/// Numbers computed in whole registers at one level may be a remainder at another level with wider
+/// registers, computed one at a time. Both must give the same bits. So no product here is an
+/// operand of a sum, which a compiler might fuse: fused operations are written as `fma`, and common
+/// factors of a sum's terms are applied to the sum.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -14,7 +14,7 @@
 #include "fovea/simd/vec_operations.inl.hpp"
 #endif
 
-/// One number with the operations of a Vec: for the numbers that are left over at the end of a row.
+/// One number with the operations of a Vec: for the remainder at the end of a row.
 template <class T>
 struct One {
   T raw;
@@ -45,7 +45,7 @@ FOVEA_INLINE V negative(V a) {
   return {-a.raw};
 }
 
-/// A V whose lanes are all x.
+/// A V with x in all lanes.
 template <class V, class T>
 FOVEA_INLINE V spread_over(T x) {
   if constexpr (std::is_same_v<V, One<T>>) return {x};
@@ -82,8 +82,8 @@ template <class V>
 FOVEA_INLINE ComplexVec<V> multiply_add(ComplexVec<V> a, ComplexVec<V> b, ComplexVec<V> c) {
   return {fma(negative(b.im), c.im, fma(b.re, c.re, a.re)), fma(b.im, c.re, fma(b.re, c.im, a.im))};
 }
-/// a times a factor. The result may be stored or multiplied, but not added: a compiler might fuse
-/// that sum, or not.
+/// a times a factor. The result may be stored or multiplied, but not added, as a compiler might
+/// fuse that sum.
 template <class V>
 FOVEA_INLINE ComplexVec<V> scaled(ComplexVec<V> a, V factor) {
   return {a.re * factor, a.im * factor};
@@ -111,7 +111,7 @@ FOVEA_INLINE Vec<T> pick(Vec<T> a, Vec<T> b, std::integer_sequence<int, In...>) 
   return {__builtin_shufflevector(a.raw, b.raw, (First + Step * In)...)};
 }
 
-/// Takes the lanes First, First - 1, ... of a and b in turns.
+/// Takes the lanes First, First - 1, ... of a and b alternately.
 template <int First, class T, int... In>
 FOVEA_INLINE Vec<T> weave_down(Vec<T> a, Vec<T> b, std::integer_sequence<int, In...>) {
   return {__builtin_shufflevector(a.raw, b.raw, (In % 2 * kLanes<T> + First - In / 2)...)};

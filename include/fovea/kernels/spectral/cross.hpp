@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The kernels of the cross of hidden states, which surround the transforms of FFTW: their
-/// arguments.
+/// Arguments of the hidden-state cross kernels, which surround FFTW's transforms.
 #pragma once
 
 #include "fovea/core/config.hpp"
@@ -31,30 +30,30 @@ struct SpectrumRoots {
   const T* of_row = nullptr;    ///< [R] complex: the roots of k = row
 };
 
-/// Turns rows [count, channels] into one sequence for each channel.
+/// Transposes rows [count, channels] into one sequence per channel.
 template <class T>
 struct GatherChannelsArgs {
   const T* rows = nullptr;  ///< [count, channels] is read
-  Index row = 0;            ///< the stride from row to row, in elements
-  Index column = 1;         ///< the stride from channel to channel, in elements
-  Index count = 0;          ///< how many rows are read; sequences are 0 from there on
-  Index channels = 0;       ///< how many channels are read
+  Index row = 0;            ///< row stride in elements
+  Index column = 1;         ///< channel stride in elements
+  Index count = 0;          ///< number of rows read; sequences are 0 from there on
+  Index channels = 0;       ///< number of channels read
   T* sequences = nullptr;   ///< [channels rounded up to lanes, length] is written
-  Index stride = 0;         ///< the stride from sequence to sequence, in elements
+  Index stride = 0;         ///< sequence stride in elements
   Index length = 0;         ///< the length of a sequence: a multiple of kRootBlock, at least count
 };
 
-/// Turns one sequence for each channel back into rows [length, channels].
+/// Transposes one sequence per channel back into rows [length, channels].
 template <class T>
 struct ScatterChannelsArgs {
   const T* sequences = nullptr;  ///< [channels rounded up to lanes, count rounded up] is read
-  Index stride = 0;              ///< the stride from sequence to sequence, in elements
+  Index stride = 0;              ///< sequence stride in elements
   T* rows = nullptr;             ///< [length, channels] is written
-  Index row = 0;                 ///< the stride from row to row, in elements
-  Index column = 1;              ///< the stride from channel to channel, in elements
-  Index count = 0;               ///< how many rows come from the sequences; later rows become +0
-  Index length = 0;              ///< how many rows are written
-  Index channels = 0;            ///< how many channels are written
+  Index row = 0;                 ///< row stride in elements
+  Index column = 1;              ///< channel stride in elements
+  Index count = 0;               ///< number of rows from the sequences; later rows become +0
+  Index length = 0;              ///< number of rows written
+  Index channels = 0;            ///< number of channels written
 };
 
 /// The outer step of a transform of R M complex elements.
@@ -64,26 +63,26 @@ struct SpreadArgs {
   T* z = nullptr;        ///< complex [R, M] is written
   OuterRoots<T> roots;   ///< the roots of this size; their `rows` is R
   Index columns = 0;     ///< M: a multiple of kRootBlock if R > 1
-  bool half = false;     ///< whether x has its first half only, and the rest counts as 0
+  bool half = false;     ///< whether x has only its first half, and the rest is 0
 };
 
 /// The outer step of an inverse transform, whose result is y, and out = y - a b. y has R M complex
-/// elements, or the first half of them, and is taken as twice as many real ones, rounded up to a
+/// elements, or the first half of them, treated as twice as many real ones, rounded up to a
 /// multiple of kRootBlock.
 template <class T>
 struct FinishArgs {
-  const T* z = nullptr;  ///< complex [R, M]: rows that were transformed back
-  Index stride = 0;      ///< the stride from row to row, in complex elements
+  const T* z = nullptr;  ///< complex [R, M]: inversely transformed rows
+  Index stride = 0;      ///< row stride in complex elements
   OuterRoots<T> roots;   ///< the roots of this size; their `rows` is R
   Index columns = 0;     ///< M
-  bool half = false;     ///< whether the first half of y alone is computed
+  bool half = false;     ///< whether only the first half of y is computed
   const T* a = nullptr;  ///< the first factor, as long as y
   const T* b = nullptr;  ///< the second factor, as long as y
-  T* out = nullptr;      ///< is written, as long as y; it may be a or b
+  T* out = nullptr;      ///< written, as long as y; may be a or b
 };
 
-/// The product of two spectra. z1 becomes what is transformed back to y: the first M/2 elements in
-/// each of its rows.
+/// The product of two spectra. z1 becomes the spectrum whose inverse transform is y, in the first
+/// M/2 elements of each row.
 template <class T>
 struct CrossProductArgs {
   T* z1 = nullptr;         ///< complex [R, M] spectrum of the first tensor, overwritten
@@ -92,8 +91,8 @@ struct CrossProductArgs {
   T scale = 1;             ///< a factor of the result
 };
 
-/// The product for a gradient. z, the spectrum of one tensor, becomes that of the gradient of the
-/// other.
+/// The product for a gradient. z, the spectrum of one tensor, is overwritten by that of the
+/// gradient of the other.
 template <class T>
 struct CorrelationArgs {
   T* z = nullptr;          ///< complex [R, M], overwritten

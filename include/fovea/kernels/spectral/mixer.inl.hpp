@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The steps around the transforms of the Fourier mixer. They add, subtract and halve, which rounds
-/// alike in registers of every width, and move numbers by transposing blocks of registers.
+/// The steps around the transforms of the Fourier mixer. They add, subtract and halve, with the
+/// same rounding at every register width, and move numbers by transposing register blocks.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -35,7 +35,7 @@ FOVEA_NOINLINE void fold_row(const FoldRowArgs<T>& a) noexcept {
 }
 
 /// Moves lanes x lanes pairs of sums, from `sums` on, into sequences. \tparam Mirror whether the
-/// sums are those of columns from 2j on, which go to N - n; otherwise those down from D - 2j.
+/// sums are of columns from 2j on, written to N - n; otherwise descending from D - 2j.
 /// \param sums, to the place of the first pair of the first row
 template <bool Mirror, class T>
 FOVEA_INLINE void spread_tile(const SpreadSumsArgs<T>& a, const T* sums, T* to) {
@@ -55,7 +55,7 @@ FOVEA_INLINE void spread_tile(const SpreadSumsArgs<T>& a, const T* sums, T* to) 
   }
 }
 
-/// Where a row is its own mirror image, the place N - n is written last, at every level.
+/// If a row is its own mirror image, N - n is written last, at every level.
 template <class T>
 FOVEA_NOINLINE void spread_sums(const SpreadSumsArgs<T>& a) noexcept {
   constexpr Index w = kLanes<T>;
@@ -101,14 +101,14 @@ FOVEA_INLINE FourColumns<V> four_columns(ComplexVec<V> z, ComplexVec<V> mirrored
       {(h + g_mirror) * half, (h_mirror - g) * half, (g + h_mirror) * half, (h - g_mirror) * half}};
 }
 
-/// A tile of rows of the result: some columns that ascend, of which those in [begin, end) exist.
+/// A tile of rows of the result: some ascending columns, of which [begin, end) exist.
 struct TileColumns {
   Index first;
   Index begin;
   Index end;
 };
 
-/// Stores a tile, which is transposed: register i holds column `columns.first + i`.
+/// Stores a transposed tile: register i holds column `columns.first + i`.
 template <class T>
 FOVEA_INLINE void store_tile(const MixedColumnsArgs<T>& a, Index k, const TileColumns& columns,
                              Vec<T> (&tile)[kLanes<T>]) {
@@ -136,7 +136,7 @@ FOVEA_INLINE void mix_tile(const MixedColumnsArgs<T>& a, Index first, Index k) {
   Vec<T> low[w], high[w];
   FOVEA_UNROLL
   for (int p = 0; p < w / 2; ++p) {
-    // What is beyond the last pair is not stored.
+    // Pairs beyond the last are not stored.
     const Index pair = first + p < a.pairs ? first + p : a.pairs - 1;
     const T* const z = a.spectra + pair * a.stride;
     const FourColumns<Vec<T>> columns =
@@ -148,7 +148,7 @@ FOVEA_INLINE void mix_tile(const MixedColumnsArgs<T>& a, Index first, Index k) {
     high[w - 2 - 2 * p] = columns.at[3];
   }
   const Index column = 2 * (a.first + first);
-  const Index own = a.width / 2 + 1;  // columns that are no mirror image
+  const Index own = a.width / 2 + 1;  // columns that are not mirror images
   store_tile(a, k, {column, 0, own}, low);
   store_tile(a, k, {a.width - column - w + 1, own, a.width}, high);
 }

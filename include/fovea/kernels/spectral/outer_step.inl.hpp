@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The outer step of long transforms. R transforms of length M, each of which FFTW computes within
-/// a cache, make one of length R M. This is the first step of a forward transform and the last step
-/// of an inverse one.
+/// The outer step of long transforms. R transforms of length M, each computed by FFTW within a
+/// cache, combine to one of length R M. This is the first step of a forward transform and the last
+/// step of an inverse one.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -43,7 +43,7 @@ FOVEA_INLINE void spread_rows(const SpreadArgs<T>& a) {
   }
 }
 
-/// Writes the only row if R is 1: x and, if x has its first half only, as many zeros after it.
+/// Writes the only row if R is 1: x and, if x has only its first half, as many zeros.
 template <class T>
 FOVEA_INLINE void spread_row(const SpreadArgs<T>& a) {
   const Index count = a.half ? a.columns : 2 * a.columns;
@@ -83,8 +83,8 @@ FOVEA_INLINE void finish_lanes(const FinishArgs<T>& f, Index i, Vec<T> y) {
   store(f.out + i, fma(negative(load(f.a + i)), load(f.b + i), y));
 }
 
-/// The inverse of spread_rows, for rows that were transformed back. It uses that an inverse
-/// transform is a forward one of numbers whose real and imaginary parts are swapped.
+/// The inverse of spread_rows, for inversely transformed rows. It uses that an inverse transform is
+/// a forward one of numbers whose real and imaginary parts are swapped.
 template <int R, bool Half, class T>
 FOVEA_INLINE void finish_rows(const FinishArgs<T>& f) {
   using V = Vec<T>;

@@ -3,12 +3,12 @@
 /// Products of spectra.
 ///
 /// A sequence of N real numbers x is transformed as the N/2 complex numbers x[2a] + i x[2a + 1],
-/// padded to N. No pass of its own takes the transform of x from the result Z. With E and O the
-/// spectra of the even and of the odd elements, Z = E + i O, so that 2 E[k] = Z[k] + conj Z[N - k]
-/// and 2 i O[k] = Z[k] - conj Z[N - k] are used where they are needed.
+/// padded to N. No separate pass extracts the transform of x from the result Z. With E and O the
+/// spectra of the even and odd elements, Z = E + i O, so that 2 E[k] = Z[k] + conj Z[N - k] and 2 i
+/// O[k] = Z[k] - conj Z[N - k] are used where they are needed.
 ///
-/// The results at k, N - k, N/2 - k and N/2 + k are made of what stood at these four places, so all
-/// of this is done in place.
+/// The results at k, N - k, N/2 - k and N/2 + k depend only on these four places, so everything is
+/// done in place.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -16,7 +16,7 @@
 #include "fovea/kernels/spectral/cross.hpp"
 #endif
 
-/// Where these four elements stand, for k = R * place + row.
+/// The places of these four elements, for k = R * place + row.
 struct Quad {
   Index here;    // k
   Index beyond;  // N/2 + k
@@ -33,7 +33,7 @@ FOVEA_INLINE Quad quad_at(Index rows, Index columns, Index r, Index place) {
   return {here, here + columns / 2, mirror, across};
 }
 
-/// Twice the spectra of the even and of the odd elements, made of Z[k] and Z[N - k].
+/// Twice the spectra of the even and odd elements, from Z[k] and Z[N - k].
 template <class V>
 struct EvenOdd {
   ComplexVec<V> even;
@@ -59,7 +59,7 @@ FOVEA_INLINE EvenOdd<V> far_side(const T* z, const Quad& at) {
                   load_complex<V, false>(z + 2 * at.beyond));
 }
 
-/// e^{-2 pi i (N/2 - k) / N}, made of the root of k.
+/// e^{-2 pi i (N/2 - k) / N}, from the root of k.
 template <class V>
 FOVEA_INLINE ComplexVec<V> root_across(ComplexVec<V> root) {
   return {negative(root.re), root.im};
@@ -72,7 +72,7 @@ FOVEA_INLINE ComplexVec<V> cross_of(const EvenOdd<V>& a, const EvenOdd<V>& b, Co
   return multiply_add(a.even * (b.even + b.odd), a.odd, multiply_add(b.even, root, b.odd));
 }
 
-/// Makes of the spectrum of y, N real elements, what an inverse transform of length N/2 turns into
+/// Converts the spectrum of y, N real elements, to that whose inverse transform of length N/2 is
 /// y[2i] + i y[2i + 1].
 template <class T>
 struct CrossProduct {
@@ -92,8 +92,8 @@ struct CrossProduct {
   }
 };
 
-/// The spectrum of the gradient of one tensor, which is written over that of the other tensor. It
-/// is made of dE1 = G conj(E2 + O2) and dO1 = G conj(E2 + w O2), as Z1 is made of E1 and O1.
+/// The spectrum of the gradient of one tensor, overwriting that of the other tensor. It is computed
+/// from dE1 = G conj(E2 + O2) and dO1 = G conj(E2 + w O2), as Z1 from E1 and O1.
 template <class T>
 struct Correlation {
   const CorrelationArgs<T>& a;
@@ -150,7 +150,7 @@ FOVEA_INLINE void for_each_place(const SpectrumRoots<T>& roots, Index r, Index f
 /// Calls f.at(quad, root of k) once for every quad.
 template <class T, class F>
 FOVEA_INLINE void for_each_quad(const SpectrumRoots<T>& roots, const F& f) {
-  // k = 0 is its own mirror, so it is done apart from the others.
+  // k = 0 is its own mirror, so it is handled separately.
   for_each_place(roots, 0, 0, 1, f);
   for_each_place(roots, 0, 1, roots.columns / 4 + 1, f);
   for (Index r = 1; 2 * r <= roots.rows; ++r) {

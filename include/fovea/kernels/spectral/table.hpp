@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The kernels that surround the transforms of FFTW, one function for each step.
+/// The kernels that surround FFTW's transforms, one function per step.
 #pragma once
 
 #include "fovea/kernels/spectral/cross.hpp"
@@ -13,20 +13,20 @@ FOVEA_NAMESPACE_BEGIN
 /// The kernels of the cross of hidden states, for tensors of T.
 template <class T>
 struct CrossKernels {
-  /// Turns rows into sequences.
+  /// Transposes rows into sequences.
   void gather_channels(const GatherChannelsArgs<T>& args) const noexcept;
-  /// Turns sequences into rows.
+  /// Transposes sequences into rows.
   void scatter_channels(const ScatterChannelsArgs<T>& args) const noexcept;
   /// The outer step of a transform.
   void spread(const SpreadArgs<T>& args) const noexcept;
-  /// The outer step of an inverse transform, less a product.
+  /// The outer step of an inverse transform, minus a product.
   void finish(const FinishArgs<T>& args) const noexcept;
   /// The product of two spectra.
   void cross_product(const CrossProductArgs<T>& args) const noexcept;
   /// The product for a gradient.
   void correlation(const CorrelationArgs<T>& args) const noexcept;
 
-  /// The instruction-set level at which the kernels run; by default that of the machine.
+  /// The instruction-set level of the kernels; by default the machine's.
   IsaLevel level = isa_level();
 };
 
@@ -35,14 +35,14 @@ template <class T>
 struct MixerKernels {
   /// Joins two rows to complex numbers.
   void join_rows(const JoinRowsArgs<T>& args) const noexcept;
-  /// Makes sums of a spectrum.
+  /// Computes sums from a spectrum.
   void fold_row(const FoldRowArgs<T>& args) const noexcept;
-  /// Makes sequences of sums.
+  /// Computes sequences from sums.
   void spread_sums(const SpreadSumsArgs<T>& args) const noexcept;
-  /// Makes the result of spectra.
+  /// Computes the result from spectra.
   void mixed_columns(const MixedColumnsArgs<T>& args) const noexcept;
 
-  /// The instruction-set level at which the kernels run; by default that of the machine.
+  /// The instruction-set level of the kernels; by default the machine's.
   IsaLevel level = isa_level();
 };
 

@@ -4,8 +4,7 @@
 
 #include "fovea/simd/arch/portable.inl.hpp"
 
-/// For each mask of eight lanes, in a byte each, the lanes whose bits are set, one behind the
-/// other.
+/// For each mask of eight lanes, in a byte each, the lanes whose bits are set, packed.
 struct LanesOfMasks {
   constexpr LanesOfMasks() {
     for (unsigned mask = 0; mask < 256; ++mask) {
@@ -64,10 +63,10 @@ struct Avx2 : Portable {
     }
   }
 
-  /// The order that brings the lanes whose bits are set to the front, in units of 32 bits.
+  /// The permutation that moves the lanes whose bits are set to the front, in units of 32 bits.
   template <class T>
   static FOVEA_INLINE __m256i lanes_first(std::uint32_t bits) {
-    // A lane of 64 bits is two units: their bits stand at twice the place.
+    // A 64-bit lane is two units, with bits at twice the index.
     if constexpr (sizeof(T) == 8)
       bits = ((bits & 1) | (bits & 2) << 1 | (bits & 4) << 2 | (bits & 8) << 3) * 3;
     return _mm256_cvtepu8_epi32(
@@ -98,7 +97,7 @@ struct Avx2 : Portable {
     return {reinterpret_cast<IntVec<float>::Raw>(_mm256_cvtepu16_epi32(lanes))};
   }
 
-  // A unit compiled for AVX2 without F16C converts as the baseline does.
+  // A unit compiled for AVX2 without F16C converts like the baseline.
 #if FOVEA_UNIT_LEVEL < 3 || defined(__F16C__)
   static FOVEA_INLINE Vec<float> from_float16(ShortVec a) {
     return {_mm256_cvtph_ps(reinterpret_cast<__m128i>(a.raw))};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The operations of AVX-512 F, BW, DQ, VL and CD. The forms with a mask of all lanes are those
-/// that GCC 12 compiles without a warning of its own headers.
+/// The operations of AVX-512 F, BW, DQ, VL and CD. Forms with an all-lanes mask avoid warnings from
+/// GCC 12's own headers.
 
 #include "fovea/simd/arch/portable.inl.hpp"
 

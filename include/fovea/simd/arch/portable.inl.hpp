@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The operations that differ from machine to machine, as plain vectors of the compiler do them,
-/// and the sizes that were measured per machine. Each of them is called by the function of its name
-/// in simd/vec_operations.inl.hpp, which says what it does. A machine's own struct derives from
-/// this one and replaces what its instructions do better.
+/// Machine-dependent operations, implemented with the compiler's plain vectors, and sizes measured
+/// per machine. Each is called by the function of its name in simd/vec_operations.inl.hpp, which
+/// documents it. A machine's struct derives from this one and overrides what its instructions do
+/// better.
 
 struct Portable {
   /// Vector registers.
   static constexpr int kRegisters = 16;
   /// Accumulators of a register block; see simd/register_block.inl.hpp.
   static constexpr int kAccumulators = 8;
-  /// Steps of a register block that are unrolled, if it is more than half full, and if not.
+  /// The steps of a register block that are unrolled, if it is more than half full, and if not.
   static constexpr int kFullBlockSteps = 1;
   static constexpr int kSmallBlockSteps = 1;
-  /// Keys of a softmax tile whose weights are computed in one step of the loop.
+  /// Keys of a softmax tile whose weights are computed per loop step.
   static constexpr int kWeightSteps = 2;
-  /// Vectors of a linear state that are handled side by side.
+  /// Vectors of a linear state that are processed together.
   static constexpr int kStateVectors = 2;
   /// Whether `fma` rounds once.
   static constexpr bool kHasFma = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The operations of SSE2, and of FMA where the flags of the unit have it.
+/// The operations of SSE2, and of FMA if the unit's flags enable it.
 
 #include "fovea/simd/arch/portable.inl.hpp"
 

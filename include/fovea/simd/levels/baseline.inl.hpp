@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The lowest level: what the flags of the translation unit allow. On x86-64 that is SSE2, on
-/// AArch64 NEON, elsewhere whatever the compiler makes of plain vectors. See
-/// simd/each_level.inl.hpp.
+/// The lowest level: what the translation unit's flags allow. SSE2 on x86-64, NEON on AArch64,
+/// elsewhere the compiler's plain vectors. See simd/each_level.inl.hpp.
 
 #define FOVEA_LEVEL 1
 #define FOVEA_LEVEL_NAME baseline

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Forgets the level that a file of this folder described.
+/// Undefines the macros of a level file.
 
 #undef FOVEA_LEVEL
 #undef FOVEA_LEVEL_NAME

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// For who reads one kernel body by itself, as an editor does: what the header of a level would
-/// have said, for plain vectors. No program includes it.
+/// For tools that parse a single kernel body, such as editors: the macros of a level with plain
+/// vectors. No program includes it.
 #pragma once
 
 #include "fovea/simd/prelude.hpp"

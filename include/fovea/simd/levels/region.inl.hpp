@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Compiles FOVEA_LEVEL_BODY for one level, in the namespace of its name. A level that this unit
-/// does not compile is another name of the unit's own level.
+/// does not compile is an alias of the unit's own level.
 
 #if FOVEA_LEVEL == FOVEA_UNIT_LEVEL || FOVEA_COMPILES_LEVEL
 #if FOVEA_LEVEL != FOVEA_UNIT_LEVEL

@@ -2,9 +2,9 @@
 /// \file
 /// Compiles the file that FOVEA_LEVEL_BODY names once per instruction-set level. No include guard.
 
-// GCC sees a change of sign in every array bound that depends on a template's int. Clang does not,
-// and checks these files with the same warning. GCC also takes an array that the first turn of a
-// loop writes and the second one reads for one that may be read before.
+// GCC warns of a sign change in every array bound that depends on a template's int; Clang checks
+// these files with the same warning. GCC also warns that an array written in a loop's first
+// iteration and read in the second may be uninitialised.
 #if !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wsign-conversion"
