@@ -175,7 +175,7 @@ Complaints includes_of_other_subdirectories(const Headers& headers) {
   return complaints;
 }
 
-/// thread_pool.hpp includes Eigen's pool and nothing else; layers use Eigen's matrices, and files
+/// pool_job.hpp includes Eigen's pool and nothing else; layers use Eigen's matrices, and files
 /// its 16-bit types.
 Complaints includes_of_eigen(const Headers& headers) {
   Complaints complaints;
@@ -183,7 +183,7 @@ Complaints includes_of_eigen(const Headers& headers) {
     if (header == "fovea/core/eigen.hpp" || header == "fovea/fovea.hpp") continue;
     for (const std::string& name : names) {
       const bool is_eigen = name.starts_with("Eigen/") || name.starts_with("unsupported/Eigen/");
-      const bool is_pool = header == "fovea/core/thread_pool.hpp" && name.ends_with("ThreadPool");
+      const bool is_pool = header == "fovea/core/pool_job.hpp" && name.ends_with("ThreadPool");
       const bool is_product =
           (layer_of(header) == "layers" || header == "fovea/io/dtype.hpp") && name == "Eigen/Core";
       if (is_eigen && !is_pool && !is_product) complaints.push_back(header + " includes " + name);
@@ -392,8 +392,8 @@ TEST_F(IncludeDirectionBroken, InNoLayer) {
 TEST_F(IncludeDirectionBroken, Eigen) {
   expect_complaint("fovea/attention/full.hpp", "#include <Eigen/Core>",
                    "fovea/attention/full.hpp includes Eigen/Core");
-  expect_complaint("fovea/core/thread_pool.hpp", "#include <Eigen/Core>",
-                   "fovea/core/thread_pool.hpp includes Eigen/Core");
+  expect_complaint("fovea/core/pool_job.hpp", "#include <Eigen/Core>",
+                   "fovea/core/pool_job.hpp includes Eigen/Core");
   expect_complaint("fovea/core/view.hpp", "#include \"fovea/core/eigen.hpp\"",
                    "fovea/core/view.hpp includes fovea/core/eigen.hpp");
   expect_complaint("fovea/layers/linear.hpp", "#include <unsupported/Eigen/CXX11/Tensor>",

@@ -54,7 +54,7 @@ class DenseSynthesizerAttention
   };
 
   // Called by SynthesizerForm and SynthesizerLogits, which document them.
-
+  /// \cond
   static AttentionShape softmax_shape(const Shape& shape) {
     AttentionShape made = shape;
     made.width = shape.hidden + 1;
@@ -73,6 +73,7 @@ class DenseSynthesizerAttention
   static void check_rows(const DecoderShape& shape, const Inputs<T>& in, Index rows,
                          Index /*after*/);
 
+  /// \endcond
  private:
   template <class T>
   static void check_first_weights(const Inputs<T>& in, Index batch);

@@ -42,7 +42,7 @@ class FactorisedSynthesizerAttention
   };
 
   // Called by SynthesizerForm and SynthesizerLogits, which document them.
-
+  /// \cond
   template <class T>
   static void attach(const Inputs<T>& in, Index batch, Index first, Index rows,
                      SoftmaxInputs<T>& to) {
@@ -65,6 +65,7 @@ class FactorisedSynthesizerAttention
   template <class T>
   static void check_rows(const DecoderShape& shape, const Inputs<T>& in, Index /*rows*/,
                          Index after);
+  /// \endcond
 };
 
 FOVEA_NAMESPACE_END

@@ -40,7 +40,7 @@ class RandomSynthesizerAttention : public detail::SynthesizerForm<RandomSynthesi
   };
 
   // Called by SynthesizerForm and SynthesizerLogits, which document them.
-
+  /// \cond
   template <class S>
   static S softmax_shape(S shape) {
     shape.width = 0;
@@ -72,6 +72,7 @@ class RandomSynthesizerAttention : public detail::SynthesizerForm<RandomSynthesi
   template <class T>
   static void check_rows(const DecoderShape& shape, const Inputs<T>& in, Index /*rows*/,
                          Index after);
+  /// \endcond
 };
 
 FOVEA_NAMESPACE_END
