@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of FSAT attention over a sequence that is spread over ranks. Every key knows
-/// the queries that it has an edge from: its row goes to their ranks, which build the graph of
-/// their own queries.
+/// The forward pass of FSAT attention over a sharded sequence. Each key determines the queries with
+/// an edge to it: its row is sent to their ranks, which build the graph of their own queries.
 #pragma once
 
 #include "fovea/distributed/fsat/calls.hpp"

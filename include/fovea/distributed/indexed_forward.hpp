@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of attention over lists of keys over a sequence that is spread over ranks. Rows
-/// stay where they are; the keys that they list come to them.
+/// The forward pass of attention to gathered keys over a sharded sequence. Rows stay in place; the
+/// keys that they list are fetched.
 #pragma once
 
 #include "fovea/distributed/indexed/calls.hpp"

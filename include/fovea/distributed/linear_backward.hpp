@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of linear, delta-rule and FMM attention over a sequence that is spread over
-/// ranks. What travels is states and sums of a fixed size; rows where ranges end within a segment
-/// of kLinearSegment rows; and for a near field the margins of rows.
+/// The backward pass of linear, delta-rule and FMM attention over a sharded sequence. Ranks
+/// exchange states and sums of fixed size; rows where ranges end inside a segment of kLinearSegment
+/// rows; and, for a near field, margin rows.
 #pragma once
 
 #include "fovea/distributed/linear_forward.hpp"
@@ -12,16 +12,14 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Linear, delta-rule and FMM attention in `backward`. The near field is computed again unless all
-/// ranks have saved it.
-/// Cost: if causal, a state for each key head and map is sent at each end of a range of rows,
-/// upwards and then downwards. If not, sums of the rank's segments are sent and totals received, of
-/// tokens and then of rows. Rows of segments that lie on several ranks travel to that of their
-/// first row, and their gradients back. Gradients of logits that differ between columns take the
-/// forward pass of the far field once more.
-/// Memory: the rank's rows twice, and states or sums; for such logits another output of the rank's
-/// rows; with a delta rule also about (D Dv / kDeltaChunk + Dv + kDeltaChunk) numbers for each of
-/// its tokens and key heads.
+/// Linear, delta-rule and FMM attention in `backward`. The near field is recomputed unless all
+/// ranks have saved it. Cost: if causal, a state for each key head and map is sent at each end of a
+/// range of rows, upwards and then downwards. If not, sums of the rank's segments are sent and
+/// totals received, of tokens and then of rows. Rows of segments that span several ranks are sent
+/// to the rank of their first row, and their gradients back. Gradients of per-column logits
+/// recompute the far field. Memory: the rank's rows twice, and states or sums; for such logits
+/// another output of the rank's rows; with a delta rule also about (D Dv / kDeltaChunk + Dv +
+/// kDeltaChunk) numbers for each of its tokens and key heads.
 template <class Op, class T>
 requires FarFieldAttention<Op, T>
 struct RanksBackward<Op, T> {

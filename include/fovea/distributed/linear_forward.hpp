@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of linear, delta-rule and FMM attention over a sequence that is spread over
-/// ranks. Rows stay where they are; what travels is states of a fixed size, and for a near field
-/// the margins of the rows.
+/// The forward pass of linear, delta-rule and FMM attention over a sharded sequence. Rows stay in
+/// place; ranks exchange states of fixed size and, for a near field, margin rows.
 #pragma once
 
 #include <concepts>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Longformer attention over a sequence that is spread over ranks. If the rows of global positions
-/// have projections of their own, they are a second pass, with an exchange of its own.
+/// Longformer attention over a sharded sequence. If global rows have separate projections, they are
+/// a second pass with its own exchange.
 #pragma once
 
 #include <concepts>
@@ -16,9 +16,9 @@ FOVEA_NAMESPACE_BEGIN
 namespace distributed {
 
 /// Longformer attention in `forward`. Bias and mask are as in softmax attention over a pattern.
-/// Cost: rows of global positions see every key. Keys and values that the rank's rows see are
-/// received; a rank that holds global rows receives all, of global_k and global_v if they are
-/// given. Memory: that of softmax attention over a pattern, twice if global_q is given.
+/// Cost: global rows see every key. Keys and values that the rank's rows see are received; a rank
+/// with global rows receives all (of global_k and global_v, if given). Memory: that of softmax
+/// attention over a pattern, twice if global_q is given.
 template <class T>
 struct RanksForward<LongformerAttention, T> {
   /// Computes the pass.
@@ -26,9 +26,9 @@ struct RanksForward<LongformerAttention, T> {
                          const View<T>& out, const SoftmaxSaved<T>& saved, const Rows& rows,
                          const detail::RanksCall& call);
 };
-/// Longformer attention in `backward`. It refuses what softmax attention over a pattern and
-/// `op.backward` refuse.
-/// Cost, memory: those of softmax attention over a pattern, for each set of projections.
+/// Longformer attention in `backward`. It rejects the same inputs as softmax attention over a
+/// pattern and `op.backward`. Cost, memory: those of softmax attention over a pattern, for each set
+/// of projections.
 template <class T>
 struct RanksBackward<LongformerAttention, T> {
   /// Computes the pass.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of Performer attention over a sequence that is spread over ranks. What travels
-/// is states, with their running references, or sums and references; and rows of segments that lie
-/// on several ranks.
+/// The forward pass of Performer attention over a sharded sequence. Ranks exchange states with
+/// their running references, or sums and references; and rows of segments that span several ranks.
 #pragma once
 
 #include <concepts>

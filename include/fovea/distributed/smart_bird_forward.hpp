@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of Smart Bird attention over a sequence that is spread over ranks. The few
-/// columns of the sketch go to all ranks that may choose from them; each rank chooses for its own
-/// rows, and asks for the keys and values that were chosen.
+/// The forward pass of Smart Bird attention over a sharded sequence. The few columns of the sketch
+/// are sent to all ranks that may choose from them; each rank chooses for its own rows, and
+/// requests the chosen keys and values.
 #pragma once
 
 #include "fovea/distributed/smart_bird/calls.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of softmax attention over a sequence that is spread over ranks.
+/// The backward pass of softmax attention over a sharded sequence.
 #pragma once
 
 #include "fovea/distributed/messages/attention_calls.hpp"
@@ -10,19 +10,19 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Softmax attention over a pattern in `backward`. d_lse [B, Hq, own rows, 1] is given by all ranks
-/// or by none. The gradient of the bias has the rows of the rank's queries; it is refused for a
-/// bias that has one row for all queries. That of sinks is that of the whole sequence.
+/// Softmax attention over a pattern in `backward`. d_lse [B, Hq, own rows, 1] is passed by all
+/// ranks or none. The gradient of the bias has the rows of the rank's queries; it is rejected for a
+/// bias with one row for all queries. That of sinks is that of the whole sequence.
 ///
 /// Cost: 2 (3 D + 2 Dv) flops for each visible pair of the rank's own queries and keys, as in one
 /// process. For pairs of two ranks 2 (4 D + 3 Dv): both ranks compute the logit and the gradient of
-/// the weight. The same holds for blocks of the pattern of which no rank has all rows, such as
+/// the weight. The same holds for blocks of the pattern whose rows are on several ranks, such as
 /// those of long strides. grads.bias costs another forward pass.
 ///
 /// Messages: the rank receives the keys and values that its queries see, then the queries that see
 /// its keys, with out, d_out and two numbers (three with d_lse) for each. Gradients of sinks are
 /// summed from range to range, kSinkSums numbers for each head. If bias or mask has a row for each
-/// query, the rank also receives the rows of others that see its keys, restricted to the columns of
+/// query, the rank also receives the remote rows that see its keys, restricted to the columns of
 /// these keys.
 ///
 /// Memory: the received rows and a copy of the rank's own, including bias and mask; their gradients

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of softmax attention over a sequence that is spread over ranks.
+/// The forward pass of softmax attention over a sharded sequence.
 #pragma once
 
 #include "fovea/distributed/messages/attention_calls.hpp"
@@ -10,16 +10,15 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Softmax attention over a pattern in `forward`. Bias and mask [B, Hq, own rows, N], each of which
-/// may be 1 instead, have the rows of the rank's queries and the columns of all keys of the
-/// sequence.
-/// Cost: each key and value that the rank's rows see is received once. (Where rows are not at the
-/// positions of their keys, as CausalAlignment::key_length and first_positions may say, every rank
-/// gets all rows and computes the whole call; so it is for all operators, and in `backward`.)
-/// Memory: a copy of the rank's keys and values that others see, or that rows see which see
-/// others', too, and what these receive, which `rows` keeps for the next call; all other rows read
-/// them where they are. Where a block of the pattern sees neighbouring keys alone, and many, those
-/// of two segments of kKeySegment at a time, and nothing is kept.
+/// Softmax attention over a pattern in `forward`. Bias and mask [B, Hq, own rows, N], any extent
+/// may be 1 (broadcast), with the rows of the rank's queries and the columns of all keys of the
+/// sequence. Cost: each key and value that the rank's rows see is received once. (If rows are not
+/// at the positions of their keys, as with CausalAlignment::key_length and first_positions, every
+/// rank gets all rows and computes the whole call, for all operators and in `backward`.) Memory: a
+/// copy of the rank's keys and values that others see, or that are seen by rows that also see
+/// others', and the received ones, which `rows` keeps for the next call; all other rows read in
+/// place. If blocks of the pattern see many contiguous keys, only those of two segments of
+/// kKeySegment at a time, and nothing is kept.
 template <class Op, class T>
 requires PatternAttention<Op, T>
 struct RanksForward<Op, T> {

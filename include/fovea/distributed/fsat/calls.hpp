@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The calls of FSAT attention over ranks, which depend on the scalar type alone, so that a
-/// library can compile them once (kernels/unit.hpp).
+/// The calls of FSAT attention over ranks, which depend only on the scalar type, so that a library
+/// can compile them once (kernels/unit.hpp).
 #pragma once
 
 #include "fovea/attention/fsat.hpp"
@@ -12,12 +12,11 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// FSAT attention in `forward`. Dominant indices are positions in the sequence; random edges may
-/// not be given.
-/// Cost: two passes over the dominant indices of the rank's keys and of those that it receives:
-/// each key goes once to every other rank that has a query with an edge to it, and so do at most a
-/// twelfth as many that lie between them. Memory: the rank's keys, values and dominant indices once
-/// more, those that it receives, and the graph of its queries.
+/// FSAT attention in `forward`. Dominant indices are positions in the sequence; given random edges
+/// are rejected. Cost: two passes over the dominant indices of the rank's keys and of those that it
+/// receives: each key is sent once to every other rank that has a query with an edge to it, along
+/// with at most a twelfth as many keys in between. Memory: the rank's keys, values and dominant
+/// indices once more, those that it receives, and the graph of its queries.
 template <class T>
 struct RanksForward<FsatAttention, T> {
   /// Computes the pass.
@@ -26,10 +25,9 @@ struct RanksForward<FsatAttention, T> {
                          const detail::RanksCall& call);
 };
 
-/// FSAT attention in `backward`.
-/// Cost: the logits and gradients of weights are computed for queries and for keys once each. Keys
-/// travel as in `forward`, and the queries that have an edge to a key come to its rank. Memory: the
-/// rank's rows twice, what it receives twice, and two graphs.
+/// FSAT attention in `backward`. Cost: the logits and gradients of weights are computed for queries
+/// and for keys once each. Keys are sent as in `forward`, and queries with an edge to a key are
+/// sent to its rank. Memory: the rank's rows twice, what it receives twice, and two graphs.
 template <class T>
 struct RanksBackward<FsatAttention, T> {
   /// Computes the pass.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The calls of attention to lists of keys over ranks, which depend on the scalar type alone, so
+/// The distributed calls of attention to gathered keys, which depend only on the scalar type, so
 /// that a library can compile them once (kernels/unit.hpp).
 #pragma once
 
@@ -12,9 +12,9 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Attention over lists of keys in `forward`. `indices` are positions in the sequence.
-/// Cost: a pass over the rank's lists; each key and value that they name and that is visible is
-/// received once. Memory: the rank's keys, values and lists once more, and what it receives.
+/// Attention to gathered keys in `forward`. `indices` are positions in the sequence. Cost: a pass
+/// over the rank's lists; each visible key and value that they list is received once. Memory: the
+/// rank's keys, values and lists once more, and what it receives.
 template <class T>
 struct RanksForward<IndexedAttention, T> {
   /// Computes the pass.
@@ -23,10 +23,10 @@ struct RanksForward<IndexedAttention, T> {
                          const detail::RanksCall& call);
 };
 
-/// Attention over lists of keys in `backward`.
-/// Cost: the logits and gradients of weights are computed for queries and for keys once each. The
-/// rows that list keys of another rank go there, with their lists, and the keys come to them.
-/// Memory: the rank's rows and lists twice, and what it receives twice.
+/// Attention to gathered keys in `backward`. Cost: the logits and gradients of weights are computed
+/// for queries and for keys once each. Rows that list another rank's keys are sent there, with
+/// their lists, and the keys are sent back. Memory: the rank's rows and lists twice, and what it
+/// receives twice.
 template <class T>
 struct RanksBackward<IndexedAttention, T> {
   /// Computes the pass.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// `forward` and `backward` of attention operators over a sequence that is spread over ranks. The
-/// headers of the operators' passes make them known here, and say what they read, send and take.
+/// `forward` and `backward` of attention operators over a sharded sequence. The headers of the
+/// operators' passes register here, and document inputs, messages and cost.
 #pragma once
 
 #include <concepts>
@@ -20,7 +20,7 @@ namespace distributed {
 template <class Op, class T>
 struct RanksForward {};
 /// The backward pass: `static Traffic backward(op, inputs, out, saved, d_out, grads, rows, call)`.
-/// An operator that has OutGrads<T> takes them as d_out.
+/// Operators with OutGrads<T> take these as d_out.
 template <class Op, class T>
 struct RanksBackward {};
 
@@ -35,23 +35,22 @@ concept HasRanksBackward = std::floating_point<T> && requires {
   &RanksBackward<Op, T>::backward;
 };
 
-/// Computes an attention operator over a sequence that is spread over ranks, on all of them
-/// together; every rank calls it with its own rows. The bits are those of `op.forward` over the
-/// whole sequence, for any number of ranks and any layout.
-/// \param inputs what `op` reads, of this rank's rows, [B, H, own rows, D] in ascending order. Key
-/// lengths count keys of the whole sequence, and so do positions; what has no rows is the same on
-/// all ranks
+/// Computes an attention operator over a sharded sequence. All ranks call it together, each with
+/// its own rows. Results are bit-identical to `op.forward` over the whole sequence, for any number
+/// of ranks and any layout.
+/// \param inputs the inputs of `op` for this rank's rows, [B, H, own rows, D] in ascending order.
+/// Key lengths and positions are global; tensors without rows are equal on all ranks
 /// \param out [B, Hq, own rows, Dv], written
-/// \param saved what `op` saves, of the rank's rows: what has a tensor is written
-/// \param executor runs the blocks of this rank, as in `forward` of the operator
-/// \returns the messages of this rank
-/// \throws on all ranks alike what one of them throws, with its number, before anything is written:
-/// std::invalid_argument for inputs that `op` refuses, for packed sequences, for tensors that do
+/// \param saved the saved state of the rank's rows; given tensors are written
+/// \param executor runs this rank's blocks, as in the operator's `forward`
+/// \returns this rank's communication statistics
+/// \throws on all ranks what one of them throws, with its number, before anything is written:
+/// std::invalid_argument for inputs that `op` rejects, for packed sequences, for tensors that do
 /// not have the rank's rows, for calls that differ between ranks, and for an arena in use or too
-/// small; std::bad_alloc. Later, what a user's pattern or executor throws while it computes.
+/// small; std::bad_alloc. Later, what a user's pattern or executor throws while computing.
 /// std::runtime_error if MPI fails.
 ///
-/// Cost: that of the rank's rows, and what the operator's specialisation of RanksForward says.
+/// Cost: that of the rank's rows, and what the specialisation of RanksForward documents.
 template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
 requires HasRanksForward<Op, T> Traffic forward(const Op& op, const InputsOf<Op, T>& inputs,
                                                 Out&& out, const SavedOf<Op, T>& saved,
@@ -60,25 +59,26 @@ requires HasRanksForward<Op, T> Traffic forward(const Op& op, const InputsOf<Op,
                                       detail::RanksCall(op, executor));
 }
 
-/// The same, where nothing is saved.
+/// The same, without saved state.
 template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
 requires HasRanksForward<Op, T> Traffic forward(const Op& op, const InputsOf<Op, T>& inputs,
                                                 Out&& out, const Rows& rows, E&& executor = {}) {
   return forward<Op>(op, inputs, View<T>(out), SavedOf<Op, T>{}, rows, executor);
 }
 
-/// Computes the gradients of an attention operator over a sequence that is spread over ranks, on
-/// all of them together. The bits are those of `op.backward` over the whole sequence.
+/// Computes the gradients of an attention operator over a sharded sequence. Collective. Results are
+/// bit-identical to `op.backward` over the whole sequence.
 /// \param op, inputs as in `forward`   \param out, saved as `forward` wrote them, with lse if the
 /// operator has one
 /// \param d_out [B, Hq, own rows, Dv]: the gradient of the loss with respect to out; for operators
 /// of softmax attention over patterns also {.d_out = ..., .d_lse = ...}
-/// \param grads of this rank's rows: those that have a tensor are written; the ranks may want
-/// different ones. Gradients of what has no rows, which all ranks want or none, are those of the
-/// whole sequence
-/// \param executor as in `forward`   \returns the messages of this rank   \throws as `forward`
+/// \param grads of this rank's rows: those with a tensor are written; ranks may request different
+/// ones. Gradients of tensors without rows, requested by all ranks or none, are those of the whole
+/// sequence
+/// \param executor as in `forward`   \returns this rank's communication statistics   \throws as
+/// `forward`
 ///
-/// Cost: that of the rank's rows, and what the operator's specialisation of RanksBackward says.
+/// Cost: that of the rank's rows, and what the specialisation of RanksBackward documents.
 template <class Op, class Out, class T = Scalar<Out>,
           class D = typename fovea::detail::OutGradsFor<Op, T>::Type, class E = Serial>
 requires HasRanksBackward<Op, T> Traffic backward(const Op& op, const InputsOf<Op, T>& inputs,

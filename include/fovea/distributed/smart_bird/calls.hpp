@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The calls of Smart Bird attention over ranks, which depend on the scalar type alone, so that a
+/// The calls of Smart Bird attention over ranks, which depend only on the scalar type, so that a
 /// library can compile them once (kernels/unit.hpp).
 #pragma once
 
@@ -13,9 +13,9 @@ FOVEA_NAMESPACE_BEGIN
 namespace distributed {
 
 /// Smart Bird attention in `forward`. The chosen keys that it saves are positions in the sequence;
-/// draws may not be given.
-/// Cost: the sketch's keys are prepared once for each range of the rank. Memory: the keys of the
-/// sketch of all rows, the rank's keys and values once more, and those that its rows have chosen.
+/// given draws are rejected. Cost: the sketch's keys are prepared once for each range of the rank.
+/// Memory: the keys of the sketch of all rows, the rank's keys and values once more, and those that
+/// its rows have chosen.
 template <class T>
 struct RanksForward<SmartBirdAttention, T> {
   /// Computes the pass.
@@ -24,10 +24,10 @@ struct RanksForward<SmartBirdAttention, T> {
                          const detail::RanksCall& call);
 };
 
-/// Smart Bird attention in `backward`. The chosen keys must be saved.
-/// Cost: the logits and gradients of weights are computed for queries and for keys once each. The
-/// rows that have chosen keys of another rank go there, and the chosen keys come to them. Memory:
-/// the rank's rows twice, and what it receives twice.
+/// Smart Bird attention in `backward`. The chosen keys must be saved. Cost: the logits and
+/// gradients of weights are computed for queries and for keys once each. Rows that chose another
+/// rank's keys are sent there, and the chosen keys are sent back. Memory: the rank's rows twice,
+/// and what it receives twice.
 template <class T>
 struct RanksBackward<SmartBirdAttention, T> {
   /// Computes the pass.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What both passes of softmax attention over ranks ask of an operator.
+/// Requirements on operators of both distributed passes of softmax attention.
 #pragma once
 
 #include <concepts>
@@ -24,12 +24,12 @@ concept PatternAttention = std::derived_from<Op, SoftmaxOperator<Op>> &&
 
 namespace detail {
 
-/// The shape that the operator's pattern sees.
+/// The shape passed to the operator's pattern.
 inline SequenceShape whole_sequence(const SoftmaxPatterns& op, const Rows& rows) {
   return SequenceShape::of(rows.count(), rows.count(), op.options().alignment);
 }
 
-/// What ranks agree on that want the gradients of softmax attention, in words.
+/// Describes the gradients of softmax attention that must be requested alike on all ranks.
 template <class T>
 std::string grads_text(const SoftmaxOutGrads<T>& d, std::span<T> d_sink) {
   std::string text;
