@@ -36,7 +36,7 @@ struct RowsOfSum {
 /// Sums the contributions that `add` adds for every token. If the executor shards rows, rows of the
 /// sum are passed from rank to rank, and all ranks receive the result.
 /// \param x one of the summed activations
-/// \param least_rows how many rows of the sum are enough for a message, if there are more
+/// \param least_rows the minimum number of rows of the sum per message
 /// \param add called as add(RowsOfSum, TokenRange): adds some tokens to some rows, in order
 template <class X, class T, class E, class Add>
 void sum_over_tokens(const View<X>& x, RowMatrix<T>& sum, Index least_rows, E&& executor,

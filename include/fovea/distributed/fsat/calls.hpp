@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The calls of FSAT attention over ranks, which depend only on the scalar type, so that a library
-/// can compile them once (kernels/unit.hpp).
+/// The calls of FSAT attention across ranks, which depend only on the scalar type, so that a
+/// library can compile them once (kernels/unit.hpp).
 #pragma once
 
 #include "fovea/attention/fsat.hpp"

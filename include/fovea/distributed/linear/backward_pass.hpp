@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of linear, delta-rule and FMM attention over ranks.
+/// The backward pass of linear, delta-rule and FMM attention across ranks.
 #pragma once
 
 #include <exception>

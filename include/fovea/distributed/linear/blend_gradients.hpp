@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradients of the logits of FMM attention's blend over ranks.
+/// The gradients of the logits of FMM attention's blend across ranks.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The calls of linear, delta-rule and FMM attention over ranks. They depend only on the scalar
+/// The calls of linear, delta-rule and FMM attention across ranks. They depend only on the scalar
 /// type and the kinds of terms, so that a library can compile them once (kernels/unit.hpp).
 #pragma once
 

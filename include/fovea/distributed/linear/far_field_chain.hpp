@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A causal far field over ranks: states are passed along the ranges of rows.
+/// A causal far field across ranks: states are passed along the ranges of rows.
 #pragma once
 
 #include <exception>

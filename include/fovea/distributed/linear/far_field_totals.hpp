@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A non-causal far field over ranks: segment sums are folded on all ranks, and rows read their
+/// A non-causal far field across ranks: segment sums are folded on all ranks, and rows read their
 /// total.
 #pragma once
 

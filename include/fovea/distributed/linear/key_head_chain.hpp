@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A causal pass over ranks: the states of key heads are passed along the ranges of rows.
+/// A causal pass across ranks: the states of key heads are passed along the ranges of rows.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of the near field of FMM attention over ranks.
+/// The backward pass of the near field of FMM attention across ranks.
 #pragma once
 
 #include <exception>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of Performer attention over ranks.
+/// The backward pass of Performer attention across ranks.
 #pragma once
 
 #include <exception>

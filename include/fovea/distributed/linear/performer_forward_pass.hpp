@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of Performer attention over ranks.
+/// The forward pass of Performer attention across ranks.
 #pragma once
 
 #include <algorithm>

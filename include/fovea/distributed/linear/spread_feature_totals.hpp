@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The totals of random features over ranks: segment sums are rescaled to the largest reference of
-/// all ranks, then folded in segment order.
+/// The totals of random features across ranks: segment sums are rescaled to the largest reference
+/// of all ranks, then folded in segment order.
 #pragma once
 
 #include <algorithm>

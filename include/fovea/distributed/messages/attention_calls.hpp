@@ -14,7 +14,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The forward pass of the operator `Op` over ranks, for tensors of T: a specialisation has
+/// The forward pass of the operator `Op` across ranks, for tensors of T: a specialisation has
 /// `static Traffic forward(op, inputs, out, saved, rows, call)`, where `call` is of the same
 /// operator.
 template <class Op, class T>
@@ -24,12 +24,12 @@ struct RanksForward {};
 template <class Op, class T>
 struct RanksBackward {};
 
-/// An operator whose forward pass over ranks was included.
+/// An operator whose distributed forward pass was included.
 template <class Op, class T>
 concept HasRanksForward = requires {
   &RanksForward<Op, T>::forward;
 };
-/// An operator whose backward pass over ranks was included.
+/// An operator whose distributed backward pass was included.
 template <class Op, class T>
 concept HasRanksBackward = std::floating_point<T> && requires {
   &RanksBackward<Op, T>::backward;

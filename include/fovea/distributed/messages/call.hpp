@@ -50,7 +50,7 @@ void check_own_rows(const char* op, const char* tensor, const View<T>& x, const 
 }
 
 /// Gradients of weights are sums over tokens, passed from range to range by whole reduction blocks.
-/// \param which gradients, in words   \throws std::invalid_argument if a range of rows does not
+/// \param which the gradients, as text   \throws std::invalid_argument if a range of rows does not
 /// begin at a reduction block
 inline void check_chain_begins(const char* op, const char* which, const Rows& rows) {
   for (const Range& range : rows.own()) {

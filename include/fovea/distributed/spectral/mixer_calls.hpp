@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The calls of the Fourier mixer over ranks, which depend only on the scalar type, so that a
+/// The calls of the Fourier mixer across ranks, which depend only on the scalar type, so that a
 /// library can compile them once (kernels/unit.hpp).
 #pragma once
 

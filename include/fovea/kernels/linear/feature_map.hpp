@@ -10,7 +10,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The maps that kernels know.
+/// The maps supported by kernels.
 enum class FeatureMapKind : std::uint8_t {
   elu_plus_one,        ///< elu(x) + 1
   elu_minus_plus_one,  ///< elu(-x) + 1

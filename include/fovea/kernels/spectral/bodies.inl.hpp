@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The spectral kernels of one instruction-set level, in an order in which each one comes after
-/// what it uses. They have their own namespace, since their complex numbers have operators.
+/// The spectral kernels of one instruction-set level, in dependency order. They have their own
+/// namespace, since their complex numbers have operators.
 
 namespace spectral {
 

@@ -84,7 +84,7 @@ FOVEA_INLINE void finish_lanes(const FinishArgs<T>& f, Index i, Vec<T> y) {
 }
 
 /// The inverse of spread_rows, for inversely transformed rows. It uses that an inverse transform is
-/// a forward one of numbers whose real and imaginary parts are swapped.
+/// a forward one of numbers with real and imaginary parts swapped.
 template <int R, bool Half, class T>
 FOVEA_INLINE void finish_rows(const FinishArgs<T>& f) {
   using V = Vec<T>;
