@@ -138,13 +138,9 @@ void HiddenLayer<T>::hide(Index b, Index h, Index first, Index count, Index work
                                 .columns = hidden_,
                                 .steps = width_,
                                 .bias = own.biases});
-  for (Index n = 0; n < count; ++n) {
-    // A NaN stays one.
-    for (Index m = 0; m < hidden_; ++m) {
-      to[n * row + m] = to[n * row + m] < 0 ? T{0} : to[n * row + m];
-    }
-    to[n * row + hidden_] = 1;
-  }
+  LayerKernels<T>{}.relu(
+      {.x = to, .x_row = row, .to = to, .to_row = row, .rows = count, .width = hidden_});
+  for (Index n = 0; n < count; ++n) to[n * row + hidden_] = 1;
 }
 
 template <class T>
