@@ -46,7 +46,6 @@ static_assert(fovea::Executor<OnArena<ThreadPool&>> && fovea::Executor<const OnA
 static_assert(std::is_copy_constructible_v<OnArena<ThreadPool&>>);
 static_assert(!std::is_copy_constructible_v<Arena> && !std::is_copy_constructible_v<ArenaLease>);
 
-
 static_assert(fovea::ScratchMemory<ArenaLease> && fovea::ScratchMemory<SystemMemory>);
 static_assert(fovea::ScratchMemory<AnyLease> && !fovea::ScratchMemory<Workspace>);
 static_assert(fovea::LeasesMemory<OnArena<ThreadPool&>> && !fovea::LeasesMemory<ThreadPool>);

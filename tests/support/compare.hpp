@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The comparators: by bits, and by the ratio R = |got - expected| / (u gauge) of
-/// tests/README.md, "How results are judged". Bounds are written !(r <= bound), so that a NaN fails; one bad element fails; an output of zeros where more is expected
-/// than underflow may take fails however wide the gauge. Held by tests/support/compare_test.cpp.
+/// tests/README.md, "How results are judged". Bounds are written !(r <= bound), so that a NaN
+/// fails; one bad element fails; an output of zeros where more is expected than underflow may take
+/// fails however wide the gauge. Held by tests/support/compare_test.cpp.
 #pragma once
 
 #include <gtest/gtest.h>

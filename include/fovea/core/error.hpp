@@ -43,14 +43,14 @@ std::string range_text(I first, I last) {
 /// Throws std::invalid_argument with the message "<where>: <wrong>; <right>", for example
 /// "FullAttention: out overlaps q; outputs must not alias inputs or each other".
 [[noreturn]] FOVEA_COLD inline void refuse(std::string_view where, std::string_view wrong,
-                                std::string_view right) {
+                                           std::string_view right) {
   refuse(where, std::string(wrong).append("; ").append(right));
 }
 
 /// Throws std::invalid_argument with the message "<where>: <what> is <got>; expected <expected>",
 /// for example "LocalAttention: left is -1; expected at least 0 keys".
-[[noreturn]] FOVEA_COLD inline void refuse(std::string_view where, std::string_view what, std::string_view got,
-                                std::string_view expected) {
+[[noreturn]] FOVEA_COLD inline void refuse(std::string_view where, std::string_view what,
+                                           std::string_view got, std::string_view expected) {
   refuse(where, std::string(what).append(" is ").append(got),
          std::string("expected ").append(expected));
 }
@@ -64,7 +64,7 @@ std::string range_text(I first, I last) {
 
 /// Throws std::invalid_argument with the message "<where>: <what> must not be given: <why>".
 [[noreturn]] FOVEA_COLD inline void refuse_given(std::string_view where, std::string_view what,
-                                      std::string_view why) {
+                                                 std::string_view why) {
   refuse(where, std::string(what).append(" must not be given: ").append(why));
 }
 

@@ -62,7 +62,8 @@ inline Index saturated_sum(Index a, Index b) {
 /// Of each term only the counts that leave a remainder within reach of the later terms are tried;
 /// for nested layouts these are one or two. `steps` bounds the work: when it runs out, the answer
 /// is conservatively yes.
-FOVEA_COLD inline bool reaches(const Terms& terms, std::size_t t, std::size_t n, Index target, int& steps) {
+FOVEA_COLD inline bool reaches(const Terms& terms, std::size_t t, std::size_t n, Index target,
+                               int& steps) {
   if (--steps < 0) return true;
   if (t == n) return target == 0;
   Index rest = 0;

@@ -15,8 +15,8 @@ FOVEA_NAMESPACE_BEGIN
 namespace detail {
 
 /// The extent of dimension d must be as expected; `whose` says why, for the message.
-FOVEA_COLD inline void check_extent(const char* where, const char* tensor, const Shape& shape, std::size_t d,
-                         Index expected, std::string_view whose) {
+FOVEA_COLD inline void check_extent(const char* where, const char* tensor, const Shape& shape,
+                                    std::size_t d, Index expected, std::string_view whose) {
   if (shape[d] == expected) return;
   refuse_extent(where, tensor, shape, d, std::to_string(expected).append(", ").append(whose));
 }
@@ -24,7 +24,7 @@ FOVEA_COLD inline void check_extent(const char* where, const char* tensor, const
 /// All four extents must be as expected. The message about a tensor of no extents, such as an
 /// Eigen tensor before resize, says that it has no memory.
 FOVEA_COLD inline void check_extents(const char* where, const char* tensor, const Shape& shape,
-                          const Shape& expected, std::string_view whose) {
+                                     const Shape& expected, std::string_view whose) {
   if (shape == expected) return;
   refuse(where,
          std::string(tensor).append(shape == Shape{} ? " is empty: it was passed without memory"
@@ -34,8 +34,8 @@ FOVEA_COLD inline void check_extents(const char* where, const char* tensor, cons
 
 /// Key lengths must be absent, or one for each of `batch` sequences, in [0, rows].
 /// \param x the tensor that has that batch   \param y the tensor that has those rows
-FOVEA_COLD inline void check_key_lengths(const char* where, IndexSpan lengths, Index batch, const char* x,
-                              Index rows, const char* y) {
+FOVEA_COLD inline void check_key_lengths(const char* where, IndexSpan lengths, Index batch,
+                                         const char* x, Index rows, const char* y) {
   const auto count = static_cast<Index>(lengths.size());
   if (count != 0 && count != batch) {
     refuse(where, "the number of key_lengths", std::to_string(count),
@@ -49,7 +49,8 @@ FOVEA_COLD inline void check_key_lengths(const char* where, IndexSpan lengths, I
 }
 
 /// Each element of a tensor that is written must have its own address.
-FOVEA_COLD inline void check_distinct(const char* where, const char* tensor, const TensorLayout& x) {
+FOVEA_COLD inline void check_distinct(const char* where, const char* tensor,
+                                      const TensorLayout& x) {
   if (has_distinct_elements(x)) return;
   std::string strides;
   for (const Index stride : x.strides) {
@@ -60,7 +61,8 @@ FOVEA_COLD inline void check_distinct(const char* where, const char* tensor, con
 }
 
 /// A tensor that is written must pass check_distinct and have no negative stride.
-FOVEA_COLD inline void check_written_layout(const char* where, const char* tensor, const TensorLayout& x) {
+FOVEA_COLD inline void check_written_layout(const char* where, const char* tensor,
+                                            const TensorLayout& x) {
   for (std::size_t d = 0; d < 4; ++d) {
     if (x.strides[d] >= 0 || x.shape[d] <= 1) continue;
     refuse(where, std::string("stride of ") + kDimensionNames[d] + " of " + tensor,
@@ -71,7 +73,7 @@ FOVEA_COLD inline void check_written_layout(const char* where, const char* tenso
 
 /// x must share no element with the tensor called `name`.
 FOVEA_COLD inline void check_apart(const char* where, const char* tensor, const TensorLayout& x,
-                        const char* name, const TensorLayout& other) {
+                                   const char* name, const TensorLayout& other) {
   if (!shares_elements(x, other)) return;
   refuse(where, std::string(tensor) + " overlaps " + name,
          "outputs must not alias inputs or each other");

@@ -70,8 +70,8 @@ FOVEA_COLD inline std::string extent_text(const Shape& shape, std::size_t d) {
 /// "FullAttention: v has 8 rows; expected 9, the rows of k". If all extents are 0, the message says
 /// that the tensor is required.
 [[noreturn]] FOVEA_COLD inline void refuse_extent(std::string_view where, const std::string& tensor,
-                                       const Shape& shape, std::size_t d,
-                                       const std::string& expected) {
+                                                  const Shape& shape, std::size_t d,
+                                                  const std::string& expected) {
   if (shape == Shape{}) refuse_missing(where, tensor);
   refuse(where, tensor + " has " + extent_text(shape, d), "expected " + expected);
 }
@@ -104,7 +104,7 @@ FOVEA_COLD inline const Shape& checked(const Shape& shape) {
 
 /// Refuses a null address of elements, and byte offsets that do not fit Index.
 FOVEA_COLD inline void check_layout(const void* data, const Shape& shape, const Shape& strides,
-                         std::size_t element_size) {
+                                    std::size_t element_size) {
   checked(shape);
   if (shape[0] == 0 || shape[1] == 0 || shape[2] == 0 || shape[3] == 0) return;
   if (data == nullptr) {

@@ -201,10 +201,10 @@ void add_rows(const View<const T>& d_y, RowMatrix<T>& sum, E&& executor) {
 /// unit stride), with any stride from row to row. Several maps of the same x may stand side by side
 /// in W.
 ///
-/// Threads share the rows, or the columns of y where the rows are few, and the tiles of the gradient
-/// of W; the bits are the same for any number of them. It takes no memory except 70 KB of the stack.
-/// \tparam W the type of the weights: T, or a type of 16 bits, which are rounded when they are
-/// loaded and read as exactly that; such a layer has no backward pass
+/// Threads share the rows, or the columns of y where the rows are few, and the tiles of the
+/// gradient of W; the bits are the same for any number of them. It takes no memory except 70 KB of
+/// the stack. \tparam W the type of the weights: T, or a type of 16 bits, which are rounded when
+/// they are loaded and read as exactly that; such a layer has no backward pass
 template <class T, class W = T>
 class Linear : public LayerCalls<Linear<T, W>, T> {
  public:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Softmax attention as MATHS.md, section 2 writes it, and the gauges of tests/README.md, "How results
-/// are judged": A = sum p |v|, B of softmax_row.hpp.
+/// Softmax attention as MATHS.md, section 2 writes it, and the gauges of tests/README.md, "How
+/// results are judged": A = sum p |v|, B of softmax_row.hpp.
 #pragma once
 
 #include <cmath>

@@ -95,7 +95,7 @@ class TensorList {
 
 /// Refuses `tensor` unless it has the shape implied by the inputs.
 FOVEA_COLD inline void check_made_shape(const char* op, const char* tensor, const Shape& shape,
-                             const Shape& expected) {
+                                        const Shape& expected) {
   if (shape == expected) return;
   check_extents(op, tensor, shape, expected, "as the shapes of the inputs require");
 }
@@ -138,8 +138,8 @@ FOVEA_COLD inline void check_inputs(const char* op, const detail::InputShapes& i
 namespace detail {
 
 /// Checks that the ends of packed sequences ascend from 0 to their tensor's number of rows.
-FOVEA_COLD inline void check_cu_seqlens(const char* op, const std::string& name, IndexSpan ends, Index rows,
-                             const std::string& tensor) {
+FOVEA_COLD inline void check_cu_seqlens(const char* op, const std::string& name, IndexSpan ends,
+                                        Index rows, const std::string& tensor) {
   for (std::size_t s = 0; s < ends.size(); ++s) {
     const std::string what = name + "[" + std::to_string(s) + "]";
     const std::string got = std::to_string(ends[s]);
@@ -160,7 +160,7 @@ FOVEA_COLD inline void check_cu_seqlens(const char* op, const std::string& name,
 /// \param keys the tensor whose rows are the logits' columns
 /// \param visible the largest key length, or the logits' columns
 FOVEA_COLD inline void check_broadcast(const char* op, const char* tensor, const TensorLayout& x,
-                            const Shape& logits, const char* keys, Index visible) {
+                                       const Shape& logits, const char* keys, Index visible) {
   const std::array<const char*, 4> whose = {"the batch of q", "the heads of q", "the rows of q",
                                             keys};
   if (x.is_none()) return;
@@ -177,7 +177,8 @@ FOVEA_COLD inline void check_broadcast(const char* op, const char* tensor, const
 }
 
 /// Checks that there is one number for each query head, or none at all.
-FOVEA_COLD inline void check_per_head(const char* op, const char* name, std::size_t numbers, Index heads) {
+FOVEA_COLD inline void check_per_head(const char* op, const char* name, std::size_t numbers,
+                                      Index heads) {
   const auto count = static_cast<Index>(numbers);
   if (count != 0 && count != heads) {
     refuse(op, std::string("the number of ") + name, std::to_string(count),
@@ -239,7 +240,8 @@ FOVEA_COLD inline void check_first_positions(const char* op, const detail::Input
 /// \param knows_positions called if needed: whether what a row sees depends on its position \pre
 /// check_first_positions passed \throws std::invalid_argument
 FOVEA_COLD inline void check_alignment(const char* op, const detail::InputShapes& inputs,
-                            CausalAlignment alignment, FunctionRef<bool()> knows_positions) {
+                                       CausalAlignment alignment,
+                                       FunctionRef<bool()> knows_positions) {
   const Index queries = inputs.q[2];
   const Index keys = inputs.k[2];
   if (alignment != CausalAlignment::bottom_right || queries == keys) return;
@@ -266,7 +268,7 @@ FOVEA_COLD inline void check_alignment(const char* op, const detail::InputShapes
 /// \throws std::invalid_argument
 template <class T>
 FOVEA_COLD void check_logit_inputs(const char* op, const SoftmaxInputs<T>& inputs,
-                        const std::optional<Index>& sequence = {}) {
+                                   const std::optional<Index>& sequence = {}) {
   const Shape logits = {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(),
                         sequence.value_or(inputs.k.rows())};
   const char* const keys = sequence ? "the rows of the sequence" : "the rows of k";
@@ -289,7 +291,7 @@ FOVEA_COLD void check_logit_inputs(const char* op, const SoftmaxInputs<T>& input
 /// with an input.
 /// \throws std::invalid_argument
 FOVEA_COLD inline void check_output(const char* op, const char* tensor, const TensorLayout& x,
-                         const detail::TensorList& inputs, const Shape& expected) {
+                                    const detail::TensorList& inputs, const Shape& expected) {
   detail::check_made_shape(op, tensor, x.shape, expected);
   detail::check_written_layout(op, tensor, x);
   for (const detail::NamedTensor& other : inputs) {
@@ -376,7 +378,7 @@ class GradName {
 
 /// Refuses gradients of tensors that were not given, except q, k and v, whose extents are checked.
 FOVEA_COLD inline void check_grads_of_given(const char* op, const TensorList& inputs,
-                                 const TensorList& grads) {
+                                            const TensorList& grads) {
   for (const auto& [own, grad, is_span] : grads) {
     const std::string_view name = own;
     if (name == "q" || name == "k" || name == "v" || grad.is_none()) continue;
@@ -397,9 +399,9 @@ FOVEA_COLD inline void check_grads_of_given(const char* op, const TensorList& in
 /// Checks that the requested gradients have their inputs' shapes and do not overlap other tensors.
 /// \pre the inputs were checked
 /// \throws std::invalid_argument
-FOVEA_COLD inline void check_grads(const char* op, const detail::TensorList& inputs, const TensorLayout& out,
-                        const detail::TensorList& saved, const TensorLayout& d_out,
-                        const detail::TensorList& grads) {
+FOVEA_COLD inline void check_grads(const char* op, const detail::TensorList& inputs,
+                                   const TensorLayout& out, const detail::TensorList& saved,
+                                   const TensorLayout& d_out, const detail::TensorList& grads) {
   detail::check_grads_of_given(op, inputs, grads);
   for (const detail::NamedTensor& grad : grads) {
     if (grad.layout.is_none()) continue;
@@ -434,7 +436,7 @@ void check_softmax_backward(const char* op, const In& inputs, const View<const T
 /// \pre check_grads passed
 /// \throws std::invalid_argument
 FOVEA_COLD inline void check_d_lse(const char* op, const detail::InputShapes& inputs,
-                        const TensorLayout& d_lse, const detail::TensorList& grads) {
+                                   const TensorLayout& d_lse, const detail::TensorList& grads) {
   if (d_lse.is_none()) return;
   const Shape rows = {inputs.q[0], inputs.q[1], inputs.q[2], 1};
   detail::check_made_shape(op, "d_lse", d_lse.shape, rows);

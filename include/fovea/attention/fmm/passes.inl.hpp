@@ -114,9 +114,8 @@ template <class T, bool kSums, bool kDelta>
 void FmmPasses<T, kSums, kDelta>::check(const Settings& op, const LinearFamilyInputs<T>& inputs,
                                         const View<T>& out, const Saved& saved) {
   check_read(op, inputs);
-  check_outputs(op.name, inputs, out, saved, [&](std::string_view tensor) {
-    return detail::near_shape(inputs, tensor);
-  });
+  check_outputs(op.name, inputs, out, saved,
+                [&](std::string_view tensor) { return detail::near_shape(inputs, tensor); });
 }
 
 template <class T, bool kSums, bool kDelta>
