@@ -92,7 +92,7 @@ TEST(Misbehaving, ErrorsOfTasksReachTheCaller) {
 TEST(Misbehaving, ErrorsOfExecutorsReachTheCaller) {
   for (const Index calls : {0, 1, 2, 4}) {
     ThrowsAfter executor{calls};
-    Index runs = 0;
+    std::atomic<Index> runs{0};
     EXPECT_EQ(error_of([&] { fovea::for_each_task(executor, 9, [&](Index, Index) { ++runs; }); }),
               "the user's executor");
     EXPECT_EQ(runs, calls == 0 ? 0 : 9);
