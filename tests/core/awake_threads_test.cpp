@@ -13,6 +13,7 @@
 #include "fovea/core/arena.hpp"
 #include "fovea/core/executor_ref.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/executors.hpp"
 
 namespace fovea_test::core_awake_threads {
 
@@ -94,7 +95,7 @@ TEST(AwakeThreads, WorkOnWhatIsOffered) {
 }
 
 TEST(AwakeThreads, MayOutliveTheirPool) {
-  std::optional<ThreadPool> pool(std::in_place, 3);
+  auto pool = std::make_unique<ThreadPool>(3);
   const auto awake = pool->stay_awake();
   call_often(*pool);
   pool.reset();
@@ -121,6 +122,9 @@ TEST(AwakeThreads, AreThoseBelowAnArena) {
   EXPECT_FALSE(fovea::takes_small_work(executor));
   const auto awake = fovea::stay_awake(executor);
   EXPECT_TRUE(pool.takes_small_work() && fovea::takes_small_work(executor));
+  // Those of an executor that is always awake, and of one that never is.
+  EXPECT_TRUE(fovea::takes_small_work(arena.on(Backwards())));
+  EXPECT_FALSE(fovea::takes_small_work(arena.on(fovea::Serial())));
 }
 
 }  // namespace fovea_test::core_awake_threads

@@ -163,14 +163,11 @@ void pool_parallel_for(Eigen::ThreadPoolInterface* pool, int concurrency, Index 
   const bool stays_awake = awake != nullptr && awake->is_on();
   const Index helpers = (std::min)(n, Index{concurrency}) - 1;
   for (Index helper = stays_awake ? awake->offer(job) : 0; helper < helpers; ++helper) {
-    const bool fails = bool{caught([&] {
-      stays_awake ? pool->Schedule([job, awake] {
-        job->work();
-        awake->watch();
-      })
-                  : pool->Schedule([job] { job->work(); });
-    })};
-    if (fails) break;  // go on with fewer helpers
+    const auto help = [job, watched = stays_awake ? awake : nullptr] {
+      job->work();
+      if (watched != nullptr) watched->watch();
+    };
+    if (caught([&] { pool->Schedule(help); })) break;  // go on with fewer helpers
   }
   job->work();
   job->wait(stays_awake);

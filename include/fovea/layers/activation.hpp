@@ -186,19 +186,27 @@ inline constexpr Index kColumnsPerTask = 64;
 /// The number of blocks that cover an extent.
 constexpr Index blocks(Index extent, Index block) { return (extent + block - 1) / block; }
 
+/// Calls f(b, first, count, part) for each of some parts of each block of rows, over the executor.
+template <class F>
+void for_each_part(const ExecutorRef& threads, Index batch, Index rows, Index parts, F&& f) {
+  const Index per_batch = blocks(rows, kRowsPerTask);
+  for_each_task(threads, batch * per_batch * parts, [&](Index task, Index /*worker*/) {
+    const Index block = task / parts;
+    const Index first = block % per_batch * kRowsPerTask;
+    f(block / per_batch, first, (std::min)(kRowsPerTask, rows - first), task % parts);
+  });
+}
+
 /// Calls f(b, first, count) for each block of rows, on the executor, or on the calling thread if
 /// that is faster. Blocks depend only on the shape.
 /// \param products cost of a row, in multiply-adds
 template <class F>
 void for_each_row_block(const ExecutorRef& executor, Index batch, Index rows, double products,
                         F&& f) {
-  const Index per_batch = blocks(rows, kRowsPerTask);
   const auto threads = for_work(
       executor, [&] { return products * static_cast<double>(batch) * static_cast<double>(rows); });
-  for_each_task(threads, batch * per_batch, [&](Index task, Index /*worker*/) {
-    const Index first = task % per_batch * kRowsPerTask;
-    f(task / per_batch, first, (std::min)(kRowsPerTask, rows - first));
-  });
+  for_each_part(threads, batch, rows, 1,
+                [&](Index b, Index first, Index count, Index /*part*/) { f(b, first, count); });
 }
 
 /// Calls f(first, count) for each block of columns, on the executor, or on the calling thread if

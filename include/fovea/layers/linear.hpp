@@ -59,20 +59,16 @@ void for_each_product_tile(const ExecutorRef& executor, Index batch, Index rows,
   constexpr Index tiles_of_thread = 2;  // the threads do not begin at the same time
   const auto threads = for_work(
       executor, [&] { return products * static_cast<double>(batch) * static_cast<double>(rows); });
-  const Index per_batch = blocks(rows, kRowsPerTask);
-  const Index row_blocks = batch * per_batch;
+  const Index row_blocks = batch * blocks(rows, kRowsPerTask);
   Index width = columns;
   if (row_blocks > 0 && row_blocks < threads.concurrency()) {
     const Index wanted = blocks(tiles_of_thread * threads.concurrency(), row_blocks);
     width = blocks(blocks(columns, wanted), kColumnsPerTask) * kColumnsPerTask;
   }
   const Index across = width == 0 ? 1 : blocks(columns, width);
-  for_each_task(threads, row_blocks * across, [&](Index task, Index /*worker*/) {
-    const Index block = task / across;
-    const Index first = block % per_batch * kRowsPerTask;
-    const Index column = task % across * width;
-    f(block / per_batch, first, (std::min)(kRowsPerTask, rows - first), column,
-      (std::min)(width, columns - column));
+  for_each_part(threads, batch, rows, across, [&](Index b, Index first, Index count, Index part) {
+    const Index column = part * width;
+    f(b, first, count, column, (std::min)(width, columns - column));
   });
 }
 

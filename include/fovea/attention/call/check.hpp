@@ -80,13 +80,13 @@ class TensorList {
  private:
   template <class T>
   void add(const char* name, const View<T>& x) {
-    all_[count_++] = {name, x};
+    all_.at(count_++) = {name, x};
   }
   template <class T>
   void add(const char* name, std::span<T> x) {
     const View<T> numbers =
         x.empty() ? View<T>{} : View<T>{x.data(), {1, static_cast<Index>(x.size()), 1, 1}};
-    all_[count_++] = {name, numbers, true};
+    all_.at(count_++) = {name, numbers, true};
   }
 
   std::array<NamedTensor, 12> all_;  // more than any struct has

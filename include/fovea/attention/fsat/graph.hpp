@@ -205,8 +205,8 @@ class FsatGraph {
  private:
   static constexpr Index kIndex = sizeof(Index);
 
-  /// The number of a head's edges from which on threads share its graph; they are woken twice for
-  /// it. (In measurements on two cores, two threads took 1.4 times as long as one with 2^14 edges,
+  /// Threads share a head's graph if it has at least this many edges; they are woken twice for it.
+  /// (In measurements on two cores, two threads took 1.4 times as long as one with 2^14 edges,
   /// as long with 2^15, and 0.66 times as long with 2^16.)
   static constexpr Index kLeastShared = Index{1} << 16;
 

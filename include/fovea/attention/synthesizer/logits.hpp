@@ -41,7 +41,7 @@ class SynthesizerLogits {
   /// Computes queries and keys: there is nothing to compute.
   static void compute(const ExecutorRef& /*executor*/) {}
 
-  /// Bytes of memory of its own.
+  /// Bytes of scratch memory: none.
   static Index memory_bytes() { return 0; }
   /// The keys of `count` tokens of a decoder, from position `first` on.
   template <class From>

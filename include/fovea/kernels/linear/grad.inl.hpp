@@ -24,7 +24,7 @@ struct GradPositions {
 
   /// The first row that sees a token.
   Index seeing_row() const { return tokens > 0 || strip ? clamped(-first, 0, rows) : rows; }
-  /// The first token from which on no token is seen by any row.
+  /// No row sees this token or a later one.
   Index unseen_token() const { return strip ? tokens : clamped(first + rows, 0, tokens); }
   Index row_at(Index position) const { return clamped(position - first, 0, rows); }
   /// The chunk that the last row reads, if a row sees a token. Chunks before it are whole.
