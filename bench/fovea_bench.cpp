@@ -113,10 +113,10 @@ Index input_bytes(const Cell& cell) {
   const AttentionShape shape = cell.shape();
   const Index width = shape.width + shape.value_width;
   if (cell.entry->names.pass == Pass::decode) {
-    const Index keys = cell.entry->visible_pairs(shape) * shape.key_heads / shape.query_heads;
-    const FarWork& far = cell.entry->far;
+    const Index keys = cell.entry->attended_pairs(shape) * shape.key_heads / shape.query_heads;
+    const FarWork& far_field = cell.entry->far_field;
     const Index states =
-        shape.key_heads * (far.maps + far.deltas) * shape.width * shape.value_width;
+        shape.key_heads * (far_field.maps + far_field.deltas) * shape.width * shape.value_width;
     return (keys * width + states + shape.keys * cell.entry->sketch.width) *
            (cell.entry->names.storage.empty() ? Index{sizeof(T)} : Index{2});
   }

@@ -150,8 +150,8 @@ Run learn(const Settings& settings, const learning::Task& task, const models::Co
 
 /// The mean, the least and the largest of something of all runs, and all of them.
 template <class Of>
-void write_spread(bench::JsonWriter& json, const std::string& name, const std::vector<Run>& runs,
-                  const Of& of) {
+void write_sharded(bench::JsonWriter& json, const std::string& name, const std::vector<Run>& runs,
+                   const Of& of) {
   double least = of(runs[0]), most = least, sum = 0;
   for (const Run& run : runs) {
     least = std::min(least, of(run));
@@ -216,10 +216,10 @@ std::string json_of(const Settings& settings, const std::string& commit,
     json.member("parameters", system.runs[0].parameters);
     json.member("seeds", std::ssize(system.runs));
     json.member("step", system.runs[0].points.back().step);
-    write_spread(json, "loss", system.runs,
-                 [](const Run& run) { return run.points.back().held_out.loss; });
-    write_spread(json, "accuracy", system.runs,
-                 [](const Run& run) { return run.points.back().held_out.accuracy; });
+    write_sharded(json, "loss", system.runs,
+                  [](const Run& run) { return run.points.back().held_out.loss; });
+    write_sharded(json, "accuracy", system.runs,
+                  [](const Run& run) { return run.points.back().held_out.accuracy; });
     write_points(json, system.runs);
     json.end();
   }

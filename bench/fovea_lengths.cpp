@@ -54,7 +54,7 @@ std::vector<Entry> operators_of_figure() {
   const LinearAttention<EluPlusOne> rank_1;
   const LinearAttention<EluPlusOne, EluMinusPlusOne> rank_2;
   const LinearAttention<EluPlusOne, EluMinusPlusOne, TanhPlusOne> rank_3;
-  const fovea::FmmThreeKernels fmm({.near = fovea::kBand30});
+  const fovea::FmmThreeKernels fmm({.band = fovea::kBand30});
   return {training_entry({"full", "dense", "softmax", pass}, fovea::FullAttention{}, {}),
           far_training_entry({"linear", "maps:1", "linear", pass}, rank_1, {}),
           far_training_entry({"linear", "maps:2", "rank 2", pass}, rank_2, {}),

@@ -175,7 +175,7 @@ void print(const QualityRun& all) {
   std::printf("heads:\n");
   for (std::size_t h = 0; h < all.shares.size(); ++h) {
     std::printf("  %zu: %s (first keys %.2f, near %.2f, far %.2f)\n", h, name(all.kinds[h]),
-                all.shares[h].sink, all.shares[h].near, all.shares[h].far);
+                all.shares[h].sink, all.shares[h].nearby, all.shares[h].distant);
   }
   std::printf("\n%-18s %-10s %8s %9s %7s %7s %7s %7s %7s %7s\n", "operator", "", "ms", "workspace",
               "weight", "rel. L2", "local", "sink", "far", "cosine");

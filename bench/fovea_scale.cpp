@@ -65,7 +65,7 @@ void print_titles(const Run& run) {
 void print(const ScaleResult& r, Basis basis) {
   const std::string in_model = (basis == Basis::exact ? "" : "~") + human_bytes(r.sent_in_model);
   std::printf("%-24s %10.2f %10.2f %10.2f %7.2f %7.2f %10s %10s %10.2f %10.2f\n", r.name.c_str(),
-              r.one * 1e3, r.alone * 1e3, r.spread * 1e3, r.one / r.spread, r.best_ratio,
+              r.one * 1e3, r.alone * 1e3, r.sharded * 1e3, r.one / r.sharded, r.best_ratio,
               human_bytes(r.sent).c_str(), in_model.c_str(), r.waited * 1e3, r.modelled * 1e3);
   std::fflush(stdout);
 }

@@ -108,7 +108,7 @@ class Guesser {
 
  private:
   static fovea::FmmAttention<fovea::DeltaRule<fovea::Relu>> make_op() {
-    return fovea::FmmAttention<fovea::DeltaRule<fovea::Relu>>{{.near = {.left = 31}}};
+    return fovea::FmmAttention<fovea::DeltaRule<fovea::Relu>>{{.band = {.left = 31}}};
   }
 
   /// The byte whose signs agree best with the heads, of which those with long contexts count more.

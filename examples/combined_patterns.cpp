@@ -23,8 +23,8 @@ int main() {
     const fovea::SequenceShape shape{n, n, 0};
     const fovea::PlanStats stats = fovea::plan_stats(op.pattern(head, shape).plan(0, shape), shape);
     std::printf("head %td: %td of %.0f pairs visible, %.2f of the computed ones\n", head,
-                stats.visible_pairs, stats.all_pairs, stats.useful());
-    if (stats.visible_pairs != op.visible_pairs({.queries = n, .keys = n}, head)) {
+                stats.attended_pairs, stats.all_pairs, stats.useful());
+    if (stats.attended_pairs != op.attended_pairs({.queries = n, .keys = n}, head)) {
       return EXIT_FAILURE;
     }
   }
@@ -33,7 +33,7 @@ int main() {
   // keys, the second one sees both.
   const fovea::BlockRows rows{.offsets = {0, 1, 3}, .columns = {0, 0, 1}};
   const fovea::BlockSparseAttention listed{{.block = 1024, .layouts = {rows}}};
-  if (listed.visible_pairs({.queries = n, .keys = n}, 0) != 3 * 1024 * 1024) return EXIT_FAILURE;
+  if (listed.attended_pairs({.queries = n, .keys = n}, 0) != 3 * 1024 * 1024) return EXIT_FAILURE;
   const auto by_blocks = fovea::attend(listed, q, k, v);
   std::printf("by blocks: %td rows\n", by_blocks.dimension(2));
 

@@ -29,11 +29,11 @@ class Sheet {
  public:
   template <class Op>
   void add(const std::string& options, const Op& op, const Style& style = {}) {
-    const drawing::Law allows = drawing::law_of(op, style.head, kTokens);
+    const drawing::Mask allows = drawing::mask_of(op, style.head, kTokens);
     add({Op::name(), options, allows, style.grid, style.parts});
     const fovea::AttentionShape shape{.query_heads = 4, .queries = kTokens, .keys = kTokens};
     counts_agree_ = counts_agree_ &&
-                    drawing::count_visible(allows, kTokens) == op.visible_pairs(shape, style.head);
+                    drawing::count_visible(allows, kTokens) == op.attended_pairs(shape, style.head);
   }
 
   /// Of an operator whose pattern depends on data, `allows` looks at what it chose.

@@ -89,7 +89,7 @@ Panel strided() {
   draw_received(panel, layout, plans_of(op, layout), here);
   for (int rank = 0; rank < kRanks; ++rank) {
     for (Index row = 3; row < layout.of(rank).back().end; row += stride) {
-      panel.line(x_of(row, kTokens) + kStrips / kTokens / 2, top_of(rank) + 3, "v9");
+      panel.line(x_of(row, kTokens) + kRowBlocks / kTokens / 2, top_of(rank) + 3, "v9");
     }
   }
   return panel;
@@ -163,11 +163,11 @@ Panel chain() {
   Panel panel("Linear, causal: a pipelined scan of states",
               {"Also FMM attention and the delta rule. A head's state is passed from rank to",
                "rank: while one adds its rows, the previous rank processes the next head."});
-  constexpr double cell = kStrips / 8;
+  constexpr double cell = kRowBlocks / 8;
   for (int rank = 0; rank < kRanks; ++rank) {
     const double top = top_of(rank);
     panel.text(0, top + 12, with("rank ", rank));
-    panel.frame(kLabels, top, kStrips, kThick);
+    panel.frame(kLabels, top, kRowBlocks, kThick);
     for (int head = 0; head < 5; ++head) {
       const double x = kLabels + cell * (rank + head);
       panel.box(x + 1, top, cell - 2, kThick, rank, Ink::own);
@@ -178,10 +178,10 @@ Panel chain() {
       }
     }
   }
-  panel.text(kLabels + kStrips + 8, top_of(0) + 12, "5 heads", " fill=\"#606060\"");
-  panel.text(kLabels + kStrips, top_of(3) + kThick + 12, "time",
+  panel.text(kLabels + kRowBlocks + 8, top_of(0) + 12, "5 heads", " fill=\"#606060\"");
+  panel.text(kLabels + kRowBlocks, top_of(3) + kThick + 12, "time",
              " fill=\"#606060\" text-anchor=\"end\"");
-  panel.arrow(kLabels, top_of(3) + kThick + 8, with("h", kStrips - 30));
+  panel.arrow(kLabels, top_of(3) + kThick + 8, with("h", kRowBlocks - 30));
   return panel;
 }
 

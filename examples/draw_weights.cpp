@@ -157,11 +157,11 @@ std::vector<Map> maps_of_positions() {
   return maps;
 }
 
-/// The share of the magnitudes of all weights that pairs have of which `law` is true.
-double share(const Matrix& weights, const drawing::Law& law) {
+/// The share of the magnitudes of all weights that pairs have of which `mask` is true.
+double share(const Matrix& weights, const drawing::Mask& mask) {
   double part = 0;
   for (Index i = 0; i < kTokens; ++i) {
-    for (Index j = 0; j < kTokens; ++j) part += law(i, j) ? std::abs(weights(i, j)) : 0.0F;
+    for (Index j = 0; j < kTokens; ++j) part += mask(i, j) ? std::abs(weights(i, j)) : 0.0F;
   }
   return part / static_cast<double>(weights.cwiseAbs().sum());
 }
@@ -198,11 +198,11 @@ int main(int argc, char** argv) {
   std::vector<drawing::Picture> pictures;
   bool sums_are_right = true;
   for (const Map& map : maps) {
-    const auto near = [](Index i, Index j) { return std::abs(i - j) <= 4; };
+    const auto nearby = [](Index i, Index j) { return std::abs(i - j) <= 4; };
     const auto alike = [](Index i, Index j) { return kind_of(i) == kind_of(j); };
     const Matrix& full = maps.front().weights;
-    std::printf("%-31s%12.0f %%%12.0f %%%14.2f\n", map.name.c_str(), 100 * share(map.weights, near),
-                100 * share(map.weights, alike),
+    std::printf("%-31s%12.0f %%%12.0f %%%14.2f\n", map.name.c_str(),
+                100 * share(map.weights, nearby), 100 * share(map.weights, alike),
                 static_cast<double>((map.weights - full).norm() / full.norm()));
     const auto sums = map.weights.rowwise().sum().array();
     sums_are_right &= !map.sums_to_one || (sums - 1).abs().maxCoeff() < 1e-5F;

@@ -125,7 +125,7 @@ class Document {
     double pairs = 0;
     for (Index h = 0; h < kHeads; ++h) {
       pairs += static_cast<double>(
-          op.visible_pairs({.query_heads = kHeads, .queries = length(), .keys = length()}, h));
+          op.attended_pairs({.query_heads = kHeads, .queries = length(), .keys = length()}, h));
     }
     if (full_.size() == 0) {
       full_ = out;

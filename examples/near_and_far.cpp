@@ -19,7 +19,7 @@ int main() {
   Tensor out(1, heads, n, d);
 
   const fovea::FmmAttention<fovea::EluPlusOne, fovea::TanhPlusOne> op{
-      {.near = {.left = 4, .right = 4}, .causal = true}};
+      {.band = {.left = 4, .right = 4}, .causal = true}};
   fovea::FmmInputs<float> inputs{q, k, v};
   inputs.near_logits = near_logits;
   inputs.far_logits = far_logits;

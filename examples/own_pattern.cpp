@@ -103,10 +103,10 @@ int main(int argc, char** argv) {
   const fovea::SequenceShape shape{.queries = n, .keys = n};
   const fovea::PlanStats stats = fovea::plan_stats(pattern.plan(shape), shape);
   std::printf("%td pixels: %td of %.0f pairs are visible (%.1f %%), %td are computed\n", n,
-              stats.visible_pairs, stats.all_pairs, 100 * stats.density(), stats.computed_pairs);
+              stats.attended_pairs, stats.all_pairs, 100 * stats.density(), stats.computed_pairs);
 
   const NearPixels small{.width = 8, .radius = 2};
-  const drawing::Law allows = [small](Index i, Index j) { return small.allows(i, j); };
+  const drawing::Mask allows = [small](Index i, Index j) { return small.allows(i, j); };
   const std::vector<drawing::Picture> pictures = {{"NearPixels", "8 x 8, radius 2", allows, 8}};
   const bool drawn = drawing::write(file, drawing::sheet("", pictures, 64, 1));
   std::printf("%s: %s\n", file.c_str(), drawn ? "drawn" : "cannot be written");

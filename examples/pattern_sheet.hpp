@@ -19,7 +19,7 @@ namespace drawing {
 using fovea::Index;
 
 /// Whether the query at position i sees key j: of a pattern, or anything else that tells.
-using Law = std::function<bool(Index i, Index j)>;
+using Mask = std::function<bool(Index i, Index j)>;
 
 /// Of Okabe and Ito, which colour-blind people can tell apart.
 inline constexpr const char *kBlue = "#0072B2", *kOrange = "#D55E00", *kGreen = "#009E73";
@@ -28,27 +28,27 @@ inline constexpr const char *kBlue = "#0072B2", *kOrange = "#D55E00", *kGreen = 
 struct Part {
   std::string name;  ///< in the legend; empty: not there
   std::string colour;
-  Law law;
+  Mask mask;
 };
 
 /// Texts stand in the SVG as they are: no markup.
 struct Picture {
   std::string title;
   std::string options;
-  Law allows;
+  Mask allows;
   Index grid = 0;  ///< faint lines at its multiples; 0: none
-  /// A visible pair has the colour of the first part whose law it meets, or is blue.
+  /// A visible pair has the colour of the first part whose mask it meets, or is blue.
   std::vector<Part> parts = {};
 };
 
 /// What one head of an operator sees in a sequence of n tokens.
 template <class Op>
-Law law_of(const Op& op, Index head, Index n) {
+Mask mask_of(const Op& op, Index head, Index n) {
   const fovea::AnyPattern pattern(op.pattern(head, fovea::SequenceShape{n, n, 0}));
   return [pattern](Index i, Index j) { return pattern.allows(i, j); };
 }
 
-inline Index count_visible(const Law& allows, Index n) {
+inline Index count_visible(const Mask& allows, Index n) {
   Index pairs = 0;
   for (Index i = 0; i < n; ++i) {
     for (Index j = 0; j < n; ++j) pairs += allows(i, j) ? 1 : 0;
@@ -105,7 +105,7 @@ inline std::vector<int> part_of_pairs(const Picture& picture, Index n) {
   std::vector<int> numbers;
   for (Index i = 0; i < n; ++i) {
     for (Index j = 0; j < n; ++j) {
-      const auto meets = [&](const Part& part) { return part.law(i, j); };
+      const auto meets = [&](const Part& part) { return part.mask(i, j); };
       const auto part = std::find_if(picture.parts.begin(), picture.parts.end(), meets);
       const auto number = static_cast<int>(part - picture.parts.begin());
       numbers.push_back(picture.allows(i, j) ? number : -1);

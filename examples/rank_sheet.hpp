@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Pictures, as SVG, of a sequence that is spread over ranks: which rank holds which rows, and what
-/// comes to it from whom. A colour stands for the rank that holds a row.
+/// Pictures, as SVG, of a sequence that is sharded over ranks: which rank holds which rows, and
+/// what comes to it from whom. A colour stands for the rank that holds a row.
 #pragma once
 
 #include <fovea/distributed/messages/exchange_plan.hpp>
@@ -26,7 +26,8 @@ inline constexpr const char* kColours[kRanks] = {"#0072B2", "#D98200", "#009E73"
 
 /// Sizes in units of the sheet.
 inline constexpr double kPanelWidth = 430, kPanelHeight = 206, kMargin = 20;
-inline constexpr double kLabels = 52, kStrips = 300;  // width of what stands left, and of the rows
+inline constexpr double kLabels = 52,
+                        kRowBlocks = 300;  // width of what stands left, and of the rows
 inline constexpr double kHeld = 66, kFirst = 88, kStep = 22, kThick = 15;  // places of strips
 
 /// How strongly a row is drawn.
@@ -84,7 +85,7 @@ class Panel {
 inline double top_of(int rank) { return kFirst + kStep * rank; }
 /// Where a row stands, of a sequence of so many.
 inline double x_of(Index row, Index rows) {
-  return kLabels + kStrips * static_cast<double>(row) / static_cast<double>(rows);
+  return kLabels + kRowBlocks * static_cast<double>(row) / static_cast<double>(rows);
 }
 
 inline void draw_ranges(Panel& panel, double top, double thick, const std::vector<Range>& ranges,
@@ -111,7 +112,7 @@ inline void draw_received(Panel& panel, const RowLayout& layout,
                           const std::function<Ink(const Range&)>& ink) {
   for (int rank = 0; rank < kRanks; ++rank) {
     const double top = top_of(rank);
-    panel.frame(x_of(0, 1), top, kStrips, kThick);
+    panel.frame(x_of(0, 1), top, kRowBlocks, kThick);
     Index count = 0;
     for (const Transfer& from : plan_of(rank).receives) {
       for (const Range& range : from.rows) {
@@ -120,7 +121,7 @@ inline void draw_received(Panel& panel, const RowLayout& layout,
       }
     }
     draw_ranges(panel, top, kThick, layout.of(rank), layout.rows(), rank, Ink::own);
-    panel.text(kLabels + kStrips + 8, top + 12, with("receives ", static_cast<double>(count)),
+    panel.text(kLabels + kRowBlocks + 8, top + 12, with("receives ", static_cast<double>(count)),
                " fill=\"#606060\"");
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step of causal attention over a sequence that is spread over ranks: every rank holds some
+/// A step of causal attention over a sequence that is sharded over ranks: every rank holds some
 /// rows, and gets the bits of one process. Start it with `mpirun -np 4 ranks`, or alone.
 #include <mpi.h>
 
@@ -42,7 +42,7 @@ struct Step {
 
 bool run(const distributed::Communicator& ranks) {
   // Under a causal pattern zigzag gives every rank as much to do.
-  const distributed::Rows rows(ranks, distributed::RowLayout::zigzag(kRows, ranks.size()));
+  const distributed::Sharding rows(ranks, distributed::RowLayout::zigzag(kRows, ranks.size()));
   Step own(rows.own_count());
   const fovea::FullAttention attention{{.causal = true}};
   const auto sent = distributed::forward(attention, {.q = own.q, .k = own.k, .v = own.v}, own.out,
@@ -53,7 +53,7 @@ bool run(const distributed::Communicator& ranks) {
   // The same step on rank 0 alone, to which all rows go.
   std::vector<std::vector<fovea::Range>> all_on_first(static_cast<std::size_t>(ranks.size()));
   all_on_first[0].push_back({0, kRows});
-  const distributed::Rows gathered(ranks, distributed::RowLayout(all_on_first));
+  const distributed::Sharding gathered(ranks, distributed::RowLayout(all_on_first));
   Step whole(gathered.own_count());
   const auto gather = [&](const Tensor& from, Tensor& to) {
     distributed::redistribute(from, rows, to, gathered);

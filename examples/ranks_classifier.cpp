@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Trains a classifier of one long sequence that is spread over ranks: every rank holds some
+/// Trains a classifier of one long sequence that is sharded over ranks: every rank holds some
 /// tokens, all have the weights, and these get the bits of one process. Start it with `mpirun -np 4
 /// ranks_classifier`, or alone.
 #include <mpi.h>
@@ -24,7 +24,7 @@ constexpr Eigen::Index kLabel = 2;
 constexpr float kRate = 3;
 
 /// The tokens of this rank: the same numbers, whoever holds them.
-Tensor own_tokens(const distributed::Rows& rows) {
+Tensor own_tokens(const distributed::Sharding& rows) {
   Tensor tokens(1, 1, rows.own_count(), kWidth);
   Eigen::Index place = 0;
   for (const fovea::Range& range : rows.own()) {
@@ -51,18 +51,18 @@ struct Classifier {
 
   /// One step down the gradient of the loss. Returns the loss.
   double step(const distributed::Communicator& ranks) {
-    const distributed::Rows rows(
-        ranks, distributed::RowLayout::contiguous(kTokens, ranks.size(), fovea::kChain));
+    const distributed::Sharding rows(
+        ranks, distributed::RowLayout::contiguous(kTokens, ranks.size(), fovea::kReductionBlock));
     const Tensor tokens = own_tokens(rows);
     Tensor x(tokens.dimensions()), out(x), d_out(x), d_q(x), d_k(x), d_v(x);
     Tensor mean(1, 1, 1, kWidth), d_mean(mean), logits(1, 1, 1, kClasses), d_logits(logits);
-    const fovea::FmmOneKernel attention{{.near = {.left = 20, .right = 20}}};
+    const fovea::FmmOneKernel attention{{.band = {.left = 20, .right = 20}}};
     fovea::MeanPool<float> pool;
     fovea::MeanPool<float>::Saved of_pool;
     fovea::Linear<float>::Saved of_map;
     for_each_parameter([](auto& parameter) { parameter.gradient_sum().setZero(); });
 
-    distributed::with_rows(rows, fovea::Serial{}, [&](auto& over) {
+    distributed::sequence_parallel(rows, fovea::Serial{}, [&](auto& over) {
       projection.forward(tokens, x, of_map, over);
       distributed::forward(attention, {.q = x, .k = x, .v = x}, out, rows);
       pool.forward(out, mean, of_pool, over);
@@ -72,7 +72,7 @@ struct Classifier {
     const std::vector<Eigen::Index> target = {kLabel};
     const double loss = fovea::softmax_cross_entropy<float>(logits, target, d_logits);
     classes.backward(mean, of_map, d_logits, d_mean);
-    distributed::with_rows(rows, fovea::Serial{}, [&](auto& over) {
+    distributed::sequence_parallel(rows, fovea::Serial{}, [&](auto& over) {
       pool.backward(out, of_pool, d_mean, d_out, over);
       distributed::backward(attention, {.q = x, .k = x, .v = x}, out, {}, d_out,
                             {.q = d_q, .k = d_k, .v = d_v}, rows);
@@ -91,17 +91,17 @@ bool run(const distributed::Communicator& ranks) {
   constexpr int steps = 5;
   fovea::Initialiser initialiser(7);
   const Classifier drawn(initialiser);
-  Classifier spread = drawn;
-  const double before = spread.step(ranks);
+  Classifier sharded = drawn;
+  const double before = sharded.step(ranks);
   double after = before;
-  for (int i = 1; i < steps; ++i) after = spread.step(ranks);
+  for (int i = 1; i < steps; ++i) after = sharded.step(ranks);
   if (ranks.rank() != 0) return true;
 
   const distributed::Communicator alone(MPI_COMM_SELF);
   Classifier whole = drawn;
   for (int i = 0; i < steps; ++i) whole.step(alone);
-  const bool same = whole.projection.weight.value == spread.projection.weight.value &&
-                    whole.classes.weight.value == spread.classes.weight.value;
+  const bool same = whole.projection.weight.value == sharded.projection.weight.value &&
+                    whole.classes.weight.value == sharded.classes.weight.value;
   std::printf("%d ranks, five steps: the loss falls by more than a tenth: %s\n", ranks.size(),
               after < 0.9 * before ? "yes" : "no");
   std::printf("all weights have the bits of one process: %s\n", same ? "yes" : "no");

@@ -17,9 +17,9 @@ struct RelativeBias {
 
   float value(float logit, fovea::ScorePair pair) const noexcept {
     const auto& of_head = table[static_cast<std::size_t>(pair.head)];
-    const auto reach = static_cast<fovea::Index>(of_head.size() / 2);
-    const fovea::Index distance = std::clamp(pair.key - pair.query, -reach, reach);
-    return logit + of_head[static_cast<std::size_t>(reach + distance)];
+    const auto extent = static_cast<fovea::Index>(of_head.size() / 2);
+    const fovea::Index distance = std::clamp(pair.key - pair.query, -extent, extent);
+    return logit + of_head[static_cast<std::size_t>(extent + distance)];
   }
   float derivative(float /*logit*/, fovea::ScorePair /*pair*/) const noexcept { return 1; }
 };

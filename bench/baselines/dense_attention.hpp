@@ -43,7 +43,7 @@ class DenseAttention {
   Index workspace_bytes(const AttentionShape& shape, Index /*workers*/) const {
     return shape.batch * shape.query_heads * shape.queries * shape.keys * Index{sizeof(T)};
   }
-  Index visible_pairs(const AttentionShape& shape, Index /*head*/) const {
+  Index attended_pairs(const AttentionShape& shape, Index /*head*/) const {
     return shape.queries * shape.keys;
   }
 

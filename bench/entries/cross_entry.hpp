@@ -98,7 +98,7 @@ inline Entry cross_entry_of(Names names, std::vector<Family> families, double tr
   Entry entry;
   entry.names = std::move(names);
   entry.families = std::move(families);
-  entry.visible_pairs = [](const AttentionShape&) { return Index{0}; };
+  entry.attended_pairs = [](const AttentionShape&) { return Index{0}; };
   entry.own_flops = [=](const AttentionShape& s) { return transform_flops(s, transforms); };
   return entry;
 }

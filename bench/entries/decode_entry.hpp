@@ -66,7 +66,7 @@ Entry decode_entry(Names names, const Op& op, std::vector<Family> families) {
     return Runner<T>{prepare, [](const AttentionShape&, Index) { return Index{0}; }};
   };
   Entry entry{std::move(names),
-              [op](const AttentionShape& shape) { return visible_pairs(op, shape); },
+              [op](const AttentionShape& shape) { return attended_pairs(op, shape); },
               runner(float{}),
               {},
               std::move(families)};

@@ -90,7 +90,7 @@ struct TokenLoop {
         for (Index h = 0; h < in.q.heads(); ++h) {
           const Index key_head = h / (in.q.heads() / in.k.heads());
           loop({&in.q(0, h, 0, 0), &in.k(0, key_head, 0, 0), &in.v(0, key_head, 0, 0),
-                in.beta.is_none() ? nullptr : &in.beta(0, key_head, 0, 0),
+                in.beta.empty() ? nullptr : &in.beta(0, key_head, 0, 0),
                 static_cast<std::size_t>(in.q.rows()), static_cast<std::size_t>(in.q.width()),
                 static_cast<std::size_t>(in.v.width())},
                out->data());
@@ -106,8 +106,8 @@ namespace detail {
 
 template <class Op>
 FarWork far_work(const Op& op) {
-  const auto far = op.template far<float>();
-  return {far.map_count(), far.delta_count()};
+  const auto far_field = op.template far_field<float>();
+  return {far_field.map_count(), far_field.delta_count()};
 }
 
 /// An entry without its runners.
@@ -116,14 +116,14 @@ Entry far_entry(Names names, const Op& op, std::vector<Family> families) {
   Entry entry;
   entry.names = std::move(names);
   entry.families = std::move(families);
-  entry.far = far_work(op);
+  entry.far_field = far_work(op);
   entry.causal = far_model<float>(op).causal;
   if constexpr (Op::kHasNear) {
-    entry.visible_pairs = [near = op.near()](const AttentionShape& shape) {
-      return visible_pairs(near, shape);
+    entry.attended_pairs = [near_field = op.near_field()](const AttentionShape& shape) {
+      return attended_pairs(near_field, shape);
     };
   } else {
-    entry.visible_pairs = [](const AttentionShape&) { return Index{0}; };
+    entry.attended_pairs = [](const AttentionShape&) { return Index{0}; };
   }
   return entry;
 }
@@ -250,7 +250,7 @@ struct FarDecoding {
   void step(ThreadPool& pool) {
     const Index row = decoder.length() % data.inputs.k.rows();
     const auto token = [&]<class X>(const View<const X>& x) {
-      if (x.is_none()) return x;
+      if (x.empty()) return x;
       return View<const X>(&x(0, 0, row, 0), {1, x.heads(), 1, x.width()}, x.strides());
     };
     AllInputs<S> one = call.inputs;

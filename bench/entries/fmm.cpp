@@ -25,9 +25,9 @@ std::vector<Entry> fmm_entries() {
   using fovea::FmmOneKernel;
   using fovea::FmmThreeKernels;
   using fovea::kBand5;
-  const FmmOneKernel one_causal({.near = kBand5, .causal = true});
-  const FmmThreeKernels three({.near = kBand5});
-  const FmmThreeKernels three_causal({.near = kBand5, .causal = true});
+  const FmmOneKernel one_causal({.band = kBand5, .causal = true});
+  const FmmThreeKernels three({.band = kBand5});
+  const FmmThreeKernels three_causal({.band = kBand5, .causal = true});
   const ForwardPasses<fovea::LocalAttention, ThreeMaps> parts{
       "its parts", {fovea::LocalAttention({4, 4}), ThreeMaps{}}};
   const ForwardPasses<fovea::LocalAttention, ThreeMaps> causal_parts{

@@ -112,8 +112,8 @@ inline Entry fsat_entry(Names names, std::vector<Family> families) {
   Entry entry;
   entry.names = std::move(names);
   entry.families = std::move(families);
-  entry.visible_pairs = [](const AttentionShape& shape) {
-    return shape.query_heads * FsatAttention{}.visible_pairs(fsat_shape(shape));
+  entry.attended_pairs = [](const AttentionShape& shape) {
+    return shape.query_heads * FsatAttention{}.attended_pairs(fsat_shape(shape));
   };
   return entry;
 }
@@ -170,7 +170,7 @@ inline Entry fsat_backward_entry(Names names, std::vector<Family> families) {
 inline Entry fsat_graph_entry(Names names, std::vector<Family> families) {
   names.pass = Pass::graph;
   Entry entry = detail::fsat_entry(std::move(names), std::move(families));
-  entry.visible_pairs = [](const AttentionShape&) { return Index{0}; };
+  entry.attended_pairs = [](const AttentionShape&) { return Index{0}; };
   const auto prepare = [](const AllInputs<float>& in, const View<float>&) {
     const auto data = std::make_shared<FsatData<float>>(in);
     return Prepared{

@@ -57,7 +57,7 @@ class FsatLayerRun {
 Entry fsat_layer_entry(Names names, std::vector<Family> families) {
   const bool is_backward = names.pass == Pass::backward;
   Entry entry = detail::fsat_entry(std::move(names), std::move(families));
-  entry.visible_pairs = [](const AttentionShape&) { return Index{0}; };
+  entry.attended_pairs = [](const AttentionShape&) { return Index{0}; };
   entry.own_flops = [=](const AttentionShape& s) {
     const auto width = static_cast<double>(s.query_heads * s.width);
     const double products = 6 * 2 * static_cast<double>(s.keys) * width * width;

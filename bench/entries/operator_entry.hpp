@@ -119,8 +119,8 @@ struct SketchWork {
   /// Flops of its logits: once for all heads.
   double flops(const AttentionShape& shape) const {
     const auto sequence = SequenceShape::of(shape.queries, shape.keys, {});
-    const Index pairs = causal ? fovea::Causal{}.plan(sequence).visible_pairs()
-                               : fovea::Dense{}.plan(sequence).visible_pairs();
+    const Index pairs = causal ? fovea::Causal{}.plan(sequence).attended_pairs()
+                               : fovea::Dense{}.plan(sequence).attended_pairs();
     return 2.0 * static_cast<double>(shape.batch * width) * static_cast<double>(pairs);
   }
 };
@@ -138,13 +138,13 @@ struct Names {
 struct Entry {
   Names names;
   /// (query, key) pairs of all query heads that are visible to a softmax.
-  std::function<Index(const AttentionShape&)> visible_pairs;
+  std::function<Index(const AttentionShape&)> attended_pairs;
   Runner<float> f32;
   Runner<double> f64;
   std::vector<Family> families;
   /// Pairs of all query heads that are visible and that are computed; none: nobody counts them.
   std::function<PlanStats(const AttentionShape&)> plan_stats = {};
-  FarWork far = {};
+  FarWork far_field = {};
   SketchWork sketch = {};
   std::string other = {};                             ///< what Prepared::other is, if it is there
   Index longest = std::numeric_limits<Index>::max();  ///< of the lengths that are compared
@@ -173,7 +173,7 @@ struct Entry {
     if (own_flops) return own_flops(shape);
     const fovea::FlopCount count{shape.width, shape.value_width};
     const Index tokens = names.pass == Pass::decode ? 1 : shape.keys;
-    return count.forward(visible_pairs(shape) * shape.batch) + far.forward(shape, tokens) +
+    return count.forward(attended_pairs(shape) * shape.batch) + far_field.forward(shape, tokens) +
            sketch.flops(shape);
   }
 
@@ -183,8 +183,9 @@ struct Entry {
     const fovea::FlopCount count{shape.width, shape.value_width};
     const bool has_backward = names.pass == Pass::backward || names.pass == Pass::training;
     const bool has_forward = names.pass != Pass::backward && names.pass != Pass::plan;
-    const double backward =
-        has_backward ? count.backward(visible_pairs(shape) * shape.batch) + far.backward(shape) : 0;
+    const double backward = has_backward ? count.backward(attended_pairs(shape) * shape.batch) +
+                                               far_field.backward(shape)
+                                         : 0;
     return (has_forward ? forward_flops(shape) : 0) + backward;
   }
 };
@@ -239,7 +240,7 @@ Entry operator_entry(Names names, const Op& op, const Reference& reference,
                      }};
   };
   Entry entry{
-      std::move(names),    [op](const AttentionShape& shape) { return visible_pairs(op, shape); },
+      std::move(names),    [op](const AttentionShape& shape) { return attended_pairs(op, shape); },
       runner(float{}),     double_runner(runner),
       std::move(families), [op](const AttentionShape& shape) { return plan_stats(op, shape); }};
   if constexpr (fovea::Attention<Op, Eigen::half>) add_stored_runners(entry, runner);
@@ -262,7 +263,7 @@ struct EigenBaseline {
 
   Index pattern_period(Index /*heads*/) const { return 1; }
 
-  Index visible_pairs(const AttentionShape& shape, Index /*head*/) const {
+  Index attended_pairs(const AttentionShape& shape, Index /*head*/) const {
     const Index n = shape.queries;
     return causal ? n * (n + 1) / 2 : n * n;
   }
@@ -306,7 +307,7 @@ struct EigenBaseline {
 };
 
 inline PlanStats plan_stats(const EigenBaseline& op, const AttentionShape& shape) {
-  return stats_of(shape, visible_pairs(op, shape), shape.query_heads * op.computed_pairs(shape));
+  return stats_of(shape, attended_pairs(op, shape), shape.query_heads * op.computed_pairs(shape));
 }
 
 inline Entry eigen_entry(Names names, const EigenBaseline& baseline, std::vector<Family> families) {

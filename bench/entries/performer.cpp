@@ -172,7 +172,7 @@ Entry performer_decode_entry(Names names, std::vector<Family> families) {
   };
   Entry entry;
   entry.names = std::move(names);
-  entry.visible_pairs = [](const AttentionShape&) { return Index{0}; };
+  entry.attended_pairs = [](const AttentionShape&) { return Index{0}; };
   entry.families = std::move(families);
   entry.f32 = runner(float{});
   entry.f64 = double_runner(runner);
@@ -225,7 +225,7 @@ Entry performer_entry(Names names, bool causal, std::vector<Family> families) {
   };
   Entry entry;
   entry.names = std::move(names);
-  entry.visible_pairs = [](const AttentionShape&) { return Index{0}; };
+  entry.attended_pairs = [](const AttentionShape&) { return Index{0}; };
   entry.families = std::move(families);
   entry.causal = causal;
   entry.other = is_backward ? "forward" : "linear attention";

@@ -194,10 +194,10 @@ Entry list_entry(Names names, const Op& op, std::vector<Family> families) {
   entry.families = std::move(families);
   entry.sketch = sketch_work(op);
   entry.causal = op.options.causal;
-  entry.visible_pairs = [causal = op.options.causal](const AttentionShape& shape) {
+  entry.attended_pairs = [causal = op.options.causal](const AttentionShape& shape) {
     const SmartBirdAttention listing({.keys_per_row = kKeysPerRow, .causal = causal});
     return shape.query_heads *
-           listing.visible_pairs(shape_for<SmartBirdAttention>(shape, kSketchWidth));
+           listing.attended_pairs(shape_for<SmartBirdAttention>(shape, kSketchWidth));
   };
   return entry;
 }
@@ -223,7 +223,7 @@ inline Entry select_entry(Names names, const SmartBirdAttention& op, std::vector
                           const OtherChoice& other = {}) {
   names.pass = Pass::select;
   Entry entry = detail::list_entry(std::move(names), op, std::move(families));
-  entry.visible_pairs = [](const AttentionShape&) { return Index{0}; };
+  entry.attended_pairs = [](const AttentionShape&) { return Index{0}; };
   entry.other = other.name;
   entry.f32 = {[op, other](const AllInputs<float>& in, const View<float>&) {
                  const auto data = std::make_shared<ListData<float>>(op, in);

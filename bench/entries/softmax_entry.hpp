@@ -32,14 +32,14 @@ auto softmax_reference(const Op& op) {
     const Index i = row + sequence.first_position;
     const auto pattern = op.pattern(head, sequence);
     const auto visible = [&](Index j) {
-      return pattern.allows(i, j) && (in.mask.is_none() || broadcast_at(in.mask, head, row, j));
+      return pattern.allows(i, j) && (in.mask.empty() || broadcast_at(in.mask, head, row, j));
     };
     const auto logit = [&](Index j, Wide<T> z) {
       if (op.options.soft_cap) {
         const auto cap = static_cast<Wide<T>>(*op.options.soft_cap);
         z = cap * std::tanh(z / cap);
       }
-      if (!in.bias.is_none()) z += static_cast<Wide<T>>(broadcast_at(in.bias, head, row, j));
+      if (!in.bias.empty()) z += static_cast<Wide<T>>(broadcast_at(in.bias, head, row, j));
       if (in.alibi_slopes.empty()) return z;
       const T slope = in.alibi_slopes[static_cast<std::size_t>(head)];
       return z - static_cast<Wide<T>>(slope) * static_cast<Wide<T>>(std::abs(i - j));
@@ -149,7 +149,7 @@ Entry training_entry(Names names, const Op& op, std::vector<Family> families) {
                      }};
   };
   Entry entry{
-      std::move(names),    [op](const AttentionShape& shape) { return visible_pairs(op, shape); },
+      std::move(names),    [op](const AttentionShape& shape) { return attended_pairs(op, shape); },
       runner(float{}),     double_runner(runner),
       std::move(families), [op](const AttentionShape& shape) { return plan_stats(op, shape); }};
   entry.causal = is_causal(op);

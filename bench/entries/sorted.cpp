@@ -283,7 +283,7 @@ Entry sorted_entry(Names names, std::vector<Family> families, Beside beside = Be
   entry.families = std::move(families);
   entry.obstacle = why_not;
   if (beside != Beside::nothing) entry.other = beside == Beside::full ? "full" : "blocks of 128";
-  entry.visible_pairs = [](const AttentionShape& shape) {
+  entry.attended_pairs = [](const AttentionShape& shape) {
     return shape.query_heads * shape.queries * 2 * kRows * (is_reformer ? 4 : 1);
   };
   entry.f32 = {[=](const AllInputs<float>& in, const View<float>& out) {

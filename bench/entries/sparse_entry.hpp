@@ -71,12 +71,12 @@ Entry dense_mask_entry(Names names, const Op& op, std::vector<Family> families) 
                      }};
   };
   Entry entry{std::move(names),
-              [op](const AttentionShape& shape) { return visible_pairs(op, shape); },
+              [op](const AttentionShape& shape) { return attended_pairs(op, shape); },
               runner(float{}),
               double_runner(runner),
               std::move(families),
               [op](const AttentionShape& shape) {
-                return stats_of(shape, visible_pairs(op, shape),
+                return stats_of(shape, attended_pairs(op, shape),
                                 shape.query_heads * shape.queries * shape.keys);
               }};
   entry.causal = is_causal(op);
@@ -94,7 +94,7 @@ Entry plan_entry(Names names, const Op& op, std::vector<Family> families) {
       const auto keys = std::make_shared<Index>(0);
       return Prepared{[=](ThreadPool&) { *keys = built_keys(op, shape); },
                       [=](Index) {
-                        const bool right = built_pairs(op, shape) == visible_pairs(op, shape);
+                        const bool right = built_pairs(op, shape) == attended_pairs(op, shape);
                         constexpr double infinity = std::numeric_limits<double>::infinity();
                         return right ? Error{} : Error{infinity, infinity};
                       }};
@@ -102,7 +102,7 @@ Entry plan_entry(Names names, const Op& op, std::vector<Family> families) {
     return Runner<T>{prepare, [](const AttentionShape&, Index) { return Index{0}; }};
   };
   return {
-      std::move(names),    [op](const AttentionShape& shape) { return visible_pairs(op, shape); },
+      std::move(names),    [op](const AttentionShape& shape) { return attended_pairs(op, shape); },
       runner(float{}),     double_runner(runner),
       std::move(families), [op](const AttentionShape& shape) { return plan_stats(op, shape); }};
 }

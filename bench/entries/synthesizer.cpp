@@ -199,7 +199,7 @@ Entry synthesizer_entry(const char* form, const char* label, const ShapeFor& sha
   entry.names = {"synthesizer", form, label, pass};
   entry.families = {{.lengths = {4096, 16384}, .heads = 1, .key_heads = 1}};
   entry.longest = 8192;  // all pairs are computed, as by full attention, which is beside it
-  entry.visible_pairs = [](const AttentionShape& s) { return s.query_heads * s.queries * s.keys; };
+  entry.attended_pairs = [](const AttentionShape& s) { return s.query_heads * s.queries * s.keys; };
   // Of the products of each pair, whose logit is one of `width` numbers.
   entry.own_flops = [=](const AttentionShape& s) {
     const Index width = shape_for_call(s).width;

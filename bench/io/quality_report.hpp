@@ -127,8 +127,8 @@ inline std::string quality_json(const QualityRun& all) {
     json.member("head", std::to_string(h));
     json.member("kind", name(all.kinds[h]));
     json.member("first_keys", all.shares[h].sink);
-    json.member("near", all.shares[h].near);
-    json.member("far", all.shares[h].far);
+    json.member("near", all.shares[h].nearby);
+    json.member("far", all.shares[h].distant);
     json.end();
   }
   json.end();

@@ -17,15 +17,15 @@ std::unique_ptr<Learner> make_fmm_learner(const Settings& settings, const Task& 
   const auto numbers = numbers_of(settings.system, {1, 10});
   const auto band = causal ? fovea::Band::causal_total(numbers[1]) : fovea::Band::total(numbers[1]);
   if (numbers[0] == 1) {
-    return learner_of(FmmAttention<EluPlusOne>{{.near = band, .causal = causal}}, settings, task);
+    return learner_of(FmmAttention<EluPlusOne>{{.band = band, .causal = causal}}, settings, task);
   }
   if (numbers[0] == 2) {
-    return learner_of(FmmAttention<EluPlusOne, EluMinusPlusOne>{{.near = band, .causal = causal}},
+    return learner_of(FmmAttention<EluPlusOne, EluMinusPlusOne>{{.band = band, .causal = causal}},
                       settings, task);
   }
   if (numbers[0] == 3) {
     return learner_of(
-        FmmAttention<EluPlusOne, EluMinusPlusOne, TanhPlusOne>{{.near = band, .causal = causal}},
+        FmmAttention<EluPlusOne, EluMinusPlusOne, TanhPlusOne>{{.band = band, .causal = causal}},
         settings, task);
   }
   throw std::invalid_argument("--systems '" + settings.system + "': expected 1 to 3 maps");

@@ -18,9 +18,9 @@ using fovea::Index;
 /// A head is of the kind of the keys that have the largest share of its weight: those near the
 /// diagonal, the first ones (the sinks of Xiao et al. 2023, where the weight goes that a softmax
 /// cannot leave out), or all others.
-enum class HeadKind { local, sink, far };
+enum class HeadKind { local, sink, distant };
 
-inline constexpr HeadKind kHeadKinds[] = {HeadKind::local, HeadKind::sink, HeadKind::far};
+inline constexpr HeadKind kHeadKinds[] = {HeadKind::local, HeadKind::sink, HeadKind::distant};
 
 constexpr const char* name(HeadKind kind) {
   constexpr const char* names[] = {"local", "sink", "far"};
@@ -34,12 +34,12 @@ inline constexpr Index kFirstRow = 256;  ///< rows before have few keys that are
 /// Shares of the weights of full attention, mean over rows; their sum is 1.
 struct WeightShares {
   double sink = 0;
-  double near = 0;
-  double far = 0;
+  double nearby = 0;
+  double distant = 0;
 
   HeadKind kind() const {
-    if (near >= sink && near >= far) return HeadKind::local;
-    return sink >= far ? HeadKind::sink : HeadKind::far;
+    if (nearby >= sink && nearby >= distant) return HeadKind::local;
+    return sink >= distant ? HeadKind::sink : HeadKind::distant;
   }
 };
 
@@ -78,11 +78,11 @@ inline WeightShares weight_shares(const AllInputs<float>& in, Index head, bool c
     for (std::size_t n = 0; n < weights.size(); ++n) {
       const auto j = static_cast<Index>(n);
       const bool is_near = std::abs(row - j) < kNearKeys;
-      (j < kSinkKeys ? shares.sink : is_near ? shares.near : shares.far) += weights[n];
+      (j < kSinkKeys ? shares.sink : is_near ? shares.nearby : shares.distant) += weights[n];
     }
   }
   const auto count = static_cast<double>(rows);
-  return {shares.sink / count, shares.near / count, shares.far / count};
+  return {shares.sink / count, shares.nearby / count, shares.distant / count};
 }
 
 }  // namespace bench

@@ -151,14 +151,14 @@ namespace detail {
 /// The logits of the weights in (0, 1) of near and far that come nearest to full: least squares,
 /// for each head. A weight outside is brought to the edge.
 struct BlendLogits {
-  BlendLogits(const Result& near, const Result& far, const Result& full) {
+  BlendLogits(const Result& near_field, const Result& far_field, const Result& full) {
     const View<float>& out = full.out_view;
     for (Index h = 0; h < out.heads(); ++h) {
       double nn = 0, nf = 0, ff = 0, na = 0, fa = 0;  // products
       for (Index n = 0; n < out.rows(); ++n) {
         for (Index c = 0; c < out.width(); ++c) {
-          const double a = near.out_view(0, h, n, c);
-          const double b = far.out_view(0, h, n, c);
+          const double a = near_field.out_view(0, h, n, c);
+          const double b = far_field.out_view(0, h, n, c);
           nn += a * a, nf += a * b, ff += b * b;
           na += a * out(0, h, n, c), fa += b * out(0, h, n, c);
         }
@@ -189,16 +189,16 @@ struct BlendLogits {
 template <class... Maps>
 Choice fmm_choice(Index half_width, bool causal = true) {
   const fovea::FmmAttention<Maps...> op(
-      {.near = fovea::Band::half_width(half_width), .causal = causal});
+      {.band = fovea::Band::half_width(half_width), .causal = causal});
   const auto logits = std::make_shared<std::unique_ptr<detail::BlendLogits>>();
   Choice choice =
       named_choice("fmm", "FMM, rank " + std::to_string(sizeof...(Maps)), "k", half_width, false);
   choice.prepare = [=](const AllInputs<float>& in, const Result& full, ThreadPool& pool) {
-    const Result near(in);
-    const Result far(in);
-    op.near().forward(in, near.out_view, pool);
-    fovea::LinearAttention<Maps...>({.causal = causal}).forward(in, far.out_view, pool);
-    *logits = std::make_unique<detail::BlendLogits>(near, far, full);
+    const Result near_field(in);
+    const Result far_field(in);
+    op.near_field().forward(in, near_field.out_view, pool);
+    fovea::LinearAttention<Maps...>({.causal = causal}).forward(in, far_field.out_view, pool);
+    *logits = std::make_unique<detail::BlendLogits>(near_field, far_field, full);
   };
   choice.run = [=](AllInputs<float> in, const Result& to, ThreadPool& pool) {
     const Shape heads = {1, in.q.heads(), 1, 1};

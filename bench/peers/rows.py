@@ -59,7 +59,7 @@ class Row:
         return self.sight == CAUSAL and self.query_rows == self.keys
 
     @property
-    def visible_pairs(self) -> float:
+    def attended_pairs(self) -> float:
         """Pairs of a query and a key that it sees, of all heads; of the mask, the expectation."""
         queries, keys = self.query_rows, self.keys
         if self.sight in (CAUSAL, WINDOW):
@@ -74,7 +74,7 @@ class Row:
         """The useful flops: for each visible pair a product over the width of keys and one over
         that of values, backward three and two."""
         of_keys, of_values = (3, 2) if self.what == BACKWARD else (1, 1)
-        return 2 * (of_keys * self.width + of_values * self.value_width) * self.visible_pairs
+        return 2 * (of_keys * self.width + of_values * self.value_width) * self.attended_pairs
 
 
 def _all_rows() -> list[Row]:

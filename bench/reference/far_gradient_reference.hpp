@@ -180,9 +180,9 @@ class BandGradient {
 
  public:
   /// \param weight of the near field in the output   \param d_out [1, Hq, N, Dv]
-  BandGradient(const FarTokens<T>& x, const fovea::LocalAttention& near, Index head, W weight,
+  BandGradient(const FarTokens<T>& x, const fovea::LocalAttention& near_field, Index head, W weight,
                const View<const T>& d_out, SampledGradients<T>& to)
-      : x_(x), near_(near), head_(head), weight_(weight), d_out_(d_out), to_(to) {}
+      : x_(x), near_(near_field), head_(head), weight_(weight), d_out_(d_out), to_(to) {}
 
   void run() {
     for (std::size_t s = 0; s < to_.rows.size(); ++s) {
@@ -249,12 +249,12 @@ namespace detail {
 template <class T>
 void add_gradients(const FarModel<T>& model, const FarTokens<T>& x, Index head,
                    const View<const T>& d_out, SampledGradients<T>& to) {
-  const auto [near, far] = blend_of(x.in, head);
-  if (model.near) BandGradient<T>(x, *model.near, head, near, d_out, to).run();
+  const auto [near_field, far_field] = blend_of(x.in, head);
+  if (model.near_field) BandGradient<T>(x, *model.near_field, head, near_field, d_out, to).run();
   for (const auto& map : model.sums) {
-    SumsGradient<T>(x, map, model.causal, head, far, d_out, to).run();
+    SumsGradient<T>(x, map, model.causal, head, far_field, d_out, to).run();
   }
-  for (const auto& map : model.deltas) DeltaSweep<T>(x, map, head, far, d_out, to).run();
+  for (const auto& map : model.deltas) DeltaSweep<T>(x, map, head, far_field, d_out, to).run();
 }
 
 }  // namespace detail
@@ -280,7 +280,7 @@ Error far_gradient_error(const FarModel<T>& model, const FarTokens<T>& x,
     for (std::size_t s = 0; s < want.rows.size(); ++s) {
       want.k[s].judge(grads.k, key_head, want.rows[s], error);
       want.v[s].judge(grads.v, key_head, want.rows[s], error);
-      if (!grads.beta.is_none()) want.beta[s].judge(grads.beta, key_head, want.rows[s], error);
+      if (!grads.beta.empty()) want.beta[s].judge(grads.beta, key_head, want.rows[s], error);
     }
   }
   return error;

@@ -46,7 +46,7 @@ struct FarModel {
   std::vector<WideMap<Wide<T>>> sums;    ///< each with its denominators
   std::vector<WideMap<Wide<T>>> deltas;  ///< by the delta rule
   bool causal = false;
-  std::optional<fovea::LocalAttention> near = {};
+  std::optional<fovea::LocalAttention> near_field = {};
 };
 
 namespace detail {
@@ -78,7 +78,7 @@ FarModel<T> far_model(const fovea::DeltaRuleAttention<Map>& /*op*/) {
 template <class T, class... Terms>
 FarModel<T> far_model(const fovea::FmmAttention<Terms...>& op) {
   FarModel<T> model = detail::far_model_of<T, Terms...>(op.options.causal);
-  model.near = op.near();
+  model.near_field = op.near_field();
   return model;
 }
 
@@ -104,7 +104,7 @@ template <class T>
 std::pair<Wide<T>, Wide<T>> blend_of(const AllInputs<T>& in, Index head) {
   using W = Wide<T>;
   const auto weight = [&](const View<const T>& logits) {
-    if (logits.is_none()) return W{1};
+    if (logits.empty()) return W{1};
     return 1 / (1 + std::exp(-static_cast<W>(logits(0, logits.heads() == 1 ? 0 : head, 0, 0))));
   };
   return {weight(in.near_logits), weight(in.far_logits)};
@@ -119,14 +119,14 @@ struct BandRow {
 };
 
 template <class T>
-BandRow<T> band_row(const FarTokens<T>& x, const fovea::LocalAttention& near, Index head,
+BandRow<T> band_row(const FarTokens<T>& x, const fovea::LocalAttention& near_field, Index head,
                     Index query_row) {
   using W = Wide<T>;
   const Index i = x.position(query_row);
-  const Index last = std::min(i + near.options.right, x.count - 1);
+  const Index last = std::min(i + near_field.options.right, x.count - 1);
   const W scale = 1 / std::sqrt(static_cast<W>(x.in.q.width()));
   BandRow<T> row;
-  row.first = std::max<Index>(0, i - near.options.left);
+  row.first = std::max<Index>(0, i - near_field.options.left);
   W most = -std::numeric_limits<W>::infinity();
   for (Index t = row.first; t <= last; ++t) {
     W dot = 0;

@@ -32,11 +32,11 @@ namespace detail {
 
 /// Adds weight times the band's rows.
 template <class T>
-void add_band(const FarTokens<T>& x, const fovea::LocalAttention& near, Index head, Wide<T> weight,
-              FarRows<T>& to) {
+void add_band(const FarTokens<T>& x, const fovea::LocalAttention& near_field, Index head,
+              Wide<T> weight, FarRows<T>& to) {
   using W = Wide<T>;
   for (std::size_t s = 0; s < to.rows.size(); ++s) {
-    const BandRow<T> row = band_row(x, near, head, to.rows[s]);
+    const BandRow<T> row = band_row(x, near_field, head, to.rows[s]);
     for (std::size_t n = 0; n < row.weights.size(); ++n) {
       const Index key = x.row(row.first + static_cast<Index>(n));
       for (std::size_t c = 0; c < to.truth[s].out.size(); ++c) {
@@ -106,11 +106,12 @@ Error far_error(const FarModel<T>& model, const FarTokens<T>& x, const View<cons
   constexpr double u = static_cast<double>(std::numeric_limits<T>::epsilon()) / 2;
   Error error;
   for (Index head = 0; head < out.heads(); ++head) {
-    const auto [near, far] = blend_of(x.in, head);
+    const auto [near_field, far_field] = blend_of(x.in, head);
     FarRows<T> want(x.in, head, samples);
-    if (model.near) detail::add_band(x, *model.near, head, near, want);
-    for (const auto& map : model.sums) detail::add_sums(x, map, model.causal, head, far, want);
-    for (const auto& map : model.deltas) detail::add_delta(x, map, head, far, want);
+    if (model.near_field) detail::add_band(x, *model.near_field, head, near_field, want);
+    for (const auto& map : model.sums)
+      detail::add_sums(x, map, model.causal, head, far_field, want);
+    for (const auto& map : model.deltas) detail::add_delta(x, map, head, far_field, want);
     for (std::size_t s = 0; s < want.rows.size(); ++s) {
       for (std::size_t c = 0; c < want.truth[s].out.size(); ++c) {
         const W got = out(0, head, want.rows[s], static_cast<Index>(c));

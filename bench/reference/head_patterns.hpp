@@ -56,11 +56,11 @@ bool is_causal(const Op& op) {
 
 /// (query, key) pairs that are visible, of all query heads.
 template <class Op>
-Index visible_pairs(const Op& op, const AttentionShape& shape) {
+Index attended_pairs(const Op& op, const AttentionShape& shape) {
   const Index count = pattern_count(op, shape.query_heads);
   Index pairs = 0;
   for (Index n = 0; n < count; ++n) {
-    pairs += heads_of(n, count, shape.query_heads) * op.visible_pairs(shape, n);
+    pairs += heads_of(n, count, shape.query_heads) * op.attended_pairs(shape, n);
   }
   return pairs;
 }
@@ -68,7 +68,7 @@ Index visible_pairs(const Op& op, const AttentionShape& shape) {
 /// Of a pass that has no plan. Pairs are those of all query heads.
 inline PlanStats stats_of(const AttentionShape& shape, Index visible, Index computed) {
   PlanStats stats;
-  stats.visible_pairs = visible;
+  stats.attended_pairs = visible;
   stats.computed_pairs = computed;
   stats.all_pairs =
       static_cast<double>(shape.query_heads * shape.queries) * static_cast<double>(shape.keys);
@@ -84,9 +84,9 @@ PlanStats plan_stats(const Op& op, const AttentionShape& shape) {
   for (Index n = 0; n < count; ++n) {
     const Index heads = heads_of(n, count, shape.query_heads);
     const AnyPattern pattern = op.pattern(n, sequence);
-    for (Index stage = 0; stage < pattern.stage_count(); ++stage) {
-      const PlanStats one = fovea::plan_stats(pattern.plan(stage, sequence), sequence);
-      sum.visible_pairs += heads * one.visible_pairs;
+    for (Index pass = 0; pass < pattern.pass_count(); ++pass) {
+      const PlanStats one = fovea::plan_stats(pattern.plan(pass, sequence), sequence);
+      sum.attended_pairs += heads * one.attended_pairs;
       sum.computed_pairs += heads * one.computed_pairs;
       sum.blocks += heads * one.blocks;
       sum.runs += heads * one.runs;
@@ -98,8 +98,8 @@ PlanStats plan_stats(const Op& op, const AttentionShape& shape) {
 /// Calls f(block) for every block of every stage of a pattern.
 template <class F>
 void for_each_block(const AnyPattern& pattern, const SequenceShape& sequence, const F& f) {
-  for (Index stage = 0; stage < pattern.stage_count(); ++stage) {
-    const AnyPlan plan = pattern.plan(stage, sequence);
+  for (Index pass = 0; pass < pattern.pass_count(); ++pass) {
+    const AnyPlan plan = pattern.plan(pass, sequence);
     fovea::BlockStorage storage(plan.most_runs());
     for (Index b = 0; b < plan.block_count(); ++b) f(plan.block(b, storage));
   }

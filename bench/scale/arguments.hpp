@@ -16,7 +16,7 @@
 namespace bench {
 
 inline constexpr std::string_view kScaleHelp =
-    R"(fovea_scale: passes over a sequence that is spread over ranks, beside one process.
+    R"(fovea_scale: passes over a sequence that is sharded over ranks, beside one process.
 Start it with mpirun -np R fovea_scale. Each rank computes with one thread; D = 64, float32.
 
 usage: fovea_scale [options]

@@ -74,7 +74,7 @@ PassOfSystem forward_of(const C& call, Costs costs) {
           [=](Tensors& t) {
             call.op(t.sequence()).forward(call.inputs(t), call.out(t), call.saved(t));
           },
-          [=](Tensors& t, const Rows& rows) {
+          [=](Tensors& t, const Sharding& rows) {
             return forward(call.op(t.sequence()), call.inputs(t), call.out(t), call.saved(t), rows);
           },
           std::move(costs)};
@@ -90,7 +90,7 @@ PassOfSystem backward_of(const C& call, Costs costs) {
             .backward(call.inputs(t), View<const float>(call.out(t)), call.saved(t), call.d_out(t),
                       call.grads(t));
       },
-      [=](Tensors& t, const Rows& rows) {
+      [=](Tensors& t, const Sharding& rows) {
         return backward(call.op(t.sequence()), call.inputs(t), View<const float>(call.out(t)),
                         call.saved(t), call.d_out(t), call.grads(t), rows);
       },

@@ -28,13 +28,13 @@ constexpr Index kFeatures = 64;  // of a row, random ones, too
 
 /// What one pass of a far field sends. Elements are those of one head.
 struct FarSizes {
-  double near = 0;      ///< keys of the near field that a row sees
-  Index rates = 0;      ///< whether there are rates of a delta rule
-  Index up = 0;         ///< elements of a state of tokens
-  Index down = 0;       ///< and of one of rows, backward
-  Index tokens = 0;     ///< elements of the sums of a segment of tokens, if they are folded
-  Index rows = 0;       ///< and of one of rows, backward
-  Index reference = 0;  ///< elements whose largest of all ranks is found before
+  double near_field = 0;  ///< keys of the near field that a row sees
+  Index rates = 0;        ///< whether there are rates of a delta rule
+  Index up = 0;           ///< elements of a state of tokens
+  Index down = 0;         ///< and of one of rows, backward
+  Index tokens = 0;       ///< elements of the sums of a segment of tokens, if they are folded
+  Index rows = 0;         ///< and of one of rows, backward
+  Index reference = 0;    ///< elements whose largest of all ranks is found before
 };
 
 /// Rows travel to those who compute their segments, and gradients back.
@@ -45,7 +45,7 @@ void add_segment_rows(Sent& sent, const RowLayout& layout, const RowLayout& whol
   };
   sent.moved(layout, whole, bytes(4)).moved(whole, layout, bytes(3));
   // The gradients of the near field are added to.
-  if (sizes.near > 0) sent.moved(layout, whole, bytes(3));
+  if (sizes.near_field > 0) sent.moved(layout, whole, bytes(3));
 }
 
 /// The rows in the margins of a near field: keys go to the rank behind; backward, queries go to the
@@ -68,10 +68,10 @@ CostsOf chain_costs(Index heads, FarSizes (*sizes_of)(bool)) {
       return float_bytes(static_cast<double>(heads * elements));
     };
     Costs costs;
-    costs.pairs = [=](double n) { return n * (sizes.near + kFeatures); };
+    costs.pairs = [=](double n) { return n * (sizes.near_field + kFeatures); };
     costs.sent = [=](const RowLayout& layout) {
       Sent sent(layout);
-      if (sizes.near > 0) add_margins(sent, layout, heads, is_backward);
+      if (sizes.near_field > 0) add_margins(sent, layout, heads, is_backward);
       if (!is_backward) return sent.chain(layout, bytes(sizes.up));
       const RowLayout whole = whole_segments(layout, fovea::kLinearSegment);
       add_segment_rows(sent, layout, whole, heads, sizes);
@@ -81,7 +81,7 @@ CostsOf chain_costs(Index heads, FarSizes (*sizes_of)(bool)) {
       const double links = ranks > 1 ? ranks + static_cast<double>(heads) - 2 : 0;
       return (is_backward ? 2 : 1) * links + agreements(ranks);
     };
-    costs.serial = kFeatures / (sizes.near + kFeatures) / static_cast<double>(heads);
+    costs.serial = kFeatures / (sizes.near_field + kFeatures) / static_cast<double>(heads);
     costs.chain_bytes = float_bytes(static_cast<double>(sizes.up + sizes.down));
     return costs;
   };
@@ -128,12 +128,12 @@ CostsOf totals_costs(Index heads, FarSizes (*sizes_of)(bool)) {
 /// The sizes of an operator with terms.
 template <class Op>
 FarSizes sizes_of(bool is_backward) {
-  const auto far = Op().template far<float>();
-  using Far = std::remove_cvref_t<decltype(far)>;
+  const auto far_field = Op().template far_field<float>();
+  using Far = std::remove_cvref_t<decltype(far_field)>;
   using Stream = fovea::CausalStream<float, Far>;
-  const fovea::LinearShape shape = far.linear_shape({1, 1, 1, 1, 1, kWidth, kWidth});
+  const fovea::LinearShape shape = far_field.linear_shape({1, 1, 1, 1, 1, kWidth, kWidth});
   FarSizes sizes;
-  sizes.near = Op::kHasNear ? kBand + 1 : 0;
+  sizes.near_field = Op::kHasNear ? kBand + 1 : 0;
   sizes.rates = Op::kHasBeta ? 1 : 0;
   sizes.up = Stream::state_elements(shape) + Stream::delta_elements(shape);
   if constexpr (Far::kHasSums) {
@@ -142,8 +142,8 @@ FarSizes sizes_of(bool is_backward) {
   if (!is_backward) return sizes;
   sizes.up = 0;
   if constexpr (Far::kHasSums) {
-    sizes.up += far.linear_maps(kWidth).count *
-                fovea::linear_grad_carried<float>(far.features(kWidth), kWidth);
+    sizes.up += far_field.linear_maps(kWidth).count *
+                fovea::linear_grad_carried<float>(far_field.features(kWidth), kWidth);
   }
   if constexpr (Far::kHasDelta) {
     sizes.up += fovea::delta_grad_carried<float>(1, kWidth, kWidth, false);
@@ -213,10 +213,10 @@ Systems far_systems(Index heads, bool saves) {
       entry({"linear, causal", "linear", sums, always, true}, Linear({.causal = true}),
             chain_costs(heads, sizes_of<Linear>)),
       entry({"FMM, causal", "fmm", sums, always, true},
-            OneKernel({.near = {.left = kBand}, .causal = true}),
+            OneKernel({.band = {.left = kBand}, .causal = true}),
             chain_costs(heads, sizes_of<OneKernel>)),
       entry({"FMM, fast weight", "fmm", sums, usually, true},
-            FastWeight({.near = {.left = kBand}, .causal = true}),
+            FastWeight({.band = {.left = kBand}, .causal = true}),
             chain_costs(heads, sizes_of<FastWeight>)),
       entry({"delta rule", "delta", sums, usually, true}, Delta(),
             chain_costs(heads, sizes_of<Delta>)),

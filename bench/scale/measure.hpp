@@ -49,7 +49,7 @@ struct ScaleResult {
   std::string name;
   double one = 0;    ///< seconds of one process
   double alone = 0;  ///< seconds over rank 0 alone
-  double spread = 0;
+  double sharded = 0;
   double best_ratio = 0;
   double sent = 0;           ///< bytes of the rank that sends most
   double sent_in_model = 0;  ///< the same of the model
@@ -89,11 +89,11 @@ struct Stage {
 inline ScaleResult measure(const System& system, const Stage& at, const ScaleArguments& asked) {
   const Communicator& ranks = at.ranks;
   const PassOfSystem& pass = asked.backward ? system.backward : system.forward;
-  const Rows rows(ranks, system.layout(at.rows, ranks.size()));
+  const Sharding rows(ranks, system.layout(at.rows, ranks.size()));
   const bool is_first = ranks.rank() == 0;
   // Tensors may keep what needs a communicator.
   const Communicator self(MPI_COMM_SELF);
-  const Rows all(self, system.layout(is_first ? at.rows : 0, 1));
+  const Sharding all(self, system.layout(is_first ? at.rows : 0, 1));
   Tensors own(asked.heads, rows.layout(), ranks.rank(), static_cast<std::uint32_t>(ranks.rank()));
   Tensors whole(asked.heads, all.layout(), 0, 1000);
   // No call makes its tensors.
@@ -102,34 +102,34 @@ inline ScaleResult measure(const System& system, const Stage& at, const ScaleArg
   if (asked.backward) {
     if (is_first) system.forward.one(whole);
     wait_asleep(ranks);
-    system.forward.spread(own, rows);
+    system.forward.sharded(own, rows);
   }
   ScaleResult result;
-  std::vector<double> one, alone, spread, waited;
+  std::vector<double> one, alone, sharded, waited;
   for (int i = 0; i < asked.repeat; ++i) {
     wait_asleep(ranks);
     if (is_first) {
       one.push_back(seconds_of([&] { pass.one(whole); }));
-      alone.push_back(seconds_of([&] { pass.spread(whole, all); }));
+      alone.push_back(seconds_of([&] { pass.sharded(whole, all); }));
     }
     wait_asleep(ranks);
     MPI_Barrier(ranks.mpi());
     const double begun = MPI_Wtime();
-    const Traffic traffic = pass.spread(own, rows);
-    spread.push_back(most(ranks, MPI_Wtime() - begun));
-    waited.push_back(most(ranks, traffic.seconds_waited));
-    result.sent = most(ranks, static_cast<double>(traffic.bytes_sent));
-    result.sent_by_all = total(ranks, static_cast<double>(traffic.bytes_sent));
+    const CommStats comm_stats = pass.sharded(own, rows);
+    sharded.push_back(most(ranks, MPI_Wtime() - begun));
+    waited.push_back(most(ranks, comm_stats.seconds_waited));
+    result.sent = most(ranks, static_cast<double>(comm_stats.bytes_sent));
+    result.sent_by_all = total(ranks, static_cast<double>(comm_stats.bytes_sent));
   }
   result.name = system.look.name;
   // Only rank 0 knows these.
   if (is_first) {
     result.one = median(one);
     result.alone = median(alone);
-    result.best_ratio =
-        *std::min_element(one.begin(), one.end()) / *std::min_element(spread.begin(), spread.end());
+    result.best_ratio = *std::min_element(one.begin(), one.end()) /
+                        *std::min_element(sharded.begin(), sharded.end());
   }
-  result.spread = median(spread);
+  result.sharded = median(sharded);
   result.waited = median(waited);
   const Sent sent = pass.costs.sent(rows.layout());
   result.sent_in_model = sent.most();

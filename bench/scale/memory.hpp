@@ -57,29 +57,29 @@ inline MemoryResult measure_memory(const System& system, const Stage& at,
   const PassOfSystem& pass = asked.backward ? system.backward : system.forward;
   const auto seed = static_cast<std::uint32_t>(ranks.rank());
   // What it reads and writes is there before.
-  const auto touch = [&](Tensors& tensors, const Rows& rows) {
+  const auto touch = [&](Tensors& tensors, const Sharding& rows) {
     system.forward.touch(tensors);
     if (!asked.backward) return;
-    system.forward.spread(tensors, rows);
+    system.forward.sharded(tensors, rows);
     pass.touch(tensors);
   };
   {
     // A short sequence first: code, and what MPI keeps for itself.
     const Index few =
         std::min<Index>(at.rows, Index{1024} * ranks.size()) / system.multiple * system.multiple;
-    const Rows rows(ranks, system.layout(few, ranks.size()));
+    const Sharding rows(ranks, system.layout(few, ranks.size()));
     Tensors tensors(asked.heads, rows.layout(), ranks.rank(), seed);
     touch(tensors, rows);
-    pass.spread(tensors, rows);
+    pass.sharded(tensors, rows);
   }
-  const Rows rows(ranks, system.layout(at.rows, ranks.size()));
+  const Sharding rows(ranks, system.layout(at.rows, ranks.size()));
   Tensors tensors(asked.heads, rows.layout(), ranks.rank(), seed);
   touch(tensors, rows);
   rows.free_memory();  // what a pass before has left would not be counted
   MemoryResult result;
   result.name = system.look.name;
   const double begun = MPI_Wtime();
-  result.peak = most(ranks, peak_bytes(ranks, [&] { pass.spread(tensors, rows); }));
+  result.peak = most(ranks, peak_bytes(ranks, [&] { pass.sharded(tensors, rows); }));
   result.seconds = MPI_Wtime() - begun;
   result.keys =
       most(ranks, static_cast<double>(rows.own_count() * asked.heads * 2 * kWidth) * sizeof(float));

@@ -56,7 +56,7 @@ void add_projections(Sent& sent, const RowLayout& layout, Index heads, bool is_b
   constexpr Index of_state = fovea::LinformerProjection<float>::kRowsAtOnce;
   constexpr Index states = (kProjected + of_state - 1) / of_state;
   constexpr Index rows = (kProjected + states - 1) / states;
-  const RowLayout whole = whole_segments(layout, fovea::kChain);
+  const RowLayout whole = whole_segments(layout, fovea::kReductionBlock);
   sent.moved(layout, whole, RowBytes(heads).keys + bytes_of(2, kProjected));
   sent.chain_to_all(whole, bytes_of(heads, states * rows * 2 * kWidth));
 }

@@ -248,8 +248,8 @@ inline std::string times_json(const std::vector<ScaleResult>& results,
     json.member("operator", result.name);
     json.member("one_process_milliseconds", result.one * 1e3);
     json.member("one_rank_milliseconds", result.alone * 1e3);
-    json.member("milliseconds", result.spread * 1e3);
-    json.member("speed_up", result.one / result.spread);
+    json.member("milliseconds", result.sharded * 1e3);
+    json.member("speed_up", result.one / result.sharded);
     json.member("speed_up_of_best", result.best_ratio);
     json.member("bytes_sent", result.sent);
     json.member("bytes_sent_in_model", result.sent_in_model);

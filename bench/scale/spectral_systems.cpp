@@ -138,12 +138,12 @@ PassOfSystem mixer_pass(const char* from, const char* to, bool is_backward, Inde
     is_backward ? op.backward(read(t, from), written(t, to))
                 : op.forward(read(t, from), written(t, to));
   };
-  const auto spread = [=](Tensors& t, const Rows& rows) {
+  const auto sharded = [=](Tensors& t, const Sharding& rows) {
     return is_backward ? backward(op, read(t, from), written(t, to), rows)
                        : forward(op, read(t, from), written(t, to), rows);
   };
   const auto touch = [=](Tensors& t) { read(t, from), written(t, to); };
-  return {touch, one, spread, mixer_costs(heads)(is_backward)};
+  return {touch, one, sharded, mixer_costs(heads)(is_backward)};
 }
 
 fovea::CrossInputs<float> cross_inputs(Tensors& t) { return {read(t, "f1"), read(t, "f2")}; }
@@ -155,7 +155,7 @@ PassOfSystem cross_forward(Index heads) {
   const fovea::HiddenStateCross op;
   return {[](Tensors& t) { cross_inputs(t), written(t, "crossed"); },
           [=](Tensors& t) { op.forward(cross_inputs(t), written(t, "crossed")); },
-          [=](Tensors& t, const Rows& rows) {
+          [=](Tensors& t, const Sharding& rows) {
             return forward(op, cross_inputs(t), written(t, "crossed"), rows);
           },
           cross_costs(heads)(false)};
@@ -164,7 +164,7 @@ PassOfSystem cross_backward(Index heads) {
   const fovea::HiddenStateCross op;
   return {[](Tensors& t) { cross_inputs(t), read(t, "d_crossed"), cross_grads(t); },
           [=](Tensors& t) { op.backward(cross_inputs(t), read(t, "d_crossed"), cross_grads(t)); },
-          [=](Tensors& t, const Rows& rows) {
+          [=](Tensors& t, const Sharding& rows) {
             return backward(op, cross_inputs(t), read(t, "d_crossed"), cross_grads(t), rows);
           },
           cross_costs(heads)(true)};

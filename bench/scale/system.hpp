@@ -10,20 +10,20 @@
 
 #include "bench/scale/costs.hpp"
 #include "bench/scale/tensors.hpp"
-#include "fovea/distributed/rows.hpp"
-#include "fovea/distributed/traffic.hpp"
+#include "fovea/distributed/comm_stats.hpp"
+#include "fovea/distributed/sharding.hpp"
 #include "fovea/simd/softmax_constants.hpp"
 
 namespace bench {
 
-using fovea::distributed::Rows;
-using fovea::distributed::Traffic;
+using fovea::distributed::CommStats;
+using fovea::distributed::Sharding;
 
 /// One pass of an operator.
 struct PassOfSystem {
-  std::function<void(Tensors&)> touch;                   ///< makes all tensors
-  std::function<void(Tensors&)> one;                     ///< in one process
-  std::function<Traffic(Tensors&, const Rows&)> spread;  ///< over ranks
+  std::function<void(Tensors&)> touch;                          ///< makes all tensors
+  std::function<void(Tensors&)> one;                            ///< in one process
+  std::function<CommStats(Tensors&, const Sharding&)> sharded;  ///< over ranks
   Costs costs;
 };
 
@@ -68,12 +68,12 @@ struct System {
   PassOfSystem backward;
   Index multiple = 1;  ///< that the rows of its sequence are one of
 
-  bool has_backward() const { return backward.spread != nullptr; }
+  bool has_backward() const { return backward.sharded != nullptr; }
 };
 
 /// Gradients of weights begin with whole chains of tokens.
 inline RowLayout whole_chains(Index rows, int ranks) {
-  return RowLayout::contiguous(rows, ranks, fovea::kChain);
+  return RowLayout::contiguous(rows, ranks, fovea::kReductionBlock);
 }
 
 using Systems = std::vector<System>;

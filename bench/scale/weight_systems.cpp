@@ -12,7 +12,7 @@
 #include "fovea/attention/full.hpp"
 #include "fovea/attention/local.hpp"
 #include "fovea/attention/random_synthesizer.hpp"
-#include "fovea/distributed/over_rows.hpp"
+#include "fovea/distributed/sequence_parallel.hpp"
 #include "fovea/distributed/softmax_backward.hpp"
 #include "fovea/distributed/softmax_decoder.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
@@ -184,8 +184,8 @@ System block_of(Look look, const Op& op, Index heads, const CostsOf& attention) 
   };
   const auto pass = [](const auto& run, const auto& touch, Costs costs) -> PassOfSystem {
     return {touch, [=](Tensors& t) { run(t, fovea::Serial{}); },
-            [=](Tensors& t, const Rows& rows) {
-              return with_rows(rows, fovea::Serial{}, [&](auto& over) { run(t, over); });
+            [=](Tensors& t, const Sharding& rows) {
+              return sequence_parallel(rows, fovea::Serial{}, [&](auto& over) { run(t, over); });
             },
             std::move(costs)};
   };
@@ -198,7 +198,7 @@ System block_of(Look look, const Op& op, Index heads, const CostsOf& attention) 
           pass(backward, touch_all, costs(true))};
 }
 
-/// The last row of a sequence whose keys lie in a cache that is spread over ranks.
+/// The last row of a sequence whose keys lie in a cache that is sharded over ranks.
 System decoder(Look look, Index heads) {
   using Op = fovea::FullAttention;
   const Op op{{.causal = true}};
@@ -213,7 +213,7 @@ System decoder(Look look, Index heads) {
       return made;
     });
   };
-  const auto spread = [=](Tensors & t, const Rows& rows) -> auto& {
+  const auto sharded = [=](Tensors & t, const Sharding& rows) -> auto& {
     return t.kept("decoder over ranks", [&] {
       using Decoder = fovea::distributed::SoftmaxDecoder<Op, float>;
       auto made = std::make_shared<Decoder>(op, shape, rows.ranks());
@@ -239,7 +239,7 @@ System decoder(Look look, Index heads) {
   system.forward = {
       [=](Tensors& t) { q(t), out(t), t.k(), t.v(); },
       [=](Tensors& t) { whole(t).step({.q = q(t)}, out(t)); },
-      [=](Tensors& t, const Rows& rows) { return spread(t, rows).step({.q = q(t)}, out(t)); },
+      [=](Tensors& t, const Sharding& rows) { return sharded(t, rows).step({.q = q(t)}, out(t)); },
       costs};
   return system;
 }

@@ -20,7 +20,7 @@ std::unique_ptr<ByteLearner> make_linear_learner(const ByteSettings& settings,
   if (settings.op == "fmm") {
     return learner_of(
         fovea::FmmAttention<fovea::EluPlusOne, fovea::DeltaRule<fovea::EluPlusOne>>{
-            {.near = {.left = 2 * root_of(settings.length) - 1}}},
+            {.band = {.left = 2 * root_of(settings.length) - 1}}},
         settings, checkpoint);
   }
   return nullptr;

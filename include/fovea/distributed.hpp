@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Everything in fovea/distributed: attention over sequences that are spread over the ranks of MPI.
-/// It needs MPI 3 (CMake: the target fovea::mpi) and POSIX.
+/// Everything in fovea/distributed: attention over sequences that are sharded over the ranks of
+/// MPI. It needs MPI 3 (CMake: the target fovea::mpi) and POSIX.
 #pragma once
 
+#include "fovea/distributed/comm_stats.hpp"
 #include "fovea/distributed/communicator.hpp"
 #include "fovea/distributed/fsat_backward.hpp"
 #include "fovea/distributed/fsat_forward.hpp"
@@ -17,14 +18,14 @@
 #include "fovea/distributed/luna.hpp"
 #include "fovea/distributed/nystroem_backward.hpp"
 #include "fovea/distributed/nystroem_forward.hpp"
-#include "fovea/distributed/over_rows.hpp"
 #include "fovea/distributed/performer_backward.hpp"
 #include "fovea/distributed/performer_forward.hpp"
 #include "fovea/distributed/redistribute.hpp"
 #include "fovea/distributed/reformer.hpp"
 #include "fovea/distributed/row_layout.hpp"
-#include "fovea/distributed/rows.hpp"
 #include "fovea/distributed/rows/row_pairs.hpp"
+#include "fovea/distributed/sequence_parallel.hpp"
+#include "fovea/distributed/sharding.hpp"
 #include "fovea/distributed/sinkhorn.hpp"
 #include "fovea/distributed/smart_bird_backward.hpp"
 #include "fovea/distributed/smart_bird_forward.hpp"
@@ -33,4 +34,3 @@
 #include "fovea/distributed/softmax_forward.hpp"
 #include "fovea/distributed/synthesizer_backward.hpp"
 #include "fovea/distributed/synthesizer_forward.hpp"
-#include "fovea/distributed/traffic.hpp"

@@ -137,7 +137,7 @@ struct Decoding {
     AllInputs<T> part = part_of(problem.inputs(), first, count, 0, first + count);
     part.k = cut(problem.inputs().k, 2, first, count);
     part.v = cut(problem.inputs().v, 2, first, count);
-    if (!part.beta.is_none()) part.beta = cut(problem.inputs().beta, 2, first, count);
+    if (!part.beta.empty()) part.beta = cut(problem.inputs().beta, 2, first, count);
     return part;
   }
 

@@ -129,7 +129,7 @@ TEST_P(Conformance, StridesChangeNoBitOfGradients) {
 /// The view with this stride wherever there is one index.
 template <class U>
 View<U> with_idle_strides(const View<U>& x, Index stride) {
-  if (x.is_none()) return x;
+  if (x.empty()) return x;
   Shape strides = x.strides();
   for (std::size_t d = 0; d < 4; ++d) {
     if (x.shape()[d] == 1) strides[d] = stride;

@@ -64,14 +64,14 @@ TEST_P(Conformance, BackwardTakesNoQuadraticMemory) {
 /// Options beyond the sequence, as in conformance_resources_test.cpp.
 template <class T>
 void expect_costs_of_sequences() {
-  for (const Case<T>& op : boundless_cases<T>()) {
+  for (const Case<T>& op : oversized_options_cases<T>()) {
     SCOPED_TRACE(op.name + " " + scalar_name<T>());
     for (const Index n : {50, 150}) EXPECT_LE(taken_by_backward(op, n).bytes, n * (20 << 10)) << n;
     expect_grads_conform(op, make_problem(op, {2, 4, 2, 45, 50, 5, 6}), " without bounds");
   }
 }
 
-TEST(Boundless, OptionsCostWhatTheSequenceCostsBackwards) {
+TEST(OversizedOptions, OptionsCostWhatTheSequenceCostsBackwards) {
   expect_costs_of_sequences<float>();
   expect_costs_of_sequences<double>();
 }

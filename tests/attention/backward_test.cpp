@@ -256,7 +256,7 @@ TEST_P(Arithmetic, ValuesAndTheirGradientsAreAdjoint) {
   each([]<class T>(const Case<T>& op) {
     if (op.signed_weights) GTEST_SKIP() << "denominators without a bound";
     const bool is_short =
-        !op.is_softmax || op.visible_pairs(sizes(65'536, 65'536, 1, 1)) < 13'000'000;
+        !op.is_softmax || op.attended_pairs(sizes(65'536, 65'536, 1, 1)) < 13'000'000;
     const Index n = op.has_pairs() ? 1500 : is_short ? 65'536 : 5000;
     const Problem<T> problem = make_problem(op, sizes(n, n, 4, 3));
     const Tensor<T> d_out = make_d_out(problem);
@@ -283,8 +283,8 @@ INSTANTIATE_TEST_SUITE_P(, SoftmaxArithmetic, softmax_arithmetic_subjects(), tes
 /// Adding a number to all logits of a row changes nothing, so the gradient of the bias sums to 0
 /// over the row's keys; a sink takes part in the sum.
 template <class T, class Op>
-void expect_rows_sum_to_zero(const Op& op, const Law& law) {
-  const Case<T> biased = softmax_case<T>("sum of the row", op, law, {.bias = "bhqk"});
+void expect_rows_sum_to_zero(const Op& op, const ReferenceMask& reference_mask) {
+  const Case<T> biased = softmax_case<T>("sum of the row", op, reference_mask, {.bias = "bhqk"});
   const Problem<T> problem = make_problem(biased, {2, 2, 1, 150, 170, 4, 5});
   const Tensor<T> d_out = make_d_out(problem);
   const ExpectedGrads<T> expected = biased.grad_oracle(problem.inputs(), d_out.view());

@@ -100,12 +100,12 @@ TEST_P(Conformance, GradientsOfWhatIsNotVisibleAreZero) {
 }
 
 /// Which rows of one key head's group, and which of its keys, a change may reach.
-struct Reach {
+struct ReceptiveField {
   std::vector<bool> rows;  // [Hq, Nq]
   std::vector<bool> keys;  // [Nk]
 
   template <class T>
-  explicit Reach(const Seen<T>& seen)
+  explicit ReceptiveField(const Seen<T>& seen)
       : rows(as_size(seen.shape.query_heads * seen.shape.queries)),
         keys(as_size(seen.shape.keys)) {}
 
@@ -123,7 +123,7 @@ struct Reach {
 /// all other batches; one key head.
 template <class T>
 void expect_same_beyond(const Gradients<T>& clean, const Gradients<T>& got, Index batch,
-                        const Reach& reach) {
+                        const ReceptiveField& reach) {
   const AttentionShape& s = clean.shape;
   for_each_index({s.batch, s.query_heads, s.queries, 1}, [&](Index b, Index h, Index i, Index) {
     if (b == batch && reach.rows[as_size(h * s.queries + i)]) return;
@@ -151,7 +151,7 @@ void expect_keys_reach_their_rows(const Case<T>& op, const Problem<T>& problem,
   std::size_t turn = 0;
   for (const Index j : keys) {
     for (Index b = 0; b < problem.shape.batch; ++b) {
-      Reach reach(seen);
+      ReceptiveField reach(seen);
       for_each_index(problem.row_shape(), [&](Index batch, Index h, Index i, Index) {
         if (batch == b && seen.pair(b, h, i, j)) reach.add_row(seen, b, h, i);
       });
@@ -200,7 +200,7 @@ TEST_P(Conformance, RowsReachTheKeysThatTheySee) {
             const Problem<T> poisoned = problem.in({}, {}, {}, {});
             const Tensor<T> d = d_out.in({});
             set_row(in_q ? poisoned.q : d, b, i, poison);
-            Reach reach(seen);
+            ReceptiveField reach(seen);
             for (Index h = 0; h < 2; ++h) {
               if (seen.any_key(b, h, i)) reach.add_row(seen, b, h, i);
             }

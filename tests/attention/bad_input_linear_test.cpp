@@ -79,7 +79,7 @@ class BadLinearInput : public testing::Test {
 TEST_F(BadLinearInput, TheCallItselfIsAccepted) {
   expect("accepted", Plain{});
   expect("accepted", Plain{{.causal = true}});
-  expect("accepted", Fmm{{.near = {.left = 2, .right = 2}}});
+  expect("accepted", Fmm{{.band = {.left = 2, .right = 2}}});
   give_beta();
   expect("accepted", Delta{});
   give_beta();
@@ -127,9 +127,9 @@ TEST_F(BadLinearInput, Rates) {
 }
 
 TEST_F(BadLinearInput, BlendLogits) {
-  const auto set = [&](const Shape& near, const Shape& far) {
-    call_.near_logits = {call_.at(9300), near};
-    call_.far_logits = {call_.at(9400), far};
+  const auto set = [&](const Shape& near_field, const Shape& far_field) {
+    call_.near_logits = {call_.at(9300), near_field};
+    call_.far_logits = {call_.at(9400), far_field};
   };
   set({1, 2, 1, 1}, {1, 1, 1, 1});
   expect("near_logits has 2 heads; expected 1 or 4, the heads of q", Fmm{});
@@ -149,7 +149,7 @@ TEST_F(BadLinearInput, BlendLogits) {
   *call_.at(9300) = kInfinity;
   *call_.at(9400) = -kInfinity;
   expect("accepted", Fmm{});
-  const Fmm normalised{{.near = {.left = 1}, .normalise_rows = true}};
+  const Fmm normalised{{.band = {.left = 1}, .normalise_rows = true}};
   set({1, 1, 1, 1}, {1, 4, 1, 1});
   *call_.at(9300) = -kInfinity;
   *call_.at(9402) = -kInfinity;
@@ -170,13 +170,13 @@ TEST_F(BadLinearInput, Options) {
   }
   expect("accepted", with_floor(1));
   expect("accepted", with_floor(1e-6));
-  expect("left is -1; expected at least 0 keys", Fmm{{.near = {.left = -1}}});
-  expect("right is -2; expected at least 0 keys", Fmm{{.near = {.right = -2}}});
+  expect("left is -1; expected at least 0 keys", Fmm{{.band = {.left = -1}}});
+  expect("right is -2; expected at least 0 keys", Fmm{{.band = {.right = -2}}});
   expect("scale is nan; expected a finite number of the inputs' type",
-         Fmm{{.near = {.left = 1}, .scale = std::nan("")}});
+         Fmm{{.band = {.left = 1}, .scale = std::nan("")}});
   give_beta();
   expect("causal is false; expected true: the delta rule is causal",
-         FmmAttention<DeltaRule<EluPlusOne>>{{.near = {.left = 1}, .causal = false}});
+         FmmAttention<DeltaRule<EluPlusOne>>{{.band = {.left = 1}, .causal = false}});
 }
 
 TEST_F(BadLinearInput, Gradients) {
@@ -266,7 +266,7 @@ TYPED_TEST(OddLinearInput, IsRight) {
     for (const Index wide : {Index{20}, Index{1} << 40, kMost}) {
       expect_right(fmm_case<T>(
           "fmm",
-          FmmAttention<EluPlusOne>{{.near = {.left = wide, .right = wide}, .causal = causal}}));
+          FmmAttention<EluPlusOne>{{.band = {.left = wide, .right = wide}, .causal = causal}}));
     }
     expect_right(linear_case<T>("linear", LinearAttention<EluPlusOne>{{.causal = causal}}));
   }

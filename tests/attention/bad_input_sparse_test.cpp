@@ -73,10 +73,10 @@ TEST(BadSparseInput, Summaries) {
 /// The rows of these operators, for every number of keys around the stride.
 template <class Op>
 void expect_right(const Op& op, Index n) {
-  const auto law = [&](const Pair& p) {
+  const auto reference_mask = [&](const Pair& p) {
     return op.pattern(p.h, {p.queries, p.keys, p.keys - p.queries}).allows(p.i(), p.j);
   };
-  const Case<float> made = softmax_case<float>("op", op, law);
+  const Case<float> made = softmax_case<float>("op", op, reference_mask);
   const Problem<float> problem = make_problem(made, {1, 2, 2, n, n, 4, 3});
   const Tensor<float> out(problem.out_shape());
   made.forward(problem.inputs(), out.view(), {}, nullptr);
@@ -188,8 +188,8 @@ TEST(BadSparseInput, Patterns) {
   EXPECT_EQ(message_of(SparseAttention{{}}),
             "SparseAttention: the number of patterns is 0; expected at least 1");
   const fovea::SequenceShape small{3, 3, 0};
-  const auto law = [](Index i, Index j) { return j <= i; };
-  const fovea::EnumeratedPattern listed(law, small);
+  const auto reference_mask = [](Index i, Index j) { return j <= i; };
+  const fovea::EnumeratedPattern listed(reference_mask, small);
   EXPECT_EQ(message_of(SparseAttention{{.patterns = {listed}}}),
             "EnumeratedPattern: the positions of the queries are 3 to 8; expected 0 to 2, which "
             "were enumerated");

@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "attention/big_bird_law.hpp"
+#include "attention/big_bird_mask.hpp"
 #include "attention/gradients.hpp"
 #include "fovea/attention/block_sparse.hpp"
 #include "support/refusal.hpp"
@@ -64,7 +64,7 @@ TYPED_TEST(BigBird, GivenBlocksAreThoseThatWouldBeDrawn) {
     const Problem<T> problem = make_problem(drawn_case, {2, 4, 2, 203, 203, 5, 6});
     EXPECT_TRUE(same_bits(run(drawn_case, problem), run(given_case, problem)));
     EXPECT_TRUE(same_bits(run_backward(drawn_case, problem), run_backward(given_case, problem)));
-    EXPECT_EQ(drawn_case.visible_pairs(problem.shape), given_case.visible_pairs(problem.shape));
+    EXPECT_EQ(drawn_case.attended_pairs(problem.shape), given_case.attended_pairs(problem.shape));
     if (!o.causal) continue;
     auto decoder = BigBirdAttention(given).template decoder<T>(
         {.batch = 2, .query_heads = 4, .key_heads = 2, .width = 5, .value_width = 6});
@@ -91,7 +91,7 @@ TYPED_TEST(BigBird, GivenBlocksMayOverlapTheOthers) {
                                  .last_global_blocks = last,
                                  .given_blocks = lists,
                                  .causal = causal}};
-      const Law law = [=](const Pair& p) {
+      const ReferenceMask reference_mask = [=](const Pair& p) {
         const Index own = p.i() / kBlock;
         const Index block = p.j / kBlock;
         const auto global = [&](Index x) { return x < 1 || x >= 6 - last; };
@@ -105,7 +105,7 @@ TYPED_TEST(BigBird, GivenBlocksMayOverlapTheOthers) {
         return (!causal || p.j <= p.i()) &&
                (std::abs(own - block) <= 1 || global(own) || global(block) || is_listed);
       };
-      const Case<T> made = softmax_case<T>("given", op, law);
+      const Case<T> made = softmax_case<T>("given", op, reference_mask);
       for (const Index queries : {91, 40, 3}) {
         const Problem<T> problem = make_problem(made, {2, 4, 2, queries, 91, 5, 6});
         expect_conforms(made, problem);
@@ -122,7 +122,8 @@ TYPED_TEST(BigBird, BlocksMayBeSmall) {
   for (const Index block : {3, 9, 13}) {
     const BigBirdOptions options{
         .block = block, .global_blocks = 1, .random_blocks = 2, .seed = 146};
-    const Case<T> made = softmax_case<T>("small", BigBirdAttention(options), big_bird_law(options));
+    const Case<T> made =
+        softmax_case<T>("small", BigBirdAttention(options), big_bird_mask(options));
     const Problem<T> problem = make_problem(made, {1, 2, 1, 400, 400, 3, 2});
     expect_grads_conform(made, problem);
   }

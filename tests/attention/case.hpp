@@ -55,8 +55,8 @@ struct Case {
   bool has_decoder = true;                                           // or refuses to make one
   std::function<Index(const AttentionShape&, Index workers)> workspace_bytes;
   std::function<Index(const AttentionShape&, Index workers)> backward_workspace_bytes;
-  std::function<Index(const AttentionShape&)> visible_pairs;
-  Law visible;
+  std::function<Index(const AttentionShape&)> attended_pairs;
+  ReferenceMask visible;
   std::function<Expected<T>(const AllInputs<T>&)> oracle;
   std::function<ExpectedGrads<T>(const AllInputs<T>&, const View<const T>& d_out)> grad_oracle;
 
@@ -72,7 +72,7 @@ struct Case {
   bool in_runs = false;
   /// Whether a row's keys do not go into it alike: a band among them has weights of its own.
   bool has_band = false;
-  /// Whether the pattern has stages, between which something of each row waits.
+  /// Whether the pattern has passes, between which something of each row waits.
   bool staged = false;
   /// Whether its calls make the lists of keys that it is given: their memory is no scratch of it.
   bool makes_lists = false;
@@ -119,7 +119,8 @@ inline constexpr Index kBeyond = 4;
 /// A case without its oracles. `Op` meets fovea::DifferentiableAttention.
 /// \param beyond d, M or R, if its shapes say one of them
 template <class T, class Op>
-Case<T> make_case(const std::string& name, const Op& op, const Law& law, Index beyond = kBeyond) {
+Case<T> make_case(const std::string& name, const Op& op, const ReferenceMask& reference_mask,
+                  Index beyond = kBeyond) {
   static_assert(fovea::DifferentiableAttention<Op, T>);
   Case<T> made;
   made.name = name;
@@ -175,25 +176,26 @@ Case<T> make_case(const std::string& name, const Op& op, const Law& law, Index b
   made.backward_workspace_bytes = [=](const AttentionShape& shape, Index workers) {
     return op.template backward_workspace_bytes<T>(shape_of(shape), workers);
   };
-  made.visible_pairs = [=](const AttentionShape& shape) {
-    return op.visible_pairs(shape_of(shape), 0);
+  made.attended_pairs = [=](const AttentionShape& shape) {
+    return op.attended_pairs(shape_of(shape), 0);
   };
-  made.visible = law;
+  made.visible = reference_mask;
   return made;
 }
 
-/// An operator that is softmax attention over the pairs that the law shows.
+/// An operator that is softmax attention over the pairs that the reference mask shows.
 template <class T, class Op>
-Case<T> softmax_case(const std::string& name, const Op& op, const Law& law,
+Case<T> softmax_case(const std::string& name, const Op& op, const ReferenceMask& reference_mask,
                      const Extras& extras = {}) {
-  Case<T> made = make_case<T>(name, op, law);
+  Case<T> made = make_case<T>(name, op, reference_mask);
   made.extras = extras;
   const fovea::SoftmaxOptions options = op.softmax_options();
-  made.oracle = [options, law](const AllInputs<T>& in) {
-    return softmax_oracle(in, OracleOperator<T>::of(options, law, in.q.width()));
+  made.oracle = [options, reference_mask](const AllInputs<T>& in) {
+    return softmax_oracle(in, OracleOperator<T>::of(options, reference_mask, in.q.width()));
   };
-  made.grad_oracle = [options, law](const AllInputs<T>& in, const View<const T>& d_out) {
-    return softmax_grad_oracle(in, OracleOperator<T>::of(options, law, in.q.width()), d_out);
+  made.grad_oracle = [options, reference_mask](const AllInputs<T>& in, const View<const T>& d_out) {
+    return softmax_grad_oracle(in, OracleOperator<T>::of(options, reference_mask, in.q.width()),
+                               d_out);
   };
   return made;
 }

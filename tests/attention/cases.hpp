@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "attention/case.hpp"
-#include "attention/laws.hpp"
+#include "attention/reference_masks.hpp"
 
 namespace fovea_test {
 
-/// To enter an operator, add a line to one of them: a name, the operator, its law, what it takes
-/// beside q, k and v; and, if it is neither softmax nor linear attention, `make_case` with oracles
-/// of its own. T is float or double.
+/// To enter an operator, add a line to one of them: a name, the operator, its reference mask, what
+/// it takes beside q, k and v; and, if it is neither softmax nor linear attention, `make_case` with
+/// oracles of its own. T is float or double.
 template <class T>
 std::vector<Case<T>> softmax_cases();
 template <class T>
@@ -41,7 +41,7 @@ std::vector<Case<T>> luna_cases();
 /// Sparse operators with options beyond any sequence, none of the operators under test: what they
 /// cost must follow the sequence. In sparse_cases.cpp.
 template <class T>
-std::vector<Case<T>> boundless_cases();
+std::vector<Case<T>> oversized_options_cases();
 
 /// All of these lists in one.
 template <class T>

@@ -140,7 +140,7 @@ TEST(CausalGradients, HaveThemWithEveryFarField) {
     expect_same_bits<float>(maps, {1, 2, 1, 1700, 1700, 12, 17});
   }
   const fovea::FmmTwoKernels fmm{
-      {.near = {3, 2}, .causal = true, .denominator = Denominator::signed_floor(0.5)}};
+      {.band = {3, 2}, .causal = true, .denominator = Denominator::signed_floor(0.5)}};
   expect_same_bits<float>(fmm, {1, 2, 2, 1700, 1700, 12, 17}, {.logits = true});
   expect_same_bits<float>(fmm, {1, 2, 1, 1200, 1500, 12, 17}, {.logits = true});
   const Linear op{{.causal = true}};
@@ -165,7 +165,7 @@ TEST(CausalGradients, DivideFewHeads) {
 /// backward_workspace_bytes counts the states that threads share.
 TEST(CausalGradients, FitAnArenaOfTheirSize) {
   const fovea::FmmTwoKernels op{
-      {.near = {3, 2}, .causal = true, .denominator = Denominator::signed_floor(0.5)}};
+      {.band = {3, 2}, .causal = true, .denominator = Denominator::signed_floor(0.5)}};
   const fovea::AttentionShape shape{1, 2, 1, 1200, 1200, 12, 17};
   const GradProblem<float> problem({1, 2, 1, 1200, 1200, 12, 17}, {.logits = true});
   Backwards executor;

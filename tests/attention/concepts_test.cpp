@@ -66,7 +66,7 @@ struct ArchetypeAttention {
   Index workspace_bytes(const AttentionShape&, Index) const {
     return 0;
   }
-  static Index visible_pairs(const AttentionShape&, Index) { return 0; }
+  static Index attended_pairs(const AttentionShape&, Index) { return 0; }
 };
 static_assert(Attention<ArchetypeAttention, float> && Attention<ArchetypeAttention, double>);
 
@@ -105,7 +105,7 @@ struct ArchetypePlan {
   ArchetypePlan(const ArchetypePlan&) = delete;
   static short block_count() { return 0; }
   static fovea::QueryBlock block(Index, fovea::BlockStorage&) { return {}; }
-  static int visible_pairs() { return 0; }
+  static int attended_pairs() { return 0; }
 };
 struct ArchetypePattern {
   ArchetypePattern() = default;

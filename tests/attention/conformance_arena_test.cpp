@@ -229,7 +229,7 @@ TEST_P(Conformance, DecodersInAnArena) {
       AllInputs<T> part = part_of(problem.inputs(), first, number, 0, first + number);
       part.k = cut(problem.inputs().k, 2, first, number);
       part.v = cut(problem.inputs().v, 2, first, number);
-      if (!part.beta.is_none()) part.beta = cut(problem.inputs().beta, 2, first, number);
+      if (!part.beta.empty()) part.beta = cut(problem.inputs().beta, 2, first, number);
       return part;
     };
     const AnyDecoder<T> decoder =

@@ -24,7 +24,7 @@ TEST_P(SoftmaxConformance, WorkspaceDoesNotGrowWithTheSequence) {
     const auto bytes = [&](Index queries, Index keys) {
       return op.workspace_bytes(sizes(queries, keys, 64, 64), 1);
     };
-    // Between stages three numbers of each row wait.
+    // Between passes three numbers of each row wait.
     const auto waiting = [&](Index queries) {
       return op.staged ? 3 * queries * static_cast<Index>(sizeof(T)) : 0;
     };
@@ -113,7 +113,7 @@ void expect_cost_of_the_sequence(const Case<T>& op, Index n) {
   EXPECT_LE(heap().peak - before, limit) << "forward";
   before = heap().reset();
   EXPECT_LE(op.workspace_bytes(problem.shape, 1), limit);
-  EXPECT_LE(op.visible_pairs(problem.shape), n * n);
+  EXPECT_LE(op.attended_pairs(problem.shape), n * n);
   EXPECT_LE(heap().peak - before, limit) << "counting";
   before = heap().reset();
   const AnyDecoder<T> decoder =
@@ -126,14 +126,14 @@ void expect_cost_of_the_sequence(const Case<T>& op, Index n) {
 
 template <class T>
 void expect_costs_of_sequences() {
-  for (const Case<T>& op : boundless_cases<T>()) {
+  for (const Case<T>& op : oversized_options_cases<T>()) {
     SCOPED_TRACE(op.name + " " + scalar_name<T>());
     for (const Index n : {50, 150}) expect_cost_of_the_sequence(op, n);
     expect_conforms(op, make_problem(op, {2, 4, 2, 45, 50, 5, 6}), " without bounds");
   }
 }
 
-TEST(Boundless, OptionsCostWhatTheSequenceCosts) {
+TEST(OversizedOptions, OptionsCostWhatTheSequenceCosts) {
   expect_costs_of_sequences<float>();
   expect_costs_of_sequences<double>();
 }

@@ -50,15 +50,15 @@ TEST_P(Conformance, EdgeSizes) {
 TEST_P(Conformance, CountsPairsOfSequencesWithoutNumber) {
   each([]<class T>(const Case<T>& op) {
     if (op.makes_lists) GTEST_SKIP() << "their tests count pairs";
-    const Index some = op.visible_pairs(sizes(8192, 8192, 8, 5));
+    const Index some = op.attended_pairs(sizes(8192, 8192, 8, 5));
     for (const Index rows : {Index{1} << 62, (Index{1} << 62) - 1}) {
-      const Index pairs = op.visible_pairs({.batch = 1,
-                                            .query_heads = 4,
-                                            .key_heads = 2,
-                                            .queries = rows,
-                                            .keys = rows,
-                                            .width = 8,
-                                            .value_width = 5});
+      const Index pairs = op.attended_pairs({.batch = 1,
+                                             .query_heads = 4,
+                                             .key_heads = 2,
+                                             .queries = rows,
+                                             .keys = rows,
+                                             .width = 8,
+                                             .value_width = 5});
       if (some > 2 * 8192) {
         EXPECT_EQ(pairs, std::numeric_limits<Index>::max());
       } else {
@@ -67,7 +67,7 @@ TEST_P(Conformance, CountsPairsOfSequencesWithoutNumber) {
     }
     // The pairs of one row are, but for its window and the like, a share of the keys.
     const auto grown = [&](Index keys) {
-      const auto pairs = [&](Index n) { return op.visible_pairs(sizes(1, n, 8, 5)); };
+      const auto pairs = [&](Index n) { return op.attended_pairs(sizes(1, n, 8, 5)); };
       return pairs(keys) - pairs(keys / 4);
     };
     const Index last = grown(Index{1} << 62);
@@ -78,7 +78,7 @@ TEST_P(Conformance, CountsPairsOfSequencesWithoutNumber) {
 TEST_P(Arithmetic, LongSequences) {
   each([]<class T>(const Case<T>& op) {
     const AttentionShape shape = sizes(4200, 4200, 3, 2);
-    if (op.visible_pairs(shape) > 2'000'000 || op.has_pairs()) {
+    if (op.attended_pairs(shape) > 2'000'000 || op.has_pairs()) {
       GTEST_SKIP() << "too many pairs for the oracle";
     }
     expect_conforms(op, make_problem(op, shape));
@@ -184,9 +184,10 @@ TEST_P(Arithmetic, ConstantData) {
   });
 }
 
-Index count_visible(const Law& law, const AttentionShape& s, Index row) {
+Index count_visible(const ReferenceMask& reference_mask, const AttentionShape& s, Index row) {
   Index seen = 0;
-  for (Index j = 0; j < s.keys; ++j) seen += law(Pair{0, 0, row, j, s.queries, s.keys}) ? 1 : 0;
+  for (Index j = 0; j < s.keys; ++j)
+    seen += reference_mask(Pair{0, 0, row, j, s.queries, s.keys}) ? 1 : 0;
   return seen;
 }
 

@@ -108,7 +108,7 @@ TYPED_TEST(DecoderPatternsOf, Compositions) {
   }
 }
 
-/// Heads of one key head that see different keys, band, window, stages and list side by side.
+/// Heads of one key head that see different keys, band, window, passes and list side by side.
 TYPED_TEST(DecoderPatternsOf, HeadsOfDifferentPatterns) {
   const SparseAttention op{
       {.patterns = {fovea::Window{4, 1}, fovea::strided_merged(6), fovea::DilatedWindow{5, 0, 3},

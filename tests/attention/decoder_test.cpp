@@ -47,7 +47,7 @@ struct ArchetypeIncremental {
   Index workspace_bytes(const AttentionShape&, Index) const {
     return 0;
   }
-  static Index visible_pairs(const AttentionShape&, Index) { return 0; }
+  static Index attended_pairs(const AttentionShape&, Index) { return 0; }
   template <class T>
   ArchetypeDecoder decoder(const DecoderShape&) const {
     return {};

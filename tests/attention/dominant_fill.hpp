@@ -17,7 +17,7 @@ struct FsatSizes {
   Index heads = 2;
   Index key_heads = 2;
   Index tokens = 40;
-  Index slots = 4;
+  Index slots_per_key = 4;
   Index width = 5;
   Index value_width = 3;
 };

@@ -10,58 +10,58 @@ template <class T>
 std::vector<Case<T>> fmm_cases() {
   using namespace fovea;
   return {
-      fmm_case<T>("fmm", FmmAttention<EluPlusOne>{{.near = {.left = 4, .right = 4}}},
+      fmm_case<T>("fmm", FmmAttention<EluPlusOne>{{.band = {.left = 4, .right = 4}}},
                   {.near_logits = "hd", .far_logits = "hd"}),
       fmm_case<T>("fmm_2_normalised",
                   FmmAttention<EluPlusOne, EluMinusPlusOne>{{
-                      .near = {.left = 4, .right = 4},
+                      .band = {.left = 4, .right = 4},
                       .normalise_rows = true,
                   }},
                   {.near_logits = "1", .far_logits = "d"}),
       fmm_case<T>("fmm_3_causal",
                   FmmAttention<EluPlusOne, EluMinusPlusOne, TanhPlusOne>{{
-                      .near = {.left = 70},
+                      .band = {.left = 70},
                       .causal = true,
                       .scale = 0.3,
                   }},
                   {.near_logits = "h", .far_logits = "h"}),
       fmm_case<T>("fmm_top_left", FmmAttention<EluPlusOne>{{
-                                      .near = {.left = 9, .right = 3},
+                                      .band = {.left = 9, .right = 3},
                                       .causal = true,
                                       .alignment = CausalAlignment::top_left,
                                   }}),
       fmm_case<T>("fmm_key_length",
                   FmmAttention<EluPlusOne, DeltaRule<EluPlusOne>>{{
-                      .near = {.left = 9},
+                      .band = {.left = 9},
                       .alignment = CausalAlignment::key_length,
                   }},
                   {.beta = true, .near_logits = "h", .far_logits = "h"}),
       fmm_case<T>("fmm_key_length_not_causal", FmmAttention<EluPlusOne>{{
-                                                   .near = {.left = 4, .right = 70},
+                                                   .band = {.left = 4, .right = 70},
                                                    .alignment = CausalAlignment::key_length,
                                                }}),
       fmm_case<T>("fmm_delta",
                   FmmAttention<EluPlusOne, DeltaRule<EluPlusOne>>{{
-                      .near = {.left = 4},
+                      .band = {.left = 4},
                       .causal = true,
                   }},
                   {.beta = true, .far_logits = "h"}),
       fmm_case<T>("fmm_mean_normalised",
                   FmmAttention<EluPlusOne, EluMinusPlusOne>{{
-                      .near = {.left = 4, .right = 4},
+                      .band = {.left = 4, .right = 4},
                       .normalise_rows = true,
                       .combine = CombineMaps::mean,
                   }},
                   {.near_logits = "h", .far_logits = "d"}),
       fmm_case<T>("fmm_delta_mean",
                   FmmAttention<EluPlusOne, DeltaRule<EluPlusOne>>{{
-                      .near = {.left = 4},
+                      .band = {.left = 4},
                       .combine = CombineMaps::mean,
                   }},
                   {.beta = true, .far_logits = "h"}),
       fmm_case<T>("fmm_joint_causal",
                   FmmAttention<EluPlusOne, EluMinusPlusOne, TanhPlusOne>{{
-                      .near = {.left = 9},
+                      .band = {.left = 9},
                       .causal = true,
                       .normalise_rows = true,
                       .combine = CombineMaps::joint,

@@ -25,7 +25,7 @@ template <class F>
 void for_each_problem(F&& f) {
   for (const bool causal : {false, true}) {
     const Fmm op{
-        {.near = kBand, .causal = causal, .denominator = fovea::Denominator::signed_floor(0.5)}};
+        {.band = kBand, .causal = causal, .denominator = fovea::Denominator::signed_floor(0.5)}};
     const Case<float> plain = softmax_case<float>("full", fovea::FullAttention{}, all_pairs);
     for (const auto& [queries, keys] : {std::array<Index, 2>{150, 150}, {70, 170}, {5, 3}}) {
       f(op, make_problem(plain, {2, 4, 2, queries, keys, 6, 17}));
@@ -52,9 +52,9 @@ TEST(FmmSaved, IsWhatLocalAttentionGives) {
     op.forward(in, plain.view());
     op.forward(in, out.view(), room.saved());
     EXPECT_TRUE(same_bits(plain.values(), out.values(), out.shape()));
-    const Tensor<float> near(problem.out_shape()), lse(problem.row_shape());
-    op.near().forward(in, near.view(), {lse.view()});
-    EXPECT_TRUE(same_bits(near.values(), room.out.values(), near.shape()));
+    const Tensor<float> near_field(problem.out_shape()), lse(problem.row_shape());
+    op.near_field().forward(in, near_field.view(), {lse.view()});
+    EXPECT_TRUE(same_bits(near_field.values(), room.out.values(), near_field.shape()));
     EXPECT_TRUE(same_bits(lse.values(), room.lse.values(), lse.shape()));
     EXPECT_EQ(room.out.changed_gaps() + room.lse.changed_gaps(), 0);
   });
@@ -64,22 +64,22 @@ TEST(FmmSaved, IsWhatLocalAttentionGives) {
 struct FmmGradients {
   FmmGradients(const Fmm& op, const Problem<float>& problem, const AllInputs<float>& in,
                const FmmSaved<float>& saved)
-      : q(in.q.shape()), k(in.k.shape()), v(in.v.shape()), near(in.near_logits.shape()) {
+      : q(in.q.shape()), k(in.k.shape()), v(in.v.shape()), near_field(in.near_logits.shape()) {
     const Tensor<float> out(problem.out_shape());  // is not read
     op.backward(in, out.view(), saved, make_d_out(problem).view(),
                 {.q = q.view(),
                  .k = k.view(),
                  .v = v.view(),
-                 .near_logits = in.near_logits.is_none() ? View<float>{} : near.view()});
+                 .near_logits = in.near_logits.empty() ? View<float>{} : near_field.view()});
   }
   bool same_as(const FmmGradients& other) const {
     return same_bits(q.values(), other.q.values(), q.shape()) &&
            same_bits(k.values(), other.k.values(), k.shape()) &&
            same_bits(v.values(), other.v.values(), v.shape()) &&
-           same_bits(near.values(), other.near.values(), near.shape());
+           same_bits(near_field.values(), other.near_field.values(), near_field.shape());
   }
 
-  Tensor<float> q, k, v, near;
+  Tensor<float> q, k, v, near_field;
 };
 
 /// The problem's inputs with logits for each head, or without.
@@ -141,14 +141,14 @@ TEST(FmmSaved, SixteenBitsAreNotRounded) {
     return bfloat16(static_cast<float>(draw(b, h, n, c)));
   });
   for (const Index left : {3, 50}) {
-    const fovea::FmmOneKernel op{{.near = {.left = left}, .causal = true}};
+    const fovea::FmmOneKernel op{{.band = {.left = left}, .causal = true}};
     const Tensor<bfloat16> out(x.shape()), rounded(x.shape()), stepped(x.shape());
-    const Tensor<float> near(x.shape()), lse({1, 2, kRows, 1});
-    op.forward({x.view(), x.view(), x.view()}, out.view(), {near.view(), lse.view()});
-    op.near().forward({x.view(), x.view(), x.view()}, rounded.view());
+    const Tensor<float> near_field(x.shape()), lse({1, 2, kRows, 1});
+    op.forward({x.view(), x.view(), x.view()}, out.view(), {near_field.view(), lse.view()});
+    op.near_field().forward({x.view(), x.view(), x.view()}, rounded.view());
     Index wider = 0;  // than 16 bits
-    for_each_index(near.shape(), [&](Index b, Index h, Index n, Index c) {
-      const float value = near.view()(b, h, n, c);
+    for_each_index(near_field.shape(), [&](Index b, Index h, Index n, Index c) {
+      const float value = near_field.view()(b, h, n, c);
       EXPECT_EQ(bfloat16(value), rounded.view()(b, h, n, c));
       wider += static_cast<float>(bfloat16(value)) != value;
     });
@@ -163,14 +163,14 @@ TEST(FmmSaved, SixteenBitsAreNotRounded) {
                    fovea::FmmSaved<bfloat16>{cut(near_of_steps.view(), 2, n, 1),
                                              cut(lse_of_steps.view(), 2, n, 1)});
     }
-    EXPECT_TRUE(same_bits(near.values(), near_of_steps.values(), near.shape())) << left;
+    EXPECT_TRUE(same_bits(near_field.values(), near_of_steps.values(), near_field.shape())) << left;
     EXPECT_TRUE(same_bits(lse.values(), lse_of_steps.values(), lse.shape())) << left;
     EXPECT_TRUE(same_bits(out.values(), stepped.values(), out.shape())) << left;
   }
 }
 
 TEST(FmmSaved, RefusesWhatDoesNotFit) {
-  const Fmm op{{.near = kBand, .denominator = fovea::Denominator::signed_floor(0.5)}};
+  const Fmm op{{.band = kBand, .denominator = fovea::Denominator::signed_floor(0.5)}};
   const Tensor<float> x({1, 2, 5, 4}), out(x.shape()), rows({1, 2, 5, 1}), wrong({1, 2, 4, 1});
   const auto forward = [&](const FmmSaved<float>& saved) {
     return refusal([&] { op.forward({x.view(), x.view(), x.view()}, out.view(), saved); });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// FSAT and FAT attention in the conformance suite: each call makes the dominant indices of a law
-/// of head, key and slot.
+/// FSAT and FAT attention in the conformance suite: each call makes the dominant indices of a
+/// reference mask of head, key and slot.
 #include <algorithm>
 #include <cmath>
 
@@ -60,8 +60,8 @@ bool has_edge(const fovea::FsatOptions& options, const Pair& p) {
 template <class T>
 Case<T> fsat_case(const std::string& name, const fovea::FsatOptions& options) {
   const fovea::FsatAttention op(options);
-  const Law law = [options](const Pair& p) { return has_edge<T>(options, p); };
-  Case<T> made = make_case<T>(name, op, law);
+  const ReferenceMask reference_mask = [options](const Pair& p) { return has_edge<T>(options, p); };
+  Case<T> made = make_case<T>(name, op, reference_mask);
   made.options.scale = options.scale;
   made.is_softmax = true;
   made.scales_weights = true;

@@ -26,7 +26,8 @@ FsatAttention made(EdgeSource edges) {
 template <class T>
 FsatProblem<T> problem(std::uint64_t seed = 1) {
   FsatProblem<T> p(
-      {.batch = 2, .heads = kHeads, .key_heads = 1, .tokens = kTokens, .slots = kSlots}, seed);
+      {.batch = 2, .heads = kHeads, .key_heads = 1, .tokens = kTokens, .slots_per_key = kSlots},
+      seed);
   p.key_lengths = {kTokens, 20};
   return p;
 }
@@ -71,11 +72,11 @@ TEST(FsatEdges, AreBoundedByVisiblePairs) {
   fovea::FsatShape shape;
   shape.queries = shape.keys = kTokens;
   shape.dominants = kSlots;
-  EXPECT_EQ(made(EdgeSource::predicted).visible_pairs(shape), kTokens * kSlots);
-  EXPECT_EQ(made(EdgeSource::both).visible_pairs(shape), kTokens * 2 * kSlots);
+  EXPECT_EQ(made(EdgeSource::predicted).attended_pairs(shape), kTokens * kSlots);
+  EXPECT_EQ(made(EdgeSource::both).attended_pairs(shape), kTokens * 2 * kSlots);
   shape.queries = shape.keys = 5;
-  EXPECT_EQ(made(EdgeSource::predicted).visible_pairs(shape), 5 * kSlots);
-  EXPECT_EQ(made(EdgeSource::both).visible_pairs(shape), 5 * 5);
+  EXPECT_EQ(made(EdgeSource::predicted).attended_pairs(shape), 5 * kSlots);
+  EXPECT_EQ(made(EdgeSource::both).attended_pairs(shape), 5 * 5);
 }
 
 /// The random slots of the edges, as an input of another call.

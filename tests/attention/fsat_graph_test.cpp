@@ -70,7 +70,7 @@ void expect_same_graph(FsatGraph<T>& graph, const View<const T>& dominant,
   const NaiveGraph expected = naive_graph(dominant, options, s, h);
   const fovea::KeyLists rows = graph.rows(s, place);
   const T* const confidences = graph.confidences(s, place);
-  const Index* const slots = graph.slots(s, place);
+  const Index* const edge_slots = graph.edge_slots(s, place);
   ASSERT_EQ(rows.begin[0], 0);
   for (Index i = 0; i < s.queries; ++i) {
     const auto row = expected.find(i);
@@ -81,7 +81,8 @@ void expect_same_graph(FsatGraph<T>& graph, const View<const T>& dominant,
     for (const auto& [key, edges] : row->second) {
       const Edge& kept = *edges.begin();
       ASSERT_EQ(rows.data[e], key) << "row " << i;
-      ASSERT_EQ(slots[e], key * dominant.width() + kept.slot) << "row " << i << ", key " << key;
+      ASSERT_EQ(edge_slots[e], key * dominant.width() + kept.slot)
+          << "row " << i << ", key " << key;
       const double variance = options.variance_or_default();
       const long double power = kept.distance * kept.distance / (2 * variance);
       const long double peak = options.confidence == Confidence::relative
@@ -105,12 +106,16 @@ TYPED_TEST(FsatGraphs, AreThoseOfSets) {
   using T = TypeParam;
   for (const EdgeSource edges : {EdgeSource::predicted, EdgeSource::random, EdgeSource::both}) {
     for (const Index tokens : {1, 2, 5, 64, 311}) {
-      for (const Index slots : {1, 3, 4, 9}) {
+      for (const Index slots_per_key : {1, 3, 4, 9}) {
         FsatOptions options{.max_length = tokens + tokens / 3, .seed = 9};
         options.edges = edges;
-        if (slots == 3) options.confidence = Confidence::relative;
-        FsatProblem<T> p({.batch = 2, .heads = 3, .key_heads = 3, .tokens = tokens, .slots = slots},
-                         static_cast<std::uint64_t>(tokens + slots));
+        if (slots_per_key == 3) options.confidence = Confidence::relative;
+        FsatProblem<T> p({.batch = 2,
+                          .heads = 3,
+                          .key_heads = 3,
+                          .tokens = tokens,
+                          .slots_per_key = slots_per_key},
+                         static_cast<std::uint64_t>(tokens + slots_per_key));
         p.key_lengths = {tokens, tokens / 2};
         const fovea::FsatInputs<T> in = p.inputs();
         at_each_level([&] {
@@ -130,7 +135,7 @@ TYPED_TEST(FsatGraphs, AreThoseOfSets) {
 /// All numbers of the graphs of some heads.
 template <class T>
 struct GraphNumbers {
-  std::vector<Index> begins, keys, slots;
+  std::vector<Index> begins, keys, edge_slots;
   std::vector<T> confidences;
 
   bool operator==(const GraphNumbers&) const = default;
@@ -156,7 +161,8 @@ GraphNumbers<T> built_on(E&& executor, const fovea::FsatInputs<T>& in, const Fsa
     const Index count = rows.begin[s.keys];
     all.begins.insert(all.begins.end(), rows.begin, rows.begin + s.keys + 1);
     all.keys.insert(all.keys.end(), rows.data, rows.data + count);
-    all.slots.insert(all.slots.end(), graph.slots(s, place), graph.slots(s, place) + count);
+    all.edge_slots.insert(all.edge_slots.end(), graph.edge_slots(s, place),
+                          graph.edge_slots(s, place) + count);
     const T* const confidences = graph.confidences(s, place);
     all.confidences.insert(all.confidences.end(), confidences, confidences + count);
   }
@@ -171,7 +177,7 @@ TYPED_TEST(FsatGraphs, AreTheSameIfThreadsShareThem) {
   for (const EdgeSource edges : {EdgeSource::predicted, EdgeSource::random, EdgeSource::both}) {
     FsatOptions options{.max_length = 1500, .seed = 5};
     options.edges = edges;
-    FsatProblem<T> p({.batch = 2, .heads = 2, .key_heads = 1, .tokens = 1500, .slots = 50});
+    FsatProblem<T> p({.batch = 2, .heads = 2, .key_heads = 1, .tokens = 1500, .slots_per_key = 50});
     for (const std::vector<Index>& lengths :
          {std::vector<Index>{}, {1500, 0}, {513, 512}, {1, 1025}}) {
       p.key_lengths = lengths;
@@ -179,7 +185,8 @@ TYPED_TEST(FsatGraphs, AreTheSameIfThreadsShareThem) {
       EXPECT_TRUE(alone == built_on<T>(Backwards{}, p.inputs(), options));
       EXPECT_TRUE(alone == built_on<T>(Shuffled{}, p.inputs(), options));
     }
-    FsatProblem<T> packed({.batch = 1, .heads = 1, .key_heads = 1, .tokens = 1500, .slots = 50});
+    FsatProblem<T> packed(
+        {.batch = 1, .heads = 1, .key_heads = 1, .tokens = 1500, .slots_per_key = 50});
     packed.cu_seqlens = {0, 0, 700, 701, 1500};
     const GraphNumbers<T> alone = built_on<T>(fovea::Serial{}, packed.inputs(), options);
     EXPECT_TRUE(alone == built_on<T>(Backwards{}, packed.inputs(), options));
@@ -193,8 +200,12 @@ TYPED_TEST(FsatGraphs, AreTheSameIfPartsAreLong) {
   constexpr Index tokens = 40'000;
   FsatOptions options{.max_length = tokens};
   options.edges = EdgeSource::both;
-  const FsatProblem<T> p(
-      {.heads = 1, .key_heads = 1, .tokens = tokens, .slots = 2, .width = 0, .value_width = 0});
+  const FsatProblem<T> p({.heads = 1,
+                          .key_heads = 1,
+                          .tokens = tokens,
+                          .slots_per_key = 2,
+                          .width = 0,
+                          .value_width = 0});
   EXPECT_TRUE(built_on<T>(fovea::Serial{}, p.inputs(), options) ==
               built_on<T>(Shuffled{}, p.inputs(), options));
 }
@@ -203,15 +214,19 @@ TYPED_TEST(FsatGraphs, AreTheSameIfPartsAreLong) {
 TYPED_TEST(FsatGraphs, AreAccurateInLongSequences) {
   using T = TypeParam;
   constexpr Index tokens = 65'536;
-  const auto near = [](Index, Index, Index j, Index m) {
+  const auto near_field = [](Index, Index, Index j, Index m) {
     return static_cast<double>(static_cast<float>(static_cast<double>((j * 7919 + m) % tokens) +
                                                   0.99 * uniform(hash(3, j, m, 0, 0))));
   };
   for (const double variance : {0.01, 65536.0}) {
     const FsatOptions options{.max_length = tokens, .variance = variance};
-    const FsatProblem<T> p(
-        {.heads = 1, .key_heads = 1, .tokens = tokens, .slots = 2, .width = 0, .value_width = 0},
-        Fill(near));
+    const FsatProblem<T> p({.heads = 1,
+                            .key_heads = 1,
+                            .tokens = tokens,
+                            .slots_per_key = 2,
+                            .width = 0,
+                            .value_width = 0},
+                           Fill(near_field));
     const fovea::FsatInputs<T> in = p.inputs();
     FsatGraph<T> graph(in.dominant, options, 1, true);
     graph.take_memory(1, 1, 1, fovea::SystemMemory{});
@@ -220,27 +235,28 @@ TYPED_TEST(FsatGraphs, AreAccurateInLongSequences) {
 }
 
 /// The random queries of every slot, as edges of a graph of nothing else.
-std::vector<Index> random_queries(std::uint64_t seed, Index heads, Index tokens, Index slots) {
+std::vector<Index> random_queries(std::uint64_t seed, Index heads, Index tokens,
+                                  Index slots_per_key) {
   FsatOptions options{.max_length = tokens, .seed = seed};
   options.edges = EdgeSource::random;
   // Each slot's own dominant index keeps edges of one query and key apart only if it has one slot.
   const FsatProblem<double> p({.heads = heads,
                                .key_heads = heads,
                                .tokens = tokens,
-                               .slots = slots,
+                               .slots_per_key = slots_per_key,
                                .width = 0,
                                .value_width = 0});
   const fovea::FsatInputs<double> in = p.inputs();
   FsatGraph<double> graph(in.dominant, options, 1, true);
   graph.take_memory(1, 1, 1, fovea::SystemMemory{});
-  std::vector<Index> made(as_size(heads * tokens * slots), -1);
+  std::vector<Index> made(as_size(heads * tokens * slots_per_key), -1);
   const Sequence s = Sequences<double>(in)[0];
   for (Index h = 0; h < heads; ++h) {
     graph.build(s, h, 0, 0);
     const fovea::KeyLists rows = graph.rows(s, 0);
     for (Index i = 0; i < tokens; ++i) {
       for (Index e = rows.begin[i]; e < rows.begin[i + 1]; ++e) {
-        made[as_size(h * tokens * slots + graph.slots(s, 0)[e])] = i;
+        made[as_size(h * tokens * slots_per_key + graph.edge_slots(s, 0)[e])] = i;
       }
     }
   }

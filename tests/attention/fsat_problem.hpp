@@ -29,7 +29,7 @@ struct FsatProblem {
       : q({s.batch, s.heads, s.tokens, s.width}, layout),
         k({s.batch, s.key_heads, s.tokens, s.width}, layout),
         v({s.batch, s.key_heads, s.tokens, s.value_width}, layout),
-        dominant({s.batch, s.heads, s.tokens, s.slots}, layout),
+        dominant({s.batch, s.heads, s.tokens, s.slots_per_key}, layout),
         d_out({s.batch, s.heads, s.tokens, s.value_width}, layout) {
     q.fill(gaussian(seed));
     k.fill(gaussian(seed + 1));

@@ -70,7 +70,7 @@ TYPED_TEST_SUITE(Fsat, Scalars);
 TYPED_TEST(Fsat, ConformsWithEveryOption) {
   for (const Index tokens : {1, 2, 3, 17, 31, 64, 150}) {
     for (const FsatOptions& options : all_options(tokens)) {
-      const FsatSizes s{.tokens = tokens, .slots = 1 + tokens % 5};
+      const FsatSizes s{.tokens = tokens, .slots_per_key = 1 + tokens % 5};
       SCOPED_TRACE(std::to_string(tokens) + " tokens");
       expect_conforms(options, FsatProblem<TypeParam>(s, static_cast<std::uint64_t>(tokens)));
     }
@@ -92,7 +92,7 @@ TYPED_TEST(Fsat, ConformsAtAnyWidth) {
 TYPED_TEST(Fsat, ConformsWithGroupedHeadsLengthsAndPacking) {
   for (const FsatOptions& options : all_options(97)) {
     FsatProblem<TypeParam> lengths(
-        {.batch = 5, .heads = 4, .key_heads = 2, .tokens = 90, .slots = 3});
+        {.batch = 5, .heads = 4, .key_heads = 2, .tokens = 90, .slots_per_key = 3});
     lengths.key_lengths = {90, 0, 1, 53, 89};
     expect_conforms(options, lengths);
     FsatProblem<TypeParam> packed({.heads = 6, .key_heads = 1, .tokens = 90});
@@ -126,7 +126,7 @@ TYPED_TEST(Fsat, ConformsAtTheEndsOfAnIndex) {
                                          n + 3.5, std::nextafter(static_cast<T>(n), T{0})};
         return all[as_size((j * 3 + m) % 10)];
       };
-      expect_conforms(options, FsatProblem<T>({.tokens = 20, .slots = 3}, Fill(special)));
+      expect_conforms(options, FsatProblem<T>({.tokens = 20, .slots_per_key = 3}, Fill(special)));
     }
   }
 }
@@ -138,7 +138,8 @@ TYPED_TEST(Fsat, TakesAnyFiniteIndex) {
   for (const double huge :
        {1e9, 9.3e18, 1e30, static_cast<double>(std::numeric_limits<T>::max())}) {
     const auto some = [=](Index, Index, Index j, Index m) { return m == 1 ? huge : double(j); };
-    const FsatResult<T> got = run_fsat(op, FsatProblem<T>({.tokens = 20, .slots = 2}, Fill(some)));
+    const FsatResult<T> got =
+        run_fsat(op, FsatProblem<T>({.tokens = 20, .slots_per_key = 2}, Fill(some)));
     for (const std::vector<T>* x : {&got.out, &got.d_q, &got.d_k, &got.d_v, &got.d_dominant}) {
       for (const T value : *x) EXPECT_TRUE(std::isfinite(value)) << huge;
     }
@@ -283,8 +284,12 @@ TYPED_TEST(Fsat, GradientsDoNotDependOnWhichAreAskedFor) {
 /// Heads whose edges are more than the backward pass holds at once.
 TEST(FsatBackward, GroupsOfHeadsChangeNoBit) {
   const FsatAttention op({.max_length = 70'000});
-  const FsatSizes s{
-      .heads = 6, .key_heads = 3, .tokens = 70'000, .slots = 8, .width = 1, .value_width = 1};
+  const FsatSizes s{.heads = 6,
+                    .key_heads = 3,
+                    .tokens = 70'000,
+                    .slots_per_key = 8,
+                    .width = 1,
+                    .value_width = 1};
   const FsatProblem<float> p(s);
   const FsatResult<float> all = run_fsat(op, p);
   FsatProblem<float> one({.tokens = 0});
@@ -321,14 +326,18 @@ TEST(FsatDifferences, HoldEveryGradient) {
   for (FsatOptions options : all_options(30)) {
     options.truncate_gradient = false;
     const FsatAttention op(options);
-    for (const Index slots : {1, 3}) {
+    for (const Index slots_per_key : {1, 3}) {
       const auto inside = [](Index b, Index h, Index j, Index m) {
         const std::uint64_t bits = hash(5, b, h, j, m);
         return static_cast<double>(bits % 13) + 0.1 + 0.8 * uniform(bits);
       };
-      const FsatProblem<double> p(
-          {.heads = 2, .key_heads = 1, .tokens = 13, .slots = slots, .width = 3, .value_width = 2},
-          Fill(inside));
+      const FsatProblem<double> p({.heads = 2,
+                                   .key_heads = 1,
+                                   .tokens = 13,
+                                   .slots_per_key = slots_per_key,
+                                   .width = 3,
+                                   .value_width = 2},
+                                  Fill(inside));
       const FsatResult<double> got = run_fsat(op, p);
       const auto loss = [&] {
         const Tensor<double> out(p.d_out.shape());
@@ -360,7 +369,7 @@ TEST(FsatTruncation, KeepsTheNegativeGradientsOfConfidences) {
   const auto inside = [](Index b, Index h, Index j, Index m) {
     return 49 * uniform(hash(6, b, h, j, m));
   };
-  const FsatProblem<double> p({.tokens = 50, .slots = 1}, Fill(inside));
+  const FsatProblem<double> p({.tokens = 50, .slots_per_key = 1}, Fill(inside));
   const FsatResult<double> truncated = run_fsat(FsatAttention(options), p);
   options.truncate_gradient = false;
   const FsatResult<double> whole = run_fsat(FsatAttention(options), p);
@@ -446,7 +455,7 @@ TYPED_TEST(Fsat, OneHeadIsSharedByThreads) {
   FsatOptions options{.max_length = 1100};
   options.edges = EdgeSource::both;
   const FsatAttention op(options);
-  const FsatProblem<T> p({.heads = 1, .key_heads = 1, .tokens = 1100, .slots = 30});
+  const FsatProblem<T> p({.heads = 1, .key_heads = 1, .tokens = 1100, .slots_per_key = 30});
   const FsatResult<T> serial = run_fsat(op, p);
   const fovea::FsatShape s = fovea::shape_of(fovea::FsatInputs<T>(p.inputs()));
   Backwards backwards;

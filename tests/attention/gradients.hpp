@@ -81,12 +81,12 @@ struct GradStorage {
     if (wanted.q) made.q = q.view();
     if (wanted.k) made.k = k.view();
     if (wanted.v) made.v = v.view();
-    if (wanted.bias && !in.bias.is_none()) made.bias = bias.view();
+    if (wanted.bias && !in.bias.empty()) made.bias = bias.view();
     if (wanted.sink) made.sink = sink;
-    if (wanted.beta && !in.beta.is_none()) made.beta = beta.view();
-    if (wanted.near_logits && !in.near_logits.is_none()) made.near_logits = near_logits.view();
-    if (wanted.far_logits && !in.far_logits.is_none()) made.far_logits = far_logits.view();
-    if (wanted.projection && !in.projection.is_none()) made.projection = projection.view();
+    if (wanted.beta && !in.beta.empty()) made.beta = beta.view();
+    if (wanted.near_logits && !in.near_logits.empty()) made.near_logits = near_logits.view();
+    if (wanted.far_logits && !in.far_logits.empty()) made.far_logits = far_logits.view();
+    if (wanted.projection && !in.projection.empty()) made.projection = projection.view();
     return made;
   }
 
@@ -112,7 +112,7 @@ Gradients<T> run_backward(const Case<T>& op, const AllInputs<T>& in, const View<
   const AllSaved<T> saved = op.is_softmax ? AllSaved<T>{lse.view()} : AllSaved<T>{};
   op.forward(in, out.view(), saved, executor);
   GradStorage<T> to(in, layout);
-  if (d_lse.is_none()) {
+  if (d_lse.empty()) {
     op.backward(in, out.view(), saved, d_out, to.grads(in, wanted), executor);
   } else {
     op.backward_through_lse(in, out.view(), saved, {d_out, d_lse}, to.grads(in, wanted));

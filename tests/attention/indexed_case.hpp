@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Cases of attention over lists of keys: each call makes the lists of a law.
+/// Cases of attention over lists of keys: each call makes the lists of a reference mask.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 
 namespace fovea_test {
 
-/// The lists of a law, ascending, one place longer than the longest of them.
-class ListsOfLaw {
+/// The lists of a reference mask, ascending, one place longer than the longest of them.
+class ListsOfMask {
  public:
   template <class T>
-  ListsOfLaw(const AllInputs<T>& in, const Law& law) {
+  ListsOfMask(const AllInputs<T>& in, const ReferenceMask& reference_mask) {
     const Shape& q = in.q.shape();
     std::vector<std::vector<Index>> rows(as_size(q[0] * q[1] * q[2]));
     for (const OracleSequence& s : oracle_sequences(in)) {
@@ -23,7 +23,7 @@ class ListsOfLaw {
         for (Index i = 0; i < s.queries; ++i) {
           std::vector<Index>& row = rows[as_size((s.batch * q[1] + h) * q[2] + s.first_query + i)];
           for (Index j = 0; j < s.keys; ++j) {
-            if (law(s.pair(h, i, j))) row.push_back(j);
+            if (reference_mask(s.pair(h, i, j))) row.push_back(j);
           }
         }
       }
@@ -44,15 +44,15 @@ class ListsOfLaw {
   Shape shape_{};
 };
 
-/// \param listed which keys the lists hold   \param law which of them a row sees
+/// \param listed which keys the lists hold   \param reference_mask which of them a row sees
 template <class T>
-Case<T> indexed_case(const std::string& name, const fovea::IndexedAttention& op, const Law& listed,
-                     const Law& law) {
-  Case<T> made = list_case<T>(name, op, law);
+Case<T> indexed_case(const std::string& name, const fovea::IndexedAttention& op,
+                     const ReferenceMask& listed, const ReferenceMask& reference_mask) {
+  Case<T> made = list_case<T>(name, op, reference_mask);
   made.by_head = true;
   made.forward = [listed, forward = made.forward](const AllInputs<T>& in, const View<T>& out,
                                                   const AllSaved<T>& saved, AnyExecutor* executor) {
-    const ListsOfLaw lists(in, listed);
+    const ListsOfMask lists(in, listed);
     AllInputs<T> with = in;
     with.indices = lists.view();
     forward(with, out, saved, executor);
@@ -60,7 +60,7 @@ Case<T> indexed_case(const std::string& name, const fovea::IndexedAttention& op,
   made.backward = [listed, backward = made.backward](
                       const AllInputs<T>& in, const View<const T>& out, const AllSaved<T>& saved,
                       const View<const T>& d_out, const AllGrads<T>& grads, AnyExecutor* executor) {
-    const ListsOfLaw lists(in, listed);
+    const ListsOfMask lists(in, listed);
     AllInputs<T> with = in;
     with.indices = lists.view();
     backward(with, out, saved, d_out, grads, executor);

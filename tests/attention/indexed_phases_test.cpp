@@ -30,7 +30,7 @@ using fovea::IndexedAttention;
 using fovea::IndexedOptions;
 
 /// Lists of at most K keys, spread over all of them; some rows have none.
-Tensor<Index> spread_lists(const AttentionShape& s, Index length) {
+Tensor<Index> sharded_lists(const AttentionShape& s, Index length) {
   Tensor<Index> lists({s.batch, s.query_heads, s.queries, length});
   for_each_index({s.batch, s.query_heads, s.queries, 1}, [&](Index b, Index h, Index i, Index) {
     const Index step = std::max<Index>(1, 2 * s.keys / length);
@@ -125,7 +125,7 @@ TYPED_TEST_SUITE(IndexedPhasesOf, Scalars);
 TYPED_TEST(IndexedPhasesOf, KeysAndValuesThatAreReadWhereTheyLie) {
   using T = TypeParam;
   const AttentionShape s{2, 4, 2, 1100, 5301, 64, 96};  // whole cache lines, blocks of odd sizes
-  const Tensor<Index> lists = spread_lists(s, 20);
+  const Tensor<Index> lists = sharded_lists(s, 20);
   const Problem<T> problem = make_problem(Case<T>{}, s);
   AllInputs<T> in = problem.inputs();
   in.indices = lists.view();
@@ -142,7 +142,7 @@ TYPED_TEST(IndexedPhasesOf, KeysAndValuesThatAreReadWhereTheyLie) {
 TYPED_TEST(IndexedPhasesOf, LongSequencesHaveTheBitsOfFewRows) {
   using T = TypeParam;
   const AttentionShape s{2, 4, 2, 1100, 4300, 40, 25};
-  const Tensor<Index> lists = spread_lists(s, 20);
+  const Tensor<Index> lists = sharded_lists(s, 20);
   const Problem<T> problem = make_problem(Case<T>{}, s);
   at_each_level([&] {
     this->expect_same(this->few_rows_at_once(problem, lists), this->at_once({}, problem, lists));
@@ -152,7 +152,7 @@ TYPED_TEST(IndexedPhasesOf, LongSequencesHaveTheBitsOfFewRows) {
 TYPED_TEST(IndexedPhasesOf, WhatOptionsHideIsHidden) {
   using T = TypeParam;
   const AttentionShape s{2, 4, 2, 1100, 4300, 40, 25};
-  const Tensor<Index> lists = spread_lists(s, 20);
+  const Tensor<Index> lists = sharded_lists(s, 20);
   Problem<T> problem = make_problem(Case<T>{}, s);
   for (const bool causal : {false, true}) {
     for (const std::vector<Index>& lengths :
@@ -169,7 +169,7 @@ TYPED_TEST(IndexedPhasesOf, WhatOptionsHideIsHidden) {
 TYPED_TEST(IndexedPhasesOf, StridesChangeNoBit) {
   using T = TypeParam;
   const AttentionShape s{2, 2, 1, 1000, 4300, 33, 32};
-  const Tensor<Index> lists = spread_lists(s, 20);
+  const Tensor<Index> lists = sharded_lists(s, 20);
   const Problem<T> problem = make_problem(Case<T>{}, s);
   const Result<T> expected = this->few_rows_at_once(problem, lists);
   const Layout by_token{.order = {0, 2, 1, 3}};
@@ -190,7 +190,7 @@ TYPED_TEST(IndexedPhasesOf, RowsOfManyColumns) {
   const AttentionShape s{1, 2, 1, 900, 4200, width, width};
   ASSERT_LT(fovea::PhaseSizes<T>(s, 20).block, s.keys);
   ASSERT_LT(fovea::PhaseSizes<T>(s, 20).slices_at_once, fovea::PhaseSizes<T>(s, 20).slices);
-  const Tensor<Index> lists = spread_lists(s, 20);
+  const Tensor<Index> lists = sharded_lists(s, 20);
   const Problem<T> problem = make_problem(Case<T>{}, s);
   this->expect_same(this->few_rows_at_once(problem, lists), this->at_once({}, problem, lists));
 }
@@ -202,7 +202,7 @@ TEST(IndexedPhases, StayWithinTheValues) {
   ASSERT_TRUE(fovea::PhaseSizes<float>::are_worth_it(s, 64));
   ASSERT_LT(sizes.slices_at_once, sizes.slices);
   ASSERT_NE(s.value_width % sizes.slice, 0);
-  const Tensor<Index> lists = spread_lists(s, 64);
+  const Tensor<Index> lists = sharded_lists(s, 64);
   between_fences([&] {
     const Problem<float> problem = make_problem(Case<float>{}, s);
     AllInputs<float> in = problem.inputs();
@@ -219,7 +219,7 @@ TYPED_TEST(IndexedPhasesOf, ReadsListedKeysAlone) {
   for (const Index width : {8, 16, 24, 40, 48}) {
     SCOPED_TRACE(width);
     AttentionShape s{1, 2, 1, 1100, 2052, width, 64};
-    const Tensor<Index> lists = spread_lists(s, 20);
+    const Tensor<Index> lists = sharded_lists(s, 20);
     lists.fill([&](Index b, Index h, Index i, Index n) {
       const Index key = lists(b, h, i, n);
       return key < 0 ? key : 2 * key;
@@ -249,7 +249,7 @@ TYPED_TEST(IndexedPhasesOf, ManyEntriesAndManyThreads) {
   ASSERT_GT(fovea::PhaseSizes<T>(heads, 80).heads_at_once(heads, 3), 1);
   fovea::ThreadPool pool(3);
   for (const auto& [s, length] : {std::pair{many, Index{200}}, std::pair{heads, Index{80}}}) {
-    const Tensor<Index> lists = spread_lists(s, length);
+    const Tensor<Index> lists = sharded_lists(s, length);
     const Problem<T> problem = make_problem(Case<T>{}, s);
     const Result<T> expected = this->few_rows_at_once(problem, lists);
     this->expect_same(expected, this->at_once({}, problem, lists));
@@ -270,7 +270,7 @@ TYPED_TEST(IndexedPhasesOf, PackedSequences) {
   const Tensor<Index> lists({1, 4, rows, 20});
   Index first = 0;
   for (std::size_t n = 0; n < queries.size(); ++n) {
-    const Tensor<Index> own = spread_lists({1, 4, 2, queries[n], keys[n], 0, 0}, 20);
+    const Tensor<Index> own = sharded_lists({1, 4, 2, queries[n], keys[n], 0, 0}, 20);
     for_each_index(own.shape(), [&](Index b, Index h, Index i, Index e) {
       lists(b, h, first + i, e) = own(b, h, i, e);
     });
@@ -303,7 +303,7 @@ TYPED_TEST(IndexedPhasesOf, PackedSequences) {
 TYPED_TEST(IndexedPhasesOf, TakeTheirWorkspace) {
   using T = TypeParam;
   const AttentionShape s{1, 2, 1, 1100, 4300, 40, 25};
-  const Tensor<Index> lists = spread_lists(s, 20);
+  const Tensor<Index> lists = sharded_lists(s, 20);
   const Problem<T> problem = make_problem(Case<T>{}, s);
   AllInputs<T> in = problem.inputs();
   in.indices = lists.view();

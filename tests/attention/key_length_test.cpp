@@ -254,10 +254,10 @@ TYPED_TEST(KeyLength, OfFarFieldsIsThatOfPackedSequences) {
                                       {.causal = true, .alignment = kAlignment}});
     expect_as_packed<T>("delta", DeltaRuleAttention<EluPlusOne>{{.alignment = kAlignment}});
     expect_as_packed<T>("fmm", FmmAttention<EluPlusOne>{
-                                   {.near = {.left = 4, .right = 2}, .alignment = kAlignment}});
+                                   {.band = {.left = 4, .right = 2}, .alignment = kAlignment}});
     expect_as_packed<T>("fmm with a delta rule",
                         FmmAttention<EluPlusOne, DeltaRule<EluPlusOne>>{
-                            {.near = {.left = 4}, .alignment = kAlignment}});
+                            {.band = {.left = 4}, .alignment = kAlignment}});
     expect_as_packed<T>("performer", PerformerAttention{{.causal = true, .alignment = kAlignment}});
   });
 }
@@ -347,7 +347,7 @@ TEST(KeyLength, RowsThatEndElsewhereThanTheKeysAreRefused) {
   EXPECT_EQ(all(LinearAttention<EluPlusOne>{{.causal = true}}), "LinearAttention" + said);
   EXPECT_EQ(all(LinearAttention<EluPlusOne>{}), "accepted");
   EXPECT_EQ(all(DeltaRuleAttention<EluPlusOne>{}), "DeltaRuleAttention" + said);
-  EXPECT_EQ(all(FmmAttention<EluPlusOne>{{.near = {3, 3}}}), "FmmAttention" + said);
+  EXPECT_EQ(all(FmmAttention<EluPlusOne>{{.band = {3, 3}}}), "FmmAttention" + said);
   EXPECT_EQ(all(PerformerAttention{{.causal = true}}), "PerformerAttention" + said);
   EXPECT_EQ(all(IndexedAttention{{.causal = true}}), "IndexedAttention" + said);
 }

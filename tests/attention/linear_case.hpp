@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "attention/case.hpp"
-#include "attention/laws.hpp"
+#include "attention/reference_masks.hpp"
 #include "support/oracle/fmm.hpp"
 
 namespace fovea_test {
@@ -54,7 +54,7 @@ OracleMap<T> oracle_map(fovea::Relu /*map*/) {
 }
 
 /// What a far field shows: every key, or those up to the row's position.
-inline Law far_law(bool causal, fovea::CausalAlignment alignment) {
+inline ReferenceMask linear_mask(bool causal, fovea::CausalAlignment alignment) {
   if (!causal) return all_pairs;
   return band(kAllKeys, 0, alignment);
 }
@@ -62,31 +62,31 @@ inline Law far_law(bool causal, fovea::CausalAlignment alignment) {
 /// The far field of FMM attention with these terms: feature maps, or DeltaRule of one.
 template <class T, class... Terms, class Options>
 OracleFmm<T> oracle_far(const Options& options) {
-  OracleFmm<T> far;
+  OracleFmm<T> far_field;
   const auto add = [&]<class Term>(fovea::LinearTerm<Term>) {
     const OracleMap<T> map = oracle_map<T>(typename fovea::LinearTerm<Term>::Map{});
     if constexpr (fovea::LinearTerm<Term>::kIsDelta) {
-      far.deltas.push_back({map, options.alignment});
+      far_field.deltas.push_back({map, options.alignment});
     } else {
-      far.linear.maps.push_back(map);
+      far_field.linear.maps.push_back(map);
     }
   };
   (add(fovea::LinearTerm<Terms>{}), ...);
-  far.linear.is_joint = options.combine == fovea::CombineMaps::joint;
-  if (options.combine == fovea::CombineMaps::mean) far.share = Wide<T>{1} / sizeof...(Terms);
-  far.linear.law = far_law(options.causal, options.alignment);
+  far_field.linear.is_joint = options.combine == fovea::CombineMaps::joint;
+  if (options.combine == fovea::CombineMaps::mean) far_field.share = Wide<T>{1} / sizeof...(Terms);
+  far_field.linear.reference_mask = linear_mask(options.causal, options.alignment);
   switch (options.denominator.policy()) {
     case fovea::DenominatorPolicy::zero_row:
-      far.linear.policy = OraclePolicy::zero_row;
+      far_field.linear.policy = OraclePolicy::zero_row;
       break;
     case fovea::DenominatorPolicy::signed_floor:
-      far.linear.policy = OraclePolicy::signed_floor;
-      far.linear.tau = static_cast<T>(options.denominator.tau());
+      far_field.linear.policy = OraclePolicy::signed_floor;
+      far_field.linear.tau = static_cast<T>(options.denominator.tau());
       break;
     default:
       break;
   }
-  return far;
+  return far_field;
 }
 
 template <class T>
@@ -99,10 +99,10 @@ bool has_signed_weights(const OracleLinear<T>& op) {
 
 template <class T, class... Maps>
 Case<T> linear_case(const std::string& name, const fovea::LinearAttention<Maps...>& op) {
-  const OracleFmm<T> far = oracle_far<T, Maps...>(op.options);
-  OracleLinear<T> oracle = far.linear;
-  oracle.share = far.share;
-  Case<T> made = make_case<T>(name, op, oracle.law);
+  const OracleFmm<T> far_field = oracle_far<T, Maps...>(op.options);
+  OracleLinear<T> oracle = far_field.linear;
+  oracle.share = far_field.share;
+  Case<T> made = make_case<T>(name, op, oracle.reference_mask);
   made.signed_weights = has_signed_weights(oracle);
   made.has_decoder = made.has_decoder && op.options.causal;
   made.oracle = [oracle](const AllInputs<T>& in) {
@@ -120,15 +120,15 @@ Case<T> fmm_case(const std::string& name, const fovea::FmmAttention<Terms...>& o
   const auto& o = op.options;
   OracleFmm<T> oracle = oracle_far<T, Terms...>(o);
   oracle.normalise_rows = o.normalise_rows;
-  const Index right = o.causal ? 0 : o.near.right;
-  const Law near = band(o.near.left, right, o.alignment);
+  const Index right = o.causal ? 0 : o.band.right;
+  const ReferenceMask near_field = band(o.band.left, right, o.alignment);
   const fovea::SoftmaxOptions options{.scale = o.scale, .alignment = o.alignment};
-  const auto at_width = [oracle, options, near](Index width) {
+  const auto at_width = [oracle, options, near_field](Index width) {
     OracleFmm<T> whole = oracle;
-    whole.near = OracleOperator<T>::of(options, near, width);
+    whole.near_field = OracleOperator<T>::of(options, near_field, width);
     return whole;
   };
-  Case<T> made = make_case<T>(name, op, oracle.linear.law);
+  Case<T> made = make_case<T>(name, op, oracle.linear.reference_mask);
   made.extras = extras;
   made.signed_weights = has_signed_weights(oracle.linear);
   made.has_band = true;
@@ -145,7 +145,7 @@ Case<T> fmm_case(const std::string& name, const fovea::FmmAttention<Terms...>& o
 template <class T, class Map>
 Case<T> delta_case(const std::string& name, const fovea::DeltaRuleAttention<Map>& op) {
   const OracleDelta<T> oracle{oracle_map<T>(Map{}), op.options.alignment};
-  Case<T> made = make_case<T>(name, op, far_law(true, op.options.alignment));
+  Case<T> made = make_case<T>(name, op, linear_mask(true, op.options.alignment));
   made.extras.beta = true;
   made.oracle = [oracle](const AllInputs<T>& in) {
     return Expected<T>{delta_oracle(in, oracle), {}};

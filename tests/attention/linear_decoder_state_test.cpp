@@ -208,7 +208,7 @@ TYPED_TEST(LinearDecoderState, RestoresOrRefusesAnyBytes) {
 
 TYPED_TEST(LinearDecoderState, RefusesTokensThatAreNotItsLast) {
   using T = TypeParam;
-  const FmmAttention<EluPlusOne> op{{.near = {.left = 3}, .causal = true}};
+  const FmmAttention<EluPlusOne> op{{.band = {.left = 3}, .causal = true}};
   const Stream<T> stream({1, 2, 1, 20, 20, 3, 2}, false);
   auto decoder = op.template decoder<T>(stream.decoder_shape());
   const std::size_t held = decoder.save().size() - 16;  // the first token, and how many there are
@@ -232,7 +232,7 @@ TYPED_TEST(LinearDecoderState, RefusesTokensThatAreNotItsLast) {
 /// A band without an end is one of every length.
 TYPED_TEST(LinearDecoderState, SavesANearFieldWithoutAnEnd) {
   using T = TypeParam;
-  const FmmAttention<EluPlusOne> op{{.near = {.left = fovea::Window::kUnbounded}, .causal = true}};
+  const FmmAttention<EluPlusOne> op{{.band = {.left = fovea::Window::kUnbounded}, .causal = true}};
   const Stream<T> stream({1, 2, 1, 90, 90, 3, 2}, false);
   auto first = op.template decoder<T>(stream.decoder_shape());
   stream.decode(first, 40);

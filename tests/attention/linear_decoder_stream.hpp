@@ -92,8 +92,8 @@ template <class F>
 void for_each_operator(F&& f) {
   f(LinearAttention<EluPlusOne>{{.causal = true}}, false);
   f(LinearAttention<EluPlusOne, fovea::TanhPlusOne>{{.causal = true}}, false);
-  f(FmmAttention<EluPlusOne>{{.near = {.left = 4}, .causal = true}}, false);
-  f(FmmAttention<EluPlusOne, DeltaRule<EluPlusOne>>{{.near = {.left = 40}}}, true);
+  f(FmmAttention<EluPlusOne>{{.band = {.left = 4}, .causal = true}}, false);
+  f(FmmAttention<EluPlusOne, DeltaRule<EluPlusOne>>{{.band = {.left = 40}}}, true);
   f(DeltaRuleAttention<EluPlusOne>{}, true);
 }
 

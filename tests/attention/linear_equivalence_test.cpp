@@ -86,12 +86,12 @@ TYPED_TEST(LinearEquivalence, OneFieldAloneIsThatField) {
   const T zero = -this->kInfinity;
   for (const bool causal : {false, true}) {
     const FmmAttention<EluPlusOne, fovea::TanhPlusOne> fmm{
-        {.near = {.left = 4, .right = 4}, .causal = causal}};
-    const LocalAttention near{{.left = 4, .right = causal ? 0 : 4}};
-    const LinearAttention<EluPlusOne, fovea::TanhPlusOne> far{{.causal = causal}};
+        {.band = {.left = 4, .right = 4}, .causal = causal}};
+    const LocalAttention near_field{{.left = 4, .right = causal ? 0 : 4}};
+    const LinearAttention<EluPlusOne, fovea::TanhPlusOne> far_field{{.causal = causal}};
     this->for_each_problem([&](const Problem<T>& problem) {
-      this->expect_same(fmm, this->with_weights(problem, one, zero), near, problem);
-      this->expect_same(fmm, this->with_weights(problem, zero, one), far, problem);
+      this->expect_same(fmm, this->with_weights(problem, one, zero), near_field, problem);
+      this->expect_same(fmm, this->with_weights(problem, zero, one), far_field, problem);
     });
   }
 }
@@ -100,8 +100,8 @@ TYPED_TEST(LinearEquivalence, OneFieldAloneIsThatField) {
 TYPED_TEST(LinearEquivalence, AWideBandAloneIsFullAttention) {
   using T = TypeParam;
   for (const Index wide : {Index{2100}, Index{1} << 40}) {
-    const FmmAttention<EluPlusOne> fmm{{.near = {.left = wide, .right = wide}}};
-    const FmmAttention<EluPlusOne> causal{{.near = {.left = wide}, .causal = true}};
+    const FmmAttention<EluPlusOne> fmm{{.band = {.left = wide, .right = wide}}};
+    const FmmAttention<EluPlusOne> causal{{.band = {.left = wide}, .causal = true}};
     const T all = this->kInfinity;
     const T nothing = -all;
     this->for_each_problem([&](const Problem<T>& problem) {
@@ -119,7 +119,7 @@ TYPED_TEST(LinearEquivalence, NormalisedRowsSumToOne) {
     const Case<T> op = fmm_case<T>(
         "normalised",
         FmmAttention<EluPlusOne, fovea::EluMinusPlusOne, fovea::TanhPlusOne>{
-            {.near = {.left = 9, .right = 3}, .causal = causal, .normalise_rows = true}},
+            {.band = {.left = 9, .right = 3}, .causal = causal, .normalise_rows = true}},
         {.near_logits = "hd", .far_logits = "h"});
     const Problem<T> problem =
         make_problem(op, {1, 3, 1, 140, 140, 6, 5}, 3, {gaussian(1), gaussian(2), constant(1)});
@@ -259,11 +259,11 @@ TYPED_TEST(LinearEquivalence, WithoutValuesIsWithoutGradients) {
                 LinearAttention<Relu, fovea::Tanh>{
                     {.causal = causal, .denominator = any, .combine = fovea::CombineMaps::joint}});
     expect_zero("FMM", FmmAttention<Relu, fovea::Tanh>{
-                           {.near = {.left = 3}, .causal = causal, .denominator = any}});
+                           {.band = {.left = 3}, .causal = causal, .denominator = any}});
   }
   expect_zero("delta rule", DeltaRuleAttention<Relu>{});
   expect_zero("FMM with a delta rule",
-              FmmAttention<fovea::DeltaRule<Relu>, Relu>{{.near = {.left = 3}}});
+              FmmAttention<fovea::DeltaRule<Relu>, Relu>{{.band = {.left = 3}}});
 }
 
 TYPED_TEST(LinearEquivalence, IntegersAreExact) {
@@ -330,7 +330,7 @@ TYPED_TEST(LinearStorage, RoundsTheFloatResultOnce) {
     expect_rounded<TypeParam>(LinearAttention<EluPlusOne, fovea::TanhPlusOne>{{.causal = causal}},
                               false);
     expect_rounded<TypeParam>(
-        FmmAttention<EluPlusOne>{{.near = {.left = 40, .right = 40}, .causal = causal}}, false);
+        FmmAttention<EluPlusOne>{{.band = {.left = 40, .right = 40}, .causal = causal}}, false);
   }
   expect_rounded<TypeParam>(DeltaRuleAttention<EluPlusOne>{}, true);
 }

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "attention/gradients.hpp"
-#include "attention/longformer_law.hpp"
+#include "attention/longformer_mask.hpp"
 
 namespace fovea_test {
 
@@ -51,11 +51,12 @@ struct LongformerProblem {
 
   /// What rows of one kind see.
   OracleOperator<T> oracle(bool of_global) const {
-    const Law law = [o = options, of_global, of_all = longformer_law(options)](const Pair& p) {
+    const ReferenceMask reference_mask = [o = options, of_global,
+                                          of_all = longformer_mask(options)](const Pair& p) {
       return is_global(o, p.position(o.alignment)) == of_global && of_all(p);
     };
     const LongformerAttention op(options);
-    return OracleOperator<T>::of(op.softmax_options(), law, q.shape()[3]);
+    return OracleOperator<T>::of(op.softmax_options(), reference_mask, q.shape()[3]);
   }
   AllInputs<T> all_inputs(bool of_global) const {
     if (of_global) {

@@ -14,16 +14,16 @@ namespace fovea_test {
 template <class T>
 Case<T> performer_case(const std::string& name, const fovea::PerformerOptions& options,
                        Index features = kBeyond) {
-  const Law law = far_law(options.causal, options.alignment);
+  const ReferenceMask reference_mask = linear_mask(options.causal, options.alignment);
   const fovea::PerformerAttention op(options);
-  Case<T> made = make_case<T>(name, op, law, features);
+  Case<T> made = make_case<T>(name, op, reference_mask, features);
   made.extras.features = features;
   made.has_decoder = made.has_decoder && options.causal;
-  made.oracle = [law](const AllInputs<T>& in) {
-    return Expected<T>{performer_oracle(in, law), {}};
+  made.oracle = [reference_mask](const AllInputs<T>& in) {
+    return Expected<T>{performer_oracle(in, reference_mask), {}};
   };
-  made.grad_oracle = [law](const AllInputs<T>& in, const View<const T>& d_out) {
-    return performer_grad_oracle(in, law, d_out);
+  made.grad_oracle = [reference_mask](const AllInputs<T>& in, const View<const T>& d_out) {
+    return performer_grad_oracle(in, reference_mask, d_out);
   };
   return made;
 }

@@ -64,10 +64,10 @@ void expect_conforms(const PerformerProblem<T>& p) {
   for (const bool causal : {false, true}) {
     SCOPED_TRACE(causal ? "causal" : "not causal");
     const PerformerAttention op({.causal = causal});
-    const Law law = far_law(causal, fovea::CausalAlignment::bottom_right);
-    const Reference<T> expected = performer_oracle(p.inputs(), law);
+    const ReferenceMask reference_mask = linear_mask(causal, fovea::CausalAlignment::bottom_right);
+    const Reference<T> expected = performer_oracle(p.inputs(), reference_mask);
     const ExpectedGrads<T> grads =
-        performer_grad_oracle(p.inputs(), law, View<const T>(p.d_out.view()));
+        performer_grad_oracle(p.inputs(), reference_mask, View<const T>(p.d_out.view()));
     at_each_level([&] {
       EXPECT_TRUE(within_ratio(p.forward(op), expected, 16, {"performer", "out"}));
       const Tensor<T> d_q(p.q.shape()), d_k(p.k.shape()), d_v(p.v.shape());

@@ -22,7 +22,7 @@ AllInputs<T> rows_with_keys(const AllInputs<T>& in, Index row, Index rows, Index
   AllInputs<T> part = part_of(in, row, rows, 0, row + rows);
   part.k = cut(in.k, 2, first_key, row + rows - first_key);
   part.v = cut(in.v, 2, first_key, row + rows - first_key);
-  if (!in.beta.is_none()) part.beta = cut(in.beta, 2, first_key, row + rows - first_key);
+  if (!in.beta.empty()) part.beta = cut(in.beta, 2, first_key, row + rows - first_key);
   return part;
 }
 

@@ -246,7 +246,7 @@ AllInputs<T> part_of(const AllInputs<T>& in, Index first, Index queries, Index f
   part.v = cut(in.v, 2, first_key, keys);
   part.bias = cut_logits(cut_logits(in.bias, 2, first, queries), 3, first_key, keys);
   part.mask = cut_logits(cut_logits(in.mask, 2, first, queries), 3, first_key, keys);
-  if (!in.beta.is_none()) part.beta = cut(in.beta, 2, first_key, keys);
+  if (!in.beta.empty()) part.beta = cut(in.beta, 2, first_key, keys);
   return part;
 }
 
@@ -260,7 +260,7 @@ AllInputs<T> head_of(const AllInputs<T>& in, Index b, Index h, fovea::IndexSpan 
   part.v = cut(cut(in.v, 0, b, 1), 1, key_head, 1);
   part.bias = cut_logits(cut_logits(in.bias, 0, b, 1), 1, h, 1);
   part.mask = cut_logits(cut_logits(in.mask, 0, b, 1), 1, h, 1);
-  if (!in.beta.is_none()) part.beta = cut(cut(in.beta, 0, b, 1), 1, key_head, 1);
+  if (!in.beta.empty()) part.beta = cut(cut(in.beta, 0, b, 1), 1, key_head, 1);
   part.near_logits = cut_logits(in.near_logits, 1, h, 1);
   part.far_logits = cut_logits(in.far_logits, 1, h, 1);
   part.key_lengths = lengths;

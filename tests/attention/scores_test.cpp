@@ -12,7 +12,7 @@
 
 #include "attention/bad_input.hpp"
 #include "attention/conformance.hpp"
-#include "attention/laws.hpp"
+#include "attention/reference_masks.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/executors.hpp"
 #include "support/refusal.hpp"
@@ -170,9 +170,9 @@ TEST(Scores, RowsWithoutKeysAndWithNaN) {
 
 /// The rows of a decoder have the bits of those of the whole sequence, whatever it has forgotten.
 template <class T, class Op>
-void expect_decoded(const Op& op, const Law& law) {
+void expect_decoded(const Op& op, const ReferenceMask& reference_mask) {
   const AttentionShape shape{2, 4, 2, 90, 90, 5, 3};
-  Problem<T> problem = make_problem(softmax_case<T>("", op, law, {.bias = "qk"}), shape);
+  Problem<T> problem = make_problem(softmax_case<T>("", op, reference_mask, {.bias = "qk"}), shape);
   const fovea::SoftmaxInputs<T> all = problem.inputs();
   const Matrices<T> whole(shape);
   const Tensor<T> out(problem.out_shape());
@@ -212,7 +212,7 @@ void expect_decoded(const Op& op, const Law& law) {
 }
 
 TEST(Scores, OfDecoders) {
-  const Law causal = band(kAllKeys, 0);
+  const ReferenceMask causal = band(kAllKeys, 0);
   expect_decoded<float>(fovea::FullAttention{{.causal = true, .dropout = {.probability = 0.3}}},
                         causal);
   expect_decoded<double>(fovea::FullAttention{{.causal = true, .soft_cap = 3}}, causal);

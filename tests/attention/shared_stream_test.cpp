@@ -93,7 +93,7 @@ TEST(SharedStream, HasThemWithEveryFarField) {
   const TwoMaps maps{{.causal = true, .denominator = Denominator::signed_floor(0.25)}};
   expect_same_bits<float>(maps, {1, 2, 1, 1700, 1700, 12, 17});
   const fovea::FmmTwoKernels fmm{
-      {.near = {3, 2}, .causal = true, .denominator = Denominator::signed_floor(0.5)}};
+      {.band = {3, 2}, .causal = true, .denominator = Denominator::signed_floor(0.5)}};
   expect_same_bits<float>(fmm, {1, 2, 2, 1700, 1700, 12, 17});
   expect_same_bits<float>(fmm, {1, 2, 1, 1200, 1500, 12, 17});
   expect_same_bits<Eigen::half>(fmm, {1, 1, 1, 1100, 1100, 16, 16});
@@ -114,14 +114,14 @@ TEST(SharedStream, DividesFewHeads) {
   EXPECT_EQ(calls(op, 1, kSegment), 0);  // the executor is not asked for one task
   EXPECT_EQ(calls(op, 2, kSegment), 2);
   const fovea::FmmTwoKernels fmm{
-      {.near = {3, 2}, .causal = true, .denominator = Denominator::signed_floor(0.5)}};
+      {.band = {3, 2}, .causal = true, .denominator = Denominator::signed_floor(0.5)}};
   EXPECT_EQ(calls(fmm, 1, 4 * kSegment), 6);
 }
 
 /// workspace_bytes counts the sums that threads share.
 TEST(SharedStream, FitsAnArenaOfItsSize) {
   const fovea::FmmTwoKernels op{
-      {.near = {3, 2}, .causal = true, .denominator = Denominator::signed_floor(0.5)}};
+      {.band = {3, 2}, .causal = true, .denominator = Denominator::signed_floor(0.5)}};
   const fovea::AttentionShape shape{1, 2, 1, 1200, 1200, 12, 17};
   const Tensor<float> q({1, 2, 1200, 12}), k({1, 1, 1200, 12}), v({1, 1, 1200, 17});
   for (const Tensor<float>* x : {&q, &k, &v}) {

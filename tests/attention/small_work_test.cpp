@@ -48,7 +48,7 @@ TEST(SmallWork, EveryFamilyTellsHowMuchItDoes) {
     };
     const View<const float> q = x.view();
     tells(fovea::LinearAttention<fovea::EluPlusOne>{}, fovea::LinearInputs<float>{q, q, q});
-    tells(fovea::FmmOneKernel{{.near = fovea::kBand5}}, fovea::FmmInputs<float>{q, q, q});
+    tells(fovea::FmmOneKernel{{.band = fovea::kBand5}}, fovea::FmmInputs<float>{q, q, q});
     tells(fovea::IndexedAttention{},
           fovea::IndexedInputs<float>{.q = q, .k = q, .v = q, .indices = lists.view()});
     tells(fovea::SmartBirdAttention{},

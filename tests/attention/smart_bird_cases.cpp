@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Smart Bird attention in the conformance suite. Each row keeps as many keys as there are, so that
-/// the visible ones are a law; a choice among them is tested in sketch_selection_test.cpp and
-/// smart_bird_test.cpp.
+/// the visible ones are a reference mask; a choice among them is tested in
+/// sketch_selection_test.cpp and smart_bird_test.cpp.
 #include <algorithm>
 #include <memory>
 
@@ -44,8 +44,8 @@ struct SketchedCall {
 
 template <class T>
 Case<T> smart_bird_case(const std::string& name, const fovea::SmartBirdOptions& chosen,
-                        const Law& law) {
-  Case<T> made = list_case<T>(name, fovea::SmartBirdAttention(chosen), law);
+                        const ReferenceMask& reference_mask) {
+  Case<T> made = list_case<T>(name, fovea::SmartBirdAttention(chosen), reference_mask);
   made.forward = [chosen](const AllInputs<T>& in, const View<T>& out, const AllSaved<T>& saved,
                           AnyExecutor* executor) {
     const SketchedCall<T> call(in, chosen);
@@ -78,7 +78,7 @@ Case<T> smart_bird_case(const std::string& name, const fovea::SmartBirdOptions& 
           const Tensor<T> k = sketch<T>(in.k.batch(), in.k.rows(), 2);
           AllInputs<T> with = in;
           with.sketch_q = q.view();
-          if (!in.k.is_none()) with.sketch_k = k.view();
+          if (!in.k.empty()) with.sketch_k = k.view();
           f(with);
         });
   };
@@ -98,10 +98,11 @@ Case<T> smart_bird_case(const std::string& name, const fovea::SmartBirdOptions& 
       return op.template backward_workspace_bytes<T>(sketched, workers);
     });
   };
-  made.visible_pairs = [law](const AttentionShape& s) {
+  made.attended_pairs = [reference_mask](const AttentionShape& s) {
     Index pairs = 0;
     for (Index i = 0; i < s.queries; ++i) {
-      for (Index j = 0; j < s.keys; ++j) pairs += law(Pair{0, 0, i, j, s.queries, s.keys}) ? 1 : 0;
+      for (Index j = 0; j < s.keys; ++j)
+        pairs += reference_mask(Pair{0, 0, i, j, s.queries, s.keys}) ? 1 : 0;
     }
     return pairs;
   };

@@ -25,9 +25,9 @@ namespace fovea_test::attention_smart_bird {
 using bench::AllGrads;
 using fovea::AttentionShape;
 
-/// The law of the keys that the oracle chooses. \param in must outlive it
+/// The reference mask of the keys that the oracle chooses. \param in must outlive it
 template <class T>
-Law chosen_law(const AllInputs<T>& in, const SmartBirdOptions& options) {
+ReferenceMask chosen_mask(const AllInputs<T>& in, const SmartBirdOptions& options) {
   return [&in, options](const Pair& p) {
     const OracleSequence s = oracle_sequences(in)[as_size(p.b)];
     const OracleChoice choice = oracle_choice(in, options, s, p.h, p.row);
@@ -46,11 +46,11 @@ void expect_oracle(const BirdProblem<T>& problem, const SmartBirdOptions& option
       }
     }
   }
-  const Law law = chosen_law(in, options);
+  const ReferenceMask reference_mask = chosen_mask(in, options);
   fovea::SoftmaxOptions softmax;
   softmax.alignment = options.alignment;
   if (options.scale) softmax.scale = *options.scale;
-  const auto oracle = OracleOperator<T>::of(softmax, law, problem.sizes.width);
+  const auto oracle = OracleOperator<T>::of(softmax, reference_mask, problem.sizes.width);
   const Expected<T> expected = softmax_oracle(in, oracle);
   Tensor<T> d_out(problem.out_shape());
   d_out.fill(gaussian(77));
@@ -308,9 +308,9 @@ TEST(SmartBird, CostsFollowTheKeysThatThereAre) {
   EXPECT_EQ(more.workspace_bytes<float>(shape), all.workspace_bytes<float>(shape));
   EXPECT_EQ(more.backward_workspace_bytes<float>(shape),
             all.backward_workspace_bytes<float>(shape));
-  EXPECT_EQ(more.visible_pairs(shape), all.visible_pairs(shape));
+  EXPECT_EQ(more.attended_pairs(shape), all.attended_pairs(shape));
   constexpr Index far = Index{1} << 61;
-  EXPECT_EQ(SmartBirdAttention({.keys_per_row = far}).visible_pairs({.queries = 9, .keys = far}),
+  EXPECT_EQ(SmartBirdAttention({.keys_per_row = far}).attended_pairs({.queries = 9, .keys = far}),
             std::numeric_limits<Index>::max());
 
   auto decoder = more.decoder<float>({.query_heads = 2,
@@ -327,12 +327,12 @@ TEST(SmartBird, CostsFollowTheKeysThatThereAre) {
 
 TEST(SmartBird, PairsAreThoseAttendedTo) {
   const SmartBirdAttention causal({.keys_per_row = 3, .causal = true});
-  EXPECT_EQ(causal.visible_pairs({.queries = 5, .keys = 5}), 1 + 2 + 3 + 3 + 3);
-  EXPECT_EQ(SmartBirdAttention({.keys_per_row = 8}).visible_pairs({.queries = 5, .keys = 6}), 30);
+  EXPECT_EQ(causal.attended_pairs({.queries = 5, .keys = 5}), 1 + 2 + 3 + 3 + 3);
+  EXPECT_EQ(SmartBirdAttention({.keys_per_row = 8}).attended_pairs({.queries = 5, .keys = 6}), 30);
   // As quickly, however many rows there are.
   constexpr Index n = Index{1} << 62;
-  EXPECT_EQ(causal.visible_pairs({.queries = n, .keys = n}), std::numeric_limits<Index>::max());
-  EXPECT_EQ(SmartBirdAttention({.keys_per_row = 1}).visible_pairs({.queries = n, .keys = n}), n);
+  EXPECT_EQ(causal.attended_pairs({.queries = n, .keys = n}), std::numeric_limits<Index>::max());
+  EXPECT_EQ(SmartBirdAttention({.keys_per_row = 1}).attended_pairs({.queries = n, .keys = n}), n);
 }
 
 }  // namespace fovea_test::attention_smart_bird

@@ -26,13 +26,13 @@ struct OwnCap {
 
 /// An operator with that cap: it has the oracle of the built-in one.
 template <class T, class Op>
-Case<T> own_cap_case(const std::string& name, const Op& op, const Law& law,
+Case<T> own_cap_case(const std::string& name, const Op& op, const ReferenceMask& reference_mask,
                      const Extras& extras = {}) {
   constexpr double cap = 1.7;
-  Case<T> made = make_case<T>(name, fovea::ModifiedAttention(op, OwnCap{cap}), law);
+  Case<T> made = make_case<T>(name, fovea::ModifiedAttention(op, OwnCap{cap}), reference_mask);
   Op capped = op;
   capped.options.soft_cap = cap;
-  const Case<T> built_in = softmax_case<T>("", capped, law, extras);
+  const Case<T> built_in = softmax_case<T>("", capped, reference_mask, extras);
   made.extras = built_in.extras;
   made.options = built_in.options;
   made.oracle = built_in.oracle;

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The sparse operators in the conformance suite, with laws written from MATHS.md, section 3.
+/// The sparse operators in the conformance suite, with reference masks written from MATHS.md,
+/// section 3.
 #include <cstdlib>
 #include <string>
 #include <vector>
 
-#include "attention/big_bird_law.hpp"
+#include "attention/big_bird_mask.hpp"
 #include "attention/cases.hpp"
-#include "attention/sparse_laws.hpp"
+#include "attention/sparse_masks.hpp"
 
 namespace fovea_test {
 namespace {
 
-/// A law of head, position and key.
+/// A reference mask of head, position and key.
 template <class F>
-Law by_positions(F&& f, fovea::CausalAlignment alignment) {
+ReferenceMask by_positions(F&& f, fovea::CausalAlignment alignment) {
   return [f, alignment](const Pair& p) { return f(p.h, p.position(alignment), p.j); };
 }
 
@@ -22,11 +23,13 @@ Law by_positions(F&& f, fovea::CausalAlignment alignment) {
 bool global_pair(Index i, Index j, Index count) { return (0 <= i && i < count) || j < count; }
 
 template <class T, class Op, class F>
-Case<T> sparse_case(const std::string& name, const Op& op, F&& law, const Extras& extras = {}) {
-  Case<T> made = softmax_case<T>(name, op, by_positions(law, op.options.alignment), extras);
+Case<T> sparse_case(const std::string& name, const Op& op, F&& reference_mask,
+                    const Extras& extras = {}) {
+  Case<T> made =
+      softmax_case<T>(name, op, by_positions(reference_mask, op.options.alignment), extras);
   const fovea::AnyPattern pattern = op.pattern(0, {64, 64, 0});
   made.in_runs = true;
-  made.staged = pattern.stage_count() > 1;
+  made.staged = pattern.pass_count() > 1;
   made.by_head = op.pattern_period(1 << 20) > 1;
   return made;
 }
@@ -78,7 +81,7 @@ std::vector<Case<T>> strided_cases() {
                      StridedAttention{{.stride = 12,
                                        .heads = HeadAssignment::merged,
                                        .causal = false,
-                                       .reach = fovea::StridedReach::code}},
+                                       .extent = fovea::StridedExtent::code}},
                      both_ways),
       sparse_case<T>(
           "strided_everything",
@@ -159,7 +162,7 @@ std::vector<Case<T>> composed_cases() {
   };
   const auto bird_case = [](const char* name, const fovea::BigBirdOptions& options,
                             const Extras& extras = {}) {
-    Case<T> made = softmax_case<T>(name, BigBirdAttention(options), big_bird_law(options), extras);
+    Case<T> made = softmax_case<T>(name, BigBirdAttention(options), big_bird_mask(options), extras);
     made.in_runs = made.by_head = true;
     return made;
   };
@@ -221,7 +224,7 @@ constexpr Index kHuge = Index{1} << 60;
 
 /// Strides, summaries and windows.
 template <class T>
-std::vector<Case<T>> boundless_strides() {
+std::vector<Case<T>> oversized_strides() {
   using fovea::FixedAttention;
   using fovea::HeadAssignment;
   using fovea::SparseAttention;
@@ -272,7 +275,7 @@ std::vector<Case<T>> boundless_strides() {
 
 /// Blocks, and lists that name many positions.
 template <class T>
-std::vector<Case<T>> boundless_blocks() {
+std::vector<Case<T>> oversized_blocks() {
   using fovea::BigBirdAttention;
   using fovea::GlobalTokens;
   using fovea::LongformerAttention;
@@ -315,11 +318,11 @@ std::vector<Case<T>> boundless_blocks() {
 }  // namespace
 
 template <class T>
-std::vector<Case<T>> boundless_cases() {
-  return joined<T>({boundless_strides<T>(), boundless_blocks<T>()});
+std::vector<Case<T>> oversized_options_cases() {
+  return joined<T>({oversized_strides<T>(), oversized_blocks<T>()});
 }
-template std::vector<Case<float>> boundless_cases();
-template std::vector<Case<double>> boundless_cases();
+template std::vector<Case<float>> oversized_options_cases();
+template std::vector<Case<double>> oversized_options_cases();
 
 template <class T>
 std::vector<Case<T>> sparse_cases() {

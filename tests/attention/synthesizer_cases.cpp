@@ -82,7 +82,7 @@ Case<T> synthesizer_case(const std::string& name, bool causal, const Extras& ext
   made.backward_workspace_bytes = [op](const AttentionShape& shape, Index workers) {
     return op.template backward_workspace_bytes<T>(shape, workers);
   };
-  made.visible_pairs = [op](const AttentionShape& shape) { return op.visible_pairs(shape, 0); };
+  made.attended_pairs = [op](const AttentionShape& shape) { return op.attended_pairs(shape, 0); };
   made.oracle = [causal](const AllInputs<T>& in) {
     return synthesizer_oracle<T>(Form::inputs(in), causal);
   };

@@ -176,7 +176,7 @@ TYPED_TEST(Synthesizer, WhatIsNotVisibleChangesNoBit) {
       const Problem<TypeParam> problem(sizes, causal, lengths);
       const auto hide = [&](const char* name, auto&& is_hidden) {
         const View<T> x = problem.tensors[name];
-        if (x.is_none()) return;
+        if (x.empty()) return;
         for_each_index(x.shape(), [&](Index b, Index h, Index n, Index d) {
           if (is_hidden(b, n, d)) x(b, h, n, d) = poison;
         });
@@ -203,7 +203,7 @@ TYPED_TEST(Synthesizer, WhatIsVisibleIsNotHidden) {
   const Problem<TypeParam> problem(sizes);
   for (const char* name : {"r", "r1", "x"}) {
     const View<T> x = problem.tensors[name];
-    if (!x.is_none()) x(0, 0, 7, 1) = std::numeric_limits<T>::quiet_NaN();
+    if (!x.empty()) x(0, 0, 7, 1) = std::numeric_limits<T>::quiet_NaN();
   }
   at_each_level([&] {
     const auto got = problem.run();

@@ -35,7 +35,7 @@ struct ThrowingPlan {
 
   Index block_count() const { return plan.block_count(); }
   Index most_runs() const { return plan.most_runs(); }
-  Index visible_pairs() const { return plan.visible_pairs(); }
+  Index attended_pairs() const { return plan.attended_pairs(); }
   Index key_block_count() const { return plan.key_block_count(); }
   KeyBlock key_block(Index p) const { return plan.key_block(p); }
   Range query_blocks(Index p) const { return plan.query_blocks(p); }

@@ -95,10 +95,10 @@ TEST(ViewMember, IsTheViewThatItIsMadeOf) {
   const ViewMember<const float> of_pointer = {tensor.data(), {2, 3, 4, 5}, {60, 20, 5, 1}};
   EXPECT_EQ(of_pointer.strides(), member.strides());
   ViewMember<const float> other;
-  EXPECT_TRUE(other.is_none());
+  EXPECT_TRUE(other.empty());
   other = member;
   EXPECT_EQ(other.data(), tensor.data());
-  EXPECT_TRUE(ViewMember<float>({}).is_none());
+  EXPECT_TRUE(ViewMember<float>({}).empty());
 }
 
 TEST(SpanMember, IsTheSpanThatItIsMadeOf) {

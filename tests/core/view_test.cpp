@@ -38,14 +38,14 @@ std::string strided(T* data, const Shape& shape, const Shape& strides) {
 
 TEST(View, IsNoneAtFirst) {
   const View<float> none;
-  EXPECT_TRUE(none.is_none());
+  EXPECT_TRUE(none.empty());
   EXPECT_EQ(none.size(), 0);
   EXPECT_EQ(none.data(), nullptr);
   EXPECT_EQ(none.shape(), (Shape{0, 0, 0, 0}));
   float x = 0;
-  EXPECT_FALSE((View<float>(&x, {1, 1, 1, 1}).is_none()));
-  EXPECT_FALSE((View<float>(&x, {1, 1, 0, 1}).is_none()));
-  EXPECT_FALSE((View<float>(nullptr, {1, 1, 0, 1}).is_none()));
+  EXPECT_FALSE((View<float>(&x, {1, 1, 1, 1}).empty()));
+  EXPECT_FALSE((View<float>(&x, {1, 1, 0, 1}).empty()));
+  EXPECT_FALSE((View<float>(nullptr, {1, 1, 0, 1}).empty()));
 }
 
 TEST(Messages, HoldNumbersInShort) {

@@ -95,7 +95,7 @@ Tensors<T> whole_problem(Index batch, Index query_heads, Index key_heads, Index 
 }
 
 template <class T>
-Tensors<T> parts_of(const Tensors<T>& whole, const Rows& rows) {
+Tensors<T> parts_of(const Tensors<T>& whole, const Sharding& rows) {
   Tensors<T> own{own_part(whole.q, rows, kRowsFirst),
                  own_part(whole.k, rows),
                  own_part(whole.v, rows, kRowsFirst),
@@ -126,7 +126,7 @@ void check_forward(const std::string& name, const Op& op, const Tensors<T>& whol
   using In = fovea::InputsOf<Op, T>;
   op.forward(whole.template inputs<In>(), whole.out.view(), whole.saved());
   for (const RowLayout& layout : layouts_of(whole.q.shape()[2], all_ranks().size())) {
-    const Rows rows(all_ranks(), layout);
+    const Sharding rows(all_ranks(), layout);
     const Tensors<T> own = parts_of(whole, rows);
     fovea::distributed::forward(op, own.template inputs<In>(), own.out.view(), own.saved(), rows,
                                 executor);
@@ -146,7 +146,7 @@ void check(const std::string& name, const Op& op, const Tensors<T>& whole, E&& e
   op.backward(whole.template inputs<In>(), View<const T>(whole.out.view()), whole.saved(),
               View<const T>(whole.d_out.view()), whole.template grads<Grads>(has_bias));
   for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
-    const Rows rows(all_ranks(), layout);
+    const Sharding rows(all_ranks(), layout);
     Tensors<T> own = parts_of(whole, rows);
     own.out = own_part(whole.out, rows);
     own.lse = own_part(whole.lse, rows);
@@ -240,7 +240,7 @@ TEST(DistributedBias, GoesWithALargeLse) {
 /// Rows that see keys of another rank are sent to it in the columns of these keys.
 TEST(DistributedBias, SendsPairs) {
   if (all_ranks().size() != 2) GTEST_SKIP() << "counted for two ranks";
-  const Rows rows(all_ranks(), RowLayout::contiguous(200, 2));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(200, 2));
   const bool is_first = all_ranks().rank() == 0;
   const auto sent = [&](const auto& op, const Shape& bias, const Shape& mask) {
     const Tensors<float> own = parts_of(whole_problem<float>(1, 2, 1, 200, bias, mask), rows);
@@ -263,7 +263,7 @@ TEST(DistributedBias, SendsPairs) {
 
 TEST(DistributedBias, IsRefusedWhereItDoesNotFit) {
   const auto whole = whole_problem<float>(1, 2, 2, 70, {1, 1, 70, 70}, {1, 1, 70, 70});
-  const Rows rows(all_ranks(), RowLayout::contiguous(70, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(70, all_ranks().size()));
   const Tensors<float> own = parts_of(whole, rows);
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;
@@ -292,7 +292,7 @@ TEST(DistributedBias, IsRefusedWhereItDoesNotFit) {
 /// A gradient that is the sum over the rows of all ranks, and ranks of which one has a row for all.
 TEST(DistributedBias, IsRefusedInBackwardWhereItHasOneRow) {
   const auto whole = whole_problem<float>(1, 2, 2, 70, {1, 1, 1, 70}, {1, 1, 70, 70});
-  const Rows rows(all_ranks(), RowLayout::contiguous(70, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(70, all_ranks().size()));
   const Tensors<float> own = parts_of(whole, rows);
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;

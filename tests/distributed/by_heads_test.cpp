@@ -28,7 +28,7 @@ using fovea::SinkhornOptions;
 using fovea::SoftmaxSaved;
 using fovea::View;
 using fovea::distributed::blocks_of;
-using fovea::distributed::Traffic;
+using fovea::distributed::CommStats;
 
 /// The sizes of a problem.
 struct Sizes {
@@ -71,7 +71,7 @@ ReformerTensors<T> whole_reformer(const Sizes& s, Index rounds) {
 
 /// The rows of a rank, in another order of memory than those of the whole.
 template <class T>
-ReformerTensors<T> parts_of(const ReformerTensors<T>& w, const Rows& rows) {
+ReformerTensors<T> parts_of(const ReformerTensors<T>& w, const Sharding& rows) {
   const auto part = [&](const Tensor<T>& x) {
     return own_part(x, rows, {.order = {0, 2, 1, 3}, .offset = 3, .gap = 2});
   };
@@ -90,7 +90,7 @@ void check(const std::string& name, const ReformerAttention& op, const ReformerT
   op.backward(whole.inputs(), whole.out.view(), whole.saved(), whole.d_out.view(), whole.grads());
   fovea::ThreadPool pool(2);
   for (const RowLayout& layout : layouts_of(whole.qk.shape()[2], all_ranks().size())) {
-    const Rows rows(all_ranks(), layout);
+    const Sharding rows(all_ranks(), layout);
     const ReformerTensors<T> own = parts_of(whole, rows);
     const std::string what = name + ", " + layout.text();
     fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows, pool);
@@ -184,7 +184,8 @@ SinkhornTensors<T> whole_sinkhorn(const Sizes& s, Index block) {
 }
 
 template <class T>
-SinkhornTensors<T> parts_of(const SinkhornTensors<T>& w, const Rows& rows, const Rows& blocks) {
+SinkhornTensors<T> parts_of(const SinkhornTensors<T>& w, const Sharding& rows,
+                            const Sharding& blocks) {
   const Layout turned{.order = {0, 2, 1, 3}, .offset = 3, .gap = 2};
   const auto part = [&](const Tensor<T>& x) { return own_part(x, rows, turned); };
   SinkhornTensors<T> own{part(w.q),
@@ -211,8 +212,8 @@ void check(const std::string& name, const SinkhornAttention& op, const SinkhornT
   op.backward(whole.inputs(), whole.out.view(), whole.saved(), whole.d_out.view(), whole.grads());
   fovea::ThreadPool pool(2);
   for (const RowLayout& layout : layouts_of(whole.q.shape()[2], all_ranks().size())) {
-    const Rows rows(all_ranks(), layout);
-    const Rows blocks(all_ranks(), blocks_of(layout, op.options.block));
+    const Sharding rows(all_ranks(), layout);
+    const Sharding blocks(all_ranks(), blocks_of(layout, op.options.block));
     const SinkhornTensors<T> own = parts_of(whole, rows, blocks);
     const std::string what = name + ", " + layout.text();
     fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows, pool);
@@ -276,10 +277,10 @@ TEST(DistributedByHeads, TakesHeadsWithoutWidth) {
 TEST(DistributedByHeads, SendsTheRowsOfTheOthersHeads) {
   const Index ranks = all_ranks().size();
   const Sizes sizes{.heads = ranks, .key_heads = ranks, .rows = 16 * ranks};
-  const Rows rows(all_ranks(), RowLayout::contiguous(sizes.rows, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(sizes.rows, all_ranks().size()));
   const auto own = parts_of(whole_reformer<float>(sizes, 2), rows);
   const ReformerAttention op{{.chunk = 16, .rounds = 2, .buckets = 4}};
-  const Traffic all =
+  const CommStats all =
       fovea::distributed::forward(op, own.inputs(), own.out.view(), ReformerSaved<float>{}, rows);
   EXPECT_EQ(all.bytes_sent,
             Index{sizeof(float)} * 16 * (ranks - 1) * (sizes.width + 2 * sizes.value_width));
@@ -287,8 +288,8 @@ TEST(DistributedByHeads, SendsTheRowsOfTheOthersHeads) {
 
 TEST(DistributedByHeads, RefusesWhatOneRankBrings) {
   const Sizes sizes{.heads = 2, .key_heads = 2, .rows = 72};
-  const Rows rows(all_ranks(), RowLayout::contiguous(72, all_ranks().size()));
-  const Rows blocks(all_ranks(), blocks_of(rows.layout(), 12));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(72, all_ranks().size()));
+  const Sharding blocks(all_ranks(), blocks_of(rows.layout(), 12));
   const auto own = parts_of(whole_reformer<float>(sizes, 2), rows);
   const auto sorted = parts_of(whole_sinkhorn<float>(sizes, 12), rows, blocks);
   const int last = all_ranks().size() - 1;
@@ -345,7 +346,7 @@ TEST(DistributedByHeads, RefusesWhatOneRankBrings) {
 TEST(DistributedByHeads, AThreadThatBreaks) {
   const Index ranks = all_ranks().size();
   const Sizes sizes{.heads = ranks, .key_heads = ranks, .rows = 1200};
-  const Rows rows(all_ranks(), RowLayout::zigzag(1200, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::zigzag(1200, all_ranks().size()));
   const auto own = parts_of(whole_reformer<float>(sizes, 4), rows);
   const int last = all_ranks().size() - 1;
   Breaking executor{all_ranks().rank() == last};

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "distributed/before_init.hpp"
-#include "fovea/distributed/messages/agreement.hpp"
+#include "fovea/distributed/messages/collective_check.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
 
@@ -121,18 +121,18 @@ TEST(Agreement, CallsThatDifferAreRefused) {
             "rank " + std::to_string(last) + " calls a walk, where rank 0 calls a call");
 }
 
-TEST(Rows, HaveTheSameLayoutOnAllRanks) {
+TEST(Sharding, HaveTheSameLayoutOnAllRanks) {
   const int size = all_ranks().size();
-  EXPECT_EQ(refusal([&] { Rows rows(all_ranks(), RowLayout::contiguous(9, size + 1)); }),
-            "rank 0: Rows: the number of ranks of the layout is " + std::to_string(size + 1) +
+  EXPECT_EQ(refusal([&] { Sharding rows(all_ranks(), RowLayout::contiguous(9, size + 1)); }),
+            "rank 0: Sharding: the number of ranks of the layout is " + std::to_string(size + 1) +
                 "; expected " + std::to_string(size) + ", the size of the communicator");
   if (size == 1) return;
   const Index own = all_ranks().rank() == 1 ? 1 : 0;
   const std::string text =
-      refusal([&] { Rows rows(all_ranks(), RowLayout::contiguous(9 + own, size)); });
-  EXPECT_EQ(text.substr(0, 36), "rank 1 calls Rows with 10 rows: [0, ");
-  EXPECT_NE(text.find("where rank 0 calls Rows with 9 rows: [0, "), std::string::npos) << text;
-  const Rows rows(all_ranks(), RowLayout::zigzag(9, size));
+      refusal([&] { Sharding rows(all_ranks(), RowLayout::contiguous(9 + own, size)); });
+  EXPECT_EQ(text.substr(0, 40), "rank 1 calls Sharding with 10 rows: [0, ");
+  EXPECT_NE(text.find("where rank 0 calls Sharding with 9 rows: [0, "), std::string::npos) << text;
+  const Sharding rows(all_ranks(), RowLayout::zigzag(9, size));
   EXPECT_EQ(rows.count(), 9);
   EXPECT_EQ(rows.own_count(), rows.layout().count(all_ranks().rank()));
 }

@@ -40,11 +40,11 @@ ErasedPattern fused(const ErasedPattern& pattern, std::shared_ptr<Fuse> fuse) {
       return inner(args...);
     };
   };
-  wrap(made.slot_count);
+  wrap(made.interval_count);
   wrap(made.room);
   wrap(made.keys_of);
   wrap(made.row_step);
-  wrap(made.lattice);
+  wrap(made.strided_range);
   wrap(made.causal_cut);
   wrap(made.same_until);
   wrap(made.next_cut);
@@ -72,7 +72,7 @@ void try_broken(Bytes& bytes) {
   SparseAttention op{fovea::SparseOptions{}};
   op.options.patterns.emplace_back(fused(tree.pattern, fuse));
   DrawnSequence sequence(bytes, 1, 1500);
-  SpreadCall<T> call(sequence, drawn_fills(bytes, sequence.seed));
+  ShardedCall<T> call(sequence, drawn_fills(bytes, sequence.seed));
   const RowLayout layout = drawn_row_layout(bytes, sequence.shape.queries);
   const bool is_odd = all_ranks().rank() == bytes(0, all_ranks().size() - 1);
   const bool breaks_executor = bytes.once_in(4);
@@ -99,7 +99,7 @@ void try_broken(Bytes& bytes) {
     if constexpr (sizeof...(more) == 0) {
       op.forward(inputs(where), call.out.in(where), saved(where));
     } else {
-      const auto run = [&](const Rows& rows, AnyExecutor& executor) {
+      const auto run = [&](const Sharding& rows, AnyExecutor& executor) {
         twice(!in_backward, executor, [&](AnyExecutor& on) {
           fovea::distributed::forward(op, inputs(where), call.out.in(where), saved(where), rows,
                                       on);
@@ -115,7 +115,7 @@ void try_broken(Bytes& bytes) {
     if constexpr (sizeof...(more) == 0) {
       op.backward(inputs(where), out, saved(where), d_out, grads);
     } else {
-      const auto run = [&](const Rows& rows, AnyExecutor& executor) {
+      const auto run = [&](const Sharding& rows, AnyExecutor& executor) {
         twice(in_backward, executor, [&](AnyExecutor& on) {
           fovea::distributed::backward(op, inputs(where), out, saved(where), d_out, grads, rows,
                                        on);
@@ -125,7 +125,7 @@ void try_broken(Bytes& bytes) {
     }
   };
   const Passes passes{.has_backward = in_backward, .refuses = false};
-  compare_spread("broken", call, passes, &call.lse, layout, layout, bytes, forward, backward);
+  compare_sharded("broken", call, passes, &call.lse, layout, layout, bytes, forward, backward);
 }
 
 /// A decoder whose pattern breaks in a step, and makes it again.

@@ -28,9 +28,9 @@ RowLayout drawn_ranges(Bytes& bytes, Index rows, Index block) {
 }
 
 template <class T>
-struct ReformerCall : SpreadCall<T> {
+struct ReformerCall : ShardedCall<T> {
   ReformerCall(const DrawnSequence& s, const Fills& fills, const ReformerOptions& options)
-      : SpreadCall<T>(s, fills),
+      : ShardedCall<T>(s, fills),
         round_lse(this->add("round_lse", Role::kept, Held::rows, s.of_queries(options.rounds))),
         projection(this->add("projection", Role::read, Held::whole,
                              {1, options.rounds, s.shape.width, options.buckets / 2},
@@ -48,7 +48,7 @@ struct ReformerCall : SpreadCall<T> {
     return {this->d_q.in(where), this->d_v.in(where)};
   }
 
-  SpreadTensor<T>&round_lse, &projection;
+  ShardedTensor<T>&round_lse, &projection;
 };
 
 template <class T>
@@ -72,16 +72,16 @@ void try_reformer(Bytes& bytes) {
   // Queries are keys, too.
   call.k.role = call.d_k.role = Role::none;
   const RowLayout layout = drawn_ranges(bytes, sequence.shape.queries, options.chunk);
-  try_spread(ReformerAttention(options),
-             ", chunk " + std::to_string(options.chunk) + ", rounds " +
-                 std::to_string(options.rounds) + ", buckets " + std::to_string(options.buckets),
-             call, true, layout, layout, bytes);
+  try_sharded(ReformerAttention(options),
+              ", chunk " + std::to_string(options.chunk) + ", rounds " +
+                  std::to_string(options.rounds) + ", buckets " + std::to_string(options.buckets),
+              call, true, layout, layout, bytes);
 }
 
 template <class T>
-struct SinkhornCall : SpreadCall<T> {
+struct SinkhornCall : ShardedCall<T> {
   SinkhornCall(const DrawnSequence& s, const Fills& fills, Index block)
-      : SpreadCall<T>(s, fills),
+      : ShardedCall<T>(s, fills),
         sorting(this->add(
             "sorting", Role::read, Held::blocks,
             {s.shape.batch, s.shape.key_heads, s.shape.keys / block, s.shape.keys / block},
@@ -97,7 +97,7 @@ struct SinkhornCall : SpreadCall<T> {
     return {this->d_q.in(where), this->d_k.in(where), this->d_v.in(where), d_sorting.in(where)};
   }
 
-  SpreadTensor<T>&sorting, &d_sorting;
+  ShardedTensor<T>&sorting, &d_sorting;
 };
 
 template <class T>
@@ -109,8 +109,8 @@ void try_sinkhorn(Bytes& bytes) {
   const DrawnSequence sequence(bytes, options.block, 1500);
   SinkhornCall<T> call(sequence, drawn_fills(bytes, sequence.seed), options.block);
   const RowLayout layout = drawn_ranges(bytes, sequence.shape.queries, options.block);
-  try_spread(SinkhornAttention(options), ", block " + std::to_string(options.block), call, true,
-             layout, fovea::distributed::blocks_of(layout, options.block), bytes);
+  try_sharded(SinkhornAttention(options), ", block " + std::to_string(options.block), call, true,
+              layout, fovea::distributed::blocks_of(layout, options.block), bytes);
 }
 
 TEST(DistributedDrawnByHeads, HasTheBitsOfOneProcess) {

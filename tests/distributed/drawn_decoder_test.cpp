@@ -20,11 +20,11 @@ namespace fovea_test::distributed_drawn_decoder {
 using fovea::distributed::SoftmaxDecoder;
 
 template <class T, class Op>
-class SpreadDecoderTrial {
+class ShardedDecoderTrial {
  public:
   /// \pre the operator has a decoder over ranks
-  SpreadDecoderTrial(Bytes& bytes, const Op& op, const AttentionShape& shape, std::uint64_t seed,
-                     IsaLevel level)
+  ShardedDecoderTrial(Bytes& bytes, const Op& op, const AttentionShape& shape, std::uint64_t seed,
+                      IsaLevel level)
       : bytes_(bytes),
         of_rank_(bytes_of_rank(seed)),
         own_(of_rank_),
@@ -81,8 +81,8 @@ class SpreadDecoderTrial {
 
   void append_own(Index count) {
     say("append own", count);
-    const Rows before(all_ranks(), decoder_.layout(length_));
-    const Rows rows(all_ranks(), decoder_.layout(length_ + count));
+    const Sharding before(all_ranks(), decoder_.layout(length_));
+    const Sharding rows(all_ranks(), decoder_.layout(length_ + count));
     const Index had = before.own_count();
     const Tensor<T> k = own_part(whole_.k, rows, drawn_input_layout(own_));
     const Tensor<T> v = own_part(whole_.v, rows, drawn_input_layout(own_));
@@ -250,7 +250,7 @@ void try_decoder(Bytes& bytes, const Op& op, const std::string& made = "") {
                std::to_string(s.key_heads) + ", N " + std::to_string(s.keys) + ", D " +
                std::to_string(s.width) + ", Dv " + std::to_string(s.value_width) + ", seed " +
                std::to_string(seed));
-  std::optional<SpreadDecoderTrial<T, Op>> trial;
+  std::optional<ShardedDecoderTrial<T, Op>> trial;
   // Heads that look back to a bound need no ranks, and positions from the left no decoder.
   const std::string said =
       said_together([&] { trial.emplace(bytes, op, s, seed, drawn_level(bytes)); });

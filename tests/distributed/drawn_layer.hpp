@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "distributed/drawn_trial.hpp"
-#include "fovea/distributed/over_rows.hpp"
+#include "fovea/distributed/sequence_parallel.hpp"
 #include "fovea/layers.hpp"
 
 namespace fovea_test {
@@ -17,10 +17,10 @@ using fovea::Tokens;
 
 /// The tensors of a layer's call.
 template <class T>
-struct ChannelTensors : SpreadTensors<T> {
+struct ChannelTensors : ShardedTensors<T> {
   /// \param s its width is that of x, and its value width that of y
   ChannelTensors(const DrawnSequence& s, Held of_y)
-      : SpreadTensors<T>(s),
+      : ShardedTensors<T>(s),
         x(channels("x", Role::read, Held::rows, s.shape.queries, s.shape.width, 1)),
         d_y(channels("d_out", Role::read, of_y, rows_of(of_y), s.shape.value_width, 2)),
         y(channels("y", Role::made, of_y, rows_of(of_y), s.shape.value_width, 0)),
@@ -28,13 +28,13 @@ struct ChannelTensors : SpreadTensors<T> {
     d_x.is_alike = true;
   }
 
-  SpreadTensor<T>&x, &d_y, &y, &d_x;
+  ShardedTensor<T>&x, &d_y, &y, &d_x;
 
  protected:
   /// Adds a tensor of [B, 1, rows, width]. \param seed what it is filled by, 0: it is not
-  SpreadTensor<T>& channels(const char* name, Role role, Held held, Index rows, Index width,
-                            std::uint64_t seed) {
-    SpreadTensor<T>& made =
+  ShardedTensor<T>& channels(const char* name, Role role, Held held, Index rows, Index width,
+                             std::uint64_t seed) {
+    ShardedTensor<T>& made =
         this->template add<T>(name, role, held, {this->sequence.shape.batch, 1, rows, width},
                               seed == 0 ? Fill() : gaussian(this->sequence.seed + seed));
     made.has_dense_rows = true;
@@ -49,11 +49,11 @@ struct ChannelTensors : SpreadTensors<T> {
 /// What tokens of attention have besides.
 template <class T>
 struct TokenExtras {
-  SpreadTensor<T>* bias = nullptr;
-  SpreadTensor<bool>* mask = nullptr;
-  SpreadTensor<T>* d_bias = nullptr;
-  SpreadTensor<Index>* indices = nullptr;
-  SpreadTensor<T>* dominant = nullptr;
+  ShardedTensor<T>* bias = nullptr;
+  ShardedTensor<bool>* mask = nullptr;
+  ShardedTensor<T>* d_bias = nullptr;
+  ShardedTensor<Index>* indices = nullptr;
+  ShardedTensor<T>* dominant = nullptr;
   std::optional<fovea::TrainingStep> training = {};
   bool has_lengths = false;
 
@@ -124,8 +124,8 @@ void try_passes(const std::string& what, const Layer& layer, Call& call, bool ca
     if constexpr (sizeof...(over_ranks) == 0) {
       pass(whole, where, fovea::Serial{});
     } else {
-      return fovea::distributed::with_rows(over_ranks...,
-                                           [&](auto& over) { pass(own, where, over); });
+      return fovea::distributed::sequence_parallel(over_ranks...,
+                                                   [&](auto& over) { pass(own, where, over); });
     }
   };
   Passes passes;
@@ -133,9 +133,9 @@ void try_passes(const std::string& what, const Layer& layer, Call& call, bool ca
   passes.refuses = false;
   // Sums over tokens are cut at chains, and so is a mean.
   const bool sums_tokens = passes.has_backward || std::is_same_v<Layer, fovea::MeanPool<T>>;
-  const RowLayout layout =
-      drawn_row_layout(bytes, call.sequence.shape.queries, sums_tokens ? fovea::kChain : Index{1});
-  compare_spread(
+  const RowLayout layout = drawn_row_layout(bytes, call.sequence.shape.queries,
+                                            sums_tokens ? fovea::kReductionBlock : Index{1});
+  compare_sharded(
       what, call, passes, nullptr, layout, layout, bytes,
       [&](Where where, auto&&... over_ranks) { return call_with(forward, where, over_ranks...); },
       [&](Where where, auto&&... over_ranks) { return call_with(backward, where, over_ranks...); });

@@ -92,16 +92,16 @@ struct HeadsTrial {
       s.query_heads = options.heads;
       const std::uint64_t seed = call.sequence.seed;
       if (!drawn.bias.empty()) {
-        extras.bias = &call.SpreadTensors<T>::template add<T>(
+        extras.bias = &call.ShardedTensors<T>::template add<T>(
             "bias", Role::read, Held::logits, logits_shape(s, drawn.bias), bias_fill(seed, drawn));
       }
       if (!drawn.mask.empty()) {
-        extras.mask = &call.SpreadTensors<T>::template add<bool>(
+        extras.mask = &call.ShardedTensors<T>::template add<bool>(
             "mask", Role::read, Held::logits, logits_shape(s, drawn.mask), mask_fill(seed));
       }
       if (drawn.bias.find('q') == std::string::npos || bytes.once_in(2)) return;
-      extras.d_bias = &call.SpreadTensors<T>::template add<T>("d_bias", Role::gradient, Held::rows,
-                                                              logits_shape(s, drawn.bias));
+      extras.d_bias = &call.ShardedTensors<T>::template add<T>("d_bias", Role::gradient, Held::rows,
+                                                               logits_shape(s, drawn.bias));
       extras.d_bias->is_due = true;
     });
   }
@@ -148,7 +148,7 @@ void try_heads(Bytes& bytes) {
       const Index slots = bytes(1, 4);
       return trial.run(fovea::FsatAttention(options), 1, true, [&](ChannelTensors<T>& call) {
         const AttentionShape& s = call.sequence.shape;
-        trial.extras.dominant = &call.SpreadTensors<T>::template add<T>(
+        trial.extras.dominant = &call.ShardedTensors<T>::template add<T>(
             "dominant", Role::read, Held::rows, {s.batch, trial.options.heads, s.queries, slots},
             dominant_fill(call.sequence.seed + 3, 1600));
       });

@@ -33,9 +33,9 @@ struct FarExtras {
 };
 
 template <class T>
-struct FarCall : SpreadCall<T> {
+struct FarCall : ShardedCall<T> {
   FarCall(const DrawnSequence& s, const FarExtras& extras)
-      : SpreadCall<T>(s, gaussian_fills(s.seed)),
+      : ShardedCall<T>(s, gaussian_fills(s.seed)),
         near_out(
             this->add("near_out", kept_if(extras.has_near), Held::rows, this->out.whole.shape())),
         near_lse(
@@ -47,27 +47,27 @@ struct FarCall : SpreadCall<T> {
                              {1, 1, kBeyond, s.shape.width}, gaussian(s.seed + 1000))),
         d_projection(this->add("d_projection", gradient_if(extras.has_projection), Held::whole,
                                projection.whole.shape())),
-        near(add_logits("near logits", extras.blend.near_logits, s.seed + 800)),
-        far(add_logits("far logits", extras.blend.far_logits, s.seed + 900)),
-        d_near(add_gradient("d_near_logits", near)),
-        d_far(add_gradient("d_far_logits", far)) {
+        near_field(add_logits("near logits", extras.blend.near_logits, s.seed + 800)),
+        far_field(add_logits("far logits", extras.blend.far_logits, s.seed + 900)),
+        d_near(add_gradient("d_near_logits", near_field)),
+        d_far(add_gradient("d_far_logits", far_field)) {
     this->lse.role = Role::none;
     d_near.is_alike = d_far.is_alike = d_projection.is_alike = true;
   }
 
   AllInputs<T> inputs(Where where) const {
-    AllInputs<T> in = SpreadCall<T>::inputs(where);
+    AllInputs<T> in = ShardedCall<T>::inputs(where);
     in.beta = beta.in(where);
     in.projection = projection.in(where);
-    in.near_logits = near.in(where);
-    in.far_logits = far.in(where);
+    in.near_logits = near_field.in(where);
+    in.far_logits = far_field.in(where);
     return in;
   }
   AllSaved<T> saved(Where where) const {
     return {.near_out = near_out.in(where), .near_lse = near_lse.in(where)};
   }
   AllGrads<T> grads(Where where) const {
-    AllGrads<T> all = SpreadCall<T>::grads(where);
+    AllGrads<T> all = ShardedCall<T>::grads(where);
     if constexpr (std::floating_point<T>) {
       all.beta = d_beta.in(where);
       all.projection = d_projection.in(where);
@@ -77,9 +77,9 @@ struct FarCall : SpreadCall<T> {
     return all;
   }
 
-  using Numbers = SpreadTensor<fovea::Compute<T>>;
+  using Numbers = ShardedTensor<fovea::Compute<T>>;
   Numbers &near_out, &near_lse, &beta, &d_beta, &projection, &d_projection;
-  Numbers &near, &far, &d_near, &d_far;
+  Numbers &near_field, &far_field, &d_near, &d_far;
 
  private:
   static Role kept_if(bool is_kept) { return is_kept ? Role::kept : Role::none; }
@@ -104,7 +104,7 @@ void try_far(const Op& op, Bytes& bytes) {
   const DrawnSequence sequence(bytes, 1, 1500);
   FarCall<T> call(sequence, extras);
   const RowLayout layout = drawn_row_layout(bytes, sequence.shape.queries);
-  try_spread(op, "", call, false, layout, layout, bytes);
+  try_sharded(op, "", call, false, layout, layout, bytes);
 }
 
 template <class T>

@@ -39,20 +39,20 @@ Tensor<Index> drawn_lists(Bytes& bytes, const AttentionShape& s, std::uint64_t s
 
 /// Lists that are given.
 template <class T>
-struct IndexedCall : SpreadCall<T> {
+struct IndexedCall : ShardedCall<T> {
   IndexedCall(const DrawnSequence& s, const Fills& fills, Tensor<Index> lists)
-      : SpreadCall<T>(s, fills),
+      : ShardedCall<T>(s, fills),
         indices(this->template add<Index>("indices", Role::read, Held::rows, lists.shape())) {
     indices.whole = std::move(lists);
   }
 
   AllInputs<T> inputs(Where where) const {
-    AllInputs<T> in = SpreadCall<T>::inputs(where);
+    AllInputs<T> in = ShardedCall<T>::inputs(where);
     in.indices = indices.in(where);
     return in;
   }
 
-  SpreadTensor<Index>& indices;
+  ShardedTensor<Index>& indices;
 };
 
 template <class T>
@@ -64,14 +64,14 @@ void try_indexed(Bytes& bytes) {
   const Fills fills = drawn_fills(bytes, sequence.seed);
   IndexedCall<T> call(sequence, fills, drawn_lists(bytes, sequence.shape, sequence.seed));
   const RowLayout layout = drawn_row_layout(bytes, sequence.shape.queries);
-  try_spread(op, "", call, false, layout, layout, bytes);
+  try_sharded(op, "", call, false, layout, layout, bytes);
 }
 
 /// A sketch, and the lists that it chooses.
 template <class T>
-struct SmartBirdCall : SpreadCall<T> {
+struct SmartBirdCall : ShardedCall<T> {
   SmartBirdCall(const DrawnSequence& s, const Fills& fills, Index keys_per_row, Index width)
-      : SpreadCall<T>(s, fills),
+      : ShardedCall<T>(s, fills),
         sketch_q(this->add("sketch_q", Role::read, Held::rows,
                            {s.shape.batch, 1, s.shape.queries, width}, gaussian(s.seed + 10))),
         sketch_k(this->add("sketch_k", Role::read, Held::rows,
@@ -80,15 +80,15 @@ struct SmartBirdCall : SpreadCall<T> {
                                           s.of_queries(keys_per_row))) {}
 
   AllInputs<T> inputs(Where where) const {
-    AllInputs<T> in = SpreadCall<T>::inputs(where);
+    AllInputs<T> in = ShardedCall<T>::inputs(where);
     in.sketch_q = sketch_q.in(where);
     in.sketch_k = sketch_k.in(where);
     return in;
   }
   AllSaved<T> saved(Where where) const { return {this->lse.in(where), indices.in(where)}; }
 
-  SpreadTensor<fovea::Compute<T>>&sketch_q, &sketch_k;
-  SpreadTensor<Index>& indices;
+  ShardedTensor<fovea::Compute<T>>&sketch_q, &sketch_k;
+  ShardedTensor<Index>& indices;
 };
 
 template <class T>
@@ -99,40 +99,41 @@ void try_smart_bird(Bytes& bytes) {
   SmartBirdCall<T> call(sequence, drawn_fills(bytes, sequence.seed), op.options.keys_per_row,
                         width);
   const RowLayout layout = drawn_row_layout(bytes, sequence.shape.queries);
-  try_spread(op, "", call, false, layout, layout, bytes);
+  try_sharded(op, "", call, false, layout, layout, bytes);
 }
 
 /// Dominant indices.
 template <class T>
-struct FsatCall : SpreadCall<T> {
-  FsatCall(const DrawnSequence& s, const Fills& fills, Index slots, Index most)
-      : SpreadCall<T>(s, fills),
-        dominant(this->add("dominant", Role::read, Held::rows, s.of_queries(slots),
+struct FsatCall : ShardedCall<T> {
+  FsatCall(const DrawnSequence& s, const Fills& fills, Index slots_per_key, Index most)
+      : ShardedCall<T>(s, fills),
+        dominant(this->add("dominant", Role::read, Held::rows, s.of_queries(slots_per_key),
                            dominant_fill(s.seed + 3, static_cast<double>(most)))),
-        d_dominant(this->add("d_dominant", Role::gradient, Held::rows, s.of_queries(slots))) {}
+        d_dominant(
+            this->add("d_dominant", Role::gradient, Held::rows, s.of_queries(slots_per_key))) {}
 
   AllInputs<T> inputs(Where where) const {
-    AllInputs<T> in = SpreadCall<T>::inputs(where);
+    AllInputs<T> in = ShardedCall<T>::inputs(where);
     in.dominant = dominant.in(where);
     return in;
   }
   AllGrads<T> grads(Where where) const {
-    AllGrads<T> all = SpreadCall<T>::grads(where);
+    AllGrads<T> all = ShardedCall<T>::grads(where);
     if constexpr (std::floating_point<T>) all.dominant = d_dominant.in(where);
     return all;
   }
 
-  SpreadTensor<fovea::Compute<T>>&dominant, &d_dominant;
+  ShardedTensor<fovea::Compute<T>>&dominant, &d_dominant;
 };
 
 template <class T>
 void try_fsat(Bytes& bytes) {
   const DrawnSequence sequence(bytes, 1, 1500);
   const fovea::FsatOptions options = drawn_fsat(bytes, sequence.shape.keys);
-  const Index slots = bytes(1, 6);
-  FsatCall<T> call(sequence, drawn_fills(bytes, sequence.seed), slots, options.max_length);
+  const Index slots_per_key = bytes(1, 6);
+  FsatCall<T> call(sequence, drawn_fills(bytes, sequence.seed), slots_per_key, options.max_length);
   const RowLayout layout = drawn_row_layout(bytes, sequence.shape.queries);
-  try_spread(fovea::FsatAttention(options), "", call, false, layout, layout, bytes);
+  try_sharded(fovea::FsatAttention(options), "", call, false, layout, layout, bytes);
 }
 
 template <class T>

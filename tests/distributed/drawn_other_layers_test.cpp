@@ -71,10 +71,10 @@ struct LunaTensors : ChannelTensors<T> {
         y_packed(add("y_packed", Role::made, packed_rows, 0)),
         d_packed(add("d_packed", Role::gradient, packed_rows, 0)) {}
 
-  SpreadTensor<T>&packed, &d_y_packed, &y_packed, &d_packed;
+  ShardedTensor<T>&packed, &d_y_packed, &y_packed, &d_packed;
 
  private:
-  SpreadTensor<T>& add(const char* name, Role role, Index rows, std::uint64_t seed) {
+  ShardedTensor<T>& add(const char* name, Role role, Index rows, std::uint64_t seed) {
     return this->channels(name, role, Held::whole, rows, this->sequence.shape.width, seed);
   }
 };
@@ -138,7 +138,7 @@ void try_convolution(Bytes& bytes) {
                bytes);
 }
 
-/// The tensors of attention to another sequence, which is spread as its tokens are.
+/// The tensors of attention to another sequence, which is sharded as its tokens are.
 template <class T>
 struct MemoryTensors : ChannelTensors<T> {
   MemoryTensors(const DrawnSequence& s, Index memory_width)
@@ -149,7 +149,7 @@ struct MemoryTensors : ChannelTensors<T> {
     d_memory.is_alike = true;
   }
 
-  SpreadTensor<T>&memory, &d_memory;
+  ShardedTensor<T>&memory, &d_memory;
 };
 
 template <class T>

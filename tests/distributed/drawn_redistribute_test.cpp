@@ -38,8 +38,8 @@ void try_move(Bytes& bytes) {
   const auto seed = static_cast<std::uint64_t>(bytes(1, 65535));
   Tensor<T> whole(shape);
   whole.fill(integers(seed, 100));
-  const Rows from(all_ranks(), drawn_any_layout(bytes, rows));
-  const Rows to(all_ranks(), drawn_any_layout(bytes, rows));
+  const Sharding from(all_ranks(), drawn_any_layout(bytes, rows));
+  const Sharding to(all_ranks(), drawn_any_layout(bytes, rows));
   SCOPED_TRACE(std::to_string(shape[0]) + "x" + std::to_string(shape[1]) + "x" +
                std::to_string(rows) + "x" + std::to_string(shape[3]) + ", from " +
                from.layout().text() + ", to " + to.layout().text());

@@ -38,14 +38,15 @@ Index drawn_shared_rows(Bytes& bytes, Index least) {
 
 /// Ranges that begin anywhere, or with chains, blocks of rows, or segments of keys.
 RowLayout drawn_ranges(Bytes& bytes, Index rows) {
-  static const std::vector<Index> multiples = {1, 1, 1, fovea::kChain, 128, fovea::kKeySegment};
+  static const std::vector<Index> multiples = {
+      1, 1, 1, fovea::kReductionBlock, 128, fovea::kKeySegment};
   return drawn_row_layout(bytes, rows, drawn_of(bytes, multiples));
 }
 
 template <class T>
-struct NystroemCall : SpreadCall<T> {
+struct NystroemCall : ShardedCall<T> {
   NystroemCall(const DrawnSequence& s, const Fills& fills, Index landmarks)
-      : SpreadCall<T>(s, fills),
+      : ShardedCall<T>(s, fills),
         landmark_lse(this->add("landmark_lse", Role::kept, Held::whole,
                                {s.shape.batch, s.shape.query_heads, landmarks, 1})),
         landmark_values(
@@ -65,7 +66,7 @@ struct NystroemCall : SpreadCall<T> {
     return {this->d_q.in(where), this->d_k.in(where), this->d_v.in(where)};
   }
 
-  SpreadTensor<T>&landmark_lse, &landmark_values;
+  ShardedTensor<T>&landmark_lse, &landmark_values;
 };
 
 template <class T>
@@ -78,15 +79,15 @@ void try_nystroem(Bytes& bytes) {
   const DrawnSequence sequence(bytes, op.options.landmarks, kLongest);
   NystroemCall<T> call(sequence, drawn_fills(bytes, sequence.seed), op.options.landmarks);
   const RowLayout layout = drawn_ranges(bytes, sequence.shape.queries);
-  try_spread(op, ", landmarks " + std::to_string(op.options.landmarks), call, false, layout, layout,
-             bytes);
+  try_sharded(op, ", landmarks " + std::to_string(op.options.landmarks), call, false, layout,
+              layout, bytes);
 }
 
 template <class T>
-struct LinformerCall : SpreadCall<T> {
+struct LinformerCall : ShardedCall<T> {
   LinformerCall(const DrawnSequence& s, const Fills& fills, Index projected, Index e_heads,
                 Index f_heads)
-      : SpreadCall<T>(s, fills),
+      : ShardedCall<T>(s, fills),
         e(add_columns("E", Role::read, e_heads, projected, s.seed + 700)),
         f(add_columns("F", Role::read, f_heads, projected, s.seed + 800)),
         keys(this->add("projected keys", Role::kept, Held::whole,
@@ -114,11 +115,11 @@ struct LinformerCall : SpreadCall<T> {
             d_f.in(where)};
   }
 
-  SpreadTensor<T>&e, &f, &keys, &values, &d_e, &d_f;
+  ShardedTensor<T>&e, &f, &keys, &values, &d_e, &d_f;
 
  private:
-  SpreadTensor<T>& add_columns(const char* name, Role role, Index heads, Index projected,
-                               std::uint64_t seed) {
+  ShardedTensor<T>& add_columns(const char* name, Role role, Index heads, Index projected,
+                                std::uint64_t seed) {
     const Index keys_of_all = this->sequence.shape.keys;
     const double size = 1 / std::sqrt(static_cast<double>(keys_of_all) + 1);
     return this->add(name, role, Held::columns, {1, heads, keys_of_all, projected},
@@ -135,14 +136,14 @@ void try_linformer(Bytes& bytes) {
   const Index f_heads = bytes.once_in(2) ? 1 : sequence.shape.key_heads;
   LinformerCall<T> call(sequence, drawn_fills(bytes, sequence.seed), projected, e_heads, f_heads);
   const RowLayout layout = drawn_ranges(bytes, sequence.shape.queries);
-  try_spread(op, ", projected keys " + std::to_string(projected), call, false, layout, layout,
-             bytes);
+  try_sharded(op, ", projected keys " + std::to_string(projected), call, false, layout, layout,
+              bytes);
 }
 
 template <class T>
-struct LunaCall : SpreadCall<T> {
+struct LunaCall : ShardedCall<T> {
   LunaCall(const DrawnSequence& s, const Fills& fills, bool is_pack, Index packed)
-      : SpreadCall<T>(
+      : ShardedCall<T>(
             s, fills,
             {s.shape.batch, s.shape.query_heads, is_pack ? packed : s.shape.queries, s.shape.width},
             is_pack ? Held::whole : Held::rows,
@@ -177,7 +178,7 @@ struct LunaCall : SpreadCall<T> {
     return all;
   }
 
-  SpreadTensor<T>&slopes, &sink, &d_sink;
+  ShardedTensor<T>&slopes, &sink, &d_sink;
 };
 
 template <class T, class Op>
@@ -193,7 +194,7 @@ void try_luna(Bytes& bytes) {
   if (!bytes.once_in(4)) call.slopes.role = Role::none;
   if (!bytes.once_in(4)) call.sink.role = call.d_sink.role = Role::none;
   const RowLayout layout = drawn_ranges(bytes, sequence.shape.queries);
-  try_spread(op, ", packed rows " + std::to_string(packed), call, false, layout, layout, bytes);
+  try_sharded(op, ", packed rows " + std::to_string(packed), call, false, layout, layout, bytes);
 }
 
 template <class T>

@@ -28,9 +28,9 @@ fovea::LongformerAttention drawn_longformer(Bytes& bytes, Index rows) {
 }
 
 template <class T>
-struct SoftmaxCall : SpreadCall<T> {
+struct SoftmaxCall : ShardedCall<T> {
   SoftmaxCall(const DrawnSequence& s, const Fills& fills, const Extras& extras)
-      : SpreadCall<T>(s, fills),
+      : ShardedCall<T>(s, fills),
         bias(this->add("bias", read_if(!extras.bias.empty()), Held::logits,
                        logits_shape(s.shape, extras.bias), bias_fill(s.seed, extras))),
         mask(this->template add<bool>("mask", read_if(!extras.mask.empty()), Held::logits,
@@ -47,7 +47,7 @@ struct SoftmaxCall : SpreadCall<T> {
   }
 
   AllInputs<T> inputs(Where where) const {
-    AllInputs<T> in = SpreadCall<T>::inputs(where);
+    AllInputs<T> in = ShardedCall<T>::inputs(where);
     in.bias = bias.in(where);
     in.mask = mask.in(where);
     in.alibi_slopes = slopes.numbers_in(where);
@@ -55,7 +55,7 @@ struct SoftmaxCall : SpreadCall<T> {
     return in;
   }
   AllGrads<T> grads(Where where) const {
-    AllGrads<T> all = SpreadCall<T>::grads(where);
+    AllGrads<T> all = ShardedCall<T>::grads(where);
     if constexpr (std::floating_point<T>) {
       all.bias = d_bias.in(where);
       all.sink = d_sink.numbers_in(where);
@@ -63,9 +63,9 @@ struct SoftmaxCall : SpreadCall<T> {
     return all;
   }
 
-  SpreadTensor<fovea::Compute<T>>& bias;
-  SpreadTensor<bool>& mask;
-  SpreadTensor<fovea::Compute<T>>&slopes, &sink, &d_bias, &d_sink;
+  ShardedTensor<fovea::Compute<T>>& bias;
+  ShardedTensor<bool>& mask;
+  ShardedTensor<fovea::Compute<T>>&slopes, &sink, &d_bias, &d_sink;
 };
 
 /// \param draw draw(rows) draws the operator for a sequence of so many rows
@@ -78,9 +78,9 @@ void try_softmax(Bytes& bytes, const Draw& draw) {
   const auto drawn = draw(rows);
   const RowLayout layout = drawn_row_layout(bytes, rows);
   if constexpr (requires { drawn.made; }) {
-    try_spread(drawn.op, drawn.made, call, false, layout, layout, bytes);
+    try_sharded(drawn.op, drawn.made, call, false, layout, layout, bytes);
   } else {
-    try_spread(drawn, "", call, false, layout, layout, bytes);
+    try_sharded(drawn, "", call, false, layout, layout, bytes);
   }
 }
 

@@ -22,24 +22,24 @@ DrawnSequence drawn_channels(Bytes& bytes) {
 
 /// Tensors that all have the shape of the channels.
 template <class T>
-struct ChannelCall : SpreadTensors<T> {
+struct ChannelCall : ShardedTensors<T> {
   explicit ChannelCall(const DrawnSequence& s)
-      : SpreadTensors<T>(s), d_out(add("d_out", Role::read, 600)), out(add("out", Role::made)) {}
+      : ShardedTensors<T>(s), d_out(add("d_out", Role::read, 600)), out(add("out", Role::made)) {}
 
-  SpreadTensor<T>& add(const char* name, Role role, std::uint64_t seed = 0) {
+  ShardedTensor<T>& add(const char* name, Role role, std::uint64_t seed = 0) {
     const AttentionShape& s = this->sequence.shape;
-    return SpreadTensors<T>::add(name, role, Held::rows, {s.batch, 1, s.queries, s.width},
-                                 seed == 0 ? Fill() : gaussian(this->sequence.seed + seed));
+    return ShardedTensors<T>::add(name, role, Held::rows, {s.batch, 1, s.queries, s.width},
+                                  seed == 0 ? Fill() : gaussian(this->sequence.seed + seed));
   }
 
-  SpreadTensor<T>&d_out, &out;
+  ShardedTensor<T>&d_out, &out;
 };
 
 template <class T>
 void try_mixer(Bytes& bytes) {
   ChannelCall<T> call(drawn_channels(bytes));
-  SpreadTensor<T>& x = call.add("x", Role::read, 1);
-  SpreadTensor<T>& d_x = call.add("d_x", Role::gradient);
+  ShardedTensor<T>& x = call.add("x", Role::read, 1);
+  ShardedTensor<T>& d_x = call.add("d_x", Role::gradient);
   d_x.is_due = true;
   const fovea::FourierMixer op;
   const RowLayout layout = drawn_row_layout(bytes, call.sequence.shape.queries);
@@ -60,16 +60,16 @@ void try_mixer(Bytes& bytes) {
     }
   };
   const Passes passes{.has_backward = !bytes.once_in(3), .takes_lengths = false};
-  compare_spread("FourierMixer", call, passes, nullptr, layout, layout, bytes, forward, backward);
+  compare_sharded("FourierMixer", call, passes, nullptr, layout, layout, bytes, forward, backward);
 }
 
 template <class T>
 void try_cross(Bytes& bytes) {
   ChannelCall<T> call(drawn_channels(bytes));
-  SpreadTensor<T>& f1 = call.add("f1", Role::read, 1);
-  SpreadTensor<T>& f2 = call.add("f2", Role::read, 2);
-  SpreadTensor<T>& d_f1 = call.add("d_f1", Role::gradient);
-  SpreadTensor<T>& d_f2 = call.add("d_f2", Role::gradient);
+  ShardedTensor<T>& f1 = call.add("f1", Role::read, 1);
+  ShardedTensor<T>& f2 = call.add("f2", Role::read, 2);
+  ShardedTensor<T>& d_f1 = call.add("d_f1", Role::gradient);
+  ShardedTensor<T>& d_f2 = call.add("d_f2", Role::gradient);
   const fovea::HiddenStateCross op;
   const RowLayout layout = drawn_row_layout(bytes, call.sequence.shape.queries);
   const auto inputs = [&](Where where) {
@@ -91,8 +91,8 @@ void try_cross(Bytes& bytes) {
       return fovea::distributed::backward(op, inputs(where), d_out, grads, more...);
     }
   };
-  compare_spread("HiddenStateCross", call, {.has_backward = !bytes.once_in(3)}, nullptr, layout,
-                 layout, bytes, forward, backward);
+  compare_sharded("HiddenStateCross", call, {.has_backward = !bytes.once_in(3)}, nullptr, layout,
+                  layout, bytes, forward, backward);
 }
 
 TEST(DistributedDrawnSpectral, HasTheBitsOfOneProcess) {

@@ -11,22 +11,22 @@
 
 namespace fovea_test::distributed_drawn_synthesizer {
 
-using fovea::kChain;
+using fovea::kReductionBlock;
 
 /// What the forms have in common: values, and no queries and keys.
 template <class T>
-struct FormCall : SpreadCall<T> {
+struct FormCall : ShardedCall<T> {
   FormCall(const DrawnSequence& s, const Fills& fills, Index weights_of)
-      : SpreadCall<T>(s, fills), weights(weights_of) {
+      : ShardedCall<T>(s, fills), weights(weights_of) {
     this->q.role = this->k.role = Role::none;
     this->d_q.role = this->d_k.role = Role::none;
   }
 
-  SpreadTensor<T>& add_read(const char* name, Held held, const Shape& shape, const Fill& fill) {
+  ShardedTensor<T>& add_read(const char* name, Held held, const Shape& shape, const Fill& fill) {
     return this->add(name, Role::read, held, shape, fill);
   }
-  SpreadTensor<T>& add_gradient(const char* name, const SpreadTensor<T>& of) {
-    SpreadTensor<T>& made =
+  ShardedTensor<T>& add_gradient(const char* name, const ShardedTensor<T>& of) {
+    ShardedTensor<T>& made =
         this->add(name, gradient_if(of.role == Role::read), of.held, of.whole.shape());
     made.is_alike = of.held == Held::whole;
     return made;
@@ -51,7 +51,7 @@ struct RandomCall : FormCall<T> {
     return {d_r.in(where), this->d_v.in(where)};
   }
 
-  SpreadTensor<T>&r, &d_r;
+  ShardedTensor<T>&r, &d_r;
 };
 
 template <class T>
@@ -73,7 +73,7 @@ struct FactorisedCall : FormCall<T> {
     return {d_r1.in(where), d_r2.in(where), this->d_v.in(where)};
   }
 
-  SpreadTensor<T>&r1, &r2, &d_r1, &d_r2;
+  ShardedTensor<T>&r1, &r2, &d_r1, &d_r2;
 };
 
 /// The sizes that the dense form has alone.
@@ -120,12 +120,12 @@ struct DenseCall : FormCall<T> {
             d_w2.in(where), d_b2.in(where), this->d_v.in(where)};
   }
 
-  SpreadTensor<T>&x, &w1, &b1, &w2, &b2;
-  SpreadTensor<T>&d_x, &d_w1, &d_b1, &d_w2, &d_b2;
+  ShardedTensor<T>&x, &w1, &b1, &w2, &b2;
+  ShardedTensor<T>&d_x, &d_w1, &d_b1, &d_w2, &d_b2;
 
  private:
-  SpreadTensor<T>& add_weights(const char* name, Index heads, Index rows, Index width,
-                               std::uint64_t seed) {
+  ShardedTensor<T>& add_weights(const char* name, Index heads, Index rows, Index width,
+                                std::uint64_t seed) {
     return this->add_read(name, Held::whole, {this->weights, heads, rows, width},
                           gaussian(seed, 0.5));
   }
@@ -149,21 +149,21 @@ void try_any(Bytes& bytes) {
     // Sums over tokens are cut at chains.
     const bool sums_tokens = bytes.once_in(2);
     if (!sums_tokens) call.d_w1.role = call.d_b1.role = Role::none;
-    const RowLayout layout = drawn_row_layout(bytes, rows, sums_tokens ? kChain : 1);
-    try_spread(fovea::DenseSynthesizerAttention(options),
-               ", M " + std::to_string(sizes.hidden) + ", weights " + std::to_string(weights), call,
-               false, layout, layout, bytes);
+    const RowLayout layout = drawn_row_layout(bytes, rows, sums_tokens ? kReductionBlock : 1);
+    try_sharded(fovea::DenseSynthesizerAttention(options),
+                ", M " + std::to_string(sizes.hidden) + ", weights " + std::to_string(weights),
+                call, false, layout, layout, bytes);
     return;
   }
   const RowLayout layout = drawn_row_layout(bytes, rows);
   if (form == 1) {
     FactorisedCall<T> call(sequence, fills, weights);
-    try_spread(fovea::FactorisedSynthesizerAttention(options),
-               ", weights " + std::to_string(weights), call, false, layout, layout, bytes);
+    try_sharded(fovea::FactorisedSynthesizerAttention(options),
+                ", weights " + std::to_string(weights), call, false, layout, layout, bytes);
   } else {
     RandomCall<T> call(sequence, fills, weights);
-    try_spread(fovea::RandomSynthesizerAttention(options), ", weights " + std::to_string(weights),
-               call, false, layout, layout, bytes);
+    try_sharded(fovea::RandomSynthesizerAttention(options), ", weights " + std::to_string(weights),
+                call, false, layout, layout, bytes);
   }
 }
 

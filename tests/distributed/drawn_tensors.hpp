@@ -51,7 +51,7 @@ void expect_whole(const std::vector<T>& got, const std::vector<T>& want, const c
 }
 
 /// A tensor of numbers of any type.
-struct AnySpreadTensor {
+struct AnyShardedTensor {
   const char* name;
   Role role;
   Held held;
@@ -60,16 +60,16 @@ struct AnySpreadTensor {
   bool has_dense_rows = false;
   bool is_wanted = true;  // by this rank, if it is written
 
-  AnySpreadTensor(const char* its_name, Role its_role, Held its_part)
+  AnyShardedTensor(const char* its_name, Role its_role, Held its_part)
       : name(its_name), role(its_role), held(its_part) {}
-  AnySpreadTensor(const AnySpreadTensor&) = delete;
-  AnySpreadTensor& operator=(const AnySpreadTensor&) = delete;
-  virtual ~AnySpreadTensor() = default;
+  AnyShardedTensor(const AnyShardedTensor&) = delete;
+  AnyShardedTensor& operator=(const AnyShardedTensor&) = delete;
+  virtual ~AnyShardedTensor() = default;
 
   /// Gives this rank its part, in memory that its own bytes choose.
-  virtual void spread(const Rows& rows, Bytes& bytes) = 0;
+  virtual void sharded(const Sharding& rows, Bytes& bytes) = 0;
   /// Expects the bits of one process, and that nothing else was written.
-  virtual void expect_bits(const Rows& rows) const = 0;
+  virtual void expect_bits(const Sharding& rows) const = 0;
   /// Expects that nothing was written.
   virtual void expect_untouched() const = 0;
   /// Makes this rank's part one longer in a dimension, until it is taken back.
@@ -79,14 +79,14 @@ struct AnySpreadTensor {
 
 /// A tensor of a call of one process, and what this rank has of it in a call over ranks.
 template <class T>
-struct SpreadTensor final : AnySpreadTensor {
+struct ShardedTensor final : AnyShardedTensor {
   Tensor<T> whole;  // of columns the transpose, whose rows are spread
   Tensor<T> own{};
 
-  SpreadTensor(const char* its_name, Role its_role, Held its_part, const Shape& shape)
-      : AnySpreadTensor(its_name, its_role, its_part), whole(shape) {}
+  ShardedTensor(const char* its_name, Role its_role, Held its_part, const Shape& shape)
+      : AnyShardedTensor(its_name, its_role, its_part), whole(shape) {}
 
-  void spread(const Rows& rows, Bytes& bytes) override {
+  void sharded(const Sharding& rows, Bytes& bytes) override {
     Layout layout;
     if (held != Held::numbers) {
       layout = role == Role::read ? drawn_input_layout(bytes) : drawn_layout(bytes);
@@ -95,7 +95,7 @@ struct SpreadTensor final : AnySpreadTensor {
       layout = {.offset = layout.offset, .gap = layout.gap, .guard = layout.guard};
       if (bytes.once_in(2)) layout.order = {2, 1, 0, 3};
     }
-    own = is_spread(rows) ? own_part(whole, rows, layout) : whole.in(layout);
+    own = is_sharded(rows) ? own_part(whole, rows, layout) : whole.in(layout);
     if (role != Role::read) own.fill(constant(77));
   }
 
@@ -114,11 +114,11 @@ struct SpreadTensor final : AnySpreadTensor {
     return {x.data(), as_size(x.size())};
   }
 
-  void expect_bits(const Rows& rows) const override {
+  void expect_bits(const Sharding& rows) const override {
     if constexpr (!std::same_as<T, bool>) {  // masks are read
       if (!is_wanted) {
         expect_untouched();
-      } else if (is_spread(rows)) {
+      } else if (is_sharded(rows)) {
         expect_own_part(own, whole, rows, name);
       } else {
         expect_whole(own.values(), whole.values(), name);
@@ -144,7 +144,7 @@ struct SpreadTensor final : AnySpreadTensor {
   }
 
  private:
-  bool is_spread(const Rows& rows) const {
+  bool is_sharded(const Sharding& rows) const {
     if (held == Held::logits) return whole.shape()[2] != 1 || rows.count() == 1;
     return held != Held::whole && held != Held::numbers;
   }
@@ -204,46 +204,46 @@ inline Role gradient_if(bool is_asked_for) { return is_asked_for ? Role::gradien
 
 /// The tensors of a call, whose queries and keys have numbers of T.
 template <class T>
-class SpreadTensors {
+class ShardedTensors {
  public:
   using Scalar = T;
 
-  explicit SpreadTensors(const DrawnSequence& s) : sequence(s) {}
-  SpreadTensors(const SpreadTensors&) = delete;
-  SpreadTensors& operator=(const SpreadTensors&) = delete;
+  explicit ShardedTensors(const DrawnSequence& s) : sequence(s) {}
+  ShardedTensors(const ShardedTensors&) = delete;
+  ShardedTensors& operator=(const ShardedTensors&) = delete;
 
   template <class X = fovea::Compute<T>>
-  SpreadTensor<X>& add(const char* name, Role role, Held held, const Shape& shape,
-                       const Fill& fill = {}) {
-    auto made = std::make_unique<SpreadTensor<X>>(name, role, held, shape);
-    SpreadTensor<X>& added = *made;
+  ShardedTensor<X>& add(const char* name, Role role, Held held, const Shape& shape,
+                        const Fill& fill = {}) {
+    auto made = std::make_unique<ShardedTensor<X>>(name, role, held, shape);
+    ShardedTensor<X>& added = *made;
     if (fill) added.whole.fill(fill);
     tensors.push_back(std::move(made));
     return added;
   }
 
   /// The tensor of that name, or null.
-  const AnySpreadTensor* named(const std::string& name) const {
+  const AnyShardedTensor* named(const std::string& name) const {
     for (const auto& x : tensors) {
       if (x->name == name) return x.get();
     }
     return nullptr;
   }
 
-  std::vector<std::unique_ptr<AnySpreadTensor>> tensors;
+  std::vector<std::unique_ptr<AnyShardedTensor>> tensors;
   DrawnSequence sequence;
 };
 
 /// Those of attention. An operator's own calls add theirs, and make of them inputs(where),
 /// saved(where) and grads(where).
 template <class T>
-class SpreadCall : public SpreadTensors<T> {
+class ShardedCall : public ShardedTensors<T> {
  public:
   /// \param s of the sequence   \param q_shape, k_shape of queries and keys   \param of_q, of_k
   /// which part of them a rank has
-  SpreadCall(const DrawnSequence& s, const Fills& fills, const Shape& q_shape, Held of_q,
-             const Shape& k_shape, Held of_k)
-      : SpreadTensors<T>(s),
+  ShardedCall(const DrawnSequence& s, const Fills& fills, const Shape& q_shape, Held of_q,
+              const Shape& k_shape, Held of_k)
+      : ShardedTensors<T>(s),
         q(this->template add<T>("q", Role::read, of_q, q_shape, fills.q)),
         k(this->template add<T>("k", Role::read, of_k, k_shape, fills.k)),
         v(this->template add<T>("v", Role::read, of_k, with(k_shape, s.shape.value_width),
@@ -257,9 +257,9 @@ class SpreadCall : public SpreadTensors<T> {
         d_k(this->template add<T>("d_k", Role::gradient, of_k, k.whole.shape())),
         d_v(this->template add<T>("d_v", Role::gradient, of_k, v.whole.shape())) {}
   /// Of a sequence that attends to itself.
-  SpreadCall(const DrawnSequence& s, const Fills& fills)
-      : SpreadCall(s, fills, s.of_queries(s.shape.width), Held::rows, s.of_keys(s.shape.width),
-                   Held::rows) {}
+  ShardedCall(const DrawnSequence& s, const Fills& fills)
+      : ShardedCall(s, fills, s.of_queries(s.shape.width), Held::rows, s.of_keys(s.shape.width),
+                    Held::rows) {}
 
   /// What all operators read, save and may give.
   AllInputs<T> inputs(Where where) const {
@@ -268,9 +268,9 @@ class SpreadCall : public SpreadTensors<T> {
   AllSaved<T> saved(Where where) const { return {lse.in(where)}; }
   AllGrads<T> grads(Where where) const { return {d_q.in(where), d_k.in(where), d_v.in(where)}; }
 
-  SpreadTensor<T>&q, &k, &v, &d_out, &out;
-  SpreadTensor<fovea::Compute<T>>&lse, &d_lse;  // d_lse is read if it is given
-  SpreadTensor<T>&d_q, &d_k, &d_v;
+  ShardedTensor<T>&q, &k, &v, &d_out, &out;
+  ShardedTensor<fovea::Compute<T>>&lse, &d_lse;  // d_lse is read if it is given
+  ShardedTensor<T>&d_q, &d_k, &d_v;
 
  private:
   static Shape with(Shape shape, Index width) {

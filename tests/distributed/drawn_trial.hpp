@@ -15,7 +15,7 @@
 
 #include "distributed/drawn_tensors.hpp"
 #include "distributed/out_grads.hpp"
-#include "fovea/distributed/traffic.hpp"
+#include "fovea/distributed/comm_stats.hpp"
 
 namespace fovea_test {
 
@@ -33,10 +33,10 @@ struct Passes {
 /// ranks say the same, and nothing is written.
 /// \param is_meant says whether a tensor goes into the call   \param wrong makes it
 template <class T, class IsMeant, class Wrong>
-void refuse_together(SpreadTensors<T>& call, const Passes& passes, Bytes& bytes,
+void refuse_together(ShardedTensors<T>& call, const Passes& passes, Bytes& bytes,
                      const IsMeant& is_meant, const Wrong& wrong) {
   const bool is_odd = all_ranks().rank() == bytes(0, all_ranks().size() - 1);
-  std::vector<AnySpreadTensor*> all;
+  std::vector<AnyShardedTensor*> all;
   for (const auto& x : call.tensors) {
     if (is_meant(*x)) all.push_back(x.get());
   }
@@ -47,7 +47,7 @@ void refuse_together(SpreadTensors<T>& call, const Passes& passes, Bytes& bytes,
     call.sequence.lengths = lengths;
     return;
   }
-  AnySpreadTensor& x = *drawn_of(bytes, all);
+  AnyShardedTensor& x = *drawn_of(bytes, all);
   const Index dimension = x.held == Held::numbers ? 3 : bytes(0, 3);
   if (is_odd) x.lengthen(as_size(dimension));
   EXPECT_NE(said_together(wrong), "accepted")
@@ -57,11 +57,11 @@ void refuse_together(SpreadTensors<T>& call, const Passes& passes, Bytes& bytes,
 
 /// Which of them this rank wants, and where they lie.
 template <class T, class RowsOf>
-void spread_tensors(SpreadTensors<T>& call, const Passes& passes, const AnySpreadTensor* lse,
-                    const RowsOf& rows_of, Bytes& bytes, Bytes& own) {
+void sharded_tensors(ShardedTensors<T>& call, const Passes& passes, const AnyShardedTensor* lse,
+                     const RowsOf& rows_of, Bytes& bytes, Bytes& own) {
   for (const auto& x : call.tensors) {
     if (x->role == Role::none) continue;  // it may have other rows
-    x->spread(rows_of(*x), own);
+    x->sharded(rows_of(*x), own);
     Bytes& wishes = passes.is_alike || x->is_alike ? bytes : own;
     const bool is_free =
         (x->role == Role::gradient && !x->is_due) || (x.get() == lse && !passes.has_backward);
@@ -72,20 +72,20 @@ void spread_tensors(SpreadTensors<T>& call, const Passes& passes, const AnySprea
 }
 
 /// Makes NaN of what a call has left in memory that is kept: the next one may read none of it.
-inline void fill_kept_memory(const Rows& rows) {
+inline void fill_kept_memory(const Sharding& rows) {
   const fovea::distributed::RowWindow& kept = rows.kept_memory();
   std::fill_n(kept.data(), kept.size_bytes(), std::byte{0xff});
 }
 
 /// Makes a call over ranks. A rank that is alone sends nothing.
 template <class Call>
-void call_over_ranks(const Call& call, const Rows& rows, AnyExecutor& executor) {
+void call_over_ranks(const Call& call, const Sharding& rows, AnyExecutor& executor) {
   if constexpr (std::is_void_v<decltype(call(Where::ranks, rows, executor))>) {
     call(Where::ranks, rows, executor);
   } else {
-    const fovea::distributed::Traffic traffic = call(Where::ranks, rows, executor);
+    const fovea::distributed::CommStats comm_stats = call(Where::ranks, rows, executor);
     if (all_ranks().size() == 1) {
-      EXPECT_EQ(traffic.bytes_sent, 0);
+      EXPECT_EQ(comm_stats.bytes_sent, 0);
     }
   }
 }
@@ -95,39 +95,39 @@ void call_over_ranks(const Call& call, const Rows& rows, AnyExecutor& executor) 
 /// null   \param layout of rows   \param blocks of rows that belong to blocks
 /// \param forward, backward called as forward(where), or as forward(where, rows, executor)
 template <class T, class Forward, class Backward>
-void compare_spread(const std::string& what, SpreadTensors<T>& call, const Passes& passes,
-                    const AnySpreadTensor* lse, const RowLayout& layout, const RowLayout& blocks,
-                    Bytes& bytes, const Forward& forward, const Backward& backward) {
+void compare_sharded(const std::string& what, ShardedTensors<T>& call, const Passes& passes,
+                     const AnyShardedTensor* lse, const RowLayout& layout, const RowLayout& blocks,
+                     Bytes& bytes, const Forward& forward, const Backward& backward) {
   const IsaLevel level = drawn_level(bytes);
   {
     const AtLevel at(level);
     forward(Where::one_process);
     if (passes.has_backward) backward(Where::one_process);
   }
-  const Rows rows(all_ranks(), layout);
-  const Rows rows_of_blocks(all_ranks(), blocks);
+  const Sharding rows(all_ranks(), layout);
+  const Sharding rows_of_blocks(all_ranks(), blocks);
   SCOPED_TRACE(what + " " + scalar_name<T>() + ": " + call.sequence.text() + ", " + layout.text());
   const std::vector<std::uint8_t> of_rank = bytes_of_rank(call.sequence.seed);
   Bytes own(of_rank);
   const AtLevel at(drawn_level_like(level, own));
   AnyExecutor executor = drawn_executor(own);
-  const auto rows_of = [&](const AnySpreadTensor& x) -> const Rows& {
+  const auto rows_of = [&](const AnyShardedTensor& x) -> const Sharding& {
     return x.held == Held::blocks ? rows_of_blocks : rows;
   };
-  spread_tensors(call, passes, lse, rows_of, bytes, own);
+  sharded_tensors(call, passes, lse, rows_of, bytes, own);
   const auto expect = [&](Role role) {
     for (const auto& x : call.tensors) {
       if (x->role == role) x->expect_bits(rows_of(*x));
     }
   };
   const auto is_for_backward = [d_out = call.named("d_out"),
-                                d_lse = call.named("d_lse")](const AnySpreadTensor& x) {
+                                d_lse = call.named("d_lse")](const AnyShardedTensor& x) {
     return &x == d_out || (&x == d_lse && x.role == Role::read) || x.role == Role::gradient;
   };
   if (passes.refuses && bytes.once_in(4)) {
     refuse_together(
         call, passes, bytes,
-        [&](const AnySpreadTensor& x) { return x.role != Role::none && !is_for_backward(x); },
+        [&](const AnyShardedTensor& x) { return x.role != Role::none && !is_for_backward(x); },
         [&] { forward(Where::ranks, rows, executor); });
     for (const auto& x : call.tensors) {
       if (x->role == Role::made || x->role == Role::kept) x->expect_untouched();
@@ -157,11 +157,11 @@ void compare_spread(const std::string& what, SpreadTensors<T>& call, const Passe
 
 /// The same for attention, whose passes over ranks are found by their arguments. Tensors of 16 bits
 /// have no backward pass.
-/// \param made of what the operator is   \param call a SpreadCall of the operator
+/// \param made of what the operator is   \param call a ShardedCall of the operator
 /// \param are_alike whether all ranks want the same tensors
 template <class Op, class Call>
-void try_spread(const Op& op, const std::string& made, Call& call, bool are_alike,
-                const RowLayout& layout, const RowLayout& blocks, Bytes& bytes) {
+void try_sharded(const Op& op, const std::string& made, Call& call, bool are_alike,
+                 const RowLayout& layout, const RowLayout& blocks, Bytes& bytes) {
   using T = typename Call::Scalar;
   const auto inputs = [&](Where where) { return fovea::InputsOf<Op, T>(call.inputs(where)); };
   const auto saved = [&](Where where) { return fovea::SavedOf<Op, T>(call.saved(where)); };
@@ -189,8 +189,8 @@ void try_spread(const Op& op, const std::string& made, Call& call, bool are_alik
   passes.keeps = bytes.once_in(2);
   passes.is_alike = are_alike;
   if (kTakesDLse<Op, T> && passes.has_backward && bytes.once_in(2)) call.d_lse.role = Role::read;
-  compare_spread(std::string(Op::name()) + made, call, passes, &call.lse, layout, blocks, bytes,
-                 forward_in, backward_in);
+  compare_sharded(std::string(Op::name()) + made, call, passes, &call.lse, layout, blocks, bytes,
+                  forward_in, backward_in);
 }
 
 }  // namespace fovea_test

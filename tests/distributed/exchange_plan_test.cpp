@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What travels, against the law of the patterns: every key that a rank's rows see and the rank
-/// does not hold, once, and nothing else.
+/// What travels, against the reference mask of the patterns: every key that a rank's rows see and
+/// the rank does not hold, once, and nothing else.
 #include "fovea/distributed/messages/exchange_plan.hpp"
 
 #include <gtest/gtest.h>

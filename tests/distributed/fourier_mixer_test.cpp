@@ -18,7 +18,7 @@ namespace fovea_test::distributed_fourier_mixer {
 
 using fovea::FourierMixer;
 using fovea::View;
-using fovea::distributed::Traffic;
+using fovea::distributed::CommStats;
 
 template <class T>
 struct Call {
@@ -28,7 +28,7 @@ struct Call {
     d_out.fill(gaussian(2));
   }
   /// Every tensor of a rank lies otherwise in memory.
-  Call(const Call& whole, const Rows& rows)
+  Call(const Call& whole, const Sharding& rows)
       : x(own_part(whole.x, rows, {.order = {2, 0, 1, 3}, .gap = 1})),
         out(own_part(whole.out, rows, {.order = {0, 1, 3, 2}, .gap = 2})),
         d_out(own_part(whole.d_out, rows, {.order = {3, 1, 0, 2}, .innermost = 2})),
@@ -47,7 +47,7 @@ void check(const Call<T>& whole, const AnyExecutor& executor = in_this_thread())
   op.backward(whole.d_out.view(), whole.d_x.view());
   const Index count = whole.x.shape()[2];
   for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
-    const Rows rows(all_ranks(), layout);
+    const Sharding rows(all_ranks(), layout);
     const Call<T> own(whole, rows);
     fovea::distributed::forward(op, own.x.view(), own.out.view(), rows, executor);
     fovea::distributed::backward(op, own.d_out.view(), own.d_x.view(), rows, executor);
@@ -97,11 +97,11 @@ TEST(DistributedMixerTraffic, IsWhatTheLayoutSays) {
   const Index width = 8 * ranks - 1;
   const Call<float> whole(1, count, width);
   const auto sent_with = [&](const RowLayout& layout) {
-    const Rows rows(all_ranks(), layout);
+    const Sharding rows(all_ranks(), layout);
     const Call<float> own(whole, rows);
-    const Traffic traffic =
+    const CommStats comm_stats =
         fovea::distributed::forward(FourierMixer(), own.x.view(), own.out.view(), rows);
-    Index bytes = traffic.bytes_sent;
+    Index bytes = comm_stats.bytes_sent;
     MPI_Allreduce(MPI_IN_PLACE, &bytes, 1, MPI_INT64_T, MPI_SUM, all_ranks().mpi());
     return bytes / Index{sizeof(float)};
   };
@@ -117,7 +117,7 @@ TEST(DistributedMixerTraffic, IsWhatTheLayoutSays) {
 
 TEST(DistributedMixerBadInput, IsNamedOnAllRanks) {
   const Call<float> whole(1, 40, 6);
-  const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
   const Call<float> own(whole, rows);
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;
@@ -158,7 +158,7 @@ TEST(DistributedMixerBadInput, IsNamedOnAllRanks) {
 /// A rank whose arena is too small is named, and nobody waits for it.
 TEST(DistributedMixerMemory, IsThatOfTheArena) {
   const Call<float> whole(1, 200, 90);
-  const Rows rows(all_ranks(), RowLayout::zigzag(200, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::zigzag(200, all_ranks().size()));
   const Call<float> own(whole, rows);
   FourierMixer().forward(whole.x.view(), whole.out.view());
   const int last = all_ranks().size() - 1;

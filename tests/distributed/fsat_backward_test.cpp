@@ -29,7 +29,7 @@ void check(const FsatOptions& options, const FsatCall<T>& whole,
               View<const T>(whole.d_out.view()), whole.grads());
   const Index count = whole.q.shape()[2];
   for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
-    const Rows rows(all_ranks(), layout);
+    const Sharding rows(all_ranks(), layout);
     const FsatCall<T> own(whole, rows);
     fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows, executor);
     fovea::distributed::backward(op, own.inputs(), View<const T>(own.out.view()), own.saved(),
@@ -89,7 +89,7 @@ TEST(DistributedFsatBackward, WritesWhatIsWanted) {
   op.forward(whole.inputs(), whole.out.view(), whole.saved());
   op.backward(whole.inputs(), View<const float>(whole.out.view()), whole.saved(),
               View<const float>(whole.d_out.view()), whole.grads());
-  const Rows rows(all_ranks(), RowLayout::zigzag(100, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::zigzag(100, all_ranks().size()));
   const FsatCall<float> own(whole, rows);
   fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows);
   auto wanted = own.grads();

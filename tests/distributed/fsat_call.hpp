@@ -19,7 +19,7 @@ struct FsatCall {
       : q({s.batch, s.heads, s.tokens, s.width}),
         k({s.batch, s.key_heads, s.tokens, s.width}),
         v({s.batch, s.key_heads, s.tokens, s.value_width}),
-        dominant({s.batch, s.heads, s.tokens, s.slots}),
+        dominant({s.batch, s.heads, s.tokens, s.slots_per_key}),
         out({s.batch, s.heads, s.tokens, s.value_width}),
         lse({s.batch, s.heads, s.tokens, 1}),
         d_out(out.shape()),
@@ -33,7 +33,7 @@ struct FsatCall {
     v.fill(gaussian(seed + 2));
     dominant.fill(dominant_fill(seed + 3, static_cast<double>(s.tokens)));
   }
-  FsatCall(const FsatCall& whole, const Rows& rows)
+  FsatCall(const FsatCall& whole, const Sharding& rows)
       : q(own_part(whole.q, rows, {.order = {0, 2, 1, 3}, .gap = 3})),
         k(own_part(whole.k, rows)),
         v(own_part(whole.v, rows)),

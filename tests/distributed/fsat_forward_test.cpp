@@ -27,7 +27,7 @@ void check(const FsatOptions& options, const FsatCall<T>& whole,
   op.forward(whole.inputs(), whole.out.view(), whole.saved());
   const Index count = whole.q.shape()[2];
   for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
-    const Rows rows(all_ranks(), layout);
+    const Sharding rows(all_ranks(), layout);
     const FsatCall<T> own(whole, rows);
     fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows, executor);
     const std::string what = std::to_string(count) + " rows";
@@ -78,7 +78,7 @@ TEST(DistributedFsat, RunsOnThreads) {
 /// A key goes once to each rank that has a query with an edge to it, and no other does.
 TEST(DistributedFsat, SendsKeysToTheirQueries) {
   if (all_ranks().size() != 2) GTEST_SKIP() << "counted for two ranks";
-  FsatCall<float> whole({.tokens = 100, .slots = 1}, 6);
+  FsatCall<float> whole({.tokens = 100, .slots_per_key = 1}, 6);
   // Of the keys of rank 0 three lead to queries of rank 1, one of them in both heads.
   whole.dominant.fill(constant(3));
   for (Index h = 0; h < 2; ++h) {
@@ -87,7 +87,7 @@ TEST(DistributedFsat, SendsKeysToTheirQueries) {
   }
   whole.dominant(0, 0, 20, 0) = 99;
   whole.dominant(0, 1, 21, 0) = 50;
-  const Rows rows(all_ranks(), RowLayout::contiguous(100, 2));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(100, 2));
   const FsatCall<float> own(whole, rows);
   const FsatAttention op(FsatOptions{.max_length = 100});
   const Index sent = fovea::distributed::forward(op, own.inputs(), own.out.view(), rows).bytes_sent;
@@ -97,7 +97,7 @@ TEST(DistributedFsat, SendsKeysToTheirQueries) {
 
 TEST(DistributedFsat, RefusesWhatDoesNotFit) {
   const FsatCall<float> whole({.tokens = 40}, 7);
-  const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
   const FsatCall<float> own(whole, rows);
   const int last = all_ranks().size() - 1;
   const std::string begin = "rank " + std::to_string(last) + ": FsatAttention: ";

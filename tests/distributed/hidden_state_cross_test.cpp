@@ -32,7 +32,7 @@ struct Call {
     f2.fill(gaussian(2));
     d_out.fill(gaussian(3));
   }
-  Call(const Call& whole, const Rows& rows)
+  Call(const Call& whole, const Sharding& rows)
       : f1(own_part(whole.f1, rows, {.order = {2, 0, 1, 3}, .gap = 1})),
         f2(own_part(whole.f2, rows)),
         out(own_part(whole.out, rows, {.order = {0, 1, 2, 3}, .gap = 2})),
@@ -57,7 +57,7 @@ void check(const Call<T>& whole, const AnyExecutor& executor = in_this_thread())
   op.backward(whole.inputs(), View<const T>(whole.d_out.view()), whole.grads());
   const Index count = whole.f1.shape()[2];
   for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
-    const Rows rows(all_ranks(), layout);
+    const Sharding rows(all_ranks(), layout);
     const Call<T> own(whole, rows);
     fovea::distributed::forward(op, own.inputs(), own.out.view(), rows, executor);
     fovea::distributed::backward(op, own.inputs(), View<const T>(own.d_out.view()), own.grads(),
@@ -97,7 +97,7 @@ TEST(DistributedCross, WritesWhatIsWanted) {
   const Call<float> whole(1, 60, 10);
   const HiddenStateCross op;
   op.backward(whole.inputs(), View<const float>(whole.d_out.view()), whole.grads());
-  const Rows rows(all_ranks(), RowLayout::contiguous(60, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(60, all_ranks().size()));
   const Call<float> own(whole, rows);
   auto wanted = own.grads();
   const bool is_even = all_ranks().rank() % 2 == 0;
@@ -109,7 +109,7 @@ TEST(DistributedCross, WritesWhatIsWanted) {
 
 TEST(DistributedCross, RefusesWhatDoesNotFit) {
   const Call<float> whole(1, 40, 6);
-  const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
   const Call<float> own(whole, rows);
   const int last = all_ranks().size() - 1;
   auto in = own.inputs();

@@ -86,7 +86,7 @@ Tensors<T> whole_problem(Index batch, Index query_heads, Index key_heads, Index 
 }
 
 template <class T>
-Tensors<T> parts_of(const Tensors<T>& w, const Rows& rows) {
+Tensors<T> parts_of(const Tensors<T>& w, const Sharding& rows) {
   const auto part = [&](const Tensor<T>& x) { return own_part(x, rows); };
   Tensors<T> own{part(w.q),     part(w.k),   part(w.v),   part(w.out), part(w.lse),
                  part(w.d_out), part(w.d_q), part(w.d_k), part(w.d_v), own_part(w.lists, rows),
@@ -99,7 +99,7 @@ Tensors<T> parts_of(const Tensors<T>& w, const Rows& rows) {
 
 template <class T>
 void expect_same(const IndexedAttention& op, const Tensors<T>& whole, const RowLayout& layout) {
-  const Rows rows(all_ranks(), layout);
+  const Sharding rows(all_ranks(), layout);
   const Tensors<T> own = parts_of(whole, rows);
   const View<const T> out(own.out.view());
   const View<const T> d_out(own.d_out.view());
@@ -166,7 +166,7 @@ TEST(DistributedIndexed, InvisibleKeysMayHoldAnything) {
   whole.key_lengths = {119};
   check(IndexedAttention{}, whole);
   if (all_ranks().size() != 2) GTEST_SKIP() << "bytes are counted for two ranks";
-  const Rows rows(all_ranks(), RowLayout::contiguous(120, 2));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(120, 2));
   const Tensors<float> own = parts_of(whole, rows);
   const auto sent =
       fovea::distributed::forward(IndexedAttention{}, own.inputs(), own.out.view(), rows);
@@ -181,7 +181,7 @@ TEST(DistributedIndexed, WritesWhatIsWanted) {
   op.forward(whole.inputs(), whole.out.view(), whole.saved());
   op.backward(whole.inputs(), View<const float>(whole.out.view()), whole.saved(),
               View<const float>(whole.d_out.view()), whole.grads());
-  const Rows rows(all_ranks(), RowLayout::contiguous(100, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(100, all_ranks().size()));
   const Tensors<float> own = parts_of(whole, rows);
   fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows);
   const bool is_even = all_ranks().rank() % 2 == 0;
@@ -197,7 +197,7 @@ TEST(DistributedIndexed, WritesWhatIsWanted) {
 
 TEST(DistributedIndexed, RefusesWhatOneRankBrings) {
   const auto whole = whole_problem<float>(1, 2, 2, 70, 5);
-  const Rows rows(all_ranks(), RowLayout::contiguous(70, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(70, all_ranks().size()));
   const Tensors<float> own = parts_of(whole, rows);
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;
@@ -226,7 +226,7 @@ TEST(DistributedIndexed, RefusesWhatOneRankBrings) {
 /// A rank whose threads break still sends what others need.
 TEST(DistributedIndexed, AThreadThatBreaks) {
   const auto whole = whole_problem<float>(1, 8, 2, 3000, 64);
-  const Rows rows(all_ranks(), RowLayout::zigzag(3000, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::zigzag(3000, all_ranks().size()));
   const Tensors<float> own = parts_of(whole, rows);
   const int last = all_ranks().size() - 1;
   Breaking executor{all_ranks().rank() == last};

@@ -118,7 +118,7 @@ Call<T> whole_call() {
 
 /// The rows of a rank, with results that are to be written.
 template <class T>
-Call<T> part_of(const Call<T>& whole, const Rows& rows) {
+Call<T> part_of(const Call<T>& whole, const Sharding& rows) {
   Call<T> own;
   Call<T>::for_each([&](auto member) { own.*member = own_part(whole.*member, rows); });
   own.mask = whole.mask.in({});
@@ -146,7 +146,7 @@ void expect_bits_of_one(const std::string& name, const Op& op, const Given<T>& g
               out_grads<Op, T>(whole.d_out.view(), whole.d_lse.view()), given.grads(whole));
   const fovea::ThreadPool pool(2);
   for (const RowLayout& layout : layouts_of(kRows, all_ranks().size())) {
-    const Rows rows(all_ranks(), layout);
+    const Sharding rows(all_ranks(), layout);
     Call<T> own = part_of(whole, rows);
     const std::string what = name + ", " + layout.text();
     fovea::distributed::forward(op, given.inputs(own), own.out.view(), saved(own), rows, pool);
@@ -180,7 +180,7 @@ void for_each_operator(CausalAlignment alignment, const F& f) {
     LongformerAttention{{.left = 9, .right = 9, .first_global = 3, .alignment = alignment}});
   f("linear", LinearAttention<EluPlusOne>{{.causal = true, .alignment = alignment}});
   f("FMM",
-    FmmAttention<EluPlusOne, DeltaRule<EluPlusOne>>{{.near = {.left = 9}, .alignment = alignment}});
+    FmmAttention<EluPlusOne, DeltaRule<EluPlusOne>>{{.band = {.left = 9}, .alignment = alignment}});
   f("delta", DeltaRuleAttention<EluPlusOne>{{.alignment = alignment}});
   f("Performer", PerformerAttention{{.causal = true, .alignment = alignment}});
   f("lists", IndexedAttention{{.causal = true, .alignment = alignment}});
@@ -209,7 +209,7 @@ TEST(DistributedKeyLength, RanksThatMeanOtherPositionsAreToldApart) {
   Given<float> given;
   given.has_bias = false;
   given.lengths = {kRows, 97};
-  const Rows rows(all_ranks(), RowLayout::contiguous(kRows, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(kRows, all_ranks().size()));
   Call<float> own = part_of(whole_call<float>(), rows);
   const bool is_last = all_ranks().rank() + 1 == all_ranks().size();
   const auto message = [&](const auto& op) {

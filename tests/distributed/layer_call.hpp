@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "fovea/distributed/over_rows.hpp"
+#include "fovea/distributed/sequence_parallel.hpp"
 #include "fovea/layers.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
@@ -74,12 +74,12 @@ struct LayerCall {
   Tensor<T> x, d_y, y, d_x;
 };
 
-/// Layouts whose ranges begin at multiples of kChain, also with ranks without rows.
+/// Layouts whose ranges begin at multiples of kReductionBlock, also with ranks without rows.
 inline std::vector<RowLayout> chain_layouts(Index rows) {
   const int ranks = all_ranks().size();
-  std::vector<RowLayout> layouts = {RowLayout::contiguous(rows, ranks, fovea::kChain),
-                                    RowLayout::zigzag(rows, ranks, fovea::kChain),
-                                    RowLayout::block_cyclic(rows, ranks, fovea::kChain)};
+  std::vector<RowLayout> layouts = {RowLayout::contiguous(rows, ranks, fovea::kReductionBlock),
+                                    RowLayout::zigzag(rows, ranks, fovea::kReductionBlock),
+                                    RowLayout::block_cyclic(rows, ranks, fovea::kReductionBlock)};
   std::vector<std::vector<Range>> of_last(as_size(ranks));
   of_last.back().push_back({0, rows});
   layouts.emplace_back(of_last);
@@ -109,7 +109,8 @@ inline constexpr Index kLayerWidth = 48;
 /// \param out channels of y   \param with what tokens have beside x
 template <class T, class Layer, class X = fovea::Serial>
 void check_layer(const Layer& layer, Index out = kLayerWidth, const Tokens<T>& with = {},
-                 Shape shape = {2, 1, 9 * fovea::kChain + 17, kLayerWidth}, X&& executor = {}) {
+                 Shape shape = {2, 1, 9 * fovea::kReductionBlock + 17, kLayerWidth},
+                 X&& executor = {}) {
   Tensor<T> x(shape);
   x.fill(gaussian(3));
   shape[3] = out;
@@ -118,10 +119,10 @@ void check_layer(const Layer& layer, Index out = kLayerWidth, const Tokens<T>& w
   LayerCall<Layer, T> whole(layer, x, d_y);
   whole.run(with, fovea::Serial{});
   for (const RowLayout& layout : chain_layouts(shape[2])) {
-    const Rows rows(all_ranks(), layout);
+    const Sharding rows(all_ranks(), layout);
     LayerCall<Layer, T> own(layer, own_part(x, rows), own_part(d_y, rows));
     own.d_x.fill(constant(77));
-    fovea::distributed::with_rows(rows, executor, [&](auto& over) { own.run(with, over); });
+    fovea::distributed::sequence_parallel(rows, executor, [&](auto& over) { own.run(with, over); });
     expect_own_part(own.y, whole.y, rows, layout.text());
     expect_own_part(own.d_x, whole.d_x, rows, layout.text() + ", d_x");
     expect_same(own.gradients(), whole.gradients(), layout.text());
@@ -138,11 +139,11 @@ void check_forward(const Layer& layer, const Shape& shape, const std::vector<Row
   const Tensor<T> y(shape);
   layer.forward(x.view(), y.view());
   for (const RowLayout& layout : layouts) {
-    const Rows rows(all_ranks(), layout);
+    const Sharding rows(all_ranks(), layout);
     const Tensor<T> own = own_part(x, rows, {.offset = 3, .gap = 5});
     const Tensor<T> to(own.shape(), {.gap = 2});
-    fovea::distributed::with_rows(rows, fovea::Serial{},
-                                  [&](auto& over) { layer.forward(own.view(), to.view(), over); });
+    fovea::distributed::sequence_parallel(
+        rows, fovea::Serial{}, [&](auto& over) { layer.forward(own.view(), to.view(), over); });
     expect_own_part(to, y, rows, layout.text());
     EXPECT_EQ(to.changed_gaps(), 0) << layout.text();
   }
@@ -152,12 +153,13 @@ void check_forward(const Layer& layer, const Shape& shape, const std::vector<Row
 /// \param width channels of x, and of y
 template <class T, class Layer>
 std::string said_to_a_length_beyond(const Layer& layer, Index width) {
-  const Rows rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), fovea::kChain));
+  const Sharding rows(all_ranks(),
+                      RowLayout::contiguous(500, all_ranks().size(), fovea::kReductionBlock));
   const Tensor<T> x({1, 1, rows.own_count(), width});
   const Tensor<T> y(x.shape());
   const std::vector<Index> lengths = {501};
   return refusal([&] {
-    fovea::distributed::with_rows(rows, fovea::Serial{}, [&](auto& over) {
+    fovea::distributed::sequence_parallel(rows, fovea::Serial{}, [&](auto& over) {
       layer.forward({View<const T>(x.view()), lengths}, y.view(), over);
     });
   });

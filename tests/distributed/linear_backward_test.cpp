@@ -30,7 +30,7 @@ void check(const std::string& name, const Op& op, const LinearProblem<T>& whole,
               View<const T>(whole.d_out.view()), whole.grads(op));
   const Index count = whole.q.shape()[2];
   for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
-    const Rows rows(all_ranks(), layout);
+    const Sharding rows(all_ranks(), layout);
     const LinearProblem<T> own(whole, rows);
     fovea::distributed::forward(op, own.inputs(op), own.out.view(), saved_of(own), rows, executor);
     fovea::distributed::backward(op, own.inputs(op), View<const T>(own.out.view()), saved_of(own),
@@ -91,7 +91,7 @@ TEST(DistributedLinearBackward, WithoutValuesIsWithoutGradients) {
   };
   for (const bool causal : {false, true}) {
     expect_zero("linear", fovea::LinearAttention<Relu>({.causal = causal}));
-    expect_zero("FMM", fovea::FmmAttention<Relu>({.near = {.left = 9}, .causal = causal}));
+    expect_zero("FMM", fovea::FmmAttention<Relu>({.band = {.left = 9}, .causal = causal}));
   }
   expect_zero("delta rule", fovea::DeltaRuleAttention<Relu>());
 }
@@ -124,21 +124,21 @@ void check_blend(const Op& op, const LinearProblem<T>& whole, const std::vector<
   const auto saved_of = [&](const LinearProblem<T>& problem) {
     return keeps ? problem.saved(op) : fovea::SavedOf<Op, T>{};
   };
-  const auto grads_of = [&](const LinearProblem<T>& problem, const Tensor<T>& near,
-                            const Tensor<T>& far) {
+  const auto grads_of = [&](const LinearProblem<T>& problem, const Tensor<T>& near_field,
+                            const Tensor<T>& far_field) {
     auto grads = problem.grads(op);
-    grads.near_logits = near.view();
-    grads.far_logits = far.view();
+    grads.near_logits = near_field.view();
+    grads.far_logits = far_field.view();
     return grads;
   };
-  const Tensor<T> near(shape), far(shape);
+  const Tensor<T> near_field(shape), far_field(shape);
   op.forward(in(whole), whole.out.view(), saved_of(whole));
   op.backward(in(whole), View<const T>(whole.out.view()), saved_of(whole),
-              View<const T>(whole.d_out.view()), grads_of(whole, near, far));
+              View<const T>(whole.d_out.view()), grads_of(whole, near_field, far_field));
   const Index count = whole.q.shape()[2];
-  for (const T x : near.values()) EXPECT_NE(x, 0);
+  for (const T x : near_field.values()) EXPECT_NE(x, 0);
   for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
-    const Rows rows(all_ranks(), layout);
+    const Sharding rows(all_ranks(), layout);
     const LinearProblem<T> own(whole, rows);
     const Tensor<T> own_near(shape), own_far(shape);
     fovea::distributed::forward(op, in(own), own.out.view(), saved_of(own), rows, executor);
@@ -152,18 +152,18 @@ void check_blend(const Op& op, const LinearProblem<T>& whole, const std::vector<
     if constexpr (Op::kHasBeta) {
       expect_own_part(own.d_beta, whole.d_beta, rows, what + ", d_beta");
     }
-    EXPECT_EQ(own_near.values(), near.values()) << what;
-    EXPECT_EQ(own_far.values(), far.values()) << what;
+    EXPECT_EQ(own_near.values(), near_field.values()) << what;
+    EXPECT_EQ(own_far.values(), far_field.values()) << what;
   }
 }
 
 TEST(DistributedLinearBackward, BlendsTheFields) {
   const fovea::Band band = {.left = 6};
-  const fovea::FmmOneKernel op({.near = band});
-  const fovea::FmmOneKernel causal({.near = band, .causal = true});
-  const fovea::FmmOneKernel normalised({.near = band, .causal = true, .normalise_rows = true});
-  const fovea::FmmTwoKernels two({.near = band});
-  const fovea::FmmTwoKernels two_causal({.near = band, .causal = true});
+  const fovea::FmmOneKernel op({.band = band});
+  const fovea::FmmOneKernel causal({.band = band, .causal = true});
+  const fovea::FmmOneKernel normalised({.band = band, .causal = true, .normalise_rows = true});
+  const fovea::FmmTwoKernels two({.band = band});
+  const fovea::FmmTwoKernels two_causal({.band = band, .causal = true});
   const LinearProblem<float> whole(2, 4, 2, 333);
   const std::vector<float> logits = {0.3F, -0.8F, 0.1F, 1.5F};
   check_blend(op, whole, logits, true);
@@ -185,8 +185,8 @@ TEST(DistributedLinearBackward, BlendsTheFields) {
 
 /// With a delta rule the sums of products come down the chain of ranges with its states.
 TEST(DistributedLinearBackward, BlendsADeltaRule) {
-  const fovea::FmmTwoKernelsFastWeight two({.near = {.left = 6}, .causal = true});
-  const fovea::FmmFastWeight one({.near = {.left = 6}, .causal = true, .normalise_rows = true});
+  const fovea::FmmTwoKernelsFastWeight two({.band = {.left = 6}, .causal = true});
+  const fovea::FmmFastWeight one({.band = {.left = 6}, .causal = true, .normalise_rows = true});
   const std::vector<float> logits = {0.3F, -0.8F, 0.1F, 1.5F};
   const LinearProblem<float> whole(2, 4, 2, 333);
   check_blend(two, whole, logits, true);
@@ -209,13 +209,13 @@ TEST(DistributedLinearBackward, BlendsColumns) {
   whole.lengths = {fovea::kLinearSegment + 5, 0, 40};
   std::vector<float> logits(static_cast<std::size_t>(2 * whole.v.shape()[3]));
   for (std::size_t n = 0; n < logits.size(); ++n) logits[n] = 0.3F * static_cast<float>(n) - 1;
-  check_blend(fovea::FmmOneKernel({.near = band}), whole, logits, true);
-  check_blend(fovea::FmmTwoKernels({.near = band, .causal = true}), whole, logits, false);
+  check_blend(fovea::FmmOneKernel({.band = band}), whole, logits, true);
+  check_blend(fovea::FmmTwoKernels({.band = band, .causal = true}), whole, logits, false);
   check_blend(
-      fovea::FmmTwoKernelsFastWeight({.near = band, .causal = true, .normalise_rows = true}), whole,
+      fovea::FmmTwoKernelsFastWeight({.band = band, .causal = true, .normalise_rows = true}), whole,
       logits, true);
   fovea::ThreadPool pool(3);
-  check_blend(fovea::FmmOneKernel({.near = band, .causal = true}), whole, logits, true,
+  check_blend(fovea::FmmOneKernel({.band = band, .causal = true}), whole, logits, true,
               AnyExecutor::of(pool));
 }
 
@@ -224,7 +224,7 @@ TEST(DistributedLinearBackward, SendsStatesAndNoRows) {
   if (all_ranks().size() != 2) GTEST_SKIP() << "counted for two ranks";
   const auto sent = [](const auto& op, Index count) {
     const LinearProblem<float> whole(1, 2, 2, count);
-    const Rows rows(all_ranks(), RowLayout::contiguous(count, 2));
+    const Sharding rows(all_ranks(), RowLayout::contiguous(count, 2));
     const LinearProblem<float> own(whole, rows);
     return fovea::distributed::backward(op, own.inputs(op), View<const float>(own.out.view()), {},
                                         View<const float>(own.d_out.view()), own.grads(op), rows)
@@ -243,10 +243,10 @@ TEST(DistributedLinearBackward, SendsStatesAndNoRows) {
 /// Ranks may want different gradients.
 TEST(DistributedLinearBackward, WritesWhatIsWanted) {
   const LinearProblem<float> whole(1, 2, 2, 300);
-  const fovea::FmmOneKernel op({.near = {.left = 6}, .causal = true});
+  const fovea::FmmOneKernel op({.band = {.left = 6}, .causal = true});
   op.backward(whole.inputs(op), View<const float>(whole.out.view()), {},
               View<const float>(whole.d_out.view()), whole.grads(op));
-  const Rows rows(all_ranks(), RowLayout::block_cyclic(300, all_ranks().size(), 50));
+  const Sharding rows(all_ranks(), RowLayout::block_cyclic(300, all_ranks().size(), 50));
   const LinearProblem<float> own(whole, rows);
   auto wanted = own.grads(op);
   const bool is_even = all_ranks().rank() % 2 == 0;
@@ -260,7 +260,7 @@ TEST(DistributedLinearBackward, WritesWhatIsWanted) {
 
 TEST(DistributedLinearBackward, RefusesWhatDoesNotFit) {
   const LinearProblem<float> whole(1, 2, 2, 40);
-  const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
   const LinearProblem<float> own(whole, rows);
   const bool is_last = all_ranks().rank() == all_ranks().size() - 1;
   const auto refused = [&](const auto& op, const auto& in, const auto& saved, const auto& grads) {
@@ -269,7 +269,7 @@ TEST(DistributedLinearBackward, RefusesWhatDoesNotFit) {
                                    View<const float>(own.d_out.view()), grads, rows);
     });
   };
-  const fovea::FmmOneKernel fmm({.near = {.left = 3}, .causal = true});
+  const fovea::FmmOneKernel fmm({.band = {.left = 3}, .causal = true});
   std::vector<float> logits(14), d_logits(14);
   // Whether the near field is saved is the same on all ranks.
   if (all_ranks().size() > 1) {
@@ -299,7 +299,8 @@ TEST(DistributedLinearBackward, RefusesWhatDoesNotFit) {
 /// Of no sequences at all the gradients of a blend's logits are 0.
 TEST(DistributedLinearBackward, LogitsOfNoSequences) {
   using Op = fovea::FmmAttention<fovea::EluPlusOne>;
-  const Rows rows(all_ranks(), RowLayout::contiguous(16 * all_ranks().size(), all_ranks().size()));
+  const Sharding rows(all_ranks(),
+                      RowLayout::contiguous(16 * all_ranks().size(), all_ranks().size()));
   const Tensor<OtherScalar> x({0, 2, 16, 5}), logits({1, 2, 1, 1}), d_near({1, 2, 1, 1}),
       d_far({1, 2, 1, 1});
   logits.fill(gaussian(3));

@@ -60,7 +60,7 @@ class LinearDifferences : public testing::Test {
   const bool is_first_ = all_ranks().rank() == 0;
   const Shape shape_ = {1, 1, kRows, 8};
   Tensor<float> x_{shape_}, out_{shape_}, d_q_{shape_};
-  Rows rows_{all_ranks(), RowLayout::contiguous(kRows* size_, size_)};
+  Sharding rows_{all_ranks(), RowLayout::contiguous(kRows* size_, size_)};
 };
 
 TEST_F(LinearDifferences, OfCausality) {
@@ -70,8 +70,8 @@ TEST_F(LinearDifferences, OfCausality) {
 
 TEST_F(LinearDifferences, OfBands) {
   Fmm narrow, wide;
-  narrow.options.near = {3, 2};
-  wide.options.near = {30, 2};
+  narrow.options.band = {3, 2};
+  wide.options.band = {30, 2};
   expect_refused(narrow, wide, "options {{3, 2}, ", "options {{30, 2}, ");
   // A call that is right finds nothing left of those.
   EXPECT_EQ(

@@ -22,7 +22,7 @@ void check(const std::string& name, const Op& op, const LinearProblem<T>& whole,
   op.forward(whole.inputs(op), whole.out.view(), whole.saved(op));
   const Index count = whole.q.shape()[2];
   for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
-    const Rows rows(all_ranks(), layout);
+    const Sharding rows(all_ranks(), layout);
     const LinearProblem<T> own(whole, rows);
     fovea::distributed::forward(op, own.inputs(op), own.out.view(), own.saved(op), rows, executor);
     const std::string what = name + ", " + std::to_string(count) + " rows";
@@ -70,7 +70,7 @@ TEST(DistributedLinear, SendsStatesAndNoRows) {
   if (all_ranks().size() != 2) GTEST_SKIP() << "counted for two ranks";
   const auto sent = [](const auto& op, Index count) {
     const LinearProblem<float> whole(1, 2, 2, count);
-    const Rows rows(all_ranks(), RowLayout::contiguous(count, 2));
+    const Sharding rows(all_ranks(), RowLayout::contiguous(count, 2));
     const LinearProblem<float> own(whole, rows);
     return fovea::distributed::forward(op, own.inputs(op), own.out.view(), rows).bytes_sent;
   };
@@ -83,7 +83,7 @@ TEST(DistributedLinear, SendsStatesAndNoRows) {
 
 TEST(DistributedLinear, RefusesWhatDoesNotFit) {
   const LinearProblem<float> whole(1, 2, 2, 40);
-  const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
   const LinearProblem<float> own(whole, rows);
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;
@@ -101,7 +101,7 @@ TEST(DistributedLinear, RefusesWhatDoesNotFit) {
   EXPECT_EQ(text, begin +
                       "DeltaRuleAttention: cu_seqlens must not be given: the sequence is "
                       "distributed over ranks");
-  const fovea::FmmOneKernel wrong({.near = {.left = -1}});
+  const fovea::FmmOneKernel wrong({.band = {.left = -1}});
   text =
       refusal([&] { fovea::distributed::forward(wrong, own.inputs(wrong), own.out.view(), rows); });
   EXPECT_EQ(text.substr(0, 22), "rank 0: FmmAttention: ") << text;

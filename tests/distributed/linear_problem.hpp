@@ -36,7 +36,7 @@ struct LinearProblem {
     v.fill(gaussian(3));
     beta.fill([](Index b, Index h, Index n, Index) { return uniform(hash(4, b, h, n, 0)); });
   }
-  LinearProblem(const LinearProblem& whole, const Rows& rows)
+  LinearProblem(const LinearProblem& whole, const Sharding& rows)
       : q(own_part(whole.q, rows, {.order = {0, 2, 1, 3}, .gap = 3})),
         k(own_part(whole.k, rows)),
         v(own_part(whole.v, rows)),
@@ -102,9 +102,9 @@ void for_each_far_field_operator(const F& f) {
   f("two maps, mean", fovea::LinearAttention<EluPlusOne, fovea::EluMinusPlusOne>(
                           {.combine = fovea::CombineMaps::mean}));
   f("delta rule", fovea::DeltaRuleAttention<EluPlusOne>());
-  f("FMM", fovea::FmmOneKernel({.near = Band::half_width(5)}));
-  f("FMM, causal", fovea::FmmOneKernel({.near = {.left = 40}, .causal = true}));
-  f("FMM with a delta rule", fovea::FmmTwoKernelsFastWeight({.near = {.left = 9}, .causal = true}));
+  f("FMM", fovea::FmmOneKernel({.band = Band::half_width(5)}));
+  f("FMM, causal", fovea::FmmOneKernel({.band = {.left = 40}, .causal = true}));
+  f("FMM with a delta rule", fovea::FmmTwoKernelsFastWeight({.band = {.left = 9}, .causal = true}));
 }
 
 }  // namespace fovea_test

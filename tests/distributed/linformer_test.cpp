@@ -18,7 +18,7 @@
 
 namespace fovea_test::distributed_linformer {
 
-using fovea::kChain;
+using fovea::kReductionBlock;
 using fovea::LinformerAttention;
 using fovea::LinformerGrads;
 using fovea::LinformerInputs;
@@ -40,7 +40,7 @@ struct Sizes {
 
 /// The columns of E or F that a rank's rows meet.
 template <class T>
-Tensor<T> own_columns(const Tensor<T>& whole, const Rows& rows, const Layout& layout = {}) {
+Tensor<T> own_columns(const Tensor<T>& whole, const Sharding& rows, const Layout& layout = {}) {
   Shape shape = whole.shape();
   shape[3] = rows.own_count();
   Tensor<T> part(shape, layout);
@@ -82,7 +82,7 @@ struct Tensors {
     e.fill(gaussian(4, size));
     f.fill(gaussian(5, size));
   }
-  Tensors(const Tensors& w, const Rows& rows)
+  Tensors(const Tensors& w, const Sharding& rows)
       : q(own_part(w.q, rows, {.order = {0, 2, 1, 3}, .gap = 3})),
         k(own_part(w.k, rows, {.order = {2, 0, 1, 3}, .gap = 1})),
         v(own_part(w.v, rows, {.innermost = 2})),
@@ -131,7 +131,7 @@ struct Tensors {
 /// Both passes over ranks.
 template <class T>
 void run(const LinformerAttention& op, const Tensors<T>& own, bool keeps,
-         const LinformerGrads<T>& grads, const Rows& rows,
+         const LinformerGrads<T>& grads, const Sharding& rows,
          const AnyExecutor& executor = in_this_thread()) {
   fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(keeps), rows, executor);
   fovea::distributed::backward(op, own.inputs(), View<const T>(own.out.view()), own.saved(keeps),
@@ -141,7 +141,7 @@ void run(const LinformerAttention& op, const Tensors<T>& own, bool keeps,
 template <class T>
 void expect_same(const LinformerAttention& op, const Tensors<T>& whole, bool keeps,
                  const RowLayout& layout, const AnyExecutor& executor = in_this_thread()) {
-  const Rows rows(all_ranks(), layout);
+  const Sharding rows(all_ranks(), layout);
   const Tensors<T> own(whole, rows);
   run(op, own, keeps, own.grads(), rows, executor);
   const std::string what = layout.text();
@@ -169,7 +169,7 @@ void check(const LinformerAttention& op, const Tensors<T>& whole, bool keeps,
               View<const T>(whole.d_out.view()), whole.grads());
   const Index count = whole.q.shape()[2];
   std::vector<RowLayout> layouts = layouts_of(count, all_ranks().size());
-  layouts.push_back(RowLayout::zigzag(count, all_ranks().size(), kChain));
+  layouts.push_back(RowLayout::zigzag(count, all_ranks().size(), kReductionBlock));
   for (const RowLayout& layout : layouts) expect_same(op, whole, keeps, layout, executor);
 }
 
@@ -228,7 +228,7 @@ TEST(DistributedLinformer, WritesWhatIsWanted) {
   op.forward(whole.inputs(), whole.out.view(), whole.saved(true));
   op.backward(whole.inputs(), View<const float>(whole.out.view()), whole.saved(true),
               View<const float>(whole.d_out.view()), whole.grads());
-  const Rows rows(all_ranks(), RowLayout::block_cyclic(300, all_ranks().size(), 50));
+  const Sharding rows(all_ranks(), RowLayout::block_cyclic(300, all_ranks().size(), 50));
   const Tensors<float> own(whole, rows);
   LinformerGrads<float> wanted = own.grads();
   const bool is_even = all_ranks().rank() % 2 == 0;
@@ -250,7 +250,7 @@ TEST(DistributedLinformer, SendsProjectedKeysAndNoRows) {
   const Index ranks = all_ranks().size();
   const auto sent = [&](Index count, Index multiple) {
     const Tensors<float> whole({.rows = count, .projected = 70});
-    const Rows rows(all_ranks(), RowLayout::contiguous(count, all_ranks().size(), multiple));
+    const Sharding rows(all_ranks(), RowLayout::contiguous(count, all_ranks().size(), multiple));
     const Tensors<float> own(whole, rows);
     return fovea::distributed::forward(LinformerAttention(), own.inputs(), own.out.view(), rows)
         .bytes_sent;
@@ -258,12 +258,12 @@ TEST(DistributedLinformer, SendsProjectedKeysAndNoRows) {
   const Index sums = 2 * 70 * (5 + 7) * 4;
   const bool is_last = all_ranks().rank() + 1 == ranks;
   const Index expected = sums * (is_last ? ranks - 1 : 1);
-  EXPECT_EQ(sent(ranks * kChain, kChain), ranks == 1 ? 0 : expected);
-  EXPECT_EQ(sent(5 * ranks * kChain, kChain), ranks == 1 ? 0 : expected);
+  EXPECT_EQ(sent(ranks * kReductionBlock, kReductionBlock), ranks == 1 ? 0 : expected);
+  EXPECT_EQ(sent(5 * ranks * kReductionBlock, kReductionBlock), ranks == 1 ? 0 : expected);
   // Rank r begins r rows behind a chain.
   const Index row = (2 * (5 + 7) + 2 * 70) * 4;
-  const Index moved = all_ranks().rank() == 0 ? 0 : kChain - all_ranks().rank();
-  EXPECT_EQ(sent(ranks * (kChain + 1), 1), ranks == 1 ? 0 : expected + moved * row);
+  const Index moved = all_ranks().rank() == 0 ? 0 : kReductionBlock - all_ranks().rank();
+  EXPECT_EQ(sent(ranks * (kReductionBlock + 1), 1), ranks == 1 ? 0 : expected + moved * row);
 }
 
 /// Their gradients go over the sequence once for each query head of a key head. Where blocks of
@@ -273,7 +273,7 @@ TEST(DistributedLinformer, SendsGradientsOfProjectedKeysAndNoRows) {
   const Index rank = all_ranks().rank();
   const auto sent = [&](Index count) {
     const Tensors<float> whole({.rows = count, .projected = 64});
-    const Rows rows(all_ranks(), RowLayout::contiguous(count, all_ranks().size()));
+    const Sharding rows(all_ranks(), RowLayout::contiguous(count, all_ranks().size()));
     const Tensors<float> own(whole, rows);
     fovea::distributed::forward(LinformerAttention(), own.inputs(), own.out.view(), own.saved(true),
                                 rows);
@@ -300,7 +300,7 @@ TEST(DistributedLinformer, NothingIsASumOfNothing) {
 
 TEST(DistributedLinformer, RefusesWhatOneRankBrings) {
   const Tensors<float> whole({.rows = 70});
-  const Rows rows(all_ranks(), RowLayout::contiguous(70, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(70, all_ranks().size()));
   const Tensors<float> own(whole, rows);
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;
@@ -348,7 +348,7 @@ TEST(DistributedLinformer, RefusesWhatOneRankBrings) {
 
 TEST(DistributedLinformer, RefusesGradientsThatDoNotFit) {
   const Tensors<float> whole({.rows = 70});
-  const Rows rows(all_ranks(), RowLayout::contiguous(70, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(70, all_ranks().size()));
   const Tensors<float> own(whole, rows);
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;
@@ -382,7 +382,7 @@ TEST(DistributedLinformer, RefusesGradientsThatDoNotFit) {
 /// A rank whose threads break still sends what others wait for.
 TEST(DistributedLinformer, AThreadThatBreaks) {
   const Tensors<float> whole({.query_heads = 8, .key_heads = 8, .rows = 300});
-  const Rows rows(all_ranks(), RowLayout::zigzag(300, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::zigzag(300, all_ranks().size()));
   const Tensors<float> own(whole, rows);
   const int last = all_ranks().size() - 1;
   Breaking executor{all_ranks().rank() == last};

@@ -84,7 +84,7 @@ Tensors<T> whole_problem(Index batch, Index query_heads, Index key_heads, Index 
 }
 
 template <class T>
-Tensors<T> parts_of(const Tensors<T>& w, const Rows& rows) {
+Tensors<T> parts_of(const Tensors<T>& w, const Sharding& rows) {
   const auto part = [&](const Tensor<T>& x) { return own_part(x, rows); };
   Tensors<T> own{part(w.q),        part(w.k),          part(w.v),          part(w.global_q),
                  part(w.global_k), part(w.global_v),   part(w.out),        part(w.lse),
@@ -103,7 +103,7 @@ Tensors<T> parts_of(const Tensors<T>& w, const Rows& rows) {
 template <class T>
 void expect_same(const std::string& what, const LongformerAttention& op, const Tensors<T>& whole,
                  const RowLayout& layout) {
-  const Rows rows(all_ranks(), layout);
+  const Sharding rows(all_ranks(), layout);
   const Tensors<T> own = parts_of(whole, rows);
   const View<const T> out(own.out.view());
   fovea::ThreadPool pool(2);
@@ -199,7 +199,7 @@ TEST(DistributedLongformer, SinksHaveTheBitsOfOneProcess) {
   wanted.sink = expected;
   op.backward(whole.inputs(), View<const float>(whole.out.view()), whole.saved(),
               View<const float>(whole.d_out.view()), wanted);
-  const Rows rows(all_ranks(), RowLayout::zigzag(200, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::zigzag(200, all_ranks().size()));
   const auto own = parts_of(whole, rows);
   std::vector<float> got(2, 77.0F);
   wanted.sink = got;
@@ -211,7 +211,7 @@ TEST(DistributedLongformer, SinksHaveTheBitsOfOneProcess) {
 
 TEST(DistributedLongformer, RefusesWhatOneRankBrings) {
   const auto whole = whole_problem<float>(1, 2, 2, 70, true);
-  const Rows rows(all_ranks(), RowLayout::contiguous(70, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(70, all_ranks().size()));
   const auto own = parts_of(whole, rows);
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;
@@ -248,7 +248,7 @@ TEST(DistributedLongformer, RefusesWhatOneRankBrings) {
 /// A rank whose threads break in the first pass still sends what others need in the second.
 TEST(DistributedLongformer, AThreadThatBreaks) {
   const auto whole = whole_problem<float>(1, 8, 2, 3000, true);
-  const Rows rows(all_ranks(), RowLayout::zigzag(3000, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::zigzag(3000, all_ranks().size()));
   const auto own = parts_of(whole, rows);
   const int last = all_ranks().size() - 1;
   Breaking executor{all_ranks().rank() == last};

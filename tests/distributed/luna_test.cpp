@@ -99,13 +99,13 @@ Tensor<T> copy_of(const Tensor<T>& whole) {
 
 /// What a rank has of a step.
 template <class T>
-Step<T> own_step(const Step<T>& whole, const Rows& rows, bool is_pack) {
+Step<T> own_step(const Step<T>& whole, const Sharding& rows, bool is_pack) {
   Shape queries = whole.q.shape();
   Shape keys = whole.k.shape();
   (is_pack ? keys : queries)[2] = rows.own_count();
   Step<T> own(queries, keys, whole.v.shape()[3]);
-  const auto part = [&](const Tensor<T>& x, bool is_spread) {
-    return is_spread ? own_part(x, rows, {.order = {0, 2, 1, 3}, .gap = 2}) : copy_of(x);
+  const auto part = [&](const Tensor<T>& x, bool is_sharded) {
+    return is_sharded ? own_part(x, rows, {.order = {0, 2, 1, 3}, .gap = 2}) : copy_of(x);
   };
   own.q = part(whole.q, !is_pack);
   own.k = part(whole.k, is_pack);
@@ -121,9 +121,9 @@ Step<T> own_step(const Step<T>& whole, const Rows& rows, bool is_pack) {
 
 /// Expects the bits of the whole: of its rows if they are spread, or else of all.
 template <class T>
-void expect_bits(const Tensor<T>& got, const Tensor<T>& whole, bool is_spread, const Rows& rows,
-                 const std::string& what) {
-  if (is_spread) return expect_own_part(got, whole, rows, what);
+void expect_bits(const Tensor<T>& got, const Tensor<T>& whole, bool is_sharded,
+                 const Sharding& rows, const std::string& what) {
+  if (is_sharded) return expect_own_part(got, whole, rows, what);
   const std::vector<T> a = got.values();
   const std::vector<T> b = whole.values();
   EXPECT_TRUE(a.size() == b.size() &&
@@ -148,7 +148,7 @@ void check(const Op& op, const Step<T>& whole, const AnyExecutor& executor = in_
               wanted);
   const Index count = (is_pack ? whole.k : whole.q).shape()[2];
   for (const RowLayout& layout : layouts(count)) {
-    const Rows rows(all_ranks(), layout);
+    const Sharding rows(all_ranks(), layout);
     const Step<T> own = own_step(whole, rows, is_pack);
     fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows, executor);
     const std::string what = std::string(op.name()) + ", " + layout.text();
@@ -244,7 +244,7 @@ void check_wishes(const Op& op) {
   op.forward(whole.inputs(), whole.out.view(), whole.saved());
   op.backward(whole.inputs(), View<const float>(whole.out.view()), whole.saved(),
               View<const float>(whole.d_out.view()), whole.grads());
-  const Rows rows(all_ranks(), RowLayout::zigzag(700, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::zigzag(700, all_ranks().size()));
   const Step<float> own = own_step(whole, rows, is_pack);
   fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows);
   SoftmaxGrads<float> wanted;
@@ -275,7 +275,7 @@ struct Sent {
 template <class Op>
 Sent sent(const Op& op, const Sizes& sizes, const RowLayout& layout) {
   constexpr bool is_pack = std::same_as<Op, LunaPack>;
-  const Rows rows(all_ranks(), layout);
+  const Sharding rows(all_ranks(), layout);
   const Step<float> own = own_step(Step<float>(sizes, is_pack), rows, is_pack);
   const Index forward =
       fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows).bytes_sent;
@@ -325,7 +325,7 @@ TEST(DistributedLuna, RefusesWhatDoesNotFit) {
   const int ranks = all_ranks().size();
   const bool is_last = all_ranks().rank() == ranks - 1;
   const std::string begin = "rank " + std::to_string(ranks - 1) + ": LunaPack: ";
-  const Rows rows(all_ranks(), RowLayout::contiguous(40, ranks));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(40, ranks));
   const Step<float> own = own_step(Step<float>({1, 2, 1, 6, 40}, true), rows, true);
   const LunaPack op;
   const auto forward = [&](const SoftmaxInputs<float>& in) {
@@ -399,7 +399,7 @@ TEST(DistributedLuna, RefusesWhatDoesNotFit) {
 template <class Op>
 void check_refusal_of_logits(const Op& op) {
   constexpr bool is_pack = std::same_as<Op, LunaPack>;
-  const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
   const Step<float> own = own_step(Step<float>({1, 2, 1, 6, 40}, is_pack), rows, is_pack);
   const Shape of_pairs = {1, 1, own.q.shape()[2], own.k.shape()[2]};
   const Tensor<float> bias(of_pairs);
@@ -439,7 +439,7 @@ TEST(DistributedLuna, TakesMemoryOfAnArena) {
   const int last = all_ranks().size() - 1;
   fovea::Arena small(all_ranks().rank() == last ? 64 : Index{1} << 24);
   auto short_of_memory = small.on(pool);
-  const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
   const Step<float> own = own_step(Step<float>({1, 2, 1, 6, 40}, true), rows, true);
   const std::string begin = "rank " + std::to_string(last) + ": Arena: size_bytes is 64;";
   std::string text = refusal([&] {

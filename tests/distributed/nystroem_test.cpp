@@ -50,7 +50,7 @@ struct Tensors {
     v.fill(gaussian(3));
     d_out.fill(gaussian(4));
   }
-  Tensors(const Tensors& whole, const Rows& rows)
+  Tensors(const Tensors& whole, const Sharding& rows)
       : q(own_part(whole.q, rows, {.order = {0, 2, 1, 3}, .gap = 3})),
         k(own_part(whole.k, rows)),
         v(own_part(whole.v, rows)),
@@ -105,7 +105,7 @@ void check(const NystroemAttention& op, const Tensors<T>& whole,
               View<const T>(whole.d_out.view()), whole.grads());
   bool has_landmarks = true;
   for (const RowLayout& layout : layouts_of(whole.q.shape()[2], all_ranks().size())) {
-    const Rows rows(all_ranks(), layout);
+    const Sharding rows(all_ranks(), layout);
     const Tensors<T> own(whole, rows);
     fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows, executor);
     const std::string what = layout.text();
@@ -168,7 +168,7 @@ TEST(DistributedNystroem, RefusesWhatDoesNotFit) {
   const int ranks = all_ranks().size();
   const bool is_last = all_ranks().rank() == ranks - 1;
   const std::string begin = "rank " + std::to_string(ranks - 1) + ": NystroemAttention: ";
-  const Rows rows(all_ranks(), RowLayout::contiguous(40, ranks));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(40, ranks));
   const Tensors<float> own(Tensors<float>({1, 2, 1, 40, 4}), rows);
   const auto forward = [&](const NystroemAttention& op, const NystroemInputs<float>& in) {
     return refusal([&] { fovea::distributed::forward(op, in, own.out.view(), rows); });
@@ -209,7 +209,7 @@ TEST(DistributedNystroem, SendsLandmarks) {
   const Index messages = all_ranks().rank() == ranks - 1 ? ranks - 1 : 1;
   for (const Index segments : {1, 2}) {
     const Index count = ranks * segments * kKeySegment;
-    const Rows rows(all_ranks(), RowLayout::contiguous(count, ranks));
+    const Sharding rows(all_ranks(), RowLayout::contiguous(count, ranks));
     const Tensors<float> own(Tensors<float>({1, 4, 2, count, 8}), rows);
     const Index sent =
         fovea::distributed::forward(with(8), own.inputs(), own.out.view(), rows).bytes_sent;
@@ -226,7 +226,7 @@ TEST(DistributedNystroem, TakesMemoryOfAnArena) {
   const int last = all_ranks().size() - 1;
   fovea::Arena small(all_ranks().rank() == last ? 64 : Index{1} << 24);
   auto short_of_memory = small.on(pool);
-  const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
   const Tensors<float> own(Tensors<float>({1, 2, 1, 40, 4}), rows);
   const std::string begin = "rank " + std::to_string(last) + ": Arena: size_bytes is 64;";
   std::string text = refusal([&] {

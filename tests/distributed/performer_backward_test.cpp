@@ -37,7 +37,7 @@ void expect_projection(const PerformerOfRows<T>& own, const PerformerOfRows<T>& 
 
 template <class T>
 void backward(const PerformerAttention& op, const PerformerOfRows<T>& of,
-              const PerformerGrads<T>& grads, const Rows& rows,
+              const PerformerGrads<T>& grads, const Sharding& rows,
               const AnyExecutor& executor = in_this_thread()) {
   fovea::distributed::backward(op, of.inputs(), View<const T>(of.out.view()), {},
                                View<const T>(of.d_out.view()), grads, rows, executor);
@@ -55,7 +55,7 @@ void check(const PerformerOfRows<T>& whole, const AnyExecutor& executor = in_thi
     backward(op, whole);
     const Index count = whole.q.shape()[2];
     for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
-      const Rows rows(all_ranks(), layout);
+      const Sharding rows(all_ranks(), layout);
       const PerformerOfRows<T> own(whole, rows);
       backward(op, own, own.grads(), rows, executor);
       const std::string what = (causal ? "causal, " : "not causal, ") + layout.text();
@@ -118,7 +118,7 @@ TEST(DistributedPerformerBackward, RunsOnThreadsAndInAnArena) {
 
 TEST(DistributedPerformerBackward, NothingIsASumOfNothing) {
   for (const bool causal : {true, false}) {
-    const Rows rows(all_ranks(), RowLayout::contiguous(0, all_ranks().size()));
+    const Sharding rows(all_ranks(), RowLayout::contiguous(0, all_ranks().size()));
     const PerformerOfRows<float> own(PerformerOfRows<float>(2, 2, 1, 0), rows);
     backward(PerformerAttention({.causal = causal}), own, own.grads(), rows);
     for (const float x : own.d_projection.values()) EXPECT_EQ(x, 0);
@@ -130,7 +130,7 @@ TEST(DistributedPerformerBackward, SendsStatesAndNoRows) {
   if (all_ranks().size() != 2) GTEST_SKIP() << "counted for two ranks";
   const auto sent = [](bool causal, Index count, bool wants_projection) {
     const PerformerOfRows<float> whole(1, 4, 2, count);
-    const Rows rows(all_ranks(), RowLayout::contiguous(count, 2));
+    const Sharding rows(all_ranks(), RowLayout::contiguous(count, 2));
     const PerformerOfRows<float> own(whole, rows);
     PerformerGrads<float> grads = own.grads();
     if (!wants_projection) grads.projection = {};
@@ -167,7 +167,7 @@ TEST(DistributedPerformerBackward, WritesWhatIsWanted) {
   for (const bool causal : {true, false}) {
     const PerformerAttention op({.causal = causal});
     backward(op, whole);
-    const Rows rows(all_ranks(), RowLayout::block_cyclic(300, all_ranks().size(), 50));
+    const Sharding rows(all_ranks(), RowLayout::block_cyclic(300, all_ranks().size(), 50));
     const PerformerOfRows<float> own(whole, rows);
     PerformerGrads<float> wanted = own.grads();
     const bool is_even = all_ranks().rank() % 2 == 0;
@@ -183,7 +183,7 @@ TEST(DistributedPerformerBackward, WritesWhatIsWanted) {
 
 TEST(DistributedPerformerBackward, RefusesWhatDoesNotFit) {
   const PerformerOfRows<float> whole(1, 2, 2, 40);
-  const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
   const PerformerOfRows<float> own(whole, rows);
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;

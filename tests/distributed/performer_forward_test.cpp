@@ -27,7 +27,7 @@ void check(const PerformerOfRows<T>& whole, const AnyExecutor& executor = in_thi
     op.forward(whole.inputs(), whole.out.view());
     const Index count = whole.q.shape()[2];
     for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
-      const Rows rows(all_ranks(), layout);
+      const Sharding rows(all_ranks(), layout);
       const PerformerOfRows<T> own(whole, rows);
       fovea::distributed::forward(op, own.inputs(), own.out.view(), rows, executor);
       expect_own_part(own.out, whole.out, rows,
@@ -76,7 +76,7 @@ TEST(DistributedPerformer, LetsNoNumberStopAtAnEndOfRanges) {
   for (const bool causal : {true, false}) {
     const PerformerAttention op({.causal = causal});
     op.forward(whole.inputs(), whole.out.view());
-    const Rows rows(all_ranks(), RowLayout::block_cyclic(400, all_ranks().size(), 37));
+    const Sharding rows(all_ranks(), RowLayout::block_cyclic(400, all_ranks().size(), 37));
     const PerformerOfRows<float> own(whole, rows);
     fovea::distributed::forward(op, own.inputs(), own.out.view(), rows);
     const std::vector<float> got = own.out.values();
@@ -94,7 +94,7 @@ TEST(DistributedPerformer, SendsStatesAndNoRows) {
   if (all_ranks().size() != 2) GTEST_SKIP() << "counted for two ranks";
   const auto sent = [](bool causal, Index count) {
     const PerformerOfRows<float> whole(1, 2, 2, count);
-    const Rows rows(all_ranks(), RowLayout::contiguous(count, 2));
+    const Sharding rows(all_ranks(), RowLayout::contiguous(count, 2));
     const PerformerOfRows<float> own(whole, rows);
     return fovea::distributed::forward(PerformerAttention({.causal = causal}), own.inputs(),
                                        own.out.view(), rows)
@@ -117,7 +117,7 @@ TEST(DistributedPerformer, SendsStatesAndNoRows) {
 
 TEST(DistributedPerformer, RefusesWhatDoesNotFit) {
   const PerformerOfRows<float> whole(1, 2, 2, 40);
-  const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
   const PerformerOfRows<float> own(whole, rows);
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;

@@ -38,7 +38,7 @@ struct PerformerOfRows {
     d_out.fill(gaussian(5));
     fovea::draw_projection(7, projection.view());
   }
-  PerformerOfRows(const PerformerOfRows& whole, const Rows& rows)
+  PerformerOfRows(const PerformerOfRows& whole, const Sharding& rows)
       : q(own_part(whole.q, rows, {.order = {0, 2, 1, 3}, .gap = 3})),
         k(own_part(whole.k, rows)),
         v(own_part(whole.v, rows, {.order = {2, 0, 1, 3}, .gap = 1})),

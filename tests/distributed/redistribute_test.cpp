@@ -22,8 +22,8 @@ void moves(const Shape& shape) {
   whole.fill(integers(3, 1000));
   for (const RowLayout& a : layouts_of(shape[2], all_ranks().size())) {
     for (const RowLayout& b : layouts_of(shape[2], all_ranks().size())) {
-      const Rows from(all_ranks(), a);
-      const Rows to(all_ranks(), b);
+      const Sharding from(all_ranks(), a);
+      const Sharding to(all_ranks(), b);
       const Tensor<T> x = own_part(whole, from, kSpread);
       const Tensor<T> y(own_part(whole, to).shape(), kSpread);
       const Index sent =
@@ -56,9 +56,9 @@ TEST(Redistribute, PacksShortPieces) {
     const Index end = uneven[as_size(n - 1)].back().end;
     uneven[as_size(n)].push_back({end, end + 5});
   }
-  const Rows dealt(all_ranks(), RowLayout::block_cyclic(rows, size, 1));
+  const Sharding dealt(all_ranks(), RowLayout::block_cyclic(rows, size, 1));
   for (const RowLayout& layout : {RowLayout::contiguous(rows, size), RowLayout(uneven)}) {
-    const Rows near(all_ranks(), layout);
+    const Sharding near(all_ranks(), layout);
     const Tensor<float> x = own_part(whole, near);
     const Tensor<float> y(own_part(whole, dealt).shape());
     redistribute(fovea::View<const float>(x.view()), near, y.view(), dealt);
@@ -90,32 +90,32 @@ TEST(Redistribute, GathersToOneRankAndScatters) {
   const int size = all_ranks().size();
   std::vector<std::vector<Range>> one(as_size(size));
   one.back().push_back({0, rows});
-  const Rows gathered(all_ranks(), RowLayout(one));
-  const Rows spread(all_ranks(), RowLayout::zigzag(rows, size));
+  const Sharding gathered(all_ranks(), RowLayout(one));
+  const Sharding sharded(all_ranks(), RowLayout::zigzag(rows, size));
   Tensor<float> whole({1, 2, rows, 4});
   whole.fill(gaussian(8));
-  const Tensor<float> x = own_part(whole, spread);
+  const Tensor<float> x = own_part(whole, sharded);
   const Tensor<float> all(own_part(whole, gathered).shape());
-  redistribute(fovea::View<const float>(x.view()), spread, all.view(), gathered);
+  redistribute(fovea::View<const float>(x.view()), sharded, all.view(), gathered);
   expect_own_part(all, whole, gathered, "gathered");
   const Tensor<float> back(x.shape());
-  redistribute(fovea::View<const float>(all.view()), gathered, back.view(), spread);
-  expect_own_part(back, whole, spread, "scattered");
+  redistribute(fovea::View<const float>(all.view()), gathered, back.view(), sharded);
+  expect_own_part(back, whole, sharded, "scattered");
 }
 
 TEST(Redistribute, RefusesWhatDoesNotFit) {
   const int size = all_ranks().size();
-  const Rows from(all_ranks(), RowLayout::contiguous(20, size));
-  const Rows longer(all_ranks(), RowLayout::contiguous(21, size));
+  const Sharding from(all_ranks(), RowLayout::contiguous(20, size));
+  const Sharding longer(all_ranks(), RowLayout::contiguous(21, size));
   const Index own = from.own_count();
   const Tensor<float> x({1, 2, own, 3});
-  const auto refused = [&](const Tensor<float>& a, const Tensor<float>& b, const Rows& to) {
+  const auto refused = [&](const Tensor<float>& a, const Tensor<float>& b, const Sharding& to) {
     return refusal([&] { redistribute(fovea::View<const float>(a.view()), from, b.view(), to); });
   };
   EXPECT_EQ(refused(x, x, longer),
             "rank 0: redistribute: the layouts are of 20 and 21 rows; expected equal numbers");
   const Communicator alone(MPI_COMM_SELF);
-  const Rows of_one(alone, RowLayout::contiguous(20, 1));
+  const Sharding of_one(alone, RowLayout::contiguous(20, 1));
   if (size > 1) {
     EXPECT_EQ(refused(x, x, of_one), "rank 0: redistribute: the layouts are of " +
                                          std::to_string(size) +

@@ -13,7 +13,7 @@
 namespace fovea_test::distributed_row_set {
 
 using fovea::Range;
-using fovea::Strip;
+using fovea::RowBlock;
 using fovea::distributed::intersection;
 using fovea::distributed::row_count;
 using fovea::distributed::RowSet;
@@ -39,7 +39,7 @@ TEST(RowSet, HoldsWhatWasAdded) {
         const Index first = draw(0, rows - 1);
         const Index step = draw(1, 3) == 1 ? draw(1, 40) : 1;
         const Index count = draw(0, (rows - 1 - first) / step + 1);
-        set.add(Strip{first, step, count});
+        set.add(RowBlock{first, step, count});
         for (Index i = 0; i < count; ++i) flags[as_size(first + step * i)] = true;
       }
       EXPECT_EQ(set.ranges(), ranges_of(flags));

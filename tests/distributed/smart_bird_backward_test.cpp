@@ -28,7 +28,7 @@ void check(const SmartBirdAttention& op, SmartBirdProblem<T>& whole,
               View<const T>(whole.d_out.view()), whole.grads());
   const Index count = whole.q.shape()[2];
   for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
-    const Rows rows(all_ranks(), layout);
+    const Sharding rows(all_ranks(), layout);
     SmartBirdProblem<T> own(whole, rows);
     fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows, executor);
     fovea::distributed::backward(op, own.inputs(), View<const T>(own.out.view()), own.saved(),
@@ -81,7 +81,7 @@ TEST(DistributedSmartBirdBackward, WritesWhatIsWanted) {
   op.forward(whole.inputs(), whole.out.view(), whole.saved());
   op.backward(whole.inputs(), View<const float>(whole.out.view()), whole.saved(),
               View<const float>(whole.d_out.view()), whole.grads());
-  const Rows rows(all_ranks(), RowLayout::zigzag(100, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::zigzag(100, all_ranks().size()));
   SmartBirdProblem<float> own(whole, rows);
   fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows);
   auto wanted = own.grads();
@@ -96,7 +96,7 @@ TEST(DistributedSmartBirdBackward, WritesWhatIsWanted) {
 
 TEST(DistributedSmartBirdBackward, RefusesWhatDoesNotFit) {
   SmartBirdProblem<float> whole(1, 2, 2, 40);
-  const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
   SmartBirdProblem<float> own(whole, rows);
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;

@@ -25,7 +25,7 @@ void check(const SmartBirdAttention& op, SmartBirdProblem<T>& whole,
   op.forward(whole.inputs(), whole.out.view(), whole.saved());
   const Index count = whole.q.shape()[2];
   for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
-    const Rows rows(all_ranks(), layout);
+    const Sharding rows(all_ranks(), layout);
     SmartBirdProblem<T> own(whole, rows);
     fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows, executor);
     const std::string what = std::to_string(count) + " rows";
@@ -98,7 +98,7 @@ TEST(DistributedSmartBird, RowsWithoutASketchAreNaN) {
 
 TEST(DistributedSmartBird, RefusesDraws) {
   SmartBirdProblem<float> whole(1, 2, 2, 40);
-  const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
   SmartBirdProblem<float> own(whole, rows);
   const int last = all_ranks().size() - 1;
   SmartBirdInputs<float> in = own.inputs();

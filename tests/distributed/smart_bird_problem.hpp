@@ -36,7 +36,7 @@ struct SmartBirdProblem {
     sketch_q.fill(gaussian(4));
     sketch_k.fill(gaussian(5));
   }
-  SmartBirdProblem(const SmartBirdProblem& whole, const Rows& rows)
+  SmartBirdProblem(const SmartBirdProblem& whole, const Sharding& rows)
       : q(own_part(whole.q, rows)),
         k(own_part(whole.k, rows)),
         v(own_part(whole.v, rows)),

@@ -78,7 +78,7 @@ Tensors<T> whole_problem(Index batch, Index query_heads, Index key_heads, Index 
 }
 
 template <class T>
-Tensors<T> parts_of(const Tensors<T>& whole, const Rows& rows) {
+Tensors<T> parts_of(const Tensors<T>& whole, const Sharding& rows) {
   const auto part = [&](const Tensor<T>& x) { return own_part(x, rows); };
   Tensors<T> own{part(whole.q),   part(whole.k),     part(whole.v),     part(whole.out),
                  part(whole.lse), part(whole.d_out), part(whole.d_lse), part(whole.d_q),
@@ -95,7 +95,7 @@ void check(const std::string& name, const Op& op, const Tensors<T>& whole) {
   op.backward(whole.inputs(), View<const T>(whole.out.view()), whole.saved(), whole.out_grads(),
               whole.grads());
   for (const RowLayout& layout : layouts_of(whole.q.shape()[2], all_ranks().size())) {
-    const Rows rows(all_ranks(), layout);
+    const Sharding rows(all_ranks(), layout);
     const Tensors<T> own = parts_of(whole, rows);
     fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows);
     fovea::distributed::backward(op, own.inputs(), View<const T>(own.out.view()), own.saved(),
@@ -172,7 +172,7 @@ void check_sinks(const Op& op, const Tensors<T>& whole) {
   op.backward(inputs, View<const T>(whole.out.view()), whole.saved(), whole.out_grads(), grads);
   fovea::ThreadPool pool(3);
   for (const RowLayout& layout : layouts_of(whole.q.shape()[2], all_ranks().size())) {
-    const Rows rows(all_ranks(), layout);
+    const Sharding rows(all_ranks(), layout);
     const Tensors<T> own = parts_of(whole, rows);
     inputs = own.inputs();
     inputs.sink = std::span<const T>(sinks).first(heads);
@@ -214,7 +214,7 @@ TEST(DistributedBackward, WritesWhatIsWanted) {
   op.forward(whole.inputs(), whole.out.view(), whole.saved());
   op.backward(whole.inputs(), View<const float>(whole.out.view()), whole.saved(),
               View<const float>(whole.d_out.view()), whole.grads());
-  const Rows rows(all_ranks(), RowLayout::contiguous(100, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(100, all_ranks().size()));
   const Tensors<float> own = parts_of(whole, rows);
   fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows);
   SoftmaxGrads<float> wanted;
@@ -230,7 +230,7 @@ TEST(DistributedBackward, WritesWhatIsWanted) {
 
 TEST(DistributedBackward, RefusesAGradientOfNothingAndOneRanksOwnWishes) {
   const auto whole = whole_problem<float>(1, 2, 2, 40);
-  const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
   const Tensors<float> own = parts_of(whole, rows);
   const bool is_last = all_ranks().rank() == all_ranks().size() - 1;
   const std::string begin = "rank " + std::to_string(all_ranks().size() - 1) + ": FullAttention: ";
@@ -266,7 +266,7 @@ TEST(DistributedBackward, RefusesAGradientOfNothingAndOneRanksOwnWishes) {
 
 TEST(DistributedBackward, RefusesAGradientOfLseThatDoesNotFit) {
   const auto whole = whole_problem<float>(1, 2, 2, 40);
-  const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
   const Tensors<float> own = parts_of(whole, rows);
   const int last = all_ranks().size() - 1;
   const auto refused = [&](const View<const float>& of_last, const View<const float>& of_others) {

@@ -26,7 +26,7 @@ using fovea::distributed::SoftmaxDecoder;
 const FullAttention kCausal{{.causal = true}};
 
 template <class T, class Op>
-SoftmaxDecoder<Op, T> spread_decoder(const Op& op, const DecoderShape& shape) {
+SoftmaxDecoder<Op, T> sharded_decoder(const Op& op, const DecoderShape& shape) {
   return {op, shape, all_ranks()};
 }
 
@@ -34,23 +34,23 @@ SoftmaxDecoder<Op, T> spread_decoder(const Op& op, const DecoderShape& shape) {
 /// one that has all tokens.
 template <class T>
 struct Pair {
-  TokenTensors<T> spread;
+  TokenTensors<T> sharded;
   TokenTensors<T> whole;
 
   explicit Pair(const AttentionShape& shape, const Beside& beside = {}, const Layout& layout = {})
-      : spread(shape, beside, layout), whole(shape, beside) {}
+      : sharded(shape, beside, layout), whole(shape, beside) {}
 
   template <class Op, class E = fovea::Serial>
   void expect_same(const std::string& name, const Op& op, Index appended,
                    const std::vector<Index>& lengths, E&& executor = {}) const {
-    auto over_ranks = spread_decoder<T>(op, spread.decoder_shape());
+    auto over_ranks = sharded_decoder<T>(op, sharded.decoder_shape());
     auto alone = op.template decoder<T>(whole.decoder_shape());
-    over_ranks.append(spread.keys(0, appended), spread.values(0, appended));
+    over_ranks.append(sharded.keys(0, appended), sharded.values(0, appended));
     alone.append(whole.keys(0, appended), whole.values(0, appended));
-    spread.decode(over_ranks, lengths, executor);
+    sharded.decode(over_ranks, lengths, executor);
     whole.decode(alone, lengths);
     EXPECT_EQ(over_ranks.length(), whole.shape.keys);
-    EXPECT_TRUE(same_results(spread, whole)) << name << ", rank " << all_ranks().rank();
+    EXPECT_TRUE(same_results(sharded, whole)) << name << ", rank " << all_ranks().rank();
   }
 };
 
@@ -138,9 +138,9 @@ TEST(DistributedDecoder, TakesSlopesAndSinks) {
 TEST(DistributedDecoder, TakesBiasAndMask) {
   const Index keys = 3 * fovea::kKeySegment + 7;
   const Pair<float> pair({1, 2, 1, keys, keys, 4, 4});
-  auto over_ranks = spread_decoder<float>(kCausal, pair.spread.decoder_shape());
+  auto over_ranks = sharded_decoder<float>(kCausal, pair.sharded.decoder_shape());
   auto alone = kCausal.decoder<float>(pair.whole.decoder_shape());
-  over_ranks.append(pair.spread.keys(0, keys), pair.spread.values(0, keys));
+  over_ranks.append(pair.sharded.keys(0, keys), pair.sharded.values(0, keys));
   alone.append(pair.whole.keys(0, keys), pair.whole.values(0, keys));
   for (const Index rows : {1, 40}) {
     for (const Index bias_rows : {Index{1}, rows}) {
@@ -148,14 +148,14 @@ TEST(DistributedDecoder, TakesBiasAndMask) {
       bias.fill(gaussian(8));
       const Tensor<bool> mask({1, 1, rows, keys});
       mask.fill([](Index, Index, Index i, Index j) { return (i + j) % 5 != 0; });
-      AllInputs<float> in = pair.spread.queries(keys - rows, rows, keys);
+      AllInputs<float> in = pair.sharded.queries(keys - rows, rows, keys);
       in.bias = bias.view();
       in.mask = mask.view();
-      over_ranks.step(in, pair.spread.out_rows(keys - rows, rows),
-                      pair.spread.saved_rows(keys - rows, rows));
+      over_ranks.step(in, pair.sharded.out_rows(keys - rows, rows),
+                      pair.sharded.saved_rows(keys - rows, rows));
       alone.step(in, pair.whole.out_rows(keys - rows, rows),
                  pair.whole.saved_rows(keys - rows, rows));
-      EXPECT_TRUE(same_results(pair.spread, pair.whole)) << rows << ", " << bias_rows;
+      EXPECT_TRUE(same_results(pair.sharded, pair.whole)) << rows << ", " << bias_rows;
     }
   }
 }
@@ -180,25 +180,25 @@ TEST(DistributedDecoder, TheSameBitsWithAnyThreads) {
 TEST(DistributedDecoder, RollsBack) {
   const Index keys = 2 * fovea::kKeySegment + 9;
   const Pair<float> pair({1, 2, 1, keys, keys, 4, 4});
-  TokenTensors<float> wrong(pair.spread.shape);
+  TokenTensors<float> wrong(pair.sharded.shape);
   wrong.k.fill(constant(NAN));
   wrong.v.fill(constant(NAN));
-  auto over_ranks = spread_decoder<float>(kCausal, pair.spread.decoder_shape());
+  auto over_ranks = sharded_decoder<float>(kCausal, pair.sharded.decoder_shape());
   auto alone = kCausal.decoder<float>(pair.whole.decoder_shape());
   for (int round = 0; round < 2; ++round) {
     for (const Index length : {Index{5}, fovea::kKeySegment - 1, keys - 10}) {
-      over_ranks.append(pair.spread.keys(over_ranks.length(), length - over_ranks.length()),
-                        pair.spread.values(over_ranks.length(), length - over_ranks.length()));
+      over_ranks.append(pair.sharded.keys(over_ranks.length(), length - over_ranks.length()),
+                        pair.sharded.values(over_ranks.length(), length - over_ranks.length()));
       over_ranks.append(wrong.keys(length, keys - length), wrong.values(length, keys - length));
       EXPECT_EQ(over_ranks.length(), keys);
       over_ranks.rollback(length);
       EXPECT_EQ(over_ranks.length(), length);
     }
-    pair.spread.decode(over_ranks, {1, 2, 3});
+    pair.sharded.decode(over_ranks, {1, 2, 3});
     alone.clear();
     alone.append(pair.whole.keys(0, keys - 10), pair.whole.values(0, keys - 10));
     pair.whole.decode(alone, {1, 2, 3});
-    EXPECT_TRUE(same_results(pair.spread, pair.whole));
+    EXPECT_TRUE(same_results(pair.sharded, pair.whole));
     over_ranks.clear();
     EXPECT_EQ(over_ranks.length(), 0);
   }
@@ -208,43 +208,43 @@ TEST(DistributedDecoder, RollsBack) {
 TEST(DistributedDecoder, AppendsTheTokensOfEachRank) {
   const Index keys = 5 * fovea::kKeySegment + 300;
   const Pair<float> pair({1, 2, 1, keys + 2, keys + 2, 4, 4});
-  auto over_ranks = spread_decoder<float>(kCausal, pair.spread.decoder_shape());
+  auto over_ranks = sharded_decoder<float>(kCausal, pair.sharded.decoder_shape());
   auto alone = kCausal.decoder<float>(pair.whole.decoder_shape());
   alone.append(pair.whole.keys(0, keys), pair.whole.values(0, keys));
   Index before = 0;
   for (const Index length : {Index{3000}, keys}) {
-    const Rows first(all_ranks(), over_ranks.layout(before));
-    const Rows rows(all_ranks(), over_ranks.layout(length));
+    const Sharding first(all_ranks(), over_ranks.layout(before));
+    const Sharding rows(all_ranks(), over_ranks.layout(length));
     const Index had = first.own_count();
     const Index now = rows.own_count();
-    const Tensor<float> k = own_part(pair.spread.k, rows);
-    const Tensor<float> v = own_part(pair.spread.v, rows);
+    const Tensor<float> k = own_part(pair.sharded.k, rows);
+    const Tensor<float> v = own_part(pair.sharded.v, rows);
     over_ranks.append_own({cut(View<const float>(k.view()), 2, had, now - had),
                            cut(View<const float>(v.view()), 2, had, now - had)},
                           length - before);
     before = length;
   }
-  pair.spread.decode(over_ranks, {1});
+  pair.sharded.decode(over_ranks, {1});
   pair.whole.decode(alone, {1});
-  EXPECT_TRUE(same_results(pair.spread, pair.whole));
+  EXPECT_TRUE(same_results(pair.sharded, pair.whole));
 }
 
 /// A rank holds its share, and sends the running softmaxes of its segments to each other rank.
 TEST(DistributedDecoder, HoldsItsShare) {
   const Index keys = 8 * fovea::kKeySegment;
   const TokenTensors<float> tokens({1, 2, 2, keys, keys, 16, 16});
-  auto decoder = spread_decoder<float>(kCausal, tokens.decoder_shape());
+  auto decoder = sharded_decoder<float>(kCausal, tokens.decoder_shape());
   EXPECT_EQ(decoder.block(), fovea::kKeySegment);
   decoder.reserve(keys);
   decoder.append(tokens.keys(0, keys), tokens.values(0, keys));
-  const Rows rows(all_ranks(), decoder.layout(keys));
+  const Sharding rows(all_ranks(), decoder.layout(keys));
   EXPECT_EQ(decoder.memory_bytes(), std::max<Index>(rows.own_count(), 16) * 2 * 32 * 4);
   const auto sent = decoder.step(tokens.queries(keys - 1, 1, keys), tokens.out_rows(keys - 1, 1));
   const Index segments = rows.own_count() / fovea::kKeySegment;
   EXPECT_EQ(sent.bytes_sent, (all_ranks().size() - 1) * segments * 2 * (3 * 16 + 16) * 4);
-  EXPECT_EQ(
-      spread_decoder<float>(fovea::StridedAttention{{.stride = 6}}, tokens.decoder_shape()).block(),
-      6 * fovea::kKeySegment);
+  EXPECT_EQ(sharded_decoder<float>(fovea::StridedAttention{{.stride = 6}}, tokens.decoder_shape())
+                .block(),
+            6 * fovea::kKeySegment);
 }
 
 class DistributedDecoderErrors : public testing::Test {
@@ -287,7 +287,7 @@ class DistributedDecoderErrors : public testing::Test {
   TokenTensors<float> tokens_{shape_};
   TokenTensors<float> expected_{shape_};
   SoftmaxDecoder<FullAttention, float> decoder_ =
-      spread_decoder<float>(FullAttention{}, tokens_.decoder_shape());
+      sharded_decoder<float>(FullAttention{}, tokens_.decoder_shape());
   AllInputs<float> in_{View<const float>{}};
   View<float> out_;
   AllSaved<float> saved_;
@@ -347,13 +347,13 @@ TEST_F(DistributedDecoderErrors, WhatNeedsNoRanks) {
   const DecoderShape shape = tokens_.decoder_shape();
   const std::string bounded =
       "every head has a bounded window; keep the small cache on every rank, with op.decoder";
-  EXPECT_EQ(refusal([&] { spread_decoder<float>(LocalAttention{{.left = 70}}, shape); }),
+  EXPECT_EQ(refusal([&] { sharded_decoder<float>(LocalAttention{{.left = 70}}, shape); }),
             "rank 0: LocalAttention: " + bounded);
-  EXPECT_EQ(refusal([&] { spread_decoder<float>(fovea::FixedAttention{}, shape); }),
+  EXPECT_EQ(refusal([&] { sharded_decoder<float>(fovea::FixedAttention{}, shape); }),
             "rank 0: FixedAttention: " + bounded);
   DecoderShape other = shape;
   if (is_last) other.key_heads = 3;
-  EXPECT_EQ(refusal([&] { spread_decoder<float>(FullAttention{}, other); }),
+  EXPECT_EQ(refusal([&] { sharded_decoder<float>(FullAttention{}, other); }),
             begin + "key_heads is 3; expected a divisor of the 4 query_heads");
 }
 

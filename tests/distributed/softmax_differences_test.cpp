@@ -40,11 +40,11 @@ class DistributedDifferences : public testing::Test {
   }
 
   template <class Op>
-  std::string forward(const Op& op, const Rows& rows) {
+  std::string forward(const Op& op, const Sharding& rows) {
     return refusal([&] { fovea::distributed::forward(op, in_, out_.view(), rows); });
   }
   template <class Op>
-  std::string backward(const Op& op, const Rows& rows) {
+  std::string backward(const Op& op, const Sharding& rows) {
     const View<const float> out(out_.view());
     fovea::SoftmaxGrads<float> grads;
     grads.q = d_q_.view();
@@ -57,8 +57,8 @@ class DistributedDifferences : public testing::Test {
   const Shape shape_ = {1, 1, kRows, 8};
   Tensor<float> x_{shape_}, out_{shape_}, d_q_{shape_}, lse_{{1, 1, kRows, 1}};
   fovea::SoftmaxInputs<float> in_;
-  Rows rows_{all_ranks(), RowLayout::contiguous(kRows* size_, size_)};
-  Rows dealt_{all_ranks(), RowLayout::block_cyclic(kRows* size_, size_, 10)};
+  Sharding rows_{all_ranks(), RowLayout::contiguous(kRows* size_, size_)};
+  Sharding dealt_{all_ranks(), RowLayout::block_cyclic(kRows* size_, size_, 10)};
   const std::string differ_ = ": ranks differ in who holds which rows, or in the options";
 };
 
@@ -183,7 +183,7 @@ TEST_F(DistributedDifferences, OfRows) {
 }
 
 TEST_F(DistributedDifferences, OfWhatIsMoved) {
-  const auto moved = [&](const Rows& from, const Rows& to) {
+  const auto moved = [&](const Sharding& from, const Sharding& to) {
     return refusal([&] {
       fovea::distributed::redistribute(View<const float>(x_.view()), from, out_.view(), to);
     });

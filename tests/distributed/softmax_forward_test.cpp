@@ -59,7 +59,7 @@ struct Problem {
 template <class Op, class T>
 void expect_same(const std::string& name, const Op& op, const Problem<T>& problem,
                  const RowLayout& layout) {
-  const Rows rows(all_ranks(), layout);
+  const Sharding rows(all_ranks(), layout);
   const Tensor<T> q = own_part(problem.q, rows, kRowsFirst);
   const Tensor<T> k = own_part(problem.k, rows, kRowsFirst);
   const Tensor<T> v = own_part(problem.v, rows);
@@ -135,7 +135,7 @@ TEST(DistributedForward, InvisibleRowsMayHoldAnything) {
 /// A row that is needed goes over once, and no other.
 TEST(DistributedForward, SendsWhatIsNeededOnce) {
   if (all_ranks().size() != 2) GTEST_SKIP() << "counted for two ranks";
-  const Rows rows(all_ranks(), RowLayout::contiguous(200, 2));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(200, 2));
   const Problem<float> problem(1, 2, 1, 200, 5, 7);
   const Tensor<float> q = own_part(problem.q, rows);
   const Tensor<float> k = own_part(problem.k, rows);
@@ -155,7 +155,7 @@ TEST(DistributedForward, RunsOnThreads) {
   const Problem<float> problem(1, 2, 2, 500, 16, 16);
   const FullAttention op{{.causal = true}};
   op.forward(problem.inputs(problem.q, problem.k, problem.v), problem.out.view());
-  const Rows rows(all_ranks(), RowLayout::zigzag(500, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::zigzag(500, all_ranks().size()));
   const Tensor<float> q = own_part(problem.q, rows);
   const Tensor<float> k = own_part(problem.k, rows);
   const Tensor<float> v = own_part(problem.v, rows);
@@ -176,7 +176,7 @@ class DistributedErrors : public testing::Test {
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;
   const std::string begin = "rank " + std::to_string(last) + ": FullAttention: ";
-  const Rows rows{all_ranks(), RowLayout::contiguous(70, all_ranks().size())};
+  const Sharding rows{all_ranks(), RowLayout::contiguous(70, all_ranks().size())};
   const Problem<float> problem{1, 2, 2, 70, 5, 7};
   const Tensor<float> q = own_part(problem.q, rows);
   const Tensor<float> k = own_part(problem.k, rows);
@@ -258,14 +258,14 @@ TEST_F(DistributedErrors, AnExecutorThatIsInUse) {
 /// A rank whose threads break in the middle still sends what others need, and all hear of it.
 TEST_F(DistributedErrors, AThreadThatBreaks) {
   const Problem<float> large(1, 8, 2, 3000, 5, 7);
-  const Rows spread(all_ranks(), RowLayout::zigzag(3000, all_ranks().size()));
-  const Tensor<float> lq = own_part(large.q, spread);
-  const Tensor<float> lk = own_part(large.k, spread);
-  const Tensor<float> lv = own_part(large.v, spread);
-  const Tensor<float> to = own_part(large.out, spread);
+  const Sharding sharded(all_ranks(), RowLayout::zigzag(3000, all_ranks().size()));
+  const Tensor<float> lq = own_part(large.q, sharded);
+  const Tensor<float> lk = own_part(large.k, sharded);
+  const Tensor<float> lv = own_part(large.v, sharded);
+  const Tensor<float> to = own_part(large.out, sharded);
   Breaking executor{is_last};
   try {
-    fovea::distributed::forward(FullAttention{}, large.inputs(lq, lk, lv), to.view(), spread,
+    fovea::distributed::forward(FullAttention{}, large.inputs(lq, lk, lv), to.view(), sharded,
                                 executor);
     ADD_FAILURE() << "nothing was thrown";
   } catch (const std::runtime_error& error) {

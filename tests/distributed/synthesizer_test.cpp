@@ -15,7 +15,7 @@
 
 namespace fovea_test::distributed_synthesizer {
 
-using fovea::kChain;
+using fovea::kReductionBlock;
 using fovea::SoftmaxSaved;
 using fovea::View;
 
@@ -26,7 +26,7 @@ bool has_rows(const std::string& name) { return name[0] != 'w' && name[0] != 'b'
 
 /// The tensors of this rank: its rows, and all of weights that have none.
 template <class T>
-NamedTensors<T> own_tensors(const NamedTensors<T>& whole, const Rows& rows) {
+NamedTensors<T> own_tensors(const NamedTensors<T>& whole, const Sharding& rows) {
   return whole.made([&](const std::string& name, const Tensor<T>& x) {
     return has_rows(name) ? own_part(x, rows, kRowsFirst) : x.in({});
   });
@@ -38,7 +38,7 @@ struct OwnPart {
   using T = typename Form::Scalar;
 
   OwnPart(const SynthesizerProblem<Form>& whole, const Tensor<T>& whole_out,
-          const Tensor<T>& whole_lse, const Rows& rows)
+          const Tensor<T>& whole_lse, const Sharding& rows)
       : tensors(own_tensors(whole.tensors, rows)),
         grads(tensors.blank(kRowsFirst)),
         out(own_part(whole_out, rows)),
@@ -66,7 +66,7 @@ void check_forward(const SynthesizerProblem<Form>& whole, E&& executor = {}) {
   const Tensor<T> lse({shape[0], shape[1], shape[2], 1});
   whole.op().forward(whole.inputs(), out.view(), {lse.view()});
   for (const RowLayout& layout : layouts_of(shape[2], all_ranks().size())) {
-    const Rows rows(all_ranks(), layout);
+    const Sharding rows(all_ranks(), layout);
     const OwnPart<Form> own(whole, out, lse, rows);
     own.out.fill(constant(77));
     own.lse.fill(constant(77));
@@ -84,8 +84,9 @@ std::vector<RowLayout> layouts_for_gradients(Index rows) {
   if (!std::is_same_v<typename Form::Op, fovea::DenseSynthesizerAttention>) {
     return layouts_of(rows, ranks);
   }
-  return {RowLayout::contiguous(rows, ranks, kChain), RowLayout::zigzag(rows, ranks, kChain),
-          RowLayout::block_cyclic(rows, ranks, kChain)};
+  return {RowLayout::contiguous(rows, ranks, kReductionBlock),
+          RowLayout::zigzag(rows, ranks, kReductionBlock),
+          RowLayout::block_cyclic(rows, ranks, kReductionBlock)};
 }
 
 template <class Form, class E = fovea::Serial>
@@ -100,7 +101,7 @@ void check_backward(const SynthesizerProblem<Form>& whole, E&& executor = {}) {
   whole.op().backward(whole.inputs(), View<const T>(out.view()), saved,
                       View<const T>(whole.d_out.view()), Form::grads(grads));
   for (const RowLayout& layout : layouts_for_gradients<Form>(shape[2])) {
-    const Rows rows(all_ranks(), layout);
+    const Sharding rows(all_ranks(), layout);
     const OwnPart<Form> own(whole, out, lse, rows);
     fovea::distributed::backward(whole.op(), own.inputs(), View<const T>(own.out.view()),
                                  own.saved(), View<const T>(own.d_out.view()),
@@ -166,7 +167,7 @@ TYPED_TEST(DistributedSynthesizer, GradientsHaveTheBitsOfOneProcessOnThreads) {
 /// What is seen of another rank: values, and what the form has as keys.
 TEST(DistributedSynthesizerTraffic, IsOfValuesAndKeys) {
   if (all_ranks().size() != 2) GTEST_SKIP() << "counted for two ranks";
-  const Rows rows(all_ranks(), RowLayout::contiguous(200, 2));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(200, 2));
   const SynthesizerSizes sizes = {.heads = 2, .rows = 200};
   const auto sent = [&]<class Form>(const SynthesizerProblem<Form>& whole) {
     const Tensor<float> out(whole.shape_of_out());
@@ -182,7 +183,7 @@ TEST(DistributedSynthesizerTraffic, IsOfValuesAndKeys) {
 }
 
 TEST(DistributedSynthesizerErrors, NameWhatOneRankBrings) {
-  const Rows rows(all_ranks(), RowLayout::contiguous(70, all_ranks().size()));
+  const Sharding rows(all_ranks(), RowLayout::contiguous(70, all_ranks().size()));
   const SynthesizerProblem<RandomForm<float>> random({.rows = 70});
   const SynthesizerProblem<DenseForm<float>> dense({.rows = 70});
   const Tensor<float> out({1, 1, 70, 5});
@@ -234,7 +235,7 @@ TEST(DistributedSynthesizerErrors, OfGradientsOfWeights) {
   const Tensor<float> out({1, 1, 200, 5});
   const Tensor<float> lse({1, 1, 200, 1});
   const auto refused = [&](const RowLayout& layout, const auto& wanted) {
-    const Rows rows(all_ranks(), layout);
+    const Sharding rows(all_ranks(), layout);
     const OwnPart<Form> own(dense, out, lse, rows);
     auto grads = Form::grads(own.grads);
     wanted(grads);
@@ -256,7 +257,7 @@ TEST(DistributedSynthesizerErrors, OfGradientsOfWeights) {
                     }),
             "accepted");
   const std::string text =
-      refused(RowLayout::contiguous(200, all_ranks().size(), kChain), [](auto& grads) {
+      refused(RowLayout::contiguous(200, all_ranks().size(), kReductionBlock), [](auto& grads) {
         if (all_ranks().rank() == 1) grads.w2 = {};
       });
   EXPECT_NE(text.find(", gradients of w2"), std::string::npos) << text;

@@ -34,7 +34,7 @@ inline std::byte* reserved_memory() {
 
 template <class X>
 View<X> moved_to_reserved(const View<X>& x) {
-  if (x.is_none()) return x;
+  if (x.empty()) return x;
   return View<X>(reinterpret_cast<X*>(reserved_memory()), x.shape(), x.strides());
 }
 

@@ -24,7 +24,8 @@ class Bytes {
   Index operator()(Index low, Index high) {
     const auto count = static_cast<std::uint64_t>(high - low) + 1;
     std::uint64_t number = next();
-    for (std::uint64_t reach = 256; reach < count; reach *= 256) number = number * 256 + next();
+    for (std::uint64_t receptive_field = 256; receptive_field < count; receptive_field *= 256)
+      number = number * 256 + next();
     return low + static_cast<Index>(number % count);
   }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operators with drawn options and the laws and oracles that they must follow, compiled once for
-/// all trials.
-#include "attention/big_bird_law.hpp"
+/// Operators with drawn options and the reference masks and oracles that they must follow, compiled
+/// once for all trials.
+#include "attention/big_bird_mask.hpp"
 #include "attention/cases.hpp"
 #include "attention/linear_case.hpp"
-#include "attention/sparse_laws.hpp"
+#include "attention/sparse_masks.hpp"
 #include "fuzz/drawn_operators.hpp"
 #include "fuzz/drawn_problem.hpp"
 #include "support/scalars.hpp"
@@ -17,21 +17,22 @@ template <class T>
 Case<T> drawn_full_case(Bytes& bytes) {
   const fovea::FullAttention op = drawn_full(bytes);
   const auto [left, right] = op.options.window;
-  const Law law =
+  const ReferenceMask reference_mask =
       band(left, op.options.causal ? std::min<Index>(right, 0) : right, op.options.alignment);
-  return softmax_case<T>("drawn full", op, law, drawn_extras(bytes));
+  return softmax_case<T>("drawn full", op, reference_mask, drawn_extras(bytes));
 }
 
 template <class T>
 Case<T> drawn_local_case(Bytes& bytes) {
   const fovea::LocalAttention op = drawn_local(bytes);
-  const Law law = band(op.options.left, op.options.right, op.options.alignment);
-  return softmax_case<T>("drawn local", op, law, drawn_extras(bytes));
+  const ReferenceMask reference_mask =
+      band(op.options.left, op.options.right, op.options.alignment);
+  return softmax_case<T>("drawn local", op, reference_mask, drawn_extras(bytes));
 }
 
-/// A law of head, position and key, whose heads are those of `heads`.
+/// A reference mask of head, position and key, whose heads are those of `heads`.
 template <class First, class Second>
-Law heads_law(fovea::HeadAssignment heads, First first, Second second) {
+ReferenceMask heads_mask(fovea::HeadAssignment heads, First first, Second second) {
   using enum fovea::HeadAssignment;
   return [=](const Pair& p) {
     const bool sees_first = heads == merged || heads == only_first;
@@ -47,10 +48,10 @@ template <class T>
 Case<T> drawn_strided_case(Bytes& bytes) {
   const fovea::StridedAttention op = drawn_strided(bytes);
   const Index l = op.options.stride;
-  const Law law = heads_law(
+  const ReferenceMask reference_mask = heads_mask(
       op.options.heads, [l](Index i, Index j) { return strided_first(i, j, l); },
       [l](Index i, Index j) { return strided_second(i, j, l); });
-  return softmax_case<T>("drawn strided", op, law, drawn_extras(bytes));
+  return softmax_case<T>("drawn strided", op, reference_mask, drawn_extras(bytes));
 }
 
 template <class T>
@@ -58,17 +59,17 @@ Case<T> drawn_fixed_case(Bytes& bytes) {
   const fovea::FixedAttention op = drawn_fixed(bytes);
   const Index l = op.options.stride;
   const Index c = op.options.summary;
-  const Law law = heads_law(
+  const ReferenceMask reference_mask = heads_mask(
       op.options.heads, [l](Index i, Index j) { return fixed_first(i, j, l); },
       [l, c](Index i, Index j) { return fixed_second(i, j, l, c); });
-  return softmax_case<T>("drawn fixed", op, law, drawn_extras(bytes));
+  return softmax_case<T>("drawn fixed", op, reference_mask, drawn_extras(bytes));
 }
 
 template <class T>
 Case<T> drawn_big_bird_case(Bytes& bytes) {
   const fovea::BigBirdAttention op = drawn_big_bird(bytes);
   Case<T> made =
-      softmax_case<T>("drawn BigBird", op, big_bird_law(op.options), drawn_extras(bytes));
+      softmax_case<T>("drawn BigBird", op, big_bird_mask(op.options), drawn_extras(bytes));
   made.in_runs = made.by_head = true;
   return made;
 }
@@ -76,10 +77,11 @@ Case<T> drawn_big_bird_case(Bytes& bytes) {
 template <class T>
 Case<T> drawn_sparse_case(Bytes& bytes) {
   const DrawnSparse drawn = drawn_sparse(bytes);
-  const Law law = [laws = drawn.laws](const Pair& p) {
-    return laws[as_size(p.h) % laws.size()](p.i(), p.j);
+  const ReferenceMask reference_mask = [reference_masks = drawn.reference_masks](const Pair& p) {
+    return reference_masks[as_size(p.h) % reference_masks.size()](p.i(), p.j);
   };
-  Case<T> made = softmax_case<T>("drawn" + drawn.made, drawn.op, law, drawn_extras(bytes));
+  Case<T> made =
+      softmax_case<T>("drawn" + drawn.made, drawn.op, reference_mask, drawn_extras(bytes));
   made.in_runs = made.by_head = true;
   return made;
 }

@@ -37,7 +37,7 @@ Fill drawn_dominants(Bytes& bytes, const FsatOptions& options, Index tokens) {
 
 template <class T>
 void try_fsat(Bytes& bytes) {
-  FsatSizes s{.tokens = drawn_rows(bytes), .slots = bytes(1, 6)};
+  FsatSizes s{.tokens = drawn_rows(bytes), .slots_per_key = bytes(1, 6)};
   const Index pairs = s.tokens * s.tokens;
   s.key_heads = drawn_few(bytes, 2, pairs);
   s.heads = s.key_heads * drawn_few(bytes, 2, s.key_heads * pairs);
@@ -47,7 +47,7 @@ void try_fsat(Bytes& bytes) {
   const FsatOptions options = drawn_fsat(bytes, s.tokens);
   const Fill dominants = drawn_dominants(bytes, options, s.tokens);
   const std::uint64_t seed = drawn_seed(bytes);
-  const double spread = drawn_spread(bytes);
+  const double spread = drawn_sharded(bytes);
   const std::vector<Index> lengths = drawn_lengths(bytes, s.batch, s.tokens);
   std::vector<Index> cu_seqlens;
   if (s.batch == 1 && lengths.empty() && bytes.once_in(2)) {
@@ -62,8 +62,8 @@ void try_fsat(Bytes& bytes) {
   };
   std::ostringstream text;
   text << "FSAT " << scalar_name<T>() << ": B " << s.batch << ", Hq " << s.heads << ", Hk "
-       << s.key_heads << ", L " << s.tokens << ", M " << s.slots << ", D " << s.width << ", Dv "
-       << s.value_width << ", Lmax " << options.max_length << ", edges "
+       << s.key_heads << ", L " << s.tokens << ", M " << s.slots_per_key << ", D " << s.width
+       << ", Dv " << s.value_width << ", Lmax " << options.max_length << ", edges "
        << static_cast<int>(options.edges);
   SCOPED_TRACE(text.str());
   const FsatAttention op(options);
@@ -123,7 +123,7 @@ void judge_bird(const SmartBirdAttention& op, const BirdProblem<T>& p, const Ten
     EXPECT_EQ(got.indices, values_of(chosen.view()));
   }
   const std::vector<OracleSequence> sequences = oracle_sequences(in);
-  const Law law = [&](const Pair& pair) {
+  const ReferenceMask reference_mask = [&](const Pair& pair) {
     const OracleSequence& s = sequences[as_size(pair.b)];
     for (Index n = 0; n < op.options.keys_per_row; ++n) {
       const Index key = chosen.view()(s.batch, pair.h, s.first_query + pair.row, n);
@@ -132,7 +132,7 @@ void judge_bird(const SmartBirdAttention& op, const BirdProblem<T>& p, const Ten
     return false;
   };
   const fovea::SoftmaxOptions softmax{.scale = op.options.scale, .alignment = op.options.alignment};
-  const auto oracle = OracleOperator<T>::of(softmax, law, p.sizes.width);
+  const auto oracle = OracleOperator<T>::of(softmax, reference_mask, p.sizes.width);
   const Expected<T> expected = softmax_oracle(in, oracle);
   const ExpectedGrads<T> grads = softmax_grad_oracle(in, oracle, View<const T>(d_out.view()));
   const std::string name = drawn_name("smart_bird");

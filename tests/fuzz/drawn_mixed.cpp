@@ -51,7 +51,7 @@ void try_linformer(Bytes& bytes) {
   s.value_sharing = bytes.once_in(2) ? 1 : s.key_heads;
   s.batch = drawn_batch(bytes, s.heads * pairs);
   const std::uint64_t seed = drawn_seed(bytes);
-  const double spread = drawn_spread(bytes);
+  const double spread = drawn_sharded(bytes);
   const MakesMixed<T> make{s, seed, spread, drawn_lengths(bytes, s.batch, s.keys)};
   const bool saves = bytes.once_in(2);
   SCOPED_TRACE("Linformer " + std::string(scalar_name<T>()) + ": " + describe(s, make.lengths));
@@ -86,7 +86,7 @@ void try_nystroem(Bytes& bytes) {
   s.value_width = gradients ? bytes(0, 3) : drawn_width(bytes);
   s.batch = bytes(gradients ? 0 : 1, 2);
   const std::uint64_t seed = drawn_seed(bytes);
-  const double spread = drawn_spread(bytes);
+  const double spread = drawn_sharded(bytes);
   MakesMixed<T> make{s, seed, spread, {}};
   // Lengths are of tokens, which are queries, too.
   if (s.queries == s.keys) {

@@ -170,14 +170,14 @@ inline Index least_keys(const fovea::BlockSparseOptions& options) {
   return most * options.block + (most < 0 ? options.block : 1);
 }
 
-/// An operator over patterns, and the laws that heads follow in turn.
+/// An operator over patterns, and the reference masks that heads follow in turn.
 struct DrawnSparse {
   fovea::SparseAttention op{fovea::SparseOptions{}};
-  std::vector<std::function<bool(Index, Index)>> laws = {};
+  std::vector<std::function<bool(Index, Index)>> reference_masks = {};
   std::string made = {};
 };
 
-/// Trees of patterns, or such a tree and what another one shows besides in a stage of its own.
+/// Trees of patterns, or such a tree and what another one shows besides in a pass of its own.
 inline DrawnSparse drawn_sparse(Bytes& bytes) {
   constexpr Index keys = 390;  // of blocks that are listed
   DrawnSparse drawn;
@@ -185,18 +185,17 @@ inline DrawnSparse drawn_sparse(Bytes& bytes) {
   for (Index n = bytes(1, 2); n > 0; --n) {
     const DrawnPattern tree = drawn_tree(bytes, keys, 2);
     drawn.op.options.patterns.emplace_back(tree.pattern);
-    drawn.laws.push_back(tree.law);
+    drawn.reference_masks.push_back(tree.reference_mask);
     drawn.made.append(", ").append(tree.made);
     if (!bytes.once_in(3)) continue;
     const DrawnPattern second = drawn_tree(bytes, keys, 1);
     try {
-      drawn.op.options.patterns.back() = fovea::in_stages(tree.pattern, second.pattern);
-      drawn.laws.back() = [a = tree.law, b = second.law](Index i, Index j) {
-        return a(i, j) || b(i, j);
-      };
+      drawn.op.options.patterns.back() = fovea::in_passes(tree.pattern, second.pattern);
+      drawn.reference_masks.back() = [a = tree.reference_mask, b = second.reference_mask](
+                                         Index i, Index j) { return a(i, j) || b(i, j); };
       drawn.made.append(" and in a stage ").append(second.made);
     } catch (const std::invalid_argument&) {
-      // Lattices that do not cut one another.
+      // StridedRanges that do not cut one another.
     }
   }
   return drawn;
@@ -255,8 +254,8 @@ Op drawn_fmm(Bytes& bytes, bool is_causal) {
   Op op;
   const Index most = bytes.once_in(2) ? 6 : 150;
   op.options.causal = is_causal;
-  op.options.near.left = bytes(0, most);
-  op.options.near.right = is_causal ? 0 : bytes(0, most);
+  op.options.band.left = bytes(0, most);
+  op.options.band.right = is_causal ? 0 : bytes(0, most);
   op.options.normalise_rows = bytes.once_in(3);
   return op;
 }

@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "attention/indexed_case.hpp"
-#include "attention/laws.hpp"
-#include "attention/longformer_law.hpp"
+#include "attention/longformer_mask.hpp"
 #include "attention/performer_case.hpp"
-#include "attention/sparse_laws.hpp"
+#include "attention/reference_masks.hpp"
+#include "attention/sparse_masks.hpp"
 #include "fuzz/drawn_operators.hpp"
 #include "fuzz/drawn_problem.hpp"
 #include "support/scalars.hpp"
@@ -20,7 +20,7 @@ template <class T>
 Case<T> drawn_longformer_case(Bytes& bytes) {
   const fovea::LongformerOptions o = drawn_longformer(bytes);
   Case<T> made = softmax_case<T>("drawn Longformer", fovea::LongformerAttention(o),
-                                 longformer_law(o), drawn_extras(bytes));
+                                 longformer_mask(o), drawn_extras(bytes));
   made.in_runs = true;
   made.least_keys = least_keys(o);
   return made;
@@ -29,7 +29,7 @@ Case<T> drawn_longformer_case(Bytes& bytes) {
 template <class T>
 Case<T> drawn_block_case(Bytes& bytes) {
   const fovea::BlockSparseOptions o = drawn_block_sparse(bytes);
-  const Law law = [o](const Pair& p) {
+  const ReferenceMask reference_mask = [o](const Pair& p) {
     const Index i = p.position(o.alignment);
     const fovea::BlockRows& rows = o.layouts[as_size(p.h) % o.layouts.size()];
     const Index row = block_of(i, o.block);
@@ -38,8 +38,8 @@ Case<T> drawn_block_case(Bytes& bytes) {
     return std::binary_search(begin + rows.offsets[as_size(row)],
                               begin + rows.offsets[as_size(row) + 1], p.j / o.block);
   };
-  Case<T> made =
-      softmax_case<T>("drawn BlockList", fovea::BlockSparseAttention(o), law, drawn_extras(bytes));
+  Case<T> made = softmax_case<T>("drawn BlockList", fovea::BlockSparseAttention(o), reference_mask,
+                                 drawn_extras(bytes));
   made.in_runs = made.by_head = true;
   made.least_keys = least_keys(o);
   return made;
@@ -64,11 +64,13 @@ Case<T> drawn_indexed_case(Bytes& bytes) {
   op.options.scale = drawn_scale(bytes);
   if (bytes.once_in(4)) op.options.alignment = fovea::CausalAlignment::top_left;
   const auto turns = static_cast<std::uint64_t>(bytes.once_in(2) ? bytes(1, 4) : bytes(1, 200));
-  const Law listed = [turns](const Pair& p) { return hash(77, p.h, p.i(), p.j, 0) % turns == 0; };
-  const Law law = [=, o = op.options](const Pair& p) {
+  const ReferenceMask listed = [turns](const Pair& p) {
+    return hash(77, p.h, p.i(), p.j, 0) % turns == 0;
+  };
+  const ReferenceMask reference_mask = [=, o = op.options](const Pair& p) {
     return listed(p) && (!o.causal || p.j <= p.position(o.alignment));
   };
-  return indexed_case<T>("drawn indexed", op, listed, law);
+  return indexed_case<T>("drawn indexed", op, listed, reference_mask);
 }
 
 /// The delta rule, alone or in FMM attention.

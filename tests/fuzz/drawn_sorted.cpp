@@ -61,7 +61,7 @@ void try_reformer(Bytes& bytes) {
   s.value_width = bytes.once_in(3) ? s.width : drawn_width(bytes);
   s.batch = drawn_batch(bytes, s.heads * s.rows * 2 * chunk * options.rounds);
   const std::uint64_t seed = drawn_seed(bytes);
-  const double spread = drawn_spread(bytes);
+  const double spread = drawn_sharded(bytes);
   const bool has_integers = bytes.once_in(4);
   const bool is_given = bytes.once_in(3);
   const Fill hashes = drawn_hashes(bytes, seed + 5);
@@ -112,8 +112,8 @@ void try_sinkhorn(Bytes& bytes) {
   s.value_width = bytes.once_in(3) ? s.width : drawn_width(bytes);
   s.batch = drawn_batch(bytes, s.heads * s.rows * (2 * block + blocks));
   const std::uint64_t seed = drawn_seed(bytes);
-  const double spread = drawn_spread(bytes);
-  const double of_sorting = drawn_spread(bytes);
+  const double spread = drawn_sharded(bytes);
+  const double of_sorting = drawn_sharded(bytes);
   const std::vector<Index> lengths = drawn_lengths(bytes, s.batch, s.rows, block);
   const auto make = [&](const Layout& layout) {
     SortProblem<T> p(s, seed, layout);

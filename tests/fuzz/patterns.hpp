@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One trial of patterns: a tree of unions, joins, differences and intersections, and its stages,
-/// against the law that follows from its leaves. What is wrong is said by GoogleTest's
+/// One trial of patterns: a tree of unions, joins, differences and intersections, and its passes,
+/// against the reference mask that follows from its leaves. What is wrong is said by GoogleTest's
 /// expectations.
 #pragma once
 
@@ -21,10 +21,10 @@
 
 namespace fovea_test {
 
-/// A pattern, the law that it must follow, and how it was made.
+/// A pattern, the reference mask that it must follow, and how it was made.
 struct DrawnPattern {
   ErasedPattern pattern;
-  std::function<bool(Index, Index)> law;
+  std::function<bool(Index, Index)> reference_mask;
   std::string made;
 };
 
@@ -66,7 +66,7 @@ inline DrawnPattern drawn_leaf(Bytes& bytes, Index keys) {
     case 4:
       return leaf(fovea::FixedSummary{{l, bytes(1, l), 0, causal}}, "summary" + of_l);
     case 5:
-      return leaf(fovea::FixedBeyond{{l, bytes(1, l), 0, causal}}, "beyond" + of_l);
+      return leaf(fovea::FixedRemainder{{l, bytes(1, l), 0, causal}}, "beyond" + of_l);
     case 6:
       return leaf(fovea::StridedKeys{l, causal}, "strided" + of_l);
     case 7:
@@ -83,12 +83,12 @@ inline DrawnPattern drawn_leaf(Bytes& bytes, Index keys) {
 
 /// Two patterns combined; the first one, where fovea refuses to combine them.
 inline DrawnPattern combined(Index how, const DrawnPattern& a, const DrawnPattern& b) {
-  const auto made = [&](const char* name, auto&& combine, auto law) {
+  const auto made = [&](const char* name, auto&& combine, auto reference_mask) {
     try {
-      return DrawnPattern{
-          ErasedPattern::of(combine(a.pattern, b.pattern)),
-          [x = a.law, y = b.law, law](Index i, Index j) { return law(x(i, j), y(i, j)); },
-          std::string(name) + "(" + a.made + ", " + b.made + ")"};
+      return DrawnPattern{ErasedPattern::of(combine(a.pattern, b.pattern)),
+                          [x = a.reference_mask, y = b.reference_mask, reference_mask](
+                              Index i, Index j) { return reference_mask(x(i, j), y(i, j)); },
+                          std::string(name) + "(" + a.made + ", " + b.made + ")"};
     } catch (const std::invalid_argument&) {
       return a;
     }
@@ -127,14 +127,14 @@ inline void try_pattern(std::span<const std::uint8_t> data) {
   const DrawnPattern drawn = drawn_tree(bytes, shape.keys, 3);
   SCOPED_TRACE(drawn.made + ", " + std::to_string(shape.queries) + " queries, " +
                std::to_string(shape.keys) + " keys");
-  expect_law(drawn.pattern, shape, "tree", drawn.law);
+  expect_mask(drawn.pattern, shape, "tree", drawn.reference_mask);
   if (!bytes.once_in(2)) return;
   const DrawnPattern second = drawn_tree(bytes, shape.keys, 1);
   SCOPED_TRACE("in stages with " + second.made);
   try {
-    expect_stages(fovea::in_stages(drawn.pattern, second.pattern), shape);
+    expect_passes(fovea::in_passes(drawn.pattern, second.pattern), shape);
   } catch (const std::invalid_argument&) {
-    // Lattices that do not cut one another.
+    // StridedRanges that do not cut one another.
   }
 }
 

@@ -9,7 +9,7 @@
 
 namespace fovea_test::fuzz_patterns {
 
-TEST(DrawnPatterns, FollowTheirLaws) { each_drawn(800, 1, try_pattern); }
+TEST(DrawnPatterns, MatchTheirReferenceMasks) { each_drawn(800, 1, try_pattern); }
 
 /// What libFuzzer has kept, each of which reaches other code.
 TEST(DrawnPatterns, TheCorpusIsRight) { each_kept("patterns", 50, try_pattern); }

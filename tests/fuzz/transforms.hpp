@@ -65,7 +65,7 @@ void try_mixer(Bytes& bytes) {
   const Index width = bytes.once_in(4) ? drawn_width(bytes) : bytes(1, 90);
   const Shape shape = {bytes(0, 2), 1, rows, width};
   const std::uint64_t seed = drawn_seed(bytes);
-  const double spread = drawn_spread(bytes);
+  const double spread = drawn_sharded(bytes);
   SCOPED_TRACE("Fourier mixer " + std::string(scalar_name<T>()) + ": B " +
                std::to_string(shape[0]) + ", N " + std::to_string(rows) + ", D " +
                std::to_string(width));

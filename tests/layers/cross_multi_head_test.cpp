@@ -153,7 +153,8 @@ TEST(CrossMultiHead, GradientsAreAddedOrLeftOut) {
   const CrossTokens<double> tokens = {.x = x.view(), .memory = memory.view()};
   layer.forward(tokens, y.view(), saved);
   layer.backward(tokens, saved, d_y.view(), d_x.view(), d_memory.view());
-  layer.backward(tokens, saved, d_y.view(), {}, sum.view(), fovea::Serial{}, fovea::Into::add);
+  layer.backward(tokens, saved, d_y.view(), {}, sum.view(), fovea::Serial{},
+                 fovea::OutputMode::add);
   layer.backward(tokens, saved, d_y.view(), alone.view(), {});
   for_each_index(kMemory, [&](Index b, Index h, Index n, Index d) {
     EXPECT_NEAR(sum(b, h, n, d), 2 + d_memory(b, h, n, d), 1e-13);

@@ -31,7 +31,7 @@ void for_each_causal_operator(F&& f) {
   f("linear", fovea::LinearAttention<fovea::EluPlusOne>{{.causal = true}});
   f("delta rule", fovea::DeltaRuleAttention<fovea::EluPlusOne>{});
   f("fmm", fovea::FmmAttention<fovea::EluPlusOne, fovea::DeltaRule<fovea::EluPlusOne>>{
-               {.near = {.left = 3}}});
+               {.band = {.left = 3}}});
   f("performer", fovea::PerformerAttention{{.causal = true}});
   f("smart bird", fovea::SmartBirdAttention{{.keys_per_row = 6, .seed = 4, .causal = true}});
 }

@@ -70,7 +70,7 @@ TEST(Embedding, GradientsOfLogitsAreSums) {
   embedding.table.gradient_sum().setConstant(1);
   fovea::ThreadPool pool(3);
   const AnyExecutor three = AnyExecutor::of(pool);
-  embedding.logits_backward(x.view(), d_logits.view(), d_x.view(), three, fovea::Into::add);
+  embedding.logits_backward(x.view(), d_logits.view(), d_x.view(), three, fovea::OutputMode::add);
   for_each_index(x.shape(), [&](Index b, Index, Index n, Index c) {
     double expected = 0.5;
     for (Index w = 0; w < 9; ++w) expected += d_logits(b, 0, n, w) * embedding.table.value(w, c);

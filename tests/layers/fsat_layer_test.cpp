@@ -39,7 +39,7 @@ Layer layer(const FsatLayerOptions& chosen, std::uint64_t seed = 17) {
 fsat_layer::Options oracle_options(const FsatLayerOptions& chosen, Index sequence) {
   return {.heads = chosen.heads,
           .head_width = kWidth / chosen.heads,
-          .slots = chosen.dominant,
+          .slots_per_key = chosen.dominant,
           .most = static_cast<double>(chosen.attention.max_length),
           .density = chosen.attention.confidence == fovea::Confidence::density,
           .predicted = chosen.attention.edges != EdgeSource::random,
@@ -142,7 +142,7 @@ class Truncated {
           const double g =
               (loss_at(edge.confidence + 1e-4) - loss_at(edge.confidence - 1e-4)) / 2e-4;
           (g < 0 ? negative_ : positive_)++;
-          const Index column = h * o.slots + edge.slot;
+          const Index column = h * o.slots_per_key + edge.slot;
           slopes_.back()(edge.key, column) +=
               std::min(0.0, g) * edge.confidence *
               (static_cast<double>(edge.query) - ibar(edge.key, column)) / o.most;

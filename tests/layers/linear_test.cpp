@@ -73,7 +73,8 @@ TEST(Linear, AddsToTheGradientOfXIfAsked) {
   for (const Activations* d_x : {&once, &twice}) {
     linear.backward(x.view(), saved, d_y.view(), d_x->view());
   }
-  linear.backward(x.view(), saved, d_y.view(), twice.view(), fovea::Serial{}, fovea::Into::add);
+  linear.backward(x.view(), saved, d_y.view(), twice.view(), fovea::Serial{},
+                  fovea::OutputMode::add);
   for_each_index(once.shape(), [&](Index b, Index h, Index n, Index d) {
     EXPECT_DOUBLE_EQ(twice(b, h, n, d), 2 * once(b, h, n, d));
   });

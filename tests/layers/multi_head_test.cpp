@@ -208,8 +208,8 @@ TEST(MultiHead, Linear) {
   expect_all(fovea::LinearAttention<fovea::EluPlusOne, fovea::EluMinusPlusOne>{{.causal = true}});
 }
 TEST(MultiHead, Fmm) {
-  expect_all(fovea::FmmTwoKernels{{.near = {.left = 2, .right = 1}}});
-  expect_all(fovea::FmmFastWeight{{.near = {.left = 2}}});
+  expect_all(fovea::FmmTwoKernels{{.band = {.left = 2, .right = 1}}});
+  expect_all(fovea::FmmFastWeight{{.band = {.left = 2}}});
 }
 TEST(MultiHead, DeltaRule) { expect_all(fovea::DeltaRuleAttention<>{}); }
 TEST(MultiHead, Performer) {

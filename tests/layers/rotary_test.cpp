@@ -225,7 +225,7 @@ std::vector<T> turned_alone(const Rotary<T>& rotary, const Tensor<T>& x, const T
                                                     ? at(n)
                                                     : at(b * kRows + n)};
     call.positions = position;
-    if (!call.cosines.is_none()) {
+    if (!call.cosines.empty()) {
       call.cosines = cut(call.cosines, 0, b, 1);
       call.sines = cut(call.sines, 0, b, 1);
     }

@@ -139,7 +139,7 @@ void add_attention(std::vector<Case>& all) {
   add(FullAttention{});
   add(fovea::LocalAttention{{.left = 2, .right = 1}});
   add(fovea::LinearAttention<fovea::EluPlusOne>{});
-  add(fovea::FmmAttention<fovea::EluPlusOne>{{.near = {.left = 3}}});
+  add(fovea::FmmAttention<fovea::EluPlusOne>{{.band = {.left = 3}}});
   add(fovea::PerformerAttention{});
   add(fovea::SmartBirdAttention{{.keys_per_row = 3}});
   add(fovea::LinformerAttention{});
@@ -552,9 +552,9 @@ TEST(Terms, OfOtherOperatorsAreRefused) {
   const auto expect_refused = [&](const char* name, auto member, const auto& view) {
     fovea::Tokens<double> tokens(x.view());
     tokens.*member = view;
-    EXPECT_EQ(refusal([&] { reformer.forward(tokens, y.view()); }),
-              std::string("ReformerLayer: ") + name +
-                  " must not be given: the layer does not read it");
+    EXPECT_EQ(
+        refusal([&] { reformer.forward(tokens, y.view()); }),
+        std::string("ReformerLayer: ") + name + " must not be given: the layer does not read it");
     EXPECT_EQ(refusal([&] { mixer.forward(tokens, y.view()); }),
               std::string("FourierMixerLayer: ") + name +
                   " must not be given: every token is mixed with every other one");

@@ -16,7 +16,7 @@ void expect_op_learns(const Op& op) {
 TEST(Training, FullAttention) { expect_op_learns(fovea::FullAttention{}); }
 TEST(Training, LinearAttention) { expect_op_learns(fovea::LinearAttention<fovea::EluPlusOne>{}); }
 TEST(Training, FmmFastWeight) {
-  expect_op_learns(fovea::FmmFastWeight{{.near = fovea::Band::causal_total(3)}});
+  expect_op_learns(fovea::FmmFastWeight{{.band = fovea::Band::causal_total(3)}});
 }
 TEST(Training, SmartBird) { expect_op_learns(fovea::SmartBirdAttention{{.keys_per_row = 4}}); }
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# The floors that are mutated, from the lowest one up.
-FLOORS = ("core", "simd", "patterns", "kernels", "attention", "spectral", "distributed", "layers",
+# The directories that are mutated, from the lowest one up.
+DIRECTORIES = ("core", "simd", "patterns", "kernels", "attention", "spectral", "distributed", "layers",
           "io")
 
 
@@ -97,10 +97,10 @@ def mutants_of_line(path: str, number: int, line: str) -> Iterator[Mutant]:
                 yield Mutant(path, number, rule.kind, line, after)
 
 
-def mutants_of(include: Path, floor: str) -> list[Mutant]:
-    """All mistakes in the headers of a floor, in the order of their places."""
+def mutants_of(include: Path, directory: str) -> list[Mutant]:
+    """All mistakes in the headers of a directory, in the order of their places."""
     found = []
-    roots = sorted((include / floor).rglob("*.hpp")) + sorted(include.glob(f"{floor}.hpp"))
+    roots = sorted((include / directory).rglob("*.hpp")) + sorted(include.glob(f"{directory}.hpp"))
     for file in roots:
         path = file.relative_to(include).as_posix()
         for number, line in enumerate(file.read_text().splitlines(), 1):

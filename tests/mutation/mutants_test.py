@@ -45,7 +45,7 @@ class Rules(unittest.TestCase):
         self.assertIn("  if (n < 0) {}", afters('  if (n < 0) refuse("op", "n", "it", "more");'))
 
     def test_all_kinds_find_places(self) -> None:
-        found = [m for floor in mutants.FLOORS for m in mutants.mutants_of(INCLUDE, floor)]
+        found = [m for directory in mutants.DIRECTORIES for m in mutants.mutants_of(INCLUDE, directory)]
         self.assertEqual({m.kind for m in found}, {rule.kind for rule in mutants.RULES})
         self.assertTrue(all(m.before != m.after for m in found))
 
@@ -193,8 +193,8 @@ class Switches(unittest.TestCase):
 class Places(unittest.TestCase):
     def test_most_mistakes_can_be_switched(self) -> None:
         able = total = 0
-        for floor in mutants.FLOORS:
-            for mutant in mutants.mutants_of(INCLUDE, floor):
+        for directory in mutants.DIRECTORIES:
+            for mutant in mutants.mutants_of(INCLUDE, directory):
                 lines = (INCLUDE / mutant.path).read_text().splitlines()
                 able += switches.switched(lines, mutant, 0) is not None
                 total += 1
@@ -206,7 +206,7 @@ class Survivors(unittest.TestCase):
         known = fates.known_survivors()
         self.assertGreater(len(known), 100)
         made = {m.mistake
-                for floor in mutants.FLOORS for m in mutants.mutants_of(INCLUDE, floor)}
+                for directory in mutants.DIRECTORIES for m in mutants.mutants_of(INCLUDE, directory)}
         for mistake, reason in known.items():
             self.assertTrue(mistake in made, mistake)
             self.assertIn(reason.verdict, fates.VERDICTS)

@@ -117,8 +117,8 @@ def fate_of(copy: Copy, one: Switch, tests: list[str], order: Order) -> str:
 def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="mutate.py", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--floors", default=",".join(mutants.FLOORS),
-                        help="comma-separated: " + ",".join(mutants.FLOORS))
+    parser.add_argument("--directories", default=",".join(mutants.DIRECTORIES),
+                        help="comma-separated: " + ",".join(mutants.DIRECTORIES))
     parser.add_argument("--count", type=int, default=1000, help="mutants in all (1000)")
     parser.add_argument("--seed", type=int, default=1, help="which ones are drawn (1)")
     parser.add_argument("--again", type=Path, metavar="FILE",
@@ -136,16 +136,16 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
                         help="the copy (build/mutation); results.json in it grows, and a run that\n"
                              "was stopped goes on")
     options = parser.parse_args(arguments)
-    unknown = set(options.floors.split(",")) - set(mutants.FLOORS)
+    unknown = set(options.directories.split(",")) - set(mutants.DIRECTORIES)
     if unknown:
-        parser.error(f"no such floor: {', '.join(sorted(unknown))}")
+        parser.error(f"no such directory: {', '.join(sorted(unknown))}")
     return options
 
 
 def drawn(options: argparse.Namespace) -> list[Switch]:
     """The mistakes that are made: of all those that can be switched."""
     include = ROOT / "include" / "fovea"
-    found = [m for floor in options.floors.split(",") for m in mutants.mutants_of(include, floor)]
+    found = [m for directory in options.directories.split(",") for m in mutants.mutants_of(include, directory)]
     lines = {path: (include / path).read_text().splitlines() for path in {m.path for m in found}}
     able = [m for m in found if switches.switched(lines[m.path], m, 0)]
     before = json.loads(options.again.read_text()) if options.again else []

@@ -11,22 +11,22 @@ namespace fovea_test::patterns_any_pattern {
 
 using fovea::AnyPattern;
 using fovea::AnyPlan;
-using fovea::Reach;
+using fovea::ReceptiveField;
 
 const SequenceShape kShapes[] = {{75, 75, 0}, {33, 80, 47}, {80, 33, 0}, {1, 75, 74}, {0, 5, 0}};
 
 template <class P>
 void expect_same(const P& pattern) {
   const AnyPattern any = pattern;
-  ASSERT_EQ(any.stage_count(), 1);
+  ASSERT_EQ(any.pass_count(), 1);
   for (const SequenceShape& shape : kShapes) {
-    struct Stage {
+    struct Pass {
       const AnyPattern& any;
       bool allows(Index i, Index j) const { return any.allows(i, j); }
       AnyPlan plan(const SequenceShape& s) const { return any.plan(0, s); }
     };
-    expect_law(Stage{any}, shape, "any", [&](Index i, Index j) { return pattern.allows(i, j); });
-    EXPECT_EQ(any.visible_pairs(shape), pattern.plan(shape).visible_pairs());
+    expect_mask(Pass{any}, shape, "any", [&](Index i, Index j) { return pattern.allows(i, j); });
+    EXPECT_EQ(any.attended_pairs(shape), pattern.plan(shape).attended_pairs());
   }
 }
 
@@ -38,13 +38,13 @@ TEST(AnyPattern, SaysWhatThePatternSays) {
   expect_same(fovea::GlobalTokens::at({0, 1, 20}));
 }
 
-/// Each stage says its own, which differ here.
-TEST(AnyPattern, HasTheKeyColumnsOfEachStage) {
+/// Each pass says its own, which differ here.
+TEST(AnyPattern, HasTheKeyColumnsOfEachPass) {
   const auto merged = fovea::fixed_merged({8, 2});
   const AnyPattern any = merged;
   Index differ = 0;
-  fovea::for_each_stage(merged, [&](const auto& stage, auto number) {
-    const fovea::KeyColumns expected = fovea::key_columns_of(stage);
+  fovea::for_each_pass(merged, [&](const auto& pass, auto number) {
+    const fovea::KeyColumns expected = fovea::key_columns_of(pass);
     const fovea::KeyColumns got = any.key_columns(static_cast<Index>(number));
     EXPECT_EQ(got.stride, expected.stride);
     EXPECT_EQ(got.columns, expected.columns);
@@ -53,14 +53,14 @@ TEST(AnyPattern, HasTheKeyColumnsOfEachStage) {
   EXPECT_EQ(differ, 1);
 }
 
-TEST(AnyPattern, HasTheStages) {
+TEST(AnyPattern, HasThePasses) {
   const AnyPattern any = fovea::strided_merged(8);
   const SequenceShape shape{70, 70, 0};
-  ASSERT_EQ(any.stage_count(), 2);
+  ASSERT_EQ(any.pass_count(), 2);
   std::vector<int> times(as_size(70 * 70));
   Index pairs = 0;
-  for (Index stage = 0; stage < 2; ++stage) {
-    const Shown shown = enumerate(any.plan(stage, shape), 70, 70);
+  for (Index pass = 0; pass < 2; ++pass) {
+    const Shown shown = enumerate(any.plan(pass, shape), 70, 70);
     ASSERT_EQ(shown.fault, "");
     for (std::size_t n = 0; n < times.size(); ++n) times[n] += shown.pairs[n];
   }
@@ -72,25 +72,25 @@ TEST(AnyPattern, HasTheStages) {
       pairs += sees ? 1 : 0;
     }
   }
-  EXPECT_EQ(any.visible_pairs(shape), pairs);
+  EXPECT_EQ(any.attended_pairs(shape), pairs);
 }
 
-TEST(AnyPattern, KnowsTheReachOfItsStages) {
+TEST(AnyPattern, KnowsTheReceptiveFieldOfItsPasses) {
   constexpr Index far = fovea::kFarPosition;
-  const auto expect = [](const Reach& reach, Index before, Index after) {
-    EXPECT_EQ(reach.before, before);
-    EXPECT_EQ(reach.after, after);
+  const auto expect = [](const ReceptiveField& receptive_field, Index before, Index after) {
+    EXPECT_EQ(receptive_field.before, before);
+    EXPECT_EQ(receptive_field.after, after);
   };
-  expect(AnyPattern(fovea::Window{7, 3}).reach(0), 7, 3);
-  expect(AnyPattern(fovea::Window{}).reach(0), far, far);
-  expect(AnyPattern(fovea::Causal{}).reach(0), far, 0);
-  expect(AnyPattern(fovea::DilatedWindow{7, 3, 10}).reach(0), 70, 30);
-  expect(AnyPattern(fovea::fixed_local(16)).reach(0), 15, 0);
-  expect(AnyPattern(fovea::BlockWindow{16, 1, 2}).reach(0), 31, 47);
-  expect(AnyPattern(fovea::GlobalTokens::first(3)).reach(0), far, far);
+  expect(AnyPattern(fovea::Window{7, 3}).receptive_field(0), 7, 3);
+  expect(AnyPattern(fovea::Window{}).receptive_field(0), far, far);
+  expect(AnyPattern(fovea::Causal{}).receptive_field(0), far, 0);
+  expect(AnyPattern(fovea::DilatedWindow{7, 3, 10}).receptive_field(0), 70, 30);
+  expect(AnyPattern(fovea::fixed_local(16)).receptive_field(0), 15, 0);
+  expect(AnyPattern(fovea::BlockWindow{16, 1, 2}).receptive_field(0), 31, 47);
+  expect(AnyPattern(fovea::GlobalTokens::first(3)).receptive_field(0), far, far);
   const AnyPattern merged = fovea::strided_merged(8);
-  expect(merged.reach(0), 8, 0);
-  expect(merged.reach(1), far, far);
+  expect(merged.receptive_field(0), 8, 0);
+  expect(merged.receptive_field(1), far, far);
 }
 
 /// Nothing that a pattern shows lies beyond its reach.
@@ -99,12 +99,12 @@ TEST(AnyPattern, SeesNothingBeyondItsReach) {
        {AnyPattern(fovea::Window{7, 3}), AnyPattern(fovea::DilatedWindow{3, 2, 5}),
         AnyPattern(fovea::fixed_local(16)), AnyPattern(fovea::fixed_local(16, false)),
         AnyPattern(fovea::BlockWindow{4, 1, 2})}) {
-    const Reach reach = pattern.reach(0);
+    const ReceptiveField receptive_field = pattern.receptive_field(0);
     for (Index i = 0; i < 90; ++i) {
       for (Index j = 0; j < 90; ++j) {
         if (pattern.allows(i, j)) {
-          EXPECT_LE(i - j, reach.before);
-          EXPECT_LE(j - i, reach.after);
+          EXPECT_LE(i - j, receptive_field.before);
+          EXPECT_LE(j - i, receptive_field.after);
         }
       }
     }
@@ -116,7 +116,7 @@ TEST(AnyPlan, AnEmptyOneHasNoBlocks) {
   EXPECT_EQ(none.block_count(), 0);
   EXPECT_EQ(none.key_block_count(), 0);
   EXPECT_EQ(none.most_runs(), 0);
-  EXPECT_EQ(none.visible_pairs(), 0);
+  EXPECT_EQ(none.attended_pairs(), 0);
 }
 
 }  // namespace fovea_test::patterns_any_pattern

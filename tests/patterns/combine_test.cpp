@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tests of patterns/combine.hpp and patterns/stages.hpp: all pairs of patterns.
+/// Tests of patterns/combine.hpp and patterns/passes.hpp: all pairs of patterns.
 #include "fovea/patterns/combine.hpp"
 
 #include <vector>
@@ -28,8 +28,9 @@ const std::vector<ErasedPattern> kPatterns = any_patterns(
     Window{7, 3}, Causal{}, Dense{}, fixed_local(16), BlockWindow{8, 1, 1},
     GlobalTokens::at({0, 1, 2, 20, 40, 41}), GlobalTokens::first(5, true),
     RandomBlocks{8, 3, 10, 4, 0}, BlockList(8, 10, {{0, 2, 4, 4, 6}, {0, 3, 2, 8, 3, 5}}),
-    FixedSummary{{8, 2, 1}}, FixedBeyond{{8, 2, 1, false}}, StridedKeys{8}, StridedKeys{8, false},
-    DilatedWindow{2, 1, 8}, StridedKeys{5}, FixedSummary{{6, 2}}, FixedSummary{{8, 8}});
+    FixedSummary{{8, 2, 1}}, FixedRemainder{{8, 2, 1, false}}, StridedKeys{8},
+    StridedKeys{8, false}, DilatedWindow{2, 1, 8}, StridedKeys{5}, FixedSummary{{6, 2}},
+    FixedSummary{{8, 8}});
 
 template <class F>
 void for_each_pair(F&& f) {
@@ -41,14 +42,15 @@ void for_each_pair(F&& f) {
   }
 }
 
-/// Of the lattices: what the first can be cut by.
+/// Of the strided ranges: what the first can be cut by.
 bool cuts(const ErasedPattern& by, const ErasedPattern& of) {
-  const Slots<ErasedPattern> a(of);
-  const Slots<ErasedPattern> b(by);
+  const Intervals<ErasedPattern> a(of);
+  const Intervals<ErasedPattern> b(by);
   for (Index s = 0; s < a.count(); ++s) {
     for (Index t = 0; t < b.count(); ++t) {
-      const bool equal = a.row_step() == b.row_step() && a.lattice(s, 0) == b.lattice(t, 0);
-      if (b.lattice(t, 0).step != 1 && !equal) return false;
+      const bool equal =
+          a.row_step() == b.row_step() && a.strided_range(s, 0) == b.strided_range(t, 0);
+      if (b.strided_range(t, 0).step != 1 && !equal) return false;
     }
   }
   return true;
@@ -58,7 +60,7 @@ bool same_rows(const ErasedPattern& a, const ErasedPattern& b) {
   return a.row_step() == b.row_step();
 }
 
-TEST(Combine, DifferencesFollowTheLaw) {
+TEST(Combine, DifferencesMatchTheReferenceMask) {
   Index made = 0;
   for_each_pair([&](const ErasedPattern& a, const ErasedPattern& b) {
     if (!cuts(b, a)) {
@@ -68,14 +70,14 @@ TEST(Combine, DifferencesFollowTheLaw) {
     ++made;
     const auto pattern = subtract(a, b);
     for (const SequenceShape& shape : kShapes) {
-      expect_law(pattern, shape, "difference",
-                 [&](Index i, Index j) { return a.allows(i, j) && !b.allows(i, j); });
+      expect_mask(pattern, shape, "difference",
+                  [&](Index i, Index j) { return a.allows(i, j) && !b.allows(i, j); });
     }
   });
   EXPECT_GT(made, 150);
 }
 
-TEST(Combine, UnionsFollowTheLaw) {
+TEST(Combine, UnionsMatchTheReferenceMask) {
   Index made = 0;
   for_each_pair([&](const ErasedPattern& a, const ErasedPattern& b) {
     if (!cuts(a, b)) return;
@@ -86,14 +88,14 @@ TEST(Combine, UnionsFollowTheLaw) {
     ++made;
     const auto pattern = unite(a, b);
     for (const SequenceShape& shape : kShapes) {
-      expect_law(pattern, shape, "union",
-                 [&](Index i, Index j) { return a.allows(i, j) || b.allows(i, j); });
+      expect_mask(pattern, shape, "union",
+                  [&](Index i, Index j) { return a.allows(i, j) || b.allows(i, j); });
     }
   });
   EXPECT_GT(made, 100);
 }
 
-TEST(Combine, IntersectionsFollowTheLaw) {
+TEST(Combine, IntersectionsMatchTheReferenceMask) {
   Index made = 0;
   for_each_pair([&](const ErasedPattern& a, const ErasedPattern& b) {
     const std::string message = refusal([&] { intersect(a, b); });
@@ -104,57 +106,57 @@ TEST(Combine, IntersectionsFollowTheLaw) {
     ++made;
     const auto pattern = intersect(a, b);
     for (const SequenceShape& shape : kShapes) {
-      expect_law(pattern, shape, "intersection",
-                 [&](Index i, Index j) { return a.allows(i, j) && b.allows(i, j); });
+      expect_mask(pattern, shape, "intersection",
+                  [&](Index i, Index j) { return a.allows(i, j) && b.allows(i, j); });
     }
   });
   EXPECT_GT(made, 150);
 }
 
-/// Its only slot has the lattice of the other's only slot.
+/// Its only interval has the strided range of the other's only interval.
 TEST(Combine, ASummaryOfOneColumnCutsItself) {
   const FixedSummary column{{8, 1}};
   for (const SequenceShape& shape : kShapes) {
-    expect_law(intersect(column, column), shape, "intersection",
-               [&](Index i, Index j) { return column.allows(i, j); });
-    expect_law(subtract(column, column), shape, "difference", [](Index, Index) { return false; });
+    expect_mask(intersect(column, column), shape, "intersection",
+                [&](Index i, Index j) { return column.allows(i, j); });
+    expect_mask(subtract(column, column), shape, "difference", [](Index, Index) { return false; });
   }
 }
 
-TEST(Stages, ShowEachKeyOnce) {
+TEST(MultiPass, ShowEachKeyOnce) {
   for_each_pair([&](const ErasedPattern& a, const ErasedPattern& b) {
     if (!cuts(a, b)) return;
-    const auto pattern = in_stages(a, b);
-    for (const SequenceShape& shape : kShapes) expect_stages(pattern, shape);
+    const auto pattern = in_passes(a, b);
+    for (const SequenceShape& shape : kShapes) expect_passes(pattern, shape);
   });
 }
 
-/// Concrete types, which say less than ErasedPattern: one slot without a span, and defaults.
-TEST(Combine, ConcreteTypesFollowTheLaw) {
+/// Concrete types, which say less than ErasedPattern: one interval without a span, and defaults.
+TEST(Combine, ConcreteTypesMatchTheReferenceMask) {
   const Window window{7, 3};
   const StridedKeys strided{8};
-  const FixedBeyond beyond{{8, 2, 1, false}};
+  const FixedRemainder beyond{{8, 2, 1, false}};
   const BlockList list(8, 10, {{0, 2, 4, 4, 6}, {0, 3, 2, 8, 3, 5}});
   for (const SequenceShape& shape : kShapes) {
-    expect_law(subtract(Causal{}, list), shape, "causal, several slots cut out",
-               [&](Index i, Index j) { return j <= i && !list.allows(i, j); });
-    expect_law(unite(window, beyond), shape, "an interval, and lattices",
-               [&](Index i, Index j) { return window.allows(i, j) || beyond.allows(i, j); });
-    expect_law(intersect(strided, window), shape, "rows of a residue in a window",
-               [&](Index i, Index j) { return strided.allows(i, j) && window.allows(i, j); });
-    expect_stages(in_stages(window, strided), shape);
+    expect_mask(subtract(Causal{}, list), shape, "causal, several intervals cut out",
+                [&](Index i, Index j) { return j <= i && !list.allows(i, j); });
+    expect_mask(unite(window, beyond), shape, "an interval, and strided ranges",
+                [&](Index i, Index j) { return window.allows(i, j) || beyond.allows(i, j); });
+    expect_mask(intersect(strided, window), shape, "rows of a residue in a window",
+                [&](Index i, Index j) { return strided.allows(i, j) && window.allows(i, j); });
+    expect_passes(in_passes(window, strided), shape);
   }
 }
 
-TEST(Stages, StridedMergedFollowsTheLaw) {
+TEST(MultiPass, StridedMergedMatchesTheReferenceMask) {
   for (const Index l : {1, 2, 5, 8, 64, 100}) {
     for (const bool causal : {true, false}) {
       const StridedMerged merged = strided_merged(l, causal);
-      const StridedMerged code = strided_merged(l, causal, StridedReach::code);
+      const StridedMerged code = strided_merged(l, causal, StridedExtent::code);
       for (const Index n : {0, 1, 7, 64, 65, 129}) {
         const SequenceShape shape{n, n, 0};
-        expect_stages(merged, shape);
-        expect_stages(code, shape);
+        expect_passes(merged, shape);
+        expect_passes(code, shape);
         for (Index i = 0; i < n; ++i) {
           for (Index j = 0; j < n; ++j) {
             const bool in_order = !causal || j <= i;
@@ -168,12 +170,12 @@ TEST(Stages, StridedMergedFollowsTheLaw) {
   }
 }
 
-/// Strided keys beyond the window stay one interval on their lattice.
-TEST(Stages, FixedMergedFollowsTheLaw) {
+/// Strided keys beyond the window stay one interval on their strided range.
+TEST(MultiPass, FixedMergedMatchesTheReferenceMask) {
   for (const FixedShape fixed : {FixedShape{1, 1}, {4, 1}, {8, 3, 1}, {8, 8}, {40, 5, 2, false}}) {
     const FixedMerged merged = fixed_merged(fixed);
     for (const Index n : {0, 1, 7, 64, 65, 129}) {
-      expect_stages(merged, {n, n, 0});
+      expect_passes(merged, {n, n, 0});
       for (Index i = 0; i < n; ++i) {
         for (Index j = 0; j < n; ++j) {
           const Index column =
@@ -188,9 +190,9 @@ TEST(Stages, FixedMergedFollowsTheLaw) {
   }
 }
 
-TEST(Stages, StridedBeyondTheWindowIsOneRun) {
+TEST(MultiPass, StridedBeyondTheWindowIsOneRun) {
   const SequenceShape shape{4096, 4096, 0};
-  const auto beyond = strided_merged(64).stage<1>();
+  const auto beyond = strided_merged(64).pass<1>();
   const auto plan = beyond.plan(shape);
   BlockStorage storage(plan.most_runs());
   Index pairs = 0;
@@ -201,18 +203,18 @@ TEST(Stages, StridedBeyondTheWindowIsOneRun) {
     EXPECT_EQ(block.step, 64);
   }
   for (Index i = 0; i < 4096; ++i) pairs += std::max(Index{0}, i / 64 - 1);
-  EXPECT_EQ(plan.visible_pairs(), pairs);
+  EXPECT_EQ(plan.attended_pairs(), pairs);
 }
 
-TEST(Stages, APlainPatternIsItsOnlyStage) {
-  Index stages = 0;
-  for_each_stage(Window{3, 0}, [&](const Window& stage, auto number) {
-    EXPECT_EQ(stage.left, 3);
+TEST(MultiPass, APlainPatternIsItsOnlyPass) {
+  Index passes = 0;
+  for_each_pass(Window{3, 0}, [&](const Window& pass, auto number) {
+    EXPECT_EQ(pass.left, 3);
     EXPECT_EQ(number(), 0u);
-    ++stages;
+    ++passes;
   });
-  EXPECT_EQ(stages, 1);
-  static_assert(kStageCount<Window> == 1 && kStageCount<StridedMerged> == 2);
+  EXPECT_EQ(passes, 1);
+  static_assert(kPassCount<Window> == 1 && kPassCount<StridedMerged> == 2);
 }
 
 TEST(Combine, LongformerAndBigBird) {
@@ -220,14 +222,14 @@ TEST(Combine, LongformerAndBigBird) {
     const SequenceShape shape{n, n, 0};
     for (const bool causal : {true, false}) {
       const Window window{9, causal ? 0 : 9};
-      expect_law(unite(window, GlobalTokens::first(6, causal)), shape, "longformer",
-                 [&](Index i, Index j) {
-                   return (std::abs(i - j) <= 9 || i < 6 || j < 6) && (!causal || j <= i);
-                 });
+      expect_mask(unite(window, GlobalTokens::first(6, causal)), shape, "longformer",
+                  [&](Index i, Index j) {
+                    return (std::abs(i - j) <= 9 || i < 6 || j < 6) && (!causal || j <= i);
+                  });
       const BlockWindow local{8, 1, causal ? 0 : 1, causal};
       const RandomBlocks random{8, 3, (n + 7) / 8, 1, 2, causal, 2, 1};
       const auto bird = join(unite(GlobalTokens::first(16, causal), local), random);
-      expect_law(bird, shape, "big bird", [&](Index i, Index j) {
+      expect_mask(bird, shape, "big bird", [&](Index i, Index j) {
         const bool near = std::abs(i / 8 - j / 8) <= 1;
         return (near || i < 16 || j < 16 || random.allows(i, j)) && (!causal || j <= i);
       });
@@ -240,15 +242,15 @@ TEST(Combine, WhatDoesNotFitIsRefused) {
       refusal([] {
         unite(Window{3, 0}, StridedKeys{4});
       }),
-      "unite: the row steps of the patterns are 1 and 4; expected equal ones; in_stages takes any");
+      "unite: the row steps of the patterns are 1 and 4; expected equal ones; in_passes takes any");
   EXPECT_EQ(refusal([] {
               subtract(Window{3, 0}, StridedKeys{4});
             }),
             "subtract: the patterns have keys at 0 + 1 t and at 0 + 4 t; expected all keys or the "
-            "same ones; EnumeratedPattern takes any law");
+            "same ones; EnumeratedPattern takes any predicate");
   EXPECT_EQ(refusal([] { intersect(StridedKeys{3}, StridedKeys{4}); }),
             "intersect: the row steps of the patterns are 3 and 4; expected equal ones, or one "
-            "that is 1; EnumeratedPattern takes any law");
+            "that is 1; EnumeratedPattern takes any predicate");
 }
 
 }  // namespace fovea_test::patterns_combine

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A plan, enumerated pair by pair against the law of its pattern.
+/// A plan, enumerated pair by pair against the reference mask of its pattern.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -160,10 +160,10 @@ std::string fault_of_keys(const Plan& plan, const Shown& shown, const SequenceSh
   return "";
 }
 
-/// \param law from MATHS.md: whether position i sees key j
-template <class Pattern, class Law>
-void expect_law(const Pattern& pattern, const SequenceShape& shape, const std::string& name,
-                Law&& law) {
+/// \param reference_mask from MATHS.md: whether position i sees key j
+template <class Pattern, class ReferenceMask>
+void expect_mask(const Pattern& pattern, const SequenceShape& shape, const std::string& name,
+                 ReferenceMask&& reference_mask) {
   const auto plan = pattern.plan(shape);
   const Shown shown = enumerate(plan, shape.queries, shape.keys);
   std::ostringstream text;
@@ -175,7 +175,7 @@ void expect_law(const Pattern& pattern, const SequenceShape& shape, const std::s
     if (shown.rows[as_size(r)] != 1) FAIL() << "row " << r << " " << text.str();
     const Index i = r + shape.first_position;
     for (Index j = 0; j < shape.keys; ++j) {
-      const bool sees = law(i, j);
+      const bool sees = reference_mask(i, j);
       if (pattern.allows(i, j) != sees) FAIL() << "allows " << i << " " << j << " " << text.str();
       if (shown.pairs[as_size(r * shape.keys + j)] != (sees ? 1 : 0)) {
         FAIL() << "row " << r << ", key " << j << ": seen "
@@ -186,8 +186,8 @@ void expect_law(const Pattern& pattern, const SequenceShape& shape, const std::s
   }
   ASSERT_EQ(fault_of_keys(plan, shown, shape), "") << text.str();
   const fovea::PlanStats stats = fovea::plan_stats(plan, shape);
-  ASSERT_EQ(plan.visible_pairs(), pairs) << text.str();
-  ASSERT_EQ(stats.visible_pairs, pairs) << text.str();
+  ASSERT_EQ(plan.attended_pairs(), pairs) << text.str();
+  ASSERT_EQ(stats.attended_pairs, pairs) << text.str();
   ASSERT_EQ(stats.computed_pairs, shown.computed) << text.str();
   ASSERT_EQ(stats.runs, shown.runs) << text.str();
   ASSERT_EQ(stats.blocks, plan.block_count()) << text.str();

@@ -8,46 +8,48 @@
 #include <vector>
 
 #include "fovea/patterns/combine.hpp"
-#include "fovea/patterns/stages.hpp"
+#include "fovea/patterns/passes.hpp"
 #include "patterns/enumeration.hpp"
 
 namespace fovea_test {
 
 using fovea::Index;
-using fovea::Lattice;
-using fovea::Slots;
+using fovea::Intervals;
+using fovea::StridedRange;
 
 /// A pattern of any type, which says what that one says: all pairs as one instantiation, since each
 /// of its own would take minutes to compile. Its functions are members that are called like those
 /// of a pattern.
 struct ErasedPattern {
-  template <fovea::SlotPattern P>
+  template <fovea::IntervalPattern P>
   static ErasedPattern of(const P& pattern) {
-    const auto slots = std::make_shared<const Slots<P>>(pattern);
-    const Slots<P>* const p = slots.get();
+    const auto intervals = std::make_shared<const Intervals<P>>(pattern);
+    const Intervals<P>* const p = intervals.get();
     return {[p](Index i, Index j) { return p->allows(i, j); },
             [p] { return p->count(); },
-            [p] { return p->room(); },
+            [p] { return p->interval_capacity(); },
             [p](Index i, std::span<Range> to) { p->keys_of(i, to); },
             [p] { return p->row_step(); },
-            [p](Index slot) { return p->lattice(slot, 0); },
+            [p](Index interval) { return p->strided_range(interval, 0); },
             [p] { return p->causal_cut(); },
             [p](Index i) { return p->same_until(i); },
             [p](Index i) { return p->next_cut(i); },
             [p] { return p->row_block(); },
             [p](const Range& keys) { return p->seen_from(keys); },
             [p](const Range& rows, const Range& keys) { return p->meets(rows, keys); },
-            slots};
+            intervals};
   }
 
-  fovea::SlotPlan<ErasedPattern> plan(const SequenceShape& shape) const { return {*this, shape}; }
+  fovea::IntervalPlan<ErasedPattern> plan(const SequenceShape& shape) const {
+    return {*this, shape};
+  }
 
   std::function<bool(Index, Index)> allows;
-  std::function<Index()> slot_count;
+  std::function<Index()> interval_count;
   std::function<Index()> room;
   std::function<void(Index, std::span<Range>)> keys_of;
   std::function<Index()> row_step;
-  std::function<Lattice(Index)> lattice;
+  std::function<StridedRange(Index)> strided_range;
   std::function<bool()> causal_cut;
   std::function<Index(Index)> same_until;
   std::function<Index(Index)> next_cut;
@@ -56,15 +58,15 @@ struct ErasedPattern {
   std::function<bool(const Range&, const Range&)> meets;
   std::shared_ptr<const void> wrapped;  // what the functions ask
 };
-static_assert(fovea::SlotsPattern<ErasedPattern> && fovea::Pattern<ErasedPattern>);
+static_assert(fovea::MultiIntervalPattern<ErasedPattern> && fovea::Pattern<ErasedPattern>);
 
-/// Each key of each row in one stage only, whatever the steps of the rows.
+/// Each key of each row in one pass only, whatever the steps of the rows.
 template <class P>
-void expect_stages(const P& pattern, const SequenceShape& shape) {
+void expect_passes(const P& pattern, const SequenceShape& shape) {
   std::vector<int> times(as_size(shape.queries * shape.keys));
-  for_each_stage(pattern, [&](const auto& stage, auto) {
-    expect_law(stage, shape, "stage", [&](Index i, Index j) { return stage.allows(i, j); });
-    const Shown shown = enumerate(stage.plan(shape), shape.queries, shape.keys);
+  for_each_pass(pattern, [&](const auto& pass, auto) {
+    expect_mask(pass, shape, "stage", [&](Index i, Index j) { return pass.allows(i, j); });
+    const Shown shown = enumerate(pass.plan(shape), shape.queries, shape.keys);
     for (std::size_t n = 0; n < times.size(); ++n) times[n] += shown.pairs[n];
   });
   for (Index r = 0; r < shape.queries; ++r) {

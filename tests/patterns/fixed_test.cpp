@@ -3,14 +3,14 @@
 /// Tests of patterns/fixed.hpp and patterns/block_window.hpp.
 #include "fovea/patterns/fixed.hpp"
 
-#include "fovea/patterns/stages.hpp"
+#include "fovea/patterns/passes.hpp"
 
 #include "patterns/enumeration.hpp"
 
 namespace fovea_test::patterns_fixed {
 
 using fovea::BlockWindow;
-using fovea::FixedBeyond;
+using fovea::FixedRemainder;
 using fovea::FixedShape;
 using fovea::FixedSummary;
 
@@ -47,24 +47,24 @@ void for_each_case(F&& f) {
   }
 }
 
-TEST(Fixed, LocalFollowsTheLaw) {
+TEST(Fixed, LocalMatchesTheReferenceMask) {
   for_each_case([](const FixedShape& s, const SequenceShape& shape) {
-    expect_law(fovea::fixed_local(s.stride, s.causal), shape, name_of(s), [&](Index i, Index j) {
+    expect_mask(fovea::fixed_local(s.stride, s.causal), shape, name_of(s), [&](Index i, Index j) {
       return block_of(i, s.stride) == j / s.stride && (!s.causal || j <= i);
     });
   });
 }
 
-TEST(Fixed, SummaryFollowsTheLaw) {
+TEST(Fixed, SummaryMatchesTheReferenceMask) {
   for_each_case([](const FixedShape& s, const SequenceShape& shape) {
-    expect_law(FixedSummary{s}, shape, name_of(s),
-               [&](Index i, Index j) { return in_summary(j, s) && (!s.causal || j <= i); });
+    expect_mask(FixedSummary{s}, shape, name_of(s),
+                [&](Index i, Index j) { return in_summary(j, s) && (!s.causal || j <= i); });
   });
 }
 
-TEST(Fixed, BeyondFollowsTheLaw) {
+TEST(Fixed, BeyondMatchesTheReferenceMask) {
   for_each_case([](const FixedShape& s, const SequenceShape& shape) {
-    expect_law(FixedBeyond{s}, shape, name_of(s), [&](Index i, Index j) {
+    expect_mask(FixedRemainder{s}, shape, name_of(s), [&](Index i, Index j) {
       return in_summary(j, s) && block_of(i, s.stride) != j / s.stride && (!s.causal || j <= i);
     });
   });
@@ -96,14 +96,14 @@ TEST(Fixed, BadShapesAreRefused) {
   EXPECT_EQ(message({8, 2, 3}), "accepted");
 }
 
-TEST(BlockWindow, FollowsTheLaw) {
+TEST(BlockWindow, MatchesTheReferenceMask) {
   for (const Index block : {1, 3, 16, 40, 64, 200}) {
     for (const auto& sides : {std::pair{0, 0}, std::pair{1, 1}, std::pair{3, 0}}) {
       for (const bool causal : {true, false}) {
         const BlockWindow window{block, sides.first, sides.second, causal};
         const std::string name = "block " + std::to_string(block);
         for_each_shape(130, [&](const SequenceShape& shape) {
-          expect_law(window, shape, name, [&](Index i, Index j) {
+          expect_mask(window, shape, name, [&](Index i, Index j) {
             const Index apart = j / block - block_of(i, block);
             return -sides.first <= apart && apart <= sides.second && (!causal || j <= i);
           });
@@ -116,18 +116,18 @@ TEST(BlockWindow, FollowsTheLaw) {
 TEST(BlockWindow, SidesOfAnySizeAreExact) {
   const SequenceShape shape = SequenceShape::of(20, 30, CausalAlignment::bottom_right);
   constexpr Index most = fovea::kUnboundedKeys;
-  expect_law(BlockWindow{4, most, most}, shape, "all", [](Index, Index) { return true; });
-  expect_law(BlockWindow{4, most, 0}, shape, "left",
-             [](Index i, Index j) { return j / 4 <= i / 4; });
-  expect_law(BlockWindow{most / 2, 0, 0}, shape, "one block", [](Index, Index) { return true; });
+  expect_mask(BlockWindow{4, most, most}, shape, "all", [](Index, Index) { return true; });
+  expect_mask(BlockWindow{4, most, 0}, shape, "left",
+              [](Index i, Index j) { return j / 4 <= i / 4; });
+  expect_mask(BlockWindow{most / 2, 0, 0}, shape, "one block", [](Index, Index) { return true; });
 }
 
 /// Sums with a position do not overflow.
 TEST(BlockWindow, ReachEndsFarAwayOrWithItsBlock) {
   constexpr Index most = fovea::kUnboundedKeys;
   const auto expect = [](const BlockWindow& window, Index keys) {
-    EXPECT_EQ(window.reach().before, keys);
-    EXPECT_EQ(window.reach().after, keys);
+    EXPECT_EQ(window.receptive_field().before, keys);
+    EXPECT_EQ(window.receptive_field().after, keys);
   };
   expect({4, 2, 2}, 11);
   expect({4, most, most}, fovea::kFarPosition / 4 * 4 - 1);

@@ -13,13 +13,13 @@ using fovea::GlobalTokens;
 
 void expect_global(const GlobalTokens& tokens, const std::set<Index>& set, bool causal) {
   for_each_shape(130, [&](const SequenceShape& shape) {
-    expect_law(tokens, shape, causal ? "causal" : "both ways", [&](Index i, Index j) {
+    expect_mask(tokens, shape, causal ? "causal" : "both ways", [&](Index i, Index j) {
       return (set.count(i) + set.count(j) > 0) && (!causal || j <= i);
     });
   });
 }
 
-TEST(GlobalTokens, FollowTheLaw) {
+TEST(GlobalTokens, MatchTheReferenceMask) {
   for (const bool causal : {true, false}) {
     for (const Index count : {0, 1, 3, 64, 100, 300}) {
       std::set<Index> set;
@@ -33,7 +33,7 @@ TEST(GlobalTokens, FollowTheLaw) {
   }
 }
 
-TEST(GlobalTokens, FirstAndLastFollowTheLaw) {
+TEST(GlobalTokens, FirstAndLastMatchTheReferenceMask) {
   struct Ends {
     Index count, last, end;
   };
@@ -60,7 +60,7 @@ TEST(GlobalTokens, RowsStandApart) {
     EXPECT_EQ(block.runs[0].count, b == 0 ? 4096 : 64);
     EXPECT_TRUE(b > 0 || block.count == 64);
   }
-  EXPECT_EQ(plan.visible_pairs(), 64 * 4096 + (4096 - 64) * 64);
+  EXPECT_EQ(plan.attended_pairs(), 64 * 4096 + (4096 - 64) * 64);
 }
 
 TEST(GlobalTokens, BadTokensAreRefused) {

@@ -53,15 +53,16 @@ std::vector<int> pairs_of(const PlanPart& part) {
 
 TEST(PlanPart, RowsAndKeysCutInPiecesShowEachPairOnce) {
   for (const AnyPattern& pattern : patterns()) {
-    for (Index stage = 0; stage < pattern.stage_count(); ++stage) {
-      const AnyPlan whole = pattern.plan(stage, {kRows, kRows, 0});
+    for (Index pass = 0; pass < pattern.pass_count(); ++pass) {
+      const AnyPlan whole = pattern.plan(pass, {kRows, kRows, 0});
       const std::vector<int> expected = enumerate(whole, kRows, kRows).pairs;
       for (const std::vector<Range>& rows : cuts()) {
         for (const std::vector<Range>& keys : cuts()) {
           std::vector<int> shown(expected.size());
           for (const Range& some : rows) {
             for (const Range& seen : keys) {
-              for (const auto unseen : {PlanPart::Unseen::kept, PlanPart::Unseen::left_out}) {
+              for (const auto unseen :
+                   {PlanPart::EmptyPieces::kept, PlanPart::EmptyPieces::left_out}) {
                 const PlanPart part(whole, {&some, 1}, seen, unseen);
                 const std::vector<int> pairs = pairs_of(part);
                 Index count = 0;
@@ -71,9 +72,9 @@ TEST(PlanPart, RowsAndKeysCutInPiecesShowEachPairOnce) {
                   if (n > 0) {
                     EXPECT_TRUE(some.holds(at / kRows) && seen.holds(at % kRows)) << at;
                   }
-                  if (unseen == PlanPart::Unseen::kept) shown[as_size(at)] += n;
+                  if (unseen == PlanPart::EmptyPieces::kept) shown[as_size(at)] += n;
                 }
-                EXPECT_EQ(part.visible_pairs(), count);
+                EXPECT_EQ(part.attended_pairs(), count);
               }
             }
           }
@@ -87,22 +88,22 @@ TEST(PlanPart, RowsAndKeysCutInPiecesShowEachPairOnce) {
 TEST(PlanPart, KeepsRowsThatSeeNothingOrLeavesThemOut) {
   const AnyPlan whole(fovea::Window{3, 0}.plan({kRows, kRows, 0}));
   const Range rows = {100, 600};
-  const auto blocks_and_rows = [&](PlanPart::Unseen unseen) {
+  const auto blocks_and_rows = [&](PlanPart::EmptyPieces unseen) {
     const PlanPart part(whole, {&rows, 1}, {590, kRows}, unseen);
     Index count = 0;
     for (Index b = 0; b < part.block_count(); ++b) {
       BlockStorage storage(part.most_runs());
       const QueryBlock block = part.block(b, storage);
-      const fovea::Strip strip = part.rows(b);
-      EXPECT_EQ(strip.first, block.first);
-      EXPECT_EQ(strip.step, block.step);
-      EXPECT_EQ(strip.count, block.count);
+      const fovea::RowBlock row_block = part.rows(b);
+      EXPECT_EQ(row_block.first, block.first);
+      EXPECT_EQ(row_block.step, block.step);
+      EXPECT_EQ(row_block.count, block.count);
       count += block.count;
     }
     return count;
   };
-  EXPECT_EQ(blocks_and_rows(PlanPart::Unseen::kept), 500);
-  const Index left = blocks_and_rows(PlanPart::Unseen::left_out);
+  EXPECT_EQ(blocks_and_rows(PlanPart::EmptyPieces::kept), 500);
+  const Index left = blocks_and_rows(PlanPart::EmptyPieces::left_out);
   EXPECT_GE(left, 10);  // rows 590 to 599
   EXPECT_LE(left, 10 + fovea::block_rows(kRows));
 }
@@ -160,8 +161,8 @@ struct Added {
 /// by who holds that, and once for its key.
 TEST(PlanPart, GradientsOfRanksAddEachPairOnce) {
   for (const AnyPattern& pattern : patterns()) {
-    for (Index stage = 0; stage < pattern.stage_count(); ++stage) {
-      const AnyPlan whole = pattern.plan(stage, {kRows, kRows, 0});
+    for (Index pass = 0; pass < pattern.pass_count(); ++pass) {
+      const AnyPlan whole = pattern.plan(pass, {kRows, kRows, 0});
       const std::vector<int> expected = enumerate(whole, kRows, kRows).pairs;
       for (const std::vector<Range>& ranks : cuts()) {
         Added all(expected.size());

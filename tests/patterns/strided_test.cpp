@@ -7,9 +7,9 @@
 
 namespace fovea_test::patterns_strided {
 
-using fovea::StridedBeyond;
+using fovea::StridedExtent;
 using fovea::StridedKeys;
-using fovea::StridedReach;
+using fovea::StridedRemainder;
 
 constexpr Index kStrides[] = {1, 2, 3, 8, 16, 64, 100, 500};
 
@@ -17,52 +17,52 @@ std::string name_of(Index stride, bool causal) {
   return "stride " + std::to_string(stride) + (causal ? ", causal" : "");
 }
 
-TEST(StridedLocal, FollowsTheLaw) {
+TEST(StridedLocal, MatchesTheReferenceMask) {
   for (const Index l : kStrides) {
     for_each_shape(130, [&](const SequenceShape& shape) {
-      expect_law(fovea::strided_local(l), shape, name_of(l, true),
-                 [&](Index i, Index j) { return std::max(Index{0}, i - l) <= j && j <= i; });
-      expect_law(fovea::strided_local(l, false), shape, name_of(l, false),
-                 [&](Index i, Index j) { return std::abs(i - j) <= l; });
+      expect_mask(fovea::strided_local(l), shape, name_of(l, true),
+                  [&](Index i, Index j) { return std::max(Index{0}, i - l) <= j && j <= i; });
+      expect_mask(fovea::strided_local(l, false), shape, name_of(l, false),
+                  [&](Index i, Index j) { return std::abs(i - j) <= l; });
     });
     const SequenceShape shape = SequenceShape::of(90, 90, CausalAlignment::top_left);
-    expect_law(fovea::strided_local(l, true, StridedReach::code), shape, "code",
-               [&](Index i, Index j) { return j <= i && i - j < l; });
-    expect_law(fovea::strided_local(l, false, StridedReach::code), shape, "code",
-               [&](Index i, Index j) { return std::abs(i - j) < l; });
+    expect_mask(fovea::strided_local(l, true, StridedExtent::code), shape, "code",
+                [&](Index i, Index j) { return j <= i && i - j < l; });
+    expect_mask(fovea::strided_local(l, false, StridedExtent::code), shape, "code",
+                [&](Index i, Index j) { return std::abs(i - j) < l; });
   }
 }
 
-TEST(StridedKeys, FollowsTheLaw) {
+TEST(StridedKeys, MatchesTheReferenceMask) {
   for (const Index l : kStrides) {
     for (const bool causal : {true, false}) {
       for_each_shape(130, [&](const SequenceShape& shape) {
-        expect_law(StridedKeys{l, causal}, shape, name_of(l, causal),
-                   [&](Index i, Index j) { return (i - j) % l == 0 && (!causal || j <= i); });
+        expect_mask(StridedKeys{l, causal}, shape, name_of(l, causal),
+                    [&](Index i, Index j) { return (i - j) % l == 0 && (!causal || j <= i); });
       });
     }
   }
 }
 
-TEST(StridedBeyond, FollowsTheLaw) {
+TEST(StridedRemainder, MatchesTheReferenceMask) {
   const SequenceShape shape = SequenceShape::of(70, 90, CausalAlignment::bottom_right);
   for (const Index l : kStrides) {
     for (const bool causal : {true, false}) {
-      for (const StridedReach reach : {StridedReach::formula, StridedReach::code}) {
-        const Index most = reach == StridedReach::formula ? l : l - 1;
-        expect_law(StridedBeyond{l, causal, reach}, shape, name_of(l, causal),
-                   [&](Index i, Index j) {
-                     return (i - j) % l == 0 && (!causal || j <= i) && std::abs(i - j) > most;
-                   });
+      for (const StridedExtent receptive_field : {StridedExtent::formula, StridedExtent::code}) {
+        const Index most = receptive_field == StridedExtent::formula ? l : l - 1;
+        expect_mask(StridedRemainder{l, causal, receptive_field}, shape, name_of(l, causal),
+                    [&](Index i, Index j) {
+                      return (i - j) % l == 0 && (!causal || j <= i) && std::abs(i - j) > most;
+                    });
       }
     }
   }
 }
 
-TEST(StridedKeys, LongOnesFollowTheLaw) {
+TEST(StridedKeys, LongOnesMatchTheReferenceMask) {
   for (const Index l : {1, 2, 37}) {
-    expect_law(StridedKeys{l}, SequenceShape::of(1500, 1300, CausalAlignment::bottom_right),
-               name_of(l, true), [&](Index i, Index j) { return (i - j) % l == 0 && j <= i; });
+    expect_mask(StridedKeys{l}, SequenceShape::of(1500, 1300, CausalAlignment::bottom_right),
+                name_of(l, true), [&](Index i, Index j) { return (i - j) % l == 0 && j <= i; });
   }
 }
 
@@ -92,8 +92,8 @@ TEST(StridedKeys, RowsOfAResidueAreOneBlock) {
 
 TEST(StridedKeys, HugeStridesShowTheRowItself) {
   const Index l = fovea::kUnboundedKeys;
-  expect_law(StridedKeys{l}, SequenceShape::of(20, 30, CausalAlignment::bottom_right), "huge",
-             [](Index i, Index j) { return i == j; });
+  expect_mask(StridedKeys{l}, SequenceShape::of(20, 30, CausalAlignment::bottom_right), "huge",
+              [](Index i, Index j) { return i == j; });
 }
 
 TEST(CheckStrided, RefusesStridesBelowOne) {

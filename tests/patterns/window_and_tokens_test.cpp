@@ -13,7 +13,7 @@ using fovea::GlobalTokens;
 using fovea::Window;
 using fovea::WindowAndTokens;
 
-TEST(WindowAndTokens, FollowTheLaw) {
+TEST(WindowAndTokens, MatchTheReferenceMask) {
   constexpr Index far = Window::kUnbounded;
   const std::vector<Index> sets[] = {{}, {0, 1, 2}, {5}, {0, 3, 4, 63, 64, 65, 129}, {200}};
   for (const auto& tokens : sets) {
@@ -22,7 +22,7 @@ TEST(WindowAndTokens, FollowTheLaw) {
         const WindowAndTokens pattern(window, GlobalTokens::at(tokens, causal));
         const auto is_token = [&](Index x) { return std::ranges::count(tokens, x) > 0; };
         for_each_shape(130, [&](const SequenceShape& shape) {
-          expect_law(pattern, shape, causal ? "causal" : "both ways", [&](Index i, Index j) {
+          expect_mask(pattern, shape, causal ? "causal" : "both ways", [&](Index i, Index j) {
             const bool near = (window.left == far || i - j <= window.left) && j - i <= window.right;
             return (near || is_token(i) || is_token(j)) && (!causal || j <= i);
           });
@@ -33,7 +33,7 @@ TEST(WindowAndTokens, FollowTheLaw) {
 }
 
 /// Rows of one kind alone.
-TEST(WindowAndTokens, RowsOfOneKindFollowTheLaw) {
+TEST(WindowAndTokens, RowsOfOneKindMatchTheReferenceMask) {
   using fovea::GlobalRows;
   const std::vector<Index> sets[] = {{}, {0, 1, 2}, {5}, {0, 3, 4, 63, 64, 65, 129}, {200}};
   for (const auto& tokens : sets) {
@@ -43,7 +43,7 @@ TEST(WindowAndTokens, RowsOfOneKindFollowTheLaw) {
         const WindowAndTokens pattern(window, GlobalTokens::at(tokens, causal), rows);
         const auto is_token = [&](Index x) { return std::ranges::count(tokens, x) > 0; };
         for_each_shape(130, [&](const SequenceShape& shape) {
-          expect_law(pattern, shape, causal ? "causal" : "both ways", [&](Index i, Index j) {
+          expect_mask(pattern, shape, causal ? "causal" : "both ways", [&](Index i, Index j) {
             if (is_token(i) != (rows == GlobalRows::alone) || (causal && j > i)) return false;
             return (i - j <= 9 && j - i <= 4) || is_token(i) || is_token(j);
           });

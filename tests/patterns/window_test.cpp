@@ -21,14 +21,14 @@ std::string name_of(const Window& window) {
 }
 
 void expect_window(const Window& window, const SequenceShape& shape) {
-  expect_law(window, shape, name_of(window), [&](Index i, Index j) {
+  expect_mask(window, shape, name_of(window), [&](Index i, Index j) {
     const bool in_left = window.left == Window::kUnbounded || i - j <= window.left;
     const bool in_right = window.right == Window::kUnbounded || j - i <= window.right;
     return in_left && in_right;
   });
 }
 
-TEST(Window, SmallOnesAllFollowTheLaw) {
+TEST(Window, SmallOnesAllMatchTheReferenceMask) {
   const Index sides[] = {0, 1, 2, 3, 5, 8, 11, Window::kUnbounded};
   for (const CausalAlignment alignment : kAlignments) {
     for (Index queries = 0; queries <= 9; ++queries) {
@@ -43,21 +43,21 @@ TEST(Window, SmallOnesAllFollowTheLaw) {
   }
 }
 
-TEST(Window, LargerOnesFollowTheLaw) {
+TEST(Window, LargerOnesMatchTheReferenceMask) {
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
     const auto draw = [&](Index what, Index most) {
       return static_cast<Index>(hash(seed, what, 0, 0, 0) % static_cast<std::uint64_t>(most + 1));
     };
     const Index queries = draw(0, 700);
     const Index keys = draw(1, 500);
-    const Index reach = draw(2, 3) == 0 ? 600 : 40;
-    const Window window = {draw(3, 5) == 0 ? Window::kUnbounded : draw(4, reach),
-                           draw(5, 3) == 0 ? Window::kUnbounded : draw(6, reach)};
+    const Index receptive_field = draw(2, 3) == 0 ? 600 : 40;
+    const Window window = {draw(3, 5) == 0 ? Window::kUnbounded : draw(4, receptive_field),
+                           draw(5, 3) == 0 ? Window::kUnbounded : draw(6, receptive_field)};
     expect_window(window, SequenceShape::of(queries, keys, kAlignments[draw(7, 1)]));
   }
 }
 
-TEST(Window, BlocksOfLongSequencesFollowTheLaw) {
+TEST(Window, BlocksOfLongSequencesMatchTheReferenceMask) {
   for (const Index queries : {511, 512, 513, 4095, 4096, 4097, 5000}) {
     expect_window({3, 2}, SequenceShape::of(queries, 40, CausalAlignment::top_left));
     expect_window({3, 2}, SequenceShape::of(queries, 40, CausalAlignment::bottom_right));
@@ -70,8 +70,8 @@ TEST(Window, NamedOnesAreWhatTheySay) {
   for (const Index queries : {1, 5, 70}) {
     for (const Index keys : {1, 6, 90}) {
       const SequenceShape shape = SequenceShape::of(queries, keys, CausalAlignment::bottom_right);
-      expect_law(fovea::Dense{}, shape, "dense", [](Index, Index) { return true; });
-      expect_law(fovea::Causal{}, shape, "causal", [](Index i, Index j) { return j <= i; });
+      expect_mask(fovea::Dense{}, shape, "dense", [](Index, Index) { return true; });
+      expect_mask(fovea::Causal{}, shape, "causal", [](Index i, Index j) { return j <= i; });
     }
   }
 }
@@ -87,9 +87,9 @@ TEST(Window, SidesOfAnySizeAreExact) {
   for (const Index side :
        {most, most - 1, most / 2, most / 4 + 1, most / 4, most / 4 - 1, Index{1} << 40}) {
     const SequenceShape shape = SequenceShape::of(20, 30, CausalAlignment::bottom_right);
-    expect_law(Window{side, 2}, shape, "side", [](Index i, Index j) { return j <= i + 2; });
-    expect_law(Window{2, side}, shape, "side", [](Index i, Index j) { return i - 2 <= j; });
-    expect_law(Window{side, side}, shape, "side", [](Index, Index) { return true; });
+    expect_mask(Window{side, 2}, shape, "side", [](Index i, Index j) { return j <= i + 2; });
+    expect_mask(Window{2, side}, shape, "side", [](Index i, Index j) { return i - 2 <= j; });
+    expect_mask(Window{side, side}, shape, "side", [](Index, Index) { return true; });
   }
   // Positions as far out as an operator lets them be.
   const Index far = most / 8;
@@ -148,14 +148,14 @@ TEST(Window, QueryBlocksAreTheNeighbours) {
   }
 }
 
-TEST(DilatedWindow, FollowsTheLaw) {
+TEST(DilatedWindow, MatchesTheReferenceMask) {
   for (const Index dilation : {1, 2, 3, 7, 16, 200}) {
     for (const Index left : {Index{0}, Index{1}, Index{5}, Window::kUnbounded}) {
       for (const Index right : {0, 3}) {
         const DilatedWindow window{left, right, dilation};
         const std::string name = "dilation " + std::to_string(dilation);
         for_each_shape(130, [&](const SequenceShape& shape) {
-          expect_law(window, shape, name, [&](Index i, Index j) {
+          expect_mask(window, shape, name, [&](Index i, Index j) {
             for (Index m = -std::min(left, Index{300}); m <= right; ++m) {
               if (j == i + dilation * m) return true;
             }

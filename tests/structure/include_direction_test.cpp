@@ -126,7 +126,7 @@ bool is_open_to(const std::string& subdirectory, const std::string& header) {
   static const std::set<std::string> open = {
       "fovea/attention/attention.hpp",      "fovea/kernels/unit.hpp",
       "fovea/distributed/communicator.hpp", "fovea/distributed/row_layout.hpp",
-      "fovea/distributed/rows.hpp",         "fovea/distributed/traffic.hpp"};
+      "fovea/distributed/sharding.hpp",     "fovea/distributed/comm_stats.hpp"};
   static const std::set<std::pair<std::string, std::string>> of_near_field = {
       {"attention/fmm", "fovea/attention/local.hpp"}};
   return open.count(header) > 0 || of_near_field.count({subdirectory, header}) > 0;
@@ -412,8 +412,8 @@ TEST_F(IncludeDirectionBroken, FftwForAllUsers) {
 }
 
 TEST_F(IncludeDirectionBroken, MpiForAllUsers) {
-  expect_complaint("fovea/distributed/rows.hpp", "#include <mpi.h>",
-                   "fovea/distributed/rows.hpp includes mpi.h");
+  expect_complaint("fovea/distributed/sharding.hpp", "#include <mpi.h>",
+                   "fovea/distributed/sharding.hpp includes mpi.h");
 }
 
 TEST_F(IncludeDirectionBroken, JsonForAllUsers) {

@@ -2,7 +2,7 @@
 /// \file
 /// Each kernel body says what it stands on, in a block that only a reader of that file alone
 /// compiles: bodies that its list has before it, and headers. A function that may be called, not
-/// inlined, takes no vector by value. Each law is also broken on purpose.
+/// inlined, takes no vector by value. Each reference mask is also broken on purpose.
 #include <gtest/gtest.h>
 
 #include <algorithm>

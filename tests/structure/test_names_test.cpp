@@ -2,7 +2,7 @@
 /// \file
 /// Some test programs compile several tests as one unit, and which ones changes with every test
 /// that is added. So a name of the headers of tests, all of which stand in one namespace, has one
-/// meaning in all of them. The law is also broken on purpose.
+/// meaning in all of them. The reference mask is also broken on purpose.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "fovea/distributed/rows.hpp"
+#include "fovea/distributed/sharding.hpp"
 #include "support/fill.hpp"
 #include "support/tensor.hpp"
 
@@ -22,7 +22,7 @@ namespace fovea_test {
 using fovea::Range;
 using fovea::distributed::Communicator;
 using fovea::distributed::RowLayout;
-using fovea::distributed::Rows;
+using fovea::distributed::Sharding;
 
 /// All ranks of the test.
 inline const Communicator& all_ranks() {
@@ -48,7 +48,7 @@ inline std::vector<RowLayout> layouts_of(Index rows, int ranks) {
 
 /// The rows of this rank of a tensor of all rows, in a layout of memory.
 template <class T>
-Tensor<T> own_part(const Tensor<T>& whole, const Rows& rows, const Layout& layout = {}) {
+Tensor<T> own_part(const Tensor<T>& whole, const Sharding& rows, const Layout& layout = {}) {
   Shape shape = whole.shape();
   shape[2] = rows.own_count();
   Tensor<T> part(shape, layout);
@@ -67,14 +67,14 @@ Tensor<T> own_part(const Tensor<T>& whole, const Rows& rows, const Layout& layou
 
 /// The rows of this rank of what may have one row for all.
 template <class T>
-Tensor<T> own_logits(const Tensor<T>& whole, const Rows& rows, const Layout& layout = {}) {
+Tensor<T> own_logits(const Tensor<T>& whole, const Sharding& rows, const Layout& layout = {}) {
   const bool has_one_row = whole.shape()[2] == 1 && rows.count() != 1;
   return has_one_row ? whole.in(layout) : own_part(whole, rows, layout);
 }
 
 /// Expects that a rank's rows have the bits of those of the whole.
 template <class T>
-void expect_own_part(const Tensor<T>& part, const Tensor<T>& whole, const Rows& rows,
+void expect_own_part(const Tensor<T>& part, const Tensor<T>& whole, const Sharding& rows,
                      const std::string& what) {
   const std::vector<T> got = part.values();
   const std::vector<T> want = own_part(whole, rows).values();
@@ -96,7 +96,7 @@ void expect_own_part(const Tensor<T>& part, const Tensor<T>& whole, const Rows& 
 /// not want it, what was there.
 template <class T>
 void expect_if_wanted(bool is_wanted, const Tensor<T>& part, const Tensor<T>& whole,
-                      const Rows& rows, const std::string& what = "wanted") {
+                      const Sharding& rows, const std::string& what = "wanted") {
   if (is_wanted) return expect_own_part(part, whole, rows, what);
   for (const T x : part.values()) EXPECT_EQ(x, 77);
 }

@@ -212,7 +212,7 @@ View<U> cut(const View<U>& x, std::size_t d, Index first, Index count) {
 /// The same of a tensor that may be broadcast.
 template <class U>
 View<U> cut_logits(const View<U>& x, std::size_t d, Index first, Index count) {
-  return x.is_none() || x.shape()[d] == 1 ? x : cut(x, d, first, count);
+  return x.empty() || x.shape()[d] == 1 ? x : cut(x, d, first, count);
 }
 
 }  // namespace fovea_test

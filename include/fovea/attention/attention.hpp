@@ -67,7 +67,7 @@ concept Attention = std::copyable<Op> &&
   /// bytes of scratch memory for `forward` with that many workers
   { op.template workspace_bytes<T>(shape, 1) } -> std::same_as<Index>;
   /// number of visible (query, key) pairs of a query head, without regard to key lengths
-  { op.visible_pairs(shape, Index{0}) } -> std::same_as<Index>;
+  { op.attended_pairs(shape, Index{0}) } -> std::same_as<Index>;
 };
 
 /// An attention operator that has a backward pass.
@@ -162,7 +162,7 @@ auto& one_of(A& a, B& b) {
 /// Computes attention into `out`, which has the right shape.
 template <class T, class Op, class In, class Out, class E>
 void attend_into(const Op& op, const In& inputs, Out& out, E&& executor) {
-  if constexpr (!SpreadsRows<E>) {  // the caller reports the rest
+  if constexpr (!ShardsRows<E>) {  // the caller reports the rest
     op.forward(inputs, View<T>(out), typename Op::template Saved<T>{}, executor);
   }
 }
@@ -182,10 +182,10 @@ auto attend_to_inputs(const Op& op, const In& inputs, E&& executor) {
 /// if q is a matrix, and a Tensor4 if q is a View.
 /// \param executor runs the work, as in `forward`; by default the calling thread
 /// \throws as `forward` does
-template <class Op, class Q, class K, class V, detail::RunsWork E = Serial>
+template <class Op, class Q, class K, class V, detail::ExecutorLike E = Serial>
 requires detail::TensorsOfOneScalar<Q, K, V> && Attention<Op, Scalar<Q>>
 [[nodiscard]] auto attend(const Op& op, const Q& q, const K& k, const V& v, E&& executor = {}) {
-  static_assert(!SpreadsRows<E>, FOVEA_SPREADS_NO_ROWS);
+  static_assert(!ShardsRows<E>, FOVEA_SHARDS_NO_ROWS);
   using T = Scalar<Q>;
   typename Op::template Inputs<T> inputs;
   inputs.q = View<const T>(q);
@@ -198,22 +198,22 @@ requires detail::TensorsOfOneScalar<Q, K, V> && Attention<Op, Scalar<Q>>
 
 /// The same with all of the operator's inputs; returns a new Tensor4. For float tensors the inputs
 /// can be written in braces: `attend(op, {.q = q, .k = k, .v = v, .bias = bias})`.
-template <class Op, detail::RunsWork E = Serial>
+template <class Op, detail::ExecutorLike E = Serial>
 requires Attention<Op, float>
 [[nodiscard]] auto attend(const Op& op,
                           const std::type_identity_t<typename Op::template Inputs<float>>& inputs,
                           E&& executor = {}) {
-  static_assert(!SpreadsRows<E>, FOVEA_SPREADS_NO_ROWS);
+  static_assert(!ShardsRows<E>, FOVEA_SHARDS_NO_ROWS);
   return detail::attend_to_inputs<float>(op, inputs, executor);
 }
 
 /// The same for other scalars than float, with inputs that name their type:
 /// `attend(op, fovea::SoftmaxInputs<double>{.q = q, .k = k, .v = v})`.
-template <class Op, detail::InputsOfOperator<Op> In, detail::RunsWork E = Serial>
+template <class Op, detail::InputsOfOperator<Op> In, detail::ExecutorLike E = Serial>
 requires(!std::same_as<detail::InputScalar<In>, float>) &&
     Attention<Op, detail::InputScalar<In>> [[nodiscard]] auto attend(const Op& op, const In& inputs,
                                                                      E&& executor = {}) {
-  static_assert(!SpreadsRows<E>, FOVEA_SPREADS_NO_ROWS);
+  static_assert(!ShardsRows<E>, FOVEA_SHARDS_NO_ROWS);
   return detail::attend_to_inputs<detail::InputScalar<In>>(op, inputs, executor);
 }
 
@@ -234,7 +234,7 @@ constexpr void explain_attend() {
                   "fovea: attention is of float, double, Eigen::bfloat16 or Eigen::half; convert "
                   "other tensors first, for instance by q.cast<float>()");
     static_assert(!are_numbers || are_alike, "fovea: q, k and v have one scalar type");
-    static_assert(!are_numbers || !are_alike || RunsWork<E>, FOVEA_RUNS_WORK);
+    static_assert(!are_numbers || !are_alike || ExecutorLike<E>, FOVEA_RUNS_WORK);
   }
 }
 

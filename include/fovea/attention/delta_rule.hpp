@@ -50,7 +50,7 @@ class DeltaRuleAttention : public LinearOnlyOperator<DeltaRuleAttention<Map>, tr
 
   /// The only term of the far field, for arithmetic in T.
   template <class T>
-  LinearTermsOf<T, DeltaRule<Map>> far() const {
+  LinearTermsOf<T, DeltaRule<Map>> far_field() const {
     return LinearTermsOf<T, DeltaRule<Map>>::template of<DeltaRule<Map>>(
         Denominator::propagate(), true, options.alignment, CombineMaps::sum);
   }

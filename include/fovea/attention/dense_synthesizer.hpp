@@ -177,9 +177,9 @@ class SynthesizerGradients<DenseSynthesizerAttention, T> {
                          KeyColumns<T>::row_of(in.w1.width()) * Index{sizeof(T)});
       return KeyColumns<T>::rows_of(room, shape);
     };
-    const bool of_first = !grads.x.is_none() || !grads.w1.is_none() || !grads.b1.is_none();
+    const bool of_first = !grads.x.empty() || !grads.w1.empty() || !grads.b1.empty();
     if (of_first) wanted_.q = take(in.w1.heads(), queries_);
-    if (!grads.w2.is_none() || !grads.b2.is_none()) wanted_.k = take(in.v.heads(), keys_);
+    if (!grads.w2.empty() || !grads.b2.empty()) wanted_.k = take(in.v.heads(), keys_);
     wanted_.v = grads.v;
   }
 

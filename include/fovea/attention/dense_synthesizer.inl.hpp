@@ -30,7 +30,7 @@ void DenseSynthesizerAttention::check_first_weights(const Inputs<T>& in, Index b
     detail::check_extent(name(), "x", in.x.shape(), 1, in.w1.heads(), "the heads of w1, or 1");
   }
   detail::check_extent(name(), "w1", in.w1.shape(), 2, in.x.width(), "the width of x");
-  if (in.b1.is_none()) return;
+  if (in.b1.empty()) return;
   detail::check_extent(name(), "b1", in.b1.shape(), 0, in.w1.batch(), "the batch of w1");
   detail::check_extent(name(), "b1", in.b1.shape(), 1, in.w1.heads(), "the heads of w1");
   detail::check_extent(name(), "b1", in.b1.shape(), 2, 1, "one row of biases");
@@ -46,7 +46,7 @@ void DenseSynthesizerAttention::check_second_weights(const In& from, Index batch
     refuse_extent(name(), "w2", from.w2.shape(), 3,
                   "at least " + std::to_string(keys) + ", " + whose);
   }
-  if (from.b2.is_none()) return;
+  if (from.b2.empty()) return;
   detail::check_extent(name(), "b2", from.b2.shape(), 0, from.w2.batch(), "the batch of w2");
   detail::check_extent(name(), "b2", from.b2.shape(), 1, heads, "the heads of v");
   detail::check_extent(name(), "b2", from.b2.shape(), 2, 1, "one row of biases");
@@ -55,7 +55,7 @@ void DenseSynthesizerAttention::check_second_weights(const In& from, Index batch
 
 template <class In>
 void DenseSynthesizerAttention::check_keys(const DecoderShape& shape, const In& from, Index after) {
-  if (from.v.is_none()) return;
+  if (from.v.empty()) return;
   check_second_weights(from, shape.batch, shape.key_heads, after, "the rows of v");
   detail::check_extent(name(), "w2", from.w2.shape(), 2, shape.width, "the width of the decoder");
 }

@@ -25,7 +25,7 @@ void FactorisedSynthesizerAttention::check_read(const Inputs<T>& in,
 template <class In>
 void FactorisedSynthesizerAttention::check_keys(const DecoderShape& shape, const In& from,
                                                 Index after) {
-  if (from.v.is_none()) return;
+  if (from.v.empty()) return;
   detail::check_weight_batch(name(), "r2", from.r2, shape.batch);
   detail::check_extent(name(), "r2", from.r2.shape(), 1, shape.key_heads,
                        "the key_heads of the decoder");

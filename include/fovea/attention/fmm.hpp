@@ -14,8 +14,8 @@ FOVEA_NAMESPACE_BEGIN
 template <class... Terms>
 struct FmmOptions {
   /// The near field's keys; the default is only the query's own position.
-  Band near = {};
-  /// If true, row i sees no key after its own position, whatever near.right says. The default is
+  Band band = {};
+  /// If true, row i sees no key after its own position, whatever band.right says. The default is
   /// false, and true if a term is a DeltaRule, which must be causal.
   bool causal = (LinearTerm<Terms>::kIsDelta || ...);
   /// Scale of the near field's logits; the default is 1/sqrt(D).
@@ -91,11 +91,11 @@ class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
   static constexpr const char* name() { return "FmmAttention"; }
 
   /// The near field alone, as an operator.
-  LocalAttention near() const { return settings<float>().near(); }
+  LocalAttention near_field() const { return settings<float>().near_field(); }
 
   /// The terms of the far field, for arithmetic in T.
   template <class T>
-  LinearTermsOf<T, Terms...> far() const {
+  LinearTermsOf<T, Terms...> far_field() const {
     return LinearTermsOf<T, Terms...>::template of<Terms...>(options.denominator, options.causal,
                                                              options.alignment, options.combine);
   }
@@ -103,7 +103,7 @@ class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
   /// The operator's settings that the passes read, for arithmetic in C.
   template <class C>
   FmmSettings<C, kHasSums, kHasBeta> settings() const {
-    return {{name(), far<C>()}, options.near, options.scale, options.normalise_rows};
+    return {{name(), far_field<C>()}, options.band, options.scale, options.normalise_rows};
   }
 
   /// A decoder: the same attention token by token, in constant memory.
@@ -121,10 +121,10 @@ inline constexpr Band kBand20 = Band::half_width(20);
 /// The band |i - j| < 30.
 inline constexpr Band kBand30 = Band::half_width(30);
 
-/// The paper's model with one feature map (Tables 1 and 2); `FmmOneKernel{{.near = kBand5}}` uses
+/// The paper's model with one feature map (Tables 1 and 2); `FmmOneKernel{{.band = kBand5}}` uses
 /// the band |i - j| < 5.
 using FmmOneKernel = FmmAttention<EluPlusOne>;
-/// The paper's model with two feature maps: `FmmTwoKernels{{.near = kBand5}}` is "2-kernel +
+/// The paper's model with two feature maps: `FmmTwoKernels{{.band = kBand5}}` is "2-kernel +
 /// Band5".
 using FmmTwoKernels = FmmAttention<EluPlusOne, EluMinusPlusOne>;
 /// The paper's model with three feature maps; the third is from the authors' code.

@@ -74,7 +74,7 @@ class FsatAttention : public CheckedCalls<FsatAttention> {
 
   /// An upper bound of the (query, key) pairs of one query head that have an edge: one for each
   /// slot, and two in training. The actual number depends on the dominant indices.
-  [[nodiscard]] Index visible_pairs(const FsatShape& shape, Index /*head*/ = 0) const {
+  [[nodiscard]] Index attended_pairs(const FsatShape& shape, Index /*head*/ = 0) const {
     const Index edges = add_pairs(0, shape.dominants, options.edges_per_slot());
     return add_pairs(0, shape.keys, (std::min)(edges, shape.queries));
   }

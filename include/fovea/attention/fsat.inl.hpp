@@ -81,7 +81,7 @@ void FsatAttention::run_backward(const InputsOf<FsatAttention, T>& inputs, const
                                  const GradsOf<FsatAttention, T>& grads,
                                  const ExecutorRef& executor) const {
   FsatGraph<T> graph(inputs.dominant, options, detail::sequences_of_a_row(inputs),
-                     !grads.dominant.is_none(), inputs.random);
+                     !grads.dominant.empty(), inputs.random);
   const FsatLists<T> lists(graph, options.scale, inputs.k.rows(), grads.dominant);
   auto&& threads = for_work(executor, [&] { return list_products(shape_of(inputs), lists); });
   IndexedBackward<T, FsatLists<T>>(detail::inputs_as<IndexedInputs<T>>(inputs), lists, out, saved,

@@ -59,10 +59,10 @@ class IndexedAttention : public CheckedCalls<IndexedAttention> {
 
   /// An upper bound of the (query, key) pairs of one query head that lists can name: all pairs, or
   /// the causal ones; the largest Index if there are more. The actual number depends on the lists.
-  [[nodiscard]] Index visible_pairs(const IndexedShape& shape, Index /*head*/ = 0) const {
+  [[nodiscard]] Index attended_pairs(const IndexedShape& shape, Index /*head*/ = 0) const {
     const auto sequence = SequenceShape::of(shape.queries, shape.keys, options.alignment);
-    return options.causal ? Causal{}.plan(sequence).visible_pairs()
-                          : Dense{}.plan(sequence).visible_pairs();
+    return options.causal ? Causal{}.plan(sequence).attended_pairs()
+                          : Dense{}.plan(sequence).attended_pairs();
   }
 
  private:

@@ -65,7 +65,7 @@ class LinearAttention : public LinearOnlyOperator<LinearAttention<Maps...>, fals
 
   /// The terms of the far field, one for each map, for arithmetic in T.
   template <class T>
-  LinearTermsOf<T, Maps...> far() const {
+  LinearTermsOf<T, Maps...> far_field() const {
     return LinearTermsOf<T, Maps...>::template of<Maps...>(options.denominator, options.causal,
                                                            options.alignment, options.combine);
   }

@@ -70,7 +70,7 @@ class LinformerAttention : public CheckedCalls<LinformerAttention> {
   [[nodiscard]] Index backward_workspace_bytes(const LinformerShape& s, Index workers = 1) const;
 
   /// The number of pairs of a query of one head and a projected key.
-  [[nodiscard]] Index visible_pairs(const LinformerShape& s, Index /*head*/ = 0) const {
+  [[nodiscard]] Index attended_pairs(const LinformerShape& s, Index /*head*/ = 0) const {
     return add_pairs(0, s.queries, s.projected_keys);
   }
 

@@ -72,7 +72,7 @@ template <class T>
 void LinformerAttention::check_projection(const LinformerInputs<T>& inputs, const char* tensor,
                                           const View<const T>& x, Index rows) {
   const Extents& s = x.shape();
-  if (x.is_none()) {
+  if (x.empty()) {
     if (inputs.q.batch() * inputs.k.heads() == 0) return;
     refuse_missing(name(), tensor, "[1, 1 or Hk, P, Nk], which makes P rows from Nk");
   }

@@ -18,13 +18,13 @@ namespace detail {
 
 /// Makes the rows of global positions read their separate projections.
 template <class T>
-struct GlobalRowsApart {
+struct GlobalRowProjections {
   const SoftmaxCall<T>& global;  // the call with their projections
   const GlobalTokens& tokens;
   View<T> out;
 
   template <class Args>
-  void operator()(Index /*stage*/, const SequenceTask& task, Args& args) const {
+  void operator()(Index /*pass*/, const SequenceTask& task, Args& args) const {
     // A block has rows of one kind.
     if (!tokens.is_global(args.block.first + args.first_position)) return;
     const Args own = global.args(global.sequences()[task.sequence], task.head, out, {});
@@ -74,7 +74,7 @@ void LongformerAttention::check_backward_tensors(const Inputs<T>& inputs, const 
   const auto refuse_gradient = [](const char* of) {
     refuse_given(name(), std::string("the gradient of ") + of, "it is not defined with global_q");
   };
-  if (!grads.bias.is_none()) refuse_gradient("bias");
+  if (!grads.bias.empty()) refuse_gradient("bias");
   if (!grads.sink.empty()) refuse_gradient("sink");
 }
 
@@ -106,7 +106,7 @@ void LongformerAttention::check_global_tensors(const Inputs<T>& in) {
   if (!in.has_global()) return;
   const auto check = [](const char* tensor, const View<const T>& x, const fovea::Shape& shape,
                         const char* whose) {
-    if (x.is_none() && shape != fovea::Shape{}) {
+    if (x.empty() && shape != fovea::Shape{}) {
       refuse_missing(name(), tensor, "global_q, global_k and global_v belong together");
     }
     detail::check_extents(name(), tensor, x.shape(), shape, whose);
@@ -127,7 +127,7 @@ void LongformerAttention::run(const Inputs<T>& inputs, const View<T>& out, const
   auto&& threads =
       for_work(executor, [&] { return plans.products(call, shape.width + shape.value_width); });
   const GlobalTokens tokens = this->tokens();
-  SoftmaxForward(call, plans, out, saved, detail::GlobalRowsApart<T>{global, tokens, out})
+  SoftmaxForward(call, plans, out, saved, detail::GlobalRowProjections<T>{global, tokens, out})
       .run(threads);
 }
 

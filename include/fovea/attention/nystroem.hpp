@@ -81,7 +81,7 @@ class NystroemAttention : public CheckedCalls<NystroemAttention> {
 
   /// The number of pairs of one query head that a softmax is over: of queries and landmarks, of
   /// landmarks and keys, and of landmarks.
-  [[nodiscard]] Index visible_pairs(const AttentionShape& s, Index /*head*/ = 0) const {
+  [[nodiscard]] Index attended_pairs(const AttentionShape& s, Index /*head*/ = 0) const {
     const Index m = options.landmarks;
     return add_pairs(add_pairs(add_pairs(0, s.queries, m), s.keys, m), m, m);
   }

@@ -101,10 +101,10 @@ class PerformerAttention : public ForwardCalls<PerformerAttention>,
 
   /// The number of visible (query, key) pairs of one query head; the largest Index if there are
   /// more.
-  [[nodiscard]] Index visible_pairs(const PerformerShape& shape, Index /*head*/ = 0) const {
+  [[nodiscard]] Index attended_pairs(const PerformerShape& shape, Index /*head*/ = 0) const {
     const auto sequence = SequenceShape::of(shape.queries, shape.keys, options.alignment);
-    return options.causal ? Causal{}.plan(sequence).visible_pairs()
-                          : Dense{}.plan(sequence).visible_pairs();
+    return options.causal ? Causal{}.plan(sequence).attended_pairs()
+                          : Dense{}.plan(sequence).attended_pairs();
   }
 
   /// The operator's settings that the passes read.

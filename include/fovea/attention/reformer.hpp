@@ -73,7 +73,7 @@ class ReformerAttention : public CheckedCalls<ReformerAttention> {
   [[nodiscard]] Index backward_workspace_bytes(const ReformerShape& shape, Index workers = 1) const;
 
   /// The number of (query, candidate) pairs of one head, over all rounds, that are computed.
-  [[nodiscard]] Index visible_pairs(const ReformerShape& shape, Index /*head*/ = 0) const {
+  [[nodiscard]] Index attended_pairs(const ReformerShape& shape, Index /*head*/ = 0) const {
     const Index keys = (std::min)(add_pairs(0, options.chunk, 2), shape.rows);
     return add_pairs(0, shape.rows, add_pairs(0, keys, options.rounds));
   }
@@ -114,7 +114,8 @@ class ReformerAttention : public CheckedCalls<ReformerAttention> {
 
   /// The multiply-adds of a pass that has `of_pair` for each pair.
   double products(const ReformerShape& s, Index of_pair) const {
-    return static_cast<double>(s.batch * s.heads * of_pair) * static_cast<double>(visible_pairs(s));
+    return static_cast<double>(s.batch * s.heads * of_pair) *
+           static_cast<double>(attended_pairs(s));
   }
 
   /// Writes the gradients of the loss, of which d_out is the gradient with respect to out. They are

@@ -20,7 +20,7 @@ void ReformerAttention::check_read(const ReformerInputs<T>& inputs) const {
 template <class T>
 void ReformerAttention::check_saved(const ReformerInputs<T>& inputs,
                                     const ReformerSaved<T>& saved) const {
-  if (saved.round_lse.is_none()) return;
+  if (saved.round_lse.empty()) return;
   detail::check_made_shape(name(), "round_lse", saved.round_lse.shape(),
                            saved_shape(inputs, "round_lse"));
 }
@@ -91,7 +91,7 @@ void ReformerAttention::run_backward(const InputsOf<ReformerAttention, T>& input
   View<T> round_lse = saved.round_lse;
   Workspace again;
   std::optional<ReformerForward<T>> rounds;
-  if (round_lse.is_none()) {
+  if (round_lse.empty()) {
     const fovea::Shape numbers = detail::row_shape(inputs, options.rounds);
     again = memory_of(threads).take(numbers[0] * numbers[1] * numbers[2] * numbers[3],
                                     Index{sizeof(T)});

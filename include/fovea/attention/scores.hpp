@@ -80,7 +80,7 @@ void attention_scores(const Op& op, const SoftmaxInputs<T>& inputs, const Attent
                       E&& executor = {}) {
   SoftmaxInputs<T> in = inputs;
   View<T> out = to.out;
-  if (out.is_none()) {
+  if (out.empty()) {
     in.v = View<const T>(nullptr, {in.k.batch(), in.k.heads(), in.k.rows(), 0});
     out = View<T>(nullptr, {in.q.batch(), in.q.heads(), in.q.rows(), 0});
   }
@@ -89,7 +89,7 @@ void attention_scores(const Op& op, const SoftmaxInputs<T>& inputs, const Attent
   ScorePasses<T>::check(Op::name(), in, to);
   auto&& called = for_call(executor);
   ScorePasses<T>::write(op, op.template score_modifier<Compute<T>, false>(), in, to, called, [&] {
-    if (!to.out.is_none() || !to.lse.is_none()) op.forward(in, out, saved, called);
+    if (!to.out.empty() || !to.lse.empty()) op.forward(in, out, saved, called);
   });
 }
 

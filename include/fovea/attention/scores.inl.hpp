@@ -30,7 +30,7 @@ void check_scores(const char* op, const In& inputs, const AttentionScores<T>& to
   std::array<std::pair<const char*, View<Compute<T>>>, 4> before;
   std::size_t count = 0;
   matrices_of(to).for_each_tensor([&](const char* name, const View<Compute<T>>& x) {
-    if (x.is_none()) return;
+    if (x.empty()) return;
     check_output(op, name, x, inputs, expected);
     check_apart(op, name, x, "out", to.out);
     check_apart(op, name, x, "lse", to.lse);
@@ -81,7 +81,7 @@ void ScorePasses<T>::step(SoftmaxDecoderCore<T>& decoder, const SoftmaxOperatorR
   const Index first = decoder.first_key(rows);
   const Index held = rows.keys - first;
   for (const auto& [name, x] : {std::pair{"raw", to.raw}, std::pair{"capped", to.capped}}) {
-    if (!x.is_none()) refuse_given(op.name(), name, "a decoder step does not write it");
+    if (!x.empty()) refuse_given(op.name(), name, "a decoder step does not write it");
   }
   const AttentionShape shape{inputs.q.batch(), inputs.q.heads(), decoder.shape_.key_heads,
                              inputs.q.rows(),  rows.keys,        inputs.q.width()};

@@ -67,7 +67,7 @@ class SinkhornAttention : public CheckedCalls<SinkhornAttention> {
                                                Index workers = 1) const;
 
   /// The number of (query, key) pairs of one query head, keys of sorted blocks counted.
-  [[nodiscard]] Index visible_pairs(const AttentionShape& shape, Index /*head*/ = 0) const {
+  [[nodiscard]] Index attended_pairs(const AttentionShape& shape, Index /*head*/ = 0) const {
     return add_pairs(0, shape.queries, add_pairs(0, options.block, 2));
   }
 
@@ -93,7 +93,7 @@ class SinkhornAttention : public CheckedCalls<SinkhornAttention> {
     const auto heads = static_cast<double>(s.batch * s.query_heads);
     const Index sums = s.queries / options.block * s.queries;
     return heads *
-           (static_cast<double>(visible_pairs(s)) * static_cast<double>(of_pair) +
+           (static_cast<double>(attended_pairs(s)) * static_cast<double>(of_pair) +
             static_cast<double>(sums) * static_cast<double>(of_sum * (s.width + s.value_width)));
   }
 

@@ -101,11 +101,11 @@ class SmartBirdAttention : public CheckedCalls<SmartBirdAttention> {
                                                Index workers = 1) const;
 
   /// The number of (query, key) pairs of one query head that are attended to, ignoring key lengths.
-  [[nodiscard]] Index visible_pairs(const SmartBirdShape& shape, Index /*head*/ = 0) const {
+  [[nodiscard]] Index attended_pairs(const SmartBirdShape& shape, Index /*head*/ = 0) const {
     auto sequence = SequenceShape::of(shape.queries, shape.keys, options.alignment);
     sequence.keys = options.places(shape.keys);
-    return options.causal ? Causal{}.plan(sequence).visible_pairs()
-                          : Dense{}.plan(sequence).visible_pairs();
+    return options.causal ? Causal{}.plan(sequence).attended_pairs()
+                          : Dense{}.plan(sequence).attended_pairs();
   }
 
   /// A decoder: the same attention token by token.

@@ -62,7 +62,7 @@ void SmartBirdAttention::check_read(const Inputs<T>& inputs) const {
 
 template <class T>
 void SmartBirdAttention::check_saved(const Inputs<T>& inputs, const Saved<T>& saved) const {
-  if (!saved.indices.is_none()) check_indices(name(), with_indices(inputs, saved.indices));
+  if (!saved.indices.empty()) check_indices(name(), with_indices(inputs, saved.indices));
 }
 
 template <class T>
@@ -90,7 +90,7 @@ void SmartBirdAttention::run_backward(const InputsOf<SmartBirdAttention, T>& inp
   auto&& threads = for_work(executor, [&] { return detail::smart_bird_products(inputs); });
   std::optional<ChosenKeys> again;
   View<const Index> indices = saved.indices;
-  if (saved.indices.is_none()) {
+  if (saved.indices.empty()) {
     const Index places = options.places(inputs.k.rows());
     again.emplace(fovea::Shape{inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), places},
                   View<Index>(), memory_of(threads));
@@ -110,7 +110,7 @@ void SmartBirdAttention::run(const Inputs<T>& inputs, const View<T>& out, const 
   SmartBirdRows<T> rows(options, with_indices(inputs, {}), out, saved, memory_of(threads));
   rows.take_scratch(threads);
   select_keys(options, detail::sketch_of(inputs), rows.indices(), rows.is_number(), threads);
-  rows.attend(threads);
+  rows.compute(threads);
 }
 
 FOVEA_COMPILED_FORWARD(SmartBirdAttention)

@@ -59,7 +59,7 @@ class SparseAttention : public SoftmaxOperator<SparseAttention> {
   /// \throws whatever a pattern throws from `plan` for a sequence of this shape
   void check_pattern(const SequenceShape& shape) const {
     for (const AnyPattern& pattern : options.patterns) {
-      for (Index stage = 0; stage < pattern.stage_count(); ++stage) pattern.plan(stage, shape);
+      for (Index pass = 0; pass < pattern.pass_count(); ++pass) pattern.plan(pass, shape);
     }
   }
 };

@@ -19,7 +19,7 @@ struct StridedOptions {
   /// sides.
   bool causal = true;
   /// Whether the window A1 reaches l keys back, as in the paper, or l - 1, as in the authors' code.
-  StridedReach reach = StridedReach::formula;
+  StridedExtent extent = StridedExtent::formula;
   /// Scale of the logits; the default is 1/sqrt(D).
   std::optional<double> scale = {};
   /// Position of query row 0; by default the queries end where the rows of k end.
@@ -51,11 +51,11 @@ class StridedAttention : public SoftmaxOperator<StridedAttention> {
   AnyPattern pattern(Index head, const SequenceShape& /*shape*/) const {
     const auto& o = options;
     return detail::assigned(
-        o.heads, head, [&] { return AnyPattern(strided_local(o.stride, o.causal, o.reach)); },
+        o.heads, head, [&] { return AnyPattern(strided_local(o.stride, o.causal, o.extent)); },
         [&] {
           return AnyPattern(StridedKeys{o.stride, o.causal});
         },
-        [&] { return AnyPattern(strided_merged(o.stride, o.causal, o.reach)); });
+        [&] { return AnyPattern(strided_merged(o.stride, o.causal, o.extent)); });
   }
 
   /// The period of the heads' patterns.

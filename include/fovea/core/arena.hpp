@@ -30,10 +30,10 @@ class ArenaExecutor;
 /// because non-causal linear attention and FSAT keep data per sequence; the error says how much the
 /// call needs. Decoders keep most of their scratch themselves: a step takes no more from an arena
 /// than `forward` with its queries and all tokens so far.
-/// Small lists are still allocated: tasks, plans (also the keys of few queries, see FewQueries),
-/// and some bytes for each query block and head of a backward pass. So is what outlives the call.
-/// Any thread may use an arena, but only one call at a time; a concurrent call is refused. An arena
-/// must outlive the executors made from it, and cannot be moved.
+/// Small lists are still allocated: tasks, plans (also the keys of few queries, see
+/// SplitKvForward), and some bytes for each query block and head of a backward pass. So is what
+/// outlives the call. Any thread may use an arena, but only one call at a time; a concurrent call
+/// is refused. An arena must outlive the executors made from it, and cannot be moved.
 class Arena {
  public:
   /// Allocates the memory and kMostPieces cache lines more, since each piece of a call starts at a
@@ -139,7 +139,8 @@ class ArenaLease {
 /// \tparam E the other executor, or a reference to it
 template <class E>
 class ArenaExecutor {
-  static_assert(!SpreadsRows<E>, "put the arena around the executor that with_rows is given");
+  static_assert(!ShardsRows<E>,
+                "put the arena around the executor that sequence_parallel is given");
 
  public:
   /// \param arena must outlive this object

@@ -204,7 +204,7 @@ namespace detail {
 
 /// Types that can run the work of an operator.
 template <class E>
-concept RunsWork = requires(E& executor) {
+concept ExecutorLike = requires(E& executor) {
   as_executor(executor);
 };
 
@@ -246,15 +246,15 @@ class LeasedExecutor {
 };
 
 /// Whether an executor stands for a sequence of which this process holds some rows, as that of
-/// distributed::with_rows does. Layers then compute the rows that are here, and meet the other
-/// processes for what is made of all rows.
+/// distributed::sequence_parallel does. Layers then compute the rows that are here, and meet the
+/// other processes for what is made of all rows.
 template <class E>
-concept SpreadsRows = requires {
-  requires std::remove_cvref_t<E>::kSpreadsRows;
+concept ShardsRows = requires {
+  requires std::remove_cvref_t<E>::kShardsRows;
 };
 
 /// What is said of such an executor where rows must be in one process.
-#define FOVEA_SPREADS_NO_ROWS                                                                    \
+#define FOVEA_SHARDS_NO_ROWS                                                                     \
   "fovea: this operator or layer has no implementation for a sequence that is distributed over " \
   "ranks"
 
@@ -263,8 +263,8 @@ concept SpreadsRows = requires {
 /// \throws what lease() does: std::invalid_argument if an Arena is in use
 template <class X>
 decltype(auto) for_call(X& x) {
-  static_assert(!SpreadsRows<X>, FOVEA_SPREADS_NO_ROWS);
-  constexpr bool runs_work = detail::RunsWork<X>;
+  static_assert(!ShardsRows<X>, FOVEA_SHARDS_NO_ROWS);
+  constexpr bool runs_work = detail::ExecutorLike<X>;
   static_assert(runs_work, FOVEA_RUNS_WORK);
   if constexpr (!runs_work) {
     return Serial{};  // the sentence above is enough

@@ -32,7 +32,7 @@ struct TensorLayout {
       : data(x.data()), shape(x.shape()), strides(x.strides()), element_size(sizeof(T)) {}
 
   /// Whether the view has no tensor.
-  bool is_none() const { return data == nullptr && shape == Shape{}; }
+  bool empty() const { return data == nullptr && shape == Shape{}; }
   /// Whether there are no elements.
   bool is_empty() const { return shape[0] == 0 || shape[1] == 0 || shape[2] == 0 || shape[3] == 0; }
 };

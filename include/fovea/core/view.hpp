@@ -204,7 +204,7 @@ class View {
   /// The number of elements.
   Index size() const { return shape_[0] * shape_[1] * shape_[2] * shape_[3]; }
   /// Whether this view was never given a tensor.
-  bool is_none() const { return data_ == nullptr && shape_ == Shape{}; }
+  bool empty() const { return data_ == nullptr && shape_ == Shape{}; }
 
   /// The element at [b, h, n, d]. The indices are not checked.
   T& operator()(Index b, Index h, Index n, Index d) const {

@@ -27,9 +27,9 @@ namespace distributed {
 /// result once; and for its columns the sums of all rows (half as many numbers as the rows) twice,
 /// the sequences of one batch entry, and the result twice.
 template <class T, class E = Serial>
-Traffic forward(const FourierMixer& op, const View<const std::type_identity_t<T>>& x,
-                const View<T>& out, const Rows& rows, E&& executor = {}) {
-  return MixerCalls<T>::forward(op, x, out, rows, detail::RanksCall(op, executor));
+CommStats forward(const FourierMixer& op, const View<const std::type_identity_t<T>>& x,
+                  const View<T>& out, const Sharding& rows, E&& executor = {}) {
+  return MixerCalls<T>::forward(op, x, out, rows, detail::CollectiveCall(op, executor));
 }
 
 /// Computes the gradient of the mixer's x, for a sharded sequence. Collective. Results are
@@ -39,9 +39,9 @@ Traffic forward(const FourierMixer& op, const View<const std::type_identity_t<T>
 /// \returns this rank's communication statistics
 /// \throws as `forward`
 template <class T, class E = Serial>
-Traffic backward(const FourierMixer& op, const View<const std::type_identity_t<T>>& d_out,
-                 const View<T>& d_x, const Rows& rows, E&& executor = {}) {
-  return MixerCalls<T>::backward(op, d_out, d_x, rows, detail::RanksCall(op, executor));
+CommStats backward(const FourierMixer& op, const View<const std::type_identity_t<T>>& d_out,
+                   const View<T>& d_x, const Sharding& rows, E&& executor = {}) {
+  return MixerCalls<T>::backward(op, d_out, d_x, rows, detail::CollectiveCall(op, executor));
 }
 
 }  // namespace distributed

@@ -25,9 +25,10 @@ namespace distributed {
 /// channels, and the result back. Memory: all rows of this rank's channels of three tensors, three
 /// times.
 template <class T, class E = Serial>
-Traffic forward(const HiddenStateCross& op, const CrossInputs<T>& inputs,
-                const View<std::type_identity_t<T>>& out, const Rows& rows, E&& executor = {}) {
-  return CrossCalls<T>::forward(op, inputs, out, rows, detail::RanksCall(op, executor));
+CommStats forward(const HiddenStateCross& op, const CrossInputs<T>& inputs,
+                  const View<std::type_identity_t<T>>& out, const Sharding& rows,
+                  E&& executor = {}) {
+  return CrossCalls<T>::forward(op, inputs, out, rows, detail::CollectiveCall(op, executor));
 }
 
 /// Computes the gradients of the cross of a sharded sequence. Collective. Results are bit-identical
@@ -39,11 +40,12 @@ Traffic forward(const HiddenStateCross& op, const CrossInputs<T>& inputs,
 /// \returns this rank's communication statistics
 /// \throws as `forward`
 template <class T, class E = Serial>
-Traffic backward(const HiddenStateCross& op, const CrossInputs<T>& inputs,
-                 const View<const std::type_identity_t<T>>& d_out,
-                 const CrossGrads<std::type_identity_t<T>>& grads, const Rows& rows,
-                 E&& executor = {}) {
-  return CrossCalls<T>::backward(op, inputs, d_out, grads, rows, detail::RanksCall(op, executor));
+CommStats backward(const HiddenStateCross& op, const CrossInputs<T>& inputs,
+                   const View<const std::type_identity_t<T>>& d_out,
+                   const CrossGrads<std::type_identity_t<T>>& grads, const Sharding& rows,
+                   E&& executor = {}) {
+  return CrossCalls<T>::backward(op, inputs, d_out, grads, rows,
+                                 detail::CollectiveCall(op, executor));
 }
 
 }  // namespace distributed

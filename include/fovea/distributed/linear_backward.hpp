@@ -22,12 +22,12 @@ namespace distributed {
 /// kDeltaChunk) numbers for each of its tokens and key heads.
 template <class Op, class T>
 requires FarFieldAttention<Op, T>
-struct RanksBackward<Op, T> {
+struct DistributedBackward<Op, T> {
   /// Computes the pass.
-  static Traffic backward(const Op& op, const InputsOf<Op, T>& inputs, const View<const T>& out,
-                          const SavedOf<Op, T>& saved, const View<const T>& d_out,
-                          const GradsOf<Op, T>& grads, const Rows& rows,
-                          const detail::RanksCall& call) {
+  static CommStats backward(const Op& op, const InputsOf<Op, T>& inputs, const View<const T>& out,
+                            const SavedOf<Op, T>& saved, const View<const T>& d_out,
+                            const GradsOf<Op, T>& grads, const Sharding& rows,
+                            const detail::CollectiveCall& call) {
     return LinearBackwardCalls<typename Op::template BackwardPasses<T>>::backward(
         op.template settings<T>(), fovea::detail::inputs_as<LinearFamilyInputs<T>>(inputs), out,
         saved, d_out, Op::template family_grads<T>(grads), rows, call);

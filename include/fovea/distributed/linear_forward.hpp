@@ -25,11 +25,11 @@ concept FarFieldAttention = std::derived_from<Op, LinearOperator<Op>> && std::fl
 /// its margins. Memory: states or sums; with a near field, what softmax attention takes.
 template <class Op, class T>
 requires FarFieldAttention<Op, T>
-struct RanksForward<Op, T> {
+struct DistributedForward<Op, T> {
   /// Computes the pass.
-  static Traffic forward(const Op& op, const InputsOf<Op, T>& inputs, const View<T>& out,
-                         const SavedOf<Op, T>& saved, const Rows& rows,
-                         const detail::RanksCall& call) {
+  static CommStats forward(const Op& op, const InputsOf<Op, T>& inputs, const View<T>& out,
+                           const SavedOf<Op, T>& saved, const Sharding& rows,
+                           const detail::CollectiveCall& call) {
     return LinearCalls<typename Op::template Passes<T>>::forward(
         op.template settings<T>(), fovea::detail::inputs_as<LinearFamilyInputs<T>>(inputs), out,
         saved, rows, call);

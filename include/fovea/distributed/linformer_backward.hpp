@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of Linformer attention over a sequence that is spread over ranks. What travels
-/// is the gradients of the projected keys and values, and rows where ranges end within a block of
-/// queries; those of tokens and of columns of E and F are made where these are.
+/// The backward pass of Linformer attention over a sequence that is sharded over ranks. What
+/// travels is the gradients of the projected keys and values, and rows where ranges end within a
+/// block of queries; those of tokens and of columns of E and F are made where these are.
 #pragma once
 
 #include "fovea/distributed/linformer_forward.hpp"
@@ -22,12 +22,12 @@ namespace distributed {
 /// Memory: the rank's rows of queries twice, five times the projected keys and values, and what
 /// each block of queries adds to their gradients.
 template <std::floating_point T>
-struct RanksBackward<LinformerAttention, T> {
+struct DistributedBackward<LinformerAttention, T> {
   /// Computes the pass.
-  static Traffic backward(const LinformerAttention& op, const LinformerInputs<T>& inputs,
-                          const View<const T>& out, const LinformerSaved<T>& saved,
-                          const View<const T>& d_out, const LinformerGrads<T>& grads,
-                          const Rows& rows, const detail::RanksCall& call);
+  static CommStats backward(const LinformerAttention& op, const LinformerInputs<T>& inputs,
+                            const View<const T>& out, const LinformerSaved<T>& saved,
+                            const View<const T>& d_out, const LinformerGrads<T>& grads,
+                            const Sharding& rows, const detail::CollectiveCall& call);
 };
 
 }  // namespace distributed

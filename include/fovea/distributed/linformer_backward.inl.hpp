@@ -15,7 +15,7 @@
 #include "fovea/distributed/linformer_backward.hpp"
 #include "fovea/distributed/linformer_forward.inl.hpp"
 #include "fovea/distributed/shared_rows/keys_backward.hpp"
-#include "fovea/distributed/shared_rows/projection_chain.hpp"
+#include "fovea/distributed/shared_rows/projection_scan.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -31,7 +31,7 @@ class LinformerBackwardPass {
   LinformerBackwardPass(const LinformerAttention& op, const LinformerInputs<T>& inputs,
                         const View<const T>& out, const LinformerSaved<T>& saved,
                         const View<const T>& d_out, const LinformerGrads<T>& grads,
-                        const Rows& rows, const ExecutorRef& executor)
+                        const Sharding& rows, const ExecutorRef& executor)
       : inputs_(inputs),
         saved_(saved),
         grads_(grads),
@@ -47,24 +47,24 @@ class LinformerBackwardPass {
         scratch_(memory_of(executor).take(
             worker_count(executor, projection_.most_tasks()),
             LinformerProjection<T>::scratch_elements(shape_) * Index{sizeof(T)})) {
-    if (!saved.has_projected()) chain_.emplace(inputs, rows, executor);
+    if (!saved.has_projected()) scan_.emplace(inputs, rows, executor);
   }
   LinformerBackwardPass(const LinformerBackwardPass&) = delete;
   LinformerBackwardPass& operator=(const LinformerBackwardPass&) = delete;
 
   /// The messages of this rank.
-  Traffic traffic() const {
-    const Traffic all = attention_.traffic();
-    return chain_ ? all + chain_->traffic() : all;
+  CommStats comm_stats() const {
+    const CommStats all = attention_.comm_stats();
+    return scan_ ? all + scan_->comm_stats() : all;
   }
 
   /// Writes the gradients of this rank's rows. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error;
-    if (chain_) {
-      error = chain_->run(executor);
-      if (!error) chain_->write(keys_.view(), values_.view());
+    if (scan_) {
+      error = scan_->run(executor);
+      if (!error) scan_->write(keys_.view(), values_.view());
     }
     const std::exception_ptr later = attention_.run(executor);
     if (error || later) return error ? error : later;
@@ -88,7 +88,7 @@ class LinformerBackwardPass {
   }
 
   /// How many tokens of this rank each sequence has: the first ones, since rows ascend.
-  static std::vector<Index> lengths_here(const LinformerInputs<T>& inputs, const Rows& rows) {
+  static std::vector<Index> lengths_here(const LinformerInputs<T>& inputs, const Sharding& rows) {
     std::vector<Index> lengths;
     for (const Index length : inputs.key_lengths) {
       lengths.push_back(row_count(intersection(rows.own(), {{0, length}})));
@@ -117,15 +117,15 @@ class LinformerBackwardPass {
   ScratchTensor<T> d_values_;
   SharedKeysBackward<T> attention_;
   LinformerProjection<T> projection_;
-  Workspace scratch_;                        // [workers]
-  std::optional<ProjectionChain<T>> chain_;  // if they were not saved
+  Workspace scratch_;                      // [workers]
+  std::optional<ProjectionScan<T>> scan_;  // if they were not saved
 };
 
 template <std::floating_point T>
-Traffic RanksBackward<LinformerAttention, T>::backward(
+CommStats DistributedBackward<LinformerAttention, T>::backward(
     const LinformerAttention& op, const LinformerInputs<T>& inputs, const View<const T>& out,
     const LinformerSaved<T>& saved, const View<const T>& d_out, const LinformerGrads<T>& grads,
-    const Rows& rows, const detail::RanksCall& call) {
+    const Sharding& rows, const detail::CollectiveCall& call) {
   std::string text = detail::linformer_text(op, ".backward", inputs, rows);
   if (saved.has_projected()) text.append(", projected keys and values saved");
   return detail::run_call(

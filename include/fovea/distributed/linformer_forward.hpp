@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of Linformer attention over a sequence that is spread over ranks. Rows stay
+/// The forward pass of Linformer attention over a sequence that is sharded over ranks. Rows stay
 /// where they are; what travels is the projected keys and values, and rows where ranges end within
-/// a chain of kChain tokens.
+/// a chain of kReductionBlock tokens.
 #pragma once
 
 #include <concepts>
@@ -21,14 +21,14 @@ namespace distributed {
 /// Cost: the projected keys and values, B Hk P (D + Dv) numbers, are sent at each end of a range of
 /// rows, up to 64 rows of some heads at a time, and then to all ranks; ranks wait for each other
 /// unless there are many more such parts than a rank has threads. Where a range does not begin at a
-/// multiple of kChain, fewer rows than that travel, with their columns of E and F. Memory: twice
-/// the projected keys and values, and what travels.
+/// multiple of kReductionBlock, fewer rows than that travel, with their columns of E and F. Memory:
+/// twice the projected keys and values, and what travels.
 template <std::floating_point T>
-struct RanksForward<LinformerAttention, T> {
+struct DistributedForward<LinformerAttention, T> {
   /// Computes the pass.
-  static Traffic forward(const LinformerAttention& op, const LinformerInputs<T>& inputs,
-                         const View<T>& out, const LinformerSaved<T>& saved, const Rows& rows,
-                         const detail::RanksCall& call);
+  static CommStats forward(const LinformerAttention& op, const LinformerInputs<T>& inputs,
+                           const View<T>& out, const LinformerSaved<T>& saved, const Sharding& rows,
+                           const detail::CollectiveCall& call);
 };
 
 }  // namespace distributed

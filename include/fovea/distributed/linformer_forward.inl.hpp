@@ -11,7 +11,7 @@
 #include "fovea/attention/call/scratch_tensor.hpp"
 #include "fovea/attention/softmax/dense.hpp"
 #include "fovea/distributed/linformer_forward.hpp"
-#include "fovea/distributed/shared_rows/projection_chain.hpp"
+#include "fovea/distributed/shared_rows/projection_scan.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -22,7 +22,7 @@ namespace detail {
 /// What is the same on all ranks of a call, in words.
 template <class T>
 std::string linformer_text(const LinformerAttention& op, const char* pass,
-                           const LinformerInputs<T>& in, const Rows& rows) {
+                           const LinformerInputs<T>& in, const Sharding& rows) {
   std::string text = call_text(op.name(), pass, in, rows);
   const auto add = [&](const char* tensor, const View<const T>& x) {
     text.append(", ").append(tensor).append(" ").append(std::to_string(x.heads()));
@@ -43,12 +43,12 @@ class LinformerForwardPass {
   /// \param inputs, out, saved those of this rank, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   LinformerForwardPass(const LinformerAttention& op, const LinformerInputs<T>& inputs,
-                       const View<T>& out, const LinformerSaved<T>& saved, const Rows& rows,
+                       const View<T>& out, const LinformerSaved<T>& saved, const Sharding& rows,
                        const ExecutorRef& executor)
       : saved_(saved),
         keys_(shape_of(inputs).key_shape(), memory_of(executor)),
         values_(shape_of(inputs).value_shape(), memory_of(executor)),
-        chain_(inputs, rows, executor),
+        scan_(inputs, rows, executor),
         attention_({.q = inputs.q, .k = keys_.view(), .v = values_.view()},
                    fovea::detail::logit_scale<T>(op.options.scale, inputs.q.width()), out,
                    saved.lse) {
@@ -58,17 +58,17 @@ class LinformerForwardPass {
   LinformerForwardPass& operator=(const LinformerForwardPass&) = delete;
 
   /// The messages of this rank.
-  Traffic traffic() const { return chain_.traffic(); }
+  CommStats comm_stats() const { return scan_.comm_stats(); }
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
   std::exception_ptr run(const ExecutorRef& executor) {
-    const std::exception_ptr error = chain_.run(executor);
+    const std::exception_ptr error = scan_.run(executor);
     if (error) return error;
     return fovea::detail::caught([&] {
-      chain_.write(keys_.view(), values_.view());
+      scan_.write(keys_.view(), values_.view());
       attention_.compute(executor);
-      chain_.write(saved_.projected_keys, saved_.projected_values);
+      scan_.write(saved_.projected_keys, saved_.projected_values);
     });
   }
 
@@ -76,14 +76,14 @@ class LinformerForwardPass {
   LinformerSaved<T> saved_;
   ScratchTensor<T> keys_;
   ScratchTensor<T> values_;
-  ProjectionChain<T> chain_;
+  ProjectionScan<T> scan_;
   DenseForward<T> attention_;
 };
 
 template <std::floating_point T>
-Traffic RanksForward<LinformerAttention, T>::forward(
+CommStats DistributedForward<LinformerAttention, T>::forward(
     const LinformerAttention& op, const LinformerInputs<T>& inputs, const View<T>& out,
-    const LinformerSaved<T>& saved, const Rows& rows, const detail::RanksCall& call) {
+    const LinformerSaved<T>& saved, const Sharding& rows, const detail::CollectiveCall& call) {
   return detail::run_call(
       rows, call, detail::linformer_text(op, ".forward", inputs, rows),
       [&] {

@@ -20,22 +20,22 @@ namespace distributed {
 /// with global rows receives all (of global_k and global_v, if given). Memory: that of softmax
 /// attention over a pattern, twice if global_q is given.
 template <class T>
-struct RanksForward<LongformerAttention, T> {
+struct DistributedForward<LongformerAttention, T> {
   /// Computes the pass.
-  static Traffic forward(const LongformerAttention& op, const LongformerInputs<T>& inputs,
-                         const View<T>& out, const SoftmaxSaved<T>& saved, const Rows& rows,
-                         const detail::RanksCall& call);
+  static CommStats forward(const LongformerAttention& op, const LongformerInputs<T>& inputs,
+                           const View<T>& out, const SoftmaxSaved<T>& saved, const Sharding& rows,
+                           const detail::CollectiveCall& call);
 };
 /// Longformer attention in `backward`. It rejects the same inputs as softmax attention over a
 /// pattern and `op.backward`. Cost, memory: those of softmax attention over a pattern, for each set
 /// of projections.
 template <class T>
-struct RanksBackward<LongformerAttention, T> {
+struct DistributedBackward<LongformerAttention, T> {
   /// Computes the pass.
-  static Traffic backward(const LongformerAttention& op, const LongformerInputs<T>& inputs,
-                          const View<const T>& out, const SoftmaxSaved<T>& saved,
-                          const SoftmaxOutGrads<T>& d_out, const LongformerGrads<T>& grads,
-                          const Rows& rows, const detail::RanksCall& call);
+  static CommStats backward(const LongformerAttention& op, const LongformerInputs<T>& inputs,
+                            const View<const T>& out, const SoftmaxSaved<T>& saved,
+                            const SoftmaxOutGrads<T>& d_out, const LongformerGrads<T>& grads,
+                            const Sharding& rows, const detail::CollectiveCall& call);
 };
 
 }  // namespace distributed

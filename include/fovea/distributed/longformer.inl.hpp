@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "fovea/distributed/longformer.hpp"
-#include "fovea/distributed/messages/one_row_logits.hpp"
+#include "fovea/distributed/messages/broadcast_logits.hpp"
 #include "fovea/distributed/messages/whole_call.hpp"
 #include "fovea/distributed/softmax/backward_pass.hpp"
 #include "fovea/distributed/softmax/forward_pass.hpp"
@@ -54,7 +54,7 @@ class LongformerPart {
 /// \param check_tensors called with the inputs of this rank \throws std::invalid_argument
 template <class T, class Check>
 void check_longformer(const LongformerAttention& op, const LongformerInputs<T>& inputs,
-                      const Rows& rows, const Check& check_tensors) {
+                      const Sharding& rows, const Check& check_tensors) {
   check_call(op.name(), inputs, rows, [&](const LongformerInputs<T>& own) {
     check_tensors(own);
     if (!own.has_global()) return;
@@ -68,7 +68,7 @@ void check_longformer(const LongformerAttention& op, const LongformerInputs<T>& 
 /// Describes the parts of a call that must be equal on all ranks.
 template <class T>
 std::string longformer_text(const LongformerAttention& op, const char* pass,
-                            const LongformerInputs<T>& in, const Rows& rows) {
+                            const LongformerInputs<T>& in, const Sharding& rows) {
   const std::string call = call_text(op.name(), pass, in, rows);
   return in.has_global() ? call + ", projections of global rows" : call;
 }
@@ -86,7 +86,7 @@ class LongformerPasses {
   }
 
   /// This rank's communication statistics.
-  Traffic traffic() const { return others_->traffic() + global_->traffic(); }
+  CommStats comm_stats() const { return others_->comm_stats() + global_->comm_stats(); }
 
   /// As for softmax attention.
   std::uint64_t plan_number() const { return others_->plan_number() + 3 * global_->plan_number(); }
@@ -113,9 +113,9 @@ inline std::vector<Range> global_rows(const LongformerAttention& op, Index rows)
 }  // namespace detail
 
 template <class T>
-Traffic RanksForward<LongformerAttention, T>::forward(
+CommStats DistributedForward<LongformerAttention, T>::forward(
     const LongformerAttention& op, const LongformerInputs<T>& inputs, const View<T>& out,
-    const SoftmaxSaved<T>& saved, const Rows& rows, const detail::RanksCall& call) {
+    const SoftmaxSaved<T>& saved, const Sharding& rows, const detail::CollectiveCall& call) {
   const std::string text = detail::longformer_text(op, ".forward", inputs, rows);
   const auto check = [&] {
     detail::check_longformer(op, inputs, rows, [&](const LongformerInputs<T>& own) {
@@ -155,10 +155,10 @@ Traffic RanksForward<LongformerAttention, T>::forward(
 }
 
 template <class T>
-Traffic RanksBackward<LongformerAttention, T>::backward(
+CommStats DistributedBackward<LongformerAttention, T>::backward(
     const LongformerAttention& op, const LongformerInputs<T>& inputs, const View<const T>& out,
     const SoftmaxSaved<T>& saved, const SoftmaxOutGrads<T>& d_out, const LongformerGrads<T>& grads,
-    const Rows& rows, const detail::RanksCall& call) {
+    const Sharding& rows, const detail::CollectiveCall& call) {
   const std::string text = detail::longformer_text(op, ".backward", inputs, rows) +
                            detail::grads_text<T>(d_out, grads.sink);
   const auto check = [&] {
@@ -182,7 +182,7 @@ Traffic RanksBackward<LongformerAttention, T>::backward(
     return detail::run_backward_call(rows, call, text, inputs, grads, check, prepare);
   };
   if (!inputs.has_global()) {
-    return run([&](const ExecutorRef& threads, const detail::OneRowLogits& one_row) {
+    return run([&](const ExecutorRef& threads, const detail::BroadcastLogits& one_row) {
       auto pass = std::make_unique<SoftmaxBackwardPass<T>>(
           op, op.template score_modifier<T, true>(), inputs.shared(), out, saved, d_out.d_out,
           grads.shared(), rows, one_row, d_out.d_lse);
@@ -190,7 +190,7 @@ Traffic RanksBackward<LongformerAttention, T>::backward(
       return pass;
     });
   }
-  return run([&](const ExecutorRef& threads, const detail::OneRowLogits& one_row) {
+  return run([&](const ExecutorRef& threads, const detail::BroadcastLogits& one_row) {
     using Pass = SoftmaxBackwardPass<T>;
     return std::make_unique<detail::LongformerPasses<Pass>>(
         std::make_unique<Pass>(detail::LongformerPart(op, GlobalRows::left_out),

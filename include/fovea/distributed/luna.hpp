@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Luna attention over a sequence that is spread over ranks, all of which have the packed rows.
+/// Luna attention over a sequence that is sharded over ranks, all of which have the packed rows.
 #pragma once
 
 #include <concepts>
@@ -24,14 +24,14 @@ template <class Op, class T>
 class LunaCalls {
  public:
   /// \param call of the same operator
-  static Traffic forward(const Op& op, const SoftmaxInputs<T>& inputs, const View<T>& out,
-                         const SoftmaxSaved<T>& saved, const Rows& rows,
-                         const detail::RanksCall& call);
+  static CommStats forward(const Op& op, const SoftmaxInputs<T>& inputs, const View<T>& out,
+                           const SoftmaxSaved<T>& saved, const Sharding& rows,
+                           const detail::CollectiveCall& call);
   /// \param call of the same operator
-  static Traffic backward(const Op& op, const SoftmaxInputs<T>& inputs, const View<const T>& out,
-                          const SoftmaxSaved<T>& saved, const SoftmaxOutGrads<T>& d_out,
-                          const SoftmaxGrads<T>& grads, const Rows& rows,
-                          const detail::RanksCall& call);
+  static CommStats backward(const Op& op, const SoftmaxInputs<T>& inputs, const View<const T>& out,
+                            const SoftmaxSaved<T>& saved, const SoftmaxOutGrads<T>& d_out,
+                            const SoftmaxGrads<T>& grads, const Sharding& rows,
+                            const detail::CollectiveCall& call);
 };
 
 /// A step of Luna attention in `forward`. Of LunaPack q [B, Hq, P, D] and out [B, Hq, P, Dv] are of
@@ -46,7 +46,7 @@ class LunaCalls {
 /// each range of the rank's rows.
 template <class Op, class T>
 requires LunaStepAttention<Op, T>
-struct RanksForward<Op, T> : LunaCalls<Op, T> {
+struct DistributedForward<Op, T> : LunaCalls<Op, T> {
 };
 
 /// A step of Luna attention in `backward`. Of LunaPack d_out is the same on all ranks. Gradients of
@@ -63,7 +63,7 @@ struct RanksForward<Op, T> : LunaCalls<Op, T> {
 /// rows (of less, if N is below 4096) as many numbers as in one sum.
 template <class Op, class T>
 requires LunaStepAttention<Op, T>
-struct RanksBackward<Op, T> : LunaCalls<Op, T> {
+struct DistributedBackward<Op, T> : LunaCalls<Op, T> {
 };
 
 }  // namespace distributed

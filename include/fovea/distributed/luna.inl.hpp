@@ -20,24 +20,24 @@ namespace distributed {
 namespace detail {
 
 /// Refuses what a step does not take over ranks: packed sequences, and a bias or mask, which would
-/// have rows or columns of the spread sequence.
+/// have rows or columns of the sharded sequence.
 /// \throws std::invalid_argument
 template <class T>
-void check_spread_step(const char* op, const SoftmaxInputs<T>& in) {
-  check_spread(op, in);
-  const auto check_none = [&](const char* tensor, bool is_none) {
-    if (is_none) return;
+void check_sharded_step(const char* op, const SoftmaxInputs<T>& in) {
+  check_sharded(op, in);
+  const auto check_none = [&](const char* tensor, bool empty) {
+    if (empty) return;
     refuse_given(op, tensor, "the sequence is distributed over ranks");
   };
-  check_none("bias", in.bias.is_none());
-  check_none("mask", in.mask.is_none());
+  check_none("bias", in.bias.empty());
+  check_none("mask", in.mask.empty());
 }
 
 /// Checks what this rank brings to the first step. \throws std::invalid_argument
 template <class T, class Check>
-void check_step(const LunaPack& op, const SoftmaxInputs<T>& in, const Rows& rows,
+void check_step(const LunaPack& op, const SoftmaxInputs<T>& in, const Sharding& rows,
                 const Check& check_tensors) {
-  check_spread_step(op.name(), in);
+  check_sharded_step(op.name(), in);
   check_own_rows(op.name(), "k", in.k, rows);
   check_own_rows(op.name(), "v", in.v, rows);
   SoftmaxInputs<T> own = in;
@@ -49,9 +49,9 @@ void check_step(const LunaPack& op, const SoftmaxInputs<T>& in, const Rows& rows
 
 /// The same for the second step, whose keys are the packed rows.
 template <class T, class Check>
-void check_step(const LunaUnpack& op, const SoftmaxInputs<T>& in, const Rows& rows,
+void check_step(const LunaUnpack& op, const SoftmaxInputs<T>& in, const Sharding& rows,
                 const Check& check_tensors) {
-  check_spread_step(op.name(), in);
+  check_sharded_step(op.name(), in);
   check_own_rows(op.name(), "q", in.q, rows);
   check_tensors(in);
 }
@@ -70,7 +70,7 @@ Index packed_rows(const LunaUnpack& /*op*/, const SoftmaxInputs<T>& in) {
 /// What is the same on all ranks of a step, in words.
 template <class Op, class T>
 std::string step_text(const Op& op, const char* pass, const SoftmaxInputs<T>& in,
-                      const Rows& rows) {
+                      const Sharding& rows) {
   std::string text = call_text(op.name(), pass, in, rows);
   return text.append(", ").append(std::to_string(packed_rows(op, in))).append(" packed rows");
 }
@@ -94,9 +94,9 @@ struct LunaPasses<LunaUnpack, T> {
 }  // namespace detail
 
 template <class Op, class T>
-Traffic LunaCalls<Op, T>::forward(const Op& op, const SoftmaxInputs<T>& inputs, const View<T>& out,
-                                  const SoftmaxSaved<T>& saved, const Rows& rows,
-                                  const detail::RanksCall& call) {
+CommStats LunaCalls<Op, T>::forward(const Op& op, const SoftmaxInputs<T>& inputs,
+                                    const View<T>& out, const SoftmaxSaved<T>& saved,
+                                    const Sharding& rows, const detail::CollectiveCall& call) {
   return detail::run_call(
       rows, call, detail::step_text(op, ".forward", inputs, rows),
       [&] {
@@ -110,17 +110,17 @@ Traffic LunaCalls<Op, T>::forward(const Op& op, const SoftmaxInputs<T>& inputs, 
 }
 
 template <class Op, class T>
-Traffic LunaCalls<Op, T>::backward(const Op& op, const SoftmaxInputs<T>& inputs,
-                                   const View<const T>& out, const SoftmaxSaved<T>& saved,
-                                   const SoftmaxOutGrads<T>& d_out, const SoftmaxGrads<T>& grads,
-                                   const Rows& rows, const detail::RanksCall& call) {
+CommStats LunaCalls<Op, T>::backward(const Op& op, const SoftmaxInputs<T>& inputs,
+                                     const View<const T>& out, const SoftmaxSaved<T>& saved,
+                                     const SoftmaxOutGrads<T>& d_out, const SoftmaxGrads<T>& grads,
+                                     const Sharding& rows, const detail::CollectiveCall& call) {
   std::string text = detail::step_text(op, ".backward", inputs, rows);
-  if (std::same_as<Op, LunaPack> && !grads.q.is_none()) text.append(", the gradient of q");
+  if (std::same_as<Op, LunaPack> && !grads.q.empty()) text.append(", the gradient of q");
   text.append(detail::grads_text<T>(d_out, grads.sink));
   return detail::run_call(
       rows, call, text,
       [&] {
-        detail::check_spread_grads(Op::name(), grads);
+        detail::check_sharded_grads(Op::name(), grads);
         detail::check_step(op, inputs, rows, [&](const SoftmaxInputs<T>& own) {
           op.check_backward(own, out, saved, d_out.d_out, grads);
           op.check_d_lse(own, d_out.d_lse, grads);

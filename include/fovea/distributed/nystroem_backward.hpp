@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of Nystroem attention over a sequence that is spread over ranks.
+/// The backward pass of Nystroem attention over a sequence that is sharded over ranks.
 #pragma once
 
 #include "fovea/distributed/messages/attention_calls.hpp"
@@ -17,12 +17,12 @@ namespace distributed {
 /// pass to m keys of each query head, and of LunaPack's. Memory: the rank's rows twice, and what
 /// these two passes take.
 template <std::floating_point T>
-struct RanksBackward<NystroemAttention, T> {
+struct DistributedBackward<NystroemAttention, T> {
   /// Computes the pass.
-  static Traffic backward(const NystroemAttention& op, const NystroemInputs<T>& inputs,
-                          const View<const T>& out, const NystroemSaved<T>& saved,
-                          const View<const T>& d_out, const NystroemGrads<T>& grads,
-                          const Rows& rows, const detail::RanksCall& call);
+  static CommStats backward(const NystroemAttention& op, const NystroemInputs<T>& inputs,
+                            const View<const T>& out, const NystroemSaved<T>& saved,
+                            const View<const T>& d_out, const NystroemGrads<T>& grads,
+                            const Sharding& rows, const detail::CollectiveCall& call);
 };
 
 }  // namespace distributed

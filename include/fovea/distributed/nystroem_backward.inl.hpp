@@ -27,8 +27,8 @@ class NystroemBackwardPass {
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   NystroemBackwardPass(const NystroemInputs<T>& inputs, const NystroemOptions& options,
                        const View<const T>& out, const NystroemSaved<T>& saved,
-                       const View<const T>& d_out, const NystroemGrads<T>& grads, const Rows& rows,
-                       const ExecutorRef& executor)
+                       const View<const T>& d_out, const NystroemGrads<T>& grads,
+                       const Sharding& rows, const ExecutorRef& executor)
       : grads_(grads),
         rows_(rows),
         landmarks_(inputs, options, saved.of_landmarks(), saved.has_landmarks(), rows, executor),
@@ -46,7 +46,9 @@ class NystroemBackwardPass {
   NystroemBackwardPass& operator=(const NystroemBackwardPass&) = delete;
 
   /// The messages of this rank.
-  Traffic traffic() const { return landmarks_.traffic() + last_.traffic() + over_keys_.traffic(); }
+  CommStats comm_stats() const {
+    return landmarks_.comm_stats() + last_.comm_stats() + over_keys_.comm_stats();
+  }
 
   /// Writes the gradients of this rank's rows. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
@@ -89,7 +91,7 @@ class NystroemBackwardPass {
     const Index query_heads = products().shape.query_heads;
     const View<T>& to = h < query_heads ? grads_.q : grads_.k;
     const Index of_mean = gradients_.rows_of_mean(b, h);
-    if (to.is_none() || of_mean == 0) return;
+    if (to.empty() || of_mean == 0) return;
     Index place = 0;
     for (const Range& range : rows_.own()) {
       const Index end = (std::min)(range.end, of_mean * products().landmarks());
@@ -107,18 +109,18 @@ class NystroemBackwardPass {
   }
 
   NystroemGrads<T> grads_;
-  const Rows& rows_;
-  SpreadLandmarks<T> landmarks_;
+  const Sharding& rows_;
+  ShardedLandmarks<T> landmarks_;
   NystroemProductGradients<T> gradients_;
   SharedKeysBackward<T> last_;
   SharedQueriesBackward<T> over_keys_;
 };
 
 template <std::floating_point T>
-Traffic RanksBackward<NystroemAttention, T>::backward(
+CommStats DistributedBackward<NystroemAttention, T>::backward(
     const NystroemAttention& op, const NystroemInputs<T>& inputs, const View<const T>& out,
     const NystroemSaved<T>& saved, const View<const T>& d_out, const NystroemGrads<T>& grads,
-    const Rows& rows, const detail::RanksCall& call) {
+    const Sharding& rows, const detail::CollectiveCall& call) {
   std::string text = detail::call_text(op.name(), ".backward", inputs, rows);
   if (saved.has_landmarks()) text.append(", landmarks saved");
   return detail::run_call(

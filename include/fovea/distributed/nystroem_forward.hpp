@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of Nystroem attention over a sequence that is spread over ranks. All ranks get
+/// The forward pass of Nystroem attention over a sequence that is sharded over ranks. All ranks get
 /// the landmarks and what they attend to, and compute alike what is on the landmarks alone.
 #pragma once
 
@@ -23,11 +23,11 @@ namespace distributed {
 /// Memory: O(B Hq m (D + Dv + m)), a running softmax of m (Dv + 3) numbers of each query head for
 /// each of the rank's segments, and with key lengths a byte for each row of the sequence.
 template <std::floating_point T>
-struct RanksForward<NystroemAttention, T> {
+struct DistributedForward<NystroemAttention, T> {
   /// Computes the pass.
-  static Traffic forward(const NystroemAttention& op, const NystroemInputs<T>& inputs,
-                         const View<T>& out, const NystroemSaved<T>& saved, const Rows& rows,
-                         const detail::RanksCall& call);
+  static CommStats forward(const NystroemAttention& op, const NystroemInputs<T>& inputs,
+                           const View<T>& out, const NystroemSaved<T>& saved, const Sharding& rows,
+                           const detail::CollectiveCall& call);
 };
 
 }  // namespace distributed

@@ -20,16 +20,16 @@ namespace distributed {
 
 /// What both passes compute on the landmarks.
 template <class T>
-class SpreadLandmarks {
+class ShardedLandmarks {
  public:
   /// Takes all memory.
   /// \param inputs of this rank's rows, checked
   /// \param saved its landmark tensors hold what landmarks attend to, and are written or, if
   /// `is_saved`, read
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  SpreadLandmarks(const NystroemInputs<T>& inputs, const NystroemOptions& options,
-                  const NystroemSaved<T>& saved, bool is_saved, const Rows& rows,
-                  const ExecutorRef& executor)
+  ShardedLandmarks(const NystroemInputs<T>& inputs, const NystroemOptions& options,
+                   const NystroemSaved<T>& saved, bool is_saved, const Sharding& rows,
+                   const ExecutorRef& executor)
       : products_(whole_shape(inputs, rows), inputs.key_lengths, options, saved,
                   memory_of(executor)),
         q_means_(inputs.q, inputs.key_lengths, options.landmarks, rows, executor),
@@ -45,9 +45,9 @@ class SpreadLandmarks {
   /// Options of every softmax.
   SoftmaxOptions softmax_options() const { return {.scale = static_cast<double>(products_.scale)}; }
   /// The messages of this rank.
-  Traffic traffic() const {
-    const Traffic means = q_means_.traffic() + k_means_.traffic();
-    return over_keys_ ? means + over_keys_->traffic() : means;
+  CommStats comm_stats() const {
+    const CommStats means = q_means_.comm_stats() + k_means_.comm_stats();
+    return over_keys_ ? means + over_keys_->comm_stats() : means;
   }
 
   /// Computes all that is on the landmarks. All messages are exchanged even if computing throws.
@@ -65,7 +65,7 @@ class SpreadLandmarks {
   }
 
  private:
-  static AttentionShape whole_shape(const NystroemInputs<T>& inputs, const Rows& rows) {
+  static AttentionShape whole_shape(const NystroemInputs<T>& inputs, const Sharding& rows) {
     AttentionShape shape = shape_of(inputs);
     shape.queries = shape.keys = rows.count();
     return shape;
@@ -97,7 +97,7 @@ class NystroemForwardPass {
   /// \param inputs, out, saved those of this rank, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   NystroemForwardPass(const NystroemInputs<T>& inputs, const NystroemOptions& options,
-                      const View<T>& out, const NystroemSaved<T>& saved, const Rows& rows,
+                      const View<T>& out, const NystroemSaved<T>& saved, const Sharding& rows,
                       const ExecutorRef& executor)
       : landmarks_(inputs, options, saved, false, rows, executor),
         last_(landmarks_.products().last_inputs(inputs.q), landmarks_.softmax_options(), out,
@@ -106,7 +106,7 @@ class NystroemForwardPass {
   }
 
   /// The messages of this rank.
-  Traffic traffic() const { return landmarks_.traffic(); }
+  CommStats comm_stats() const { return landmarks_.comm_stats(); }
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
@@ -116,7 +116,7 @@ class NystroemForwardPass {
   }
 
  private:
-  SpreadLandmarks<T> landmarks_;
+  ShardedLandmarks<T> landmarks_;
   SharedKeysForward<T> last_;
 };
 
@@ -124,7 +124,7 @@ namespace detail {
 
 /// Checks what this rank brings to a call. \throws std::invalid_argument
 template <class T, class Check>
-void check_nystroem(const NystroemAttention& op, const NystroemInputs<T>& in, const Rows& rows,
+void check_nystroem(const NystroemAttention& op, const NystroemInputs<T>& in, const Sharding& rows,
                     const Check& check_tensors) {
   check_call(op.name(), in, rows, check_tensors);
   op.check_sequence(rows.count(), rows.count(), in.key_lengths);
@@ -133,11 +133,9 @@ void check_nystroem(const NystroemAttention& op, const NystroemInputs<T>& in, co
 }  // namespace detail
 
 template <std::floating_point T>
-Traffic RanksForward<NystroemAttention, T>::forward(const NystroemAttention& op,
-                                                    const NystroemInputs<T>& inputs,
-                                                    const View<T>& out,
-                                                    const NystroemSaved<T>& saved, const Rows& rows,
-                                                    const detail::RanksCall& call) {
+CommStats DistributedForward<NystroemAttention, T>::forward(
+    const NystroemAttention& op, const NystroemInputs<T>& inputs, const View<T>& out,
+    const NystroemSaved<T>& saved, const Sharding& rows, const detail::CollectiveCall& call) {
   return detail::run_call(
       rows, call, detail::call_text(op.name(), ".forward", inputs, rows),
       [&] {

@@ -22,12 +22,13 @@ namespace distributed {
 /// twice, and states or sums; for the gradient of the projection 2 R D numbers for each head, or if
 /// not causal for each head and segment of the rank.
 template <std::floating_point T>
-struct RanksBackward<PerformerAttention, T> {
+struct DistributedBackward<PerformerAttention, T> {
   /// Computes the pass.
-  static Traffic backward(const PerformerAttention& op, const PerformerInputs<T>& inputs,
-                          const View<const T>& out, const SavedOf<PerformerAttention, T>& /*saved*/,
-                          const View<const T>& d_out, const GradsOf<PerformerAttention, T>& grads,
-                          const Rows& rows, const detail::RanksCall& call) {
+  static CommStats backward(const PerformerAttention& op, const PerformerInputs<T>& inputs,
+                            const View<const T>& out,
+                            const SavedOf<PerformerAttention, T>& /*saved*/,
+                            const View<const T>& d_out, const GradsOf<PerformerAttention, T>& grads,
+                            const Sharding& rows, const detail::CollectiveCall& call) {
     return PerformerCalls<T>::backward(op.settings(), inputs, out, d_out, grads, rows, call);
   }
 };

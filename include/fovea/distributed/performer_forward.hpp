@@ -20,11 +20,11 @@ namespace distributed {
 /// If not, the sums of the rank's segments of kLinearSegment tokens are sent, and totals and R
 /// references received. Memory: states or sums.
 template <std::floating_point T>
-struct RanksForward<PerformerAttention, T> {
+struct DistributedForward<PerformerAttention, T> {
   /// Computes the pass.
-  static Traffic forward(const PerformerAttention& op, const PerformerInputs<T>& inputs,
-                         const View<T>& out, const SavedOf<PerformerAttention, T>& /*saved*/,
-                         const Rows& rows, const detail::RanksCall& call) {
+  static CommStats forward(const PerformerAttention& op, const PerformerInputs<T>& inputs,
+                           const View<T>& out, const SavedOf<PerformerAttention, T>& /*saved*/,
+                           const Sharding& rows, const detail::CollectiveCall& call) {
     return PerformerCalls<T>::forward(op.settings(), inputs, out, rows, call);
   }
 };

@@ -9,8 +9,8 @@
 #include "fovea/attention/attention.hpp"
 #include "fovea/core/tensor_check.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
-#include "fovea/distributed/rows.hpp"
 #include "fovea/distributed/rows/row_tensors.hpp"
+#include "fovea/distributed/sharding.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -20,8 +20,8 @@ namespace detail {
 
 /// \throws std::invalid_argument
 template <class T>
-void check_redistribution(const View<const T>& from, const Rows& from_rows, const View<T>& to,
-                          const Rows& to_rows) {
+void check_redistribution(const View<const T>& from, const Sharding& from_rows, const View<T>& to,
+                          const Sharding& to_rows) {
   constexpr const char* name = "redistribute";
   if (from_rows.layout().ranks() != to_rows.layout().ranks()) {
     refuse(name,
@@ -56,12 +56,12 @@ void check_redistribution(const View<const T>& from, const Rows& from_rows, cons
 /// std::invalid_argument if shapes or layouts do not match, std::bad_alloc; std::runtime_error if
 /// MPI fails. Memory: the rank's rows in both layouts.
 template <class X, class Y, class T = Scalar<Y>>
-Traffic redistribute(const X& from, const Rows& from_rows, Y&& to, const Rows& to_rows) {
+CommStats redistribute(const X& from, const Sharding& from_rows, Y&& to, const Sharding& to_rows) {
   const View<const T> x(from);
   const View<T> y(to);
   const Communicator& ranks = from_rows.ranks();
   struct Move {
-    Move(const View<const T>& x, const Rows& from_rows, const Rows& to_rows)
+    Move(const View<const T>& x, const Sharding& from_rows, const Sharding& to_rows)
         : rows(x.batch(), from_rows.count(), {{x.heads(), x.width()}}),
           exchange(from_rows.ranks(), rows,
                    {ExchangePlan::of(from_rows.layout(), from_rows.ranks().rank(),
@@ -86,7 +86,7 @@ Traffic redistribute(const X& from, const Rows& from_rows, Y&& to, const Rows& t
   move->exchange.begin_stage(0);
   move->rows.get(0, y, to_rows.own());
   move->exchange.end();
-  return move->exchange.traffic();
+  return move->exchange.comm_stats();
 }
 
 }  // namespace distributed

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "fovea/attention/reformer/check.hpp"
-#include "fovea/distributed/messages/head_slices.hpp"
+#include "fovea/distributed/messages/head_all_to_all.hpp"
 #include "fovea/distributed/reformer.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -22,8 +22,8 @@ namespace detail {
 /// \param check_tensors called with the operator and the inputs as a call of the rank's rows alone
 /// has them \throws std::invalid_argument
 template <class T, class Check>
-void check_reformer_call(const ReformerAttention& op, const ReformerInputs<T>& in, const Rows& rows,
-                         const Check& check_tensors) {
+void check_reformer_call(const ReformerAttention& op, const ReformerInputs<T>& in,
+                         const Sharding& rows, const Check& check_tensors) {
   check_own_rows(op.name(), "qk", in.qk, rows);
   check_own_rows(op.name(), "v", in.v, rows);
   // A chunk is one of the whole sequence: the rank's rows need not be a multiple of it.
@@ -39,7 +39,8 @@ void check_reformer_call(const ReformerAttention& op, const ReformerInputs<T>& i
 
 /// What is the same on all ranks of a call, in words.
 template <class T>
-std::string reformer_text(std::string_view pass, const ReformerInputs<T>& in, const Rows& rows) {
+std::string reformer_text(std::string_view pass, const ReformerInputs<T>& in,
+                          const Sharding& rows) {
   std::string text(ReformerAttention::name());
   text.append(pass).append(" of ").append(std::to_string(rows.count())).append(" rows, ");
   text.append(std::to_string(sizeof(T))).append(" bytes a number, qk ").append(sizes_text(in.qk));
@@ -52,27 +53,25 @@ template <class T>
 struct ReformerSlices {
   /// Takes the memory of the rows of the rank's heads. \param in checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  ReformerSlices(const ReformerInputs<T>& in, const Rows& rows)
+  ReformerSlices(const ReformerInputs<T>& in, const Sharding& rows)
       : slices(rows.ranks(), in.qk.batch(), in.qk.heads()), inputs(in) {
     inputs.qk = slices.reads(in.qk, rows.layout());
     inputs.v = slices.reads(in.v, rows.layout());
   }
 
-  HeadSlices<T> slices;      ///< of the call
+  HeadAllToAll<T> slices;    ///< of the call
   ReformerInputs<T> inputs;  ///< all rows of this rank's heads
 };
 
 }  // namespace detail
 
 template <class T>
-Traffic RanksForward<ReformerAttention, T>::forward(const ReformerAttention& op,
-                                                    const ReformerInputs<T>& inputs,
-                                                    const View<T>& out,
-                                                    const ReformerSaved<T>& saved, const Rows& rows,
-                                                    const detail::RanksCall& call) {
+CommStats DistributedForward<ReformerAttention, T>::forward(
+    const ReformerAttention& op, const ReformerInputs<T>& inputs, const View<T>& out,
+    const ReformerSaved<T>& saved, const Sharding& rows, const detail::CollectiveCall& call) {
   std::string text = detail::reformer_text(".forward", inputs, rows);
-  if (!saved.lse.is_none()) text.append(", lse");
-  if (!saved.round_lse.is_none()) text.append(", round_lse");
+  if (!saved.lse.empty()) text.append(", lse");
+  if (!saved.round_lse.empty()) text.append(", round_lse");
   return detail::run_call(
       rows, call, text,
       [&] {
@@ -96,14 +95,14 @@ Traffic RanksForward<ReformerAttention, T>::forward(const ReformerAttention& op,
 }
 
 template <class T>
-Traffic RanksBackward<ReformerAttention, T>::backward(
+CommStats DistributedBackward<ReformerAttention, T>::backward(
     const ReformerAttention& op, const ReformerInputs<T>& inputs, const View<const T>& out,
     const ReformerSaved<T>& saved, const View<const T>& d_out, const ReformerGrads<T>& grads,
-    const Rows& rows, const detail::RanksCall& call) {
+    const Sharding& rows, const detail::CollectiveCall& call) {
   std::string text = detail::reformer_text(".backward", inputs, rows);
-  if (!saved.round_lse.is_none()) text.append(", round_lse");
+  if (!saved.round_lse.empty()) text.append(", round_lse");
   grads.for_each_tensor([&](const char* name, const View<T>& grad) {
-    if (!grad.is_none()) text.append(", the gradient of ").append(name);
+    if (!grad.empty()) text.append(", the gradient of ").append(name);
   });
   return detail::run_call(
       rows, call, text,
@@ -115,11 +114,11 @@ Traffic RanksBackward<ReformerAttention, T>::backward(
       },
       [&](const ExecutorRef& /*threads*/) {
         auto tensors = std::make_unique<detail::ReformerSlices<T>>(inputs, rows);
-        HeadSlices<T>& slices = tensors->slices;
+        HeadAllToAll<T>& slices = tensors->slices;
         const View<const T> all = slices.reads(out, rows.layout());
         const View<const T> d_all = slices.reads(d_out, rows.layout());
         ReformerSaved<T> kept;
-        if (!saved.round_lse.is_none()) {
+        if (!saved.round_lse.empty()) {
           kept.round_lse = slices.reads(View<const T>(saved.round_lse), rows.layout());
         }
         const ReformerGrads<T> wanted{slices.writes(grads.qk, rows.layout()),

@@ -22,8 +22,8 @@ class RowLayout {
   /// Every rank holds one range, in the order of ranks, as equal as possible; suits windows.
   /// \throws std::invalid_argument if rows < 0 or ranks < 1
   static RowLayout contiguous(Index rows, int ranks) { return contiguous(rows, ranks, 1); }
-  /// The same, with ranges that begin at multiples of a number, such as kChain for the gradients of
-  /// layers. \throws std::invalid_argument also if multiple < 1
+  /// The same, with ranges that begin at multiples of a number, such as kReductionBlock for the
+  /// gradients of layers. \throws std::invalid_argument also if multiple < 1
   static RowLayout contiguous(Index rows, int ranks, Index multiple) {
     return in_turn(rows, ranks, checked(rows, ranks), multiple, [](Index piece) { return piece; });
   }

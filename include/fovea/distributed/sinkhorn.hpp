@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Sinkhorn attention over a sequence that is spread over ranks: a sorted block is a sum of all
+/// Sinkhorn attention over a sequence that is sharded over ranks: a sorted block is a sum of all
 /// blocks, so that the call is made by heads.
 #pragma once
 
@@ -15,27 +15,27 @@ namespace distributed {
 /// Sinkhorn attention in `forward`. A rank has the sorting logits [B, Hk, own blocks, N / b] of the
 /// blocks whose first rows it holds (blocks_of); the rows of a block may be on different ranks. All
 /// ranks save lse, or none.
-/// Cost: a rank computes all rows of some key heads, as HeadSlices deals them; with fewer key heads
-/// than ranks some ranks compute nothing. Its rows of q, k, v, out and R travel to and from the
-/// other ranks' heads. Memory: three times as many numbers as its rows have, and what the operator
-/// takes for its heads. **Each rank holds all rows of its heads.**
+/// Cost: a rank computes all rows of some key heads, as HeadAllToAll deals them; with fewer key
+/// heads than ranks some ranks compute nothing. Its rows of q, k, v, out and R travel to and from
+/// the other ranks' heads. Memory: three times as many numbers as its rows have, and what the
+/// operator takes for its heads. **Each rank holds all rows of its heads.**
 template <class T>
-struct RanksForward<SinkhornAttention, T> {
+struct DistributedForward<SinkhornAttention, T> {
   /// Computes the pass.
-  static Traffic forward(const SinkhornAttention& op, const SinkhornInputs<T>& inputs,
-                         const View<T>& out, const SoftmaxSaved<T>& saved, const Rows& rows,
-                         const detail::RanksCall& call);
+  static CommStats forward(const SinkhornAttention& op, const SinkhornInputs<T>& inputs,
+                           const View<T>& out, const SoftmaxSaved<T>& saved, const Sharding& rows,
+                           const detail::CollectiveCall& call);
 };
 /// Sinkhorn attention in `backward`. The gradient of the sorting logits is that of the rank's
 /// blocks. All ranks want the same gradients.
 /// Cost, memory: by heads, as `forward`; out, lse, d_out and the gradients travel, too.
 template <class T>
-struct RanksBackward<SinkhornAttention, T> {
+struct DistributedBackward<SinkhornAttention, T> {
   /// Computes the pass.
-  static Traffic backward(const SinkhornAttention& op, const SinkhornInputs<T>& inputs,
-                          const View<const T>& out, const SoftmaxSaved<T>& saved,
-                          const View<const T>& d_out, const SinkhornGrads<T>& grads,
-                          const Rows& rows, const detail::RanksCall& call);
+  static CommStats backward(const SinkhornAttention& op, const SinkhornInputs<T>& inputs,
+                            const View<const T>& out, const SoftmaxSaved<T>& saved,
+                            const View<const T>& d_out, const SinkhornGrads<T>& grads,
+                            const Sharding& rows, const detail::CollectiveCall& call);
 };
 
 }  // namespace distributed

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "fovea/attention/sinkhorn/check.hpp"
-#include "fovea/distributed/messages/head_slices.hpp"
+#include "fovea/distributed/messages/head_all_to_all.hpp"
 #include "fovea/distributed/sinkhorn.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -21,8 +21,8 @@ namespace detail {
 /// \param check_tensors called with the inputs, without key lengths, which are of the whole
 /// sequence \throws std::invalid_argument
 template <class T, class Check>
-void check_sinkhorn_call(const SinkhornAttention& op, const SinkhornInputs<T>& in, const Rows& rows,
-                         const Check& check_tensors) {
+void check_sinkhorn_call(const SinkhornAttention& op, const SinkhornInputs<T>& in,
+                         const Sharding& rows, const Check& check_tensors) {
   check_own_rows(op.name(), "q", in.q, rows);
   check_own_rows(op.name(), "k", in.k, rows);
   check_own_rows(op.name(), "v", in.v, rows);
@@ -43,7 +43,7 @@ template <class T>
 struct SinkhornSlices {
   /// Takes the memory of the rows of the rank's heads. \param in checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  SinkhornSlices(const SinkhornAttention& op, const SinkhornInputs<T>& in, const Rows& rows)
+  SinkhornSlices(const SinkhornAttention& op, const SinkhornInputs<T>& in, const Sharding& rows)
       : blocks(blocks_of(rows.layout(), op.options.block)),
         slices(rows.ranks(), in.q.batch(), in.k.heads()),
         inputs(in) {
@@ -51,28 +51,25 @@ struct SinkhornSlices {
     inputs.k = slices.reads(in.k, rows.layout());
     inputs.v = slices.reads(in.v, rows.layout());
     // A rank without blocks need not give logits.
-    inputs.sorting =
-        slices.reads(in.sorting.is_none()
-                         ? View<const T>(nullptr, {in.k.batch(), in.k.heads(), 0, blocks.rows()})
-                         : View<const T>(in.sorting),
-                     blocks);
+    inputs.sorting = slices.reads(
+        in.sorting.empty() ? View<const T>(nullptr, {in.k.batch(), in.k.heads(), 0, blocks.rows()})
+                           : View<const T>(in.sorting),
+        blocks);
   }
 
   RowLayout blocks;          ///< of the rows of the sorting logits
-  HeadSlices<T> slices;      ///< of the call
+  HeadAllToAll<T> slices;    ///< of the call
   SinkhornInputs<T> inputs;  ///< all rows of this rank's heads
 };
 
 }  // namespace detail
 
 template <class T>
-Traffic RanksForward<SinkhornAttention, T>::forward(const SinkhornAttention& op,
-                                                    const SinkhornInputs<T>& inputs,
-                                                    const View<T>& out,
-                                                    const SoftmaxSaved<T>& saved, const Rows& rows,
-                                                    const detail::RanksCall& call) {
+CommStats DistributedForward<SinkhornAttention, T>::forward(
+    const SinkhornAttention& op, const SinkhornInputs<T>& inputs, const View<T>& out,
+    const SoftmaxSaved<T>& saved, const Sharding& rows, const detail::CollectiveCall& call) {
   std::string text = detail::call_text(op.name(), ".forward", inputs, rows);
-  if (!saved.lse.is_none()) text.append(", lse");
+  if (!saved.lse.empty()) text.append(", lse");
   return detail::run_call(
       rows, call, text,
       [&] {
@@ -92,13 +89,13 @@ Traffic RanksForward<SinkhornAttention, T>::forward(const SinkhornAttention& op,
 }
 
 template <class T>
-Traffic RanksBackward<SinkhornAttention, T>::backward(
+CommStats DistributedBackward<SinkhornAttention, T>::backward(
     const SinkhornAttention& op, const SinkhornInputs<T>& inputs, const View<const T>& out,
     const SoftmaxSaved<T>& saved, const View<const T>& d_out, const SinkhornGrads<T>& grads,
-    const Rows& rows, const detail::RanksCall& call) {
+    const Sharding& rows, const detail::CollectiveCall& call) {
   std::string text = detail::call_text(op.name(), ".backward", inputs, rows);
   grads.for_each_tensor([&](const char* name, const View<T>& grad) {
-    if (!grad.is_none()) text.append(", the gradient of ").append(name);
+    if (!grad.empty()) text.append(", the gradient of ").append(name);
   });
   return detail::run_call(
       rows, call, text,
@@ -109,7 +106,7 @@ Traffic RanksBackward<SinkhornAttention, T>::backward(
       },
       [&](const ExecutorRef& /*threads*/) {
         auto tensors = std::make_unique<detail::SinkhornSlices<T>>(op, inputs, rows);
-        HeadSlices<T>& slices = tensors->slices;
+        HeadAllToAll<T>& slices = tensors->slices;
         const View<const T> all = slices.reads(out, rows.layout());
         const View<const T> d_all = slices.reads(d_out, rows.layout());
         const SoftmaxSaved<T> kept{slices.reads(View<const T>(saved.lse), rows.layout())};

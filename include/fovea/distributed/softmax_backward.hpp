@@ -30,12 +30,12 @@ namespace distributed {
 /// address space is reserved for N x N numbers.
 template <class Op, class T>
 requires PatternAttention<Op, T>
-struct RanksBackward<Op, T> {
+struct DistributedBackward<Op, T> {
   /// Computes the pass.
-  static Traffic backward(const Op& op, const SoftmaxInputs<T>& inputs, const View<const T>& out,
-                          const SoftmaxSaved<T>& saved, const SoftmaxOutGrads<T>& d_out,
-                          const SoftmaxGrads<T>& grads, const Rows& rows,
-                          const detail::RanksCall& call) {
+  static CommStats backward(const Op& op, const SoftmaxInputs<T>& inputs, const View<const T>& out,
+                            const SoftmaxSaved<T>& saved, const SoftmaxOutGrads<T>& d_out,
+                            const SoftmaxGrads<T>& grads, const Sharding& rows,
+                            const detail::CollectiveCall& call) {
     return SoftmaxBackwardCalls<T>::backward(op, op.template score_modifier<T, true>(), inputs, out,
                                              saved, d_out, grads, rows, call);
   }

@@ -47,7 +47,7 @@ class SoftmaxDecoder {
  public:
   /// Segments of keys seen in steps of at most this are on one rank each, if the steps' least
   /// common multiple is at most this, too.
-  static constexpr Index kMostStep = SpreadDecoderCore<T>::kMostStep;
+  static constexpr Index kMostStep = ShardedDecoderCore<T>::kMostStep;
 
   /// Constructs an empty decoder. Collective.
   /// \param ranks must outlive this object
@@ -96,27 +96,27 @@ class SoftmaxDecoder {
   /// \param executor runs the segments of this rank, as in `forward` of the operator
   /// \returns this rank's communication statistics
   template <class Out, class E = Serial>
-  Traffic step(const SoftmaxInputs<T>& inputs, Out&& out, const SoftmaxSaved<T>& saved,
-               E&& executor = {}) {
+  CommStats step(const SoftmaxInputs<T>& inputs, Out&& out, const SoftmaxSaved<T>& saved,
+                 E&& executor = {}) {
     return core_.step(op_, op_.template score_modifier<Compute<T>, false>(),
-                      {inputs, View<T>(out), saved}, detail::RanksCall(op_, executor));
+                      {inputs, View<T>(out), saved}, detail::CollectiveCall(op_, executor));
   }
 
   /// The same on the calling thread, without saved state.
   template <class Out>
-  Traffic step(const SoftmaxInputs<T>& inputs, Out&& out) {
+  CommStats step(const SoftmaxInputs<T>& inputs, Out&& out) {
     return step(inputs, View<T>(out), SoftmaxSaved<T>{});
   }
   /// The same, without saved state.
   template <class Out, class E>
-  requires(!std::convertible_to<E, SoftmaxSaved<T>>) Traffic
+  requires(!std::convertible_to<E, SoftmaxSaved<T>>) CommStats
       step(const SoftmaxInputs<T>& inputs, Out&& out, E&& executor) {
     return step(inputs, View<T>(out), SoftmaxSaved<T>{}, executor);
   }
 
  private:
   Op op_;
-  SpreadDecoderCore<T> core_;
+  ShardedDecoderCore<T> core_;
 };
 
 }  // namespace distributed

@@ -21,11 +21,11 @@ namespace distributed {
 /// kKeySegment at a time, and nothing is kept.
 template <class Op, class T>
 requires PatternAttention<Op, T>
-struct RanksForward<Op, T> {
+struct DistributedForward<Op, T> {
   /// Computes the pass.
-  static Traffic forward(const Op& op, const SoftmaxInputs<T>& inputs, const View<T>& out,
-                         const SoftmaxSaved<T>& saved, const Rows& rows,
-                         const detail::RanksCall& call) {
+  static CommStats forward(const Op& op, const SoftmaxInputs<T>& inputs, const View<T>& out,
+                           const SoftmaxSaved<T>& saved, const Sharding& rows,
+                           const detail::CollectiveCall& call) {
     return SoftmaxCalls<T>::forward(op, op.template score_modifier<Compute<T>, false>(), inputs,
                                     out, saved, rows, call);
   }

@@ -26,7 +26,7 @@ class SynthesizerBackwardPass {
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SynthesizerBackwardPass(const Op& op, const InputsOf<Op, T>& inputs, const View<const T>& out,
                           const SoftmaxSaved<T>& saved, const View<const T>& d_out,
-                          const GradsOf<Op, T>& grads, const Rows& rows,
+                          const GradsOf<Op, T>& grads, const Sharding& rows,
                           const ExecutorRef& executor)
       : softmax_(op.softmax()),
         logits_(inputs, rows.own(), executor, ExecutorRef().memory()),
@@ -36,7 +36,7 @@ class SynthesizerBackwardPass {
   }
 
   /// The messages of this rank.
-  Traffic traffic() const { return pass_.traffic() + grads_.traffic(); }
+  CommStats comm_stats() const { return pass_.comm_stats() + grads_.comm_stats(); }
 
   /// As that of softmax attention.
   std::uint64_t plan_number() const { return pass_.plan_number(); }
@@ -63,12 +63,10 @@ class SynthesizerBackwardPass {
 };
 
 template <class Op, class T>
-Traffic SynthesizerBackwardCalls<Op, T>::backward(const Op& op, const InputsOf<Op, T>& inputs,
-                                                  const View<const T>& out,
-                                                  const SoftmaxSaved<T>& saved,
-                                                  const View<const T>& d_out,
-                                                  const GradsOf<Op, T>& grads, const Rows& rows,
-                                                  const detail::RanksCall& call) {
+CommStats SynthesizerBackwardCalls<Op, T>::backward(
+    const Op& op, const InputsOf<Op, T>& inputs, const View<const T>& out,
+    const SoftmaxSaved<T>& saved, const View<const T>& d_out, const GradsOf<Op, T>& grads,
+    const Sharding& rows, const detail::CollectiveCall& call) {
   using Gradients = detail::SynthesizerRankGradients<Op, T>;
   const std::string text = detail::synthesizer_text(Op::name(), ".backward", inputs, rows);
   return detail::run_call(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of the forms of the Synthesizer over a sequence that is spread over ranks: that
-/// of softmax attention over what they make of their inputs.
+/// The forward pass of the forms of the Synthesizer over a sequence that is sharded over ranks:
+/// that of softmax attention over what they make of their inputs.
 #pragma once
 
 #include "fovea/attention/dense_synthesizer.hpp"
@@ -20,9 +20,9 @@ template <class Op, class T>
 class SynthesizerCalls {
  public:
   /// \param call of the same operator
-  static Traffic forward(const Op& op, const InputsOf<Op, T>& inputs, const View<T>& out,
-                         const SoftmaxSaved<T>& saved, const Rows& rows,
-                         const detail::RanksCall& call);
+  static CommStats forward(const Op& op, const InputsOf<Op, T>& inputs, const View<T>& out,
+                           const SoftmaxSaved<T>& saved, const Sharding& rows,
+                           const detail::CollectiveCall& call);
 };
 
 /// The forms of the Synthesizer in `forward`. What has rows by position, r, r1, r2 or x, is that of
@@ -33,7 +33,7 @@ class SynthesizerCalls {
 /// over a pattern, for the dense form also [B, Hq, own rows, M + 1] and [1 or B, Hk, own rows, M +
 /// 1].
 template <Synthesizer Op, class T>
-struct RanksForward<Op, T> : SynthesizerCalls<Op, T> {};
+struct DistributedForward<Op, T> : SynthesizerCalls<Op, T> {};
 
 }  // namespace distributed
 

@@ -22,7 +22,7 @@ class SynthesizerForwardPass {
   /// \param inputs, out, saved those of this rank, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SynthesizerForwardPass(const Op& op, const InputsOf<Op, T>& inputs, const View<T>& out,
-                         const SoftmaxSaved<T>& saved, const Rows& rows,
+                         const SoftmaxSaved<T>& saved, const Sharding& rows,
                          const ExecutorRef& executor)
       : softmax_(op.softmax()),
         logits_(inputs, rows.own(), executor, ExecutorRef().memory()),
@@ -31,7 +31,7 @@ class SynthesizerForwardPass {
   }
 
   /// The messages of this rank.
-  Traffic traffic() const { return pass_.traffic(); }
+  CommStats comm_stats() const { return pass_.comm_stats(); }
 
   /// As that of softmax attention.
   std::uint64_t plan_number() const { return pass_.plan_number(); }
@@ -54,9 +54,10 @@ class SynthesizerForwardPass {
 };
 
 template <class Op, class T>
-Traffic SynthesizerCalls<Op, T>::forward(const Op& op, const InputsOf<Op, T>& inputs,
-                                         const View<T>& out, const SoftmaxSaved<T>& saved,
-                                         const Rows& rows, const detail::RanksCall& call) {
+CommStats SynthesizerCalls<Op, T>::forward(const Op& op, const InputsOf<Op, T>& inputs,
+                                           const View<T>& out, const SoftmaxSaved<T>& saved,
+                                           const Sharding& rows,
+                                           const detail::CollectiveCall& call) {
   return detail::run_call(
       rows, call, detail::synthesizer_text(Op::name(), ".forward", inputs, rows),
       [&] {

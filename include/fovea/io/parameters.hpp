@@ -94,12 +94,12 @@ void copy_transposed(const T* rows, Index count, RowMatrix<T>& to, Index first) 
 /// through a buffer in cache, unless only the whole tensor can be read.
 template <class T>
 void read_transposed(const StoredTensor& tensor, Index count, RowMatrix<T>& to, Index first) {
-  const bool in_strips = tensor.decode == nullptr && !tensor.column_major;
-  const Index strip = in_strips ? 16 : (std::max)(Index{1}, count);
-  std::vector<T> rows(static_cast<std::size_t>((std::min)(strip, count) * to.rows()));
-  for (Index i = 0; i < count; i += strip) {
-    const Index height = (std::min)(strip, count - i);
-    if (in_strips) {
+  const bool in_row_blocks = tensor.decode == nullptr && !tensor.column_major;
+  const Index block = in_row_blocks ? 16 : (std::max)(Index{1}, count);
+  std::vector<T> rows(static_cast<std::size_t>((std::min)(block, count) * to.rows()));
+  for (Index i = 0; i < count; i += block) {
+    const Index height = (std::min)(block, count - i);
+    if (in_row_blocks) {
       const Index begin = i * to.rows() * names_of(tensor.dtype).bits / 8;
       from_bytes(tensor.dtype, tensor.bytes.data() + begin, height * to.rows(), rows.data());
     } else {

@@ -141,7 +141,7 @@ template <class T>
 }
 
 /// How a backward pass stores the gradient of its input.
-enum class Into {
+enum class OutputMode {
   write,  ///< the gradient is overwritten
   add     ///< the gradient is accumulated
 };

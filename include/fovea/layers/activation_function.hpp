@@ -24,7 +24,7 @@ namespace detail {
 template <class T, class E>
 void activate(ActivationKind kind, const View<const T>& x, const View<T>& y, E&& executor) {
   using Kernels = LayerKernels<T>;
-  agree_on(executor, "ActivationFunction", kind);
+  add_to_collective_check(executor, "ActivationFunction", kind);
   switch (kind) {
     case ActivationKind::gelu:
       return map_activations<&Kernels::gelu, T>(x, {}, y, executor);
@@ -46,7 +46,7 @@ template <class T, class E>
 void activate_backward(ActivationKind kind, const View<const T>& x, const View<const T>& d_y,
                        const View<T>& d_x, E&& executor) {
   using Kernels = LayerKernels<T>;
-  agree_on(executor, "ActivationFunction", kind);
+  add_to_collective_check(executor, "ActivationFunction", kind);
   switch (kind) {
     case ActivationKind::gelu:
       return map_activations<&Kernels::gelu_grad, T>(x, d_y, d_x, executor);

@@ -14,7 +14,7 @@ namespace detail {
 /// \param arguments the arguments of its `forward` before the executor
 template <class Op, class E, class... Arguments>
 void forward_over(const Op& op, E&& executor, const Arguments&... arguments) {
-  if constexpr (SpreadsRows<E>) {
+  if constexpr (ShardsRows<E>) {
     executor.forward(op, arguments...);
   } else {
     op.forward(arguments..., executor);
@@ -24,7 +24,7 @@ void forward_over(const Op& op, E&& executor, const Arguments&... arguments) {
 /// The backward pass likewise.
 template <class Op, class E, class... Arguments>
 void backward_over(const Op& op, E&& executor, const Arguments&... arguments) {
-  if constexpr (SpreadsRows<E>) {
+  if constexpr (ShardsRows<E>) {
     executor.backward(op, arguments...);
   } else {
     op.backward(arguments..., executor);

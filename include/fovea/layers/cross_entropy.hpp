@@ -22,7 +22,7 @@ template <class T>
 void check_targets(const View<const T>& logits, IndexSpan targets, const View<T>& d_logits) {
   constexpr const char* name = "softmax_cross_entropy";
   check_activations(name, "logits", logits, logits.width());
-  if (!d_logits.is_none()) {
+  if (!d_logits.empty()) {
     check_alike(name, "d_logits", d_logits, logits.width(), logits);
     check_written(name, "d_logits", d_logits, "logits", logits);
   }
@@ -62,16 +62,15 @@ double softmax_cross_entropy(const std::type_identity_t<View<const T>>& logits, 
       as_executor(executor), logits.batch(), logits.rows(), of_row,
       [&](Index b, Index first, Index count) {
         const std::size_t row = at(b, first);
-        kernels.cross_entropy(
-            {.x = detail::row_at(logits, b, first),
-             .x_row = logits.strides()[2],
-             .targets = targets.subspan(row, static_cast<std::size_t>(count)),
-             .d = d_logits.is_none() ? nullptr : detail::row_at(d_logits, b, first),
-             .d_row = d_logits.is_none() ? 0 : d_logits.strides()[2],
-             .losses = &losses[row],
-             .rows = count,
-             .classes = logits.width(),
-             .share = share});
+        kernels.cross_entropy({.x = detail::row_at(logits, b, first),
+                               .x_row = logits.strides()[2],
+                               .targets = targets.subspan(row, static_cast<std::size_t>(count)),
+                               .d = d_logits.empty() ? nullptr : detail::row_at(d_logits, b, first),
+                               .d_row = d_logits.empty() ? 0 : d_logits.strides()[2],
+                               .losses = &losses[row],
+                               .rows = count,
+                               .classes = logits.width(),
+                               .share = share});
       });
   const auto loss = [&](Index b, Index n) { return losses[at(b, n)]; };
   return detail::sum_of_tokens(logits, executor, loss) * share;

@@ -114,7 +114,7 @@ class CrossMultiHead : public LayerCalls<CrossMultiHead<Op, T>, T, CrossTokens<T
   template <class E = Serial>
   void backward(const CrossTokens<T>& tokens, Saved& saved, const View<const T>& d_y,
                 const View<T>& d_x, const View<T>& d_memory, E&& executor = {},
-                Into memory_into = Into::write) {
+                OutputMode memory_into = OutputMode::write) {
     check_backward(kName, source_of(tokens), sizes_.width, d_y, sizes_.width, d_x);
     check_memory(tokens.x.batch(), tokens.memory, tokens.key_lengths, executor);
     check_d_memory(tokens, d_y, d_x, d_memory);
@@ -173,9 +173,9 @@ class CrossMultiHead : public LayerCalls<CrossMultiHead<Op, T>, T, CrossTokens<T
 
   void check_d_memory(const CrossTokens<T>& tokens, const View<const T>& d_y, const View<T>& d_x,
                       const View<T>& d_memory) const {
-    if (!d_x.is_none()) check_written(kName, "d_x", d_x, "memory", tokens.memory);
+    if (!d_x.empty()) check_written(kName, "d_x", d_x, "memory", tokens.memory);
     detail::check_apart(kName, "d_bias", tokens.d_bias, "memory", tokens.memory);
-    if (d_memory.is_none()) return;
+    if (d_memory.empty()) return;
     check_activations(kName, "d_memory", d_memory, memory_width());
     detail::check_extents(kName, "d_memory", d_memory.shape(), tokens.memory.shape(),
                           "the shape of memory");
@@ -257,7 +257,7 @@ class CrossMultiHeadDecoder {
     check_forward("CrossMultiHead", x, width, y, width);
     detail::check_extent("CrossMultiHead", "x", x.shape(), 0, kv_.view().batch(),
                          "the batch of the memory");
-    layer_->attend({.x = x, .key_lengths = key_lengths_}, kv_, y, room_, executor);
+    layer_->attend({.x = x, .key_lengths = key_lengths_}, kv_, y, scratch_, executor);
   }
 
  private:
@@ -281,7 +281,7 @@ class CrossMultiHeadDecoder {
   const CrossMultiHead<Op, T>* layer_;
   std::vector<Index> key_lengths_;
   Buffer<T> kv_;
-  typename CrossMultiHead<Op, T>::Saved room_;
+  typename CrossMultiHead<Op, T>::Saved scratch_;
 };
 
 FOVEA_NAMESPACE_END

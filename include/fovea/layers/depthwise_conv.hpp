@@ -64,7 +64,7 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
     auto&& threads = as_executor(executor);
     const Index rows = detail::rows_of_sequence(tokens.x, threads);
     check_lengths(kName, tokens, rows);
-    convolve(tokens, rows, tokens.x, y, false, Into::write, threads);
+    convolve(tokens, rows, tokens.x, y, false, OutputMode::write, threads);
   }
 
   /// Adds to the gradient of the weights. If given, d_x is written or added to; from the key length
@@ -72,21 +72,21 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
   /// \throws as `forward`
   template <class E = Serial>
   void backward(const Tokens<T>& tokens, Saved& /*saved*/, const View<const T>& d_y,
-                const View<T>& d_x, E&& executor = {}, Into into = Into::write) {
+                const View<T>& d_x, E&& executor = {}, OutputMode into = OutputMode::write) {
     check_backward(kName, tokens.x, width(), d_y, width(), d_x);
     auto&& threads = as_executor(executor);
     const Index rows = detail::rows_of_sequence(tokens.x, threads);
     check_lengths(kName, tokens, rows);
     with_neighbours(tokens.x, threads, [&](const View<const T>& x) {
       const Products all{tokens, x, d_y, rows};
-      if constexpr (SpreadsRows<E>) {
+      if constexpr (ShardsRows<E>) {
         add_weights_over_ranks(all, threads);
       } else {
         add_weights(all, detail::all_tokens(d_y), weight.gradient_sum(), 0, threads);
       }
     });
     // The same convolution with the taps reversed.
-    if (!d_x.is_none()) convolve(tokens, rows, d_y, d_x, true, into, threads);
+    if (!d_x.empty()) convolve(tokens, rows, d_y, d_x, true, into, threads);
   }
 
  private:
@@ -118,7 +118,7 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
   /// Writes the convolution of x to y, or adds it. \param rows of the sequence
   template <class E>
   void convolve(const Tokens<T>& tokens, Index rows, const View<const T>& x, const View<T>& y,
-                bool reversed, Into into, E& threads) const {
+                bool reversed, OutputMode into, E& threads) const {
     const LayerKernels<T> kernels;
     const double products = kProducts * static_cast<double>(weight.value.size());
     with_neighbours(x, threads, [&](const View<const T>& all) {
@@ -135,7 +135,7 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
                             .to_row = y.strides()[2],
                             .begin = here.begin + first,
                             .end = here.begin + first + count,
-                            .add = into == Into::add,
+                            .add = into == OutputMode::add,
                             .width = width()});
         };
         detail::for_each_row_block(threads, y.batch(), here.end - here.begin, products,
@@ -180,7 +180,7 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
     RowMatrix<T>& gradient = weight.gradient_sum();
     RowMatrix<T> sums = gradient.transpose();  // [C, taps]
     detail::sum_over_tokens(all.d_y, sums, detail::kColumnsPerTask, over,
-                            [&](const detail::RowsOfSum<T>& part, const detail::TokenRange& some) {
+                            [&](const detail::SumRows<T>& part, const detail::TokenRange& some) {
                               Eigen::Map<RowMatrix<T>> channels(
                                   part.data, part.rows.end - part.rows.begin, taps());
                               RowMatrix<T> by_tap = channels.transpose();

@@ -56,7 +56,7 @@ class DropoutLayer : public LayerCalls<DropoutLayer<T>, T, Tokens<T>> {
   void backward(const Tokens<T>& tokens, Saved& /*saved*/, const View<const T>& d_y,
                 const View<T>& d_x, E&& executor = {}) {
     check_backward("DropoutLayer", tokens.x, tokens.x.width(), d_y, tokens.x.width(), d_x);
-    if (!d_x.is_none()) write(tokens.training, d_y, d_x, as_executor(executor));
+    if (!d_x.empty()) write(tokens.training, d_y, d_x, as_executor(executor));
   }
 
   /// The forward pass in place. It costs nothing if nothing is dropped.
@@ -70,14 +70,14 @@ class DropoutLayer : public LayerCalls<DropoutLayer<T>, T, Tokens<T>> {
   }
 
   /// The gradient of x, given that of y: d_y itself if nothing is dropped.
-  /// \param d_y [B, 1, L, C] with dense rows \param room holds the result otherwise
+  /// \param d_y [B, 1, L, C] with dense rows \param scratch holds the result otherwise
   /// \throws std::invalid_argument if d_y has another layout; std::bad_alloc
   template <class E>
   View<const T> gradient(const std::optional<TrainingStep>& training, const View<const T>& d_y,
-                         Buffer<T>& room, E&& executor) const {
+                         Buffer<T>& scratch, E&& executor) const {
     check_activations("DropoutLayer", "d_y", d_y, d_y.width());
     if (!drops(training)) return d_y;
-    const View<T> d_x = room.resize(d_y.shape());
+    const View<T> d_x = scratch.resize(d_y.shape());
     write(training, d_y, d_x, executor);
     return d_x;
   }
@@ -92,7 +92,7 @@ class DropoutLayer : public LayerCalls<DropoutLayer<T>, T, Tokens<T>> {
     if (!drops(training)) return detail::copy_activations<T>(x, y, executor);
     static_cast<void>(detail::rows_of_sequence(x, executor));
     const std::uint64_t seed = dropout_seed(*training, place_);
-    detail::agree_on(executor, "DropoutLayer", probability_, seed);
+    detail::add_to_collective_check(executor, "DropoutLayer", probability_, seed);
     detail::for_each_row_block(
         executor, x.batch(), x.rows(), kProducts * static_cast<double>(x.width()),
         [&](Index b, Index first, Index count) {

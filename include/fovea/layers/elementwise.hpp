@@ -31,7 +31,7 @@ void map_activations(const View<const T>& x, const View<const T>& d, const View<
                                            .rows = count,
                                            .width = x.width(),
                                            .factor = factor};
-                       if (!d.is_none()) {
+                       if (!d.empty()) {
                          args.d = row_at(d, b, first);
                          args.d_row = d.strides()[2];
                        }

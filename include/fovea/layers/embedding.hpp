@@ -103,7 +103,8 @@ class Embedding : public LayerParts<Embedding<T, W>> {
     check_activations("Embedding", "x", x, table.value.cols());
     check_alike("Embedding", "logits", logits, table.value.rows(), x);
     check_written("Embedding", "logits", logits, "x", x);
-    detail::multiply_rows_transposed(x, table.value, logits, Into::write, as_executor(executor));
+    detail::multiply_rows_transposed(x, table.value, logits, OutputMode::write,
+                                     as_executor(executor));
   }
 
   /// Adds the logits' contribution to the gradient of the table. If given, d_x is written or added
@@ -112,17 +113,17 @@ class Embedding : public LayerParts<Embedding<T, W>> {
   /// \throws as `logits`
   template <class E = Serial>
   void logits_backward(const View<const T>& x, const View<const T>& d_logits, const View<T>& d_x,
-                       E&& executor = {}, Into into = Into::write) {
+                       E&& executor = {}, OutputMode into = OutputMode::write) {
     check_activations("Embedding", "x", x, table.value.cols());
     check_alike("Embedding", "d_logits", d_logits, table.value.rows(), x);
     auto&& threads = as_executor(executor);
-    if (!d_x.is_none()) {
+    if (!d_x.empty()) {
       check_alike("Embedding", "d_x", d_x, table.value.cols(), x);
       check_written("Embedding", "d_x", d_x, "x", x);
       check_written("Embedding", "d_x", d_x, "d_logits", d_logits);
     }
     detail::add_outer_product(d_logits, x, table.gradient_sum(), threads);
-    if (!d_x.is_none()) detail::multiply_rows<T>(d_logits, table.value, {}, d_x, threads, into);
+    if (!d_x.empty()) detail::multiply_rows<T>(d_logits, table.value, {}, d_x, threads, into);
   }
 
  private:
@@ -135,7 +136,7 @@ class Embedding : public LayerParts<Embedding<T, W>> {
                           const F& row_of) {
     constexpr Index least_rows = 256;
     const auto elements = kProducts * static_cast<double>(d_y.batch() * d_y.rows());
-    const auto add = [&](const detail::RowsOfSum<T>& to, const detail::TokenRange& tokens) {
+    const auto add = [&](const detail::SumRows<T>& to, const detail::TokenRange& tokens) {
       detail::for_each_column_block(
           threads, d_y.width(), detail::kColumnsPerTask, elements, [&](Index first, Index count) {
             for (Index b = tokens.sequences.begin; b < tokens.sequences.end; ++b) {

@@ -118,7 +118,7 @@ class EncoderBlock
     attention.backward(tokens.with(saved.normal1.view()), saved.attention,
                        dropped(dropout1_, d_hidden), part, threads);
     norm1_.backward(tokens.x, saved.norm1, part, part, threads);
-    if (!d_x.is_none()) detail::add_activations<T>(d_hidden, part, d_x, threads);
+    if (!d_x.empty()) detail::add_activations<T>(d_hidden, part, d_x, threads);
   }
 
   /// The number of channels of x and y.

@@ -32,9 +32,9 @@ class EncoderBlockDecoder {
 
  public:
   /// What a step computes on its way. Decoders that take turns may share one.
-  struct Room {
-    typename Block::Saved block;                ///< of the block
-    typename AttentionDecoder::Room attention;  ///< of the attention layer's decoder
+  struct Scratch {
+    typename Block::Saved block;                   ///< of the block
+    typename AttentionDecoder::Scratch attention;  ///< of the attention layer's decoder
   };
 
   /// An empty decoder. \throws as the attention layer's decoder
@@ -52,12 +52,12 @@ class EncoderBlockDecoder {
   /// std::bad_alloc
   template <class E = Serial>
   void step(const View<const T>& x, const View<T>& y, E&& executor = {}) {
-    step(x, y, room_, executor);
+    step(x, y, scratch_, executor);
   }
 
-  /// The same with room that is kept elsewhere.
+  /// The same with scratch memory that is kept elsewhere.
   template <class E>
-  void step(const View<const T>& x, const View<T>& y, Room& room, E&& executor) {
+  void step(const View<const T>& x, const View<T>& y, Scratch& scratch, E&& executor) {
     check_forward("EncoderBlock", x, block_->width(), y, block_->width());
     [[maybe_unused]] const auto awake = stay_awake(executor);
     // The parts of a block must not have different tokens.
@@ -65,9 +65,9 @@ class EncoderBlockDecoder {
       if (length() != before) clear();
     });
     block_->run(
-        x, y, room.block,
+        x, y, scratch.block,
         [&](const View<const T>& normal, const View<T>& part, auto&& threads) {
-          attention_.step(normal, part, room.attention, threads);
+          attention_.step(normal, part, scratch.attention, threads);
         },
         as_executor(executor));
   }
@@ -90,7 +90,7 @@ class EncoderBlockDecoder {
 
   const Block* block_;
   AttentionDecoder attention_;
-  Room room_;
+  Scratch scratch_;
 };
 
 FOVEA_NAMESPACE_END

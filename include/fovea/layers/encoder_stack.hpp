@@ -44,7 +44,7 @@ class EncoderStack : public LayerCalls<EncoderStack<Block>, typename Block::Scal
  public:
   std::vector<Block> blocks;  ///< The blocks, all of one width.
 
-  /// What is kept from forward to backward, and room for both passes.
+  /// What is kept from forward to backward, and scratch memory for both passes.
   struct Saved {
     std::vector<typename Block::Saved> blocks;  ///< of each block
     std::vector<Buffer<T>> hidden;              ///< [B, 1, L, Dm] the outputs of all but the last
@@ -71,11 +71,12 @@ class EncoderStack : public LayerCalls<EncoderStack<Block>, typename Block::Scal
                                                                       E&& executor = {}) const {
     check_forward("EncoderStack", tokens, tokens.x.width(), y, tokens.x.width());
     auto&& threads = as_executor(executor);
-    typename Block::Saved room;
+    typename Block::Saved scratch;
     std::array<Buffer<T>, 2> hidden;
     detail::through_blocks<T>(blocks.size(), tokens.x, y, hidden, threads,
                               [&](std::size_t i, const View<const T>& from, const View<T>& to) {
-                                blocks[i].forward(tokens.with(from).in_layer(i), to, room, threads);
+                                blocks[i].forward(tokens.with(from).in_layer(i), to, scratch,
+                                                  threads);
                               });
   }
 
@@ -114,7 +115,7 @@ class EncoderStack : public LayerCalls<EncoderStack<Block>, typename Block::Scal
       blocks[i].backward(tokens.with(from).in_layer(i), saved.blocks[i], d_out, d_from, threads);
       d_out = d_from;
     }
-    if (blocks.empty() && !d_x.is_none()) detail::copy_activations<T>(d_y, d_x, threads);
+    if (blocks.empty() && !d_x.empty()) detail::copy_activations<T>(d_y, d_x, threads);
   }
 
   /// A decoder: the same stack for tokens that come one after the other.
@@ -162,7 +163,7 @@ class EncoderStackDecoder {
     });
     detail::through_blocks<T>(blocks_.size(), x, y, hidden_, threads,
                               [&](std::size_t i, const View<const T>& from, const View<T>& to) {
-                                blocks_[i].step(from, to, room_, threads);
+                                blocks_[i].step(from, to, scratch_, threads);
                               });
   }
 
@@ -191,7 +192,7 @@ class EncoderStackDecoder {
   EncoderStackDecoder() = default;
 
   std::vector<EncoderBlockDecoder<Block, S>> blocks_;
-  typename EncoderBlockDecoder<Block, S>::Room room_;
+  typename EncoderBlockDecoder<Block, S>::Scratch scratch_;
   std::array<Buffer<T>, 2> hidden_;
 };
 

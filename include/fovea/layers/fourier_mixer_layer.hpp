@@ -61,7 +61,7 @@ class FourierMixerLayer : public LayerCalls<FourierMixerLayer<T>, T, Tokens<T>> 
     check_tokens(tokens);
     check_backward(name(), tokens.x, width_, d_y, width_, d_x);
     detail::check_written_layout(name(), "d_x", d_x);
-    if (!d_x.is_none()) detail::backward_over(mixer, as_executor(executor), d_y, d_x);
+    if (!d_x.empty()) detail::backward_over(mixer, as_executor(executor), d_y, d_x);
   }
 
  private:

@@ -104,7 +104,7 @@ class GatedFeedForward : public LayerCalls<GatedFeedForward<T, W>, T> {
   /// Calls f(kernels, args, b, row) for blocks of rows, with the gates and the gated values.
   template <class E, class F>
   void for_each_block(const View<T>& projected, E&& threads, F&& f) const {
-    detail::agree_on(threads, "GatedFeedForward", gate_);
+    detail::add_to_collective_check(threads, "GatedFeedForward", gate_);
     const LayerKernels<T> kernels;
     const Index hidden = out_.in();
     detail::for_each_row_block(threads, projected.batch(), projected.rows(),

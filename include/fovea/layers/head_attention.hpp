@@ -133,15 +133,15 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
 
   /// Computes the attention of new tokens with a decoder of the operator.
   /// \param decoder of this operator \param qkv, source as in `forward`, of the new tokens
-  /// \param room is written
+  /// \param scratch is written
   /// \return [B, 1, n, H D] the concatenated outputs of the heads
   template <class D, class E>
   View<const T> step(D& decoder, const std::array<View<const T>, 3>& qkv, const Tokens<T>& source,
-                     Saved& room, E&& executor) const {
+                     Saved& scratch, E&& executor) const {
     const auto& q = qkv[0];
-    const View<T> out = room.out.resize(q.batch(), q.rows(), q.heads() * q.width());
-    learned.compute(op, source, room.learned, executor);
-    const auto [inputs, kept] = attached(qkv, source, room);
+    const View<T> out = scratch.out.resize(q.batch(), q.rows(), q.heads() * q.width());
+    learned.compute(op, source, scratch.learned, executor);
+    const auto [inputs, kept] = attached(qkv, source, scratch);
     decoder.step(inputs, as_heads(out, 0, q.heads(), q.width()), executor);
     return out;
   }
@@ -151,7 +151,7 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
   /// \param stored is written
   template <class S, class D, class E>
   View<const T> step_stored(D& decoder, const std::array<View<const T>, 3>& qkv,
-                            const Tokens<T>& source, Saved& room, StoredHeads<S>& stored,
+                            const Tokens<T>& source, Saved& scratch, StoredHeads<S>& stored,
                             E&& executor) const {
     const auto& q = qkv[0];
     InputsOf<Op, S> inputs;
@@ -163,7 +163,7 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
     }
     logits.attach(Op::name(), source, inputs);
     const View<S> out = stored.out.resize(q.shape());
-    const View<T> side_by_side = room.out.resize(q.batch(), q.rows(), q.heads() * q.width());
+    const View<T> side_by_side = scratch.out.resize(q.batch(), q.rows(), q.heads() * q.width());
     decoder.step(inputs, out, executor);
     detail::convert_heads(View<const S>(out), as_heads(side_by_side, 0, q.heads(), q.width()),
                           executor);
@@ -183,7 +183,7 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
                       const E& executor) const {
     check_training(layer, saved.training, source.training);
     static_cast<void>(executor);
-    if constexpr (SpreadsRows<E>) return;
+    if constexpr (ShardsRows<E>) return;
     const auto [inputs, kept] = attached(qkv, source, saved);
     const GradsOf<Op, T> grads = asked(source, saved, d_qkv);
     op.check_backward(inputs, heads_of(saved.out, qkv[0]), kept, heads_of(saved.d_out, qkv[0]),
@@ -240,8 +240,8 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
     grads.q = d_qkv[0];
     grads.k = d_qkv[1];
     grads.v = d_qkv[2];
-    learned.ask(source, saved.learned, grads);
-    logits.ask(source, saved.logits, grads);
+    learned.request_grads(source, saved.learned, grads);
+    logits.request_grads(source, saved.logits, grads);
     return grads;
   }
 

@@ -52,7 +52,7 @@ struct HeadMatrices {
   /// Finds the rows of `count` tokens. \param columns the number of columns read
   template <class E>
   void find_rows(Index count, Index columns, RowsByPosition<T>& found, const E& executor) const {
-    if constexpr (SpreadsRows<E>) {
+    if constexpr (ShardsRows<E>) {
       if (!found.own) found.own.emplace();
       const View<T> copy = found.own->resize({1, heads, count, columns});
       const View<const T> all = view(of_head(), columns);
@@ -77,7 +77,7 @@ struct HeadMatrices {
     const View<const T> d(of.gradient.view());
     RowMatrix<T>& sum = parameter.gradient_sum();
     sum_over_tokens(d, sum, least_rows, executor,
-                    [&](const RowsOfSum<T>& to, const TokenRange& tokens) {
+                    [&](const SumRows<T>& to, const TokenRange& tokens) {
                       for (Index h = 0; h < heads; ++h) {
                         for (Index n = tokens.rows.begin; n < tokens.rows.end; ++n) {
                           const Index row = h * of_head() + row_of_sequence(executor, n);

@@ -148,8 +148,8 @@ class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens
     const CrossInputs<T> inputs{saved.f1.view(), saved.f2.view(), tokens.key_lengths};
     detail::backward_over(cross_, executor, inputs, View<const T>(d_hidden),
                           CrossGrads<T>{d_f1, d_f2});
-    map1_.backward(tokens, saved.map1, d_f1, d_x, executor, Into::add);
-    map2_.backward(tokens, saved.map2, d_f2, d_x, executor, Into::add);
+    map1_.backward(tokens, saved.map1, d_f1, d_x, executor, OutputMode::add);
+    map2_.backward(tokens, saved.map2, d_f2, d_x, executor, OutputMode::add);
   }
 
  private:

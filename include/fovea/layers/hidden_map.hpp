@@ -62,7 +62,7 @@ class DenseMap : public LayerParts<DenseMap<T>> {
 
   template <class E>
   void backward(const View<const T>& x, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
-                E&& executor, Into into) {
+                E&& executor, OutputMode into) {
     const View<T> d_mapped = saved.d_mapped.resize(x.batch(), x.rows(), out());
     typename ActivationFunction<T>::Saved of_function;
     function_.backward(saved.mapped.view(), of_function, d_y, d_mapped, executor);
@@ -153,12 +153,12 @@ class HiddenMap : public LayerCalls<HiddenMap<T>, T, Tokens<T>> {
   /// \throws as `forward`
   template <class E = Serial>
   void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
-                E&& executor = {}, Into into = Into::write) {
+                E&& executor = {}, OutputMode into = OutputMode::write) {
     check_backward("HiddenMap", tokens.x, in(), d_y, out(), d_x);
     check_saved("HiddenMap", saved.last.mapped.view(), tokens.x, out());
     if (is_single()) return last_.backward(tokens.x, saved.last, d_y, d_x, executor, into);
     const View<T> d_inner = saved.d_inner.resize(d_y.batch(), d_y.rows(), last_.in());
-    last_.backward(saved.inner.view(), saved.last, d_y, d_inner, executor, Into::write);
+    last_.backward(saved.inner.view(), saved.last, d_y, d_inner, executor, OutputMode::write);
     if (has_convolution()) {
       typename DepthwiseConv<T>::Saved nothing;
       convolution_.backward(tokens, nothing, d_inner, d_x, executor, into);

@@ -68,7 +68,7 @@ void check_backward(const char* layer, const View<const T>& x, Index width,
                     const View<const T>& d_y, Index out_width, const View<T>& d_x) {
   check_activations(layer, "x", x, width);
   check_alike(layer, "d_y", d_y, out_width, x);
-  if (d_x.is_none()) return;
+  if (d_x.empty()) return;
   check_alike(layer, "d_x", d_x, width, x);
   check_written(layer, "d_x", d_x, "x", x);
   check_written(layer, "d_x", d_x, "d_y", d_y);
@@ -105,8 +105,8 @@ template <class T>
 void check_d_bias(const char* layer, const Tokens<T>& tokens, const View<const T>& d_y,
                   const View<T>& d_x) {
   const View<T>& d_bias = tokens.d_bias;
-  if (d_bias.is_none()) return;
-  if (tokens.bias.is_none()) refuse_given(layer, "d_bias", "there is no bias");
+  if (d_bias.empty()) return;
+  if (tokens.bias.empty()) refuse_given(layer, "d_bias", "there is no bias");
   check_extents(layer, "d_bias", d_bias.shape(), tokens.bias.shape(), "the shape of bias");
   check_written(layer, "d_bias", d_bias, "x", tokens.x);
   check_apart_from_terms(layer, "d_bias", d_bias, tokens);
@@ -138,7 +138,7 @@ void check_backward(const char* layer, const Tokens<T>& tokens, Index width,
 template <class T>
 void check_no_terms(const char* layer, const Tokens<T>& tokens, const char* reason) {
   const auto check = [&](const char* what, const auto& x) {
-    if (!x.is_none()) refuse_given(layer, what, reason);
+    if (!x.empty()) refuse_given(layer, what, reason);
   };
   check("bias", tokens.bias);
   check("d_bias", tokens.d_bias);

@@ -15,7 +15,7 @@ FOVEA_NAMESPACE_BEGIN
 /// saves (H + 2 Hk) D more numbers per token, uses as many for gradients, and has no decoder.
 /// Otherwise all rows read the same projections.
 template <class T>
-class LearnedInputs<LongformerAttention, T> : public NothingLearned<T> {
+class LearnedInputs<LongformerAttention, T> : public NoLearnedInputs<T> {
  public:
   /// State saved for backward, and buffers for gradients.
   struct Saved {
@@ -52,7 +52,7 @@ class LearnedInputs<LongformerAttention, T> : public NothingLearned<T> {
   void compute(const LongformerAttention& /*op*/, const Tokens<T>& source, Saved& saved,
                E&& executor) const {
     if (!sizes_.global_projections) return;
-    projection_.forward(source.x, room(saved.projected, source), executor);
+    projection_.forward(source.x, scratch(saved.projected, source), executor);
   }
 
   /// Passes the projections to the operator.
@@ -63,9 +63,9 @@ class LearnedInputs<LongformerAttention, T> : public NothingLearned<T> {
   }
 
   /// Requests their gradients from the operator.
-  void ask(const Tokens<T>& source, Saved& saved, LongformerGrads<T>& grads) const {
+  void request_grads(const Tokens<T>& source, Saved& saved, LongformerGrads<T>& grads) const {
     if (!sizes_.global_projections) return;
-    hand_out(room(saved.d_projected, source), grads);
+    hand_out(scratch(saved.d_projected, source), grads);
   }
 
   /// Adds to the gradients of W_G and b_G and, if given, to d_source.
@@ -74,11 +74,11 @@ class LearnedInputs<LongformerAttention, T> : public NothingLearned<T> {
     if (!sizes_.global_projections) return;
     typename Linear<T>::Saved nothing;
     projection_.backward(source.x, nothing, saved.d_projected.view(), d_source, executor,
-                         Into::add);
+                         OutputMode::add);
   }
 
  private:
-  View<T> room(Buffer<T>& buffer, const Tokens<T>& source) const {
+  View<T> scratch(Buffer<T>& buffer, const Tokens<T>& source) const {
     return buffer.resize(source.x.batch(), source.x.rows(), projection_.out());
   }
 

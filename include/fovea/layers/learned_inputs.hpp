@@ -35,7 +35,7 @@ struct HeadSizes {
 /// The learned inputs of an operator that reads only q, k and v and has an lse, as softmax
 /// attention of any pattern. Specialisations derive from this and replace the members that differ.
 template <class T>
-class NothingLearned {
+class NoLearnedInputs {
  public:
   /// Whether the operator writes and reads lse.
   static constexpr bool kHasLse = true;
@@ -44,10 +44,10 @@ class NothingLearned {
   struct Saved {};
 
   /// No learned inputs.
-  NothingLearned() = default;
+  NoLearnedInputs() = default;
   /// Creates the learned inputs of an operator in a layer of these sizes.
   template <class Op>
-  NothingLearned(const Op& /*op*/, const HeadSizes& /*sizes*/, Initialiser& /*initialiser*/) {}
+  NoLearnedInputs(const Op& /*op*/, const HeadSizes& /*sizes*/, Initialiser& /*initialiser*/) {}
 
   /// Lists nothing.
   template <class Self, class F>
@@ -67,7 +67,7 @@ class NothingLearned {
 
   /// Requests gradients in the operator's `Grads`.
   template <class Kept, class G>
-  void ask(const Tokens<T>& /*source*/, Kept& /*saved*/, G& /*grads*/) const {}
+  void request_grads(const Tokens<T>& /*source*/, Kept& /*saved*/, G& /*grads*/) const {}
 
   /// Propagates these gradients to the parameters and, if given, adds to d_source.
   template <class Kept, class E>
@@ -78,24 +78,24 @@ class NothingLearned {
 /// The learned inputs of an operator. Operators without a specialisation learn nothing here and
 /// have an lse, as softmax attention.
 template <class Op, class T>
-class LearnedInputs : public NothingLearned<T> {
+class LearnedInputs : public NoLearnedInputs<T> {
  public:
-  using NothingLearned<T>::NothingLearned;
+  using NoLearnedInputs<T>::NoLearnedInputs;
 };
 
 /// Linear attention learns nothing, and has no lse.
 template <class T, class... Maps>
-class LearnedInputs<LinearAttention<Maps...>, T> : public NothingLearned<T> {
+class LearnedInputs<LinearAttention<Maps...>, T> : public NoLearnedInputs<T> {
  public:
   /// The operator has no lse.
   static constexpr bool kHasLse = false;
-  using NothingLearned<T>::NothingLearned;
+  using NoLearnedInputs<T>::NoLearnedInputs;
 };
 
 /// The layer holds Performer attention's projection, drawn by `draw_projection`. It has a gradient;
 /// to keep it fixed, exclude it from training. To change the features, draw it again.
 template <class T>
-class LearnedInputs<PerformerAttention, T> : public NothingLearned<T> {
+class LearnedInputs<PerformerAttention, T> : public NoLearnedInputs<T> {
  public:
   /// The operator has no lse.
   static constexpr bool kHasLse = false;
@@ -129,7 +129,7 @@ class LearnedInputs<PerformerAttention, T> : public NothingLearned<T> {
   }
 
   /// Requests from the operator the gradient of the projection.
-  void ask(const Tokens<T>& /*source*/, Saved& saved, PerformerGrads<T>& grads) const {
+  void request_grads(const Tokens<T>& /*source*/, Saved& saved, PerformerGrads<T>& grads) const {
     grads.projection = saved.d_projection.resize(shape());
   }
 
@@ -150,7 +150,7 @@ class LearnedInputs<PerformerAttention, T> : public NothingLearned<T> {
 
 /// beta = sigmoid(x W + b), the delta rule's write rate per token and key head.
 template <class T>
-class LearnedRates : public NothingLearned<T> {
+class LearnedRates : public NoLearnedInputs<T> {
  public:
   /// The operator has no lse.
   static constexpr bool kHasLse = false;
@@ -190,7 +190,7 @@ class LearnedRates : public NothingLearned<T> {
 
   /// Requests from the operator the gradient of the rates.
   template <class G>
-  void ask(const Tokens<T>& source, Saved& saved, G& grads) const {
+  void request_grads(const Tokens<T>& source, Saved& saved, G& grads) const {
     grads.beta = of_key_heads(saved.d_beta.resize(source.x.batch(), source.x.rows(), rate_.out()));
   }
 
@@ -201,7 +201,7 @@ class LearnedRates : public NothingLearned<T> {
     detail::map_activations<&LayerKernels<T>::sigmoid_grad, T>(saved.beta.view(), d_beta, d_beta,
                                                                as_executor(executor));
     typename Linear<T>::Saved nothing;
-    rate_.backward(source.x, nothing, d_beta, d_source, executor, Into::add);
+    rate_.backward(source.x, nothing, d_beta, d_source, executor, OutputMode::add);
   }
 
  private:
@@ -225,7 +225,7 @@ namespace detail {
 /// What FMM attention learns besides its logits: rates, if a term is a delta rule.
 template <class T, bool HasBeta>
 struct FmmBase {
-  using type = NothingLearned<T>;
+  using type = NoLearnedInputs<T>;
 };
 template <class T>
 struct FmmBase<T, true> {
@@ -280,8 +280,8 @@ class LearnedInputs<FmmAttention<Terms...>, T>
 
   /// Requests from the operator the gradients of the logits and the rates.
   template <class G>
-  void ask(const Tokens<T>& source, Saved& saved, G& grads) const {
-    Base::ask(source, saved, grads);
+  void request_grads(const Tokens<T>& source, Saved& saved, G& grads) const {
+    Base::request_grads(source, saved, grads);
     grads.near_logits = saved.d_near.resize(shape());
     grads.far_logits = saved.d_far.resize(shape());
   }
@@ -305,7 +305,7 @@ class LearnedInputs<FmmAttention<Terms...>, T>
 /// matrix's gradient stays 0; training the sketch needs a separate loss (Wu et al. 2021, section
 /// 3.1). The chosen keys are saved for the backward pass.
 template <class T>
-class LearnedInputs<SmartBirdAttention, T> : public NothingLearned<T> {
+class LearnedInputs<SmartBirdAttention, T> : public NoLearnedInputs<T> {
  public:
   /// State saved for backward.
   struct Saved {
@@ -356,12 +356,12 @@ class LearnedInputs<SmartBirdAttention, T> : public NothingLearned<T> {
 
 /// IndexedAttention learns nothing here: the tokens carry its lists of keys.
 template <class T>
-class LearnedInputs<IndexedAttention, T> : public NothingLearned<T> {
+class LearnedInputs<IndexedAttention, T> : public NoLearnedInputs<T> {
  public:
-  using NothingLearned<T>::NothingLearned;
+  using NoLearnedInputs<T>::NoLearnedInputs;
 
   /// Passes the tokens' lists to the operator.
-  void attach(const Tokens<T>& source, typename NothingLearned<T>::Saved& /*saved*/,
+  void attach(const Tokens<T>& source, typename NoLearnedInputs<T>::Saved& /*saved*/,
               IndexedInputs<T>& inputs, IndexedSaved<T>& /*kept*/) const {
     inputs.indices = source.indices;
   }
@@ -369,12 +369,12 @@ class LearnedInputs<IndexedAttention, T> : public NothingLearned<T> {
 
 /// FsatAttention learns nothing here: the tokens carry its dominant indices, which get no gradient.
 template <class T>
-class LearnedInputs<FsatAttention, T> : public NothingLearned<T> {
+class LearnedInputs<FsatAttention, T> : public NoLearnedInputs<T> {
  public:
-  using NothingLearned<T>::NothingLearned;
+  using NoLearnedInputs<T>::NoLearnedInputs;
 
   /// Passes the tokens' dominant indices to the operator.
-  void attach(const Tokens<T>& source, typename NothingLearned<T>::Saved& /*saved*/,
+  void attach(const Tokens<T>& source, typename NoLearnedInputs<T>::Saved& /*saved*/,
               FsatInputs<T>& inputs, FsatSaved<T>& /*kept*/) const {
     inputs.dominant = source.dominant;
   }

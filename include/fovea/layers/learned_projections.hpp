@@ -17,7 +17,7 @@ FOVEA_NAMESPACE_BEGIN
 /// sharing in the paper's section 4). A shorter sequence uses their first columns. Projected keys
 /// and values are saved for backward.
 template <class T>
-class LearnedInputs<LinformerAttention, T> : public NothingLearned<T> {
+class LearnedInputs<LinformerAttention, T> : public NoLearnedInputs<T> {
  public:
   Parameter<T> key_projection;    ///< [P, length] E
   Parameter<T> value_projection;  ///< [P, length] F
@@ -67,7 +67,7 @@ class LearnedInputs<LinformerAttention, T> : public NothingLearned<T> {
     const Shape shape = {source.x.batch(), sizes_.key_heads, sizes_.projected, sizes_.head_width};
     saved.keys.resize(shape);
     saved.values.resize(shape);
-    if constexpr (SpreadsRows<E>) {
+    if constexpr (ShardsRows<E>) {
       gather(key_projection, source.x.rows(), saved.own_of_keys, executor);
       gather(value_projection, source.x.rows(), saved.own_of_values, executor);
     } else {
@@ -86,7 +86,7 @@ class LearnedInputs<LinformerAttention, T> : public NothingLearned<T> {
   }
 
   /// Requests from the operator the gradients of the projections.
-  void ask(const Tokens<T>& source, Saved& saved, LinformerGrads<T>& grads) const {
+  void request_grads(const Tokens<T>& source, Saved& saved, LinformerGrads<T>& grads) const {
     const Shape shape = {1, 1, sizes_.projected, source.x.rows()};
     grads.key_projection = saved.d_keys.resize(shape);
     grads.value_projection = saved.d_values.resize(shape);
@@ -129,7 +129,7 @@ class LearnedInputs<LinformerAttention, T> : public NothingLearned<T> {
     const View<const T> by_tokens(d.data(), {1, 1, d.width(), d.rows()}, {0, 0, 1, d.width()});
     RowMatrix<T>& sum = parameter.gradient_sum();
     detail::sum_over_tokens(by_tokens, sum, least_rows, executor,
-                            [&](const detail::RowsOfSum<T>& to, const detail::TokenRange& tokens) {
+                            [&](const detail::SumRows<T>& to, const detail::TokenRange& tokens) {
                               const Index first =
                                   detail::row_of_sequence(executor, tokens.rows.begin);
                               const Index count = tokens.rows.end - tokens.rows.begin;
@@ -146,7 +146,7 @@ class LearnedInputs<LinformerAttention, T> : public NothingLearned<T> {
 
 /// NystroemAttention learns nothing here. Its landmarks' outputs are saved for backward.
 template <class T>
-class LearnedInputs<NystroemAttention, T> : public NothingLearned<T> {
+class LearnedInputs<NystroemAttention, T> : public NoLearnedInputs<T> {
  public:
   /// State saved for backward.
   struct Saved {

@@ -21,7 +21,7 @@ FOVEA_NAMESPACE_BEGIN
 /// of R. In the backward pass all ranks receive s and the gradient of R of all blocks, and all
 /// compute the gradients of W, b and s.
 template <class T>
-class LearnedInputs<SinkhornAttention, T> : public NothingLearned<T> {
+class LearnedInputs<SinkhornAttention, T> : public NoLearnedInputs<T> {
  public:
   /// State for backward, and buffers for gradients, of the local blocks: all N / b, or across ranks
   /// those whose first token is local.
@@ -99,7 +99,7 @@ class LearnedInputs<SinkhornAttention, T> : public NothingLearned<T> {
   }
 
   /// Requests their gradient from the operator.
-  void ask(const Tokens<T>& /*source*/, Saved& saved, SinkhornGrads<T>& grads) const {
+  void request_grads(const Tokens<T>& /*source*/, Saved& saved, SinkhornGrads<T>& grads) const {
     const View<T> logits = saved.logits.view();
     const View<T> d = saved.d_logits.resize(logits.batch(), logits.rows(), logits.width());
     std::fill_n(d.data(), d.size(), T{0});  // columns of absent blocks
@@ -111,7 +111,7 @@ class LearnedInputs<SinkhornAttention, T> : public NothingLearned<T> {
   template <class E>
   void finish(const Tokens<T>& source, Saved& saved, const View<T>& d_source, E&& executor) {
     const View<const T> sums(saved.sums.view());
-    const View<T> d_sums = d_source.is_none()
+    const View<T> d_sums = d_source.empty()
                                ? View<T>()
                                : saved.d_sums.resize(sums.batch(), saved.blocks, sums.width());
     const auto gathered = [&](const View<const T>& of_blocks, const auto& f) {
@@ -126,7 +126,7 @@ class LearnedInputs<SinkhornAttention, T> : public NothingLearned<T> {
         sorting_.backward(all_sums, nothing, d_logits, d_sums, detail::executor_of_one(executor));
       });
     });
-    if (d_source.is_none()) return;
+    if (d_source.empty()) return;
     for (Index n = 0; n < source.x.rows(); ++n) {
       const Index block = detail::row_of_sequence(executor, n) / block_;
       if (block >= saved.blocks) return;

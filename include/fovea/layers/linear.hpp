@@ -76,7 +76,8 @@ void for_each_product_tile(const ExecutorRef& executor, Index batch, Index rows,
 /// \pre b is empty if products are added
 template <class W, class T>
 void multiply(const View<const T>& rows, const StoredMatrix<kStorage<W>>& matrix,
-              const RowMatrix<T>& bias, const View<T>& to, Into into, const ExecutorRef& executor) {
+              const RowMatrix<T>& bias, const View<T>& to, OutputMode into,
+              const ExecutorRef& executor) {
   View<const T> x = as_one_sequence(rows);
   View<T> y = as_one_sequence(to);
   if (x.shape()[2] != y.shape()[2]) {
@@ -98,7 +99,7 @@ void multiply(const View<const T>& rows, const StoredMatrix<kStorage<W>>& matrix
                           .columns = columns,
                           .steps = steps,
                           .bias = bias.size() == 0 ? nullptr : bias.data() + column,
-                          .add = into == Into::add});
+                          .add = into == OutputMode::add});
       });
 }
 
@@ -106,14 +107,15 @@ void multiply(const View<const T>& rows, const StoredMatrix<kStorage<W>>& matrix
 /// \pre b is empty if products are added
 template <class T, class W>
 void multiply_rows(const View<const T>& x, const RowMatrix<W>& weight, const RowMatrix<T>& bias,
-                   const View<T>& y, const ExecutorRef& executor, Into into = Into::write) {
+                   const View<T>& y, const ExecutorRef& executor,
+                   OutputMode into = OutputMode::write) {
   multiply<W>(x, matrix_of(weight), bias, y, into, executor);
 }
 
 /// d_x = d_y W^T, or d_x += d_y W^T.
 template <class T, class W>
 void multiply_rows_transposed(const View<const T>& d_y, const RowMatrix<W>& weight,
-                              const View<T>& d_x, Into into, const ExecutorRef& executor) {
+                              const View<T>& d_x, OutputMode into, const ExecutorRef& executor) {
   multiply<W>(d_y, transposed(matrix_of(weight)), RowMatrix<T>(), d_x, into, executor);
 }
 
@@ -127,7 +129,7 @@ constexpr Index tile_extent(Index extent) {
 /// Rows of x^T d_y, to which some tokens are added. Its tiles are tasks, each of which goes through
 /// the tokens in order.
 template <class T>
-void add_outer_product(const View<const T>& x, const View<const T>& d_y, const RowsOfSum<T>& sum,
+void add_outer_product(const View<const T>& x, const View<const T>& d_y, const SumRows<T>& sum,
                        const TokenRange& tokens, const ExecutorRef& executor) {
   const ProductKernels<T> kernels;
   const Index extent = sum.rows.end - sum.rows.begin;
@@ -160,13 +162,13 @@ void add_outer_product(const View<const T>& x, const View<const T>& d_y, const R
   });
 }
 
-/// sum += x^T d_y over all tokens, in chains of kChain tokens of a sequence.
+/// sum += x^T d_y over all tokens, in chains of kReductionBlock tokens of a sequence.
 template <class T, class E>
 void add_outer_product(const View<const T>& x, const View<const T>& d_y, RowMatrix<T>& sum,
                        E&& executor) {
   constexpr Index least_rows = 128;  // fewer would pack the same rows of d_y again and again
   sum_over_tokens(x, sum, least_rows, executor,
-                  [&](const RowsOfSum<T>& rows, const TokenRange& tokens) {
+                  [&](const SumRows<T>& rows, const TokenRange& tokens) {
                     add_outer_product(x, d_y, rows, tokens, executor);
                   });
 }
@@ -177,7 +179,7 @@ void add_rows(const View<const T>& d_y, RowMatrix<T>& sum, E&& executor) {
   constexpr double products = 4;  // an addition of elements takes their time
   const LayerKernels<T> kernels;
   const auto all = static_cast<double>(d_y.batch() * d_y.rows());
-  sum_over_tokens(d_y, sum, 1, executor, [&](const RowsOfSum<T>& rows, const TokenRange& tokens) {
+  sum_over_tokens(d_y, sum, 1, executor, [&](const SumRows<T>& rows, const TokenRange& tokens) {
     for_each_column_block(executor, d_y.width(), kColumnsPerTask, products * all,
                           [&](Index first, Index count) {
                             for (Index b = tokens.sequences.begin; b < tokens.sequences.end; ++b) {
@@ -253,13 +255,13 @@ class Linear : public LayerCalls<Linear<T, W>, T> {
   /// \throws as `forward`
   template <class E = Serial>
   void backward(const View<const T>& x, Saved& /*saved*/, const View<const T>& d_y,
-                const View<T>& d_x, E&& executor = {}, Into into = Into::write) {
+                const View<T>& d_x, E&& executor = {}, OutputMode into = OutputMode::write) {
     static_assert(std::same_as<T, W>, "weights of 16 bits are for inference alone");
     check_backward("Linear", x, in(), d_y, out(), d_x);
     auto&& threads = as_executor(executor);
     detail::add_outer_product(x, d_y, weight.gradient_sum(), threads);
     if (bias.value.size() != 0) detail::add_rows(d_y, bias.gradient_sum(), threads);
-    if (d_x.is_none()) return;
+    if (d_x.empty()) return;
     detail::multiply_rows_transposed(d_y, weight.value, d_x, into, threads);
   }
 };

@@ -114,9 +114,9 @@ class LogitTerms : public LayerParts<LogitTerms<T>> {
 
   /// Requests the gradients of the sinks, and of the bias if the tokens have d_bias.
   template <class Grads>
-  void ask(const Tokens<T>& tokens, Saved& saved, Grads& grads) const {
+  void request_grads(const Tokens<T>& tokens, Saved& saved, Grads& grads) const {
     if constexpr (requires { grads.sink; }) {
-      if (!tokens.d_bias.is_none()) grads.bias = saved.d_bias.resize(tokens.bias.shape());
+      if (!tokens.d_bias.empty()) grads.bias = saved.d_bias.resize(tokens.bias.shape());
       if (sinks.value.size() == 0) return;
       const auto count = static_cast<std::size_t>(sinks.value.size());
       grads.sink = {saved.d_sinks.resize(1, 1, sinks.value.size()).data(), count};
@@ -130,7 +130,7 @@ class LogitTerms : public LayerParts<LogitTerms<T>> {
       sinks.gradient_sum()(0, h) += saved.d_sinks.view()(0, 0, 0, h);
     }
     const View<T>& to = tokens.d_bias;
-    if (to.is_none()) return;
+    if (to.empty()) return;
     const View<T> from = saved.d_bias.view();
     const auto threads = for_work(executor, [&] { return static_cast<double>(4 * to.size()); });
     for_each_task(threads, to.batch() * to.heads(), [&](Index task, Index /*worker*/) {
@@ -154,7 +154,7 @@ class LogitTerms : public LayerParts<LogitTerms<T>> {
 
   template <class U>
   static void check_not_given(const char* op, const char* tensor, const View<U>& x) {
-    if (!x.is_none()) refuse_given(op, tensor, "the operator does not read it");
+    if (!x.empty()) refuse_given(op, tensor, "the operator does not read it");
   }
 
   std::vector<T> slopes_;

@@ -54,7 +54,7 @@ struct LunaOutputs {
 template <class T = float>
 class LunaLayer : public LayerParts<LunaLayer<T>> {
  public:
-  /// What is kept from forward to backward, and room for gradients.
+  /// What is kept from forward to backward, and scratch memory for gradients.
   struct Saved {
     Buffer<T> pack_q;      ///< [B, 1, P, H D] p W_pq
     Buffer<T> pack_kv;     ///< [B, 1, L, 2 Hk D] x W_pk and x W_pv
@@ -170,14 +170,14 @@ class LunaLayer : public LayerParts<LunaLayer<T>> {
         SoftmaxSaved<T>{saved.lse.view()}, as_heads(d_y.x, 0, sizes_.heads, sizes_.head_width),
         grads(d_q, d_kv), executor);
     kv_.backward(packed, nothing, View<const T>(d_kv), d_packed, of_packed);
-    if (!d_y.packed.is_none()) add(d_y.packed, d_packed);
+    if (!d_y.packed.empty()) add(d_y.packed, d_packed);
     detail::attend_backward<LunaPack, T>(op_.pack(), pack_inputs(tokens, saved),
                                          heads_of(saved.pack_out.view()),
                                          SoftmaxSaved<T>{saved.pack_lse.view()}, heads_of(d_packed),
                                          grads(d_pack_q, d_pack_kv), executor);
     pack_q_.backward(tokens.packed, nothing, View<const T>(d_pack_q), d_tokens.packed, of_packed);
     pack_kv_.backward(tokens.x, nothing, View<const T>(d_pack_kv), d_tokens.x, executor);
-    q_.backward(tokens.x, nothing, View<const T>(d_q), d_tokens.x, executor, Into::add);
+    q_.backward(tokens.x, nothing, View<const T>(d_q), d_tokens.x, executor, OutputMode::add);
   }
 
  private:
@@ -249,11 +249,11 @@ class LunaLayer : public LayerParts<LunaLayer<T>> {
   void check_gradients(const LunaTokens<T>& tokens, const LunaOutputs<const T>& d_y,
                        const LunaOutputs<T>& d_tokens) const {
     check_alike(kName, "d_y", d_y.x, width(), tokens.x);
-    if (!d_y.packed.is_none()) {
+    if (!d_y.packed.empty()) {
       check_alike(kName, "d_y_packed", d_y.packed, width(), tokens.packed);
     }
     const auto check = [&](const char* tensor, const View<T>& x, const View<const T>& of) {
-      if (x.is_none()) return;
+      if (x.empty()) return;
       check_alike(kName, tensor, x, width(), of);
       check_written_apart(tokens, tensor, x);
       detail::check_apart(kName, tensor, x, "d_y", d_y.x);

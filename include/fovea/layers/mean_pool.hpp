@@ -27,7 +27,7 @@ class MeanPool : public LayerCalls<MeanPool<T>, T, Tokens<T>> {
     const Index rows = detail::rows_of_sequence(tokens.x, threads);
     check(tokens, "y", y, rows);
     check_written("MeanPool", "y", y, "x", tokens.x);
-    if constexpr (SpreadsRows<E>) {
+    if constexpr (ShardsRows<E>) {
       mean_over_ranks(tokens, y, rows, threads);
     } else {
       for_each_task(threads, y.batch(), [&](Index b, Index /*worker*/) {
@@ -73,7 +73,7 @@ class MeanPool : public LayerCalls<MeanPool<T>, T, Tokens<T>> {
   static void mean_over_ranks(const Tokens<T>& tokens, const View<T>& y, Index rows, E& over) {
     RowMatrix<T> sums = RowMatrix<T>::Zero(y.batch(), y.width());
     detail::sum_over_tokens(tokens.x, sums, y.batch(), over,
-                            [&](const detail::RowsOfSum<T>& sum, const detail::TokenRange& some) {
+                            [&](const detail::SumRows<T>& sum, const detail::TokenRange& some) {
                               const Index b = some.sequences.begin;
                               Eigen::Map<RowMatrix<T>> to(sum.data + b * y.width(), 1, y.width());
                               for (Index n = some.rows.begin; n < some.rows.end; ++n) {

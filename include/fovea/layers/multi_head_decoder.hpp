@@ -42,7 +42,7 @@ class MultiHeadDecoder {
 
  public:
   /// What a step computes on its way. Decoders that take turns may share one.
-  struct Room {
+  struct Scratch {
     Buffer<T> projected;                         ///< [B, 1, n, (H + 2 Hk) D] q, k and v
     typename HeadAttention<Op, T>::Saved heads;  ///< of the operator
     RotaryAngles<T> angles;                      ///< of rotary positions, if there are any
@@ -64,27 +64,27 @@ class MultiHeadDecoder {
   /// std::bad_alloc
   template <class E = Serial>
   void step(const View<const T>& x, const View<T>& y, E&& executor = {}) {
-    step(x, y, room_, executor);
+    step(x, y, scratch_, executor);
   }
 
-  /// The same with room that is kept elsewhere.
+  /// The same with scratch memory that is kept elsewhere.
   template <class E>
-  void step(const View<const T>& x, const View<T>& y, Room& room, E&& executor) {
+  void step(const View<const T>& x, const View<T>& y, Scratch& scratch, E&& executor) {
     check_forward("MultiHead", x, layer_->sizes().width, y, layer_->sizes().width);
     detail::check_extent("MultiHead", "x", x.shape(), 0, batch_, "the batch of the decoder");
     [[maybe_unused]] const auto awake = stay_awake(executor);
-    const View<T> projected = room.projected.resize(batch_, x.rows(), layer_->columns());
+    const View<T> projected = scratch.projected.resize(batch_, x.rows(), layer_->columns());
     layer_->projection_.forward(x, projected, executor);
     layer_->rotary_.turn(layer_->queries_and_keys(projected),
-                         {.first = length(), .angles = &room.angles}, executor);
+                         {.first = length(), .angles = &scratch.angles}, executor);
     const auto qkv = layer_->parts(View<const T>(projected));
     if constexpr (std::same_as<S, T>) {
-      layer_->out_.forward(layer_->attention_.step(decoder_, qkv, {x}, room.heads, executor), y,
+      layer_->out_.forward(layer_->attention_.step(decoder_, qkv, {x}, scratch.heads, executor), y,
                            executor);
     } else {
-      layer_->out_.forward(
-          layer_->attention_.step_stored(decoder_, qkv, {x}, room.heads, room.stored, executor), y,
-          executor);
+      layer_->out_.forward(layer_->attention_.step_stored(decoder_, qkv, {x}, scratch.heads,
+                                                          scratch.stored, executor),
+                           y, executor);
     }
   }
 
@@ -126,7 +126,7 @@ class MultiHeadDecoder {
   const MultiHead<Op, T, W>* layer_;
   Index batch_;
   OpDecoder decoder_;
-  Room room_;
+  Scratch scratch_;
 };
 
 FOVEA_NAMESPACE_END

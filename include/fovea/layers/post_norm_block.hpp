@@ -102,7 +102,7 @@ class PostNormBlock
     detail::add_activations<T>(d_sum, d_hidden, d_hidden, threads);
     norm1_.backward(saved.sum1.view(), saved.norm1, d_hidden, d_sum, threads);
     attention.backward(tokens, saved.attention, d_sum, d_x, threads);
-    if (!d_x.is_none()) detail::add_activations<T>(d_sum, d_x, d_x, threads);
+    if (!d_x.empty()) detail::add_activations<T>(d_sum, d_x, d_x, threads);
   }
 
   /// The number of channels of x and y.

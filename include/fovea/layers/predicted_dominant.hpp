@@ -40,7 +40,7 @@ void predict_dominant(const View<const T>& hidden, const RowMatrix<T>& weight,
 /// (h M + m + 1/2) / (H M) of that interval. So each part of the sequence is predicted from the
 /// first step on.
 template <class T>
-class PredictedDominant : public NothingLearned<T> {
+class PredictedDominant : public NoLearnedInputs<T> {
  public:
   /// State saved for backward, and a buffer for a gradient.
   struct Saved {
@@ -82,14 +82,14 @@ class PredictedDominant : public NothingLearned<T> {
   /// \throws std::invalid_argument if the tokens have dominant indices, too
   void attach(const Tokens<T>& source, Saved& saved, FsatInputs<T>& inputs,
               FsatSaved<T>& /*kept*/) const {
-    if (!source.dominant.is_none()) {
+    if (!source.dominant.empty()) {
       refuse_given("FsatLayer", "dominant", "the layer predicts it");
     }
     inputs.dominant = as_heads(saved.dominant.view(), 0, heads_, slots_);
   }
 
   /// Requests from the operator the gradient of Ibar.
-  void ask(const Tokens<T>& source, Saved& saved, FsatGrads<T>& grads) const {
+  void request_grads(const Tokens<T>& source, Saved& saved, FsatGrads<T>& grads) const {
     const View<T> d = saved.d_dominant.resize(source.x.batch(), source.x.rows(), index_.out());
     grads.dominant = as_heads(d, 0, heads_, slots_);
   }
@@ -101,7 +101,7 @@ class PredictedDominant : public NothingLearned<T> {
     detail::map_activations<&LayerKernels<T>::sigmoid_grad, T>(
         saved.dominant.view(), d, d, as_executor(executor), static_cast<T>(most_));
     typename Linear<T>::Saved nothing;
-    index_.backward(source.x, nothing, d, d_source, executor, Into::add);
+    index_.backward(source.x, nothing, d, d_source, executor, OutputMode::add);
   }
 
  private:

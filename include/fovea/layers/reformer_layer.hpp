@@ -31,7 +31,7 @@ struct ReformerLayerOptions {
 template <class T = float>
 class ReformerLayer : public LayerCalls<ReformerLayer<T>, T, Tokens<T>> {
  public:
-  /// What is kept from forward to backward, and room for gradients.
+  /// What is kept from forward to backward, and scratch memory for gradients.
   struct Saved {
     Buffer<T> projected;    ///< [B, 1, L, 2 H D] qk and v, side by side
     Buffer<T> d_projected;  ///< [B, 1, L, 2 H D] their gradients
@@ -111,7 +111,7 @@ class ReformerLayer : public LayerCalls<ReformerLayer<T>, T, Tokens<T>> {
     const View<const T> d_heads(heads_of(d_out, 0));
     const ReformerGrads<T> grads{heads_of(d_projected, 0), heads_of(d_projected, columns())};
     // If the executor spreads rows, the operator's pass checks its tensors itself.
-    if constexpr (!SpreadsRows<E>) {
+    if constexpr (!ShardsRows<E>) {
       op_.check_backward(inputs(tokens, saved), out, kept(saved), d_heads, grads);
     }
     typename Linear<T>::Saved nothing;

@@ -119,8 +119,8 @@ class Rotary {
   template <class E = Serial>
   void turn(const View<T>& heads, const RotaryCall<T>& call = {}, E&& executor = {}) const {
     if (!turns()) return;
-    if constexpr (SpreadsRows<E>) {
-      detail::agree_on(executor, name(), frequencies_, magnitude_, pairing_);
+    if constexpr (ShardsRows<E>) {
+      detail::add_to_collective_check(executor, name(), frequencies_, magnitude_, pairing_);
     }
     auto&& threads = as_executor(executor);
     check(heads, call, detail::rows_of_sequence(heads, threads));
@@ -133,7 +133,7 @@ class Rotary {
       const Index row = detail::row_of_sequence(threads, n);
       return call.first + row - begin_of(call.cu_seqlens, row);
     };
-    if (!call.cosines.is_none()) {
+    if (!call.cosines.empty()) {
       return turn_rows(heads, call.cosines, call.sines, call.backward, threads, position);
     }
     RotaryAngles<Compute<T>> own;
@@ -141,7 +141,7 @@ class Rotary {
     const auto turn_by = [&](const auto& row_of) {
       turn_rows(heads, angles.cosines(), angles.sines(), call.backward, threads, row_of);
     };
-    if (!has_list && !SpreadsRows<E>) {
+    if (!has_list && !ShardsRows<E>) {
       angles.make(frequencies_, magnitude_, call.first, rows);
       return turn_by([&](Index b, Index n) { return position(b, n) - call.first; });
     }
@@ -179,7 +179,7 @@ class Rotary {
              std::to_string(heads.batch() * heads.rows()) + ", batch times rows of heads, or " +
                  std::to_string(heads.rows()) + ", the rows");
     }
-    const bool has_tables = !call.cosines.is_none() || !call.sines.is_none();
+    const bool has_tables = !call.cosines.empty() || !call.sines.empty();
     if (has_tables) check_tables(heads, call);
     const Range allowed =
         has_tables ? Range{0, call.cosines.rows()} : Range{-kMostPosition, kMostPosition + 1};
@@ -219,7 +219,7 @@ class Rotary {
 
   void check_tables(const View<T>& heads, const RotaryCall<T>& call) const {
     const Shape& shape = call.cosines.shape();
-    if (shape[0] != 1 || call.cosines.is_none()) {
+    if (shape[0] != 1 || call.cosines.empty()) {
       detail::check_extent(name(), "cosines", shape, 0, heads.batch(), "the batch of heads, or 1");
     }
     detail::check_extent(name(), "cosines", shape, 1, 1, "since all heads have the same angles");

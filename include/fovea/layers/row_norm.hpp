@@ -34,7 +34,7 @@ class RowNorm : public LayerCalls<Layer, T> {
   template <class E = Serial>
   void forward(const View<const T>& x, const View<T>& y, Saved& saved, E&& executor = {}) const {
     check_forward(Layer::name(), x, width(), y, width());
-    detail::agree_on(executor, Layer::name(), epsilon_);
+    detail::add_to_collective_check(executor, Layer::name(), epsilon_);
     const View<T> moments =
         saved.moments.resize(x.batch(), x.rows(), norm_moments(Layer::kIsCentred));
     const LayerKernels<T> kernels;
@@ -57,16 +57,16 @@ class RowNorm : public LayerCalls<Layer, T> {
     check_activations(name, "x", x, width());
     check_alike(name, "d_y", d_y, width(), x);
     check_saved(name, moments, x, norm_moments(Layer::kIsCentred));
-    if (!d_x.is_none()) {
+    if (!d_x.empty()) {
       check_alike(name, "d_x", d_x, width(), x);
       check_written(name, "d_x", d_x, "x", x);
       check_in_place(name, d_x, d_y);
     }
     auto&& threads = as_executor(executor);
-    detail::agree_on(threads, name, epsilon_);
+    detail::add_to_collective_check(threads, name, epsilon_);
     const LayerKernels<T> kernels;
     add_parameters(x, moments, d_y, threads);
-    if (d_x.is_none()) return;
+    if (d_x.empty()) return;
     detail::for_each_row_block(threads, x.batch(), x.rows(), products(),
                                [&](Index b, Index first, Index count) {
                                  NormArgs<T> args = arguments(x, moments, b, first, count);
@@ -112,16 +112,16 @@ class RowNorm : public LayerCalls<Layer, T> {
     const auto add = [&](T* of_scale, T* of_shift, const detail::TokenRange& tokens) {
       add_tokens(x, moments, d_y, of_scale, of_shift, tokens, threads);
     };
-    if constexpr (SpreadsRows<E>) {
+    if constexpr (ShardsRows<E>) {
       // Both are sent together.
       RowMatrix<T> both(1, (Layer::kIsCentred ? 2 : 1) * width());
       both.leftCols(width()) = d_scale;
       if (d_shift != nullptr) both.rightCols(width()) = *d_shift;
-      detail::sum_over_tokens(
-          x, both, 1, threads,
-          [&](const detail::RowsOfSum<T>& sum, const detail::TokenRange& tokens) {
-            add(sum.data, d_shift == nullptr ? nullptr : sum.data + width(), tokens);
-          });
+      detail::sum_over_tokens(x, both, 1, threads,
+                              [&](const detail::SumRows<T>& sum, const detail::TokenRange& tokens) {
+                                add(sum.data, d_shift == nullptr ? nullptr : sum.data + width(),
+                                    tokens);
+                              });
       d_scale = both.leftCols(width());
       if (d_shift != nullptr) *d_shift = both.rightCols(width());
     } else {

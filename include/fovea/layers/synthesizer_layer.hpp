@@ -37,7 +37,7 @@ class SynthesizerWeights;
 template <class T>
 class SynthesizerWeights<RandomSynthesizerAttention, T> {
  public:
-  /// What is kept, and room for gradients.
+  /// What is kept, and scratch memory for gradients.
   struct Saved {
     detail::RowsByPosition<T> r;  ///< [1, H, L, N], of the N tokens of the sequence
   };
@@ -62,8 +62,8 @@ class SynthesizerWeights<RandomSynthesizerAttention, T> {
     to.r = r_.rows(tokens.x.rows(), tokens.x.rows(), saved.r);
   }
   /// Asks for the gradients. \param of what the operator reads
-  void ask(const RandomSynthesizerInputs<T>& of, Saved& saved,
-           RandomSynthesizerGrads<T>& to) const {
+  void request_grads(const RandomSynthesizerInputs<T>& of, Saved& saved,
+                     RandomSynthesizerGrads<T>& to) const {
     to.r = saved.r.gradient.resize(of.r.shape());
   }
   /// Adds them to those of the parameters.
@@ -80,7 +80,7 @@ class SynthesizerWeights<RandomSynthesizerAttention, T> {
 template <class T>
 class SynthesizerWeights<FactorisedSynthesizerAttention, T> {
  public:
-  /// What is kept, and room for gradients.
+  /// What is kept, and scratch memory for gradients.
   struct Saved {
     detail::RowsByPosition<T> r1;  ///< [1, H, L, r]
     detail::RowsByPosition<T> r2;  ///< [1, H, L, r]
@@ -113,8 +113,8 @@ class SynthesizerWeights<FactorisedSynthesizerAttention, T> {
     to.r2 = r2_.rows(tokens.x.rows(), factor(), saved.r2);
   }
   /// Asks for the gradients. \param of what the operator reads
-  void ask(const FactorisedSynthesizerInputs<T>& of, Saved& saved,
-           FactorisedSynthesizerGrads<T>& to) const {
+  void request_grads(const FactorisedSynthesizerInputs<T>& of, Saved& saved,
+                     FactorisedSynthesizerGrads<T>& to) const {
     to.r1 = saved.r1.gradient.resize(of.r1.shape());
     to.r2 = saved.r2.gradient.resize(of.r2.shape());
   }
@@ -178,7 +178,8 @@ class SynthesizerWeights<DenseSynthesizerAttention, T> {
   }
   /// Asks for the gradients, those of the weights being of all tokens of the sequence.
   /// \param of what the operator reads
-  void ask(const DenseSynthesizerInputs<T>& of, Saved& saved, DenseSynthesizerGrads<T>& to) const {
+  void request_grads(const DenseSynthesizerInputs<T>& of, Saved& saved,
+                     DenseSynthesizerGrads<T>& to) const {
     to.x = saved.d_x.resize(of.x.shape());
     to.w1 = saved.d_w1.resize({1, w1_.heads, width(), hidden()});
     to.w2 = saved.d_w2.resize({1, w1_.heads, hidden(), length()});
@@ -195,7 +196,7 @@ class SynthesizerWeights<DenseSynthesizerAttention, T> {
       b1_.add(saved.d_b1.view());
       b2_.add(saved.d_b2.view());
     }
-    if (!d_x.is_none()) detail::add_activations<T>(saved.d_x.view(), d_x, d_x, executor);
+    if (!d_x.empty()) detail::add_activations<T>(saved.d_x.view(), d_x, d_x, executor);
   }
 
  private:
@@ -223,7 +224,7 @@ class SynthesizerWeights<DenseSynthesizerAttention, T> {
 template <class Op, class T = float>
 class SynthesizerLayer : public LayerCalls<SynthesizerLayer<Op, T>, T, Tokens<T>> {
  public:
-  /// What is kept from forward to backward, and room for gradients.
+  /// What is kept from forward to backward, and scratch memory for gradients.
   struct Saved {
     Buffer<T> value;                                    ///< [B, 1, L, H D]
     Buffer<T> d_value;                                  ///< [B, 1, L, H D]
@@ -288,7 +289,7 @@ class SynthesizerLayer : public LayerCalls<SynthesizerLayer<Op, T>, T, Tokens<T>
     const InputsOf<Op, T> from = inputs(tokens, saved);
     GradsOf<Op, T> grads;
     grads.v = by_head(d_value);
-    weights_.ask(from, saved.weights, grads);
+    weights_.request_grads(from, saved.weights, grads);
     typename Linear<T>::Saved nothing;
     out_.backward(saved.heads.view(), nothing, d_y, d_heads, executor);
     detail::attend_backward<Op, T>(op_, from, by_head(saved.heads.view()),

@@ -28,7 +28,7 @@ TokenRange all_tokens(const View<T>& x) {
 
 /// Rows of a partial sum over tokens, a matrix.
 template <class T>
-struct RowsOfSum {
+struct SumRows {
   T* data;     ///< dense rows
   Range rows;  ///< of the matrix
 };
@@ -37,19 +37,19 @@ struct RowsOfSum {
 /// sum are passed from rank to rank, and all ranks receive the result.
 /// \param x one of the summed activations
 /// \param least_rows the minimum number of rows of the sum per message
-/// \param add called as add(RowsOfSum, TokenRange): adds some tokens to some rows, in order
+/// \param add called as add(SumRows, TokenRange): adds some tokens to some rows, in order
 template <class X, class T, class E, class Add>
 void sum_over_tokens(const View<X>& x, RowMatrix<T>& sum, Index least_rows, E&& executor,
                      const Add& add) {
-  if constexpr (SpreadsRows<E>) {
+  if constexpr (ShardsRows<E>) {
     const Matrix<T> all = {sum.data(), sum.cols(), 1};
     executor.sum_over_tokens(
         x, all, sum.rows(), least_rows,
         [&](T* to, const Range& rows, Index sequence, const Range& tokens) {
-          add(RowsOfSum<T>{to, rows}, TokenRange{{sequence, sequence + 1}, tokens});
+          add(SumRows<T>{to, rows}, TokenRange{{sequence, sequence + 1}, tokens});
         });
   } else {
-    add(RowsOfSum<T>{sum.data(), {0, sum.rows()}}, all_tokens(x));
+    add(SumRows<T>{sum.data(), {0, sum.rows()}}, all_tokens(x));
   }
 }
 
@@ -57,14 +57,14 @@ void sum_over_tokens(const View<X>& x, RowMatrix<T>& sum, Index least_rows, E&& 
 /// is detected at their next message, or at the end.
 /// \param layer its name \param options numbers, enums, lists of these, or structures of them
 template <class E, class... X>
-void agree_on(E&& executor, const char* layer, const X&... options) {
-  if constexpr (SpreadsRows<E>) executor.agree_on(layer, options...);
+void add_to_collective_check(E&& executor, const char* layer, const X&... options) {
+  if constexpr (ShardsRows<E>) executor.add_to_collective_check(layer, options...);
 }
 
 /// The sequence row of local row n.
 template <class E>
 Index row_of_sequence(const E& executor, Index n) {
-  if constexpr (SpreadsRows<E>) {
+  if constexpr (ShardsRows<E>) {
     return executor.row_of_sequence(n);
   } else {
     return n;
@@ -75,7 +75,7 @@ Index row_of_sequence(const E& executor, Index n) {
 /// \throws std::invalid_argument unless x has the local rows
 template <class X, class E>
 Index rows_of_sequence(const View<X>& x, const E& executor) {
-  if constexpr (SpreadsRows<E>) {
+  if constexpr (ShardsRows<E>) {
     return executor.rows_of_sequence(x.rows());
   } else {
     return x.rows();
@@ -86,7 +86,7 @@ Index rows_of_sequence(const View<X>& x, const E& executor) {
 /// x.
 template <class X, class E, class F>
 void for_each_range(const View<X>& x, const E& executor, const F& f) {
-  if constexpr (SpreadsRows<E>) {
+  if constexpr (ShardsRows<E>) {
     executor.for_each_range(f);
   } else {
     f(Index{0}, Range{0, x.rows()});
@@ -98,7 +98,7 @@ void for_each_range(const View<X>& x, const E& executor, const F& f) {
 template <class T, class E, class Needs, class F>
 void with_rows_of_others(const char* layer, const View<const T>& x, Index block, E&& executor,
                          const Needs& needs, const F& f) {
-  if constexpr (SpreadsRows<E>) {
+  if constexpr (ShardsRows<E>) {
     executor.with_rows_of_others(layer, x, block, needs, f);
   } else {
     f(x);
@@ -109,7 +109,7 @@ void with_rows_of_others(const char* layer, const View<const T>& x, Index block,
 /// tokens are summed once.
 template <class E>
 auto& executor_of_one(E& executor) {
-  if constexpr (SpreadsRows<E>) {
+  if constexpr (ShardsRows<E>) {
     return executor.executor();
   } else {
     return executor;
@@ -120,7 +120,7 @@ auto& executor_of_one(E& executor) {
 template <class X, class E, class F>
 double sum_of_tokens(const View<X>& x, E&& executor, const F& of) {
   RowMatrix<double> sum = RowMatrix<double>::Zero(1, 1);
-  sum_over_tokens(x, sum, 1, executor, [&](const RowsOfSum<double>& to, const TokenRange& tokens) {
+  sum_over_tokens(x, sum, 1, executor, [&](const SumRows<double>& to, const TokenRange& tokens) {
     for (Index b = tokens.sequences.begin; b < tokens.sequences.end; ++b) {
       for (Index n = tokens.rows.begin; n < tokens.rows.end; ++n) *to.data += of(b, n);
     }

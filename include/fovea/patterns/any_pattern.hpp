@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "fovea/patterns/partition.hpp"
-#include "fovea/patterns/stages.hpp"
+#include "fovea/patterns/passes.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -65,9 +65,9 @@ class AnyPlan {
     return table_->block(plan_.get(), b, storage);
   }
   /// The rows of block b.
-  Strip rows(Index b) const { return table_->rows(plan_.get(), b); }
+  RowBlock rows(Index b) const { return table_->rows(plan_.get(), b); }
   /// The number of visible (query, key) pairs; the largest Index if there are more.
-  Index visible_pairs() const { return table_ ? table_->visible_pairs(plan_.get()) : 0; }
+  Index attended_pairs() const { return table_ ? table_->attended_pairs(plan_.get()) : 0; }
   /// The number of blocks of keys.
   Index key_block_count() const { return table_ ? table_->key_block_count(plan_.get()) : 0; }
   /// The largest number of keys in a block.
@@ -91,8 +91,8 @@ class AnyPlan {
     Index (*most_runs)(const void*);
     Index (*row_step)(const void*);
     QueryBlock (*block)(const void*, Index, BlockStorage&);
-    Strip (*rows)(const void*, Index);
-    Index (*visible_pairs)(const void*);
+    RowBlock (*rows)(const void*, Index);
+    Index (*attended_pairs)(const void*);
     Index (*key_block_count)(const void*);
     Index (*largest_key_block)(const void*);
     KeyBlock (*key_block)(const void*, Index);
@@ -108,7 +108,7 @@ class AnyPlan {
     return *static_cast<const P*>(plan);
   }
   template <class P>
-  static Strip rows_of(const P& plan, Index b) {
+  static RowBlock rows_of(const P& plan, Index b) {
     if constexpr (requires { plan.rows(b); }) {
       return plan.rows(b);
     } else {
@@ -139,7 +139,7 @@ class AnyPlan {
       },
       [](const void* p, Index b, BlockStorage& storage) { return as<P>(p).block(b, storage); },
       [](const void* p, Index b) { return rows_of(as<P>(p), b); },
-      [](const void* p) -> Index { return as<P>(p).visible_pairs(); },
+      [](const void* p) -> Index { return as<P>(p).attended_pairs(); },
       [](const void* p) -> Index { return as<P>(p).key_block_count(); },
       [](const void* p) { return largest_key_block_of(as<P>(p)); },
       [](const void* p, Index n) { return as<P>(p).key_block(n); },
@@ -159,11 +159,11 @@ class AnyPlan {
   detail::SharedObject<176> plan_;  // a plan of a window or of blocks fits
 };
 
-/// The pattern's `reach()` if it has one; otherwise unbounded.
+/// The pattern's `receptive_field()` if it has one; otherwise unbounded.
 template <class P>
-Reach reach_of(const P& pattern) {
-  if constexpr (requires { pattern.reach(); }) {
-    return pattern.reach();
+ReceptiveField receptive_field_of(const P& pattern) {
+  if constexpr (requires { pattern.receptive_field(); }) {
+    return pattern.receptive_field();
   } else {
     return {};
   }
@@ -179,12 +179,12 @@ KeyColumns key_columns_of(const P& pattern) {
   }
 }
 
-/// A Pattern or StagedPattern of any type. It is cheap to copy.
+/// A Pattern or MultiPassPattern of any type. It is cheap to copy.
 class AnyPattern {
  public:
   /// Holds a copy of the pattern.
   template <class P>
-  requires(!std::same_as<P, AnyPattern> && (Pattern<P> || StagedPattern<P>))
+  requires(!std::same_as<P, AnyPattern> && (Pattern<P> || MultiPassPattern<P>))
       // NOLINTNEXTLINE(google-explicit-constructor): type erasure
       AnyPattern(const P& pattern)
       : table_(&kTable<P>), pattern_(pattern) {}
@@ -192,33 +192,36 @@ class AnyPattern {
   /// Whether the query at position i sees key j.
   bool allows(Index i, Index j) const { return table_->allows(pattern_.get(), i, j); }
 
-  /// The number of stages, at least 1. Operators execute them in order, and no key is visible in
+  /// The number of passes, at least 1. Operators execute them in order, and no key is visible in
   /// two of them.
-  Index stage_count() const { return table_->stage_count; }
+  Index pass_count() const { return table_->pass_count; }
 
-  /// The plan of one stage for a sequence. \pre stage < stage_count()
-  AnyPlan plan(Index stage, const SequenceShape& shape) const {
-    return table_->plan(pattern_.get(), stage, shape);
+  /// The plan of one pass for a sequence. \pre pass < pass_count()
+  AnyPlan plan(Index pass, const SequenceShape& shape) const {
+    return table_->plan(pattern_.get(), pass, shape);
   }
-  /// How far before and after itself a query sees keys in this stage.
-  Reach reach(Index stage) const { return table_->reach(pattern_.get(), stage); }
-  /// The only keys that queries see in this stage.
-  KeyColumns key_columns(Index stage) const { return table_->key_columns(pattern_.get(), stage); }
+  /// How far before and after itself a query sees keys in this pass.
+  ReceptiveField receptive_field(Index pass) const {
+    return table_->receptive_field(pattern_.get(), pass);
+  }
+  /// The only keys that queries see in this pass.
+  KeyColumns key_columns(Index pass) const { return table_->key_columns(pattern_.get(), pass); }
 
   /// Whether what a sequence's rows see depends on their positions: some row does not see every
-  /// key, or a stage has a Reach.
+  /// key, or a pass has a ReceptiveField.
   bool knows_positions(const SequenceShape& shape) const {
-    for (Index s = 0; s < stage_count(); ++s) {
-      if (reach(s).before < kFarPosition || reach(s).after < kFarPosition) return true;
+    for (Index s = 0; s < pass_count(); ++s) {
+      if (receptive_field(s).before < kFarPosition || receptive_field(s).after < kFarPosition)
+        return true;
     }
-    return visible_pairs(shape) != add_pairs(0, shape.queries, shape.keys);
+    return attended_pairs(shape) != add_pairs(0, shape.queries, shape.keys);
   }
 
-  /// The number of visible (query, key) pairs in all stages; the largest Index if there are more.
-  Index visible_pairs(const SequenceShape& shape) const {
+  /// The number of visible (query, key) pairs in all passes; the largest Index if there are more.
+  Index attended_pairs(const SequenceShape& shape) const {
     Index pairs = 0;
-    for (Index s = 0; s < stage_count(); ++s) {
-      pairs = add_pairs(pairs, 1, plan(s, shape).visible_pairs());
+    for (Index s = 0; s < pass_count(); ++s) {
+      pairs = add_pairs(pairs, 1, plan(s, shape).attended_pairs());
     }
     return pairs;
   }
@@ -226,18 +229,18 @@ class AnyPattern {
  private:
   struct Table {
     bool (*allows)(const void*, Index, Index);
-    Index stage_count;
+    Index pass_count;
     AnyPlan (*plan)(const void*, Index, const SequenceShape&);
-    Reach (*reach)(const void*, Index);
+    ReceptiveField (*receptive_field)(const void*, Index);
     KeyColumns (*key_columns)(const void*, Index);
   };
 
-  /// f's result for one stage of a pattern.
+  /// f's result for one pass of a pattern.
   template <class R, class P, class F>
-  static R of_stage(const void* pattern, Index stage, const F& f) {
+  static R of_pass(const void* pattern, Index pass, const F& f) {
     R found;
-    for_each_stage(*static_cast<const P*>(pattern), [&](const auto& p, auto number) {
-      if (static_cast<Index>(number) == stage) found = f(p);
+    for_each_pass(*static_cast<const P*>(pattern), [&](const auto& p, auto number) {
+      if (static_cast<Index>(number) == pass) found = f(p);
     });
     return found;
   }
@@ -246,16 +249,16 @@ class AnyPattern {
       [](const void* p, Index i, Index j) -> bool {
         return static_cast<const P*>(p)->allows(i, j);
       },
-      static_cast<Index>(kStageCount<P>),
-      [](const void* p, Index stage, const SequenceShape& shape) {
-        return of_stage<AnyPlan, P>(p, stage,
-                                    [&](const auto& s) { return AnyPlan(s.plan(shape)); });
+      static_cast<Index>(kPassCount<P>),
+      [](const void* p, Index pass, const SequenceShape& shape) {
+        return of_pass<AnyPlan, P>(p, pass, [&](const auto& s) { return AnyPlan(s.plan(shape)); });
       },
-      [](const void* p, Index stage) {
-        return of_stage<Reach, P>(p, stage, [](const auto& s) { return reach_of(s); });
+      [](const void* p, Index pass) {
+        return of_pass<ReceptiveField, P>(p, pass,
+                                          [](const auto& s) { return receptive_field_of(s); });
       },
-      [](const void* p, Index stage) {
-        return of_stage<KeyColumns, P>(p, stage, [](const auto& s) { return key_columns_of(s); });
+      [](const void* p, Index pass) {
+        return of_pass<KeyColumns, P>(p, pass, [](const auto& s) { return key_columns_of(s); });
       }};
 
   const Table* table_;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fovea/core/error.hpp"
-#include "fovea/patterns/slot_plan.hpp"
+#include "fovea/patterns/interval_plan.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -69,7 +69,7 @@ class BlockList {
       : block_(block), causal_(causal) {
     check_block_rows(op, block, key_blocks, rows);
     lists_ = std::make_shared<const Lists>(std::move(rows), block);
-    slots_ = lists_->most;
+    intervals_ = lists_->most;
   }
 
   /// Whether the query at position i sees key j.
@@ -82,27 +82,27 @@ class BlockList {
                               floor_div(j, block_));
   }
 
-  /// The same pattern for a sequence of this many keys. It needs fewer slots, because two intervals
-  /// of a row are at least one key block apart.
+  /// The same pattern for a sequence of this many keys. It needs fewer intervals, because two
+  /// intervals of a row are at least one key block apart.
   BlockList up_to(Index keys) const {
     BlockList cut = *this;
     const Index key_blocks = ceil_div(keys, block_);
-    cut.slots_ = std::clamp((key_blocks + 1) / 2, Index{1}, lists_->most);
+    cut.intervals_ = std::clamp((key_blocks + 1) / 2, Index{1}, lists_->most);
     return cut;
   }
-  /// The number of slots: the most intervals that a row can have.
-  Index slot_count() const { return slots_; }
+  /// The number of intervals: the most intervals that a row can have.
+  Index interval_count() const { return intervals_; }
 
-  /// Writes the intervals of keys of position i, ascending; unused slots become empty.
-  void keys_of(Index i, std::span<Range> slots) const {
-    slots = slots.first(static_cast<std::size_t>(slot_count()));
-    std::ranges::fill(slots, Range{});
+  /// Writes the intervals of keys of position i, ascending; unused intervals become empty.
+  void keys_of(Index i, std::span<Range> intervals) const {
+    intervals = intervals.first(static_cast<std::size_t>(interval_count()));
+    std::ranges::fill(intervals, Range{});
     const Index row = floor_div(i, block_);
     if (row < 0 || row >= row_count()) return;
     const std::size_t begin = lists_->begins[static_cast<std::size_t>(row)];
     const std::size_t end = lists_->begins[static_cast<std::size_t>(row) + 1];
-    const std::size_t count = (std::min)(end - begin, slots.size());
-    for (std::size_t n = 0; n < count; ++n) slots[n] = lists_->intervals[begin + n];
+    const std::size_t count = (std::min)(end - begin, intervals.size());
+    for (std::size_t n = 0; n < count; ++n) intervals[n] = lists_->intervals[begin + n];
   }
 
   /// Whether the intervals still need the causal cut, to keys up to the query.
@@ -139,7 +139,7 @@ class BlockList {
   }
 
   /// The plan for one sequence.
-  SlotPlan<BlockList> plan(const SequenceShape& shape) const { return {*this, shape}; }
+  IntervalPlan<BlockList> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
   /// The rows as given, and as intervals of keys with adjacent blocks merged.
@@ -170,7 +170,7 @@ class BlockList {
   Index block_;
   bool causal_;
   std::shared_ptr<const Lists> lists_;
-  Index slots_ = 1;
+  Index intervals_ = 1;
 };
 
 static_assert(Pattern<BlockList>);

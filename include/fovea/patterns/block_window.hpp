@@ -25,7 +25,7 @@ struct BlockWindow {
   /// The interval of keys that position i sees, without the causal cut.
   constexpr Range keys_of(Index i) const { return whole_blocks(i, i, left, right); }
   /// How far before and after itself a position can see keys.
-  constexpr Reach reach() const {
+  constexpr ReceptiveField receptive_field() const {
     const Index most = (std::max)(kFarPosition / block, Index{1}) - 1;
     return {((std::min)(left, most) + 1) * block - 1,
             causal ? 0 : ((std::min)(right, most) + 1) * block - 1};
@@ -44,7 +44,7 @@ struct BlockWindow {
   }
 
   /// The plan for one sequence.
-  SlotPlan<BlockWindow> plan(const SequenceShape& shape) const { return {*this, shape}; }
+  IntervalPlan<BlockWindow> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
   /// The positions from `before` blocks before the block of i to the end of the `after`-th block

@@ -7,43 +7,46 @@
 #include <string>
 
 #include "fovea/core/error.hpp"
-#include "fovea/patterns/slot_plan.hpp"
+#include "fovea/patterns/interval_plan.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The slots from index `first` on.
-inline std::span<Range> slots_from(std::span<Range> slots, Index first) {
-  return slots.subspan(static_cast<std::size_t>(first));
+/// The intervals from index `first` on.
+inline std::span<Range> intervals_from(std::span<Range> intervals, Index first) {
+  return intervals.subspan(static_cast<std::size_t>(first));
 }
 
-/// Slot s.
-inline Range& slot_at(std::span<Range> slots, Index s) {
-  return slots[static_cast<std::size_t>(s)];
+/// Interval s.
+inline Range& interval_at(std::span<Range> intervals, Index s) {
+  return intervals[static_cast<std::size_t>(s)];
 }
 
-/// Whether intervals of slot s of `by` can cut those of slot t of `of`: the lattice of `by` must be
+/// Whether interval s of `by` can cut interval t of `of`: the strided range of `by` must be
 /// all keys, or equal that of `of` for every position.
 template <class A, class B>
-bool can_cut(const Slots<A>& by, Index s, const Slots<B>& of, Index t) {
-  const Lattice lattice = by.lattice(s, 0);
-  return lattice.step == 1 || (by.row_step() == of.row_step() && lattice == of.lattice(t, 0));
+bool can_cut(const Intervals<A>& by, Index s, const Intervals<B>& of, Index t) {
+  const StridedRange strided_range = by.strided_range(s, 0);
+  return strided_range.step == 1 ||
+         (by.row_step() == of.row_step() && strided_range == of.strided_range(t, 0));
 }
 
-/// \throws std::invalid_argument if fits(s, t) is false for some slot s of a and slot t of b
+/// \throws std::invalid_argument if fits(s, t) is false for some interval s of a and interval t of
+/// b
 template <class A, class B, class Fits>
-void check_lattices(const char* op, const Slots<A>& a, const Slots<B>& b, Fits&& fits) {
+void check_strided_ranges(const char* op, const Intervals<A>& a, const Intervals<B>& b,
+                          Fits&& fits) {
   for (Index s = 0; s < a.count(); ++s) {
     for (Index t = 0; t < b.count(); ++t) {
       if (fits(s, t)) continue;
-      const auto name = [](const Lattice& x) {
+      const auto name = [](const StridedRange& x) {
         return std::to_string(x.phase) + " + " + std::to_string(x.step) + " t";
       };
-      refuse(
-          op,
-          "the patterns have keys at " + name(a.lattice(s, 0)) + " and at " + name(b.lattice(t, 0)),
-          "expected all keys or the same ones; EnumeratedPattern takes any law");
+      refuse(op,
+             "the patterns have keys at " + name(a.strided_range(s, 0)) + " and at " +
+                 name(b.strided_range(t, 0)),
+             "expected all keys or the same ones; EnumeratedPattern takes any predicate");
     }
   }
 }
@@ -51,44 +54,46 @@ void check_lattices(const char* op, const Slots<A>& a, const Slots<B>& b, Fits&&
 }  // namespace detail
 
 /// The union of two disjoint patterns: a position sees what either shows.
-template <SlotPattern A, SlotPattern B>
-class Joined {
+template <IntervalPattern A, IntervalPattern B>
+class DisjointUnion {
  public:
-  /// \throws std::invalid_argument if the patterns group rows by different steps; use `in_stages`
+  /// \throws std::invalid_argument if the patterns group rows by different steps; use `in_passes`
   /// for those
-  Joined(const A& a, const B& b) : a_(a), b_(b) {
+  DisjointUnion(const A& a, const B& b) : a_(a), b_(b) {
     if (a_.row_step() != b_.row_step()) {
       refuse("unite",
              "the row steps of the patterns are " + std::to_string(a_.row_step()) + " and " +
                  std::to_string(b_.row_step()),
-             "expected equal ones; in_stages takes any");
+             "expected equal ones; in_passes takes any");
     }
   }
 
   /// Whether the query at position i sees key j.
   bool allows(Index i, Index j) const { return a_.allows(i, j) || b_.allows(i, j); }
 
-  /// The same pattern for a sequence of this many keys, without unused slots.
-  Joined up_to(Index keys) const { return {a_.up_to(keys), b_.up_to(keys)}; }
-  /// The number of slots: those of a, then those of b.
-  Index slot_count() const { return a_.count() + b_.count(); }
-  /// The number of elements of `slots` that keys_of may write to.
-  Index room() const { return (std::max)(a_.room(), a_.count() + b_.room()); }
+  /// The same pattern for a sequence of this many keys, without unused intervals.
+  DisjointUnion up_to(Index keys) const { return {a_.up_to(keys), b_.up_to(keys)}; }
+  /// The number of intervals: those of a, then those of b.
+  Index interval_count() const { return a_.count() + b_.count(); }
+  /// The number of elements of `intervals` that keys_of may write to.
+  Index interval_capacity() const {
+    return (std::max)(a_.interval_capacity(), a_.count() + b_.interval_capacity());
+  }
   /// The step of both patterns: position i sees only keys j with (i - j) mod step = 0.
   Index row_step() const { return a_.row_step(); }
-  /// The keys that the interval of slot s counts, if row_step() is 1.
-  Lattice lattice(Index s) const {
-    return s < a_.count() ? a_.lattice(s, 0) : b_.lattice(s - a_.count(), 0);
+  /// The keys that interval s counts, if row_step() is 1.
+  StridedRange strided_range(Index s) const {
+    return s < a_.count() ? a_.strided_range(s, 0) : b_.strided_range(s - a_.count(), 0);
   }
 
   /// Writes the intervals of a, then those of b. They have the causal cut unless causal_cut().
-  void keys_of(Index i, std::span<Range> slots) const {
-    const std::span<Range> of_b = detail::slots_from(slots, a_.count());
+  void keys_of(Index i, std::span<Range> intervals) const {
+    const std::span<Range> of_b = detail::intervals_from(intervals, a_.count());
     if (causal_cut()) {
-      a_.keys_of(i, slots);
+      a_.keys_of(i, intervals);
       b_.keys_of(i, of_b);
     } else {
-      a_.cut_keys_of(i, slots);
+      a_.cut_keys_of(i, intervals);
       b_.cut_keys_of(i, of_b);
     }
   }
@@ -119,47 +124,48 @@ class Joined {
   }
 
   /// The plan for one sequence.
-  SlotPlan<Joined> plan(const SequenceShape& shape) const { return {*this, shape}; }
+  IntervalPlan<DisjointUnion> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
-  Slots<A> a_;
-  Slots<B> b_;
+  Intervals<A> a_;
+  Intervals<B> b_;
 };
 
-/// The difference of two patterns: what A shows and B does not. Each slot of A becomes one more
-/// slot than B has.
-template <SlotPattern A, SlotPattern B>
+/// The difference of two patterns: what A shows and B does not. Each interval of A becomes one more
+/// interval than B has.
+template <IntervalPattern A, IntervalPattern B>
 class Difference {
  public:
-  /// \throws std::invalid_argument if a slot of B has a lattice that is neither all keys nor that
-  /// of A
+  /// \throws std::invalid_argument if an interval of B has a strided range that is neither all keys
+  /// nor that of A
   Difference(const A& a, const B& b) : a_(a), b_(b) {
-    detail::check_lattices("subtract", a_, b_,
-                           [&](Index s, Index t) { return detail::can_cut(b_, t, a_, s); });
+    detail::check_strided_ranges("subtract", a_, b_,
+                                 [&](Index s, Index t) { return detail::can_cut(b_, t, a_, s); });
   }
 
   /// Whether the query at position i sees key j.
   bool allows(Index i, Index j) const { return a_.allows(i, j) && !b_.allows(i, j); }
 
-  /// The same pattern for a sequence of this many keys, without unused slots.
+  /// The same pattern for a sequence of this many keys, without unused intervals.
   Difference up_to(Index keys) const { return {a_.up_to(keys), b_.up_to(keys)}; }
-  /// The number of slots: for each one of A, its pieces.
-  Index slot_count() const { return a_.count() * pieces(); }
-  /// The number of elements of `slots` that keys_of may write to.
-  Index room() const {
-    return (std::max)(slot_count() - a_.count() + a_.room(), slot_count() + b_.room());
+  /// The number of intervals: for each one of A, its pieces.
+  Index interval_count() const { return a_.count() * pieces(); }
+  /// The number of elements of `intervals` that keys_of may write to.
+  Index interval_capacity() const {
+    return (std::max)(interval_count() - a_.count() + a_.interval_capacity(),
+                      interval_count() + b_.interval_capacity());
   }
   /// The step of A: position i sees only keys j with (i - j) mod step = 0.
   Index row_step() const { return a_.row_step(); }
-  /// The keys that the interval of slot s counts, if row_step() is 1: those of A's slot.
-  Lattice lattice(Index s) const { return a_.lattice(s / pieces(), 0); }
+  /// The keys that interval s counts, if row_step() is 1: those of A's interval.
+  StridedRange strided_range(Index s) const { return a_.strided_range(s / pieces(), 0); }
 
-  /// Writes the pieces of each slot of A. A's intervals are kept at the end of the result until
-  /// they are cut: the pieces of one slot overwrite only places of earlier slots. B's intervals
-  /// come after them.
-  void keys_of(Index i, std::span<Range> slots) const {
-    const std::span<Range> whole = detail::slots_from(slots, slot_count() - a_.count());
-    const std::span<Range> holes = detail::slots_from(slots, slot_count());
+  /// Writes the pieces in each interval of A. A's intervals are kept at the end of the result until
+  /// they are cut: the pieces of one interval overwrite only places of earlier intervals. B's
+  /// intervals come after them.
+  void keys_of(Index i, std::span<Range> intervals) const {
+    const std::span<Range> whole = detail::intervals_from(intervals, interval_count() - a_.count());
+    const std::span<Range> holes = detail::intervals_from(intervals, interval_count());
     a_.keys_of(i, whole);
     if (causal_cut()) {
       b_.keys_of(i,
@@ -168,9 +174,9 @@ class Difference {
       b_.cut_keys_of(i, holes);
     }
     for (Index s = 0; s < a_.count(); ++s) {
-      const Lattice lattice = a_.lattice(s, floor_mod(i, a_.row_step()));
-      const Range slot = detail::slot_at(whole, s);
-      cut(slot, lattice, i, holes, detail::slots_from(slots, s * pieces()));
+      const StridedRange strided_range = a_.strided_range(s, floor_mod(i, a_.row_step()));
+      const Range interval = detail::interval_at(whole, s);
+      cut(interval, strided_range, i, holes, detail::intervals_from(intervals, s * pieces()));
     }
   }
 
@@ -190,49 +196,51 @@ class Difference {
   bool meets(const Range& rows, const Range& keys) const { return a_.meets(rows, keys); }
 
   /// The plan for one sequence.
-  SlotPlan<Difference> plan(const SequenceShape& shape) const { return {*this, shape}; }
+  IntervalPlan<Difference> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
   Index pieces() const { return b_.count() + 1; }
 
-  /// Cuts one slot of A into the pieces that B leaves, in any order.
-  void cut(const Range& slot, const Lattice& lattice, Index i, std::span<Range> holes,
-           std::span<Range> to) const {
+  /// Cuts one interval of A into the pieces that B leaves, in any order.
+  void cut(const Range& interval, const StridedRange& strided_range, Index i,
+           std::span<Range> holes, std::span<Range> to) const {
     Index count = 1;
-    to[0] = slot;
+    to[0] = interval;
     for (Index h = 0; h < b_.count(); ++h) {
-      Range hole = detail::slot_at(holes, h);
-      if (b_.lattice(h, floor_mod(i, b_.row_step())) != lattice) hole = lattice.points(hole);
+      Range hole = detail::interval_at(holes, h);
+      if (b_.strided_range(h, floor_mod(i, b_.row_step())) != strided_range)
+        hole = strided_range.points(hole);
       Range behind;
       for (Index n = 0; n < count; ++n) {
-        Range& piece = detail::slot_at(to, n);
+        Range& piece = detail::interval_at(to, n);
         if (!piece.meets(hole)) continue;
         // The pieces are disjoint, so only one of them reaches beyond the hole.
         if (hole.end < piece.end) behind = {hole.end, piece.end};
         piece.end = (std::max)(piece.begin, hole.begin);
       }
-      detail::slot_at(to, count++) = behind;
+      detail::interval_at(to, count++) = behind;
     }
   }
 
-  Slots<A> a_;
-  Slots<B> b_;
+  Intervals<A> a_;
+  Intervals<B> b_;
 };
 
-/// The intersection of two patterns, with one slot for each pair of a slot of A and a slot of B.
-template <SlotPattern A, SlotPattern B>
+/// The intersection of two patterns, with one interval for each pair of an interval of A and an
+/// interval of B.
+template <IntervalPattern A, IntervalPattern B>
 class Intersection {
  public:
   /// \throws std::invalid_argument if the patterns group rows by different steps that are both more
-  /// than 1, or if two lattices differ and neither is all keys
+  /// than 1, or if two strided ranges differ and neither is all keys
   Intersection(const A& a, const B& b) : a_(a), b_(b) {
     if (a_.row_step() > 1 && b_.row_step() > 1 && a_.row_step() != b_.row_step()) {
       refuse("intersect",
              "the row steps of the patterns are " + std::to_string(a_.row_step()) + " and " +
                  std::to_string(b_.row_step()),
-             "expected equal ones, or one that is 1; EnumeratedPattern takes any law");
+             "expected equal ones, or one that is 1; EnumeratedPattern takes any predicate");
     }
-    detail::check_lattices("intersect", a_, b_, [&](Index s, Index t) {
+    detail::check_strided_ranges("intersect", a_, b_, [&](Index s, Index t) {
       return detail::can_cut(a_, s, b_, t) || detail::can_cut(b_, t, a_, s);
     });
   }
@@ -240,32 +248,33 @@ class Intersection {
   /// Whether the query at position i sees key j.
   bool allows(Index i, Index j) const { return a_.allows(i, j) && b_.allows(i, j); }
 
-  /// The same pattern for a sequence of this many keys, without unused slots.
+  /// The same pattern for a sequence of this many keys, without unused intervals.
   Intersection up_to(Index keys) const { return {a_.up_to(keys), b_.up_to(keys)}; }
-  /// The number of slots: the product of those of A and B.
-  Index slot_count() const { return a_.count() * b_.count(); }
-  /// The number of elements of `slots` that keys_of may write to.
-  Index room() const {
-    return (std::max)(slot_count() + a_.room(), slot_count() + a_.count() + b_.room());
+  /// The number of intervals: the product of those of A and B.
+  Index interval_count() const { return a_.count() * b_.count(); }
+  /// The number of elements of `intervals` that keys_of may write to.
+  Index interval_capacity() const {
+    return (std::max)(interval_count() + a_.interval_capacity(),
+                      interval_count() + a_.count() + b_.interval_capacity());
   }
   /// The larger step: position i sees only keys j with (i - j) mod step = 0.
   Index row_step() const { return (std::max)(a_.row_step(), b_.row_step()); }
-  /// The keys that the interval of slot s counts, if row_step() is 1.
-  Lattice lattice(Index s) const { return shared_lattice(s, 0); }
+  /// The keys that interval s counts, if row_step() is 1.
+  StridedRange strided_range(Index s) const { return shared_strided_range(s, 0); }
 
-  /// Writes the intersection of each slot of A with each slot of B.
-  void keys_of(Index i, std::span<Range> slots) const {
-    const std::span<Range> of_a = detail::slots_from(slots, slot_count());
-    const std::span<Range> of_b = detail::slots_from(slots, slot_count() + a_.count());
+  /// Writes the intersection in each interval of A with each interval of B.
+  void keys_of(Index i, std::span<Range> intervals) const {
+    const std::span<Range> of_a = detail::intervals_from(intervals, interval_count());
+    const std::span<Range> of_b = detail::intervals_from(intervals, interval_count() + a_.count());
     a_.keys_of(i, of_a);
     b_.keys_of(i, of_b);
-    for (Index s = 0; s < slot_count(); ++s) {
-      const Lattice lattice = shared_lattice(s, i);
-      Range x = detail::slot_at(of_a, s / b_.count());
-      Range y = detail::slot_at(of_b, s % b_.count());
-      if (lattice_of_a(s, i) != lattice) x = lattice.points(x);
-      if (lattice_of_b(s, i) != lattice) y = lattice.points(y);
-      detail::slot_at(slots, s) = x.within(y);
+    for (Index s = 0; s < interval_count(); ++s) {
+      const StridedRange strided_range = shared_strided_range(s, i);
+      Range x = detail::interval_at(of_a, s / b_.count());
+      Range y = detail::interval_at(of_b, s % b_.count());
+      if (strided_range_of_a(s, i) != strided_range) x = strided_range.points(x);
+      if (strided_range_of_b(s, i) != strided_range) y = strided_range.points(y);
+      detail::interval_at(intervals, s) = x.within(y);
     }
   }
 
@@ -285,45 +294,45 @@ class Intersection {
   }
 
   /// The plan for one sequence.
-  SlotPlan<Intersection> plan(const SequenceShape& shape) const { return {*this, shape}; }
+  IntervalPlan<Intersection> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
-  Lattice lattice_of_a(Index s, Index i) const {
-    return a_.lattice(s / b_.count(), floor_mod(i, a_.row_step()));
+  StridedRange strided_range_of_a(Index s, Index i) const {
+    return a_.strided_range(s / b_.count(), floor_mod(i, a_.row_step()));
   }
-  Lattice lattice_of_b(Index s, Index i) const {
-    return b_.lattice(s % b_.count(), floor_mod(i, b_.row_step()));
+  StridedRange strided_range_of_b(Index s, Index i) const {
+    return b_.strided_range(s % b_.count(), floor_mod(i, b_.row_step()));
   }
-  /// The lattice of slot s at position i: the one of the two that is not all keys.
-  Lattice shared_lattice(Index s, Index i) const {
-    const Lattice a = lattice_of_a(s, i);
-    return a.step > 1 ? a : lattice_of_b(s, i);
+  /// The strided range of interval s at position i: the one of the two that is not all keys.
+  StridedRange shared_strided_range(Index s, Index i) const {
+    const StridedRange a = strided_range_of_a(s, i);
+    return a.step > 1 ? a : strided_range_of_b(s, i);
   }
 
-  Slots<A> a_;
-  Slots<B> b_;
+  Intervals<A> a_;
+  Intervals<B> b_;
 };
 
 /// The union of two patterns that the caller knows to be disjoint. Cheaper than `unite`.
-template <SlotPattern A, SlotPattern B>
-Joined<A, B> join(const A& a, const B& b) {
+template <IntervalPattern A, IntervalPattern B>
+DisjointUnion<A, B> join(const A& a, const B& b) {
   return {a, b};
 }
 
 /// The difference of a and b.
-template <SlotPattern A, SlotPattern B>
+template <IntervalPattern A, IntervalPattern B>
 Difference<A, B> subtract(const A& a, const B& b) {
   return {a, b};
 }
 
 /// The union of a and b. The first pattern's intervals stay whole; the second's are cut.
-template <SlotPattern A, SlotPattern B>
-Joined<A, Difference<B, A>> unite(const A& a, const B& b) {
+template <IntervalPattern A, IntervalPattern B>
+DisjointUnion<A, Difference<B, A>> unite(const A& a, const B& b) {
   return {a, subtract(b, a)};
 }
 
 /// The intersection of a and b.
-template <SlotPattern A, SlotPattern B>
+template <IntervalPattern A, IntervalPattern B>
 Intersection<A, B> intersect(const A& a, const B& b) {
   return {a, b};
 }

@@ -7,34 +7,37 @@
 #include <vector>
 
 #include "fovea/core/error.hpp"
-#include "fovea/patterns/slot_plan.hpp"
+#include "fovea/patterns/interval_plan.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// A pattern defined by a predicate alone: law(i, j) says whether position i sees key j. It is
-/// called once for every pair of the shape; memory is O(visible intervals). This suits predicates
-/// whose rows see a few intervals; a pattern that has `keys_of` needs no such list. Cheap to copy.
-template <class Law>
-requires std::predicate<const Law&, Index, Index>
+/// A pattern defined by a predicate alone: predicate(i, j) says whether position i sees key j. It
+/// is called once for every pair of the shape; memory is O(visible intervals). This suits
+/// predicates whose rows see a few intervals; a pattern that has `keys_of` needs no such list.
+/// Cheap to copy.
+template <class Predicate>
+requires std::predicate<const Predicate&, Index, Index>
 class EnumeratedPattern {
  public:
   /// Lists the visible pairs of a sequence of this shape. Plans can be made for that shape and for
   /// parts of it.
-  EnumeratedPattern(Law law, const SequenceShape& shape)
-      : law_(std::move(law)), lists_(std::make_shared<const Lists>(law_, shape)) {}
+  EnumeratedPattern(Predicate predicate, const SequenceShape& shape)
+      : predicate_(std::move(predicate)),
+        lists_(std::make_shared<const Lists>(predicate_, shape)) {}
 
   /// Whether the query at position i sees key j.
-  bool allows(Index i, Index j) const { return law_(i, j); }
+  bool allows(Index i, Index j) const { return predicate_(i, j); }
 
-  /// The number of slots: the most intervals of a row.
-  Index slot_count() const { return lists_->most; }
+  /// The number of intervals: the most intervals of a row.
+  Index interval_count() const { return lists_->most; }
 
-  /// Writes the intervals of keys of position i, ascending; unused slots become empty.
+  /// Writes the intervals of keys of position i, ascending; unused intervals become empty.
   /// \pre i is a position of the shape
-  void keys_of(Index i, std::span<Range> slots) const {
+  void keys_of(Index i, std::span<Range> intervals) const {
     const auto [begin, end] = lists_->row(i);
-    std::ranges::fill(slots.first(static_cast<std::size_t>(slot_count())), Range{});
-    std::copy(lists_->intervals.begin() + begin, lists_->intervals.begin() + end, slots.begin());
+    std::ranges::fill(intervals.first(static_cast<std::size_t>(interval_count())), Range{});
+    std::copy(lists_->intervals.begin() + begin, lists_->intervals.begin() + end,
+              intervals.begin());
   }
 
   /// A range that contains every position that sees one of the keys.
@@ -42,7 +45,7 @@ class EnumeratedPattern {
 
   /// The plan for one sequence.
   /// \throws std::invalid_argument if positions or keys of the shape were not listed
-  SlotPlan<EnumeratedPattern> plan(const SequenceShape& shape) const {
+  IntervalPlan<EnumeratedPattern> plan(const SequenceShape& shape) const {
     const SequenceShape& listed = lists_->shape;
     const Index end = shape.first_position + shape.queries;
     if (shape.first_position < listed.first_position ||
@@ -62,14 +65,14 @@ class EnumeratedPattern {
 
  private:
   struct Lists {
-    Lists(const Law& law, const SequenceShape& given)
+    Lists(const Predicate& predicate, const SequenceShape& given)
         : shape(given),
           begins{0},
           first_row(static_cast<std::size_t>(given.keys), given.queries),
           last_row(static_cast<std::size_t>(given.keys), -1) {
       for (Index r = 0; r < shape.queries; ++r) {
         for (Index j = 0; j < shape.keys; ++j) {
-          if (law(r + shape.first_position, j)) add(r, j);
+          if (predicate(r + shape.first_position, j)) add(r, j);
         }
         const Index end = static_cast<Index>(intervals.size());
         most = (std::max)(most, end - begins.back());
@@ -112,7 +115,7 @@ class EnumeratedPattern {
     Index most = 1;                // the most intervals of a row
   };
 
-  Law law_;
+  Predicate predicate_;
   std::shared_ptr<const Lists> lists_;
 };
 

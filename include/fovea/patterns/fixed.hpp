@@ -32,14 +32,14 @@ constexpr BlockWindow fixed_local(Index stride, bool causal = true) {
 }
 
 /// The pattern A2: the summary keys of every block, the query's own included, and, if causal,
-/// j <= i. There is one slot for each column of the summary.
+/// j <= i. There is one interval for each column of the summary.
 struct FixedSummary {
   /// The sizes of fixed attention.
   FixedShape shape;
-  /// Only the first this many columns of the summary have a slot; by default all.
+  /// Only the first this many columns of the summary have an interval; by default all.
   Index most_columns = kUnboundedKeys;
 
-  /// The same pattern without slots for columns whose first key would be beyond the sequence.
+  /// The same pattern without intervals for columns whose first key would be beyond the sequence.
   constexpr FixedSummary up_to(Index keys) const {
     return {shape, (std::max)(keys - shape.columns().begin, Index{1})};
   }
@@ -51,18 +51,18 @@ struct FixedSummary {
 
   /// The only keys that queries see.
   constexpr KeyColumns key_columns() const { return shape.key_columns(); }
-  /// The number of slots: at most one for each column.
-  constexpr Index slot_count() const { return (std::min)(shape.summary, most_columns); }
-  /// The keys of a slot: one column of every block.
-  constexpr Lattice lattice(Index slot) const {
-    return {shape.columns().begin + slot, shape.stride};
+  /// The number of intervals: at most one for each column.
+  constexpr Index interval_count() const { return (std::min)(shape.summary, most_columns); }
+  /// The keys of an interval: one column of every block.
+  constexpr StridedRange strided_range(Index interval) const {
+    return {shape.columns().begin + interval, shape.stride};
   }
-  /// The stride: the distance between a slot's keys.
+  /// The stride: the distance between an interval's keys.
   constexpr Index key_step() const { return shape.stride; }
 
-  /// Writes all keys to each slot.
-  void keys_of(Index, std::span<Range> slots) const {
-    std::ranges::fill(slots.first(static_cast<std::size_t>(slot_count())), kEverywhere);
+  /// Writes all keys to each interval.
+  void keys_of(Index, std::span<Range> intervals) const {
+    std::ranges::fill(intervals.first(static_cast<std::size_t>(interval_count())), kEverywhere);
   }
   /// Whether the intervals still need the causal cut, to keys up to the query.
   constexpr bool causal_cut() const { return shape.causal; }
@@ -75,19 +75,19 @@ struct FixedSummary {
   }
 
   /// The plan for one sequence.
-  SlotPlan<FixedSummary> plan(const SequenceShape& s) const { return {*this, s}; }
+  IntervalPlan<FixedSummary> plan(const SequenceShape& s) const { return {*this, s}; }
 };
 
 /// A2 without the keys that A1 shows: the summary keys of the blocks before the query's own and, if
 /// not causal, of the blocks after it.
-struct FixedBeyond {
+struct FixedRemainder {
   /// The sizes of fixed attention.
   FixedShape shape;
   /// As in FixedSummary.
   Index most_columns = kUnboundedKeys;
 
-  /// The same pattern without slots for columns whose first key would be beyond the sequence.
-  constexpr FixedBeyond up_to(Index keys) const {
+  /// The same pattern without intervals for columns whose first key would be beyond the sequence.
+  constexpr FixedRemainder up_to(Index keys) const {
     return {shape, summary().up_to(keys).most_columns};
   }
 
@@ -98,21 +98,23 @@ struct FixedBeyond {
 
   /// The only keys that queries see.
   constexpr KeyColumns key_columns() const { return shape.key_columns(); }
-  /// The number of slots: one for each column and, if not causal, another for later blocks.
-  constexpr Index slot_count() const { return (shape.causal ? 1 : 2) * summary().slot_count(); }
-  /// The keys of a slot: one column of every block.
-  constexpr Lattice lattice(Index slot) const {
-    return summary().lattice(slot % summary().slot_count());
+  /// The number of intervals: one for each column and, if not causal, another for later blocks.
+  constexpr Index interval_count() const {
+    return (shape.causal ? 1 : 2) * summary().interval_count();
   }
-  /// The stride: the distance between a slot's keys.
+  /// The keys of an interval: one column of every block.
+  constexpr StridedRange strided_range(Index interval) const {
+    return summary().strided_range(interval % summary().interval_count());
+  }
+  /// The stride: the distance between an interval's keys.
   constexpr Index key_step() const { return shape.stride; }
 
   /// Writes the blocks before i's own and, if not causal, those after it.
-  void keys_of(Index i, std::span<Range> slots) const {
+  void keys_of(Index i, std::span<Range> intervals) const {
     const Index own = floor_div(i, shape.stride);
-    const auto c = static_cast<std::size_t>(summary().slot_count());
-    std::ranges::fill(slots.first(c), Range{-kFarPosition, own});
-    if (!shape.causal) std::ranges::fill(slots.subspan(c, c), Range{own + 1, kEverywhere.end});
+    const auto c = static_cast<std::size_t>(summary().interval_count());
+    std::ranges::fill(intervals.first(c), Range{-kFarPosition, own});
+    if (!shape.causal) std::ranges::fill(intervals.subspan(c, c), Range{own + 1, kEverywhere.end});
   }
   /// The end of i's block: up to there positions have the same intervals.
   constexpr Index same_until(Index i) const { return fixed_local(shape.stride).same_until(i); }
@@ -125,7 +127,7 @@ struct FixedBeyond {
   constexpr Range seen_from(const Range& keys) const { return summary().seen_from(keys); }
 
   /// The plan for one sequence.
-  SlotPlan<FixedBeyond> plan(const SequenceShape& s) const { return {*this, s}; }
+  IntervalPlan<FixedRemainder> plan(const SequenceShape& s) const { return {*this, s}; }
 
  private:
   constexpr FixedSummary summary() const { return {shape, most_columns}; }
@@ -148,6 +150,6 @@ inline void check_fixed(const char* op, const FixedShape& shape) {
   }
 }
 
-static_assert(Pattern<FixedSummary> && Pattern<FixedBeyond>);
+static_assert(Pattern<FixedSummary> && Pattern<FixedRemainder>);
 
 FOVEA_NAMESPACE_END

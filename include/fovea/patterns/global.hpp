@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "fovea/core/error.hpp"
-#include "fovea/patterns/slot_plan.hpp"
+#include "fovea/patterns/interval_plan.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 /// Some positions, the tokens, see all keys and are seen by all queries; if causal, only where j <=
-/// i. Adjacent tokens are best: they share one slot, and their rows a block. Cheap to copy.
+/// i. Adjacent tokens are best: they share one interval, and their rows a block. Cheap to copy.
 class GlobalTokens {
  public:
   /// The positions [0, count) are global.
@@ -83,7 +83,7 @@ class GlobalTokens {
     return run != runs_->end() && run->begin <= position;
   }
 
-  /// The same pattern for a sequence of this many keys. Tokens beyond the keys have no slot; as
+  /// The same pattern for a sequence of this many keys. Tokens beyond the keys have no interval; as
   /// queries they see all keys nevertheless.
   GlobalTokens up_to(Index keys) const {
     GlobalTokens cut = *this;
@@ -92,23 +92,23 @@ class GlobalTokens {
     return cut;
   }
 
-  /// The tokens that have a slot, as runs of adjacent tokens, ascending.
+  /// The tokens that have an interval, as runs of adjacent tokens, ascending.
   std::span<const Range> runs() const { return {runs_->data(), shown_}; }
 
   /// One past the last token; 0 if there is none.
   Index end() const { return runs_->empty() ? 0 : runs_->back().end; }
 
-  /// The number of slots: one for each run of tokens, and at least 1.
-  Index slot_count() const { return (std::max<Index>)(1, static_cast<Index>(shown_)); }
+  /// The number of intervals: one for each run of tokens, and at least 1.
+  Index interval_count() const { return (std::max<Index>)(1, static_cast<Index>(shown_)); }
 
   /// Writes all keys if i is a token; otherwise the runs of tokens.
-  void keys_of(Index i, std::span<Range> slots) const {
-    slots = slots.first(static_cast<std::size_t>(slot_count()));
-    std::ranges::fill(slots, Range{});
+  void keys_of(Index i, std::span<Range> intervals) const {
+    intervals = intervals.first(static_cast<std::size_t>(interval_count()));
+    std::ranges::fill(intervals, Range{});
     if (is_global(i)) {
-      slots[0] = kEverywhere;
+      intervals[0] = kEverywhere;
     } else {
-      std::ranges::copy(runs(), slots.begin());
+      std::ranges::copy(runs(), intervals.begin());
     }
   }
 
@@ -138,7 +138,7 @@ class GlobalTokens {
   }
 
   /// The plan for one sequence.
-  SlotPlan<GlobalTokens> plan(const SequenceShape& shape) const { return {*this, shape}; }
+  IntervalPlan<GlobalTokens> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
   using Runs = std::vector<Range>;
@@ -159,7 +159,7 @@ class GlobalTokens {
   }
 
   std::shared_ptr<const Runs> runs_;  // runs of neighbouring tokens, ascending
-  std::size_t shown_;                 // number of leading runs that have a slot
+  std::size_t shown_;                 // number of leading runs that have an interval
   bool causal_;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How slot plans count their visible pairs: groups of rows whose intervals move alike are counted
-/// in closed form.
+/// How interval plans count their visible pairs: groups of rows whose intervals move alike are
+/// counted in closed form.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 #include <vector>
 
-#include "fovea/patterns/slots.hpp"
+#include "fovea/patterns/intervals.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -110,23 +110,24 @@ class PairCount {
 
 namespace detail {
 
-/// Counts the pairs of a slot pattern.
+/// Counts the pairs of an interval pattern.
 template <class P>
-class SlotPairs {
+class IntervalPairs {
  public:
-  /// \param slots the pattern's slots for this shape; they must outlive this object
-  SlotPairs(const Slots<P>& slots, const SequenceShape& shape)
-      : slots_(slots),
+  /// \param intervals the pattern's intervals for this shape; they must outlive this object
+  IntervalPairs(const Intervals<P>& intervals, const SequenceShape& shape)
+      : intervals_(intervals),
         shape_(shape),
-        memory_(2 * static_cast<std::size_t>((std::max)(slots.count(), slots.room()))),
+        memory_(2 * static_cast<std::size_t>(
+                        (std::max)(intervals.count(), intervals.interval_capacity()))),
         seen_(std::span(memory_).first(memory_.size() / 2)),
         next_(std::span(memory_).last(memory_.size() / 2)) {}
-  SlotPairs(const SlotPairs&) = delete;
-  SlotPairs& operator=(const SlotPairs&) = delete;
+  IntervalPairs(const IntervalPairs&) = delete;
+  IntervalPairs& operator=(const IntervalPairs&) = delete;
 
   /// The number of visible pairs.
   Index count() {
-    const Index step = slots_.row_step();
+    const Index step = intervals_.row_step();
     PairCount pairs(shape_.queries);
     for (Index r = 0; r < (std::min)(step, shape_.queries) && !pairs.is_done(); ++r) {
       Index i = shape_.first_position + r;
@@ -155,19 +156,19 @@ class SlotPairs {
   Rows alike_rows(Index i, Index left) const {
     const auto rows_until = [&](Index end) {
       if (end == kUnboundedKeys) return left;
-      return end <= i ? 0 : (std::min)(left, ceil_div(end - i, slots_.row_step()));
+      return end <= i ? 0 : (std::min)(left, ceil_div(end - i, intervals_.row_step()));
     };
-    const Index same = (std::max)(Index{1}, rows_until(slots_.same_until(i)));
+    const Index same = (std::max)(Index{1}, rows_until(intervals_.same_until(i)));
     const auto groups_until = [&](Index end, Index of) {
-      const Index behind = i + of * slots_.row_step();
+      const Index behind = i + of * intervals_.row_step();
       return Rows{of, rows_until(end) / of, behind < end};
     };
-    if constexpr (LinearSlots<P>) {
-      const Rows rows = groups_until(slots_.pattern().linear_until(i), 1);
+    if constexpr (LinearIntervals<P>) {
+      const Rows rows = groups_until(intervals_.pattern().linear_until(i), 1);
       if (rows.groups >= same) return rows;
     }
-    if constexpr (requires { slots_.pattern().repeats_until(i); }) {
-      const Rows rows = groups_until(slots_.pattern().repeats_until(i), same);
+    if constexpr (requires { intervals_.pattern().repeats_until(i); }) {
+      const Rows rows = groups_until(intervals_.pattern().repeats_until(i), same);
       if (rows.groups >= 1) return rows;
     }
     return {same, 1, false};
@@ -175,17 +176,17 @@ class SlotPairs {
 
   /// The pairs of these rows.
   Index pairs_of(Index i, const Rows& rows) {
-    const Index step = slots_.row_step();
-    slots_.keys_of(i, seen_);
-    if (rows.move) slots_.keys_of(i + rows.same * step, next_);
+    const Index step = intervals_.row_step();
+    intervals_.keys_of(i, seen_);
+    if (rows.move) intervals_.keys_of(i + rows.same * step, next_);
     Index pairs = 0;
-    for (Index s = 0; s < slots_.count(); ++s) {
-      const Lattice lattice = slots_.lattice(s, floor_mod(i, step));
-      const Range points = {0, lattice.size(shape_.keys)};
+    for (Index s = 0; s < intervals_.count(); ++s) {
+      const StridedRange strided_range = intervals_.strided_range(s, floor_mod(i, step));
+      const Range points = {0, strided_range.size(shape_.keys)};
       Range seen = seen_[static_cast<std::size_t>(s)];
       Range next = rows.move ? next_[static_cast<std::size_t>(s)] : seen;
       if (seen.end == kEverywhere.end) seen.end = next.end = points.end;  // there is no end
-      if (!slots_.causal_cut()) {
+      if (!intervals_.causal_cut()) {
         const Range motion = {next.begin - seen.begin, next.end - seen.end};
         pairs = add_pairs(pairs, rows.same, add_lengths(0, seen, motion, points, rows.groups));
         continue;
@@ -193,14 +194,15 @@ class SlotPairs {
       // Counted per key: each key is seen by the rows that do not come before it.
       const Range keys = seen.within(points);
       if (keys.is_empty()) continue;
-      const Index first_row = ceil_div(lattice.phase + lattice.step * keys.begin - i, step);
-      pairs = add_lengths(pairs, {first_row, rows.same}, {lattice.step / step, 0}, {0, rows.same},
-                          keys.end - keys.begin);
+      const Index first_row =
+          ceil_div(strided_range.phase + strided_range.step * keys.begin - i, step);
+      pairs = add_lengths(pairs, {first_row, rows.same}, {strided_range.step / step, 0},
+                          {0, rows.same}, keys.end - keys.begin);
     }
     return pairs;
   }
 
-  const Slots<P>& slots_;
+  const Intervals<P>& intervals_;
   const SequenceShape shape_;
   std::vector<Range> memory_;
   std::span<Range> seen_;  // the intervals of a row

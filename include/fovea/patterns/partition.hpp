@@ -10,7 +10,7 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// The indices `first + step * n` for n in [0, count).
-struct Strip {
+struct RowBlock {
   Index first = 0;  ///< the first index
   Index step = 1;   ///< the distance between neighbouring indices, at least 1
   Index count = 0;  ///< the number of indices
@@ -22,7 +22,7 @@ struct Strip {
 };
 
 /// The keys whose gradients are computed together.
-using KeyBlock = Strip;
+using KeyBlock = RowBlock;
 
 /// Which gradients a block of queries or of keys takes part in: a pair of blocks adds to those that
 /// both take part in.
@@ -49,13 +49,13 @@ concept PartitionedPlan = Plan<P> &&
   { plan.key_blocks(block) } -> std::same_as<Range>;
 };
 
-/// The indices [0, count) as strips of at most `rows` indices with one residue modulo `step`, in
-/// the order of the residues. Every function is O(1).
-class ResidueStrips {
+/// The indices [0, count) as row blocks of at most `rows` indices with one residue modulo `step`,
+/// in the order of the residues. Every function is O(1).
+class ResidueBlocks {
  public:
   /// \param count number of indices \param step modulus of the residues, at least 1
-  /// \param rows largest number of indices in a strip, at least 1
-  constexpr ResidueStrips(Index count, Index step, Index rows)
+  /// \param rows largest number of indices in a row block, at least 1
+  constexpr ResidueBlocks(Index count, Index step, Index rows)
       : count_(count),
         step_(step),
         rows_(rows),
@@ -64,13 +64,13 @@ class ResidueStrips {
         long_pieces_(pieces(count / step + 1)),
         short_pieces_(pieces(count / step)) {}
 
-  /// The modulus of the residues, which is the step of each strip.
+  /// The modulus of the residues, which is the step of each row block.
   constexpr Index step() const { return step_; }
-  /// The number of strips.
+  /// The number of row blocks.
   constexpr Index size() const { return begin(residues_); }
 
-  /// Strip n, for n in [0, size()).
-  constexpr Strip operator[](Index n) const {
+  /// RowBlock n, for n in [0, size()).
+  constexpr RowBlock operator[](Index n) const {
     const Index in_long = begin(long_residues_);
     const bool is_long = n < in_long;
     const Index pieces = is_long ? long_pieces_ : short_pieces_;
@@ -80,7 +80,7 @@ class ResidueStrips {
     return {residue + step_ * skipped, step_, (std::min)(rows_, members(residue) - skipped)};
   }
 
-  /// The strips that contain an index of this residue in `indices`.
+  /// The row blocks that contain an index of this residue in `indices`.
   constexpr Range range(Index residue, const Range& indices) const {
     if (residue >= residues_ || indices.is_empty()) return {};
     const Index low = ceil_div(indices.begin - residue, step_);
@@ -96,7 +96,7 @@ class ResidueStrips {
   constexpr Index members(Index residue) const {
     return count_ / step_ + (residue < long_residues_ ? 1 : 0);
   }
-  /// The first strip of a residue.
+  /// The first row block of a residue.
   constexpr Index begin(Index residue) const {
     const Index longs = (std::min)(residue, long_residues_);
     return longs * long_pieces_ + (residue - longs) * short_pieces_;
@@ -104,11 +104,11 @@ class ResidueStrips {
 
   Index count_;
   Index step_;
-  Index rows_;           // the largest number of indices in a strip
+  Index rows_;           // the largest number of indices in a row block
   Index residues_;       // number of residues that occur
   Index long_residues_;  // number of leading residues that have one index more than the others
-  Index long_pieces_;    // number of strips of a long residue
-  Index short_pieces_;   // number of strips of each other residue
+  Index long_pieces_;    // number of row blocks of a long residue
+  Index short_pieces_;   // number of row blocks of each other residue
 };
 
 FOVEA_NAMESPACE_END

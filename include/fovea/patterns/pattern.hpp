@@ -88,7 +88,7 @@ inline Range seen_by(const KeyRun& run, Index r) {
 
 /// How far before and after its own position a query can see keys, in any sequence. By default
 /// there are no bounds.
-struct Reach {
+struct ReceptiveField {
   Index before = kFarPosition;  ///< no key further before the query is seen
   Index after = kFarPosition;   ///< no key further after the query is seen
 };
@@ -142,23 +142,23 @@ class BlockStorage {
   /// The upper bounds of a run, one for each row of the block.
   Index* upper(Index run) { return bounds(run).upper; }
 
-  /// The state of one slot of a pattern while its block is built. The keys of the slot are phase +
-  /// step * t for t in [0, points).
-  struct Slot {
+  /// The state of one interval of a pattern while its block is built. The keys of the interval are
+  /// phase + step * t for t in [0, points).
+  struct RunState {
     Index phase;   ///< the key of point 0
     Index step;    ///< the distance between neighbouring keys
-    Index points;  ///< number of the sequence's keys that the slot has
+    Index points;  ///< number of the sequence's keys that the interval has
     Index begin;   ///< the first point that one of the rows so far sees
     Index end;     ///< one past the last point that one of the rows so far sees
     bool written;  ///< whether lower and upper hold the bounds of the rows so far
     bool same;     ///< whether all rows so far have the same bounds
   };
 
-  /// The state of the slot that becomes this run.
-  Slot& slot(Index run) { return states()[run]; }
+  /// The state of the interval that becomes this run.
+  RunState& state(Index run) { return states()[run]; }
 
-  /// The intervals of the current row, one for each slot.
-  std::span<Range> slots() {
+  /// The intervals of the current row, one for each interval.
+  std::span<Range> intervals() {
     return {reinterpret_cast<Range*>(states() + capacity_), static_cast<std::size_t>(capacity_)};
   }
 
@@ -169,15 +169,16 @@ class BlockStorage {
     Index upper[kMaxBlockRows + 8];
   };
 
-  static constexpr Index kRunBytes = sizeof(Run) + sizeof(KeyRun) + sizeof(Slot) + sizeof(Range);
+  static constexpr Index kRunBytes =
+      sizeof(Run) + sizeof(KeyRun) + sizeof(RunState) + sizeof(Range);
 
-  Slot* states() { return reinterpret_cast<Slot*>(runs() + capacity_); }
+  RunState* states() { return reinterpret_cast<RunState*>(runs() + capacity_); }
   Run& bounds(Index run) { return reinterpret_cast<Run*>(memory_)[run]; }
   void begin_runs() { std::uninitialized_fill_n(runs(), capacity_, KeyRun{}); }
 
   Index capacity_;
   Workspace own_;      // empty if the memory is borrowed
-  std::byte* memory_;  // Run, KeyRun, Slot and Range [capacity_] each
+  std::byte* memory_;  // Run, KeyRun, RunState and Range [capacity_] each
 };
 
 /// A pattern for one sequence, cut into blocks that together contain every query row once. A plan
@@ -189,7 +190,7 @@ concept Plan = requires(const P plan, Index b, BlockStorage& storage) {
   /// block b, whose runs may point into the storage
   { plan.block(b, storage) } -> std::same_as<QueryBlock>;
   /// the number of visible (query, key) pairs; the largest Index if there are more
-  { plan.visible_pairs() } -> std::convertible_to<Index>;
+  { plan.attended_pairs() } -> std::convertible_to<Index>;
 };
 
 /// Says which keys each query sees. Queries are given by absolute positions; a key is a position in

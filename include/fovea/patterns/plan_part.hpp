@@ -13,10 +13,10 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The indices n for which a strip's index first + step n is in a range.
-constexpr Range places_within(const Strip& strip, const Range& range) {
+/// The indices n for which a row block's index first + step n is in a range.
+constexpr Range places_within(const RowBlock& row_block, const Range& range) {
   const auto reached = [&](Index x) {
-    return std::clamp(ceil_div(x - strip.first, strip.step), Index{0}, strip.count);
+    return std::clamp(ceil_div(x - row_block.first, row_block.step), Index{0}, row_block.count);
   };
   return range.is_empty() ? Range{} : Range{reached(range.begin), reached(range.end)};
 }
@@ -27,7 +27,7 @@ constexpr Range places_within(const Strip& strip, const Range& range) {
 class PlanPart {
  public:
   /// Whether pieces of rows that see no key of the range are kept.
-  enum class Unseen {
+  enum class EmptyPieces {
     kept,     ///< all: every row is in a block
     left_out  ///< none
   };
@@ -35,14 +35,14 @@ class PlanPart {
   /// Some rows of a plan, with all keys that they see.
   /// \param rows ascending, disjoint
   PlanPart(AnyPlan whole, std::span<const Range> rows)
-      : PlanPart(std::move(whole), rows, kEverywhere, Unseen::kept) {}
+      : PlanPart(std::move(whole), rows, kEverywhere, EmptyPieces::kept) {}
 
   /// Some rows of a plan, with the keys in `seen`. The blocks of keys are those of the whole plan.
-  PlanPart(AnyPlan whole, std::span<const Range> rows, const Range& seen, Unseen unseen)
+  PlanPart(AnyPlan whole, std::span<const Range> rows, const Range& seen, EmptyPieces unseen)
       : whole_(std::move(whole)), seen_(seen) {
     for (Index b = 0; b < whole_.block_count(); ++b) cut(whole_.rows(b), b, rows, pieces_);
     cut_keys({&kEverywhere, 1});
-    if (unseen == Unseen::kept) return;
+    if (unseen == EmptyPieces::kept) return;
     BlockStorage storage(whole_.most_runs());
     std::erase_if(pieces_,
                   [&](const Piece& piece) { return cut_block(piece, storage).run_count == 0; });
@@ -76,9 +76,9 @@ class PlanPart {
   Index most_runs() const { return whole_.most_runs(); }
 
   /// The rows of block b.
-  Strip rows(Index b) const {
+  RowBlock rows(Index b) const {
     const Piece& piece = pieces_[static_cast<std::size_t>(b)];
-    const Strip whole = whole_.rows(piece.block);
+    const RowBlock whole = whole_.rows(piece.block);
     return {whole.first + whole.step * piece.at.begin, whole.step, piece.at.end - piece.at.begin};
   }
 
@@ -89,7 +89,7 @@ class PlanPart {
 
   /// The number of visible (query, key) pairs; the largest Index if there are more. Builds every
   /// block.
-  Index visible_pairs() const {
+  Index attended_pairs() const {
     BlockStorage storage(most_runs());
     Index pairs = 0;
     for (Index b = 0; b < block_count(); ++b) {
@@ -137,11 +137,11 @@ class PlanPart {
 
   /// Adds a block both whole and cut, with the roles of each.
   /// \param own_role the gradients that belong to the block's own rows
-  static void add_roles(const Strip& strip, Index block, std::span<const Range> own,
+  static void add_roles(const RowBlock& row_block, Index block, std::span<const Range> own,
                         std::vector<Piece>& pieces, bool GradientRoles::*own_role) {
     std::vector<Piece> cut_pieces;
-    cut(strip, block, own, cut_pieces);
-    const Range all = {0, strip.count};
+    cut(row_block, block, own, cut_pieces);
+    const Range all = {0, row_block.count};
     if (cut_pieces.size() == 1 && cut_pieces[0].at == all) return pieces.push_back(cut_pieces[0]);
     Piece whole = {block, all};
     whole.roles.*own_role = false;
@@ -153,14 +153,14 @@ class PlanPart {
     }
   }
 
-  static void cut(const Strip& strip, Index block, std::span<const Range> ranges,
+  static void cut(const RowBlock& row_block, Index block, std::span<const Range> ranges,
                   std::vector<Piece>& pieces) {
-    // Skips ranges that end before the strip begins.
-    const auto from = std::partition_point(ranges.begin(), ranges.end(),
-                                           [&](const Range& r) { return r.end <= strip.first; });
-    const Index end = strip.span().end;
+    // Skips ranges that end before the row block begins.
+    const auto from = std::partition_point(
+        ranges.begin(), ranges.end(), [&](const Range& r) { return r.end <= row_block.first; });
+    const Index end = row_block.span().end;
     for (auto range = from; range != ranges.end() && range->begin < end; ++range) {
-      const Range at = places_within(strip, *range);
+      const Range at = places_within(row_block, *range);
       if (!at.is_empty()) pieces.push_back({block, at});
     }
   }
@@ -222,8 +222,8 @@ class PlanPart {
       hull = {(std::min)(hull.begin, of_row.begin), (std::max)(hull.end, of_row.end)};
     }
     if (hull.is_empty()) return {};
-    // A run's bounds are in the slot of its own number or a later one, so nothing that is still to
-    // be read is overwritten.
+    // A run's bounds are in the interval of its own number or a later one, so nothing that is still
+    // to be read is overwritten.
     Index* const lower = storage.lower(number);
     Index* const upper = storage.upper(number);
     for (Index r = rows.begin; r < rows.end; ++r) {

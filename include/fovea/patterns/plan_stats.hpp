@@ -9,7 +9,7 @@ FOVEA_NAMESPACE_BEGIN
 
 /// The cost of one head's plan. Counts of pairs saturate at the largest Index.
 struct PlanStats {
-  Index visible_pairs = 0;   ///< (query, key) pairs that the pattern shows
+  Index attended_pairs = 0;  ///< (query, key) pairs that the pattern shows
   Index computed_pairs = 0;  ///< pairs that the tile kernels compute
   Index blocks = 0;          ///< blocks of query rows
   Index runs = 0;            ///< runs of keys, over all blocks
@@ -17,13 +17,13 @@ struct PlanStats {
 
   /// Visible pairs divided by all pairs; 0 if there are no pairs.
   double density() const {
-    return all_pairs == 0 ? 0 : static_cast<double>(visible_pairs) / all_pairs;
+    return all_pairs == 0 ? 0 : static_cast<double>(attended_pairs) / all_pairs;
   }
   /// Visible pairs divided by computed ones; 1 if none is computed.
   double useful() const {
     return computed_pairs == 0
                ? 1
-               : static_cast<double>(visible_pairs) / static_cast<double>(computed_pairs);
+               : static_cast<double>(attended_pairs) / static_cast<double>(computed_pairs);
   }
 };
 
@@ -84,7 +84,7 @@ template <PartitionedPlan P>
                                    Index vector_rows = kVectorRows) {
   BlockStorage storage(plan.most_runs());
   PlanStats stats;
-  stats.visible_pairs = plan.visible_pairs();
+  stats.attended_pairs = plan.attended_pairs();
   stats.blocks = plan.block_count();
   stats.all_pairs = static_cast<double>(shape.queries) * static_cast<double>(shape.keys);
   for (Index b = 0; b < stats.blocks; ++b) {

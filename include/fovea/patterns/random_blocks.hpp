@@ -11,7 +11,7 @@
 
 #include "fovea/core/error.hpp"
 #include "fovea/core/philox.hpp"
-#include "fovea/patterns/slot_plan.hpp"
+#include "fovea/patterns/interval_plan.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -44,22 +44,22 @@ struct RandomBlocks {
     return std::ranges::binary_search(draws.sorted(), floor_div(j, block));
   }
 
-  /// The number of slots: one for each block drawn, and at least 1.
-  Index slot_count() const { return std::clamp(count, Index{1}, kMostBlocks); }
+  /// The number of intervals: one for each block drawn, and at least 1.
+  Index interval_count() const { return std::clamp(count, Index{1}, kMostBlocks); }
 
   /// Writes the blocks that position i sees. Adjacent blocks are merged into one interval, because
   /// long runs are faster.
-  void keys_of(Index i, std::span<Range> slots) const {
-    slots = slots.first(static_cast<std::size_t>(slot_count()));
-    std::ranges::fill(slots, Range{});
+  void keys_of(Index i, std::span<Range> intervals) const {
+    intervals = intervals.first(static_cast<std::size_t>(interval_count()));
+    std::ranges::fill(intervals, Range{});
     const Draws draws = draw(floor_div(i, block));
     std::size_t used = 0;
     for (const Index drawn : draws.sorted()) {
       const Index end = (drawn + 1) * block;
-      if (used > 0 && slots[used - 1].end == end - block) {
-        slots[used - 1].end = end;
+      if (used > 0 && intervals[used - 1].end == end - block) {
+        intervals[used - 1].end = end;
       } else {
-        slots[used++] = {end - block, end};
+        intervals[used++] = {end - block, end};
       }
     }
   }
@@ -90,7 +90,7 @@ struct RandomBlocks {
   }
 
   /// The plan for one sequence.
-  SlotPlan<RandomBlocks> plan(const SequenceShape& shape) const { return {*this, shape}; }
+  IntervalPlan<RandomBlocks> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
   /// The key blocks that one query block draws.
@@ -110,8 +110,8 @@ struct RandomBlocks {
     if (own < skip_first || end <= skip_first) return draws;
     if (skip_last > 0 && !causal && own >= end) return draws;
     const Index near_first = std::clamp(own - skip_near, skip_first, end);
-    const Index near = std::clamp(own + skip_near + 1, near_first, end) - near_first;
-    const Index candidates = end - skip_first - near;
+    const Index near_candidates = std::clamp(own + skip_near + 1, near_first, end) - near_first;
+    const Index candidates = end - skip_first - near_candidates;
     std::array<std::uint32_t, 4> words{};
     const Index wanted = (std::min)({count, kMostBlocks, candidates});
     for (Index last = candidates - wanted; last < candidates; ++last) {
@@ -125,7 +125,7 @@ struct RandomBlocks {
     // The draws number the candidates only; map them past the skipped blocks.
     for (Index& drawn : std::span(draws.blocks.data(), draws.size)) {
       drawn += skip_first;
-      if (drawn >= near_first) drawn += near;
+      if (drawn >= near_first) drawn += near_candidates;
     }
     std::sort(draws.blocks.data(), draws.blocks.data() + draws.size);
     return draws;

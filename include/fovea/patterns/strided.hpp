@@ -9,15 +9,15 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// The keys of the window A1, for stride l.
-enum class StridedReach {
+enum class StridedExtent {
   formula,  ///< i - j <= l, as in the paper: l + 1 keys
   code,     ///< i - j < l, as in the authors' code: l keys
 };
 
 /// The pattern A1: the window before the query and, if not causal, the same after it.
 constexpr Window strided_local(Index stride, bool causal = true,
-                               StridedReach reach = StridedReach::formula) {
-  const Index left = reach == StridedReach::formula ? stride : stride - 1;
+                               StridedExtent extent = StridedExtent::formula) {
+  const Index left = extent == StridedExtent::formula ? stride : stride - 1;
   return {left, causal ? 0 : left};
 }
 
@@ -46,31 +46,31 @@ struct StridedKeys {
   }
 
   /// The plan for one sequence.
-  SlotPlan<StridedKeys> plan(const SequenceShape& shape) const { return {*this, shape}; }
+  IntervalPlan<StridedKeys> plan(const SequenceShape& shape) const { return {*this, shape}; }
 };
 
-/// A2 without the keys that the window strided_local(stride, causal, reach) shows.
-struct StridedBeyond {
-  Index stride = 1;                            ///< l, at least 1
-  bool causal = true;                          ///< whether a position sees keys up to itself only
-  StridedReach reach = StridedReach::formula;  ///< the keys of the window
+/// A2 without the keys that the window strided_local(stride, causal, extent) shows.
+struct StridedRemainder {
+  Index stride = 1;    ///< l, at least 1
+  bool causal = true;  ///< whether a position sees keys up to itself only
+  StridedExtent extent = StridedExtent::formula;  ///< the keys of the window
 
   /// Whether the query at position i sees key j.
   constexpr bool allows(Index i, Index j) const {
     return StridedKeys{stride, causal}.allows(i, j) &&
-           !strided_local(stride, causal, reach).allows(i, j);
+           !strided_local(stride, causal, extent).allows(i, j);
   }
 
   /// The stride: rows of one residue are computed together.
   constexpr Index row_step() const { return stride; }
-  /// The number of slots: the keys before the window and, if not causal, those after it.
-  constexpr Index slot_count() const { return causal ? 1 : 2; }
+  /// The number of intervals: the keys before the window and, if not causal, those after it.
+  constexpr Index interval_count() const { return causal ? 1 : 2; }
   /// Writes the keys with i's residue before the window and, if not causal, those after it.
-  void keys_of(Index i, std::span<Range> slots) const {
+  void keys_of(Index i, std::span<Range> intervals) const {
     const Index own = floor_div(i, stride);
-    const Index shown = reach == StridedReach::formula ? 1 : 0;  // window keys on either side
-    slots[0] = {-kFarPosition, own - shown};
-    if (!causal) slots[1] = {own + shown + 1, kEverywhere.end};
+    const Index shown = extent == StridedExtent::formula ? 1 : 0;  // window keys on either side
+    intervals[0] = {-kFarPosition, own - shown};
+    if (!causal) intervals[1] = {own + shown + 1, kEverywhere.end};
   }
   /// The intervals of all positions with one residue move alike.
   constexpr Index linear_until(Index) const { return kUnboundedKeys; }
@@ -80,7 +80,7 @@ struct StridedBeyond {
   }
 
   /// The plan for one sequence.
-  SlotPlan<StridedBeyond> plan(const SequenceShape& shape) const { return {*this, shape}; }
+  IntervalPlan<StridedRemainder> plan(const SequenceShape& shape) const { return {*this, shape}; }
 };
 
 /// Checks the stride.
@@ -92,6 +92,6 @@ inline void check_strided(const char* op, Index stride) {
   }
 }
 
-static_assert(Pattern<StridedKeys> && Pattern<StridedBeyond>);
+static_assert(Pattern<StridedKeys> && Pattern<StridedRemainder>);
 
 FOVEA_NAMESPACE_END

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "fovea/core/error.hpp"
-#include "fovea/patterns/slot_plan.hpp"
+#include "fovea/patterns/interval_plan.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -38,7 +38,7 @@ struct Window {
   }
 
   /// How far before and after itself a query sees keys.
-  constexpr Reach reach() const {
+  constexpr ReceptiveField receptive_field() const {
     return {(std::min)(left, kFarPosition), (std::min)(right, kFarPosition)};
   }
 
@@ -56,7 +56,7 @@ struct Window {
   }
 
   /// The plan for one sequence.
-  SlotPlan<Window> plan(const SequenceShape& shape) const { return {*this, shape}; }
+  IntervalPlan<Window> plan(const SequenceShape& shape) const { return {*this, shape}; }
 };
 
 /// The pattern in which every query sees every key.
@@ -90,8 +90,8 @@ struct DilatedWindow {
   constexpr Index linear_until(Index) const { return kUnboundedKeys; }
 
   /// How far before and after itself a query sees keys.
-  constexpr Reach reach() const {
-    const auto [before, after] = window().reach();
+  constexpr ReceptiveField receptive_field() const {
+    const auto [before, after] = window().receptive_field();
     const Index most = kFarPosition / dilation;
     return {(std::min)(before, most) * dilation, (std::min)(after, most) * dilation};
   }
@@ -100,13 +100,13 @@ struct DilatedWindow {
   constexpr Range seen_from(const Range& keys) const {
     const auto [first, last] = window().seen_from(
         {floor_div(keys.begin, dilation), floor_div(keys.end - 1, dilation) + 1});
-    constexpr Index far = kFarPosition;
-    return {first <= -far / dilation ? -far : first * dilation,
-            last >= far / dilation ? far : last * dilation};
+    constexpr Index unbounded = kFarPosition;
+    return {first <= -unbounded / dilation ? -unbounded : first * dilation,
+            last >= unbounded / dilation ? unbounded : last * dilation};
   }
 
   /// The plan for one sequence.
-  SlotPlan<DilatedWindow> plan(const SequenceShape& shape) const { return {*this, shape}; }
+  IntervalPlan<DilatedWindow> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
   constexpr Window window() const { return {left, right}; }
@@ -129,6 +129,6 @@ inline void check_dilated_window(const char* op, const DilatedWindow& window) {
 }
 
 static_assert(Pattern<Window> && Pattern<Dense> && Pattern<Causal> && Pattern<DilatedWindow>);
-static_assert(PartitionedPlan<SlotPlan<Window>>);
+static_assert(PartitionedPlan<IntervalPlan<Window>>);
 
 FOVEA_NAMESPACE_END

@@ -32,30 +32,30 @@ class WindowAndTokens {
     return !is_blind(tokens_.is_global(i)) && (window_.allows(i, j) || tokens_.allows(i, j));
   }
 
-  /// The same pattern for a sequence of this many keys: tokens beyond them have no slot.
+  /// The same pattern for a sequence of this many keys: tokens beyond them have no interval.
   WindowAndTokens up_to(Index keys) const { return {window_, tokens_.up_to(keys), rows_}; }
-  /// The number of slots: one for the window and one for each run of tokens.
-  Index slot_count() const { return 1 + static_cast<Index>(tokens_.runs().size()); }
+  /// The number of intervals: one for the window and one for each run of tokens.
+  Index interval_count() const { return 1 + static_cast<Index>(tokens_.runs().size()); }
 
   /// Writes the window of position i, or all that it sees if it is a token itself; then the part of
   /// each run of tokens outside the window.
-  void keys_of(Index i, std::span<Range> slots) const {
+  void keys_of(Index i, std::span<Range> intervals) const {
     const bool is_global = tokens_.is_global(i);
     if (is_blind(is_global)) {
-      std::ranges::fill(slots.first(static_cast<std::size_t>(slot_count())), Range{});
+      std::ranges::fill(intervals.first(static_cast<std::size_t>(interval_count())), Range{});
       return;
     }
-    slots[0] =
+    intervals[0] =
         is_global ? Range{-kFarPosition, causal() ? i + 1 : kEverywhere.end} : window_.keys_of(i);
     std::size_t s = 0;
     for (const Range& run : tokens_.runs()) {
-      Range& slot = slots[++s];
+      Range& interval = intervals[++s];
       if (is_global || (causal() && run.begin > i)) {
-        slot = {};
+        interval = {};
       } else if (run.begin > i) {
-        slot = {(std::max)(run.begin, slots[0].end), run.end};
+        interval = {(std::max)(run.begin, intervals[0].end), run.end};
       } else {
-        slot = {run.begin, (std::min)(run.end, slots[0].begin)};
+        interval = {run.begin, (std::min)(run.end, intervals[0].begin)};
       }
     }
   }
@@ -70,7 +70,7 @@ class WindowAndTokens {
   Index linear_until(Index i) const {
     Index until = tokens_.next_cut(i);
     if (tokens_.is_global(i) || rows_ == GlobalRows::alone) return until;
-    const auto [before, after] = window_.reach();
+    const auto [before, after] = window_.receptive_field();
     for (const Range& run : tokens_.runs()) {
       const Index turn = run.begin > i ? run.begin - 1 - after : run.end + before;
       if (i < turn) until = (std::min)(until, turn + 1);
@@ -83,10 +83,10 @@ class WindowAndTokens {
 
   /// A range that contains every position that sees one of the keys.
   Range seen_from(const Range& keys) const {
-    const Range near = window_.seen_from(keys);
+    const Range band = window_.seen_from(keys);
     const Range global = tokens_.seen_from(keys);
-    if (global.is_empty()) return near;
-    return {(std::min)(near.begin, global.begin), (std::max)(near.end, global.end)};
+    if (global.is_empty()) return band;
+    return {(std::min)(band.begin, global.begin), (std::max)(band.end, global.end)};
   }
   /// If this is false, no position of `rows` sees a key of `keys`.
   bool meets(const Range& rows, const Range& keys) const {
@@ -94,7 +94,7 @@ class WindowAndTokens {
   }
 
   /// The plan for one sequence.
-  SlotPlan<WindowAndTokens> plan(const SequenceShape& shape) const { return {*this, shape}; }
+  IntervalPlan<WindowAndTokens> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
   bool causal() const { return tokens_.causal_cut(); }

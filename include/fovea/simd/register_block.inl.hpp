@@ -174,6 +174,6 @@ template <int R, int V, class T>
 FOVEA_INLINE void score_chains(RegisterBlock<R, V, T>& s, const T* k, Index k_row, const T* q,
                                Index width, T* scores, Index row) {
   s.clear();
-  s.template multiply_add_chains<kChain>(k, k_row, q, row, width, scores, row);
+  s.template multiply_add_chains<kReductionBlock>(k, k_row, q, row, width, scores, row);
   s.store_to(scores, row);
 }

@@ -9,7 +9,7 @@ FOVEA_NAMESPACE_BEGIN
 
 /// The reduction block: keys per chain of additions, and columns per chain of a logit, at absolute
 /// multiples. It keeps the rounding of a constant row within the contract for any width.
-inline constexpr Index kChain = 64;
+inline constexpr Index kReductionBlock = 64;
 
 /// If |lse| is larger, its rounding would matter in the weights that a backward pass recomputes
 /// from it: their relative error is the absolute error of lse. So for such rows the low part of

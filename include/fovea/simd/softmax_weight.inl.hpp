@@ -106,9 +106,9 @@ FOVEA_INLINE Vec<T> lse_low_part(Vec<T> lse, Vec<T> max_logit, Vec<T> sum, int l
   const Vec<T> low = fma(log(total), set1(logit_factor(T{1})), max_logit - shift);
   constexpr T most = 32 * std::numeric_limits<T>::epsilon();
   const Vec<T> size = from_bits<T>(bits(low) & magnitude);
-  const Vec<T> far = from_bits<T>(bits(shift) & magnitude) * set1(most);
+  const Vec<T> bound = from_bits<T>(bits(shift) & magnitude) * set1(most);
   const Vec<T> lse_size = from_bits<T>(bits(lse) & magnitude);
-  return select((set1<T>(kLargeLse) < lse_size) & (size < far), low, zero<T>());
+  return select((set1<T>(kLargeLse) < lse_size) & (size < bound), low, zero<T>());
 }
 
 /// The value to subtract from logits with maximum m: m, but 0 for -inf (no key seen, or only logits

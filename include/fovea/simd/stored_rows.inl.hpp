@@ -96,16 +96,16 @@ FOVEA_INLINE void pack_rows(const StoredMatrix<S>& rows, Index count, Index widt
 
 /// Prefetches rows gradually during other work: many prefetches at once would delay later loads.
 template <int Write>
-class RowsAhead {
+class RowPrefetcher {
  public:
-  RowsAhead() = default;
+  RowPrefetcher() = default;
 
   /// Rows first, first + step, ... of a matrix.
   template <class T, class Rows>
-  static FOVEA_INLINE RowsAhead of(const Rows& m, Index first, Index step, Index count,
-                                   Index width) {
+  static FOVEA_INLINE RowPrefetcher of(const Rows& m, Index first, Index step, Index count,
+                                       Index width) {
     const Index bytes = element_bytes<T>(m);
-    RowsAhead rows;
+    RowPrefetcher rows;
     rows.at_ = reinterpret_cast<std::intptr_t>(m.data) + first * m.row * bytes;
     rows.step_ = step * m.row * bytes;
     rows.count_ = m.column == 1 ? count : 0;
@@ -113,25 +113,25 @@ class RowsAhead {
     return rows;
   }
 
-  FOVEA_INLINE void ask(Index rows) {
+  FOVEA_INLINE void prefetch(Index rows) {
     for (; rows > 0 && count_ > 0; --rows, --count_) {
-      for (Index b = 0; b < bytes_; b += 64) ask_line(at_ + b);
+      for (Index b = 0; b < bytes_; b += 64) prefetch_line(at_ + b);
       at_ += step_;
     }
   }
 
   /// Prefetches a line of every page. Called for several tensors, it overlaps their address
   /// translations; on TLB misses, `ask` would wait for each in turn.
-  FOVEA_INLINE void ask_pages() const {
+  FOVEA_INLINE void prefetch_pages() const {
     constexpr Index page = 4096;
     if (count_ <= 0 || step_ <= 0) return;
     const Index rows = larger(1, page / step_);
-    for (Index i = 0; i < count_; i += rows) ask_line(at_ + i * step_);
-    ask_line(at_ + (count_ - 1) * step_ + bytes_ - 1);
+    for (Index i = 0; i < count_; i += rows) prefetch_line(at_ + i * step_);
+    prefetch_line(at_ + (count_ - 1) * step_ + bytes_ - 1);
   }
 
  private:
-  static FOVEA_INLINE void ask_line(std::intptr_t at) {
+  static FOVEA_INLINE void prefetch_line(std::intptr_t at) {
     // NOLINTNEXTLINE(performance-no-int-to-ptr): a pointer must not point beyond the tensor
     __builtin_prefetch(reinterpret_cast<const void*>(at), Write, 2);
   }

@@ -30,14 +30,14 @@ class CrossBackward {
 
   /// The scratch bytes of `run` for sequences of this length and this many workers.
   static Index workspace_bytes(Index length, Index workers) {
-    return workers * Slot(transform_size(length)).size * Index{sizeof(T)};
+    return workers * WorkerScratch(transform_size(length)).size * Index{sizeof(T)};
   }
 
   /// Computes the gradients that are given.
   /// \throws std::bad_alloc if allocation fails
   void run(const ExecutorRef& executor) const {
-    if (d_out_.size() == 0 || (grads_.f1.is_none() && grads_.f2.is_none())) return;
-    const Slot slot(transform_size(d_out_.rows()));
+    if (d_out_.size() == 0 || (grads_.f1.empty() && grads_.f2.empty())) return;
+    const WorkerScratch slot(transform_size(d_out_.rows()));
     Workspace scratch = memory_of(executor).take(worker_count(executor, tasks_.count()),
                                                  slot.size * Index{sizeof(T)});
     for_each_task(executor, tasks_.count(), [&](Index task, Index worker) {
@@ -47,8 +47,8 @@ class CrossBackward {
 
  private:
   /// Sizes of the parts of a worker's scratch, in elements of T.
-  struct Slot {
-    explicit Slot(const TransformSize& n)
+  struct WorkerScratch {
+    explicit WorkerScratch(const TransformSize& n)
         : block(kCrossChannels<T> * cross_stride(n)),
           half(n.rows * padded_size(n.columns, kRootBlock)),
           size(3 * block + half + (n.rows + 1) * spectrum_row(n)) {}
@@ -68,7 +68,7 @@ class CrossBackward {
       scatter(scratch, {}, grads_.f2, batch, first, channels, 0);
       return;
     }
-    const Slot slot(plan->size);
+    const WorkerScratch slot(plan->size);
     const Index n = plan->length;
     T* const g = scratch;
     T* const f1 = g + slot.block;
@@ -78,7 +78,7 @@ class CrossBackward {
     // The last row of the output, n - 1, is constant, so its gradient is omitted.
     kernels.gather_channels(gather_args<T>(d_out_, batch, first, channels, n - 1, g, plan->size));
     const auto gather = [&](const View<T>& grad, const View<const T>& other, T* to) {
-      if (!grad.is_none())
+      if (!grad.empty())
         kernels.gather_channels(gather_args<T>(other, batch, first, channels, n, to, plan->size));
     };
     gather(grads_.f2, inputs_.f1, f1);
@@ -86,8 +86,8 @@ class CrossBackward {
     for (Index c = 0; c < channels; ++c) {
       const Index at = c * cross_stride(plan->size);
       transform_gradient(*plan, kernels, g + at, z, g_spectrum);
-      if (!grads_.f1.is_none()) correlate(*plan, kernels, g + at, f2 + at, g_spectrum, z);
-      if (!grads_.f2.is_none()) correlate(*plan, kernels, g + at, f1 + at, g_spectrum, z);
+      if (!grads_.f1.empty()) correlate(*plan, kernels, g + at, f2 + at, g_spectrum, z);
+      if (!grads_.f2.empty()) correlate(*plan, kernels, g + at, f1 + at, g_spectrum, z);
     }
     scatter(f2, plan->size, grads_.f1, batch, first, channels, n);
     scatter(f1, plan->size, grads_.f2, batch, first, channels, n);
@@ -95,7 +95,7 @@ class CrossBackward {
 
   static void scatter(const T* from, const TransformSize& size, const View<T>& grad, Index batch,
                       Index first, Index channels, Index count) {
-    if (grad.is_none()) return;
+    if (grad.empty()) return;
     CrossKernels<T>().scatter_channels(
         scatter_args<T>(from, size, grad, batch, first, channels, count));
   }
@@ -105,7 +105,7 @@ class CrossBackward {
                                  const T* g, T* work, T* spectrum) {
     const auto& [rows, columns] = plan.size;
     if (rows == 1) return plan.forward_half->execute(g, spectrum);
-    kernels.spread({g, work, plan.roots->half(), columns / 2, false});
+    kernels.outer_step({g, work, plan.roots->half(), columns / 2, false});
     for (Index r = 0; r < rows; ++r) {
       plan.forward_half->execute(work + r * columns, spectrum + r * columns);
     }

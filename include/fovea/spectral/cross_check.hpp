@@ -30,7 +30,7 @@ void check_cross_inputs(const char* op, const CrossInputs<T>& inputs) {
     refuse_extent(op, "f1", shape, 2,
                   "at most " + std::to_string(kLongestCross) + ", the most that FFTW takes");
   }
-  if (inputs.f2.is_none() && shape != Shape{}) refuse_missing(op, "f2");
+  if (inputs.f2.empty() && shape != Shape{}) refuse_missing(op, "f2");
   detail::check_extents(op, "f2", inputs.f2.shape(), shape, "the shape of f1");
   detail::check_key_lengths(op, inputs.key_lengths, shape[0], "f1", shape[2], "f1");
 }

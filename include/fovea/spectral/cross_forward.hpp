@@ -30,13 +30,13 @@ class CrossForward {
 
   /// The scratch bytes of `run` for sequences of this length and this many workers.
   static Index workspace_bytes(Index length, Index workers) {
-    return workers * Slot(transform_size(length)).size * Index{sizeof(T)};
+    return workers * WorkerScratch(transform_size(length)).size * Index{sizeof(T)};
   }
 
   /// Computes the cross. \throws std::bad_alloc if allocation fails
   void run(const ExecutorRef& executor) const {
     if (out_.size() == 0) return;
-    const Slot slot(transform_size(out_.rows()));
+    const WorkerScratch slot(transform_size(out_.rows()));
     Workspace scratch = memory_of(executor).take(worker_count(executor, tasks_.count()),
                                                  slot.size * Index{sizeof(T)});
     for_each_task(executor, tasks_.count(), [&](Index task, Index worker) {
@@ -46,8 +46,8 @@ class CrossForward {
 
  private:
   /// Sizes of the parts of a worker's scratch, in elements of T.
-  struct Slot {
-    explicit Slot(const TransformSize& n)
+  struct WorkerScratch {
+    explicit WorkerScratch(const TransformSize& n)
         : block(kCrossChannels<T> * cross_stride(n)),
           size(2 * block + (2 * n.rows + 1) * spectrum_row(n)) {}
     Index block;
@@ -64,7 +64,7 @@ class CrossForward {
       kernels.scatter_channels(scatter_args<T>(scratch, {}, out_, batch, first, channels, 0));
       return;
     }
-    const Slot slot(plan->size);
+    const WorkerScratch slot(plan->size);
     T* const f1 = scratch;
     T* const f2 = f1 + slot.block;
     T* const spectra = f2 + slot.block;

@@ -142,7 +142,7 @@ struct CrossPlan {
   /// \param spectrum has R + 1 rows. Each row is transformed into the preceding row, so that no
   /// second array occupies the cache.
   void transform(const CrossKernels<T>& kernels, const T* x, T* spectrum) const {
-    kernels.spread({x, spectrum + row(), roots->whole(), size.columns, true});
+    kernels.outer_step({x, spectrum + row(), roots->whole(), size.columns, true});
     for (Index r = 0; r < size.rows; ++r) {
       forward->execute(spectrum + (r + 1) * row(), spectrum + r * row());
     }

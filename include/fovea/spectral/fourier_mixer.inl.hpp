@@ -48,7 +48,7 @@ void transform_rows(const MixerSizes<T>& sizes, const MixerRows<T>& rows, Index 
   const Index count = (std::min)(sizes.kRows, sizes.own_rows() - first);
   T* const sums = scratch + 2 * sizes.spectrum();
   for (Index r = 0; r < count; ++r) rows.sum(b, first + r, scratch, sums + r * sizes.sums());
-  MixerKernels<T>().spread_sums({sums, sizes.sums(), first, count, sizes.rows, sizes.width,
+  MixerKernels<T>().unpack_sums({sums, sizes.sums(), first, count, sizes.rows, sizes.width,
                                  sizes.pairs(), sequences, sizes.stride()});
 }
 

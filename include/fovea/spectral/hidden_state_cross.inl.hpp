@@ -46,7 +46,7 @@ void HiddenStateCross::check_backward(const CrossInputs<T>& inputs, const View<c
   constexpr const char* f1 = "the gradient of f1";
   constexpr const char* f2 = "the gradient of f2";
   for (const auto& [tensor, grad] : {std::pair{f1, grads.f1}, std::pair{f2, grads.f2}}) {
-    if (grad.is_none()) continue;
+    if (grad.empty()) continue;
     check_cross_output(name(), tensor, grad, inputs);
     detail::check_apart(name(), tensor, grad, "d_out", d_out);
   }

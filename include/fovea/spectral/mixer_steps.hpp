@@ -85,7 +85,7 @@ struct MixerColumns {
   const View<T>& out;      ///< [B, 1, N, D]; only columns of mixed pairs are written
 
   /// Writes the columns of some pairs. The bits of a pair do not depend on which are mixed
-  /// together. \param sequences of these pairs, computed by `MixerKernels::spread_sums` \param
+  /// together. \param sequences of these pairs, computed by `MixerKernels::unpack_sums` \param
   /// first, count the pairs, at most `MixerSizes::kPairs` \param spectra [count] sequences,
   /// `MixerSizes::stride` apart, aligned as plans require
   void mix(Index b, const T* sequences, Index first, Index count, T* spectra) const {

@@ -39,7 +39,7 @@ Entry constant(const std::string& op, bool causal, float number, Pass pass = Pas
   Entry entry;
   entry.names = {.op = op, .label = op + (causal ? ", causal" : ""), .pass = pass};
   entry.causal = causal;
-  entry.visible_pairs = [](const bench::AttentionShape&) { return Index{1}; };
+  entry.attended_pairs = [](const bench::AttentionShape&) { return Index{1}; };
   entry.f32.workspace_bytes = [](const bench::AttentionShape&, Index) { return Index{0}; };
   entry.f32.prepare = [number](const AllInputs<float>&, const View<float>& out) {
     const auto write = [=](ThreadPool&) { std::fill_n(out.data(), out.size(), number); };

@@ -37,26 +37,26 @@ WeightShares shares_of(double (*logit)(Index j), Index step = 1, bool causal = t
 TEST(WeightShares, AreThoseOfUniformWeights) {
   const WeightShares shares = shares_of([](Index) { return 0.0; });
   double sink = 0;
-  double near = 0;
+  double nearby = 0;
   for (Index row = 256; row < kRows; ++row) {
     sink += 4.0 / static_cast<double>(row + 1) / 256;
-    near += 64.0 / static_cast<double>(row + 1) / 256;
+    nearby += 64.0 / static_cast<double>(row + 1) / 256;
   }
   EXPECT_NEAR(shares.sink, sink, 1e-9);
-  EXPECT_NEAR(shares.near, near, 1e-9);
-  EXPECT_NEAR(shares.sink + shares.near + shares.far, 1, 1e-9);
-  EXPECT_EQ(shares.kind(), HeadKind::far);
+  EXPECT_NEAR(shares.nearby, nearby, 1e-9);
+  EXPECT_NEAR(shares.sink + shares.nearby + shares.distant, 1, 1e-9);
+  EXPECT_EQ(shares.kind(), HeadKind::distant);
 }
 
 TEST(WeightShares, AreOfBothSidesIfNotCausal) {
   const WeightShares shares = shares_of([](Index) { return 0.0; }, 1, false);
-  double near = 0;
+  double nearby = 0;
   for (Index row = 256; row < kRows; ++row) {
-    near += static_cast<double>(64 + std::min<Index>(63, kRows - 1 - row)) / kRows / 256;
+    nearby += static_cast<double>(64 + std::min<Index>(63, kRows - 1 - row)) / kRows / 256;
   }
   EXPECT_NEAR(shares.sink, 4.0 / kRows, 1e-9);
-  EXPECT_NEAR(shares.near, near, 1e-9);
-  EXPECT_NEAR(shares.sink + shares.near + shares.far, 1, 1e-9);
+  EXPECT_NEAR(shares.nearby, nearby, 1e-9);
+  EXPECT_NEAR(shares.sink + shares.nearby + shares.distant, 1, 1e-9);
 }
 
 TEST(WeightShares, TellTheKinds) {
@@ -64,11 +64,11 @@ TEST(WeightShares, TellTheKinds) {
   EXPECT_GT(sink.sink, 0.9);
   EXPECT_EQ(sink.kind(), HeadKind::sink);
   const auto local = shares_of([](Index j) { return 0.1 * static_cast<double>(j); });
-  EXPECT_GT(local.near, 0.9);
+  EXPECT_GT(local.nearby, 0.9);
   EXPECT_EQ(local.kind(), HeadKind::local);
-  const auto far = shares_of([](Index j) { return j > 8 && j < 40 ? 9.0 : 0.0; }, 8);
-  EXPECT_GT(far.far, 0.9);
-  EXPECT_EQ(far.kind(), HeadKind::far);
+  const auto distant = shares_of([](Index j) { return j > 8 && j < 40 ? 9.0 : 0.0; }, 8);
+  EXPECT_GT(distant.distant, 0.9);
+  EXPECT_EQ(distant.kind(), HeadKind::distant);
 }
 
 TEST(KeptTensors, HaveHeadsOfEachKind) {
@@ -81,7 +81,7 @@ TEST(KeptTensors, HaveHeadsOfEachKind) {
   EXPECT_EQ(tensors.v_shape, (fovea::Shape{1, 3, 2048, 64}));
   for (Index h = 0; h < 9; ++h) {
     const HeadKind kind = bench::weight_shares(tensors.first(2048), h, true, 64).kind();
-    EXPECT_EQ(kind, h < 3 ? HeadKind::local : h < 6 ? HeadKind::sink : HeadKind::far) << h;
+    EXPECT_EQ(kind, h < 3 ? HeadKind::local : h < 6 ? HeadKind::sink : HeadKind::distant) << h;
   }
 }
 

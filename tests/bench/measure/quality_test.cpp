@@ -201,9 +201,10 @@ TEST_F(Quality, OwnBestKeysCarryMoreThanThoseOfASketch) {
 
 TEST_F(Quality, ABlendOfFullAttentionTakesIt) {
   // Where the near field is full attention and the far field is not, nothing of the far field.
-  const Result far(in_);
-  fovea::LinearAttention<fovea::EluPlusOne>({.causal = true}).forward(in_, far.out_view, pool_);
-  const bench::detail::BlendLogits blend(full_, far, full_);
+  const Result far_field(in_);
+  fovea::LinearAttention<fovea::EluPlusOne>({.causal = true})
+      .forward(in_, far_field.out_view, pool_);
+  const bench::detail::BlendLogits blend(full_, far_field, full_);
   for (std::size_t h = 0; h < 4; ++h) {
     EXPECT_NEAR(1 / (1 + std::exp(-blend.near_logits[h])), 0.999, 1e-4);
     EXPECT_NEAR(1 / (1 + std::exp(-blend.far_logits[h])), 0.001, 1e-4);
@@ -213,9 +214,9 @@ TEST_F(Quality, ABlendOfFullAttentionTakesIt) {
 TEST_F(Quality, TheBlendIsNoFartherThanTheNearFieldAlone) {
   for (Index h = 0; h < 4; ++h) {
     const Found blended = found_of(bench::fmm_choice<fovea::EluPlusOne>(5), h);
-    const Found near =
+    const Found near_field =
         found_of(bench::pattern_choice("", "", "", fovea::LocalAttention{{4, 0}}), h);
-    EXPECT_LE(blended.distance, near.distance * 1.01);
+    EXPECT_LE(blended.distance, near_field.distance * 1.01);
   }
 }
 

@@ -7,7 +7,7 @@
 #include <array>
 #include <vector>
 
-#include "attention/laws.hpp"
+#include "attention/reference_masks.hpp"
 #include "bench/entries/far_entry.hpp"
 #include "support/oracle/fmm.hpp"
 
@@ -19,10 +19,10 @@ using bench::Index;
 using bench::Shape;
 using bench::View;
 using fovea_test::ExpectedGrads;
-using fovea_test::Law;
 using fovea_test::OracleFmm;
 using fovea_test::OracleOperator;
 using fovea_test::Reference;
+using fovea_test::ReferenceMask;
 using T = double;
 
 constexpr Index kHeads = 2;  // of k and v
@@ -55,9 +55,10 @@ std::vector<T> rounded(const Reference<T>& x) { return {x.value.begin(), x.value
 /// Oracles in the shape of FMM attention; the near field only where the operator has one.
 OracleFmm<T> oracle_of(bool causal, Index left, Index right) {
   OracleFmm<T> oracle;
-  const Law near = fovea_test::band(left, right);
-  oracle.near = OracleOperator<T>::of({}, near, kWidth);
-  oracle.linear.law = causal ? fovea_test::band(fovea_test::kAllKeys, 0) : fovea_test::all_pairs;
+  const ReferenceMask near_field = fovea_test::band(left, right);
+  oracle.near_field = OracleOperator<T>::of({}, near_field, kWidth);
+  oracle.linear.reference_mask =
+      causal ? fovea_test::band(fovea_test::kAllKeys, 0) : fovea_test::all_pairs;
   return oracle;
 }
 
@@ -151,7 +152,7 @@ TEST(FarReference, DeltaRule) {
 
 void expect_fmm(bool causal, Index group) {
   const Problem problem(kRows, group);
-  const fovea::FmmTwoKernels op({.near = {.left = 4, .right = 2}, .causal = causal});
+  const fovea::FmmTwoKernels op({.band = {.left = 4, .right = 2}, .causal = causal});
   const bench::FarData<T> data(problem.inputs, op);
   OracleFmm<T> oracle = oracle_of(causal, 4, causal ? 0 : 2);
   oracle.linear.maps = {fovea_test::elu_plus_one<T>(), fovea_test::elu_plus_one<T>(-1)};
@@ -172,7 +173,7 @@ TEST(FarReference, FmmAttention) {
 /// Fewer queries than tokens, and tokens that come again: two rounds of k and v, three rows of q.
 TEST(FarReference, DecodedTokens) {
   const Problem problem(3);
-  const fovea::FmmFastWeight op({.near = {.left = 4}});
+  const fovea::FmmFastWeight op({.band = {.left = 4}});
   const bench::FarData<T> data(problem.inputs, op);
   const auto twice = [](const View<const T>& x) {
     std::vector<T> rows;

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "attention/laws.hpp"
+#include "attention/reference_masks.hpp"
 #include "bench/io/gaussian.hpp"
 #include "fovea/attention/full.hpp"
 #include "fovea/attention/strided.hpp"
@@ -20,8 +20,8 @@ using bench::Index;
 using bench::View;
 using fovea::Shape;
 using fovea_test::ExpectedGrads;
-using fovea_test::Law;
 using fovea_test::OracleOperator;
+using fovea_test::ReferenceMask;
 using T = double;
 
 constexpr Index kKeyHeads = 2;
@@ -37,7 +37,7 @@ struct Problem {
   bench::AllSaved<T> saved;
   bench::AllGrads<T> grads;
 
-  Problem(Index heads, const Law& law)
+  Problem(Index heads, const ReferenceMask& reference_mask)
       : q(bench::gaussians<T>(7, 0, heads * kRows * kWidth)),
         k(bench::gaussians<T>(7, 1, kKeyHeads * kRows * kWidth)),
         v(bench::gaussians<T>(7, 2, kKeyHeads * kRows * kValueWidth)),
@@ -46,7 +46,7 @@ struct Problem {
                View<const T>(k.data(), {1, kKeyHeads, kRows, kWidth}),
                View<const T>(v.data(), {1, kKeyHeads, kRows, kValueWidth})},
         d_out_view(d_out.data(), {1, heads, kRows, kValueWidth}) {
-    const auto oracle = OracleOperator<T>::of({}, law, kWidth);
+    const auto oracle = OracleOperator<T>::of({}, reference_mask, kWidth);
     const auto forward = softmax_oracle(inputs, oracle);
     const ExpectedGrads<T> want = softmax_grad_oracle(inputs, oracle, d_out_view);
     const auto written = [](const auto& x, std::vector<T>& to) {
@@ -70,8 +70,8 @@ struct Problem {
 
 /// The oracle's gradients are right, and a wrong element anywhere is found.
 template <class Op>
-void expect_gradients(const Op& op, Index heads, const Law& law) {
-  Problem problem(heads, law);
+void expect_gradients(const Op& op, Index heads, const ReferenceMask& reference_mask) {
+  Problem problem(heads, reference_mask);
   EXPECT_LE(problem.ratio(op), 1) << heads << " heads on " << kKeyHeads;
   for (std::vector<T>* x : {&problem.d_q, &problem.d_k, &problem.d_v}) {
     for (const std::size_t i : {x->size() / 4, x->size() * 3 / 4}) {
@@ -94,12 +94,12 @@ TEST(GradientReference, OfHeadsThatShareAKeyHead) {
 /// The heads of a group may differ in what they see.
 TEST(GradientReference, OfHeadsWithPatternsOfTheirOwn) {
   constexpr Index stride = 4;
-  const Law law = [](const fovea_test::Pair& p) {
+  const ReferenceMask reference_mask = [](const fovea_test::Pair& p) {
     const Index back = p.i() - p.j;
     return back >= 0 && (p.h % 2 == 0 ? back <= stride : back % stride == 0);
   };
   for (const Index heads : {Index{2}, Index{6}}) {
-    expect_gradients(fovea::StridedAttention({.stride = stride}), heads, law);
+    expect_gradients(fovea::StridedAttention({.stride = stride}), heads, reference_mask);
   }
 }
 

@@ -44,10 +44,10 @@ Index enumerated(const Op& op) {
 template <class Op>
 void expect_counts(const Op& op) {
   const Index pairs = enumerated(op);
-  EXPECT_EQ(bench::visible_pairs(op, kShape), pairs);
+  EXPECT_EQ(bench::attended_pairs(op, kShape), pairs);
   EXPECT_EQ(bench::built_pairs(op, kShape), pairs);
   const fovea::PlanStats stats = bench::plan_stats(op, kShape);
-  EXPECT_EQ(stats.visible_pairs, pairs);
+  EXPECT_EQ(stats.attended_pairs, pairs);
   EXPECT_GE(stats.computed_pairs, pairs);
   EXPECT_DOUBLE_EQ(stats.density(), static_cast<double>(pairs) / (3.0 * 150 * 170));
 }
@@ -105,7 +105,7 @@ TEST(HeadPatterns, TellWhatIsCausal) {
 Cell cell(Pass pass, Index pairs) {
   Entry entry;
   entry.names = {.op = "op", .variant = "v", .pass = pass};
-  entry.visible_pairs = [pairs](const AttentionShape& shape) { return pairs * shape.queries; };
+  entry.attended_pairs = [pairs](const AttentionShape& shape) { return pairs * shape.queries; };
   entry.families = {{.lengths = {64}}};
   return bench::cells_of({entry}).front();
 }
@@ -123,8 +123,8 @@ TEST(FarWork, CountsTheProductsWithStates) {
 
   Entry fmm;
   fmm.names.pass = Pass::training;
-  fmm.visible_pairs = [](const AttentionShape& s) { return s.query_heads * s.queries * 9; };
-  fmm.far = maps;
+  fmm.attended_pairs = [](const AttentionShape& s) { return s.query_heads * s.queries * 9; };
+  fmm.far_field = maps;
   const double pairs = 8 * 100 * 9;
   EXPECT_EQ(fmm.flops(shape), 3 * 14 * tokens + pairs * (2 * (4 + 6) + 2 * (3 * 4 + 2 * 6)));
   fmm.names.pass = Pass::decode;  // one new token and one row

@@ -27,7 +27,7 @@ const fovea::Tensor4<float> v;
 
 /// An executor that stands for a sequence of which some rows are elsewhere.
 struct Elsewhere : fovea::Serial {
-  static constexpr bool kSpreadsRows = true;
+  static constexpr bool kShardsRows = true;
 };
 
 int main() {

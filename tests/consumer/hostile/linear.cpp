@@ -50,7 +50,7 @@ hostile::Result HOSTILE_UNIT(linear)(int level, int threads) {
   Digest digest(level);
   fovea::ThreadPool pool(threads);
   train_and_decode(fovea::LinearAttention<fovea::EluPlusOne>{{.causal = true}}, pool, digest);
-  train_and_decode(fovea::FmmAttention<fovea::EluPlusOne, fovea::TanhPlusOne>{{.near = {.left = 7},
+  train_and_decode(fovea::FmmAttention<fovea::EluPlusOne, fovea::TanhPlusOne>{{.band = {.left = 7},
                                                                                .causal = true}},
                    pool, digest);
   train_and_decode(fovea::DeltaRuleAttention<>{}, pool, digest);

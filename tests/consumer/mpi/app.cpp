@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
   {
     namespace distributed = fovea::distributed;
     const distributed::Communicator ranks(MPI_COMM_WORLD);
-    const distributed::Rows rows(ranks, distributed::RowLayout::zigzag(100, ranks.size()));
+    const distributed::Sharding rows(ranks, distributed::RowLayout::zigzag(100, ranks.size()));
     Eigen::Tensor<float, 4, Eigen::RowMajor> q(1, 2, rows.own_count(), 8);
     Eigen::Tensor<float, 4, Eigen::RowMajor> out(q.dimensions());
     Eigen::Tensor<float, 4, Eigen::RowMajor> alone(q.dimensions());

@@ -292,7 +292,7 @@ TYPED_TEST(IndexedPhases, BlocksAndSlicesChangeNoBit) {
   this->expect_bits_of_rows({.causal = true}, cuts);
 }
 
-/// Around vectors, chains of kChain entries, and the entries that are computed together.
+/// Around vectors, chains of kReductionBlock entries, and the entries that are computed together.
 TYPED_TEST(IndexedPhases, ListsOfAnyLength) {
   for (const Index length : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 63, 64, 65, 127, 128, 129, 200}) {
     this->expect_bits_of_rows({.length = length, .width = 32, .value_width = 20},

@@ -17,24 +17,24 @@ namespace fovea_test::kernels_indexed_random_points {
 
 TEST(RandomPoints, AreTheScalarDraws) {
   constexpr std::uint64_t seed = 0x123456789abcdef0;
-  for (const Index slots : {1, 2, 3, 4, 5, 8, 13}) {
+  for (const Index slots_per_key : {1, 2, 3, 4, 5, 8, 13}) {
     for (const Index keys : {0, 1, 7, 40}) {
       for (const Index length : {keys, Index{1} << 40}) {
         const Index begin = length % 11;
-        const Index row = slots + 2;
+        const Index row = slots_per_key + 2;
         at_each_level([&] {
           std::vector<Index> points(as_size(keys * row + 3), -5);
           fovea::GraphKernels<float>{}.random_points(
-              {seed, 3, 2, begin, keys, slots, length, points.data() + 1, row});
+              {seed, 3, 2, begin, keys, slots_per_key, length, points.data() + 1, row});
           std::vector<Index> expected(points.size(), -5);
           for (Index j = 0; j < keys; ++j) {
-            for (Index m = 0; m < slots; ++m) {
+            for (Index m = 0; m < slots_per_key; ++m) {
               expected[as_size(1 + j * row + m)] =
                   static_cast<Index>(fovea::uniform_draw<double>(seed, 3, 2, begin + j, m) *
                                      static_cast<double>(length));
             }
           }
-          EXPECT_EQ(points, expected) << slots << " slots of " << keys << " keys";
+          EXPECT_EQ(points, expected) << slots_per_key << " slots of " << keys << " keys";
         });
       }
     }

@@ -77,7 +77,7 @@ struct Tensors {
         k({1, 1, s.tokens, s.width}, layout(s)),
         v({1, 1, s.tokens, s.value_width}, layout(s)),
         beta({1, 1, s.tokens, 1}, layout(s)),
-        near({1, s.heads, s.rows, s.value_width}, layout(s)),
+        near_field({1, s.heads, s.rows, s.value_width}, layout(s)),
         d_out({1, s.heads, s.rows, s.value_width}, layout(s)) {
     const auto feature = [&s](std::uint64_t seed) -> Fill {
       return [&s, fill = gaussian(seed, s.spread)](Index b, Index h, Index n, Index d) {
@@ -87,7 +87,7 @@ struct Tensors {
     q.fill(feature(1));
     k.fill(feature(2));
     v.fill(gaussian(3));
-    near.fill(gaussian(4));
+    near_field.fill(gaussian(4));
     d_out.fill(gaussian(5));
     beta.fill([&s](Index, Index, Index n, Index) {
       return s.beta < 0 ? uniform(hash(6, 0, 0, n, 0)) : s.beta;
@@ -105,7 +105,7 @@ struct Tensors {
     return layout;
   }
 
-  Tensor<T> q, k, v, beta, near, d_out;
+  Tensor<T> q, k, v, beta, near_field, d_out;
   std::vector<T> near_weight, far_weight;
 };
 
@@ -155,7 +155,7 @@ class Call {
     }
     std::vector<T> products(as_size(s_.heads), T{7});
     std::vector<fovea::LinearGradRows<T>> rows;
-    const auto& [q, k, v, beta, near, d_out, near_weight, far_weight] = tensors_;
+    const auto& [q, k, v, beta, near_field, d_out, near_weight, far_weight] = tensors_;
     for (Index h = 0; h < s_.heads; ++h) {
       rows.push_back({matrix<const T>(q, h), matrix<const T>(d_out, h),
                       s_.blended ? far_weight.data() : nullptr, matrix<T>(d_q, h),
@@ -194,12 +194,12 @@ class Call {
   void stream(Index begin, Index end, Index row, Index rows_end, const Tensor<T>& out,
               const Memory<T>& state, const Memory<T>& scratch) const {
     std::vector<fovea::LinearRows<T>> rows(as_size(s_.heads));
-    const auto& [q, k, v, beta, near, d_out, near_weight, far_weight] = tensors_;
+    const auto& [q, k, v, beta, near_field, d_out, near_weight, far_weight] = tensors_;
     for (Index h = 0; h < s_.heads && row < rows_end; ++h) {
       rows[as_size(h)].q = stored(matrix<const T>(q, h, row));
       rows[as_size(h)].out = output(matrix<T>(out, h, row));
       if (!s_.blended) continue;
-      rows[as_size(h)].near = matrix<const T>(near, h, row);
+      rows[as_size(h)].near_field = matrix<const T>(near_field, h, row);
       rows[as_size(h)].near_weight = near_weight.data();
       rows[as_size(h)].far_weight = far_weight.data();
     }
@@ -315,7 +315,7 @@ class Expected {
           }
           if (s_.blended) {
             all.value[i] = t_.far_weight[as_size(c)] * all.value[i] +
-                           t_.near_weight[as_size(c)] * W{t_.near(0, h, r, c)};
+                           t_.near_weight[as_size(c)] * W{t_.near_field(0, h, r, c)};
           }
           most = std::max(most, std::abs(all.value[i]));
         }

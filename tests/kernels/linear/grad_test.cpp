@@ -59,7 +59,7 @@ Expected<T> expected(const Problem<T>& p) {
               : s.policy == DenominatorPolicy::zero_row ? OraclePolicy::zero_row
                                                         : OraclePolicy::signed_floor;
   op.tau = static_cast<T>(s.tau);
-  op.law = [s](const Pair& pair) { return !s.causal || pair.j <= pair.row + s.first; };
+  op.reference_mask = [s](const Pair& pair) { return !s.causal || pair.j <= pair.row + s.first; };
   Tensor<T> weighted(p.d_out.shape());
   weighted.fill([&](Index b, Index h, Index n, Index c) {
     return p.d_out(b, h, n, c) * (p.far_weight.empty() ? T(1) : p.far_weight[as_size(c)]);

@@ -62,7 +62,7 @@ class Call {
         q({1, s_.heads, s_.rows, s_.width}, layout()),
         k({1, 1, s_.tokens, s_.width}, layout()),
         v({1, 1, s_.tokens, s_.value_width}, layout()),
-        near({1, s_.heads, s_.rows, s_.value_width}, layout()),
+        near_field({1, s_.heads, s_.rows, s_.value_width}, layout()),
         shape_{static_cast<Index>(s_.maps.size()), s_.width, s_.value_width} {
     const auto feature = [&](std::uint64_t seed) -> Fill {
       if (s_.constant) return constant(s_.offset);
@@ -73,7 +73,7 @@ class Call {
     q.fill(feature(1));
     k.fill(feature(2));
     v.fill(s_.constant ? constant(0.7) : gaussian(3));
-    near.fill(gaussian(4));
+    near_field.fill(gaussian(4));
     for (const FeatureMapKind kind : s_.maps) maps_.push_back({kind, &cube<T>, nullptr});
     for (Index c = 0; c < s_.value_width; ++c) {
       near_weight_.push_back(static_cast<T>(0.2 + 0.01 * static_cast<double>(c)));
@@ -154,7 +154,7 @@ class Call {
   Sizes s_;
 
  public:
-  Tensor<T> q, k, v, near;
+  Tensor<T> q, k, v, near_field;
 
  private:
   using W = Wide<T>;
@@ -194,7 +194,8 @@ class Call {
     rows.q = matrix<fovea::StoredMatrix<>>(q, h, row);
     rows.out = matrix<fovea::OutputMatrix<>>(out, h, row);
     if (s_.blended) {
-      rows.near = {&near(0, h, row, 0), near.view().strides()[2], near.view().strides()[3]};
+      rows.near_field = {&near_field(0, h, row, 0), near_field.view().strides()[2],
+                         near_field.view().strides()[3]};
       rows.near_weight = near_weight_.data();
       rows.far_weight = far_weight_.data();
     }
@@ -320,10 +321,10 @@ Reference<T> Call<T>::expected(bool causal) const {
   if (!s_.blended) return all;
   for_each_index(all.shape, [&](Index, Index h, Index r, Index c) {
     const auto i = as_size((h * s_.rows + r) * dv + c);
-    const W far = far_weight_[as_size(c)];
-    const W other = static_cast<W>(near_weight_[as_size(c)]) * near(0, h, r, c);
-    all.value[i] = far * all.value[i] + other;
-    all.gauge[i] = far * all.gauge[i] + std::abs(other);
+    const W far_field = far_weight_[as_size(c)];
+    const W other = static_cast<W>(near_weight_[as_size(c)]) * near_field(0, h, r, c);
+    all.value[i] = far_field * all.value[i] + other;
+    all.gauge[i] = far_field * all.gauge[i] + std::abs(other);
   });
   return all;
 }

@@ -81,7 +81,7 @@ struct Row {
   std::vector<std::int64_t> order = std::vector<std::int64_t>(as_size(kRoom));
 };
 
-/// Expects the law of many heads. Returns how many of them were certain.
+/// Expects the reference mask of many heads. Returns how many of them were certain.
 template <SamplingPolicy P, class T>
 Index expect_certain(Index chosen, double interval) {
   const HitsOfLevel<T> level = FOVEA_AT_LEVEL(fovea::isa_level(), operations<P, T>());

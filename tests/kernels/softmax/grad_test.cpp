@@ -103,7 +103,7 @@ struct Rows {
   }
 };
 
-/// Inputs of any values: the kernel's law needs no softmax that made out and lse.
+/// Inputs of any values: the kernel's reference mask needs no softmax that made out and lse.
 template <class T>
 struct Problem {
   Rows<T> q, k, v, out, d_out, lse;
@@ -178,7 +178,7 @@ Sums<T> run(const Problem<T>& p, const Blocks& blocks, Index begin, Index end, b
   return {unpadded(d_q, d), unpadded(d_k, d), unpadded(d_v, dv)};
 }
 
-/// The law, pair by pair.
+/// The reference mask, pair by pair.
 template <class T>
 struct Expected {
   Reference<T> q, k, v;
@@ -259,7 +259,7 @@ class SoftmaxGrad : public testing::Test {};
 using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(SoftmaxGrad, Scalars);
 
-TYPED_TEST(SoftmaxGrad, FollowsTheLaw) {
+TYPED_TEST(SoftmaxGrad, MatchesTheReferenceMask) {
   using T = TypeParam;
   for (const Index width : {5, 70}) {
     Problem<T> problem(width, 75 - width);

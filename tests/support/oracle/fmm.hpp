@@ -17,7 +17,7 @@ namespace fovea_test {
 /// What the oracles know of FMM attention.
 template <class T>
 struct OracleFmm {
-  OracleOperator<T> near;
+  OracleOperator<T> near_field;
   OracleLinear<T> linear;              // maps may be none
   std::vector<OracleDelta<T>> deltas;  // terms by the delta rule
   bool normalise_rows = false;
@@ -39,11 +39,11 @@ void add_to(Reference<T>& to, const Reference<T>& x) {
 /// The far field, all terms.
 template <class T>
 Reference<T> far_oracle(const bench::AllInputs<T>& in, const OracleFmm<T>& op) {
-  Reference<T> far = linear_oracle(in, op.linear);
-  for (const OracleDelta<T>& delta : op.deltas) add_to(far, delta_oracle(in, delta));
-  for (Wide<T>& x : far.value) x *= op.share;
-  for (Wide<T>& x : far.gauge) x *= op.share;
-  return far;
+  Reference<T> far_field = linear_oracle(in, op.linear);
+  for (const OracleDelta<T>& delta : op.deltas) add_to(far_field, delta_oracle(in, delta));
+  for (Wide<T>& x : far_field.value) x *= op.share;
+  for (Wide<T>& x : far_field.gauge) x *= op.share;
+  return far_field;
 }
 
 template <class W>
@@ -55,8 +55,8 @@ W sigmoid(W x) {
 template <class T>
 struct OracleBlend {
   using W = Wide<T>;
-  W near = 1;
-  W far = 1;
+  W near_field = 1;
+  W far_field = 1;
   W terms = 1;    // r
   W divisor = 1;  // near + r far if rows are normalised
   bool divides = false;
@@ -66,9 +66,9 @@ struct OracleBlend {
               static_cast<W>((op.linear.is_joint ? 1 : op.linear.maps.size()) + op.deltas.size())),
         divides(op.normalise_rows) {
     const Shape at = {0, h, 0, c};
-    if (!in.near_logits.is_none()) near = sigmoid(W{broadcast_at(in.near_logits, at)});
-    if (!in.far_logits.is_none()) far = sigmoid(W{broadcast_at(in.far_logits, at)});
-    if (divides) divisor = near + terms * far;
+    if (!in.near_logits.empty()) near_field = sigmoid(W{broadcast_at(in.near_logits, at)});
+    if (!in.far_logits.empty()) far_field = sigmoid(W{broadcast_at(in.far_logits, at)});
+    if (divides) divisor = near_field + terms * far_field;
   }
 };
 
@@ -77,13 +77,15 @@ struct OracleBlend {
 /// [B, Hq, Nq, Dv].
 template <class T>
 Reference<T> fmm_oracle(const bench::AllInputs<T>& in, const OracleFmm<T>& op) {
-  const Reference<T> near = softmax_oracle(in, op.near).out;
+  const Reference<T> near_field = softmax_oracle(in, op.near_field).out;
   Reference<T> out = detail::far_oracle(in, op);
   for_each_index(out.shape, [&](Index b, Index h, Index n, Index c) {
     const std::size_t i = place_of(out.shape, b, h, n, c);
     const detail::OracleBlend<T> blend(in, op, h, c);
-    out.value[i] = (blend.near * near.value[i] + blend.far * out.value[i]) / blend.divisor;
-    out.gauge[i] = (blend.near * near.gauge[i] + blend.far * out.gauge[i]) / blend.divisor;
+    out.value[i] =
+        (blend.near_field * near_field.value[i] + blend.far_field * out.value[i]) / blend.divisor;
+    out.gauge[i] =
+        (blend.near_field * near_field.gauge[i] + blend.far_field * out.gauge[i]) / blend.divisor;
   });
   return out;
 }
@@ -95,27 +97,34 @@ template <class T, class D>
 void add_logit_grads(const bench::AllInputs<T>& in, const OracleFmm<T>& op, const View<D>& d_out,
                      ExpectedGrads<T>& to) {
   using W = Wide<T>;
-  const Reference<T> near = softmax_oracle(in, op.near).out;
-  const Reference<T> far = far_oracle(in, op);
-  for_each_index(near.shape, [&](Index b, Index h, Index n, Index c) {
-    const std::size_t i = place_of(near.shape, b, h, n, c);
+  const Reference<T> near_field = softmax_oracle(in, op.near_field).out;
+  const Reference<T> far_field = far_oracle(in, op);
+  for_each_index(near_field.shape, [&](Index b, Index h, Index n, Index c) {
+    const std::size_t i = place_of(near_field.shape, b, h, n, c);
     const OracleBlend<T> w(in, op, h, c);
     const W d = d_out(b, h, n, c);
-    const W out = w.divides ? (w.near * near.value[i] + w.far * far.value[i]) / w.divisor : 0;
-    const W size = w.divides ? (w.near * near.gauge[i] + w.far * far.gauge[i]) / w.divisor : 0;
+    const W out =
+        w.divides
+            ? (w.near_field * near_field.value[i] + w.far_field * far_field.value[i]) / w.divisor
+            : 0;
+    const W size =
+        w.divides
+            ? (w.near_field * near_field.gauge[i] + w.far_field * far_field.gauge[i]) / w.divisor
+            : 0;
     const auto add_logit = [&](const View<const T>& logits, Reference<T>& grad, W weight, W part,
                                W part_size) {
-      if (logits.is_none()) return;
+      if (logits.empty()) return;
       const Shape at = broadcast_index(logits, {0, h, 0, c});
       const W slope = weight * (1 - weight) / w.divisor * d;
       add(grad, at, slope * part, std::abs(slope) * part_size);
-      if (far.demand_of(i) != Demand::ratio || in.q.width() == 0) {
+      if (far_field.demand_of(i) != Demand::ratio || in.q.width() == 0) {
         grad.relax(place_of(grad.shape, at[0], at[1], at[2], at[3]), Demand::nothing);
       }
     };
-    add_logit(in.near_logits, to.near_logits, w.near, near.value[i] - out, near.gauge[i] + size);
-    add_logit(in.far_logits, to.far_logits, w.far, far.value[i] - w.terms * out,
-              far.gauge[i] + w.terms * size);
+    add_logit(in.near_logits, to.near_logits, w.near_field, near_field.value[i] - out,
+              near_field.gauge[i] + size);
+    add_logit(in.far_logits, to.far_logits, w.far_field, far_field.value[i] - w.terms * out,
+              far_field.gauge[i] + w.terms * size);
   });
 }
 
@@ -131,10 +140,10 @@ ExpectedGrads<T> fmm_grad_oracle(const bench::AllInputs<T>& in, const OracleFmm<
   for_each_index(d_out.shape(), [&](Index b, Index h, Index n, Index c) {
     const detail::OracleBlend<T> blend(in, op, h, c);
     const W d = d_out(b, h, n, c);
-    d_near(b, h, n, c) = blend.near / blend.divisor * d;
-    d_far(b, h, n, c) = op.share * blend.far / blend.divisor * d;
+    d_near(b, h, n, c) = blend.near_field / blend.divisor * d;
+    d_far(b, h, n, c) = op.share * blend.far_field / blend.divisor * d;
   });
-  ExpectedGrads<T> grads = softmax_grad_oracle(in, op.near, d_near.view());
+  ExpectedGrads<T> grads = softmax_grad_oracle(in, op.near_field, d_near.view());
   const auto add = [&](const ExpectedGrads<T>& more) {
     detail::add_to(grads.q, more.q);
     detail::add_to(grads.k, more.k);

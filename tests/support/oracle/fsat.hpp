@@ -120,7 +120,7 @@ template <class T, class F>
 void for_each_fsat_row(const bench::AllInputs<T>& in, const fovea::FsatOptions& options, F&& f) {
   std::vector<bool> shown;
   OracleOperator<T> op = OracleOperator<T>::of({.scale = options.scale}, {}, in.q.width());
-  op.law = [&](const Pair& p) { return bool{shown[as_size(p.j)]}; };
+  op.reference_mask = [&](const Pair& p) { return bool{shown[as_size(p.j)]}; };
   for (const OracleSequence& s : oracle_sequences(in)) {
     for (Index h = 0; h < in.q.heads(); ++h) {
       const OracleGraph<T> graph(in, options, s, h);

@@ -49,8 +49,8 @@ using Edges = std::vector<Edge>;
 struct Options {
   Index heads = 1;
   Index head_width = 1;
-  Index slots = 0;  ///< M; 0: full attention
-  double most = 1;  ///< Lmax, and sigma^2
+  Index slots_per_key = 0;  ///< M; 0: full attention
+  double most = 1;          ///< Lmax, and sigma^2
   bool density = true;
   bool predicted = true;
   bool random = false;
@@ -123,7 +123,8 @@ inline Edges edges(const DoubleMatrix& ibar, Index head, const Options& options)
   const Index n = ibar.rows();
   std::map<std::pair<Index, Index>, Edge> kept;
   const auto add = [&](Index query, Index key, Index slot) {
-    const double distance = static_cast<double>(query) - ibar(key, head * options.slots + slot);
+    const double distance =
+        static_cast<double>(query) - ibar(key, head * options.slots_per_key + slot);
     double confidence = std::exp(-distance * distance / (2 * options.most));
     if (options.density) confidence /= std::sqrt(2 * std::acos(-1) * options.most);
     const auto found = kept.find({query, key});
@@ -131,8 +132,8 @@ inline Edges edges(const DoubleMatrix& ibar, Index head, const Options& options)
     kept[{query, key}] = {query, key, slot, confidence};
   };
   for (Index j = 0; j < n; ++j) {
-    for (Index m = 0; m < options.slots; ++m) {
-      const double at = ibar(j, head * options.slots + m);
+    for (Index m = 0; m < options.slots_per_key; ++m) {
+      const double at = ibar(j, head * options.slots_per_key + m);
       const auto query = static_cast<Index>(std::min(std::floor(at), options.most - 1));
       if (options.predicted && query < n) add(query, j, m);
       const double draw = fovea::uniform_draw<double>(options.seed, options.sequence, head, j, m);
@@ -149,7 +150,7 @@ inline std::vector<Edges> graph(const DoubleMatrix& ibar, const Options& options
   std::vector<Edges> all;
   for (Index h = 0; h < options.heads; ++h) {
     Edges of_head;
-    if (options.slots > 0) {
+    if (options.slots_per_key > 0) {
       of_head = edges(ibar, h, options);
     } else {
       for (Index i = 0; i < ibar.rows(); ++i) {
@@ -197,7 +198,7 @@ inline DoubleMatrix output(const DoubleMatrix& x, const DoubleMatrix& c,
 /// All of it.
 inline DoubleMatrix layer(const DoubleMatrix& x, const Weights& weights, const Options& options) {
   const DoubleMatrix c = hidden(x, weights);
-  const DoubleMatrix ibar = options.slots > 0 ? dominant(c, weights, options) : c;
+  const DoubleMatrix ibar = options.slots_per_key > 0 ? dominant(c, weights, options) : c;
   return output(x, c, graph(ibar, options), weights, options);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Linear attention as MATHS.md, section 4 writes it (FMMformer, eqs. 8-10): O(N^2) weights
-/// w_ij = <phi(q_i), phi(k_j)> over a law of visible pairs, nothing clever.
+/// w_ij = <phi(q_i), phi(k_j)> over a reference mask of visible pairs, nothing clever.
 ///
 /// With kappa = sum |phi(q)_d phi(k_j)_d| / |denominator|, which is 1 for maps that are not
 /// negative, the gauge of a map's term is the larger of
@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "support/oracle/feature_map.hpp"
-#include "support/oracle/law.hpp"
+#include "support/oracle/reference_mask.hpp"
 #include "support/oracle/softmax.hpp"
 
 namespace fovea_test {
@@ -31,7 +31,7 @@ struct OracleLinear {
   std::vector<OracleMap<T>> maps;
   OraclePolicy policy = OraclePolicy::propagate;
   Wide<T> tau = 0;  // of signed_floor
-  Law law;
+  ReferenceMask reference_mask;
   Wide<T> share = 1;      // what the sum over the maps is multiplied by
   bool is_joint = false;  // whether all maps have one denominator
 };
@@ -193,13 +193,14 @@ OracleTerm<T> oracle_term(const bench::AllInputs<T>& in, const OracleLinearPlace
 
 /// Calls f(place) for every row that sees a key.
 template <class T, class F>
-void for_each_linear_row(const bench::AllInputs<T>& in, const Law& law, F&& f) {
+void for_each_linear_row(const bench::AllInputs<T>& in, const ReferenceMask& reference_mask,
+                         F&& f) {
   for (const OracleSequence& s : oracle_sequences(in)) {
     for (Index h = 0; h < in.q.heads(); ++h) {
       for (Index r = 0; r < s.queries; ++r) {
         OracleLinearPlace at{s.batch, h, s.first_query + r, h / (in.q.heads() / in.k.heads()), {}};
         for (Index j = 0; j < std::min(s.keys, s.length); ++j) {
-          if (law(s.pair(h, r, j))) at.keys.push_back(s.first_key + j);
+          if (reference_mask(s.pair(h, r, j))) at.keys.push_back(s.first_key + j);
         }
         if (!at.keys.empty()) f(at);
       }
@@ -220,7 +221,7 @@ Reference<T> linear_oracle(const bench::AllInputs<T>& in, const OracleLinear<T>&
   const Index width = in.v.width();
   Reference<T> out = zero_reference<T>({in.q.batch(), in.q.heads(), in.q.rows(), width});
   const std::vector<OracleFarMap<T>> maps = oracle_far_maps(in, op);
-  for_each_linear_row(in, op.law, [&](const OracleLinearPlace& at) {
+  for_each_linear_row(in, op.reference_mask, [&](const OracleLinearPlace& at) {
     const std::size_t first = place_of(out.shape, at.batch, at.head, at.query, 0);
     bool signs_are_known = true;
     for (const OracleFarMap<T>& map : maps) {

@@ -131,7 +131,7 @@ ExpectedGrads<T> linear_grad_oracle(const bench::AllInputs<T>& in, const OracleL
   ExpectedGrads<T> grads{zero_reference<T>(in.q.shape()), zero_reference<T>(in.k.shape()),
                          zero_reference<T>(in.v.shape())};
   const std::vector<OracleFarMap<T>> maps = oracle_far_maps(in, op);
-  for_each_linear_row(in, op.law, [&](const OracleLinearPlace& at) {
+  for_each_linear_row(in, op.reference_mask, [&](const OracleLinearPlace& at) {
     for (const OracleFarMap<T>& map : maps) {
       detail::LinearRowGrad<T, D>(in, op, map, at, d_out, grads).add();
     }

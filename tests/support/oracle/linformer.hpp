@@ -114,7 +114,7 @@ ExpectedLinformer<T> linformer_oracle(const bench::AllInputs<T>& in, std::option
           const Sum<T>& value = values(p, c);
           detail::add(to.out, {b, h, i, c}, weight * value.value,
                       (weight + kFaint<T>)*value.magnitude * condition);
-          if (d_out.is_none()) continue;
+          if (d_out.empty()) continue;
           const W d = d_out(b, h, i, c);
           d_weight[as_size(p)].value += d * value.value;
           d_weight[as_size(p)].magnitude += std::abs(d) * value.magnitude;
@@ -125,7 +125,7 @@ ExpectedLinformer<T> linformer_oracle(const bench::AllInputs<T>& in, std::option
         delta.value += weight * d_weight[as_size(p)].value;
         delta.magnitude += (weight + kFaint<T>)*d_weight[as_size(p)].magnitude;
       }
-      if (d_out.is_none()) return;
+      if (d_out.empty()) return;
       for (Index p = 0; p < rows; ++p) {
         const W weight = std::exp(s[as_size(p)] - most) / sum;
         const W ds = factor * weight * (d_weight[as_size(p)].value - delta.value);
@@ -140,7 +140,7 @@ ExpectedLinformer<T> linformer_oracle(const bench::AllInputs<T>& in, std::option
         }
       }
     });
-    if (d_out.is_none()) return;
+    if (d_out.empty()) return;
     detail::add_projection(in.key_projection, in.k, b, key_head, length, d_keys, to.k,
                            to.key_projection);
     detail::add_projection(in.value_projection, in.v, b, key_head, length, d_values, to.v,

@@ -64,11 +64,11 @@ struct OraclePerformerRow {
 
 /// [B, Hq, Nq, Dv].
 template <class T>
-Reference<T> performer_oracle(const bench::AllInputs<T>& in, const Law& law) {
+Reference<T> performer_oracle(const bench::AllInputs<T>& in, const ReferenceMask& reference_mask) {
   using W = Wide<T>;
   const Index width = in.v.width();
   Reference<T> out = zero_reference<T>({in.q.batch(), in.q.heads(), in.q.rows(), width});
-  for_each_linear_row(in, law, [&](const OracleLinearPlace& at) {
+  for_each_linear_row(in, reference_mask, [&](const OracleLinearPlace& at) {
     const OraclePerformerRow<T> row(in, at);
     const std::size_t first = place_of(out.shape, at.batch, at.head, at.query, 0);
     for (Index c = 0; c < width; ++c) {
@@ -134,12 +134,12 @@ void add_performer_row(const bench::AllInputs<T>& in, const OracleLinearPlace& a
 
 /// The gradients of sum d_out out. \param d_out [B, Hq, Nq, Dv], of T or wider
 template <class T, class D>
-ExpectedGrads<T> performer_grad_oracle(const bench::AllInputs<T>& in, const Law& law,
-                                       const View<D>& d_out) {
+ExpectedGrads<T> performer_grad_oracle(const bench::AllInputs<T>& in,
+                                       const ReferenceMask& reference_mask, const View<D>& d_out) {
   ExpectedGrads<T> grads{zero_reference<T>(in.q.shape()), zero_reference<T>(in.k.shape()),
                          zero_reference<T>(in.v.shape())};
   grads.projection = zero_reference<T>(in.projection.shape());
-  for_each_linear_row(in, law, [&](const OracleLinearPlace& at) {
+  for_each_linear_row(in, reference_mask, [&](const OracleLinearPlace& at) {
     detail::add_performer_row(in, at, d_out, grads);
   });
   for (Reference<T>* x : {&grads.q, &grads.k, &grads.v, &grads.projection}) detail::drop_noise(*x);

@@ -145,7 +145,7 @@ class OracleHashes {
     for (Index d = 0; d < in_.qk.width(); ++d) {
       for (Index c = 0; c < options_.buckets / 2; ++c) {
         made.push_back(
-            in_.projection.is_none()
+            in_.projection.empty()
                 ? static_cast<W>(static_cast<T>(fovea::reformer_projection(options_.seed, r, d, c)))
                 : W{in_.projection(0, r, d, c)});
       }

@@ -107,9 +107,8 @@ OracleChoice oracle_choice(const bench::AllInputs<T>& in, const fovea::SmartBird
   choice.is_a_number = options.policy == SamplingPolicy::random || std::isfinite(sketch.lse);
   std::vector<OracleScore<T>> scores;
   for (Index j = 0; j < visible; ++j) {
-    const W u = in.draws.is_none()
-                    ? W{fovea::uniform_draw<T>(options.seed, s.index, h, position, j)}
-                    : W{in.draws(s.batch, h, s.first_query + row, s.first_key + j)};
+    const W u = in.draws.empty() ? W{fovea::uniform_draw<T>(options.seed, s.index, h, position, j)}
+                                 : W{in.draws(s.batch, h, s.first_query + row, s.first_key + j)};
     const W loss = sketch.lse - sketch.logits[as_size(j)];
     scores.push_back(oracle_score<T>(options.policy, u, std::max(W{0}, loss), sketch.error));
   }

@@ -61,8 +61,8 @@ Expected<T> softmax_oracle(const bench::AllInputs<T>& in, const OracleOperator<T
 /// apart: visible(b, h, i, j)
 template <class T, class Visible>
 Expected<T> softmax_oracle(const bench::AllInputs<T>& in, Wide<T> scale, Visible&& visible) {
-  const Law law = [&](const Pair& p) { return visible(p.b, p.h, p.row, p.j); };
-  return softmax_oracle(in, OracleOperator<T>{scale, {}, law});
+  const ReferenceMask reference_mask = [&](const Pair& p) { return visible(p.b, p.h, p.row, p.j); };
+  return softmax_oracle(in, OracleOperator<T>{scale, {}, reference_mask});
 }
 
 }  // namespace fovea_test

@@ -103,7 +103,7 @@ void add_row(const bench::AllInputs<T>& in, Wide<T> scale, const View<D>& d_out,
       add_scaled(to.v, {b, row.key_head, j, c}, weight, row.size[n] * row.kept[n],
                  d_out(b, row.head, row.query, c));
     }
-    if (!in.bias.is_none()) {
+    if (!in.bias.empty()) {
       add(to.bias, broadcast_index(in.bias, {b, row.head, row.query, j}), ds, ds_size * condition);
     }
   }

@@ -15,7 +15,7 @@
 #include "fovea/attention/softmax/options.hpp"
 #include "fovea/core/philox.hpp"
 #include "support/compare.hpp"
-#include "support/oracle/law.hpp"
+#include "support/oracle/reference_mask.hpp"
 
 namespace fovea_test {
 
@@ -24,12 +24,13 @@ template <class T>
 struct OracleOperator {
   Wide<T> scale = 1;
   fovea::SoftmaxOptions options = {};  // but the scale
-  Law law;
+  ReferenceMask reference_mask;
 
   /// The scale that the options say for queries of this width.
-  static OracleOperator of(const fovea::SoftmaxOptions& options, Law law, Index width) {
+  static OracleOperator of(const fovea::SoftmaxOptions& options, ReferenceMask reference_mask,
+                           Index width) {
     const Wide<T> root = 1 / std::sqrt(width == 0 ? 1 : static_cast<Wide<T>>(width));
-    return {options.scale ? Wide<T>{*options.scale} : root, options, std::move(law)};
+    return {options.scale ? Wide<T>{*options.scale} : root, options, std::move(reference_mask)};
   }
 };
 
@@ -113,9 +114,9 @@ void add_pair(const bench::AllInputs<T>& in, const OracleOperator<T>& op, const 
   using W = Wide<T>;
   const Index h = to.head;
   const Shape at = {s.batch, h, to.query, s.first_key + j};
-  if (j >= s.length || !op.law(s.pair(h, row, j))) return;
-  if (!in.mask.is_none() && !broadcast_at(in.mask, at)) return;
-  const W bias = in.bias.is_none() ? 0 : W{broadcast_at(in.bias, at)};
+  if (j >= s.length || !op.reference_mask(s.pair(h, row, j))) return;
+  if (!in.mask.empty() && !broadcast_at(in.mask, at)) return;
+  const W bias = in.bias.empty() ? 0 : W{broadcast_at(in.bias, at)};
   if (bias == -std::numeric_limits<W>::infinity()) return;
 
   W dot = 0;

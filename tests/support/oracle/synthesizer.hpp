@@ -73,7 +73,7 @@ OracleLogits<T> oracle_hidden(const fovea::DenseSynthesizerInputs<T>& in) {
   OracleLogits<T> made({in.v.batch(), in.w1.heads(), in.v.rows(), in.w1.width()});
   for_each_index(made.shape, [&](Index b, Index h, Index i, Index m) {
     const Index of = weight_of(in.w1, b);
-    if (!in.b1.is_none()) made(b, h, i, m).add(Wide<T>{in.b1(of, h, 0, m)});
+    if (!in.b1.empty()) made(b, h, i, m).add(Wide<T>{in.b1(of, h, 0, m)});
     for (Index d = 0; d < in.x.width(); ++d) {
       made(b, h, i, m)
           .add(Wide<T>{in.x(b, in.x.heads() == 1 ? 0 : h, i, d)} * Wide<T>{in.w1(of, h, d, m)});
@@ -91,7 +91,7 @@ OracleLogits<T> oracle_logits(const fovea::DenseSynthesizerInputs<T>& in) {
   for_each_index(made.shape, [&](Index b, Index h, Index i, Index j) {
     const Index key_head = h / (in.w1.heads() / in.w2.heads());
     const Index of = weight_of(in.w2, b);
-    if (!in.b2.is_none()) made(b, h, i, j).add(W{in.b2(of, key_head, 0, j)});
+    if (!in.b2.empty()) made(b, h, i, j).add(W{in.b2(of, key_head, 0, j)});
     for (Index m = 0; m < in.w1.width(); ++m) {
       const W weight = in.w2(of, key_head, m, j);
       const Sized<T>& before = hidden(b, h, i, m);
@@ -268,7 +268,7 @@ DenseGrads<T> synthesizer_grads(const fovea::DenseSynthesizerInputs<T>& in, bool
     if (ds.magnitude == 0) return;
     const Index key_head = h / (in.w1.heads() / in.w2.heads());
     const Index of = weight_of(in.w2, b);
-    if (!in.b2.is_none()) detail::add(made.b2, {of, key_head, 0, j}, ds.value, ds.magnitude);
+    if (!in.b2.empty()) detail::add(made.b2, {of, key_head, 0, j}, ds.value, ds.magnitude);
     for (Index m = 0; m < in.w1.width(); ++m) {
       const Sized<T>& before = hidden(b, h, i, m);
       const W weight = in.w2(of, key_head, m, j);
@@ -283,7 +283,7 @@ DenseGrads<T> synthesizer_grads(const fovea::DenseSynthesizerInputs<T>& in, bool
     const Sized<T>& dh = d_hidden(b, h, i, m);
     const Index of = weight_of(in.w1, b);
     const Index token_head = in.x.heads() == 1 ? 0 : h;
-    if (!in.b1.is_none()) detail::add(made.b1, {of, h, 0, m}, dh.value, dh.magnitude);
+    if (!in.b1.empty()) detail::add(made.b1, {of, h, 0, m}, dh.value, dh.magnitude);
     for (Index d = 0; d < in.x.width(); ++d) {
       const W token = in.x(b, token_head, i, d);
       const W weight = in.w1(of, h, d, m);

@@ -54,10 +54,10 @@ class BackwardCalls {
     static_assert(!is_out || is_d_out,
                   "fovea: d_out is a tensor of the scalar type of out; evaluate other expressions, "
                   "and convert other tensors, for instance by d_out.cast<float>()");
-    constexpr bool runs_work = detail::RunsWork<E>;
+    constexpr bool runs_work = detail::ExecutorLike<E>;
     static_assert(runs_work, FOVEA_RUNS_WORK);
-    constexpr bool is_whole = !SpreadsRows<E>;
-    static_assert(is_whole, FOVEA_SPREADS_NO_ROWS);
+    constexpr bool is_whole = !ShardsRows<E>;
+    static_assert(is_whole, FOVEA_SHARDS_NO_ROWS);
     if constexpr (is_out && has_d_lse && runs_work && is_whole) {
       const View<const T> from(out);
       const Op& op = static_cast<const Op&>(*this);

@@ -40,7 +40,7 @@ struct InputShapes {
       : q(in.q.shape()),
         k(in.k.shape()),
         v(in.v.shape()),
-        has_q(!in.q.is_none()),
+        has_q(!in.q.empty()),
         key_lengths(in.key_lengths) {
     if constexpr (requires { in.cu_seqlens_q; }) {
       cu_seqlens_q = in.cu_seqlens_q;
@@ -163,7 +163,7 @@ FOVEA_COLD inline void check_broadcast(const char* op, const char* tensor, const
                                        const Shape& logits, const char* keys, Index visible) {
   const std::array<const char*, 4> whose = {"the batch of q", "the heads of q", "the rows of q",
                                             keys};
-  if (x.is_none()) return;
+  if (x.empty()) return;
   for (std::size_t d = 0; d < 4; ++d) {
     const Index extent = x.shape[d];
     const Index least = d == 3 ? (std::max)(visible, Index{1}) : logits[d];
@@ -308,7 +308,7 @@ FOVEA_COLD inline void check_written(const char* op, const TensorList& inputs,
                                      FunctionRef<Shape(std::string_view)> shape_of) {
   check_output(op, "out", out, inputs, shape);
   for (const NamedTensor& x : saved) {
-    if (x.layout.is_none()) continue;
+    if (x.layout.empty()) continue;
     check_output(op, x.name, x.layout, inputs, shape_of(x.name));
     check_apart(op, x.name, x.layout, "out", out);
     for (const NamedTensor* before = saved.begin(); before != &x; ++before) {
@@ -351,7 +351,7 @@ void check_rows(const char* op, const char* tensor, const In& inputs, const View
 template <class In, class S>
 void check_lse(const char* op, const In& inputs, const S& saved) {
   const Shape rows = detail::row_shape(inputs);
-  if (!saved.lse.is_none()) {
+  if (!saved.lse.empty()) {
     detail::check_made_shape(op, "lse", saved.lse.shape(), rows);
   } else if (rows[0] * rows[1] * rows[2] != 0) {
     refuse_missing(op, "lse", "the lse that forward saved");
@@ -381,9 +381,9 @@ FOVEA_COLD inline void check_grads_of_given(const char* op, const TensorList& in
                                             const TensorList& grads) {
   for (const auto& [own, grad, is_span] : grads) {
     const std::string_view name = own;
-    if (name == "q" || name == "k" || name == "v" || grad.is_none()) continue;
+    if (name == "q" || name == "k" || name == "v" || grad.empty()) continue;
     const TensorLayout input = inputs.named(name);
-    if (!is_span && input.is_none()) {
+    if (!is_span && input.empty()) {
       refuse_given(op, std::string("the gradient of ") + own,
                    std::string("the inputs have no ") + own);
     } else if (is_span && grad.shape != input.shape) {
@@ -404,7 +404,7 @@ FOVEA_COLD inline void check_grads(const char* op, const detail::TensorList& inp
                                    const TensorLayout& d_out, const detail::TensorList& grads) {
   detail::check_grads_of_given(op, inputs, grads);
   for (const detail::NamedTensor& grad : grads) {
-    if (grad.layout.is_none()) continue;
+    if (grad.layout.empty()) continue;
     const detail::GradName name(grad.name);
     check_output(op, name.text(), grad.layout, inputs, inputs.named(grad.name).shape);
     detail::check_apart(op, name.text(), grad.layout, "out", out);
@@ -437,7 +437,7 @@ void check_softmax_backward(const char* op, const In& inputs, const View<const T
 /// \throws std::invalid_argument
 FOVEA_COLD inline void check_d_lse(const char* op, const detail::InputShapes& inputs,
                                    const TensorLayout& d_lse, const detail::TensorList& grads) {
-  if (d_lse.is_none()) return;
+  if (d_lse.empty()) return;
   const Shape rows = {inputs.q[0], inputs.q[1], inputs.q[2], 1};
   detail::check_made_shape(op, "d_lse", d_lse.shape, rows);
   for (const detail::NamedTensor& grad : grads) {

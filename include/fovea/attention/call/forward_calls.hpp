@@ -42,10 +42,10 @@ class ForwardCalls {
     if constexpr (is_output && !is_family) detail::refuse_family<In>();
     constexpr bool saves = std::convertible_to<S, SavedOf<Op, T>>;
     using Runner = std::conditional_t<saves, E, S>;
-    constexpr bool runs_work = detail::RunsWork<Runner>;
+    constexpr bool runs_work = detail::ExecutorLike<Runner>;
     static_assert(runs_work, FOVEA_RUNS_WORK);
-    constexpr bool is_whole = !SpreadsRows<Runner>;
-    static_assert(is_whole, FOVEA_SPREADS_NO_ROWS);
+    constexpr bool is_whole = !ShardsRows<Runner>;
+    static_assert(is_whole, FOVEA_SHARDS_NO_ROWS);
     static_assert(saves || std::same_as<E, Serial>,
                   "fovea: write forward(inputs, out, saved, executor), where saved is the Saved<T> "
                   "of this operator and scalar");

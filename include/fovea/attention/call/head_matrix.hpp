@@ -53,7 +53,7 @@ OutputMatrix<kStorage<T>> head_output(const View<T>& x, Index b, Index h, Index 
 /// The [Nq, Nk] matrix of one head of a tensor that may be broadcast, from row n and column m on.
 template <class T>
 Matrix<T> head_logits(const View<T>& x, Index b, Index h, Index n, Index m) {
-  if (x.is_none()) return {};
+  if (x.empty()) return {};
   const auto stride = [&](std::size_t d) { return x.shape()[d] == 1 ? 0 : x.strides()[d]; };
   if (x.size() == 0) return {x.data(), 0, 0};
   return {x.data() + b * stride(0) + h * stride(1) + n * stride(2) + m * stride(3), stride(2),

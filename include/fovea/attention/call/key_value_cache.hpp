@@ -80,7 +80,7 @@ class TokenRows {
 
 /// The tokens stored in a cache, from position `first` on.
 template <class T>
-struct HeldTokens {
+struct CachedTokens {
   Index first = 0;       ///< position of the first stored token
   View<const T> keys;    ///< [B, Hk, tokens, D]
   View<const T> values;  ///< [B, Hk, tokens, Dv]
@@ -157,14 +157,14 @@ class KeyValueCache {
   }
 
   /// The stored tokens.
-  HeldTokens<T> held() const {
+  CachedTokens<T> held() const {
     const Index count = length_ - first_held_;
     return {first_held_, keys(first_held_, count), values(first_held_, count)};
   }
 
   /// Replaces the stored tokens.
   /// \throws std::bad_alloc, with nothing changed
-  void restart(const HeldTokens<T>& held) {
+  void restart(const CachedTokens<T>& held) {
     KeyValueCache other(shape_);
     other.make_room(held.first + held.keys.rows());
     other.length_ = other.first_held_ = held.first;

@@ -16,9 +16,9 @@ namespace detail {
 template <class In>
 bool has_new_tokens(const In& inputs) {
   if constexpr (requires { inputs.sketch_k; }) {
-    if (!inputs.sketch_k.is_none()) return true;
+    if (!inputs.sketch_k.empty()) return true;
   }
-  return !inputs.k.is_none() || !inputs.v.is_none();
+  return !inputs.k.empty() || !inputs.v.empty();
 }
 
 /// The number of tokens in a step's inputs.
@@ -77,10 +77,10 @@ class StepCalls {
     if constexpr (!is_family) detail::refuse_family<In>();
     constexpr bool saves = std::convertible_to<S, Saved>;
     using Runner = std::conditional_t<saves, E, S>;
-    constexpr bool runs_work = detail::RunsWork<Runner>;
+    constexpr bool runs_work = detail::ExecutorLike<Runner>;
     static_assert(runs_work, FOVEA_RUNS_WORK);
-    constexpr bool is_whole = !SpreadsRows<Runner>;
-    static_assert(is_whole, FOVEA_SPREADS_NO_ROWS);
+    constexpr bool is_whole = !ShardsRows<Runner>;
+    static_assert(is_whole, FOVEA_SHARDS_NO_ROWS);
     static_assert(saves || std::same_as<E, Serial>,
                   "fovea: write step(inputs, out, saved, executor), where saved is the Saved<T> of "
                   "this operator and scalar");

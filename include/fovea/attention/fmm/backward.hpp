@@ -23,13 +23,13 @@ template <class T, class Field>
 class FmmBackward {
  public:
   /// \param near, blend must outlive this object
-  FmmBackward(const LinearFamilyInputs<T>& inputs, const Field& far, const LocalAttention& near,
-              const FmmBlend<T>& blend, const FmmSaved<T>& saved, const View<const T>& d_out,
-              const LinearFamilyGrads<T>& grads)
+  FmmBackward(const LinearFamilyInputs<T>& inputs, const Field& far_field,
+              const LocalAttention& near_field, const FmmBlend<T>& blend, const FmmSaved<T>& saved,
+              const View<const T>& d_out, const LinearFamilyGrads<T>& grads)
       : inputs_(inputs),
         shape_(shape_of(inputs)),
-        far_(far),
-        near_(near),
+        far_(far_field),
+        near_(near_field),
         blend_(blend),
         weights_(blend.weights()),
         saved_(saved),
@@ -39,34 +39,34 @@ class FmmBackward {
   /// Bytes of scratch memory with that many workers if the near field was not saved: at most three
   /// tensors of `out`'s shape, one number for each row, and the scratch of all four passes, which
   /// is taken before gradients are written.
-  static Index workspace_bytes(const AttentionShape& shape, const Field& far,
-                               const LocalAttention& near, Index workers) {
+  static Index workspace_bytes(const AttentionShape& shape, const Field& far_field,
+                               const LocalAttention& near_field, Index workers) {
     const Index rows = shape.batch * shape.query_heads * shape.queries;
-    const auto sequence = SequenceShape::of(shape.queries, shape.keys, far.alignment);
-    const HeadPlans plans(near, shape.query_heads, sequence);
+    const auto sequence = SequenceShape::of(shape.queries, shape.keys, far_field.alignment);
+    const HeadPlans plans(near_field, shape.query_heads, sequence);
     return rows * (3 * shape.value_width + 1) * Index{sizeof(T)} +
            SoftmaxForward<T>::workspace_bytes(shape, plans, workers) +
            SoftmaxBackward<T>::workspace_bytes(shape, plans, workers) +
-           LinearForward<T, Field>::workspace_bytes(shape, far, workers) +
-           LinearBackward<T, Field>::workspace_bytes(shape, far, workers);
+           LinearForward<T, Field>::workspace_bytes(shape, far_field, workers) +
+           LinearBackward<T, Field>::workspace_bytes(shape, far_field, workers);
   }
 
   /// Writes the gradients.
   /// \throws std::bad_alloc before anything is written
   void run(const ExecutorRef& executor) {
-    const bool wants_logits = !grads_.near_logits.is_none() || !grads_.far_logits.is_none();
+    const bool wants_logits = !grads_.near_logits.empty() || !grads_.far_logits.empty();
     std::vector<double> of_near(wants_logits ? columns() : 0);
     std::vector<double> of_far(wants_logits ? columns() : 0);
     const bool wants_near =
-        wants_logits || !(grads_.q.is_none() && grads_.k.is_none() && grads_.v.is_none());
+        wants_logits || !(grads_.q.empty() && grads_.k.empty() && grads_.v.empty());
     auto&& memory = memory_of(executor);
-    std::optional<Near> near;
-    if (wants_near) near.emplace(*this, memory).reserve(executor);
-    Far far(*this, wants_logits, memory);
-    far.reserve(executor);
-    if (near) near->prepare(executor);
-    if (near) near->compute(wants_logits ? &of_near : nullptr, executor);
-    far.compute(wants_logits ? &of_far : nullptr, executor);
+    std::optional<Near> near_field;
+    if (wants_near) near_field.emplace(*this, memory).reserve(executor);
+    Far far_field(*this, wants_logits, memory);
+    far_field.reserve(executor);
+    if (near_field) near_field->prepare(executor);
+    if (near_field) near_field->compute(wants_logits ? &of_near : nullptr, executor);
+    far_field.compute(wants_logits ? &of_far : nullptr, executor);
     if (wants_logits) blend_.write_gradients(of_near, of_far, grads_);
   }
 
@@ -90,7 +90,7 @@ class FmmBackward {
     template <class Memory>
     Near(const FmmBackward& all, Memory&& memory)
         : all_(all),
-          is_saved_(!all.saved_.near_out.is_none() && !all.saved_.near_lse.is_none()),
+          is_saved_(!all.saved_.near_out.empty() && !all.saved_.near_lse.empty()),
           own_out_(is_saved_ ? Shape{} : all.out_shape(), memory),
           own_lse_(is_saved_ ? Shape{} : all.row_shape(), memory),
           out_(is_saved_ ? View<T>(all.saved_.near_out) : own_out_.view()),
@@ -203,7 +203,7 @@ class FmmBackward {
 
   /// Writes d_near = a1 d_out for one head.
   void weigh(Index b, Index h, const View<T>& d_near) const {
-    const T* const weight = weights_.near(h);
+    const T* const weight = weights_.near_field(h);
     for (Index n = 0; n < shape_.queries; ++n) {
       for (Index c = 0; c < shape_.value_width; ++c) {
         d_near(b, h, n, c) = weight[c] * d_out_(b, h, n, c);

@@ -34,14 +34,14 @@ class FmmBlend {
 
   /// The weights a1 and a2 of all heads and columns; empty if all are 1.
   FarWeights<Compute<T>> weights() const {
-    if (near_logits_.is_none() && far_logits_.is_none() && !normalise_ && share_ == 1) return {};
+    if (near_logits_.empty() && far_logits_.empty() && !normalise_ && share_ == 1) return {};
     FarWeights<Compute<T>> made(heads_, value_width_);
     for (Index h = 0; h < heads_; ++h) {
       for (Index c = 0; c < value_width_; ++c) {
         const auto [w1, w2] = at(h, c);
         const double sum = normaliser(h, c);
-        made.near(h)[c] = static_cast<Compute<T>>(w1 / sum);
-        made.far(h)[c] = static_cast<Compute<T>>(w2 / sum * share_);
+        made.near_field(h)[c] = static_cast<Compute<T>>(w1 / sum);
+        made.far_field(h)[c] = static_cast<Compute<T>>(w2 / sum * share_);
       }
     }
     return made;
@@ -71,18 +71,18 @@ class FmmBlend {
   /// \param near [Hq, Dv]: w1 times the sum over batch and rows of d_out near
   /// \param far [Hq, Dv]: w2 times the sum over batch and rows of d_out far; if all columns have
   /// the same weights, the sum over the columns may be in any of them
-  void write_gradients(const std::vector<double>& near, const std::vector<double>& far,
+  void write_gradients(const std::vector<double>& near_field, const std::vector<double>& far_field,
                        const LinearFamilyGrads<T>& grads) const {
     write(grads.near_logits, near_logits_,
-          [&](Index h, Index c) { return products_of(h, c, near, far).first; });
+          [&](Index h, Index c) { return products_of(h, c, near_field, far_field).first; });
     write(grads.far_logits, far_logits_,
-          [&](Index h, Index c) { return products_of(h, c, near, far).second; });
+          [&](Index h, Index c) { return products_of(h, c, near_field, far_field).second; });
   }
 
  private:
   using Logits = View<const Compute<T>>;
 
-  static bool has_columns(const Logits& x) { return !x.is_none() && x.width() > 1; }
+  static bool has_columns(const Logits& x) { return !x.empty() && x.width() > 1; }
 
   /// The element of head h and column c of a tensor that may be broadcast.
   template <class U>
@@ -91,17 +91,18 @@ class FmmBlend {
   }
 
   static double sigmoid(const Logits& x, Index h, Index c) {
-    return x.is_none() ? 1 : 1 / (1 + std::exp(-static_cast<double>(element(x, h, c))));
+    return x.empty() ? 1 : 1 / (1 + std::exp(-static_cast<double>(element(x, h, c))));
   }
 
   /// The derivatives of the loss by w1 and by w2, multiplied by w1 and w2.
-  std::pair<double, double> products_of(Index h, Index c, const std::vector<double>& near,
-                                        const std::vector<double>& far) const {
+  std::pair<double, double> products_of(Index h, Index c, const std::vector<double>& near_field,
+                                        const std::vector<double>& far_field) const {
     const auto n = static_cast<std::size_t>(h * value_width_ + c);
-    if (!normalise_) return {near[n], far[n]};
+    if (!normalise_) return {near_field[n], far_field[n]};
     const auto [w1, w2] = at(h, c);
     const double sum = normaliser(h, c);
-    const double of_near = (rounded(near[n] * terms_ * w2) - rounded(far[n] * w1)) / (sum * sum);
+    const double of_near =
+        (rounded(near_field[n] * terms_ * w2) - rounded(far_field[n] * w1)) / (sum * sum);
     return {of_near, -of_near};
   }
 
@@ -109,7 +110,7 @@ class FmmBlend {
   /// broadcast.
   template <class Product>
   void write(const View<T>& gradient, const Logits& x, const Product& product) const {
-    if (gradient.is_none()) return;
+    if (gradient.empty()) return;
     for (Index xh = 0; xh < x.heads(); ++xh) {
       for (Index xc = 0; xc < x.width(); ++xc) {
         const Index last_head = x.heads() == 1 ? heads_ : xh + 1;

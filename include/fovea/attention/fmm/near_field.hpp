@@ -30,7 +30,7 @@ class NearBlocks {
     return detail::inputs_as<SoftmaxInputs<T>>(inputs);
   }
 
-  /// Elements of scratch for `attend`.
+  /// Elements of scratch for `process_block`.
   static Index scratch_elements(const AttentionShape& shape) {
     return softmax_block_scratch(block_rows(shape.queries), shape.width, shape.value_width);
   }
@@ -46,13 +46,13 @@ class NearBlocks {
   /// Computes one block of a query head, and saves the requested results.
   /// \param to [block.count, Dv], written
   /// \param scratch scratch_elements(...) elements, aligned to 64 bytes
-  void attend(const Sequence& sequence, Index head, const QueryBlock& block,
-              const OutputMatrix<kStorage<T>>& to, Compute<T>* scratch) const {
+  void process_block(const Sequence& sequence, Index head, const QueryBlock& block,
+                     const OutputMatrix<kStorage<T>>& to, Compute<T>* scratch) const {
     HeadArgs<T> args = call_.args(sequence, head, View<T>{}, SoftmaxSaved<T>{});
     const Index first_row = sequence.first_query + block.first;
     args.q = detail::head_stored(call_.inputs().q, sequence.batch, head, first_row);
     args.out = to;
-    if (!saved_.near_lse.is_none()) {
+    if (!saved_.near_lse.empty()) {
       args.lse = detail::head_matrix(saved_.near_lse, sequence.batch, head, first_row);
     }
     args.first_position += block.first;
@@ -60,7 +60,7 @@ class NearBlocks {
     args.block.first = 0;
     args.scratch = scratch;
     SoftmaxKernels<Compute<T>, kStorage<T>>{}.band_block(args);
-    if (!saved_.near_out.is_none()) {
+    if (!saved_.near_out.empty()) {
       keep(to, block.count, detail::head_matrix(saved_.near_out, sequence.batch, head, first_row));
     }
   }

@@ -42,8 +42,9 @@ class FmmPasses {
   static Index workspace_bytes(const Settings& op, const AttentionShape& shape, Index workers);
   /// Computes the near field of a decoder's step, `rows` rows of all heads, into `out`, or, if that
   /// has 16 bits, into `wide` [B, Hq, rows, Dv padded].
-  static void step_near(NearDecoder& near, const LinearFamilyInputs<T>& inputs, const View<T>& out,
-                        const Saved& saved, Index rows, C* wide, const ExecutorRef& executor);
+  static void step_near(NearDecoder& near_field, const LinearFamilyInputs<T>& inputs,
+                        const View<T>& out, const Saved& saved, Index rows, C* wide,
+                        const ExecutorRef& executor);
 };
 
 /// The backward pass, for tensors of T.

@@ -47,8 +47,8 @@ template <class T>
 class Widened {
  public:
   /// Copies the tensor, if there is one.
-  explicit Widened(const View<const T>& x) : shape_(x.shape()), is_none_(x.is_none()) {
-    if (is_none_) return;
+  explicit Widened(const View<const T>& x) : shape_(x.shape()), empty_(x.empty()) {
+    if (empty_) return;
     numbers_.reserve(static_cast<std::size_t>(x.size()));
     for (Index b = 0; b < x.batch(); ++b) {
       for (Index h = 0; h < x.heads(); ++h) {
@@ -62,25 +62,25 @@ class Widened {
   }
   /// The copy.
   View<const Compute<T>> view() const {
-    return is_none_ ? View<const Compute<T>>{} : View<const Compute<T>>(numbers_.data(), shape_);
+    return empty_ ? View<const Compute<T>>{} : View<const Compute<T>>(numbers_.data(), shape_);
   }
 
  private:
   Shape shape_;
-  bool is_none_;
+  bool empty_;
   std::vector<Compute<T>> numbers_;
 };
 
 /// Passes a step's tokens to the near field's decoder and computes its rows.
 template <class Near, class C, class T>
-void step_near(Near& near, const SoftmaxInputs<C>& inputs, const View<C>& out,
+void step_near(Near& near_field, const SoftmaxInputs<C>& inputs, const View<C>& out,
                const FmmSaved<T>& saved, Index rows, const ExecutorRef& executor) {
   if (rows == 0) {
-    if (!inputs.k.is_none()) near.append(inputs.k, inputs.v);
+    if (!inputs.k.empty()) near_field.append(inputs.k, inputs.v);
     return;
   }
-  near.step(inputs, out, SoftmaxSaved<C>{saved.near_lse}, executor);
-  if (saved.near_out.is_none()) return;
+  near_field.step(inputs, out, SoftmaxSaved<C>{saved.near_lse}, executor);
+  if (saved.near_out.empty()) return;
   for (Index b = 0; b < out.batch(); ++b) {
     for (Index h = 0; h < out.heads(); ++h) {
       for (Index n = 0; n < rows; ++n) {
@@ -95,9 +95,9 @@ void step_near(Near& near, const SoftmaxInputs<C>& inputs, const View<C>& out,
 template <class T, bool kSums, bool kDelta>
 void FmmPasses<T, kSums, kDelta>::check_options(const Settings& op) {
   check_window(op.name, {op.band.left, op.band.right});
-  check_softmax_options<C>(op.name, op.near().softmax_options());
-  check_denominator<C>(op.name, op.far.denominator);
-  if (kDelta && !op.far.causal) {
+  check_softmax_options<C>(op.name, op.near_field().softmax_options());
+  check_denominator<C>(op.name, op.far_field.denominator);
+  if (kDelta && !op.far_field.causal) {
     refuse(op.name, "causal", "false", "true: the delta rule is causal");
   }
 }
@@ -124,22 +124,24 @@ void FmmPasses<T, kSums, kDelta>::forward(const Settings& op, const LinearFamily
                                           const ExecutorRef& executor) {
   const ExecutorRef threads = for_work(executor, [&] { return op.products(shape_of(inputs)); });
   const FarWeights<C> weights = op.weights(inputs);
-  LinearForward(inputs, op.far, weights, out, NearBlocks<T>(inputs, op.near(), saved)).run(threads);
+  LinearForward(inputs, op.far_field, weights, out, NearBlocks<T>(inputs, op.near_field(), saved))
+      .run(threads);
 }
 
 template <class T, bool kSums, bool kDelta>
 Index FmmPasses<T, kSums, kDelta>::workspace_bytes(const Settings& op, const AttentionShape& shape,
                                                    Index workers) {
-  return LinearForward<T, typename Settings::Far, NearBlocks<T>>::workspace_bytes(shape, op.far,
-                                                                                  workers);
+  return LinearForward<T, typename Settings::Far, NearBlocks<T>>::workspace_bytes(
+      shape, op.far_field, workers);
 }
 
 template <class T, bool kSums, bool kDelta>
-void FmmPasses<T, kSums, kDelta>::step_near(NearDecoder& near, const LinearFamilyInputs<T>& inputs,
-                                            const View<T>& out, const Saved& saved, Index rows,
-                                            C* wide, const ExecutorRef& executor) {
+void FmmPasses<T, kSums, kDelta>::step_near(NearDecoder& near_field,
+                                            const LinearFamilyInputs<T>& inputs, const View<T>& out,
+                                            const Saved& saved, Index rows, C* wide,
+                                            const ExecutorRef& executor) {
   if constexpr (std::same_as<T, C>) {
-    detail::step_near(near, detail::inputs_as<SoftmaxInputs<T>>(inputs), out, saved, rows,
+    detail::step_near(near_field, detail::inputs_as<SoftmaxInputs<T>>(inputs), out, saved, rows,
                       executor);
   } else {
     // The ring stores the type of the arithmetic, which represents all 16-bit numbers exactly.
@@ -148,7 +150,7 @@ void FmmPasses<T, kSums, kDelta>::step_near(NearDecoder& near, const LinearFamil
     const Index row = padded_row<C>(out.width());
     const View<C> to(wide, {out.batch(), heads, rows, out.width()},
                      {heads * rows * row, rows * row, row, 1});
-    detail::step_near(near, SoftmaxInputs<C>{q.view(), k.view(), v.view()}, to, saved, rows,
+    detail::step_near(near_field, SoftmaxInputs<C>{q.view(), k.view(), v.view()}, to, saved, rows,
                       executor);
   }
 }
@@ -163,7 +165,7 @@ void FmmBackwardPasses<T, kSums, kDelta>::check(const Settings& op,
   check_rows(op.name, "out", inputs, out);
   check_rows(op.name, "d_out", inputs, d_out);
   saved.for_each_tensor([&](const char* tensor, const auto& x) {
-    if (x.is_none()) return;
+    if (x.empty()) return;
     detail::check_made_shape(op.name, tensor, x.shape(), detail::near_shape(inputs, tensor));
   });
   check_grads(op.name, inputs, out, saved, d_out, grads);
@@ -175,16 +177,17 @@ void FmmBackwardPasses<T, kSums, kDelta>::backward(
     const View<const T>& d_out, const LinearFamilyGrads<T>& grads, const ExecutorRef& executor) {
   const ExecutorRef threads =
       for_work(executor, [&] { return 2.5 * op.products(shape_of(inputs)); });
-  const LocalAttention near = op.near();
+  const LocalAttention near_field = op.near_field();
   const FmmBlend<T> blend = op.blend(inputs);
-  FmmBackward(inputs, op.far, near, blend, saved, d_out, grads).run(threads);
+  FmmBackward(inputs, op.far_field, near_field, blend, saved, d_out, grads).run(threads);
 }
 
 template <class T, bool kSums, bool kDelta>
 Index FmmBackwardPasses<T, kSums, kDelta>::workspace_bytes(const Settings& op,
                                                            const AttentionShape& shape,
                                                            Index workers) {
-  return FmmBackward<T, typename Settings::Far>::workspace_bytes(shape, op.far, op.near(), workers);
+  return FmmBackward<T, typename Settings::Far>::workspace_bytes(shape, op.far_field,
+                                                                 op.near_field(), workers);
 }
 
 // An operator's terms are summed, written by the delta rule, or both.

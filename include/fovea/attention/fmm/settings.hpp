@@ -36,7 +36,7 @@ struct WidenedNear : LocalAttention {
   static constexpr bool kSumsInTiles = true;
   /// The same operator.
   // NOLINTNEXTLINE(google-explicit-constructor): it differs only in how it is computed
-  WidenedNear(const LocalAttention& near) : LocalAttention(near) {}
+  WidenedNear(const LocalAttention& near_field) : LocalAttention(near_field) {}
 };
 
 /// The settings of an operator with a near field.
@@ -51,17 +51,17 @@ struct FmmSettings : LinearSettings<C, kSums, kDelta> {
   bool normalise_rows;          ///< whether a row is divided by the sum of its weights
 
   /// The near field alone, as an operator.
-  LocalAttention near() const {
+  LocalAttention near_field() const {
     return LocalAttention({.left = band.left,
-                           .right = this->far.causal ? 0 : band.right,
+                           .right = this->far_field.causal ? 0 : band.right,
                            .scale = scale,
-                           .alignment = this->far.alignment});
+                           .alignment = this->far_field.alignment});
   }
 
   /// The blend of the near and the far field by the inputs' logits, which must outlive it.
   template <class T>
   FmmBlend<T> blend(const LinearFamilyInputs<T>& inputs) const {
-    return {inputs, this->far.row_sum(), this->far.share(), normalise_rows};
+    return {inputs, this->far_field.row_sum(), this->far_field.share(), normalise_rows};
   }
   /// The weights of the near and the far field.
   template <class T>
@@ -72,7 +72,7 @@ struct FmmSettings : LinearSettings<C, kSums, kDelta> {
   /// The multiply-adds of a forward pass: the far field's, and those of the near field's rows over
   /// their bands.
   double products(const AttentionShape& s) const {
-    const LocalOptions keys = near().options;
+    const LocalOptions keys = near_field().options;
     return LinearSettings<C, kSums, kDelta>::products(s) +
            static_cast<double>(s.batch * s.query_heads * s.queries) *
                static_cast<double>(s.width + s.value_width) *

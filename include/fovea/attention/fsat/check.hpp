@@ -83,7 +83,7 @@ template <class T>
 void check_dominant(const char* op, const FsatInputs<T>& inputs) {
   const View<const Compute<T>>& x = inputs.dominant;
   const Shape& q = inputs.q.shape();
-  if (x.is_none()) {
+  if (x.empty()) {
     if (q[0] * q[1] * q[2] == 0) return;
     refuse_missing(op, "dominant", "[B, Hq, Nk, M], the dominant indices of each key");
   }
@@ -122,7 +122,7 @@ void check_dominant(const char* op, const FsatInputs<T>& inputs) {
 template <class T>
 void check_random(const char* op, const FsatOptions& options, const FsatInputs<T>& inputs) {
   const View<const Index>& x = inputs.random;
-  if (x.is_none()) return;
+  if (x.empty()) return;
   constexpr std::array<const char*, 4> whose = {"the batch of q", "the heads of q", "the rows of k",
                                                 "the width of dominant"};
   for (std::size_t d = 0; d < 4; ++d) {

@@ -22,7 +22,7 @@ template <class T>
 struct HeadEdges {
   Matrix<const T> dominant = {};    ///< [n, M]
   Matrix<const Index> random = {};  ///< [n, M] the queries of random edges; if empty: drawn
-  Index slots = 0;                  ///< M
+  Index slots_per_key = 0;          ///< M
   Index edges_of_key = 0;           ///< the edges that a key can have: M or 2 M
   Index length = 0;                 ///< n, the tokens that have edges
   Index rows = 0;                   ///< rows of the sequence; those from n on are empty
@@ -38,7 +38,7 @@ struct HeadEdges {
     return static_cast<T>(static_cast<double>(i) - static_cast<double>(ibar));
   }
   /// The slot of edge e of a key.
-  Index slot_of(Index e) const { return e < slots ? e : e - slots; }
+  Index slot_of(Index e) const { return e < slots_per_key ? e : e - slots_per_key; }
   /// The distance of query i from the dominant index of edge e of key j.
   T distance(Index i, Index j, Index e) const {
     return distance_of(i, dominant.data[j * dominant.row + slot_of(e) * dominant.column]);
@@ -49,14 +49,14 @@ struct HeadEdges {
   void point(const Range& some, const FsatOptions& options, Index* to) const noexcept {
     if (options.edges != EdgeSource::random) point_predicted(some, options, to);
     if (options.edges == EdgeSource::predicted) return;
-    const Index behind = options.edges == EdgeSource::both ? slots : 0;
+    const Index behind = options.edges == EdgeSource::both ? slots_per_key : 0;
     if (random.data != nullptr) return point_given(some, to + behind);
     GraphKernels<T>{}.random_points({.seed = options.seed,
                                      .batch = sequence,
                                      .head = head,
                                      .first = some.begin,
                                      .keys = some.end - some.begin,
-                                     .slots = slots,
+                                     .slots_per_key = slots_per_key,
                                      .length = length,
                                      .points = to + behind,
                                      .row = edges_of_key});
@@ -82,7 +82,7 @@ struct HeadEdges {
     const HeadEdges of = *this;  // a copy, which no store can change
     for (Index j = some.begin; j < some.end; ++j) {
       const T* const from = of.dominant.data + j * of.dominant.row;
-      for (Index m = 0; m < of.slots; ++m) {
+      for (Index m = 0; m < of.slots_per_key; ++m) {
         const auto floor = static_cast<Index>((std::min)(from[m * of.dominant.column], most));
         to[m] = (std::min)(floor, last);
       }
@@ -94,7 +94,7 @@ struct HeadEdges {
   void point_given(const Range& some, Index* to) const noexcept {
     for (Index j = some.begin; j < some.end; ++j) {
       const Index* const from = random.data + j * random.row;
-      for (Index m = 0; m < slots; ++m) to[m] = from[m * random.column];
+      for (Index m = 0; m < slots_per_key; ++m) to[m] = from[m * random.column];
       to += edges_of_key;
     }
   }
@@ -165,7 +165,8 @@ class EdgeSort {
           of.keys[at] = j;
         }
         of.confidences[at] = distance;
-        if (of.slots_of_keys != nullptr) of.slots_of_keys[at] = j * of.slots + of.slot_of(e);
+        if (of.slots_of_keys != nullptr)
+          of.slots_of_keys[at] = j * of.slots_per_key + of.slot_of(e);
       }
     }
   }

@@ -27,9 +27,9 @@ struct GraphHead {
 /// A backward pass's edge data, in the order of rows.
 template <class T>
 struct EdgeGradients {
-  const T* confidences = nullptr;    ///< the confidence of each
-  const T* d_confidences = nullptr;  ///< its gradient
-  const Index* slots = nullptr;      ///< its slot j M + m
+  const T* confidences = nullptr;     ///< the confidence of each
+  const T* d_confidences = nullptr;   ///< its gradient
+  const Index* edge_slots = nullptr;  ///< its slot j M + m
 };
 
 /// Adds the contribution of some edges of query i to the gradients of dominant indices.
@@ -40,8 +40,8 @@ void add_gradients_of_edges(const FsatOptions& options, const Matrix<const T>& d
                             const Matrix<T>& to) noexcept {
   const T precision = static_cast<T>(1 / options.variance_or_default());
   for (Index e = edges.begin; e < edges.end; ++e) {
-    const Index j = of.slots[e] / width;
-    const Index m = of.slots[e] % width;
+    const Index j = of.edge_slots[e] / width;
+    const Index m = of.edge_slots[e] % width;
     const T ibar = dominant.data[j * dominant.row + m * dominant.column];
     const T distance = HeadEdges<T>::distance_of(i, ibar);
     T flows = of.d_confidences[e];
@@ -92,21 +92,21 @@ class FsatGraph {
 
   /// Bytes of memory for the graphs of that many heads of L = length tokens and M = slots, built by
   /// that many workers.
-  static Index size_bytes(const FsatOptions& options, Index length, Index slots, Index sequences,
-                          Index heads, Index workers, bool with_gradients) {
-    const Index edges = length * slots * options.edges_per_slot();
+  static Index size_bytes(const FsatOptions& options, Index length, Index slots_per_key,
+                          Index sequences, Index heads, Index workers, bool with_gradients) {
+    const Index edges = length * slots_per_key * options.edges_per_slot();
     const Index indices = length + sequences + edges * (with_gradients ? 2 : 1);
     const Index numbers = edges * (with_gradients ? 2 : 1);
     return heads * (indices * kIndex + numbers * Index{sizeof(T)}) +
-           scratch_bytes(length, slots * options.edges_per_slot(), heads, workers);
+           scratch_bytes(length, slots_per_key * options.edges_per_slot(), heads, workers);
   }
 
   /// The sources of the graph of head h of sequence s.
   HeadEdges<T> sources_of(const Sequence& s, Index h) const {
     HeadEdges<T> edges;
     edges.dominant = detail::head_matrix(dominant_, s.batch, h, s.first_key);
-    if (!random_.is_none()) edges.random = detail::head_matrix(random_, s.batch, h, s.first_key);
-    edges.slots = dominant_.width();
+    if (!random_.empty()) edges.random = detail::head_matrix(random_, s.batch, h, s.first_key);
+    edges.slots_per_key = dominant_.width();
     edges.edges_of_key = edges_per_key();
     edges.length = s.key_end;
     edges.rows = s.keys;
@@ -174,7 +174,7 @@ class FsatGraph {
 
   /// The slot j M + m of each edge, in the order of the rows.
   /// \pre with_gradients()
-  const Index* slots(const Sequence& s, Index place) const {
+  const Index* edge_slots(const Sequence& s, Index place) const {
     return slots_.template data<Index>() + edge_at(place, s);
   }
 
@@ -196,7 +196,7 @@ class FsatGraph {
     }
     const Index* const first = begin_.template data<Index>() + begin_at(place, s);
     const EdgeGradients<T> edges = {confidences(s, place), d_confidences(s, place),
-                                    slots(s, place)};
+                                    edge_slots(s, place)};
     for (Index i = 0; i < s.key_end; ++i) {
       add_gradients_of_edges<T>(options_, from, width, i, {first[i], first[i + 1]}, edges, out);
     }

@@ -187,12 +187,12 @@ class SharedEdgeSort {
   void place(std::span<const Edge> edges, Index first_key, Index* ends) const noexcept {
     Index* const keys = of_.keys;
     T* const distances = of_.confidences;
-    Index* const slots = of_.slots_of_keys;
+    Index* const edge_slots = of_.slots_of_keys;
     for (const Edge& edge : edges) {
       const Index at = ends[edge.row]++;
       keys[at] = first_key + Index{edge.key};
       distances[at] = edge.distance;
-      if (slots != nullptr) slots[at] = keys[at] * of_.slots + Index{edge.slot};
+      if (edge_slots != nullptr) edge_slots[at] = keys[at] * of_.slots_per_key + Index{edge.slot};
     }
   }
 

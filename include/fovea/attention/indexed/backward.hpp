@@ -175,8 +175,8 @@ class IndexedBackward {
            const IndexedGrads<T>& grads)
         : entries(entries_of_head),
           begins(shape.keys + sequences),
-          keeps_weights(!grads.v.is_none()),
-          keeps_logits(!grads.k.is_none()) {
+          keeps_weights(!grads.v.empty()),
+          keeps_logits(!grads.k.empty()) {
       const Index group = detail::group_size(shape.query_heads, shape.key_heads);
       const Index of_key_head = (std::max<Index>)(1, group * entries);
       key_heads = (std::max<Index>)(1, kMostEntries / of_key_head);
@@ -282,7 +282,7 @@ class IndexedBackward {
 
   template <class X>
   static Matrix<X> matrix(const View<X>& x, const Sequence& s, Index head, Index row) {
-    return x.is_none() ? Matrix<X>{} : detail::head_matrix(x, s.batch, head, row);
+    return x.empty() ? Matrix<X>{} : detail::head_matrix(x, s.batch, head, row);
   }
 
   IndexedGradRowsArgs<T> row_args(const Piece& piece, Index worker) {

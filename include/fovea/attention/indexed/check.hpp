@@ -65,7 +65,7 @@ namespace detail {
 template <class T>
 void check_index_extents(const char* op, const View<const T>& q, const View<const Index>& indices) {
   const Shape& shape = q.shape();
-  if (indices.is_none()) {
+  if (indices.empty()) {
     if (shape[0] * shape[1] * shape[2] == 0) return;
     refuse_missing(op, "indices", "[B, Hq, Nq, K], the keys of each row");
   }

@@ -124,7 +124,7 @@ class IndexedForward {
   /// \pre take_scratch(executor) was called
   void compute(const ExecutorRef& executor) {
     for_each_task(executor, tasks_.count(), [&](Index task, Index worker) {
-      attend(tasks_[task], scratch_.template data<Compute<T>>() + worker * elements());
+      process_rows(tasks_[task], scratch_.template data<Compute<T>>() + worker * elements());
     });
     phases_.compute(executor);
   }
@@ -141,7 +141,7 @@ class IndexedForward {
     return Lists::kBuilt ? indexed_short_scratch(width, length) : indexed_scratch(width, length);
   }
 
-  void attend(const SequenceTask& task, Compute<T>* scratch) const {
+  void process_rows(const SequenceTask& task, Compute<T>* scratch) const {
     const Sequence s = call_.sequences[task.sequence];
     const Index key_head =
         task.head / detail::group_size(call_.inputs.q.heads(), call_.inputs.k.heads());
@@ -150,7 +150,7 @@ class IndexedForward {
     args.k = detail::head_stored(call_.inputs.k, s.batch, key_head, s.first_key);
     args.v = detail::head_stored(call_.inputs.v, s.batch, key_head, s.first_key);
     args.out = detail::head_output(call_.out, s.batch, task.head, s.first_query);
-    if (!call_.saved.lse.is_none()) {
+    if (!call_.saved.lse.empty()) {
       args.lse = detail::head_matrix(call_.saved.lse, s.batch, task.head, s.first_query);
     }
     const Index place = s.batch * call_.inputs.q.heads() + task.head;

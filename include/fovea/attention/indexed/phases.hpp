@@ -69,7 +69,7 @@ class IndexedPhases {
     if constexpr (kAreThere) {
       for (Index n = 0; are_used_ && n < call_.sequences.count(); ++n) {
         const Sequence s = call_.sequences[n];
-        if (have(s)) attend(s, executor);
+        if (have(s)) process_rows(s, executor);
       }
     }
   }
@@ -121,7 +121,7 @@ class IndexedPhases {
     return false;
   }
 
-  void attend(const Sequence& s, const ExecutorRef& executor) {
+  void process_rows(const Sequence& s, const ExecutorRef& executor) {
     const AttentionShape shape = shape_of_sequence(s);
     const PhaseSizes<T> sizes(shape, call_.lists.length());
     // There is memory for at least one head of a sequence that has a part of all rows.
@@ -292,7 +292,7 @@ class IndexedPhases {
     IndexedLogitsArgs<T> args;
     args.q = detail::head_stored(call_.inputs.q, s.batch, piece.head, s.first_query);
     args.lists = call_.lists.rows(s, piece.head, s.batch * call_.inputs.q.heads() + piece.head);
-    if (!call_.saved.lse.is_none()) {
+    if (!call_.saved.lse.empty()) {
       args.lse = detail::head_matrix(call_.saved.lse, s.batch, piece.head, s.first_query);
     }
     args.entries = entries_of(group, place, n);

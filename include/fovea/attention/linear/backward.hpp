@@ -21,21 +21,21 @@ class LinearBackward {
  public:
   /// \param weights the weights of the far field; they must outlive this object
   /// \param accumulate whether to add to the gradients of q, k and v, instead of overwriting them
-  LinearBackward(const LinearFamilyInputs<T>& inputs, const Field& far,
+  LinearBackward(const LinearFamilyInputs<T>& inputs, const Field& far_field,
                  const FarWeights<T>& weights, const View<const T>& d_out,
                  const LinearFamilyGrads<T>& grads, bool accumulate)
-      : call_(inputs, far, weights, d_out, grads), accumulate_(accumulate) {}
+      : call_(inputs, far_field, weights, d_out, grads), accumulate_(accumulate) {}
   LinearBackward(const LinearBackward&) = delete;
   LinearBackward& operator=(const LinearBackward&) = delete;
 
   /// Bytes of scratch memory with that many workers.
-  static Index workspace_bytes(const AttentionShape& shape, const Field& far, Index workers) {
-    const Index elements = workers * padded_row<T>(slot_elements(shape, far));
+  static Index workspace_bytes(const AttentionShape& shape, const Field& far_field, Index workers) {
+    const Index elements = workers * padded_row<T>(slot_elements(shape, far_field));
     Index sums = 0;
-    if (Field::kHasSums && far.causal) {
-      sums = CausalGradients<T, Field>::bytes(shape, far, workers);
+    if (Field::kHasSums && far_field.causal) {
+      sums = CausalGradients<T, Field>::bytes(shape, far_field, workers);
     } else if (Field::kHasSums) {
-      const LinearShape linear = far.linear_shape(shape);
+      const LinearShape linear = far_field.linear_shape(shape);
       sums = SegmentSums<T>::bytes(shape.batch * shape.key_heads, shape.keys, linear) +
              SegmentSums<T>::bytes(shape.batch * shape.query_heads, shape.queries, linear);
     }
@@ -48,10 +48,12 @@ class LinearBackward {
   void reserve(bool wants_products, const ExecutorRef& executor) {
     auto&& memory = memory_of(executor);
     Index tasks = 0;
-    if (Field::kHasSums && call_.far.causal) tasks = causal_.reserve(wants_products, executor);
-    if (Field::kHasSums && !call_.far.causal) tasks = reserve_not_causal(wants_products, memory);
+    if (Field::kHasSums && call_.far_field.causal)
+      tasks = causal_.reserve(wants_products, executor);
+    if (Field::kHasSums && !call_.far_field.causal)
+      tasks = reserve_not_causal(wants_products, memory);
     if (Field::kHasDelta) tasks = (std::max)(tasks, reserve_delta(wants_products));
-    slot_ = padded_row<T>(slot_elements(call_.shape, call_.far));
+    slot_ = padded_row<T>(slot_elements(call_.shape, call_.far_field));
     scratch_ = memory.take(worker_count(executor, tasks), slot_ * Index{sizeof(T)});
   }
 
@@ -64,7 +66,7 @@ class LinearBackward {
     memory_of(executor).require();
     bool add = accumulate_;
     if constexpr (Field::kHasSums) {
-      if (call_.far.causal) {
+      if (call_.far_field.causal) {
         causal_.run(
             products, add, [&](Index worker) { return scratch(worker); }, executor);
       } else {
@@ -76,11 +78,12 @@ class LinearBackward {
   }
 
  private:
-  static Index slot_elements(const AttentionShape& shape, const Field& far) {
+  static Index slot_elements(const AttentionShape& shape, const Field& far_field) {
     Index elements = 0;
     if (Field::kHasSums) {
-      elements = (std::max)(linear_grad_scratch<T>(far.features(shape.width), shape.value_width),
-                            linear_sum_scratch<T>(far.linear_shape(shape)));
+      elements =
+          (std::max)(linear_grad_scratch<T>(far_field.features(shape.width), shape.value_width),
+                     linear_sum_scratch<T>(far_field.linear_shape(shape)));
     }
     if (Field::kHasDelta) {
       const Index group = detail::group_size(shape.query_heads, shape.key_heads);
@@ -98,12 +101,12 @@ class LinearBackward {
     SegmentSums<T> of_rows;
     SequenceTasks rows;
     SequenceTasks tokens;
-    FoundProducts<T> found;
+    PartialProducts<T> found;
   };
 
   template <class Memory>
   Index reserve_not_causal(bool wants_products, Memory&& memory) {
-    const LinearShape linear = call_.far.linear_shape(call_.shape);
+    const LinearShape linear = call_.far_field.linear_shape(call_.shape);
     const auto keys = [&](Index s) { return call_.sequences[s].keys; };
     const auto queries = [&](Index s) { return call_.sequences[s].queries; };
     const NotCausal& made = not_causal_.emplace(NotCausal{
@@ -112,7 +115,7 @@ class LinearBackward {
         segment_tasks(call_.shape.query_heads, queries),
         segment_tasks(call_.shape.key_heads, keys),
         {}});
-    not_causal_->found = FoundProducts<T>(wants_products, made.rows.count());
+    not_causal_->found = PartialProducts<T>(wants_products, made.rows.count());
     not_causal_->of_keys.reserve(memory);
     not_causal_->of_rows.reserve(memory);
     return (std::max)({made.of_keys.most_tasks(), made.of_rows.most_tasks(), made.tokens.count()});
@@ -124,7 +127,7 @@ class LinearBackward {
     all.of_keys.compute(
         executor, [&](Index s) { return call_.seen(call_.sequences[s]); },
         [&](const SequenceTask& segment, T* sums, Index worker) {
-          LinearKernels<T>{}.sum(segment_sum_args(call_.inputs, call_.far,
+          LinearKernels<T>{}.sum(segment_sum_args(call_.inputs, call_.far_field,
                                                   call_.sequences[segment.sequence], segment, sums,
                                                   scratch(worker)));
         });
@@ -163,12 +166,12 @@ class LinearBackward {
   /// The term of the delta rule.
   struct Delta {
     std::vector<LinearGradRows<T>> rows;  // [sequences, Hq]
-    FoundProducts<T> found;
+    PartialProducts<T> found;
   };
 
   Index reserve_delta(bool wants_products) {
     delta_.rows.resize(static_cast<std::size_t>(call_.row_heads()));
-    delta_.found = FoundProducts<T>(wants_products, call_.row_heads());
+    delta_.found = PartialProducts<T>(wants_products, call_.row_heads());
     return call_.key_heads();
   }
 

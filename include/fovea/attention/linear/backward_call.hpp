@@ -24,7 +24,7 @@ struct LinearBackwardCall {
                      const LinearFamilyGrads<T>& gradients)
       : inputs(given),
         shape(shape_of(given)),
-        far(field),
+        far_field(field),
         weights(far_weights),
         sequences(given, field.alignment),
         d_out(d_output),
@@ -33,7 +33,7 @@ struct LinearBackwardCall {
   /// The number of query heads of a key head.
   Index group() const { return detail::group_size(shape.query_heads, shape.key_heads); }
   /// Whether gradients of keys or values are wanted.
-  bool wants_keys() const { return !grads.k.is_none() || !grads.v.is_none(); }
+  bool wants_keys() const { return !grads.k.empty() || !grads.v.empty(); }
   /// The number of query heads of all sequences.
   Index row_heads() const { return sequences.count() * shape.query_heads; }
   /// The number of key heads of all sequences.
@@ -42,7 +42,7 @@ struct LinearBackwardCall {
   /// A head's matrix from a row on; empty if there is no tensor.
   template <class U>
   static Matrix<U> matrix(const View<U>& x, Index b, Index h, Index row) {
-    return x.is_none() ? Matrix<U>{} : detail::head_matrix(x, b, h, row);
+    return x.empty() ? Matrix<U>{} : detail::head_matrix(x, b, h, row);
   }
 
   /// Rows of one query head, from row `first` of its sequence on.
@@ -50,7 +50,7 @@ struct LinearBackwardCall {
     LinearGradRows<T> rows;
     rows.q = matrix(inputs.q, s.batch, head, s.first_query + first);
     rows.d_out = matrix(d_out, s.batch, head, s.first_query + first);
-    rows.far_weight = weights.far(head);
+    rows.far_weight = weights.far_field(head);
     rows.d_q = matrix(grads.q, s.batch, head, s.first_query + first);
     return rows;
   }
@@ -71,9 +71,9 @@ struct LinearBackwardCall {
     LinearGradRowsArgs<T> args;
     args.rows = rows_of(s, segment.head, first);
     args.row_count = (std::min)(kLinearSegment, s.queries - first);
-    args.width = far.features(shape.width);
+    args.width = far_field.features(shape.width);
     args.value_width = shape.value_width;
-    args.maps = far.linear_maps(shape.width);
+    args.maps = far_field.linear_maps(shape.width);
     args.accumulate = add;
     return args;
   }
@@ -84,9 +84,9 @@ struct LinearBackwardCall {
     const Index first = segment.part * kLinearSegment;
     LinearGradKeysArgs<T> args;
     args.tokens = tokens_of(s, segment.head, first, (std::min)(kLinearSegment, s.key_end - first));
-    args.width = far.features(shape.width);
+    args.width = far_field.features(shape.width);
     args.value_width = shape.value_width;
-    args.maps = far.linear_maps(shape.width);
+    args.maps = far_field.linear_maps(shape.width);
     args.accumulate = add;
     return args;
   }
@@ -105,7 +105,7 @@ struct LinearBackwardCall {
     args.d_beta = matrix(grads.beta, s.batch, key_head, s.first_key + tokens.begin);
     args.width = shape.width;
     args.value_width = shape.value_width;
-    args.map = far.deltas[0];
+    args.map = far_field.deltas[0];
     args.rows = query_rows;
     args.heads = group();
     args.row_count = rows.end - rows.begin;
@@ -131,7 +131,7 @@ struct LinearBackwardCall {
   }
   /// Writes zeros to rows of all heads of a tensor, if given.
   static void clear(const View<T>& x, Index b, Index first, Index count) {
-    if (x.is_none()) return;
+    if (x.empty()) return;
     for (Index h = 0; h < x.heads(); ++h) {
       for (Index n = first; n < first + count; ++n) {
         for (Index c = 0; c < x.width(); ++c) x(b, h, n, c) = T(0);
@@ -141,7 +141,7 @@ struct LinearBackwardCall {
 
   LinearFamilyInputs<T> inputs;  ///< the inputs
   AttentionShape shape;          ///< their sizes
-  Field far;                     ///< the terms of the far field
+  Field far_field;               ///< the terms of the far field
   const FarWeights<T>& weights;  ///< the weights of the far field
   Sequences<T> sequences;        ///< the sequences
   View<const T> d_out;           ///< the gradient of the output
@@ -150,13 +150,14 @@ struct LinearBackwardCall {
 
 /// Each task's part of a product, added up in the order of the tasks.
 template <class T>
-class FoundProducts {
+class PartialProducts {
  public:
   /// No product.
-  FoundProducts() = default;
+  PartialProducts() = default;
   /// \param wanted whether the product is wanted
   /// \param tasks number of tasks
-  FoundProducts(bool wanted, Index tasks) : found_(static_cast<std::size_t>(wanted ? tasks : 0)) {}
+  PartialProducts(bool wanted, Index tasks)
+      : found_(static_cast<std::size_t>(wanted ? tasks : 0)) {}
 
   /// Where a task writes its part; null if not wanted.
   T* at(Index task) { return found_.empty() ? nullptr : &found_[static_cast<std::size_t>(task)]; }

@@ -33,12 +33,12 @@ class CausalGradients {
   CausalGradients& operator=(const CausalGradients&) = delete;
 
   /// Bytes of memory with that many workers, besides their scratch.
-  static Index bytes(const AttentionShape& shape, const Field& far, Index workers) {
-    const Index saved = linear_grad_saved<T>(shape.queries, far.features(shape.width),
-                                             far.linear_maps(shape.width));
+  static Index bytes(const AttentionShape& shape, const Field& far_field, Index workers) {
+    const Index saved = linear_grad_saved<T>(shape.queries, far_field.features(shape.width),
+                                             far_field.linear_maps(shape.width));
     Index elements = shape.batch * shape.query_heads * saved;
     if (is_shared(shape, workers)) {
-      elements += shape.batch * shape.key_heads * state_elements(shape, far);
+      elements += shape.batch * shape.key_heads * state_elements(shape, far_field);
     }
     return elements * Index{sizeof(T)};
   }
@@ -50,15 +50,16 @@ class CausalGradients {
   Index reserve(bool wants_products, const ExecutorRef& executor) {
     auto&& memory = memory_of(executor);
     const AttentionShape& shape = call_.shape;
-    saved_row_ = linear_grad_saved<T>(1, call_.far.features(shape.width),
-                                      call_.far.linear_maps(shape.width));
+    saved_row_ = linear_grad_saved<T>(1, call_.far_field.features(shape.width),
+                                      call_.far_field.linear_maps(shape.width));
     saved_ =
         memory.take(shape.batch * shape.query_heads * shape.queries, saved_row_ * Index{sizeof(T)});
     rows_.resize(static_cast<std::size_t>(call_.row_heads()));
-    found_ = FoundProducts<T>(wants_products, call_.row_heads());
+    found_ = PartialProducts<T>(wants_products, call_.row_heads());
     shared_ = call_.sequences.are_alike() && is_shared(shape, worker_count(executor, kFarPosition));
     if (!shared_) return (std::max)(call_.row_heads(), call_.key_heads());
-    states_ = memory.take(call_.key_heads(), state_elements(shape, call_.far) * Index{sizeof(T)});
+    states_ =
+        memory.take(call_.key_heads(), state_elements(shape, call_.far_field) * Index{sizeof(T)});
     const Index ranges = (std::max)(chain_ranges(false), chain_ranges(true));
     return (std::max)(call_.row_heads(), call_.key_heads() * (std::max)(kGradParts, ranges));
   }
@@ -93,14 +94,15 @@ class CausalGradients {
 
  private:
   /// Matrix elements per task of a scan over chunks.
-  static constexpr Index kChainElements = 1024;
+  static constexpr Index kReductionBlockElements = 1024;
 
   static bool is_shared(const AttentionShape& shape, Index workers) {
     return shape.batch * shape.key_heads < workers && shape.keys >= 2 * kStateSegment;
   }
-  static Index state_elements(const AttentionShape& shape, const Field& far) {
+  static Index state_elements(const AttentionShape& shape, const Field& far_field) {
     const Index group = detail::group_size(shape.query_heads, shape.key_heads);
-    return linear_grad_shared_elements<T>(far.features(shape.width), shape.value_width, group);
+    return linear_grad_shared_elements<T>(far_field.features(shape.width), shape.value_width,
+                                          group);
   }
 
   LinearGradCausalArgs<T> args_of(const Sequence& s, Index head, Index heads, bool add,
@@ -108,9 +110,9 @@ class CausalGradients {
     const AttentionShape& shape = call_.shape;
     LinearGradCausalArgs<T> args;
     args.tokens = call_.tokens_of(s, head / call_.group(), 0, s.key_end);
-    args.width = call_.far.features(shape.width);
+    args.width = call_.far_field.features(shape.width);
     args.value_width = shape.value_width;
-    args.maps = call_.far.linear_maps(shape.width);
+    args.maps = call_.far_field.linear_maps(shape.width);
     args.rows = rows_.data() + s.index * shape.query_heads + head;
     args.heads = heads;
     args.row_count = s.queries;
@@ -136,8 +138,8 @@ class CausalGradients {
   /// The states of a key head.
   GradStates<T> states(Index key_head, bool is_down, Index first) {
     const AttentionShape& shape = call_.shape;
-    T* const data = states_.template data<T>() + key_head * state_elements(shape, call_.far);
-    const Index width = call_.far.features(shape.width);
+    T* const data = states_.template data<T>() + key_head * state_elements(shape, call_.far_field);
+    const Index width = call_.far_field.features(shape.width);
     GradStates<T> states = is_down
                                ? grad_row_states<T>(data, width, shape.value_width, call_.group())
                                : grad_token_states<T>(data, width, shape.value_width);
@@ -145,7 +147,7 @@ class CausalGradients {
     return states;
   }
   Index chain_ranges(bool is_down) {
-    return (states(0, is_down, 0).matrix + kChainElements - 1) / kChainElements;
+    return (states(0, is_down, 0).matrix + kReductionBlockElements - 1) / kReductionBlockElements;
   }
 
   /// One step of the pass, shared by threads: upwards with the tokens' state, or downwards with the
@@ -157,7 +159,7 @@ class CausalGradients {
     const Index end = call_.sequences[0].first_position + shape.queries;
     const Index chunks = (std::max)(Index{1}, (end + kLinearChunk - 1) / kLinearChunk);
     const Index at_hand = GradStates<T>::chunks(is_down ? call_.group() : 1);
-    for (Index map = 0; map < call_.far.map_count(); ++map) {
+    for (Index map = 0; map < call_.far_field.map_count(); ++map) {
       for (Index n = 0; n < chunks; n += at_hand) {
         if (!is_down && n > 0 && n * kLinearChunk >= shape.keys) break;
         share_chunks(map, is_down, n, is_down ? chunks - 1 - n : n, add, scratch, executor);
@@ -193,8 +195,8 @@ class CausalGradients {
       args.of = args_of(s, key_head * call_.group(), call_.group(), add, nullptr);
       args.states = states(s.index * call_.shape.key_heads + key_head, is_down, first);
       args.is_first = n == 0;
-      args.begin = part * kChainElements;
-      args.end = (std::min)(args.begin + kChainElements, args.states.matrix);
+      args.begin = part * kReductionBlockElements;
+      args.end = (std::min)(args.begin + kReductionBlockElements, args.states.matrix);
       args.with_vector = part == ranges - 1;
       LinearGradKernels<T>{}.chain(args);
     });
@@ -219,7 +221,7 @@ class CausalGradients {
   Workspace saved_;  // rows [B, Hq, Nq] of saved_row_ elements
   Index saved_row_ = 0;
   std::vector<LinearGradRows<T>> rows_;  // [sequences, Hq]
-  FoundProducts<T> found_;
+  PartialProducts<T> found_;
   bool shared_ = false;
   Workspace states_;  // [key heads], if threads share these
 };

@@ -19,7 +19,7 @@ FOVEA_NAMESPACE_BEGIN
 template <class T>
 void check_beta(const char* op, const LinearFamilyInputs<T>& inputs) {
   const Shape expected = {inputs.k.batch(), inputs.k.heads(), inputs.k.rows(), 1};
-  if (inputs.beta.is_none()) {
+  if (inputs.beta.empty()) {
     if (expected[0] * expected[1] * expected[2] == 0) return;
     refuse_missing(op, "beta", to_string(expected) + ", one rate for each token and key head");
   }
@@ -52,8 +52,8 @@ void check_far_inputs(const Settings& op, const LinearFamilyInputs<T>& inputs) {
   check_inputs(op.name, inputs);
   check_packing(op.name, inputs);
   check_first_positions(op.name, inputs);
-  check_alignment(op.name, inputs, op.far.alignment,
-                  [&] { return op.far.causal || Settings::kHasNear; });
+  check_alignment(op.name, inputs, op.far_field.alignment,
+                  [&] { return op.far_field.causal || Settings::kHasNear; });
   if constexpr (Settings::Far::kHasDelta) check_beta(op.name, inputs);
 }
 
@@ -63,7 +63,7 @@ void check_far_inputs(const Settings& op, const LinearFamilyInputs<T>& inputs) {
 template <class T>
 void check_blend_logits(const char* op, const char* tensor, const View<const Compute<T>>& x,
                         const LinearFamilyInputs<T>& inputs) {
-  if (x.is_none()) return;
+  if (x.empty()) return;
   const Shape most = {1, inputs.q.heads(), 1, inputs.v.width()};
   const char* const whose[] = {"since all sequences share it", "the heads of q",
                                "since all rows share it", "the width of v"};

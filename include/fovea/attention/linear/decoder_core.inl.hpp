@@ -21,9 +21,9 @@ template <class Passes>
 LinearDecoderCore<Passes>::LinearDecoderCore(const Settings& op, const DecoderShape& shape)
     : op_(op), shape_(checked(op, shape)), state_(memory_of_states()) {
   if constexpr (Settings::kHasNear) {
-    near_.emplace(op_.near(), near_shape());
+    near_.emplace(op_.near_field(), near_shape());
   } else {
-    weights_ = FarWeights<C>::alone(shape_.query_heads, shape_.value_width, op_.far.share());
+    weights_ = FarWeights<C>::alone(shape_.query_heads, shape_.value_width, op_.far_field.share());
   }
 }
 
@@ -106,8 +106,8 @@ template <class Passes>
 const DecoderShape& LinearDecoderCore<Passes>::checked(const Settings& op,
                                                        const DecoderShape& shape) {
   Passes::check_options(op);
-  check_decoder_shape(op.name, shape, op.far.alignment);
-  if (!op.far.causal) refuse(op.name, "causal", "false", "true: a decoder is causal");
+  check_decoder_shape(op.name, shape, op.far_field.alignment);
+  if (!op.far_field.causal) refuse(op.name, "causal", "false", "true: a decoder is causal");
   if (shape.rollback_tokens > 0) {
     refuse(op.name, "rollback_tokens", std::to_string(shape.rollback_tokens),
            "0: tokens are summed up at once (keep a fork or a save)");
@@ -117,21 +117,21 @@ const DecoderShape& LinearDecoderCore<Passes>::checked(const Settings& op,
 
 template <class Passes>
 DecoderShape LinearDecoderCore<Passes>::near_shape() const {
-  DecoderShape near = shape_;
-  near.rollback_tokens = chunk();
-  return near;
+  DecoderShape near_field = shape_;
+  near_field.rollback_tokens = chunk();
+  return near_field;
 }
 
 template <class Passes>
 Index LinearDecoderCore<Passes>::chunk() const {
-  return op_.far.delta_count() == 0 ? kLinearChunk
-         : op_.far.map_count() == 0 ? kDeltaChunk
-                                    : (std::min)(kLinearChunk, kDeltaChunk);
+  return op_.far_field.delta_count() == 0 ? kLinearChunk
+         : op_.far_field.map_count() == 0 ? kDeltaChunk
+                                          : (std::min)(kLinearChunk, kDeltaChunk);
 }
 
 template <class Passes>
 LinearShape LinearDecoderCore<Passes>::linear_shape() const {
-  return {op_.far.map_count(), op_.far.features(shape_.width), shape_.value_width};
+  return {op_.far_field.map_count(), op_.far_field.features(shape_.width), shape_.value_width};
 }
 
 template <class Passes>
@@ -163,9 +163,9 @@ LinearStateHeader LinearDecoderCore<Passes>::header() const {
   LinearStateHeader header;
   header.scalar_bytes = sizeof(C);
   header.shape = shape_;
-  header.maps = op_.far.map_count();
-  header.deltas = op_.far.delta_count();
-  header.combine = static_cast<Index>(op_.far.combine);
+  header.maps = op_.far_field.map_count();
+  header.deltas = op_.far_field.delta_count();
+  header.combine = static_cast<Index>(op_.far_field.combine);
   header.state_bytes = state_.size_bytes();
   header.length = length_;
   if constexpr (Settings::kHasNear) header.left = (std::min)(op_.band.left, kFarPosition) + 1;
@@ -209,7 +209,7 @@ void LinearDecoderCore<Passes>::step(const LinearFamilyInputs<T>& inputs, const 
   const Index rows = group() * inputs.q.rows() + detail::new_tokens(inputs);
   const ExecutorRef threads = for_work(executor, [&] {
     return static_cast<double>(shape_.batch * shape_.key_heads * (rows + kRowsToRead)) *
-           op_.far.products_of_row(shape_);
+           op_.far_field.products_of_row(shape_);
   });
   add(inputs, out, saved, threads);
 }
@@ -236,8 +236,8 @@ void LinearDecoderCore<Passes>::add(const LinearFamilyInputs<T>& inputs, const V
 
   // When an executor throws, some heads' states may already contain the tokens.
   const detail::OnError forget([this] { clear(); });
-  const Stream stream(inputs, group(), op_.far, weights, Settings::kHasNear, out);
-  const typename Stream::Strip strip{0, rows, 0, tokens, length_, length_ + tokens - rows};
+  const Stream stream(inputs, group(), op_.far_field, weights, Settings::kHasNear, out);
+  const typename Stream::RowBlock row_block{0, rows, 0, tokens, length_, length_ + tokens - rows};
   for_each_task(executor, heads, [&](Index task, Index worker) {
     typename Stream::Memory at;
     at.state = state_.template data<C>() + task * state_elements();
@@ -246,7 +246,7 @@ void LinearDecoderCore<Passes>::add(const LinearFamilyInputs<T>& inputs, const V
     at.wide_rows = rows;
     at.kernel = scratch + heads * wide + worker * kernel;
     at.rows = rows_.data() + worker * group();
-    stream.add(task / shape_.key_heads, task % shape_.key_heads, strip, at);
+    stream.add(task / shape_.key_heads, task % shape_.key_heads, row_block, at);
   });
   length_ += tokens;
 }
@@ -258,9 +258,9 @@ auto LinearDecoderCore<Passes>::weights_of(const LinearFamilyInputs<T>& inputs)
     if (inputs.q.rows() == 0) return weights_;
     std::vector<C> logits;
     for (const View<const C>& x : {inputs.near_logits, inputs.far_logits}) {
-      logits.push_back(static_cast<C>(x.is_none() ? 0 : x.heads()));
-      logits.push_back(static_cast<C>(x.is_none() ? 0 : x.width()));
-      for (Index h = 0; !x.is_none() && h < x.heads(); ++h) {
+      logits.push_back(static_cast<C>(x.empty() ? 0 : x.heads()));
+      logits.push_back(static_cast<C>(x.empty() ? 0 : x.width()));
+      for (Index h = 0; !x.empty() && h < x.heads(); ++h) {
         for (Index c = 0; c < x.width(); ++c) logits.push_back(x(0, h, 0, c));
       }
     }

@@ -58,7 +58,7 @@ class LinearStateWriter {
 
   /// Appends the tokens of a near field.
   template <class C>
-  void put(const HeldTokens<C>& held) {
+  void put(const CachedTokens<C>& held) {
     put_number(held.first);
     put_number(held.keys.rows());
     for (const View<const C>& x : {held.keys, held.values}) {
@@ -135,7 +135,7 @@ class LinearStateReader {
     }
 
     /// The tokens in the form a cache takes.
-    HeldTokens<C> view() const {
+    CachedTokens<C> view() const {
       return {first_, View<const C>(keys_.data(), shape_),
               View<const C>(values_.data(), {shape_[0], shape_[1], shape_[2], value_width_})};
     }

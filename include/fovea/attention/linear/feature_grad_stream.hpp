@@ -54,7 +54,9 @@ class FeatureGradStream {
     return linear_grad_carried<T>(shape.features, shape.value_width);
   }
   /// Elements of scratch.
-  static Index scratch_elements(const PerformerShape& shape) { return Slot(shape).elements; }
+  static Index scratch_elements(const PerformerShape& shape) {
+    return WorkerScratch(shape).elements;
+  }
 
   /// The rows of one query head in a span.
   /// \pre a token is visible, and the queries are at the positions of keys unless the span is kAll
@@ -73,7 +75,7 @@ class FeatureGradStream {
     const Index behind = at.row_at(s, at.tokens);
     const Range blocks = at.blocks_behind(s);
     const auto tail = [&](Index first, Index end, T* part) {
-      LinearGradStripArgs<T> args = strip_of(at, false);
+      LinearGradBlockArgs<T> args = row_block_of(at, false);
       set_rows(s, head, 1, first, end, 0, at.running, at, args);
       rows_up(s, head, first, end, part, at, args);
     };
@@ -110,8 +112,8 @@ class FeatureGradStream {
 
  private:
   /// How the scratch of one worker is divided, in elements.
-  struct Slot {
-    explicit Slot(const PerformerShape& shape) {
+  struct WorkerScratch {
+    explicit WorkerScratch(const PerformerShape& shape) {
       const Index group = detail::group_size(shape.query_heads, shape.key_heads);
       rows = kFeatureRows * padded_row<T>(shape.features);
       scratch = Call::scratch_elements(shape);
@@ -222,8 +224,8 @@ class FeatureGradStream {
   }
 
   /// The arguments of a piece: no tokens, no rows.
-  LinearGradStripArgs<T> strip_of(const Worker& at, bool is_first) const {
-    LinearGradStripArgs<T> args;
+  LinearGradBlockArgs<T> row_block_of(const Worker& at, bool is_first) const {
+    LinearGradBlockArgs<T> args;
     args.of.width = call_.shape.features;
     args.of.value_width = call_.shape.value_width;
     args.of.maps = made_features<T>();
@@ -234,9 +236,9 @@ class FeatureGradStream {
     return args;
   }
 
-  /// Adds tokens to a strip.
+  /// Adds tokens to a row block.
   void set_tokens(const Sequence& s, Index block, const Piece& piece, const Worker& at,
-                  LinearGradStripArgs<T>& args) const {
+                  LinearGradBlockArgs<T>& args) const {
     const Index token = s.first_key + block * kFeatureRows + piece.first;
     LinearGradTokens<T>& tokens = args.of.tokens;
     tokens.k = {at.keys + piece.first * row(), row(), 1};
@@ -244,11 +246,11 @@ class FeatureGradStream {
     tokens.count = piece.tokens;
   }
 
-  /// Adds rows of query heads [head, head + count) to a strip, and computes their features.
-  /// \param first_position of the first row, counted from the strip's first token
+  /// Adds rows of query heads [head, head + count) to a row block, and computes their features.
+  /// \param first_position of the first row, counted from the row block's first token
   void set_rows(const Sequence& s, Index head, Index count, Index first, Index end,
                 Index first_position, T* reference, const Worker& at,
-                LinearGradStripArgs<T>& args) {
+                LinearGradBlockArgs<T>& args) {
     const Index n = end - first;
     args.of.heads = n == 0 ? 0 : count;
     args.of.row_count = n;
@@ -272,7 +274,7 @@ class FeatureGradStream {
     const Piece& piece = at.pieces[static_cast<std::size_t>(p)];
     const Index position = block * kFeatureRows + piece.first;
     if (piece.is_raised && position > 0) scale(p, false, at);
-    LinearGradStripArgs<T> args = strip_of(at, position == 0);
+    LinearGradBlockArgs<T> args = row_block_of(at, position == 0);
     set_tokens(s, block, piece, at, args);
     const Index first = at.row_at(s, position);
     const Index end = at.row_at(s, position + piece.tokens);
@@ -282,9 +284,9 @@ class FeatureGradStream {
   }
 
   void rows_up(const Sequence& s, Index head, Index first, Index end, T* part, Worker& at,
-               LinearGradStripArgs<T>& args) {
+               LinearGradBlockArgs<T>& args) {
     if (call_.wants_queries()) at.memory.rows[0].d_q = {at.d_features, row(), 1};
-    LinearGradKernels<T>{}.strip_rows(args);
+    LinearGradKernels<T>{}.block_of_rows(args);
     if (end == first || !call_.wants_queries()) return;
     call_.finish_rows(Call::matrix(call_.inputs.q, s.batch, head, s.first_query + first),
                       Call::matrix(call_.grads.q, s.batch, head, s.first_query + first),
@@ -298,13 +300,13 @@ class FeatureGradStream {
     const Index first = at.row_at(s, position);
     const Index end = at.row_at(s, position + piece.tokens);
     const bool is_last = position + piece.tokens == at.tokens;
-    LinearGradStripArgs<T> args = strip_of(at, is_last && at.row_at(s, at.tokens) == s.queries);
+    LinearGradBlockArgs<T> args = row_block_of(at, is_last && at.row_at(s, at.tokens) == s.queries);
     set_tokens(s, block, piece, at, args);
     if (call_.wants_features()) args.of.tokens.d_k = {at.d_features, row(), 1};
     args.of.tokens.d_v = Call::matrix(call_.grads.v, s.batch, at.key_head, token);
     set_rows(s, at.key_head * call_.group(), call_.group(), first, end,
              at.first_position + first - position, at.references + p * row(), at, args);
-    LinearGradKernels<T>{}.strip_keys(args);
+    LinearGradKernels<T>{}.block_of_keys(args);
     if (!call_.wants_features()) return;
     call_.finish_rows(Call::matrix(call_.inputs.k, s.batch, at.key_head, token),
                       Call::matrix(call_.grads.k, s.batch, at.key_head, token), piece.tokens, true,
@@ -315,11 +317,11 @@ class FeatureGradStream {
   void tail_down(const Sequence& s, Index n, Worker& at) {
     const Index first = at.row_at(s, at.tokens) + n * kFeatureRows;
     const Index end = (std::min)(first + kFeatureRows, s.queries);
-    LinearGradStripArgs<T> args = strip_of(at, end == s.queries);
+    LinearGradBlockArgs<T> args = row_block_of(at, end == s.queries);
     // No token's gradient is written, but their sums are needed.
     if (call_.wants_features()) args.of.tokens.d_k = {at.d_features, row(), 1};
     set_rows(s, at.key_head * call_.group(), call_.group(), first, end, 0, at.running, at, args);
-    LinearGradKernels<T>{}.strip_keys(args);
+    LinearGradKernels<T>{}.block_of_keys(args);
   }
 
   void scale(Index p, bool is_down, const Worker& at) const {
@@ -328,7 +330,7 @@ class FeatureGradStream {
   }
 
   Call& call_;
-  Slot slot_;
+  WorkerScratch slot_;
 };
 
 FOVEA_NAMESPACE_END

@@ -10,7 +10,7 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// The default observer of a FeatureStream's tokens: does nothing.
-struct UnwatchedTokens {
+struct NoObserver {
   /// The logits of tokens from `position` on.
   template <class T>
   void take(Index /*position*/, const T* /*logits*/, Index /*count*/) const {}
@@ -35,7 +35,7 @@ class FeatureStream {
   };
 
   /// Rows, and tokens that the state does not contain yet.
-  struct Strip {
+  struct RowBlock {
     Index first_row = 0;       ///< first row of q and out
     Index rows = 0;            ///< number of rows of each query head
     Index first_token = 0;     ///< first row of k and v
@@ -71,25 +71,26 @@ class FeatureStream {
   }
 
   /// Adds tokens to a key head's state, and computes rows from it on the way.
-  /// \param watch is notified of the tokens (UnwatchedTokens)
-  template <class Watch = UnwatchedTokens>
-  void add(Index b, Index key_head, const Strip& strip, const Memory& at,
-           Watch&& watch = {}) const {
+  /// \param observer is notified of the tokens (NoObserver)
+  template <class Observer = NoObserver>
+  void add(Index b, Index key_head, const RowBlock& row_block, const Memory& at,
+           Observer&& observer = {}) const {
     const Parts parts(*this, at);
-    const Index end = strip.length + strip.tokens;
-    Index row = end == 0 ? strip.rows : std::clamp(-strip.first_position, Index{0}, strip.rows);
-    if (row > 0) read(b, key_head, strip, {0, 0, strip.length, 0, row, {}}, parts);
-    for (Index token = 0; token < strip.tokens || row < strip.rows;) {
-      const Index count = (std::min)(kFeatureRows, strip.tokens - token);
+    const Index end = row_block.length + row_block.tokens;
+    Index row =
+        end == 0 ? row_block.rows : std::clamp(-row_block.first_position, Index{0}, row_block.rows);
+    if (row > 0) read(b, key_head, row_block, {0, 0, row_block.length, 0, row, {}}, parts);
+    for (Index token = 0; token < row_block.tokens || row < row_block.rows;) {
+      const Index count = (std::min)(kFeatureRows, row_block.tokens - token);
       Matrix<const T> v;
       if (count > 0) {
-        const Index first = strip.first_token + token;
+        const Index first = row_block.first_token + token;
         features_.logits(detail::head_matrix(inputs_.k, b, key_head, first), count,
-                         strip.tokens - token - count, true, parts.keys, parts.packed);
-        watch.take(strip.length + token, parts.keys, count);
+                         row_block.tokens - token - count, true, parts.keys, parts.packed);
+        observer.take(row_block.length + token, parts.keys, count);
         v = detail::head_matrix(inputs_.v, b, key_head, first);
       }
-      row = add_block(b, key_head, strip, token, count, row, v, parts, watch);
+      row = add_block(b, key_head, row_block, token, count, row, v, parts, observer);
       token += count;
     }
   }
@@ -101,10 +102,10 @@ class FeatureStream {
               const Memory& at) const {
     const Parts parts(*this, at);
     std::copy(logits, logits + tokens * row(), parts.keys);
-    Strip strip;
-    strip.tokens = tokens;
-    strip.length = length;
-    add_block(0, 0, strip, 0, tokens, 0, v, parts, UnwatchedTokens{});
+    RowBlock row_block;
+    row_block.tokens = tokens;
+    row_block.length = length;
+    add_block(0, 0, row_block, 0, tokens, 0, v, parts, NoObserver{});
   }
 
  private:
@@ -143,17 +144,18 @@ class FeatureStream {
 
   /// Adds a block's tokens, whose logits are computed, piece by piece.
   /// \return one past the last row computed
-  template <class Watch>
-  Index add_block(Index b, Index key_head, const Strip& strip, Index token, Index count, Index row,
-                  const Matrix<const T>& v, const Parts& parts, const Watch& watch) const {
+  template <class Observer>
+  Index add_block(Index b, Index key_head, const RowBlock& row_block, Index token, Index count,
+                  Index row, const Matrix<const T>& v, const Parts& parts,
+                  const Observer& observer) const {
     Index done = 0;
     do {
-      const Index length = strip.length + token + done;
-      const Index taken = count == 0 ? 0 : map_keys(done, count, length, parts, watch);
-      const bool is_last = token + done + taken == strip.tokens;
-      const Index seeing = length + taken - strip.first_position;
-      const Index end = is_last ? strip.rows : std::clamp(seeing, row, strip.rows);
-      read(b, key_head, strip, {done, taken, length, row, end, v}, parts);
+      const Index length = row_block.length + token + done;
+      const Index taken = count == 0 ? 0 : map_keys(done, count, length, parts, observer);
+      const bool is_last = token + done + taken == row_block.tokens;
+      const Index seeing = length + taken - row_block.first_position;
+      const Index end = is_last ? row_block.rows : std::clamp(seeing, row, row_block.rows);
+      read(b, key_head, row_block, {done, taken, length, row, end, v}, parts);
       row = end;
       done += taken;
     } while (done < count);
@@ -165,9 +167,9 @@ class FeatureStream {
   /// \param count tokens of the block
   /// \param position that of the first one
   /// \return the number of tokens taken, at least one
-  template <class Watch>
+  template <class Observer>
   Index map_keys(Index first, Index count, Index position, const Parts& parts,
-                 const Watch& watch) const {
+                 const Observer& observer) const {
     const RandomFeatureKernels<T> kernels;
     FeatureRowsArgs<T> args;
     args.rows = parts.keys + first * row();
@@ -176,7 +178,7 @@ class FeatureStream {
     args.reference = parts.reference;
     if (position > 0) kernels.keys(args);
     if (args.mapped > 0) return args.mapped;
-    watch.raise(position);
+    observer.raise(position);
     kernels.raise({args.rows, args.features, parts.reference, position == 0, parts.factors});
     if (position > 0) {
       kernels.scale({parts.at.state, args.features, shape_.value_width, parts.factors});
@@ -186,7 +188,7 @@ class FeatureStream {
   }
 
   /// Adds a piece's tokens to the state, and computes its rows.
-  void read(Index b, Index key_head, const Strip& strip, const Piece& piece,
+  void read(Index b, Index key_head, const RowBlock& row_block, const Piece& piece,
             const Parts& parts) const {
     const Index row = this->row();
     LinearStreamArgs<T> args;
@@ -202,22 +204,23 @@ class FeatureStream {
     args.length = piece.length;
     for (Index first = piece.row; args.tokens > 0 || first < piece.rows_end;) {
       const Index count = (std::min)(kFeatureRows, piece.rows_end - first);
-      const bool sees = piece.length + piece.tokens > 0 && strip.first_position + first >= 0;
+      const bool sees = piece.length + piece.tokens > 0 && row_block.first_position + first >= 0;
       for (Index g = 0; g < group_ && count > 0; ++g) {
         const Index head = key_head * group_ + g;
         T* const features = parts.queries + g * kFeatureRows * row;
         if (sees) {
-          features_.queries(detail::head_matrix(inputs_.q, b, head, strip.first_row + first), count,
-                            strip.rows - first - count, parts.reference, features, parts.packed);
+          features_.queries(detail::head_matrix(inputs_.q, b, head, row_block.first_row + first),
+                            count, row_block.rows - first - count, parts.reference, features,
+                            parts.packed);
         }
         LinearRows<T>& to = parts.at.rows[g];
         to = {};
         to.q = {features, row, 1};
-        to.out = detail::head_output(out_, b, head, strip.first_row + first);
+        to.out = detail::head_output(out_, b, head, row_block.first_row + first);
       }
       args.heads = count == 0 ? 0 : group_;
       args.row_count = count;
-      args.first_position = strip.first_position + first;
+      args.first_position = row_block.first_position + first;
       LinearKernels<T>{}.stream(args);
       args.length += args.tokens;
       args.tokens = 0;

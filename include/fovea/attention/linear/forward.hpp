@@ -30,26 +30,29 @@ class LinearForward {
   /// \param weights the weights of the near and the far field; they must outlive this object
   /// \param out [B, Hq, Nq, Dv], written
   /// \param near the near field's blocks, if there is one
-  LinearForward(const LinearFamilyInputs<T>& inputs, const Field& far, const FarWeights<C>& weights,
-                const View<T>& out, Near near = {})
+  LinearForward(const LinearFamilyInputs<T>& inputs, const Field& far_field,
+                const FarWeights<C>& weights, const View<T>& out, Near near_field = {})
       : inputs_(inputs),
         shape_(shape_of(inputs)),
-        far_(far),
-        sequences_(inputs, far.alignment),
+        far_(far_field),
+        sequences_(inputs, far_field.alignment),
         out_(out),
-        stream_(inputs, detail::group_size(shape_.query_heads, shape_.key_heads), far, weights,
-                Near::kExists, out),
-        near_(std::move(near)) {}
+        stream_(inputs, detail::group_size(shape_.query_heads, shape_.key_heads), far_field,
+                weights, Near::kExists, out),
+        near_(std::move(near_field)) {}
 
   /// Bytes of scratch memory with that many workers.
-  static Index workspace_bytes(const AttentionShape& shape, const Field& far, Index workers) {
-    const Index sums = far.causal ? 0
-                                  : SegmentSums<C>::bytes(shape.batch * shape.key_heads, shape.keys,
-                                                          far.linear_shape(shape));
+  static Index workspace_bytes(const AttentionShape& shape, const Field& far_field, Index workers) {
+    const Index sums = far_field.causal
+                           ? 0
+                           : SegmentSums<C>::bytes(shape.batch * shape.key_heads, shape.keys,
+                                                   far_field.linear_shape(shape));
     const Index storage = Near::kExists ? BlockStorage::bytes(1) : 0;
-    const Index shared =
-        kCanShare && Shared::is_used(shape, far, workers) ? Shared::bytes(shape, far) : 0;
-    return workers * (Slot(shape, far).elements * kElement + storage) + sums + shared;
+    const Index shared = kCanShare && Shared::is_used(shape, far_field, workers)
+                             ? Shared::bytes(shape, far_field)
+                             : 0;
+    return workers * (WorkerScratch(shape, far_field).elements * kElement + storage) + sums +
+           shared;
   }
 
   /// Computes the pass.
@@ -88,10 +91,10 @@ class LinearForward {
                                     (!Near::kExists || CausalStream<T, Field>::kOutIsWide);
 
   /// How the scratch of one worker is divided, in elements.
-  struct Slot {
-    Slot(const AttentionShape& shape, const Field& far) {
-      const LinearShape sums = far.linear_shape(shape);
-      if (far.causal) {
+  struct WorkerScratch {
+    WorkerScratch(const AttentionShape& shape, const Field& far_field) {
+      const LinearShape sums = far_field.linear_shape(shape);
+      if (far_field.causal) {
         state = CausalStream<T, Field>::state_elements(sums);
         delta = CausalStream<T, Field>::delta_elements(sums);
         kernel = CausalStream<T, Field>::scratch_elements(sums);
@@ -189,7 +192,7 @@ class LinearForward {
 
   /// Computes a row block of the near field.
   void attend_near(const Sequence& s, Index head, const QueryBlock& block, const Memory& at) const {
-    near_.attend(
+    near_.process_block(
         s, head, block,
         stream_.near_rows(s.batch, head / group(), head % group(), s.first_query + block.first, at),
         at.kernel);
@@ -287,7 +290,7 @@ class LinearForward {
   std::optional<Shared> shared_;          // set only if tokens are divided among threads
   std::optional<SequenceTasks> blocks_;   // blocks of rows, unless a task processes all of a head's
   std::optional<SegmentSums<C>> totals_;  // set only if not causal
-  std::optional<Slot> slot_;
+  std::optional<WorkerScratch> slot_;
   Workspace scratch_;                             // [workers]
   std::vector<LinearRows<C, kStorage<T>>> rows_;  // [workers, group]
   Workspace near_blocks_;                         // [workers] BlockStorage; with a near field

@@ -73,11 +73,11 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
 
   /// The number of visible (query, key) pairs of one query head; the largest Index if there are
   /// more.
-  [[nodiscard]] Index visible_pairs(const AttentionShape& shape, Index /*head*/ = 0) const {
-    const auto far = op().template far<float>();
-    const auto sequence = SequenceShape::of(shape.queries, shape.keys, far.alignment);
-    return far.causal ? Causal{}.plan(sequence).visible_pairs()
-                      : Dense{}.plan(sequence).visible_pairs();
+  [[nodiscard]] Index attended_pairs(const AttentionShape& shape, Index /*head*/ = 0) const {
+    const auto far_field = op().template far_field<float>();
+    const auto sequence = SequenceShape::of(shape.queries, shape.keys, far_field.alignment);
+    return far_field.causal ? Causal{}.plan(sequence).attended_pairs()
+                            : Dense{}.plan(sequence).attended_pairs();
   }
 
   /// The gradients as the passes take them; those that the operator does not have are empty.
@@ -148,7 +148,7 @@ class LinearOnlyOperator : public LinearOperator<Op> {
   /// The operator's settings, for arithmetic in C.
   template <class C>
   LinearSettings<C, !kDelta, kDelta> settings() const {
-    return {Op::name(), static_cast<const Op&>(*this).template far<C>()};
+    return {Op::name(), static_cast<const Op&>(*this).template far_field<C>()};
   }
 };
 

@@ -20,18 +20,19 @@ struct LinearSettings {
   static constexpr bool kHasNear = false;
 
   const char* name;  ///< the name in messages
-  Far far;           ///< the terms of the far field
+  Far far_field;     ///< the terms of the far field
 
   /// The far field's weights, which include the division for a mean over maps.
   template <class T>
   FarWeights<C> weights(const LinearFamilyInputs<T>& inputs) const {
-    return FarWeights<C>::alone(inputs.q.heads(), inputs.v.width(), far.share());
+    return FarWeights<C>::alone(inputs.q.heads(), inputs.v.width(), far_field.share());
   }
 
   /// The multiply-adds of a forward pass: reading states for rows, and adding tokens to them.
   double products(const AttentionShape& s) const {
     const double rows = static_cast<double>(s.batch * s.query_heads * s.queries);
-    return (rows + static_cast<double>(s.batch * s.key_heads * s.keys)) * far.products_of_row(s);
+    return (rows + static_cast<double>(s.batch * s.key_heads * s.keys)) *
+           far_field.products_of_row(s);
   }
 };
 

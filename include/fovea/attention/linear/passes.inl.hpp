@@ -13,7 +13,7 @@ FOVEA_NAMESPACE_BEGIN
 
 template <class T, bool kSums, bool kDelta>
 void LinearPasses<T, kSums, kDelta>::check_options(const Settings& op) {
-  check_denominator<Compute<T>>(op.name, op.far.denominator);
+  check_denominator<Compute<T>>(op.name, op.far_field.denominator);
 }
 
 template <class T, bool kSums, bool kDelta>
@@ -37,13 +37,13 @@ void LinearPasses<T, kSums, kDelta>::forward(const Settings& op,
                                              const ExecutorRef& executor) {
   const ExecutorRef threads = for_work(executor, [&] { return op.products(shape_of(inputs)); });
   const FarWeights<Compute<T>> weights = op.weights(inputs);
-  LinearForward(inputs, op.far, weights, out).run(threads);
+  LinearForward(inputs, op.far_field, weights, out).run(threads);
 }
 
 template <class T, bool kSums, bool kDelta>
 Index LinearPasses<T, kSums, kDelta>::workspace_bytes(const Settings& op,
                                                       const AttentionShape& shape, Index workers) {
-  return LinearForward<T, typename Settings::Far>::workspace_bytes(shape, op.far, workers);
+  return LinearForward<T, typename Settings::Far>::workspace_bytes(shape, op.far_field, workers);
 }
 
 template <class T, bool kSums, bool kDelta>
@@ -63,7 +63,7 @@ void LinearBackwardPasses<T, kSums, kDelta>::backward(
   const ExecutorRef threads =
       for_work(executor, [&] { return 2.5 * op.products(shape_of(inputs)); });
   const FarWeights<T> weights = op.weights(inputs);
-  LinearBackward pass(inputs, op.far, weights, d_out, grads, false);
+  LinearBackward pass(inputs, op.far_field, weights, d_out, grads, false);
   pass.reserve(false, threads);
   pass.compute(nullptr, threads);
 }
@@ -72,7 +72,7 @@ template <class T, bool kSums, bool kDelta>
 Index LinearBackwardPasses<T, kSums, kDelta>::workspace_bytes(const Settings& op,
                                                               const AttentionShape& shape,
                                                               Index workers) {
-  return LinearBackward<T, typename Settings::Far>::workspace_bytes(shape, op.far, workers);
+  return LinearBackward<T, typename Settings::Far>::workspace_bytes(shape, op.far_field, workers);
 }
 
 // An operator's terms are summed or written by the delta rule.

@@ -52,7 +52,7 @@ class PerformerBackwardCall {
   }
   /// Prepares the projection, and clears the parts of its gradient.
   void prepare() {
-    if (!inputs.projection.is_none()) {
+    if (!inputs.projection.empty()) {
       features.pack(inputs.projection, true, projection_memory.template data<T>());
     }
     T* const parts = part_memory.template data<T>();
@@ -102,13 +102,13 @@ class PerformerBackwardCall {
   /// The query heads of a key head.
   Index group() const { return detail::group_size(shape.query_heads, shape.key_heads); }
   /// Whether the gradient of the projection is wanted.
-  bool wants_projection() const { return !grads.projection.is_none(); }
+  bool wants_projection() const { return !grads.projection.empty(); }
   /// Whether gradients of the queries' features are wanted.
-  bool wants_queries() const { return !grads.q.is_none() || wants_projection(); }
+  bool wants_queries() const { return !grads.q.empty() || wants_projection(); }
   /// Whether gradients of the keys' features are wanted.
-  bool wants_features() const { return !grads.k.is_none() || wants_projection(); }
+  bool wants_features() const { return !grads.k.empty() || wants_projection(); }
   /// Whether the rows' contribution to tokens is wanted.
-  bool wants_keys() const { return wants_features() || !grads.v.is_none(); }
+  bool wants_keys() const { return wants_features() || !grads.v.empty(); }
   /// The number of leading rows of a sequence that see no token.
   Index unseeing(const Sequence& s) const {
     if (visibility.seen(s) == 0) return s.queries;
@@ -119,7 +119,7 @@ class PerformerBackwardCall {
   /// A head's matrix from a row on; empty if there is no tensor.
   template <class U>
   static Matrix<U> matrix(const View<U>& x, Index b, Index h, Index row) {
-    return x.is_none() ? Matrix<U>{} : detail::head_matrix(x, b, h, row);
+    return x.empty() ? Matrix<U>{} : detail::head_matrix(x, b, h, row);
   }
 
   /// Propagates the feature gradients of up to kFeatureRows rows to the rows and the projection.
@@ -153,7 +153,7 @@ class PerformerBackwardCall {
 
  private:
   static void clear(const View<T>& x, Index b, Index first, Index count) {
-    if (x.is_none()) return;
+    if (x.empty()) return;
     for (Index h = 0; h < x.heads(); ++h) {
       for (Index n = first; n < first + count; ++n) {
         for (Index c = 0; c < x.width(); ++c) x(b, h, n, c) = T(0);

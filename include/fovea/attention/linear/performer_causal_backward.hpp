@@ -103,7 +103,7 @@ class PerformerCausalBackward {
   Call& call_;
   Stream stream_;
   Index blocks_ = 0;                     // of a key head
-  Workspace saved_;                      // [B, key heads, Nq, group] records, by strips
+  Workspace saved_;                      // [B, key heads, Nq, group] records, by row blocks
   Workspace references_;                 // [B, Hk, blocks_, row] before each block
   Workspace scratch_;                    // [workers]
   std::vector<LinearGradRows<T>> rows_;  // [workers, group]

@@ -48,7 +48,7 @@ class PerformerDecoderCore {
 
  private:
   using Stream = FeatureStream<T>;
-  class Watch;
+  class Observer;
 
   static const PerformerDecoderShape& checked(const PerformerSettings& op,
                                               const PerformerDecoderShape& shape);
@@ -67,7 +67,7 @@ class PerformerDecoderCore {
   T* logits(Index head) { return state_before(head) + state_elements(); }
 
   /// The tokens of the open chunk, after its first one, that raised a reference.
-  struct Marks {
+  struct ReferenceRaises {
     Index first = -1;
     Index last = -1;  // or a token after the last
   };
@@ -84,8 +84,8 @@ class PerformerDecoderCore {
 
   PerformerSettings op_;
   PerformerDecoderShape shape_;
-  Workspace memory_;          // [B, Hk, head_elements]
-  std::vector<Marks> marks_;  // [B, Hk]
+  Workspace memory_;                    // [B, Hk, head_elements]
+  std::vector<ReferenceRaises> marks_;  // [B, Hk]
   Index length_ = 0;
   Workspace scratch_;
   std::vector<LinearRows<T>> rows_;

@@ -16,9 +16,9 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Keeps what is needed to roll back tokens of the open chunk.
 template <class T>
-class PerformerDecoderCore<T>::Watch {
+class PerformerDecoderCore<T>::Observer {
  public:
-  Watch(PerformerDecoderCore& decoder, Index head) : decoder_(decoder), head_(head) {}
+  Observer(PerformerDecoderCore& decoder, Index head) : decoder_(decoder), head_(head) {}
 
   void take(Index position, const T* logits, Index count) const {
     const Index row = decoder_.row();
@@ -28,7 +28,7 @@ class PerformerDecoderCore<T>::Watch {
     }
   }
   void raise(Index position) const {
-    Marks& marks = decoder_.marks_[static_cast<std::size_t>(head_)];
+    ReferenceRaises& marks = decoder_.marks_[static_cast<std::size_t>(head_)];
     if (position % kLinearChunk == 0) {
       marks = {};
       return;
@@ -129,7 +129,7 @@ Index PerformerDecoderCore<T>::state_elements() const {
 
 template <class T>
 void PerformerDecoderCore<T>::undo_raises(Index head, Index length) {
-  Marks& marks = marks_[static_cast<std::size_t>(head)];
+  ReferenceRaises& marks = marks_[static_cast<std::size_t>(head)];
   const bool is_open = marks.first / kLinearChunk == (length_ - 1) / kLinearChunk;
   if (marks.first < 0 || !is_open || marks.last < length) return;
   // The values of the chunk's tokens come first, and are all still needed.
@@ -211,21 +211,21 @@ void PerformerDecoderCore<T>::add(const PerformerInputs<T>& inputs, const View<T
   rows_.resize(static_cast<std::size_t>(workers * (std::max)(Index{1}, group())));
   T* const scratch = scratch_.template data<T>();
   RandomFeatures<T> features;
-  if (!inputs.projection.is_none()) {
+  if (!inputs.projection.empty()) {
     features.pack(inputs.projection, false, scratch + workers * slot);
   }
   const Stream stream(inputs, call_shape(), features, out);
-  typename Stream::Strip strip;
-  strip.rows = shape_.query_heads == 0 ? 0 : inputs.q.rows();
-  strip.tokens = tokens;
-  strip.length = length_;
-  strip.first_position = length_ + tokens - strip.rows;
+  typename Stream::RowBlock row_block;
+  row_block.rows = shape_.query_heads == 0 ? 0 : inputs.q.rows();
+  row_block.tokens = tokens;
+  row_block.length = length_;
+  row_block.first_position = length_ + tokens - row_block.rows;
   // When an executor throws, some heads' states may already contain the tokens.
   const detail::OnError forget([this] { clear(); });
   for_each_task(executor, heads(), [&](Index task, Index worker) {
-    stream.add(task / shape_.key_heads, task % shape_.key_heads, strip,
+    stream.add(task / shape_.key_heads, task % shape_.key_heads, row_block,
                {state(task), scratch + worker * slot, rows_.data() + worker * group()},
-               Watch(*this, task));
+               Observer(*this, task));
   });
   length_ += tokens;
 }

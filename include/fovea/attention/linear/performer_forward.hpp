@@ -49,7 +49,7 @@ class PerformerForward {
         1, RandomFeatures<T>::elements(shape_.features, shape_.width, false) * Index{sizeof(T)});
     memory.require();
     if (tasks == 0) return;
-    if (!inputs_.projection.is_none()) {
+    if (!inputs_.projection.empty()) {
       features_.pack(inputs_.projection, false, projection_.template data<T>());
     }
     if (visibility_.causal) {
@@ -94,13 +94,13 @@ class PerformerForward {
     for_each_task(executor, sequences_.count() * shape_.key_heads, [&](Index task, Index worker) {
       const Sequence s = sequences_[task / shape_.key_heads];
       if (s.queries == 0) return;
-      typename FeatureStream<T>::Strip strip;
-      strip.first_row = s.first_query;
-      strip.rows = s.queries;
-      strip.first_token = s.first_key;
-      strip.tokens = visibility_.seen(s);
-      strip.first_position = s.first_position;
-      stream.add(s.batch, task % shape_.key_heads, strip,
+      typename FeatureStream<T>::RowBlock row_block;
+      row_block.first_row = s.first_query;
+      row_block.rows = s.queries;
+      row_block.first_token = s.first_key;
+      row_block.tokens = visibility_.seen(s);
+      row_block.first_position = s.first_position;
+      stream.add(s.batch, task % shape_.key_heads, row_block,
                  {scratch(worker), scratch(worker) + state, rows_.data() + worker * group()});
     });
   }

@@ -22,7 +22,7 @@ FOVEA_NAMESPACE_BEGIN
 template <class T>
 void check_projection(const char* op, const View<const T>& projection, Index width, Index features,
                       bool wanted) {
-  if (projection.is_none()) {
+  if (projection.empty()) {
     if (!wanted) return;
     refuse_missing(op, "projection",
                    "[1, 1, R, " + std::to_string(width) + "], the random features");

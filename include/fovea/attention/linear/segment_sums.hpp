@@ -20,16 +20,16 @@ FOVEA_NAMESPACE_BEGIN
 /// \param scratch linear_sum_scratch(...) elements
 template <class U, class Field, class T = Compute<U>>
 LinearSumArgs<T, kStorage<U>> segment_sum_args(const LinearFamilyInputs<U>& inputs,
-                                               const Field& far, const Sequence& sequence,
+                                               const Field& far_field, const Sequence& sequence,
                                                const SequenceTask& segment, T* sums, T* scratch) {
   const Index first = segment.part * kLinearSegment;
   const Index row = sequence.first_key + first;
   LinearSumArgs<T, kStorage<U>> args;
   args.k = detail::head_stored(inputs.k, sequence.batch, segment.head, row);
   args.v = detail::head_stored(inputs.v, sequence.batch, segment.head, row);
-  args.width = far.features(inputs.k.width());
+  args.width = far_field.features(inputs.k.width());
   args.value_width = inputs.v.width();
-  args.maps = far.linear_maps(inputs.k.width());
+  args.maps = far_field.linear_maps(inputs.k.width());
   args.tokens = (std::min)(kLinearSegment, sequence.key_end - first);
   args.sums = sums;
   args.scratch = scratch;
@@ -37,7 +37,7 @@ LinearSumArgs<T, kStorage<U>> segment_sum_args(const LinearFamilyInputs<U>& inpu
 }
 
 /// The default join, for sums of the same scale: does nothing.
-struct NothingToJoin {
+struct NoJoin {
   /// Does nothing.
   template <class T>
   void operator()(T* /*sums*/, Index /*segments*/, Index /*elements*/) const {}
@@ -86,7 +86,7 @@ class SegmentSums {
   /// \param sum called as sum(task, sums, worker), writes the sums of segment `task.part`
   /// \param join called as join(sums, segments, elements) before a group's sums are folded;
   /// `elements` is the distance between segments
-  template <class Used, class Sum, class Join = NothingToJoin>
+  template <class Used, class Sum, class Join = NoJoin>
   void compute(const ExecutorRef& executor, const Used& used, const Sum& sum,
                const Join& join = {}) {
     for_each_task(executor, tasks_.count(), [&](Index task, Index worker) {

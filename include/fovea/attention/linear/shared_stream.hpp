@@ -31,14 +31,14 @@ class SharedStream {
 
   /// Whether tokens are divided among that many workers: if there are fewer key heads, and
   /// sequences have several segments. (The delta rule is not a sum: its tokens are sequential.)
-  static bool is_used(const AttentionShape& shape, const Field& far, Index workers) {
-    return Field::kHasSums && !Field::kHasDelta && far.causal &&
+  static bool is_used(const AttentionShape& shape, const Field& far_field, Index workers) {
+    return Field::kHasSums && !Field::kHasDelta && far_field.causal &&
            shape.batch * shape.key_heads < workers && shape.keys >= 2 * kStateSegment;
   }
 
   /// Bytes of memory for the sums of a call.
-  static Index bytes(const AttentionShape& shape, const Field& far) {
-    return shape.batch * shape.key_heads * head_elements(shape, far) * Index{sizeof(C)};
+  static Index bytes(const AttentionShape& shape, const Field& far_field) {
+    return shape.batch * shape.key_heads * head_elements(shape, far_field) * Index{sizeof(C)};
   }
 
   /// Allocates the memory for the sums.
@@ -46,13 +46,13 @@ class SharedStream {
   /// \param source the call's memory (memory_of)
   /// \throws std::bad_alloc
   template <class Source>
-  SharedStream(const LinearFamilyInputs<T>& inputs, const Field& far, Source&& source)
+  SharedStream(const LinearFamilyInputs<T>& inputs, const Field& far_field, Source&& source)
       : inputs_(inputs),
         shape_(shape_of(inputs)),
-        far_(far),
-        sequences_(inputs, far.alignment),
+        far_(far_field),
+        sequences_(inputs, far_field.alignment),
         memory_(source.take(shape_.batch * shape_.key_heads,
-                            head_elements(shape_, far) * Index{sizeof(C)})) {}
+                            head_elements(shape_, far_field) * Index{sizeof(C)})) {}
 
   /// The largest number of tasks of a step.
   Index most_tasks() const { return key_heads() * (std::max)(kSharedSegments, far_.map_count()); }
@@ -76,9 +76,9 @@ class SharedStream {
  private:
   static constexpr Index kTokens = kSharedSegments * kStateSegment;
 
-  static Index head_elements(const AttentionShape& shape, const Field& far) {
-    return far.map_count() *
-           linear_shared_elements<C>(far.features(shape.width), shape.value_width);
+  static Index head_elements(const AttentionShape& shape, const Field& far_field) {
+    return far_field.map_count() *
+           linear_shared_elements<C>(far_field.features(shape.width), shape.value_width);
   }
 
   Index key_heads() const { return shape_.batch * shape_.key_heads; }

@@ -26,11 +26,11 @@ class CausalStream {
 
   /// \param group number of query heads of a key head, since a decoder's step may have no keys
   /// \param weights the weights of the near and the far field; they must outlive this object
-  CausalStream(const LinearFamilyInputs<T>& inputs, Index group, const Field& far,
+  CausalStream(const LinearFamilyInputs<T>& inputs, Index group, const Field& far_field,
                const FarWeights<C>& weights, bool has_near, const View<T>& out)
       : inputs_(inputs),
         group_(group),
-        far_(far),
+        far_(far_field),
         weights_(weights),
         has_near_(has_near),
         out_(out) {}
@@ -68,7 +68,7 @@ class CausalStream {
   };
 
   /// Rows, and tokens not yet added to the terms.
-  struct Strip {
+  struct RowBlock {
     Index first_row = 0;       ///< first row of q and out
     Index rows = 0;            ///< number of rows of each query head
     Index first_token = 0;     ///< first row of k and v
@@ -99,63 +99,63 @@ class CausalStream {
     rows.q = detail::head_stored(inputs_.q, b, head, first_row);
     rows.out = is_last ? detail::head_output(out_, b, head, first_row) : before;
     if (has_near_ || !is_first) {
-      rows.near = {static_cast<const C*>(before.data), before.row, before.column};
+      rows.near_field = {static_cast<const C*>(before.data), before.row, before.column};
     }
-    rows.near_weight = is_first ? weights_.near(head) : nullptr;
-    rows.far_weight = weights_.far(head);
+    rows.near_weight = is_first ? weights_.near_field(head) : nullptr;
+    rows.far_weight = weights_.far_field(head);
     return rows;
   }
 
-  /// Adds a strip's tokens to a key head's states, and the far field to the strip's rows.
-  /// \param sums the sums of the strip's chunks, if already computed: then the strip begins with a
-  /// segment, and the states are not used
-  void add(Index b, Index key_head, const Strip& strip, const Memory& at,
+  /// Adds a row block's tokens to a key head's states, and the far field to the row block's rows.
+  /// \param sums the sums of the row block's chunks, if already computed: then the row block begins
+  /// with a segment, and the states are not used
+  void add(Index b, Index key_head, const RowBlock& row_block, const Memory& at,
            const SharedSums<C>& sums = {}) const {
     if constexpr (Field::kHasSums) {
-      auto args = stream_args<LinearStreamArgs<C, kStorage<T>>>(b, key_head, strip, at);
+      auto args = stream_args<LinearStreamArgs<C, kStorage<T>>>(b, key_head, row_block, at);
       args.width = far_.features(inputs_.q.width());
       args.maps = far_.linear_maps(inputs_.q.width());
       args.sums = sums;
       args.state = at.state;
-      set_rows(b, key_head, strip, true, !Field::kHasDelta, at);
+      set_rows(b, key_head, row_block, true, !Field::kHasDelta, at);
       LinearKernels<C, kStorage<T>>{}.stream(args);
     }
     if constexpr (Field::kHasDelta) {
-      auto args = stream_args<DeltaStreamArgs<C, kStorage<T>>>(b, key_head, strip, at);
-      if (strip.tokens > 0) {
-        args.beta = detail::head_matrix(inputs_.beta, b, key_head, strip.first_token);
+      auto args = stream_args<DeltaStreamArgs<C, kStorage<T>>>(b, key_head, row_block, at);
+      if (row_block.tokens > 0) {
+        args.beta = detail::head_matrix(inputs_.beta, b, key_head, row_block.first_token);
       }
       args.map = far_.deltas[0];
       args.state = at.delta;
-      set_rows(b, key_head, strip, !Field::kHasSums, true, at);
+      set_rows(b, key_head, row_block, !Field::kHasSums, true, at);
       LinearKernels<C, kStorage<T>>{}.delta_stream(args);
     }
   }
 
  private:
-  void set_rows(Index b, Index key_head, const Strip& strip, bool is_first, bool is_last,
+  void set_rows(Index b, Index key_head, const RowBlock& row_block, bool is_first, bool is_last,
                 const Memory& at) const {
-    if (strip.rows == 0) return;
+    if (row_block.rows == 0) return;
     for (Index g = 0; g < group(); ++g) {
-      at.rows[g] = term_rows(b, key_head, g, strip.first_row, is_first, is_last, at);
+      at.rows[g] = term_rows(b, key_head, g, row_block.first_row, is_first, is_last, at);
     }
   }
 
   template <class Args>
-  Args stream_args(Index b, Index key_head, const Strip& strip, const Memory& at) const {
+  Args stream_args(Index b, Index key_head, const RowBlock& row_block, const Memory& at) const {
     Args args;
-    if (strip.tokens > 0) {
-      args.k = detail::head_stored(inputs_.k, b, key_head, strip.first_token);
-      args.v = detail::head_stored(inputs_.v, b, key_head, strip.first_token);
+    if (row_block.tokens > 0) {
+      args.k = detail::head_stored(inputs_.k, b, key_head, row_block.first_token);
+      args.v = detail::head_stored(inputs_.v, b, key_head, row_block.first_token);
     }
     args.width = inputs_.q.width();
     args.value_width = out_.width();
-    args.length = strip.length;
-    args.tokens = strip.tokens;
+    args.length = row_block.length;
+    args.tokens = row_block.tokens;
     args.rows = at.rows;
-    args.heads = strip.rows == 0 ? 0 : group();
-    args.row_count = strip.rows;
-    args.first_position = strip.first_position;
+    args.heads = row_block.rows == 0 ? 0 : group();
+    args.row_count = row_block.rows;
+    args.first_position = row_block.first_position;
     args.scratch = at.kernel;
     return args;
   }

@@ -195,14 +195,16 @@ class FarWeights {
   bool are_given() const { return row_ > 0; }
   /// The weights of the near field of a head, [Dv], to be written.
   /// \pre are_given()
-  T* near(Index head) { return near_.data() + head * row_; }
+  T* near_field(Index head) { return near_.data() + head * row_; }
   /// The weights of the far field of a head, [Dv], to be written.
   /// \pre are_given()
-  T* far(Index head) { return far_.data() + head * row_; }
+  T* far_field(Index head) { return far_.data() + head * row_; }
   /// The weights of the near field of a head, [Dv]; null if all are 1.
-  const T* near(Index head) const { return are_given() ? near_.data() + head * row_ : nullptr; }
+  const T* near_field(Index head) const {
+    return are_given() ? near_.data() + head * row_ : nullptr;
+  }
   /// The weights of the far field of a head, [Dv]; null if all are 1.
-  const T* far(Index head) const { return are_given() ? far_.data() + head * row_ : nullptr; }
+  const T* far_field(Index head) const { return are_given() ? far_.data() + head * row_ : nullptr; }
 
  private:
   Index row_ = 0;

@@ -116,7 +116,7 @@ class LinformerProjection {
     // Neighbouring tasks read the same columns of E.
     for_each_task(executor, 2 * head_count() * tiles(), [&](Index task, Index worker) {
       const LinformerProduct<T>& p = products[static_cast<std::size_t>(task / head_count() % 2)];
-      if (p.d_tokens.is_none()) return;
+      if (p.d_tokens.empty()) return;
       const Index head = task % head_count();
       tokens_gradient(p, head / shape_.key_heads, head % shape_.key_heads,
                       task / head_count() / 2 * kTaskKeys, scratch + worker * slot);
@@ -134,7 +134,7 @@ class LinformerProjection {
 
  private:
   /// Rows of b that are packed at once: whole chains, so that the bits are those of one product.
-  static constexpr Index kPackedSteps = 4 * kChain;
+  static constexpr Index kPackedSteps = 4 * kReductionBlock;
 
   static Index most_width(const LinformerShape& s) { return (std::max)(s.width, s.value_width); }
   static Index packed_elements(const LinformerShape& s) {
@@ -212,7 +212,7 @@ class LinformerProjection {
   }
 
   /// The steps that are multiplied at once.
-  static constexpr Index kStepsAtOnce = 16 * kChain;
+  static constexpr Index kStepsAtOnce = 16 * kReductionBlock;
 
   static Index block_row(const LinformerShape& s) {
     constexpr Index line = 64 / Index{sizeof(T)};  // so that rows meet in different sets

@@ -44,7 +44,7 @@ struct LinformerSaved {
   ViewMember<T> projected_values = {};  ///< [B, Hk, P, Dv]: F v
 
   /// Whether both projected tensors are given.
-  bool has_projected() const { return !projected_keys.is_none() && !projected_values.is_none(); }
+  bool has_projected() const { return !projected_keys.empty() && !projected_values.empty(); }
 
   /// Calls visit(name, tensor) for every member.
   template <class F>

@@ -40,9 +40,7 @@ struct LongformerInputs {
   }
 
   /// Whether the rows of global positions have separate projections.
-  bool has_global() const {
-    return !global_q.is_none() || !global_k.is_none() || !global_v.is_none();
-  }
+  bool has_global() const { return !global_q.empty() || !global_k.empty() || !global_v.empty(); }
 
   /// The inputs of all rows if there is one set of projections.
   constexpr SoftmaxInputs<T> shared() const {

@@ -85,7 +85,7 @@ class NystroemBackward {
       const Index h = task / steps_.landmarks() % heads;
       const View<T>& to = h < s.query_heads ? grads_.q : grads_.k;
       const Index count = gradients_.rows_of_mean(b, h);
-      if (to.is_none() || count == 0) return;
+      if (to.empty() || count == 0) return;
       gradients_.find_row_gradient(b, h, n);
       detail::add_to_segment(
           detail::head_matrix(to, b, h < s.query_heads ? h : h - s.query_heads, n * count), count,

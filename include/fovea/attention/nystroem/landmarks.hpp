@@ -30,11 +30,11 @@ void add_segment(const Matrix<const T>& x, Index count, Index width, T* to) {
 template <class T>
 void segment_mean(Matrix<const T> x, Index count, Index width, T* to, T* chain) {
   std::fill_n(to, width, T{0});
-  for (Index i = 0; i < count; i += kChain) {
+  for (Index i = 0; i < count; i += kReductionBlock) {
     std::fill_n(chain, width, T{0});
-    const Index rows = (std::min)(kChain, count - i);
+    const Index rows = (std::min)(kReductionBlock, count - i);
     add_segment(x, rows, width, chain);
-    x.data += rows == kChain ? kChain * x.row : 0;
+    x.data += rows == kReductionBlock ? kReductionBlock * x.row : 0;
     for (Index c = 0; c < width; ++c) to[c] += chain[c];
   }
   if (count == 0) return;

@@ -35,16 +35,15 @@ class NystroemProducts {
         options_(options),
         q_means_(rows_of(shape.width), memory),
         k_means_(rows_of(shape.width), memory),
-        own_lse_(saved.landmark_lse.is_none() ? rows_of(1) : Shape{}, memory),
-        own_values_(saved.landmark_values.is_none() ? rows_of(shape.value_width) : Shape{}, memory),
+        own_lse_(saved.landmark_lse.empty() ? rows_of(1) : Shape{}, memory),
+        own_values_(saved.landmark_values.empty() ? rows_of(shape.value_width) : Shape{}, memory),
         kernel_(rows_of(options.landmarks), memory),
         products_(rows_of(shape.value_width), memory),
         norms_({1, 1, head_count(), 1}, memory),
         identity_({1, 1, options.landmarks, options.landmarks}, memory),
         hidden_(lengths.empty() ? Shape{} : Shape{shape.batch, 1, shape.queries, 1}, memory),
-        lse_(own_lse_.view().is_none() ? View<T>(saved.landmark_lse) : own_lse_.view()),
-        values_(own_values_.view().is_none() ? View<T>(saved.landmark_values)
-                                             : own_values_.view()) {}
+        lse_(own_lse_.view().empty() ? View<T>(saved.landmark_lse) : own_lse_.view()),
+        values_(own_values_.view().empty() ? View<T>(saved.landmark_values) : own_values_.view()) {}
 
   NystroemProducts(const NystroemProducts&) = delete;
   NystroemProducts& operator=(const NystroemProducts&) = delete;

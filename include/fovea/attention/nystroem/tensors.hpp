@@ -29,7 +29,7 @@ struct NystroemSaved {
   ViewMember<T> landmark_values = {};  ///< [B, Hq, m, Dv]: what the landmarks of q attend to
 
   /// Whether both tensors of the landmarks are given.
-  bool has_landmarks() const { return !landmark_lse.is_none() && !landmark_values.is_none(); }
+  bool has_landmarks() const { return !landmark_lse.empty() && !landmark_values.empty(); }
   /// What a backward pass reads of the landmarks: both tensors, or neither.
   NystroemSaved of_landmarks() const {
     return has_landmarks() ? NystroemSaved{{}, landmark_lse, landmark_values} : NystroemSaved{};

@@ -34,7 +34,7 @@ class ReformerBackward {
   static Index workspace_bytes(const ReformerOptions& options, const ReformerShape& s,
                                Index workers) {
     return s.batch * s.heads * options.rounds * s.rows * kElement +
-           workers * Slot(options, s).bytes;
+           workers * WorkerScratch(options, s).bytes;
   }
 
   /// Takes the memory.
@@ -62,8 +62,8 @@ class ReformerBackward {
   static constexpr Index kElement = sizeof(T);
 
   /// How the memory of a worker is divided, in elements.
-  struct Slot {
-    Slot(const ReformerOptions& options, const ReformerShape& s) {
+  struct WorkerScratch {
+    WorkerScratch(const ReformerOptions& options, const ReformerShape& s) {
       const Index c = options.chunk;
       rows = padded_size(c);
       queries = c * padded_size(s.width);
@@ -80,7 +80,7 @@ class ReformerBackward {
 
   /// The memory of a worker.
   struct Buffers {
-    Buffers(const Slot& slot, std::byte* memory)
+    Buffers(const WorkerScratch& slot, std::byte* memory)
         : q(reinterpret_cast<T*>(memory)),
           k(q + slot.queries),
           d_q(k + 2 * slot.queries),
@@ -114,8 +114,8 @@ class ReformerBackward {
   Index tasks() const { return sorted_.sequences() * parts(); }
   Index d() const { return padded_size(shape_.width); }
   Index dv() const { return padded_size(shape_.value_width); }
-  bool wants_rows() const { return !grads_.qk.is_none(); }
-  bool wants_values() const { return !grads_.v.is_none(); }
+  bool wants_rows() const { return !grads_.qk.empty(); }
+  bool wants_values() const { return !grads_.v.empty(); }
 
   /// The rows of a sequence in a tensor.
   template <class X>
@@ -162,27 +162,28 @@ class ReformerBackward {
     if (first >= end) return;
     const Buffers to(slot_, memory);
     ChunkPairs<T> pairs(options_, sorted_, to.pairs);
-    ChunkSlots slots;
+    ChunkSlots chunk_slots;
     for (Index n = first; n < end; ++n) {
       const SortedChunk own = sorted_.chunk(sequence, round, n);
-      slots = ChunkSlots::of(own, sorted_.before(sequence, own), options_.chunk);
-      gather_keys(sequence, slots.own, slots.own_first, to);
-      if (n == first) gather_keys(sequence, slots.before, slots.before_first(), to);
-      clear_sums(slots.own_first, to);
-      if (n == first) clear_sums(slots.before_first(), to);
-      prepare(sequence, slots, round_lse, pairs, to);
-      add_pairs(slots, pairs, {0, 1, 2 * options_.chunk}, to.d_q + slots.own_first * d(), to);
-      if (n > first) finish(sequence, slots.before, slots.before_first(), to);
+      chunk_slots = ChunkSlots::of(own, sorted_.before(sequence, own), options_.chunk);
+      gather_keys(sequence, chunk_slots.own, chunk_slots.own_first, to);
+      if (n == first) gather_keys(sequence, chunk_slots.before, chunk_slots.before_first(), to);
+      clear_sums(chunk_slots.own_first, to);
+      if (n == first) clear_sums(chunk_slots.before_first(), to);
+      prepare(sequence, chunk_slots, round_lse, pairs, to);
+      add_pairs(chunk_slots, pairs, {0, 1, 2 * options_.chunk},
+                to.d_q + chunk_slots.own_first * d(), to);
+      if (n > first) finish(sequence, chunk_slots.before, chunk_slots.before_first(), to);
     }
     // The rows of the next task see the last chunk, too.
-    const SortedChunk last = slots.own;
-    const Index at = slots.own_first;
+    const SortedChunk last = chunk_slots.own;
+    const Index at = chunk_slots.own_first;
     const SortedChunk after = sorted_.after(sequence, last);
     if (after.count > 0) {
-      slots = {after, last, options_.chunk, options_.chunk - at};
-      gather_keys(sequence, after, slots.own_first, to);
-      prepare(sequence, slots, round_lse, pairs, to);
-      add_pairs(slots, pairs, {at, 1, last.count}, nullptr, to);
+      chunk_slots = {after, last, options_.chunk, options_.chunk - at};
+      gather_keys(sequence, after, chunk_slots.own_first, to);
+      prepare(sequence, chunk_slots, round_lse, pairs, to);
+      add_pairs(chunk_slots, pairs, {at, 1, last.count}, nullptr, to);
     }
     finish(sequence, last, at, to);
   }
@@ -200,9 +201,9 @@ class ReformerBackward {
 
   /// Brings the queries of a chunk together, and finds what the rounding of large log-sum-exps
   /// took.
-  void prepare(Index sequence, const ChunkSlots& slots, const View<const T>& round_lse,
+  void prepare(Index sequence, const ChunkSlots& chunk_slots, const View<const T>& round_lse,
                ChunkPairs<T>& pairs, const Buffers& to) {
-    const SortedChunk& own = slots.own;
+    const SortedChunk& own = chunk_slots.own;
     const Index b = sequence / shape_.heads;
     const Index h = sequence % shape_.heads;
     detail::gather_rows<T>(rows_of(inputs_.qk, sequence), own, shape_.width, nullptr, to.q);
@@ -215,7 +216,7 @@ class ReformerBackward {
       to.lse_low[i] = 0;
       is_large = is_large || !(std::abs(to.lse[i]) <= T{kLargeLse});
     }
-    pairs.prepare(sequence, slots);
+    pairs.prepare(sequence, chunk_slots);
     if (!is_large) return;
     KeyRun runs[2];
     auto args = detail::chunk_args(shape_, 0, detail::logit_scale<T>(options_.scale, shape_.width));
@@ -227,7 +228,7 @@ class ReformerBackward {
     args.map = pairs.score_map(false);
     args.key_end = 2 * options_.chunk;
     args.block.runs = runs;
-    args.block.run_count = slots.runs(runs);
+    args.block.run_count = chunk_slots.runs(runs);
     args.scratch = to.kernel;
     for (Index i = 0; i < own.count; i += detail::kChunkRows) {
       args.block.first = i;
@@ -239,8 +240,8 @@ class ReformerBackward {
   /// Adds what the pairs of a chunk's queries and some keys contribute to the sums of the keys, and
   /// computes their part of the gradients of the queries.
   /// \param d_q of the chunk's queries, written; null: not wanted
-  void add_pairs(const ChunkSlots& slots, const ChunkPairs<T>& pairs, const GradKeys& keys, T* d_q,
-                 const Buffers& to) const {
+  void add_pairs(const ChunkSlots& chunk_slots, const ChunkPairs<T>& pairs, const GradKeys& keys,
+                 T* d_q, const Buffers& to) const {
     KeyRun runs[2];
     SoftmaxGradArgs<T> args;
     args.head.q = {to.q, d(), 1};
@@ -254,7 +255,7 @@ class ReformerBackward {
     args.head.map = pairs.score_map(true);
     args.head.key_end = 2 * options_.chunk;
     args.block.runs = runs;
-    args.block.run_count = slots.runs(runs);
+    args.block.run_count = chunk_slots.runs(runs);
     args.keys = keys;
     args.k = {to.k + keys.first * d(), d(), 1};
     args.v = {to.v + keys.first * dv(), dv(), 1};
@@ -262,9 +263,9 @@ class ReformerBackward {
     if (wants_values()) args.d_v = to.d_v + keys.first * dv();
     args.add = true;
     args.scratch = to.kernel;
-    for (Index i = 0; i < slots.own.count; i += kMaxBlockRows) {
+    for (Index i = 0; i < chunk_slots.own.count; i += kMaxBlockRows) {
       args.block.first = i;
-      args.block.count = (std::min)(kMaxBlockRows, slots.own.count - i);
+      args.block.count = (std::min)(kMaxBlockRows, chunk_slots.own.count - i);
       args.row_end = args.block.count;
       if (wants_rows() && d_q != nullptr) args.d_q = d_q + i * d();
       SoftmaxGradKernels<T>{}.grad(args);
@@ -308,7 +309,7 @@ class ReformerBackward {
   View<const T> out_;
   View<const T> d_out_;
   ReformerGrads<T> grads_;
-  Slot slot_;
+  WorkerScratch slot_;
   Workspace weights_;  // [sequences, rounds, N]
   Workspace scratch_;  // [workers]
 };

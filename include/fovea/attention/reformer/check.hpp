@@ -44,7 +44,7 @@ void check_reformer_inputs(const char* op, const ReformerOptions& options,
   static_cast<void>(isa_level());
   const Shape& qk = inputs.qk.shape();
   const Shape& v = inputs.v.shape();
-  if (inputs.qk.is_none() && v[0] != 0) refuse_missing(op, "qk");
+  if (inputs.qk.empty() && v[0] != 0) refuse_missing(op, "qk");
   constexpr std::array<const char*, 3> whose = {"the batch of qk", "the heads of qk",
                                                 "the rows of qk"};
   for (std::size_t d = 0; d < 3; ++d) detail::check_extent(op, "v", v, d, qk[d], whose[d]);
@@ -57,7 +57,7 @@ void check_reformer_inputs(const char* op, const ReformerOptions& options,
   }
   check_reformer_options<T>(op, options, qk[2]);
   const Shape& w = inputs.projection.shape();
-  if (inputs.projection.is_none()) return;
+  if (inputs.projection.empty()) return;
   detail::check_extent(op, "projection", w, 0, 1, "since all sequences are hashed alike");
   detail::check_extent(op, "projection", w, 1, options.rounds, "the rounds of the options");
   detail::check_extent(op, "projection", w, 2, qk[3], "the width of qk");

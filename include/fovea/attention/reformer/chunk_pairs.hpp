@@ -111,17 +111,18 @@ class ChunkPairs {
   ChunkPairs& operator=(const ChunkPairs&) = delete;
 
   /// Prepares the pairs of a chunk.
-  void prepare(Index sequence, const ChunkSlots& slots) {
+  void prepare(Index sequence, const ChunkSlots& chunk_slots) {
     std::fill_n(self_, keys_, -1);
-    for (Index i = 0; i < slots.own.count; ++i) {
-      self_[slots.own_first + i] = static_cast<std::int32_t>(i);
+    for (Index i = 0; i < chunk_slots.own.count; ++i) {
+      self_[chunk_slots.own_first + i] = static_cast<std::int32_t>(i);
     }
-    if (slots.before.count > 0 && slots.before.round != slots.own.round) find_selves(slots);
+    if (chunk_slots.before.count > 0 && chunk_slots.before.round != chunk_slots.own.round)
+      find_selves(chunk_slots);
     if (bias_ == nullptr) return;
-    if (!options_.across_buckets || options_.correct_duplicates) look_up(sequence, slots);
-    for (Index i = 0; i < slots.own.count; ++i) {
-      write_bias(sequence, slots, i, slots.own_first, slots.own);
-      write_bias(sequence, slots, i, slots.before_first(), slots.before);
+    if (!options_.across_buckets || options_.correct_duplicates) look_up(sequence, chunk_slots);
+    for (Index i = 0; i < chunk_slots.own.count; ++i) {
+      write_bias(sequence, chunk_slots, i, chunk_slots.own_first, chunk_slots.own);
+      write_bias(sequence, chunk_slots, i, chunk_slots.before_first(), chunk_slots.before);
     }
   }
 
@@ -145,17 +146,18 @@ class ChunkPairs {
   }
 
   /// A row of the chunk may also stand in the chunk before, if that is of another round.
-  void find_selves(const ChunkSlots& slots) {
-    for (Index j = 0; j < slots.before.count; ++j) {
+  void find_selves(const ChunkSlots& chunk_slots) {
+    for (Index j = 0; j < chunk_slots.before.count; ++j) {
       const std::int32_t* const at =
-          std::find(slots.own.rows, slots.own.rows + slots.own.count, slots.before.rows[j]);
-      if (at == slots.own.rows + slots.own.count) continue;
-      self_[slots.before_first() + j] = static_cast<std::int32_t>(at - slots.own.rows);
+          std::find(chunk_slots.own.rows, chunk_slots.own.rows + chunk_slots.own.count,
+                    chunk_slots.before.rows[j]);
+      if (at == chunk_slots.own.rows + chunk_slots.own.count) continue;
+      self_[chunk_slots.before_first() + j] = static_cast<std::int32_t>(at - chunk_slots.own.rows);
     }
   }
 
   /// Finds the chunk and the bucket of each key in each round.
-  void look_up(Index sequence, const ChunkSlots& slots) {
+  void look_up(Index sequence, const ChunkSlots& chunk_slots) {
     for (Index r = 0; r < options_.rounds; ++r) {
       const std::int32_t* const ranks = sorted_.ranks(sequence, r);
       const std::int32_t* const buckets = sorted_.buckets(sequence, r);
@@ -166,17 +168,17 @@ class ChunkPairs {
           bucket_of_[at] = buckets[chunk.rows[j]];
         }
       };
-      look(slots.own_first, slots.own);
-      look(slots.before_first(), slots.before);
+      look(chunk_slots.own_first, chunk_slots.own);
+      look(chunk_slots.before_first(), chunk_slots.before);
     }
   }
 
   /// Writes the bias of query i and the keys of one slot.
-  void write_bias(Index sequence, const ChunkSlots& slots, Index i, Index first,
+  void write_bias(Index sequence, const ChunkSlots& chunk_slots, Index i, Index first,
                   const SortedChunk& chunk) {
     constexpr T hidden = -std::numeric_limits<T>::infinity();
     T* const bias = bias_ + i * keys_ + first;
-    const std::int32_t row = slots.own.rows[i];
+    const std::int32_t row = chunk_slots.own.rows[i];
     std::fill_n(bias, chunk.count, T{0});
     if (options_.correct_duplicates) {
       std::fill_n(counts_, chunk.count, 0);
@@ -186,10 +188,10 @@ class ChunkPairs {
       }
     }
     if (!options_.across_buckets) {
-      const std::int32_t bucket = sorted_.buckets(sequence, slots.own.round)[row];
+      const std::int32_t bucket = sorted_.buckets(sequence, chunk_slots.own.round)[row];
       const std::int32_t* const of = bucket_of_ + chunk.round * padded_size(keys_) + first;
       for (Index j = 0; j < chunk.count; ++j) {
-        if (chunk.round != slots.own.round || of[j] != bucket) bias[j] = hidden;
+        if (chunk.round != chunk_slots.own.round || of[j] != bucket) bias[j] = hidden;
       }
     }
     for (Index j = 0; j < chunk.count && options_.causal; ++j) {

@@ -23,7 +23,7 @@ inline constexpr Index kChunkRows = 128;
 
 /// Asks for the memory of a row, which sorting has put where hardware does not guess it.
 template <class T>
-void ask_for_row(const T* row, Index width) {
+void prefetch_row(const T* row, Index width) {
   constexpr Index line = 64 / Index{sizeof(T)};
   for (Index c = 0; c < width; c += line) __builtin_prefetch(row + c);
 }
@@ -39,7 +39,7 @@ void gather_rows(const Matrix<const T>& from, const SortedChunk& chunk, Index wi
   for (Index i = 0; i < chunk.count; ++i) {
     const T* row = from.data + chunk.rows[i] * from.row;
     if (from.column == 1 && i + ahead < chunk.count) {
-      ask_for_row(from.data + chunk.rows[i + ahead] * from.row, width);
+      prefetch_row(from.data + chunk.rows[i + ahead] * from.row, width);
     }
     T* const at = (plain != nullptr ? plain : to) + i * padded;
     if (from.column == 1) {
@@ -83,14 +83,14 @@ class ReformerForward {
         sorted_(sorted),
         out_(out),
         saved_(saved),
-        value_width_(out.is_none() ? 0 : shape_.value_width),
+        value_width_(out.empty() ? 0 : shape_.value_width),
         slot_(options, shape_, value_width_) {}
 
   /// Bytes of scratch memory with that many workers.
   static Index workspace_bytes(const ReformerOptions& options, const ReformerShape& s,
                                Index workers) {
     return 2 * s.batch * s.heads * s.rows * kElement +
-           workers * Slot(options, s, s.value_width).bytes;
+           workers * WorkerScratch(options, s, s.value_width).bytes;
   }
 
   /// Takes the memory.
@@ -106,8 +106,8 @@ class ReformerForward {
   void compute(const ExecutorRef& executor) {
     for (Index r = 0; r < options_.rounds; ++r) {
       for_each_task(executor, tasks(), [&](Index task, Index worker) {
-        attend(task / parts(), r, task % parts() * detail::kTaskChunks,
-               scratch_.data<std::byte>() + worker * slot_.bytes);
+        process_rows(task / parts(), r, task % parts() * detail::kTaskChunks,
+                     scratch_.data<std::byte>() + worker * slot_.bytes);
       });
     }
     for_each_task(executor, sorted_.sequences(), [&](Index s, Index) { clear_beyond(s); });
@@ -117,8 +117,8 @@ class ReformerForward {
   static constexpr Index kElement = sizeof(T);
 
   /// How the memory of a worker is divided, in elements.
-  struct Slot {
-    Slot(const ReformerOptions& options, const ReformerShape& s, Index value_width) {
+  struct WorkerScratch {
+    WorkerScratch(const ReformerOptions& options, const ReformerShape& s, Index value_width) {
       const Index c = options.chunk;
       rows = padded_size(c);
       queries = c * padded_size(s.width);
@@ -134,7 +134,7 @@ class ReformerForward {
 
   /// The memory of a worker.
   struct Buffers {
-    Buffers(const Slot& slot, std::byte* memory)
+    Buffers(const WorkerScratch& slot, std::byte* memory)
         : q(reinterpret_cast<T*>(memory)),
           k(q + slot.queries),
           v(k + 2 * slot.queries),
@@ -170,18 +170,19 @@ class ReformerForward {
   }
 
   /// Computes some chunks of a round, from one on.
-  void attend(Index sequence, Index round, Index first, std::byte* memory) {
+  void process_rows(Index sequence, Index round, Index first, std::byte* memory) {
     const Index end = (std::min)(first + detail::kTaskChunks, sorted_.chunks(sequence));
     if (first >= end) return;
     const Buffers to(slot_, memory);
     ChunkPairs<T> pairs(options_, sorted_, to.pairs);
     for (Index n = first; n < end; ++n) {
       const SortedChunk own = sorted_.chunk(sequence, round, n);
-      const auto slots = ChunkSlots::of(own, sorted_.before(sequence, own), options_.chunk);
-      gather_keys(sequence, slots.own, slots.own_first, to, to.q);
-      if (n == first) gather_keys(sequence, slots.before, slots.before_first(), to, nullptr);
-      pairs.prepare(sequence, slots);
-      run_kernel(slots, pairs, to);
+      const auto chunk_slots = ChunkSlots::of(own, sorted_.before(sequence, own), options_.chunk);
+      gather_keys(sequence, chunk_slots.own, chunk_slots.own_first, to, to.q);
+      if (n == first)
+        gather_keys(sequence, chunk_slots.before, chunk_slots.before_first(), to, nullptr);
+      pairs.prepare(sequence, chunk_slots);
+      run_kernel(chunk_slots, pairs, to);
       merge(sequence, own, to);
     }
   }
@@ -197,7 +198,8 @@ class ReformerForward {
                            to.v + first * padded_size(value_width_));
   }
 
-  void run_kernel(const ChunkSlots& slots, const ChunkPairs<T>& pairs, const Buffers& to) const {
+  void run_kernel(const ChunkSlots& chunk_slots, const ChunkPairs<T>& pairs,
+                  const Buffers& to) const {
     KeyRun runs[2];
     auto args = detail::chunk_args(shape_, value_width_,
                                    detail::logit_scale<T>(options_.scale, shape_.width));
@@ -209,11 +211,11 @@ class ReformerForward {
     args.map = pairs.score_map(false);
     args.key_end = 2 * options_.chunk;
     args.block.runs = runs;
-    args.block.run_count = slots.runs(runs);
+    args.block.run_count = chunk_slots.runs(runs);
     args.scratch = to.kernel;
-    for (Index i = 0; i < slots.own.count; i += detail::kChunkRows) {
+    for (Index i = 0; i < chunk_slots.own.count; i += detail::kChunkRows) {
       args.block.first = i;
-      args.block.count = (std::min)(detail::kChunkRows, slots.own.count - i);
+      args.block.count = (std::min)(detail::kChunkRows, chunk_slots.own.count - i);
       SoftmaxKernels<T>{}.block(args);
     }
   }
@@ -231,7 +233,7 @@ class ReformerForward {
       const std::int32_t row = own.rows[i];
       // Where a row belongs is not known if its products hold a NaN: so it becomes one.
       const T lse = buckets[row] == kNoBucket ? std::numeric_limits<T>::quiet_NaN() : from.lse[i];
-      if (!saved_.round_lse.is_none()) saved_.round_lse(b, h, row, own.round) = lse;
+      if (!saved_.round_lse.empty()) saved_.round_lse(b, h, row, own.round) = lse;
       from.before[i] = 1;
       from.now[i] = 1;
       if (is_first) {
@@ -246,7 +248,7 @@ class ReformerForward {
         sum[row] += from.now[i];
       }
       from.factor[i] = is_last ? 1 / sum[row] : T{1};
-      if (is_last && !saved_.lse.is_none()) {
+      if (is_last && !saved_.lse.empty()) {
         saved_.lse(b, h, row, 0) = most[row] + std::log(sum[row]);
       }
     }
@@ -263,8 +265,8 @@ class ReformerForward {
     const Index h = sequence % shape_.heads;
     for (Index row = sorted_.length(sequence); row < shape_.rows; ++row) {
       for (Index d = 0; d < value_width_; ++d) out_(b, h, row, d) = 0;
-      if (!saved_.lse.is_none()) saved_.lse(b, h, row, 0) = none;
-      if (saved_.round_lse.is_none()) continue;
+      if (!saved_.lse.empty()) saved_.lse(b, h, row, 0) = none;
+      if (saved_.round_lse.empty()) continue;
       for (Index r = 0; r < options_.rounds; ++r) saved_.round_lse(b, h, row, r) = none;
     }
   }
@@ -276,7 +278,7 @@ class ReformerForward {
   View<T> out_;
   ReformerSaved<T> saved_;
   Index value_width_;
-  Slot slot_;
+  WorkerScratch slot_;
   Workspace sums_;     // [2, sequences, N] largest log-sum-exp and sum of weights of each row
   Workspace scratch_;  // [workers]
 };

@@ -148,7 +148,7 @@ class SortedRows {
   /// Writes the projection of a round, given or drawn, in dense rows.
   void write_projection(Index round) {
     const Index half = options_.buckets / 2;
-    const bool is_drawn = inputs_.projection.is_none();
+    const bool is_drawn = inputs_.projection.empty();
     T* const to = projection_.template data<T>() + round * shape_.width * half;
     for (Index d = 0; d < shape_.width; ++d) {
       for (Index c = 0; c < half; ++c) {

@@ -35,7 +35,7 @@ class SinkhornBackward {
     return SortedBlocks<T>::size_bytes(options, s, workers) +
            (sinkhorn_sequences_at_once(options, s) *
                 (sorted_sequence_elements(options, s) + 2 * blocks * blocks) +
-            workers * Slot(options, s).elements) *
+            workers * WorkerScratch(options, s).elements) *
                kElement;
   }
 
@@ -60,8 +60,8 @@ class SinkhornBackward {
       for_each_task(executor, count_ * most, [&](Index task, Index worker) {
         differentiate(first + task / most, task % most, slot(worker));
       });
-      if (!grads_.k.is_none() || !grads_.v.is_none()) unsort(executor);
-      if (!grads_.sorting.is_none()) differentiate_sorting(executor);
+      if (!grads_.k.empty() || !grads_.v.empty()) unsort(executor);
+      if (!grads_.sorting.empty()) differentiate_sorting(executor);
       write_keys(executor);
     }
   }
@@ -70,8 +70,8 @@ class SinkhornBackward {
   static constexpr Index kElement = sizeof(T);
 
   /// How the memory of a worker is divided, in elements.
-  struct Slot {
-    Slot(const SinkhornOptions& options, const AttentionShape& s) {
+  struct WorkerScratch {
+    WorkerScratch(const SinkhornOptions& options, const AttentionShape& s) {
       const Index b = options.block;
       const Index blocks = s.queries / b;
       rows = padded_size(b);
@@ -116,8 +116,8 @@ class SinkhornBackward {
     for (Index h = first_head; h < first_head + call_.group(); ++h) {
       set_head(sequence, h, number, lse_low, args);
       args.add = h > first_head;
-      add_rows(args, grads_.q.is_none() ? nullptr : d_q);
-      if (grads_.q.is_none()) continue;
+      add_rows(args, grads_.q.empty() ? nullptr : d_q);
+      if (grads_.q.empty()) continue;
       SoftmaxGradKernels<T>{}.scaled_rows({d_q,
                                            detail::head_matrix(grads_.q, b, h, number * block()), 0,
                                            1, block(), call_.shape.width, args.head.scale, false});
@@ -184,8 +184,8 @@ class SinkhornBackward {
     const auto columns = [&](Index width) {
       return SortedBlocks<T>::column_tasks(block() * width);
     };
-    const Index of_keys = grads_.k.is_none() ? 0 : columns(call_.shape.width);
-    const Index tasks = of_keys + (grads_.v.is_none() ? 0 : columns(call_.shape.value_width));
+    const Index of_keys = grads_.k.empty() ? 0 : columns(call_.shape.width);
+    const Index tasks = of_keys + (grads_.v.empty() ? 0 : columns(call_.shape.value_width));
     for_each_task(executor, count_ * tasks, [&](Index task, Index) {
       const Index s = first_ + task / tasks;
       const Index part = task % tasks;
@@ -262,7 +262,7 @@ class SinkhornBackward {
       const Index s = first_ + task / most;
       const Index w = task % most;
       const auto write = [&](const View<T>& to, Workspace& rows) {
-        if (to.is_none()) return;
+        if (to.empty()) return;
         if (w >= call_.blocks(s)) return clear(to, call_.batch(s), call_.key_head(s), w);
         const T* const from = of_block(rows, s, w, to.width()) + block() * to.width();
         const Matrix<T> into = call_.of_keys(to, s, w * block());
@@ -282,7 +282,7 @@ class SinkhornBackward {
   }
 
   void clear(const View<T>& grad, Index b, Index h, Index number) const {
-    if (grad.is_none()) return;
+    if (grad.empty()) return;
     for (Index n = number * block(); n < (number + 1) * block(); ++n) {
       for (Index c = 0; c < grad.width(); ++c) grad(b, h, n, c) = 0;
     }
@@ -294,7 +294,7 @@ class SinkhornBackward {
   View<const T> d_out_;
   SinkhornGrads<T> grads_;
   SortedBlocks<T> blocks_;
-  Slot slot_;
+  WorkerScratch slot_;
   Index first_ = 0;  // the first sequence of those at work, and their number
   Index count_ = 0;
   Workspace d_k_;         // [sequences at once, blocks, 2 b, D], as those of SortedBlocks

@@ -47,8 +47,8 @@ void check_sinkhorn_options(const char* op, const SinkhornOptions& options, Inde
 template <class T>
 void check_sorting(const char* op, const SinkhornInputs<T>& inputs, Index queries, Index keys) {
   const Shape& r = inputs.sorting.shape();
-  if (inputs.sorting.is_none() && inputs.k.batch() * inputs.k.heads() * queries == 0) return;
-  if (inputs.sorting.is_none()) {
+  if (inputs.sorting.empty() && inputs.k.batch() * inputs.k.heads() * queries == 0) return;
+  if (inputs.sorting.empty()) {
     refuse_missing(op, "sorting", "[B, Hk, N / block, N / block], the sorting logits");
   }
   detail::check_extent(op, "sorting", r, 0, inputs.k.batch(), "the batch of k");

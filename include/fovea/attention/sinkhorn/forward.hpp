@@ -80,8 +80,8 @@ class SinkhornForward {
       blocks_.make(first, count, executor);
       for_each_task(executor, count * call_.group() * parts, [&](Index task, Index worker) {
         const Index head = task / parts;
-        attend(first + head / call_.group(), head % call_.group(), task % parts,
-               scratch_.template data<T>() + worker * slot);
+        process_rows(first + head / call_.group(), head % call_.group(), task % parts,
+                     scratch_.template data<T>() + worker * slot);
       });
     }
   }
@@ -95,7 +95,7 @@ class SinkhornForward {
   Index together() const { return (std::max)(Index{1}, 256 / call_.options.block); }
   Index parts() const { return (call_.most_blocks() + together() - 1) / together(); }
 
-  void attend(Index sequence, Index head_of_group, Index part, T* scratch) {
+  void process_rows(Index sequence, Index head_of_group, Index part, T* scratch) {
     const Index head = call_.key_head(sequence) * call_.group() + head_of_group;
     const Index block = call_.options.block;
     const Index end = (std::min)((part + 1) * together(), call_.most_blocks());
@@ -106,7 +106,7 @@ class SinkhornForward {
       }
       auto args = detail::sinkhorn_block_args(call_, blocks_, sequence, head, u);
       args.out = detail::head_output(out_, call_.batch(sequence), head, u * block);
-      if (!saved_.lse.is_none()) {
+      if (!saved_.lse.empty()) {
         args.lse = detail::head_matrix(saved_.lse, call_.batch(sequence), head, u * block);
       }
       args.scratch = scratch;
@@ -118,7 +118,7 @@ class SinkhornForward {
   void clear(Index b, Index h, Index first) const {
     for (Index n = first; n < first + call_.options.block; ++n) {
       for (Index c = 0; c < out_.width(); ++c) out_(b, h, n, c) = 0;
-      if (!saved_.lse.is_none()) saved_.lse(b, h, n, 0) = -std::numeric_limits<T>::infinity();
+      if (!saved_.lse.empty()) saved_.lse(b, h, n, 0) = -std::numeric_limits<T>::infinity();
     }
   }
 

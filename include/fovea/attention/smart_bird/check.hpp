@@ -33,7 +33,7 @@ void check_sketch(const char* op, const SmartBirdOptions& options, const SketchI
   const Shape& q = inputs.sketch_q.shape();
   const Shape& k = inputs.sketch_k.shape();
   const auto check_given = [&](const char* name, const auto& x) {
-    if (x.is_none() && heads > 0) refuse_missing(op, name, "[B, 1, N, d], of the sketch");
+    if (x.empty() && heads > 0) refuse_missing(op, name, "[B, 1, N, d], of the sketch");
   };
   check_given("sketch_q", inputs.sketch_q);
   check_given("sketch_k", inputs.sketch_k);
@@ -48,7 +48,7 @@ void check_sketch(const char* op, const SmartBirdOptions& options, const SketchI
   check_packing(op, sketch);
   check_first_positions(op, sketch);
   check_alignment(op, sketch, options.alignment, [&] { return options.causal; });
-  if (inputs.draws.is_none()) return;
+  if (inputs.draws.empty()) return;
   const Shape drawn = {q[0], heads, q[2], k[2]};
   for (std::size_t d = 0; d < 4; ++d) {
     detail::check_extent(op, "draws", inputs.draws.shape(), d, drawn[d], "one for each pair");

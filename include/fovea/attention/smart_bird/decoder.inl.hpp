@@ -75,10 +75,10 @@ template <class T>
 void SmartBirdDecoder<T>::check_tokens(const View<const T>& k, const View<const T>& v,
                                        const View<const C>& sketch_k) const {
   check_decoder_tokens(name_, shape_, k, v, kMostDecoderTokens - length());
-  if (sketch_k.is_none() && shape_.batch * k.rows() > 0) {
+  if (sketch_k.empty() && shape_.batch * k.rows() > 0) {
     refuse_missing(name_, "sketch_k", "[B, 1, n, d], the keys of the sketch");
   }
-  if (sketch_k.is_none()) return;
+  if (sketch_k.empty()) return;
   detail::check_extent(name_, "sketch_k", sketch_k.shape(), 0, shape_.batch,
                        "the batch of the decoder");
   detail::check_extent(name_, "sketch_k", sketch_k.shape(), 1, 1,
@@ -159,7 +159,7 @@ void SmartBirdDecoder<T>::run_step(const SmartBirdInputs<T>& inputs, const View<
     selection.run({b, b, 0, inputs.q.rows(), 0, after, after, after - inputs.q.rows(), after},
                   SketchSelection<C>::block({0, inputs.q.rows()}, task % blocks), worker);
   });
-  rows.attend(threads);
+  rows.compute(threads);
 }
 
 FOVEA_PASSES(SmartBirdDecoder)

@@ -30,7 +30,7 @@ class ChosenKeys {
   template <class Memory>
   ChosenKeys(const Shape& shape, const View<Index>& given, Memory&& memory)
       : is_number_(memory.take(shape[0] * shape[2], Index{sizeof(bool)})), indices_(given) {
-    if (!given.is_none()) return;
+    if (!given.empty()) return;
     memory_ = memory.take(rows(shape) * shape[3], Index{sizeof(Index)});
     indices_ = View<Index>(memory_.template data<Index>(), shape);
   }
@@ -61,7 +61,7 @@ class ChosenKeys {
         for (Index c = 0; c < out.width(); ++c) {
           out(b, h, n, c) = std::numeric_limits<T>::quiet_NaN();
         }
-        if (!lse.is_none()) lse(b, h, n, 0) = std::numeric_limits<Compute<T>>::quiet_NaN();
+        if (!lse.empty()) lse(b, h, n, 0) = std::numeric_limits<Compute<T>>::quiet_NaN();
       }
     });
   }
@@ -108,13 +108,13 @@ class SmartBirdRows {
   /// Whether each row's sketch scores are free of NaN, to be written.
   bool* is_number() { return chosen_.is_number(); }
 
-  /// Allocates the scratch memory for `attend` with the same executor.
+  /// Allocates the scratch memory for `compute` with the same executor.
   /// \throws std::bad_alloc
   void take_scratch(const ExecutorRef& executor) { attention_.take_scratch(executor); }
 
   /// Attends to the chosen keys.
   /// \pre the keys are chosen, and take_scratch was called
-  void attend(const ExecutorRef& executor) {
+  void compute(const ExecutorRef& executor) {
     attention_.compute(executor);
     chosen_.spoil(out_, lse_, executor);
   }

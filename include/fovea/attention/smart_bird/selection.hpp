@@ -79,7 +79,7 @@ class SketchSelection {
     args.seed = options_.seed;
     args.batch = static_cast<std::uint32_t>(s.index);
     args.heads = rows_.indices.heads();
-    if (!rows_.draws.is_none()) {
+    if (!rows_.draws.empty()) {
       args.draws = detail::head_row(rows_.draws, s.batch, 0, row);
       args.draws_head = rows_.draws.strides()[1];
       args.draws_row = rows_.draws.strides()[2];
@@ -155,7 +155,7 @@ void select_keys(const SmartBirdOptions& options, const SketchInputs<T>& inputs,
   keys.take_room(key_rows, memory);
   SketchBlockKeys<T> near_keys(sketch.k.width());
   // Given draws may be any numbers, for which blocks have no bound.
-  if (inputs.draws.is_none()) near_keys.plan(options, sequences, memory);
+  if (inputs.draws.empty()) near_keys.plan(options, sequences, memory);
   SketchSelection<T> selection(options, {sketch.q, inputs.draws, indices, is_number}, keys);
   selection.take_scratch(tasks.count(), key_rows, near_keys.segment_count() > 0, executor);
   memory.require();

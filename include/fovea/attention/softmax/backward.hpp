@@ -20,10 +20,10 @@ FOVEA_NAMESPACE_BEGIN
 /// keys and values, and goes over all query blocks that see them. Tasks add to the gradient of a
 /// query block in the order of their keys.
 ///
-/// Different stages, and different patterns of the query heads of a key head, cut the keys
-/// differently. So the pass runs in consecutive rounds. A round processes one stage of every key
-/// head, and the query heads that share one pattern. The first round writes the gradients of keys
-/// and values; the others add to them.
+/// Different pattern passes, and different patterns of the query heads of a key head, cut the keys
+/// differently. So the backward pass runs in rounds. A round processes one pattern pass of every
+/// key head, and the query heads that share one pattern. The first round writes the gradients of
+/// keys and values; the others add to them.
 template <class T>
 class SoftmaxBackward {
  public:
@@ -58,18 +58,18 @@ class SoftmaxBackward {
   void take_scratch(const ExecutorRef& executor) {
     pass_.take_scratch(worker_count(executor, pass_.most_tasks()), memory_of(executor));
     const SoftmaxGrads<T>& grads = pass_.grads();
-    if (grads.q.is_none() && grads.k.is_none() && grads.v.is_none()) return;
+    if (grads.q.empty() && grads.k.empty() && grads.v.empty()) return;
     find_place_of_bias();
-    const Index stages = pass_.plans().stage_count();
+    const Index passes = pass_.plans().pass_count();
     Index places = 0;
-    rounds_.reserve(static_cast<std::size_t>(stages * variants()));
-    for (Index stage = 0; stage < stages; ++stage) {
+    rounds_.reserve(static_cast<std::size_t>(passes * variants()));
+    for (Index pass = 0; pass < passes; ++pass) {
       for (Index variant = 0; variant < variants(); ++variant) {
-        rounds_.push_back(round(stage, variant));
+        rounds_.push_back(round(pass, variant));
         places = (std::max)(places, rounds_.back().blocks.count());
       }
     }
-    turns_ = detail::OrderedSections(grads.q.is_none() ? 0 : places);
+    turns_ = detail::OrderedSections(grads.q.empty() ? 0 : places);
   }
 
   /// The rest of `reserve`.
@@ -91,10 +91,10 @@ class SoftmaxBackward {
   void compute(const ExecutorRef& executor) {
     pass_.find_lse_low(executor);
     const SoftmaxGrads<T>& grads = pass_.grads();
-    if (!grads.bias.is_none()) BiasBackward<T>(pass_, grads.bias).clear(executor);
+    if (!grads.bias.empty()) BiasBackward<T>(pass_, grads.bias).clear(executor);
     for (const Round& round : rounds_) run_round(round, executor);
     clear_behind_plans();
-    if (!grads.bias.is_none() && !bias_in_rounds_) add_to_bias(grads.bias, executor);
+    if (!grads.bias.empty() && !bias_in_rounds_) add_to_bias(grads.bias, executor);
     if (!grads.sink.empty()) pass_.write_sinks(executor);
   }
 
@@ -120,7 +120,7 @@ class SoftmaxBackward {
   void find_place_of_bias() {
     const View<T>& bias = pass_.grads().bias;
     const AttentionShape whole = pass_.call().shape();
-    if (bias.is_none() || pass_.sequences().packed()) return;
+    if (bias.empty() || pass_.sequences().packed()) return;
     const Shape pairs = {bias.batch(), whole.query_heads, whole.queries, whole.keys};
     const ScoreMap<T> map = pass_.sequences().count() == 0 || whole.query_heads == 0
                                 ? ScoreMap<T>{}
@@ -138,19 +138,19 @@ class SoftmaxBackward {
 
   /// One round: for every key head, the query heads that have the pattern of its head `variant`.
   struct Round {
-    Index stage;
+    Index pass;
     Index variant;
     SequenceTasks keys;    // the tasks: blocks of keys of key heads
     SequenceTasks blocks;  // blocks of query heads, to which tasks add in turn
     Index most_parts;      // largest number of tasks of a key head
 
-    bool is_first() const { return stage == 0 && variant == 0; }
+    bool is_first() const { return pass == 0 && variant == 0; }
   };
 
-  Round round(Index stage, Index variant) const {
+  Round round(Index pass, Index variant) const {
     Index most = 0;
     const auto parts = [&](Index s, Index key_head) {
-      const AnyPlan& plan = pass_.plans().plan(stage, s, key_head * group() + variant);
+      const AnyPlan& plan = pass_.plans().plan(pass, s, key_head * group() + variant);
       const Index blocks = KeyParts<T>::blocks_of_task(plan, pass_.sequences()[s].plan_keys);
       const Index count = (plan.key_block_count() + blocks - 1) / blocks;
       most = (std::max)(most, count);
@@ -158,9 +158,9 @@ class SoftmaxBackward {
     };
     SequenceTasks keys(pass_.sequences(), pass_.key_heads(), parts);
     const auto block_count = [&](Index s, Index h) {
-      return pass_.plans().plan(stage, s, h).block_count();
+      return pass_.plans().plan(pass, s, h).block_count();
     };
-    return {stage,
+    return {pass,
             variant,
             std::move(keys),
             {pass_.sequences(), pass_.query_heads(), block_count},
@@ -187,7 +187,7 @@ class SoftmaxBackward {
         }
       });
     }
-    if (now.stage == 0 && !pass_.grads().q.is_none()) clear_unseen_rows(now);
+    if (now.pass == 0 && !pass_.grads().q.empty()) clear_unseen_rows(now);
   }
 
   /// Computes the gradients of a task's keys and values, and its part of the queries' gradients.
@@ -196,7 +196,7 @@ class SoftmaxBackward {
     const detail::OnError stop([this] { turns_.stop(); });
     const Sequence s = pass_.sequences()[task.sequence];
     const Index first_head = task.head * group() + round.variant;
-    const AnyPlan& plan = pass_.plans().plan(round.stage, task.sequence, first_head);
+    const AnyPlan& plan = pass_.plans().plan(round.pass, task.sequence, first_head);
     KeyParts<T> parts(plan, s.plan_keys, task.part);
     SoftmaxGradArgs<T> args;
     args.scratch = buffers.kernel;
@@ -222,7 +222,7 @@ class SoftmaxBackward {
           const Range rows = add_pairs(s, task.head, of, buffers, part, args);
           if (!of.of_queries) continue;
           turns_.take(round.blocks.number(task.sequence, h, b), before,
-                      [&] { add_to_queries(args, rows, s, h, round.stage > 0 || before > 0); });
+                      [&] { add_to_queries(args, rows, s, h, round.pass > 0 || before > 0); });
         }
       }
     }
@@ -234,8 +234,8 @@ class SoftmaxBackward {
   /// The gradients that a pair of blocks adds to.
   GradientRoles wanted(const GradientRoles& queries, const GradientRoles& keys) const {
     const SoftmaxGrads<T>& grads = pass_.grads();
-    return {queries.of_queries && keys.of_queries && !grads.q.is_none(),
-            queries.of_keys && keys.of_keys && !(grads.k.is_none() && grads.v.is_none())};
+    return {queries.of_queries && keys.of_queries && !grads.q.empty(),
+            queries.of_keys && keys.of_keys && !(grads.k.empty() && grads.v.empty())};
   }
 
   T* d_k_of(const KeyPart<T>& part, const Buffers& buffers) const {
@@ -261,8 +261,8 @@ class SoftmaxBackward {
     args.k = part.k;
     args.v = part.v;
     args.d_q = of.of_queries ? buffers.d_q : nullptr;
-    args.d_k = of.of_keys && !pass_.grads().k.is_none() ? d_k_of(part, buffers) : nullptr;
-    args.d_v = of.of_keys && !pass_.grads().v.is_none() ? d_v_of(part, buffers) : nullptr;
+    args.d_k = of.of_keys && !pass_.grads().k.empty() ? d_k_of(part, buffers) : nullptr;
+    args.d_v = of.of_keys && !pass_.grads().v.empty() ? d_v_of(part, buffers) : nullptr;
     args.row_begin = rows.begin;
     args.row_end = rows.end;
     args.add = part.begun;
@@ -279,7 +279,7 @@ class SoftmaxBackward {
     const bool add = !round.is_first();
     if (!part.roles.of_keys || (add && !part.begun)) return;
     const auto write = [&](const View<T>& to, T* rows, T scale) {
-      if (to.is_none()) return;
+      if (to.empty()) return;
       if (!part.begun) std::fill_n(rows, part.keys.count * padded_size(to.width()), T{0});
       write_rows(rows, to, s.batch, key_head, s.first_key, part.keys, scale, add);
     };
@@ -288,7 +288,7 @@ class SoftmaxBackward {
   }
 
   /// The rows of a block, as rows of the tensors.
-  static Strip rows_of(const QueryBlock& block, const Range& rows) {
+  static RowBlock rows_of(const QueryBlock& block, const Range& rows) {
     return {block.first + block.step * rows.begin, block.step,
             (std::max)(Index{0}, rows.end - rows.begin)};
   }
@@ -307,7 +307,7 @@ class SoftmaxBackward {
   }
 
   /// Sets the gradients of some queries to +0.
-  void clear_queries(const Sequence& s, Index h, const Strip& rows) const {
+  void clear_queries(const Sequence& s, Index h, const RowBlock& rows) const {
     const Matrix<T> d_q = detail::head_matrix(pass_.grads().q, s.batch, h, s.first_query);
     for (Index r = 0; r < rows.count; ++r) {
       T* const row = d_q.data + (rows.first + rows.step * r) * d_q.row;
@@ -320,7 +320,7 @@ class SoftmaxBackward {
     for (Index n = 0; n < pass_.sequences().count(); ++n) {
       const Sequence s = pass_.sequences()[n];
       for (const View<T>& x : {pass_.grads().k, pass_.grads().v}) {
-        if (x.is_none() || s.plan_keys == s.keys) continue;
+        if (x.empty() || s.plan_keys == s.keys) continue;
         for (Index h = 0; h < x.heads(); ++h) {
           for (Index row = s.first_key + s.plan_keys; row < s.first_key + s.keys; ++row) {
             for (Index c = 0; c < x.width(); ++c) x(s.batch, h, row, c) = 0;
@@ -345,12 +345,12 @@ class SoftmaxBackward {
     return before;
   }
 
-  /// Overwrites the rows `strip` of a head of a sequence, or adds to them.
+  /// Overwrites the rows of `row_block` of a head of a sequence, or adds to them.
   static void write_rows(const T* rows, const View<T>& to, Index batch, Index head, Index first,
-                         const Strip& strip, T scale, bool add) {
+                         const RowBlock& row_block, T scale, bool add) {
     SoftmaxGradKernels<T>{}.scaled_rows({rows, detail::head_matrix(to, batch, head, first),
-                                         strip.first, strip.step, strip.count, to.width(), scale,
-                                         add});
+                                         row_block.first, row_block.step, row_block.count,
+                                         to.width(), scale, add});
   }
 
   /// Sets to +0 the gradients of the round's queries whose block sees no key.
@@ -361,7 +361,7 @@ class SoftmaxBackward {
       const SequenceTask at = round.blocks[place];
       if (at.head % group() % variants() != round.variant) continue;
       const Sequence s = pass_.sequences()[at.sequence];
-      const AnyPlan& plan = pass_.plans().plan(round.stage, at.sequence, at.head);
+      const AnyPlan& plan = pass_.plans().plan(round.pass, at.sequence, at.head);
       if (!plan.query_roles(at.part).of_queries) continue;
       const QueryBlock block = plan.block(at.part, storage);
       clear_queries(s, at.head, rows_of(block, {0, block.count}));

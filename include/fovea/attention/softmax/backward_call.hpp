@@ -41,7 +41,8 @@ class BackwardCall {
 
   /// Bytes of scratch memory with that many workers, if a row has a large lse.
   static Index workspace_bytes(const AttentionShape& shape, const HeadPlans& plans, Index workers) {
-    return workers * (Slot(shape).elements * kElement + BlockStorage::bytes(plans.most_runs())) +
+    return workers *
+               (WorkerScratch(shape).elements * kElement + BlockStorage::bytes(plans.most_runs())) +
            LseLowParts<T>::workspace_bytes(shape, plans);
   }
 
@@ -98,10 +99,10 @@ class BackwardCall {
   Index most_tasks() const {
     Index most_parts = 1;
     const Index sequences = call_.sequences().count();
-    for (Index stage = 0; stage < plans_.stage_count(); ++stage) {
+    for (Index pass = 0; pass < plans_.pass_count(); ++pass) {
       for (Index s = 0; s < call_.sequences().different(); ++s) {
         for (Index h = 0; h < plans_.period(); ++h) {
-          const AnyPlan& plan = plans_.plan(stage, s, h);
+          const AnyPlan& plan = plans_.plan(pass, s, h);
           most_parts = (std::max)({most_parts, plan.block_count(), plan.key_block_count()});
         }
       }
@@ -138,7 +139,7 @@ class BackwardCall {
     head.d_out = detail::head_matrix(d_out_, s.batch, h, s.first_query);
     head.lse = detail::head_matrix(View<const T>(saved_.lse), s.batch, h, s.first_query);
     head.lse_low = lse_low_.of(s, h);
-    if (!d_lse_.is_none()) head.d_lse = detail::head_matrix(d_lse_, s.batch, h, s.first_query);
+    if (!d_lse_.empty()) head.d_lse = detail::head_matrix(d_lse_, s.batch, h, s.first_query);
     head.width = in.q.width();
     head.value_width = in.v.width();
     head.scale = call_.scale();
@@ -190,8 +191,8 @@ class BackwardCall {
 
  private:
   /// How the scratch of one worker is divided, in elements.
-  struct Slot {
-    explicit Slot(const AttentionShape& shape) {
+  struct WorkerScratch {
+    explicit WorkerScratch(const AttentionShape& shape) {
       const Index rows = key_block_rows(shape.keys);
       kernel = softmax_grad_scratch(rows, shape.width, shape.value_width);
       keys = rows * padded_size(shape.width);
@@ -227,7 +228,7 @@ class BackwardCall {
   View<const T> d_lse_;
   SoftmaxGrads<T> grads_;
   LseLowParts<T> lse_low_;
-  Slot slot_;
+  WorkerScratch slot_;
   Index most_runs_;
   Workspace scratch_;  // [workers]
   Workspace blocks_;   // [workers] BlockStorage

@@ -9,7 +9,7 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// Computes the bias's gradient. A task owns a part of the bias, and sums over what it was
-/// broadcast to. Stages and different patterns cut the bias into different parts, so they run in
+/// broadcast to. Passes and different patterns cut the bias into different parts, so they run in
 /// consecutive rounds.
 template <class T>
 class BiasBackward {
@@ -30,7 +30,8 @@ class BiasBackward {
     // either, there is one part.
     round.by_query = shape[2] != 1 || whole.queries == 1;
     round.one_part = !round.by_query && (shape[3] == 1 && whole.keys != 1);
-    for (round.stage = 0; round.stage < pass_.plans().stage_count(); ++round.stage) {
+    for (round.pattern_pass = 0; round.pattern_pass < pass_.plans().pass_count();
+         ++round.pattern_pass) {
       for (round.variant = 0; round.variant < round.variants; ++round.variant) {
         round.parts = bias_parts(round);
         for_each_task(executor, shape[0] * shape[1] * round.parts, [&](Index task, Index worker) {
@@ -43,9 +44,9 @@ class BiasBackward {
  private:
   using Buffers = typename BackwardCall<T>::Buffers;
 
-  /// One round: one stage, and the heads of one pattern or of all.
+  /// One round: one pass, and the heads of one pattern or of all.
   struct BiasRound {
-    Index stage;
+    Index pattern_pass;
     Index variant;   // the round takes the heads h with h % variants == variant
     Index variants;  // more than 1 if heads of different patterns add to the same part
     bool by_query;   // whether parts are blocks of queries; otherwise of keys
@@ -72,7 +73,7 @@ class BiasBackward {
     Index parts = 0;
     for (Index s = 0; s < pass_.sequences().count(); ++s) {
       for (Index h = round.variant; h < pass_.query_heads(); h += round.variants) {
-        const AnyPlan& plan = pass_.plans().plan(round.stage, s, h);
+        const AnyPlan& plan = pass_.plans().plan(round.pattern_pass, s, h);
         parts = (std::max)(parts, round.by_query ? plan.block_count() : plan.key_block_count());
       }
     }
@@ -101,7 +102,7 @@ class BiasBackward {
     args.head = pass_.head(s, h);
     args.scratch = buffers.kernel;
     args.d_bias = detail::head_logits(to_, s.batch, h, s.first_query, s.first_key);
-    const AnyPlan& plan = pass_.plans().plan(round.stage, s.index, h);
+    const AnyPlan& plan = pass_.plans().plan(round.pattern_pass, s.index, h);
     const bool by_key = !round.by_query && !round.one_part;
     if (by_key && part >= plan.key_block_count()) return;
     for (Index b = 0; b < plan.block_count(); ++b) {

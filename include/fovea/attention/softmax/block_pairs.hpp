@@ -3,8 +3,8 @@
 /// Which rows of a query block see which key blocks, from the block's runs.
 #pragma once
 
+#include "fovea/patterns/intervals.hpp"
 #include "fovea/patterns/partition.hpp"
-#include "fovea/patterns/slots.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -35,7 +35,7 @@ inline Range rows_that_see(const QueryBlock& block, const KeyBlock& keys, Index 
   for (Index n = 0; n < block.run_count; ++n) {
     const KeyRun& run = block.runs[n];
     if ((run.first - keys.first) % keys.step != 0) continue;
-    const Range seen = Lattice{0, run.step}.points(
+    const Range seen = StridedRange{0, run.step}.points(
         {whole.begin - run.first, whole.end - run.first});  // keys t of the run
     const auto sees = [&](Index r) { return seen.meets(seen_by(run, r)); };
     Index first = 0;

@@ -54,7 +54,7 @@ class SoftmaxCall {
     map.modifier = modifier_;
     if (!inputs_.alibi_slopes.empty()) {
       map.alibi_slope = inputs_.alibi_slopes[head];
-      map.weight_lift = kAlibiLift;
+      map.exponent_bias = kAlibiLift;
     }
     map.bias = detail::head_logits(inputs_.bias, s.batch, h, s.first_query, s.first_key);
     map.mask = detail::head_logits(inputs_.mask, s.batch, h, s.first_query, s.first_key);
@@ -75,7 +75,7 @@ class SoftmaxCall {
     args.k = detail::head_stored(inputs_.k, s.batch, key_head(h), s.first_key);
     args.v = detail::head_stored(inputs_.v, s.batch, key_head(h), s.first_key);
     args.out = detail::head_output(out, s.batch, h, s.first_query);
-    if (!saved.lse.is_none()) {
+    if (!saved.lse.empty()) {
       args.lse = detail::head_matrix(saved.lse, s.batch, h, s.first_query);
     }
     args.width = inputs_.q.width();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// What a few query rows see, as lists. For each class of heads these contain the rows that are
-/// computed together, their runs of keys from all stages of the pattern, and pieces of these runs
+/// computed together, their runs of keys from all passes of the pattern, and pieces of these runs
 /// for threads.
 #pragma once
 
@@ -106,7 +106,7 @@ class DecodePlan {
   }
 
   /// Adds what the rows of the shape see, for the next class of heads.
-  /// \param sources the key source of each stage of the pattern
+  /// \param sources the key source of each pass of the pattern
   /// \throws whatever the pattern throws; std::bad_alloc
   void add(const AnyPattern& pattern, const SequenceShape& shape, const KeySource* sources) {
     HeadClass heads{{size(items_), 0}, {size(segments_), 0}, {size(tasks_), 0}};
@@ -156,7 +156,7 @@ class DecodePlan {
 
  private:
   /// A run's data while the lists grow.
-  struct Note {
+  struct RunRecord {
     KeySource source;
     Index bounds = -1;  // where its bounds begin: all lower ones, then all upper ones; -1: none
     Index rows = 0;
@@ -177,25 +177,25 @@ class DecodePlan {
   }
 
   /// Adds all rows as one item, or each block of a band as one. Returns false, with nothing added,
-  /// if the stages have several blocks.
+  /// if the passes have several blocks.
   bool add_together(const AnyPattern& pattern, const SequenceShape& shape,
                     const KeySource* sources) {
     const Index runs_before = size(runs_);
     const Index bounds_before = size(bounds_);
     bool together = true;
     bool band = false;
-    for (Index stage = 0; together && stage < pattern.stage_count(); ++stage) {
-      const AnyPlan plan = pattern.plan(stage, shape);
+    for (Index pass = 0; together && pass < pattern.pass_count(); ++pass) {
+      const AnyPlan plan = pattern.plan(pass, shape);
       if (plan.block_count() == 0) continue;
       BlockStorage& memory = storage(plan.most_runs());
       const QueryBlock first = plan.block(0, memory);
-      band = pattern.stage_count() == 1 && first.most_keys <= kBandKeys;
+      band = pattern.pass_count() == 1 && first.most_keys <= kBandKeys;
       together = band || plan.block_count() == 1;
       if (band) {
         add_band(first);
         for (Index b = 1; b < plan.block_count(); ++b) add_band(plan.block(b, memory));
       } else if (together) {
-        add_runs(first, sources[stage]);
+        add_runs(first, sources[pass]);
       }
     }
     if (band) return true;
@@ -203,7 +203,7 @@ class DecodePlan {
       add_item(0, shape.queries, runs_before);
     } else {
       runs_.resize(static_cast<std::size_t>(runs_before));
-      notes_.resize(static_cast<std::size_t>(runs_before), Note{});
+      notes_.resize(static_cast<std::size_t>(runs_before), RunRecord{});
       bounds_.resize(static_cast<std::size_t>(bounds_before));
     }
     return together;
@@ -214,9 +214,9 @@ class DecodePlan {
   void add_row(const AnyPattern& pattern, const SequenceShape& shape, Index row,
                const KeySource* sources) {
     const Index runs_before = size(runs_);
-    for (Index stage = 0; stage < pattern.stage_count(); ++stage) {
-      const AnyPlan plan = pattern.plan(stage, shape);
-      add_runs(plan.block(0, storage(plan.most_runs())), sources[stage]);
+    for (Index pass = 0; pass < pattern.pass_count(); ++pass) {
+      const AnyPlan plan = pattern.plan(pass, shape);
+      add_runs(plan.block(0, storage(plan.most_runs())), sources[pass]);
     }
     add_item(row, 1, runs_before);
   }
@@ -224,7 +224,7 @@ class DecodePlan {
   void add_runs(const QueryBlock& block, KeySource source) {
     for (Index r = 0; r < block.run_count; ++r) {
       KeyRun run = block.runs[r];
-      Note note{source};
+      RunRecord note{source};
       if (run.lower != nullptr) {
         note.bounds = size(bounds_);
         note.rows = block.count;
@@ -273,7 +273,7 @@ class DecodePlan {
   std::vector<HeadClass> classes_;
   std::vector<Item> items_;
   std::vector<KeyRun> runs_;
-  std::vector<Note> notes_;  // one for each run
+  std::vector<RunRecord> notes_;  // one for each run
   std::vector<Index> bounds_;
   std::vector<RunSegment> segments_;
   std::vector<Task> tasks_;

@@ -50,11 +50,11 @@ class Decoder : public AppendCalls<Decoder<Op, T>, KeyValueTokens<T>>,
 
   /// The stored tokens: all, or with a window the last ones.
   /// \pre no head sees summary columns
-  [[nodiscard]] HeldTokens<T> held() const { return core_.held(); }
+  [[nodiscard]] CachedTokens<T> held() const { return core_.held(); }
 
   /// Replaces the tokens by these.
   /// \throws std::bad_alloc, with nothing changed
-  void restart(const HeldTokens<T>& held) { core_.restart(held); }
+  void restart(const CachedTokens<T>& held) { core_.restart(held); }
 
   /// An independent copy of the decoder, with memory for just its tokens.
   /// \throws std::bad_alloc

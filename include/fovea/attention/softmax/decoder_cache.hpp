@@ -84,11 +84,11 @@ class DecoderCache {
 
   /// The recent tokens.
   /// \pre there is no summary
-  HeldTokens<T> held() const { return recent_.held(); }
+  CachedTokens<T> held() const { return recent_.held(); }
   /// Replaces the recent tokens by these.
   /// \throws std::bad_alloc, with nothing changed
   /// \pre there is no summary
-  void restart(const HeldTokens<T>& held) { recent_.restart(held); }
+  void restart(const CachedTokens<T>& held) { recent_.restart(held); }
 
   /// A copy, with memory for just the stored tokens.
   /// \throws std::bad_alloc
@@ -101,7 +101,7 @@ class DecoderCache {
   /// The number of last tokens to keep. If bounded, it is what one query sees and some more, for
   /// steps with several queries.
   static Index kept(const RetainedKeys& scope, Index rollback_tokens) {
-    const auto [before, after] = scope.reach();
+    const auto [before, after] = scope.receptive_field();
     if (!scope.is_bounded() || rollback_tokens >= kFarPosition) return KeyValueCache<T>::kAll;
     return before + (after < kFarPosition ? after : 0) + 1 +
            std::clamp<Index>(before, 64, kMaxBlockRows) + rollback_tokens;

@@ -39,9 +39,9 @@ class SoftmaxDecoderCore {
   /// Appends tokens. \param op the name in messages
   void append(const char* op, const KeyValueTokens<T>& tokens);
   /// The stored tokens.
-  HeldTokens<T> held() const;
+  CachedTokens<T> held() const;
   /// Replaces the tokens by these.
-  void restart(const HeldTokens<T>& held);
+  void restart(const CachedTokens<T>& held);
   /// An independent copy.
   SoftmaxDecoderCore fork() const;
 
@@ -60,7 +60,7 @@ class SoftmaxDecoderCore {
 
   const RetainedKeys& scope() const { return cache_.scope(); }
   /// The number of recent keys before a query that it sees.
-  Index left() const { return scope().reach().before; }
+  Index left() const { return scope().receptive_field().before; }
   Index length_after(const SoftmaxInputs<T>& inputs) const;
   /// The query rows at the end of a sequence that includes the new tokens.
   SequenceShape rows_after(const SoftmaxInputs<T>& inputs) const;
@@ -73,7 +73,7 @@ class SoftmaxDecoderCore {
   void check_step(const Step& step) const;
   void check_held(const char* op, Index rows, Index after) const;
   void append_new(const SoftmaxInputs<T>& inputs) noexcept;
-  bool are_few(const SoftmaxOperatorRef& op, const SequenceShape& rows, Index workers) const;
+  bool applies(const SoftmaxOperatorRef& op, const SequenceShape& rows, Index workers) const;
   void attend_few(const Step& step, const ExecutorRef& executor);
   void attend_many(const Step& step, const ExecutorRef& executor);
   /// Runs a forward pass. \param append called after memory is allocated; it fills k and v

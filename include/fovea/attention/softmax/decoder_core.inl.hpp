@@ -9,9 +9,9 @@
 
 #include "fovea/attention/softmax/decoder_core.hpp"
 #include "fovea/attention/softmax/decoder_step.hpp"
-#include "fovea/attention/softmax/few_queries.hpp"
 #include "fovea/attention/softmax/forward.hpp"
 #include "fovea/attention/softmax/head_plans.hpp"
+#include "fovea/attention/softmax/split_kv_forward.hpp"
 #include "fovea/attention/softmax/step_check.hpp"
 #include "fovea/core/on_error.hpp"
 
@@ -76,11 +76,11 @@ void SoftmaxDecoderCore<T>::append(const char* op, const KeyValueTokens<T>& toke
 }
 
 template <class T>
-HeldTokens<T> SoftmaxDecoderCore<T>::held() const {
+CachedTokens<T> SoftmaxDecoderCore<T>::held() const {
   return cache_.held();
 }
 template <class T>
-void SoftmaxDecoderCore<T>::restart(const HeldTokens<T>& held) {
+void SoftmaxDecoderCore<T>::restart(const CachedTokens<T>& held) {
   cache_.restart(held);
 }
 template <class T>
@@ -123,7 +123,7 @@ void SoftmaxDecoderCore<T>::step(const SoftmaxOperatorRef& op, const Modifier& m
   if (rows == 0) {
     cache_.make_room(length_after(inputs));
     append_new(inputs);
-  } else if (are_few(op, rows_after(inputs), worker_count(executor, kMostDecoderTokens))) {
+  } else if (applies(op, rows_after(inputs), worker_count(executor, kMostDecoderTokens))) {
     attend_few(step, executor);
   } else {
     attend_many(step, executor);
@@ -162,7 +162,7 @@ AnyPattern SoftmaxDecoderCore<T>::pattern(const SoftmaxOperatorRef& op, Index h,
 }
 
 template <class T>
-bool SoftmaxDecoderCore<T>::are_few(const SoftmaxOperatorRef& op, const SequenceShape& rows,
+bool SoftmaxDecoderCore<T>::applies(const SoftmaxOperatorRef& op, const SequenceShape& rows,
                                     Index workers) const {
   return prefers_split_kv(rows, head_groups_, shape_.batch, scope().period(), workers,
                           [&](Index h) { return pattern(op, h, rows); });

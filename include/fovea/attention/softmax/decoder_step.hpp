@@ -43,9 +43,9 @@ struct SoftmaxDecoderCore<T>::Place {
     args.in_tiles = in_tiles;
     if (source == KeySource::summary) cache.place_summary(b, h / group, args);
   }
-  /// Changes them for a stage of the forward pass.
-  void operator()(Index stage, const SequenceTask& task, HeadArgs<T>& args) const {
-    (*this)(cache.scope().sources(task.head)[stage], task.sequence, task.head, args);
+  /// Changes them for one pass of a pattern.
+  void operator()(Index pass, const SequenceTask& task, HeadArgs<T>& args) const {
+    (*this)(cache.scope().sources(task.head)[pass], task.sequence, task.head, args);
   }
 };
 

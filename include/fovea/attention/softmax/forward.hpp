@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "fovea/attention/softmax/residue_classes.hpp"
+#include "fovea/attention/softmax/strided_packing.hpp"
 #include "fovea/core/executor_ref.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/softmax/table.hpp"
@@ -14,17 +14,17 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// Uses every head's keys where the call has them.
-struct KeysOfCall {
+struct KeysInPlace {
   /// Changes nothing.
   template <class Args>
-  void operator()(Index /*stage*/, const SequenceTask& /*task*/, Args& /*args*/) const {}
+  void operator()(Index /*pass*/, const SequenceTask& /*task*/, Args& /*args*/) const {}
 };
 
 /// One forward pass. A task is a query block of one head, or several that read rows of the same
-/// pages. Between a pattern's stages every row's running softmax is kept in memory.
-/// \tparam Place place(stage, task, args) may change where a head's keys are, and the positions of
+/// pages. Between a pattern's passes every row's running softmax is kept in memory.
+/// \tparam Place place(pass, task, args) may change where a head's keys are, and the positions of
 /// its queries
-template <class T, class Place = KeysOfCall>
+template <class T, class Place = KeysInPlace>
 class SoftmaxForward {
  public:
   /// The kernels of a forward pass.
@@ -61,12 +61,12 @@ class SoftmaxForward {
   /// \throws std::bad_alloc
   void reserve(const ExecutorRef& executor) {
     const AttentionShape shape = call_.shape();
-    tasks_.reserve(static_cast<std::size_t>(plans_.stage_count()));
-    for (Index stage = 0; stage < plans_.stage_count(); ++stage) {
+    tasks_.reserve(static_cast<std::size_t>(plans_.pass_count()));
+    for (Index pass = 0; pass < plans_.pass_count(); ++pass) {
       tasks_.emplace_back(call_.sequences(), shape.query_heads, [&](Index s, Index h) {
-        const Classes of_head = classes(stage, s, h);
+        const Classes of_head = classes(pass, s, h);
         classes_elements_ = (std::max)(classes_elements_, of_head.elements());
-        return (plans_.plan(stage, s, h).block_count() + of_head.together() - 1) /
+        return (plans_.plan(pass, s, h).block_count() + of_head.together() - 1) /
                of_head.together();
       });
       workers_ = (std::max)(workers_, worker_count(executor, tasks_.back().count()));
@@ -81,18 +81,19 @@ class SoftmaxForward {
   /// Computes the pass.
   /// \pre reserve(executor) was called, once
   void compute(const ExecutorRef& executor) {
-    for (Index stage = 0; stage < plans_.stage_count(); ++stage) compute_stage(stage, executor);
+    for (Index pass = 0; pass < plans_.pass_count(); ++pass) compute_pass(pass, executor);
   }
 
-  /// Computes one stage; `compute` runs all of them in order.
+  /// Computes one pass; `compute` runs all of them in order.
   /// \pre reserve(executor) was called, once
-  void compute_stage(Index stage, const ExecutorRef& executor) {
+  void compute_pass(Index pass, const ExecutorRef& executor) {
     const Index slot = slot_bytes(call_.shape(), classes_elements_) / kElement;
-    const SequenceTasks& tasks = tasks_[static_cast<std::size_t>(stage)];
+    const SequenceTasks& tasks = tasks_[static_cast<std::size_t>(pass)];
     for_each_task(executor, tasks.count(), [&](Index task, Index worker) {
       BlockStorage storage(most_runs_,
                            blocks_.data<std::byte>() + worker * BlockStorage::bytes(most_runs_));
-      attend(stage, tasks[task], storage, scratch_.template data<Compute<T>>() + worker * slot);
+      process_task(pass, tasks[task], storage,
+                   scratch_.template data<Compute<T>>() + worker * slot);
     });
   }
 
@@ -100,11 +101,11 @@ class SoftmaxForward {
   static constexpr Index kElement = sizeof(Compute<T>);
   static constexpr bool kOutIsWide = std::same_as<T, Compute<T>>;
 
-  using Classes = ResidueClasses<Compute<T>>;
+  using Classes = StridedPacking<Compute<T>>;
 
-  Classes classes(Index stage, Index sequence, Index head) const {
+  Classes classes(Index pass, Index sequence, Index head) const {
     const AttentionShape shape = call_.shape();
-    return {plans_.plan(stage, sequence, head), call_.sequences()[sequence].shape(), shape.width,
+    return {plans_.plan(pass, sequence, head), call_.sequences()[sequence].shape(), shape.width,
             shape.value_width};
   }
 
@@ -116,24 +117,25 @@ class SoftmaxForward {
     return (block_elements(shape) + classes_elements) * kElement;
   }
 
-  /// The numbers kept for one row between stages: three, and the sum of values unless that fits
+  /// The numbers kept for one row between passes: three, and the sum of values unless that fits
   /// `out`.
   static Index carry_row(const AttentionShape& shape) {
     return 3 + (kOutIsWide ? 0 : shape.value_width);
   }
   static Index carry_elements(const AttentionShape& shape, const HeadPlans& plans) {
-    if (plans.stage_count() == 1) return 0;
+    if (plans.pass_count() == 1) return 0;
     return shape.batch * shape.query_heads * shape.queries * carry_row(shape);
   }
 
-  void attend(Index stage, const SequenceTask& task, BlockStorage& storage, Compute<T>* scratch) {
+  void process_task(Index pass, const SequenceTask& task, BlockStorage& storage,
+                    Compute<T>* scratch) {
     const Sequence sequence = call_.sequences()[task.sequence];
-    const AnyPlan& plan = plans_.plan(stage, task.sequence, task.head);
-    const Classes classes = this->classes(stage, task.sequence, task.head);
+    const AnyPlan& plan = plans_.plan(pass, task.sequence, task.head);
+    const Classes classes = this->classes(pass, task.sequence, task.head);
     HeadArgs<T> args = call_.args(sequence, task.head, out_, saved_);
     args.carry = carry(sequence, task.head);
-    args.carry.resumes = stage > 0;
-    args.carry.suspends = !plans_.is_last(stage, task.sequence, task.head);
+    args.carry.resumes = pass > 0;
+    args.carry.suspends = !plans_.is_last(pass, task.sequence, task.head);
     args.scratch = scratch;
     // The last blocks come first: under a causal pattern they have the most keys, and the schedule
     // should end with small ones.
@@ -149,7 +151,7 @@ class SoftmaxForward {
       args.classes.is_packed = is_packed;
       is_packed = is_packed || args.classes.data != nullptr;
       HeadArgs<T> placed = args;
-      place_(stage, task, placed);
+      place_(pass, task, placed);
       (Kernels{}.*block_)(placed);
     }
   }
@@ -164,7 +166,7 @@ class SoftmaxForward {
     return rows % block.step == 0 ? 0 : rows;
   }
 
-  /// Where one head's rows are kept between stages.
+  /// Where one head's rows are kept between passes.
   CarriedSoftmax<Compute<T>> carry(const Sequence& s, Index head) {
     CarriedSoftmax<Compute<T>> carry;
     if (carry_.size_bytes() == 0) return carry;
@@ -187,7 +189,7 @@ class SoftmaxForward {
   SoftmaxSaved<T> saved_;
   Place place_;
   BlockKernel block_;
-  std::vector<SequenceTasks> tasks_;  // for each stage
+  std::vector<SequenceTasks> tasks_;  // for each pass
   Index classes_elements_ = 0;        // of the head that packs the most
   Index workers_ = 0;
   Index most_runs_ = 0;

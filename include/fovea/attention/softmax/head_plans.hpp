@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The plans of one call, for each stage, sequence and head.
+/// The plans of one call, for each pass, sequence and head.
 #pragma once
 
 #include <algorithm>
@@ -34,16 +34,16 @@ class HeadPlans {
     HeadPlans made(period_, sequences_);
     std::vector<std::vector<AnyPlan>> of_heads;
     for (Index n = 0; n < sequences_ * period_; ++n) {
-      std::vector<AnyPlan>& stages = of_heads.emplace_back();
-      for (Index stage = 0; stage < stages_; ++stage) {
-        const std::vector<AnyPlan> parts = cut(plan(stage, n / period_, n % period_));
-        stages.insert(stages.end(), parts.begin(), parts.end());
+      std::vector<AnyPlan>& passes = of_heads.emplace_back();
+      for (Index pass = 0; pass < passes_; ++pass) {
+        const std::vector<AnyPlan> parts = cut(plan(pass, n / period_, n % period_));
+        passes.insert(passes.end(), parts.begin(), parts.end());
       }
-      made.stages_ = (std::max)(made.stages_, static_cast<Index>(stages.size()));
+      made.passes_ = (std::max)(made.passes_, static_cast<Index>(passes.size()));
     }
-    for (std::vector<AnyPlan>& stages : of_heads) {
-      stages.resize(static_cast<std::size_t>(made.stages_));
-      made.plans_.insert(made.plans_.end(), stages.begin(), stages.end());
+    for (std::vector<AnyPlan>& passes : of_heads) {
+      passes.resize(static_cast<std::size_t>(made.passes_));
+      made.plans_.insert(made.plans_.end(), passes.begin(), passes.end());
     }
     return made;
   }
@@ -51,18 +51,18 @@ class HeadPlans {
   /// The number of heads that may have different plans: head h has the plans of head h % period().
   Index period() const { return period_; }
 
-  /// The largest number of stages of a head. Stages are executed in order.
-  Index stage_count() const { return stages_; }
+  /// The largest number of passes of a head. Passes are executed in order.
+  Index pass_count() const { return passes_; }
 
-  /// A head's plan for one stage; without blocks if the head has no such stage.
-  const AnyPlan& plan(Index stage, Index sequence, Index head) const {
+  /// A head's plan for one pass; without blocks if the head has no such pass.
+  const AnyPlan& plan(Index pass, Index sequence, Index head) const {
     const Index s = sequences_ == 1 ? 0 : sequence;
-    return plans_[static_cast<std::size_t>((s * period_ + head % period_) * stages_ + stage)];
+    return plans_[static_cast<std::size_t>((s * period_ + head % period_) * passes_ + pass)];
   }
 
-  /// Whether it is the head's last stage.
-  bool is_last(Index stage, Index sequence, Index head) const {
-    return stage + 1 == stages_ || plan(stage + 1, sequence, head).block_count() == 0;
+  /// Whether it is the head's last pass.
+  bool is_last(Index pass, Index sequence, Index head) const {
+    return pass + 1 == passes_ || plan(pass + 1, sequence, head).block_count() == 0;
   }
 
   /// The multiply-adds of a pass with `of_pair` for each visible (query, key) pair, ignoring key
@@ -74,7 +74,7 @@ class HeadPlans {
                                 static_cast<double>(shape.queries);
     if (one_key_each > kSerialProducts) return one_key_each;
     double pairs = 0;  // of one period of heads, of the distinct sequences
-    for (const AnyPlan& plan : plans_) pairs += static_cast<double>(plan.visible_pairs());
+    for (const AnyPlan& plan : plans_) pairs += static_cast<double>(plan.attended_pairs());
     const Index same = sequences_ == 1 ? call.sequences().count() : 1;
     return pairs * static_cast<double>(same * of_pair) * static_cast<double>(shape.query_heads) /
            static_cast<double>(period_);
@@ -105,21 +105,21 @@ class HeadPlans {
     for (Index s = 0; s < sequences; ++s) {
       for (Index h = 0; h < period_; ++h) {
         patterns.push_back(op.pattern(h, shape_of(s)));
-        stages_ = (std::max)(stages_, patterns.back().stage_count());
+        passes_ = (std::max)(passes_, patterns.back().pass_count());
       }
     }
-    plans_.resize(patterns.size() * static_cast<std::size_t>(stages_));
+    plans_.resize(patterns.size() * static_cast<std::size_t>(passes_));
     for (std::size_t n = 0; n < patterns.size(); ++n) {
-      for (Index stage = 0; stage < patterns[n].stage_count(); ++stage) {
-        plans_[n * static_cast<std::size_t>(stages_) + static_cast<std::size_t>(stage)] =
-            patterns[n].plan(stage, shape_of(static_cast<Index>(n) / period_));
+      for (Index pass = 0; pass < patterns[n].pass_count(); ++pass) {
+        plans_[n * static_cast<std::size_t>(passes_) + static_cast<std::size_t>(pass)] =
+            patterns[n].plan(pass, shape_of(static_cast<Index>(n) / period_));
       }
     }
   }
 
   Index period_;
   Index sequences_;  // number of distinct sequences
-  Index stages_ = 1;
+  Index passes_ = 1;
   std::vector<AnyPlan> plans_;  // [sequences_, period_, stages_]
 };
 

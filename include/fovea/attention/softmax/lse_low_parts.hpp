@@ -44,7 +44,7 @@ class LseLowParts {
   }
 
   /// Bytes of memory if a row has a large lse: one number for each row, and three more for a
-  /// pattern with several stages.
+  /// pattern with several passes.
   static Index workspace_bytes(const AttentionShape& shape, const HeadPlans& plans) {
     return shape.batch * shape.query_heads * shape.queries * row_numbers(plans) * Index{sizeof(T)};
   }
@@ -64,10 +64,10 @@ class LseLowParts {
   void look(Memory&& memory) {
     if (!any_large()) return;
     if (!memory.is_by_shape()) take_numbers(memory);
-    tasks_.reserve(static_cast<std::size_t>(plans_.stage_count()));
-    for (Index stage = 0; stage < plans_.stage_count(); ++stage) {
+    tasks_.reserve(static_cast<std::size_t>(plans_.pass_count()));
+    for (Index pass = 0; pass < plans_.pass_count(); ++pass) {
       tasks_.emplace_back(call_.sequences(), lse_.heads(),
-                          [&](Index s, Index h) { return plans_.plan(stage, s, h).block_count(); });
+                          [&](Index s, Index h) { return plans_.plan(pass, s, h).block_count(); });
     }
   }
 
@@ -95,10 +95,10 @@ class LseLowParts {
     // Zeros, since blocks without a large row are not computed.
     memory_of(executor).require();
     std::fill_n(numbers_.template data<T>(), rows() * row_numbers(plans_), T{0});
-    for (std::size_t stage = 0; stage < tasks_.size(); ++stage) {
-      for_each_task(executor, tasks_[stage].count(), [&](Index task, Index worker) {
+    for (std::size_t pass = 0; pass < tasks_.size(); ++pass) {
+      for_each_task(executor, tasks_[pass].count(), [&](Index task, Index worker) {
         LseScratch<T> own = scratch(worker);
-        attend(static_cast<Index>(stage), tasks_[stage][task], own);
+        process_task(static_cast<Index>(pass), tasks_[pass][task], own);
       });
     }
   }
@@ -118,7 +118,7 @@ class LseLowParts {
   void take_numbers(Memory&& memory) {
     numbers_ = memory.take(rows() * row_numbers(plans_), Index{sizeof(T)});
   }
-  static Index row_numbers(const HeadPlans& plans) { return plans.stage_count() > 1 ? 4 : 1; }
+  static Index row_numbers(const HeadPlans& plans) { return plans.pass_count() > 1 ? 4 : 1; }
   Index rows() const { return lse_.batch() * lse_.heads() * lse_.rows(); }
   /// The index of a head's first row.
   Index row(const Sequence& s, Index h) const {
@@ -136,9 +136,9 @@ class LseLowParts {
     return false;
   }
 
-  void attend(Index stage, const SequenceTask& task, LseScratch<T>& scratch) {
+  void process_task(Index pass, const SequenceTask& task, LseScratch<T>& scratch) {
     const Sequence s = call_.sequences()[task.sequence];
-    const AnyPlan& plan = plans_.plan(stage, task.sequence, task.head);
+    const AnyPlan& plan = plans_.plan(pass, task.sequence, task.head);
     SoftmaxBlockArgs<T> args = call_.args(s, task.head, View<T>(), SoftmaxSaved<T>{lse_});
     args.block = plan.block(task.part, scratch.storage);
     bool needed = false;
@@ -152,9 +152,9 @@ class LseLowParts {
     args.value_width = 0;
     T* const numbers = numbers_.template data<T>();
     args.lse_low = numbers + row(s, task.head);
-    if (plans_.stage_count() > 1) args.carry.rows = numbers + rows() + 3 * row(s, task.head);
-    args.carry.resumes = stage > 0;
-    args.carry.suspends = !plans_.is_last(stage, task.sequence, task.head);
+    if (plans_.pass_count() > 1) args.carry.rows = numbers + rows() + 3 * row(s, task.head);
+    args.carry.resumes = pass > 0;
+    args.carry.suspends = !plans_.is_last(pass, task.sequence, task.head);
     args.scratch = scratch.kernel;
     SoftmaxKernels<T>{}.block(args);
   }
@@ -162,8 +162,8 @@ class LseLowParts {
   const SoftmaxCall<T>& call_;
   const HeadPlans& plans_;
   View<T> lse_;
-  Workspace numbers_;                 // [B, Hq, Nq], and with several stages [B, Hq, Nq, 3]
-  std::vector<SequenceTasks> tasks_;  // for each stage; empty if no row is large
+  Workspace numbers_;                 // [B, Hq, Nq], and with several passes [B, Hq, Nq, 3]
+  std::vector<SequenceTasks> tasks_;  // for each pass; empty if no row is large
   bool are_given_ = false;
 };
 

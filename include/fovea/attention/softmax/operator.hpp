@@ -14,7 +14,7 @@ FOVEA_NAMESPACE_BEGIN
 
 /// The calls of a softmax operator `Op`. `Op` has `name()`, `options` with either only a scale or
 /// at least the members of SoftmaxOptions (or its own `softmax_options()`), `check_options()`, and
-/// `pattern(head, shape)`, which returns any Pattern or StagedPattern. It may have
+/// `pattern(head, shape)`, which returns any Pattern or MultiPassPattern. It may have
 /// `pattern_period(heads)` if heads have different patterns, and `check_pattern(shape)` if its
 /// options do not suit every sequence.
 ///
@@ -33,7 +33,7 @@ FOVEA_NAMESPACE_BEGIN
 /// caller, and the outputs are then unspecified.
 ///
 /// Cost: 2 (D + Dv) flops for each visible pair. Memory: O(threads block_rows (D + Dv)); a pattern
-/// with several stages takes three more numbers for each row, and Dv more for 16-bit tensors.
+/// with several passes takes three more numbers for each row, and Dv more for 16-bit tensors.
 template <class Op>
 class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
                         public BackwardCalls<SoftmaxOperator<Op>> {
@@ -137,7 +137,7 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
 
   /// Bytes of scratch memory for `backward` with that many workers if there is a row with a large
   /// lse (MATHS.md, section 8); otherwise it takes one number less for each row, and four less for
-  /// a pattern with several stages, unless the memory comes from an Arena.
+  /// a pattern with several passes, unless the memory comes from an Arena.
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
                                                Index workers = 1) const {
@@ -152,7 +152,7 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
   }
 
   /// Bytes of scratch memory for `forward` with that many workers. It does not depend on the number
-  /// of keys nor, unless the pattern has stages, on the number of queries beyond a block; but few
+  /// of keys nor, unless the pattern has passes, on the number of queries beyond a block; but few
   /// queries take their running softmax for each kKeySegment keys, and lists of these, which are
   /// not taken from an Arena.
   template <class T>
@@ -162,9 +162,9 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
 
   /// The number of (query, key) pairs of one query head that the pattern shows; the largest Index
   /// if there are more.
-  [[nodiscard]] Index visible_pairs(const AttentionShape& shape, Index head = 0) const {
+  [[nodiscard]] Index attended_pairs(const AttentionShape& shape, Index head = 0) const {
     const SequenceShape sequence = sequence_shape(shape);
-    return AnyPattern(op().pattern(head, sequence)).visible_pairs(sequence);
+    return AnyPattern(op().pattern(head, sequence)).attended_pairs(sequence);
   }
 
  private:
@@ -188,7 +188,7 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
   /// the same dropout draws, and 0 for what is not visible. The weights are recomputed from lse.
   /// For rows with |lse| > kLargeLse, the rounding error of lse is computed as well. That costs the
   /// blocks of such rows 2 D more flops for each visible pair, and the call one number for each row
-  /// (four if the pattern has stages).
+  /// (four if the pattern has passes).
   /// Cost: 2 (3 D + 2 Dv) flops for each visible pair, and for the gradient of bias as much as the
   /// forward pass again. Memory: O(threads block_rows (D + Dv)), and 4 bytes for each head and
   /// query block.

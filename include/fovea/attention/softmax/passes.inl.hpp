@@ -5,10 +5,10 @@
 
 #include "fovea/attention/call/check.hpp"
 #include "fovea/attention/softmax/backward.hpp"
-#include "fovea/attention/softmax/few_queries.hpp"
 #include "fovea/attention/softmax/forward.hpp"
 #include "fovea/attention/softmax/head_plans.hpp"
 #include "fovea/attention/softmax/passes.hpp"
+#include "fovea/attention/softmax/split_kv_forward.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -26,8 +26,8 @@ void softmax_forward(const SoftmaxOperatorRef& op, const ScoreModifierArgs<Compu
                      typename SoftmaxForward<T>::BlockKernel block) {
   const SoftmaxCall<T> call(inputs, op.options(), modifier);
   if (inputs.q.rows() <= kMostRows && !call.sequences().packed()) {
-    const FewQueries few(op, call);
-    if (few.are_few(worker_count(executor, kUnboundedKeys))) {
+    const SplitKvForward few(op, call);
+    if (few.applies(worker_count(executor, kUnboundedKeys))) {
       few.run(call, out, saved, executor);
       return;
     }
@@ -106,8 +106,8 @@ Index SoftmaxPasses<T>::workspace_bytes(const SoftmaxOperatorRef& op, const Atte
                                         Index workers) {
   const SequenceShape sequence = detail::whole_sequence(op, shape);
   if (shape.queries <= kMostRows) {
-    const FewQueries few(op, shape, sequence);
-    if (few.are_few(workers)) return few.template workspace_bytes<T>(workers);
+    const SplitKvForward few(op, shape, sequence);
+    if (few.applies(workers)) return few.template workspace_bytes<T>(workers);
   }
   const HeadPlans plans(op, shape.query_heads, sequence);
   return SoftmaxForward<T>::workspace_bytes(shape, plans, workers);

@@ -14,7 +14,7 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// The tokens that heads of a causal or a bidirectional pattern see from later positions. These are
-/// the last ones if every stage of every head looks back a bounded distance, or only at certain
+/// the last ones if every pass of every head looks back a bounded distance, or only at certain
 /// columns of every `stride` keys; otherwise all tokens.
 class RetainedKeys {
  public:
@@ -23,19 +23,19 @@ class RetainedKeys {
       : period_(op.period(shape.query_heads)),
         first_columns_(static_cast<std::size_t>(shape.key_heads)) {
     for (Index h = 0; h < period_; ++h) patterns_.push_back(op.pattern(h, {}));
-    for (const AnyPattern& p : patterns_) stages_ = (std::max)(stages_, p.stage_count());
-    sources_.assign(static_cast<std::size_t>(period_ * stages_), KeySource::recent);
+    for (const AnyPattern& p : patterns_) passes_ = (std::max)(passes_, p.pass_count());
+    sources_.assign(static_cast<std::size_t>(period_ * passes_), KeySource::recent);
     if (!summarise(shape)) {
       columns_ = 0;
       std::ranges::fill(sources_, KeySource::recent);
     }
-    reach_ = {0, 0};
+    receptive_field_ = {0, 0};
     for (Index h = 0; h < period_; ++h) {
       const AnyPattern& p = pattern(h);
-      for (Index s = 0; s < p.stage_count(); ++s) {
+      for (Index s = 0; s < p.pass_count(); ++s) {
         if (sources(h)[s] == KeySource::summary) continue;
-        reach_.before = (std::max)(reach_.before, p.reach(s).before);
-        reach_.after = (std::max)(reach_.after, p.reach(s).after);
+        receptive_field_.before = (std::max)(receptive_field_.before, p.receptive_field(s).before);
+        receptive_field_.after = (std::max)(receptive_field_.after, p.receptive_field(s).after);
       }
     }
   }
@@ -48,16 +48,16 @@ class RetainedKeys {
     return patterns_[static_cast<std::size_t>(h % period_)];
   }
 
-  /// The key sources of head h's stages.
-  const KeySource* sources(Index h) const { return sources_.data() + h % period_ * stages_; }
+  /// The key sources of head h's passes.
+  const KeySource* sources(Index h) const { return sources_.data() + h % period_ * passes_; }
 
-  /// The reach of the stages that find their keys among the recent ones.
-  const Reach& reach() const { return reach_; }
-  /// Whether those stages look back a bounded number of keys.
-  bool is_bounded() const { return reach_.before < kFarPosition; }
+  /// The reach of the passes that find their keys among the recent ones.
+  const ReceptiveField& receptive_field() const { return receptive_field_; }
+  /// Whether those passes look back a bounded number of keys.
+  bool is_bounded() const { return receptive_field_.before < kFarPosition; }
 
-  /// The number of columns of every `stride()` keys that are kept for the other stages; 0 if there
-  /// are no such stages.
+  /// The number of columns of every `stride()` keys that are kept for the other passes; 0 if there
+  /// are no such passes.
   Index columns() const { return columns_; }
   /// The number of keys out of which `columns()` are kept.
   Index stride() const { return stride_; }
@@ -71,12 +71,12 @@ class RetainedKeys {
   bool summarise(const DecoderShape& shape) {
     for (Index h = 0; h < period_; ++h) {
       const AnyPattern& p = pattern(h);
-      for (Index s = 0; s < p.stage_count(); ++s) {
-        if (p.reach(s).before < kFarPosition) continue;
+      for (Index s = 0; s < p.pass_count(); ++s) {
+        if (p.receptive_field(s).before < kFarPosition) continue;
         const KeyColumns keys = p.key_columns(s);
         if (keys.are_all() || (stride_ > 1 && keys.stride != stride_)) return false;
         stride_ = keys.stride;
-        sources_[static_cast<std::size_t>(h * stages_ + s)] = KeySource::summary;
+        sources_[static_cast<std::size_t>(h * passes_ + s)] = KeySource::summary;
       }
     }
     const Index group = detail::group_size(shape.query_heads, shape.key_heads);
@@ -93,7 +93,7 @@ class RetainedKeys {
 
   void add_columns(Index h, Range& kept) const {
     const AnyPattern& p = pattern(h);
-    for (Index s = 0; s < p.stage_count(); ++s) {
+    for (Index s = 0; s < p.pass_count(); ++s) {
       if (sources(h)[s] != KeySource::summary) continue;
       const Range columns = p.key_columns(s).columns;
       kept = {(std::min)(kept.begin, columns.begin), (std::max)(kept.end, columns.end)};
@@ -102,9 +102,9 @@ class RetainedKeys {
 
   Index period_;
   std::vector<AnyPattern> patterns_;  // [period_]
-  Index stages_ = 1;
+  Index passes_ = 1;
   std::vector<KeySource> sources_;  // [period_, stages_]
-  Reach reach_;
+  ReceptiveField receptive_field_;
   Index stride_ = 1;
   Index columns_ = 0;
   std::vector<Index> first_columns_;  // [key heads]

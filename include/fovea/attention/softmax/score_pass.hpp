@@ -50,14 +50,14 @@ class ScoreMemory {
         blocks_(workers, BlockStorage::bytes(most_runs_)) {}
 
   /// One worker's memory.
-  struct Slot {
+  struct WorkerScratch {
     BlockStorage storage;  ///< the runs of a block
     Compute<T>* queries;   ///< [kRows, D]
     Compute<T>* tile;      ///< [kRows, kKeyTile]
     Compute<T>* keys;      ///< [kKeyTile, D]
   };
   /// The memory of a worker.
-  Slot slot(Index worker, Index width) {
+  WorkerScratch slot(Index worker, Index width) {
     Compute<T>* const queries = scratch_.template data<Compute<T>>() + worker * elements_;
     std::byte* const block = blocks_.data<std::byte>() + worker * BlockStorage::bytes(most_runs_);
     return {{most_runs_, block},
@@ -77,7 +77,7 @@ class ScoreMemory {
 /// the block's runs show, in tiles; for `raw` and `capped` it is some rows and all keys. Every
 /// element is computed independently except for the sum of a row's weights, so the bits do not
 /// depend on threads. \tparam Place as in SoftmaxForward
-template <class T, class Place = KeysOfCall>
+template <class T, class Place = KeysInPlace>
 class ScorePass {
  public:
   /// \param call, plans must outlive this object
@@ -91,20 +91,20 @@ class ScorePass {
     const Index heads = call_.sequences().count() * query_heads();
     // Pairs that no task computes are hidden, or cross packed sequences.
     to_.for_each_tensor([&](const char*, const View<C>& x) { hide_all(x, executor); });
-    if (!to_.raw.is_none() || !to_.capped.is_none()) {
+    if (!to_.raw.empty() || !to_.capped.empty()) {
       const Index parts = ceil_div(call_.shape().queries, ScoreMemory<T>::kRows);
       for_each_task(executor, heads * parts, [&](Index task, Index worker) {
         all_pairs(task / parts, task % parts * ScoreMemory<T>::kRows, slot(memory, worker));
       });
     }
-    if (to_.logits.is_none() && to_.weights.is_none()) return;
+    if (to_.logits.empty() && to_.weights.empty()) return;
     const Index parts = plans_.most([](const AnyPlan& plan) { return plan.block_count(); });
-    for (Index stage = 0; stage < plans_.stage_count(); ++stage) {
+    for (Index pass = 0; pass < plans_.pass_count(); ++pass) {
       for_each_task(executor, heads * parts, [&](Index task, Index worker) {
-        visible_pairs(stage, task / parts, task % parts, slot(memory, worker));
+        attended_pairs(pass, task / parts, task % parts, slot(memory, worker));
       });
     }
-    if (to_.weights.is_none()) return;
+    if (to_.weights.empty()) return;
     const Index rows = call_.shape().queries;
     for_each_task(executor, heads * ceil_div(rows, ScoreMemory<T>::kRows), [&](Index task, Index) {
       const Task of = task_of(task % heads);
@@ -117,7 +117,7 @@ class ScorePass {
  private:
   using C = Compute<T>;
   static constexpr C kHidden = -std::numeric_limits<C>::infinity();
-  using Slot = typename ScoreMemory<T>::Slot;
+  using WorkerScratch = typename ScoreMemory<T>::WorkerScratch;
 
   /// One head of a sequence, and its kernel arguments.
   struct Task {
@@ -128,14 +128,14 @@ class ScorePass {
 
   Index query_heads() const { return call_.inputs().q.heads(); }
 
-  Slot slot(ScoreMemory<T>& memory, Index worker) const {
+  WorkerScratch slot(ScoreMemory<T>& memory, Index worker) const {
     return memory.slot(worker, call_.inputs().q.width());
   }
 
-  Task task_of(Index head, Index stage = 0) const {
+  Task task_of(Index head, Index pass = 0) const {
     const Sequence s = call_.sequences()[head / query_heads()];
     Task of{s, head % query_heads(), call_.args(s, head % query_heads(), {}, {})};
-    place_(stage, SequenceTask{s.index, of.head, 0}, of.args);
+    place_(pass, SequenceTask{s.index, of.head, 0}, of.args);
     return of;
   }
 
@@ -148,7 +148,7 @@ class ScorePass {
   }
 
   /// Writes `raw` and `capped` of some rows of a head.
-  void all_pairs(Index head, Index first, Slot slot) const {
+  void all_pairs(Index head, Index first, WorkerScratch slot) const {
     const Task of = task_of(head);
     const Index rows = (std::min)(ScoreMemory<T>::kRows, of.sequence.queries - first);
     if (rows <= 0) return;
@@ -181,9 +181,9 @@ class ScorePass {
   };
 
   /// Writes `logits` and `weights` of the pairs that a block's runs show.
-  void visible_pairs(Index stage, Index head, Index part, Slot slot) const {
-    const Task of = task_of(head, stage);
-    const AnyPlan& plan = plans_.plan(stage, of.sequence.index, of.head);
+  void attended_pairs(Index pass, Index head, Index part, WorkerScratch slot) const {
+    const Task of = task_of(head, pass);
+    const AnyPlan& plan = plans_.plan(pass, of.sequence.index, of.head);
     if (part >= plan.block_count()) return;
     const QueryBlock block = plan.block(part, slot.storage);
     for (Index n = 0; n < block.run_count; ++n) {
@@ -222,7 +222,7 @@ class ScorePass {
     const T* const data = static_cast<const T*>(from.data) + row * from.row;
     for (Index d = 0; d < width; ++d) to[d] = static_cast<C>(data[d * from.column]);
   }
-  static void load_keys(const Task& of, const Tile& tile, const Slot& slot) {
+  static void load_keys(const Task& of, const Tile& tile, const WorkerScratch& slot) {
     const Index width = of.args.width;
     if (width == 0) return;
     for (Index t = 0; t < tile.keys; ++t) {
@@ -231,7 +231,7 @@ class ScorePass {
   }
 
   /// Writes scale <q, k> of a tile, whose keys are loaded.
-  static void multiply(const Task& of, const Tile& tile, const Slot& slot) {
+  static void multiply(const Task& of, const Tile& tile, const WorkerScratch& slot) {
     const Index width = of.args.width;
     for (Index r = 0; width > 0 && r < tile.rows; ++r) {
       load(of.args.q, tile.row_of(r), width, slot.queries + r * width);
@@ -270,7 +270,7 @@ class ScorePass {
   }
 
   static void put(const View<C>& to, const Task& of, const Tile& tile, Index r, const C* z) {
-    if (to.is_none()) return;
+    if (to.empty()) return;
     for (Index t = 0; t < tile.keys; ++t) {
       to(of.sequence.batch, of.head, of.sequence.first_query + tile.row_of(r),
          of.sequence.first_key + tile.key_of(t)) = z[t];
@@ -300,8 +300,8 @@ class ScorePass {
       }
       const Index n = of.sequence.first_query + row;
       const Index j = of.sequence.first_key + key;
-      if (!to_.logits.is_none()) to_.logits(of.sequence.batch, of.head, n, j) = s;
-      if (!to_.weights.is_none()) to_.weights(of.sequence.batch, of.head, n, j) = s;
+      if (!to_.logits.empty()) to_.logits(of.sequence.batch, of.head, n, j) = s;
+      if (!to_.weights.empty()) to_.weights(of.sequence.batch, of.head, n, j) = s;
     }
   }
 

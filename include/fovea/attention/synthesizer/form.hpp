@@ -70,8 +70,8 @@ class SynthesizerForm : public ForwardCalls<Form>, public BackwardCalls<Form> {
   [[nodiscard]] Index backward_workspace_bytes(const S& shape, Index workers = 1) const;
 
   /// The number of (query, key) pairs of one query head.
-  [[nodiscard]] Index visible_pairs(const AttentionShape& shape, Index head = 0) const {
-    return softmax().visible_pairs(shape, head);
+  [[nodiscard]] Index attended_pairs(const AttentionShape& shape, Index head = 0) const {
+    return softmax().attended_pairs(shape, head);
   }
 
   /// A decoder, which keeps what the tokens so far have as keys, and their values. Its steps are

@@ -83,7 +83,7 @@ class HiddenLayer {
   Index first_weights_elements() const { return (width_ + 1) * weight_row(); }
 
   /// Adds some rows of a head of a sequence to such a sum.
-  /// \param d_queries as finish_tokens left it   \param rows begin at a multiple of kChain
+  /// \param d_queries as finish_tokens left it   \param rows begin at a multiple of kReductionBlock
   /// \param has_weights whether that of W1 is wanted
   void add_to_first_weights(const View<T>& d_queries, bool has_weights, Index b, Index h,
                             const Range& rows, T* sums, Index worker);
@@ -94,12 +94,12 @@ class HiddenLayer {
 
  private:
   /// How one worker's scratch is divided.
-  struct Slot {
+  struct WorkerScratch {
     T* weights;  // [D, M]
     T* biases;   // [M], behind the weights
     T* tokens;   // [kRows, D]
   };
-  Slot slot(Index worker) {
+  WorkerScratch slot(Index worker) {
     T* const at = scratch_.data<T>() + worker * (worker_bytes(width_, hidden_) / Index{sizeof(T)});
     T* const biases = at + width_ * weight_row();
     return {at, biases, biases + weight_row()};
@@ -109,7 +109,8 @@ class HiddenLayer {
   Index token_head(Index h) const { return in_.x.heads() == 1 ? 0 : h; }
 
   /// Some rows of x of a head, with dense rows: where they lie, or copied to the slot.
-  Matrix<const T> tokens(Index b, Index h, Index first, Index count, const Slot& own) const;
+  Matrix<const T> tokens(Index b, Index h, Index first, Index count,
+                         const WorkerScratch& own) const;
 
   /// relu(x W1 + b1) and 1 for some rows of a head.
   void hide(Index b, Index h, Index first, Index count, Index worker);

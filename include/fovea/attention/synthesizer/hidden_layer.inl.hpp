@@ -50,7 +50,7 @@ template <class T>
 void HiddenLayer<T>::finish(const View<T>& d_queries, const DenseSynthesizerGrads<T>& grads,
                             const ExecutorRef& executor) {
   finish_tokens(d_queries, grads.x, executor);
-  if (grads.w1.is_none() && grads.b1.is_none()) return;
+  if (grads.w1.empty() && grads.b1.empty()) return;
   for_each_task(executor, in_.w1.batch() * in_.w1.heads(), [&](Index task, Index worker) {
     sum_first_weights(d_queries, grads, task / in_.w1.heads(), task % in_.w1.heads(), worker);
   });
@@ -61,14 +61,14 @@ void HiddenLayer<T>::finish_tokens(const View<T>& d_queries, const View<T>& d_x,
                                    const ExecutorRef& executor) {
   const Index parts = (rows_ + kRows - 1) / kRows;
   const Index heads = in_.w1.heads();
-  if (!d_queries.is_none()) {
+  if (!d_queries.empty()) {
     for_each_task(executor, batch_ * heads * parts, [&](Index task, Index) {
       const Index first = task % parts * kRows;
       clear_hidden(d_queries, task / parts / heads, task / parts % heads, first,
                    (std::min)(kRows, rows_ - first));
     });
   }
-  if (d_x.is_none()) return;
+  if (d_x.empty()) return;
   for_each_task(executor, batch_ * d_x.heads() * parts, [&](Index task, Index worker) {
     add_to_tokens(d_queries, d_x, task / parts / d_x.heads(), task / parts % d_x.heads(),
                   task % parts * kRows, worker);
@@ -78,7 +78,7 @@ void HiddenLayer<T>::finish_tokens(const View<T>& d_queries, const View<T>& d_x,
 template <class T>
 void HiddenLayer<T>::add_to_first_weights(const View<T>& d_queries, bool has_weights, Index b,
                                           Index h, const Range& rows, T* sums, Index worker) {
-  const Slot own = slot(worker);
+  const WorkerScratch own = slot(worker);
   for (Index first = rows.begin; first < rows.end; first += kRows) {
     const Index count = (std::min)(kRows, rows.end - first);
     const Matrix<const T> x = tokens(b, h, first, count, own);
@@ -102,16 +102,16 @@ template <class T>
 void HiddenLayer<T>::write_first_weights(const T* sums, const DenseSynthesizerGrads<T>& grads,
                                          Index part, Index h) const {
   for (Index m = 0; m < hidden_; ++m) {
-    for (Index d = 0; d < width_ && !grads.w1.is_none(); ++d) {
+    for (Index d = 0; d < width_ && !grads.w1.empty(); ++d) {
       grads.w1(part, h, d, m) = sums[d * weight_row() + m];
     }
-    if (!grads.b1.is_none()) grads.b1(part, h, 0, m) = sums[width_ * weight_row() + m];
+    if (!grads.b1.empty()) grads.b1(part, h, 0, m) = sums[width_ * weight_row() + m];
   }
 }
 
 template <class T>
 Matrix<const T> HiddenLayer<T>::tokens(Index b, Index h, Index first, Index count,
-                                       const Slot& own) const {
+                                       const WorkerScratch& own) const {
   const Index head = token_head(h);
   if (column_stride(in_.x) == 1) {
     return {head_row(in_.x, b, head, first), row_stride(in_.x), 1};
@@ -122,11 +122,11 @@ Matrix<const T> HiddenLayer<T>::tokens(Index b, Index h, Index first, Index coun
 
 template <class T>
 void HiddenLayer<T>::hide(Index b, Index h, Index first, Index count, Index worker) {
-  const Slot own = slot(worker);
+  const WorkerScratch own = slot(worker);
   const Index weights = weight_batch(in_.w1, b);
   copy_to_rows(in_.w1, weights, h, 0, width_, own.weights, weight_row());
   for (Index m = 0; m < hidden_; ++m) {
-    own.biases[m] = in_.b1.is_none() ? T{0} : in_.b1(weights, h, 0, m);
+    own.biases[m] = in_.b1.empty() ? T{0} : in_.b1(weights, h, 0, m);
   }
   const Index row = row_of(hidden_);
   T* const to = &queries()(b, h, first, 0);
@@ -160,7 +160,7 @@ void HiddenLayer<T>::clear_hidden(const View<T>& d_queries, Index b, Index h, In
 template <class T>
 void HiddenLayer<T>::add_to_tokens(const View<T>& d_queries, const View<T>& d_x, Index b,
                                    Index x_head, Index first, Index worker) {
-  const Slot own = slot(worker);
+  const WorkerScratch own = slot(worker);
   const Index row = padded_size(width_);
   const Index count = (std::min)(kRows, rows_ - first);
   const Index begin = in_.x.heads() == 1 ? 0 : x_head;
@@ -186,13 +186,13 @@ template <class T>
 void HiddenLayer<T>::sum_first_weights(const View<T>& d_queries,
                                        const DenseSynthesizerGrads<T>& grads, Index part, Index h,
                                        Index worker) {
-  const Slot own = slot(worker);
+  const WorkerScratch own = slot(worker);
   const bool is_shared = in_.w1.batch() == 1;
   const Index begin = is_shared ? 0 : part;
   const Index end = is_shared ? batch_ : part + 1;
   std::fill_n(own.weights, first_weights_elements(), T{0});
   for (Index b = begin; b < end; ++b) {
-    add_to_first_weights(d_queries, !grads.w1.is_none(), b, h, {0, rows_}, own.weights, worker);
+    add_to_first_weights(d_queries, !grads.w1.empty(), b, h, {0, rows_}, own.weights, worker);
   }
   write_first_weights(own.weights, grads, part, h);
 }

@@ -33,7 +33,7 @@ void KeyColumns<T>::put(std::span<const Range> positions, const ExecutorRef& exe
         for (Index j = 0; j < count; ++j) keys[j * row + m] = column[j * w.column];
       }
       for (Index j = 0; j < count; ++j) {
-        keys[j * row + hidden] = b2_.is_none() ? T{0} : b2_(b, h, 0, first + j);
+        keys[j * row + hidden] = b2_.empty() ? T{0} : b2_(b, h, 0, first + j);
       }
     });
     before += range.end - range.begin;
@@ -43,8 +43,8 @@ void KeyColumns<T>::put(std::span<const Range> positions, const ExecutorRef& exe
 template <class T>
 void KeyColumns<T>::finish(const View<T>& d_keys, const DenseSynthesizerGrads<T>& grads,
                            const ExecutorRef& executor) {
-  if (!grads.w2.is_none()) write(d_keys, grads.w2, true, executor);
-  if (!grads.b2.is_none()) write(d_keys, grads.b2, false, executor);
+  if (!grads.w2.empty()) write(d_keys, grads.w2, true, executor);
+  if (!grads.b2.empty()) write(d_keys, grads.b2, false, executor);
 }
 
 template <class T>

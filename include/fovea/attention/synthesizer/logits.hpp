@@ -52,7 +52,7 @@ class SynthesizerLogits {
   static void attach(const DecoderShape& shape, const InputsOf<Form, T>& in, Index rows,
                      Index after, SoftmaxInputs<T>& to, const ExecutorRef& /*executor*/) {
     Form::attach(in, shape.batch, after - rows, rows, to);
-    if (!to.bias.is_none()) to.bias = part_of(to.bias, 3, 0, after);
+    if (!to.bias.empty()) to.bias = part_of(to.bias, 3, 0, after);
   }
 
  private:

@@ -151,7 +151,7 @@ void SynthesizerDecoder<Op, T>::append_tokens(const typename Op::template Tokens
 template <class Op, class T>
 void SynthesizerDecoder<Op, T>::run_step(const InputsOf<Op, T>& inputs, const View<T>& out,
                                          const SavedOf<Op, T>& saved, const ExecutorRef& executor) {
-  const Index count = inputs.v.is_none() ? 0 : inputs.v.rows();
+  const Index count = inputs.v.empty() ? 0 : inputs.v.rows();
   const Index after = length() + count;
   const Index rows = out.rows();
   if (!inputs.key_lengths.empty()) {

@@ -106,7 +106,7 @@ class BatchSum {
   }
 
  private:
-  bool is_summed() const { return !grad_.is_none() && grad_.batch() != batch_; }
+  bool is_summed() const { return !grad_.empty() && grad_.batch() != batch_; }
 
   View<T> grad_;
   Index batch_;

@@ -10,12 +10,12 @@
 
 #include "fovea/attention/fsat/options.hpp"
 #include "fovea/attention/indexed/backward.hpp"
+#include "fovea/distributed/comm_stats.hpp"
 #include "fovea/distributed/fsat/graph_part.hpp"
 #include "fovea/distributed/indexed/query_rows.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
 #include "fovea/distributed/messages/requests.hpp"
 #include "fovea/distributed/rows/row_tensors.hpp"
-#include "fovea/distributed/traffic.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -31,7 +31,7 @@ class FsatBackwardPass {
   /// \throws std::bad_alloc
   FsatBackwardPass(const FsatOptions& options, const FsatInputs<T>& inputs,
                    const View<const T>& out, const FsatSaved<T>& saved, const View<const T>& d_out,
-                   const FsatGrads<T>& grads, const Rows& rows)
+                   const FsatGrads<T>& grads, const Sharding& rows)
       : options_(options),
         inputs_(inputs),
         out_(out),
@@ -54,21 +54,22 @@ class FsatBackwardPass {
   FsatBackwardPass& operator=(const FsatBackwardPass&) = delete;
 
   /// This rank's communication statistics. \pre run was called
-  Traffic traffic() const { return traffic_; }
+  CommStats comm_stats() const { return comm_stats_; }
 
   /// Sends, receives and computes. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error;
-    LeadingEdges found = leading_edges(all_, rows_, error);
+    EdgeTargets found = leading_edges(all_, rows_, error);
     const ExchangePlan of_keys = announced(rows_.ranks(), std::move(found.keys_of_ranks));
-    traffic_ = traffic_ + exchange_rows(rows_.ranks(), keys_, of_keys);
+    comm_stats_ = comm_stats_ + exchange_rows(rows_.ranks(), keys_, of_keys);
     if (!error) {
       error = fovea::detail::caught(
           [&] { prepare_rows(of_keys.with_received(rows_.own(), rows_.count()), executor); });
     }
-    traffic_ = traffic_ + exchange_rows(rows_.ranks(), queries_.tensors(),
-                                        requested(rows_.ranks(), rows_.layout(), found.queries));
+    comm_stats_ =
+        comm_stats_ + exchange_rows(rows_.ranks(), queries_.tensors(),
+                                    requested(rows_.ranks(), rows_.layout(), found.queries));
     if (!error) error = fovea::detail::caught([&] { compute(found.queries, executor); });
     return error;
   }
@@ -94,7 +95,7 @@ class FsatBackwardPass {
     const auto own = fovea::detail::inputs_as<IndexedInputs<T>>(inputs_);
     // This rank's keys, with all their queries.
     typename QueryRows<T>::Some some(queries_, queries);
-    FsatGraphPart<T> key_graph(all_, queries, rows_.own(), true, !grads_.dominant.is_none());
+    FsatGraphPart<T> key_graph(all_, queries, rows_.own(), true, !grads_.dominant.empty());
     IndexedInputs<T> of_keys = own;
     of_keys.q = some.q.view();
     of_keys.key_lengths = {};
@@ -103,7 +104,7 @@ class FsatBackwardPass {
                       View<const T>(some.d_out.view()), {{}, grads_.k, grads_.v});
     key_pass.give_lse_low(View<const T>(some.lse_low.view()));
     key_pass.reserve(executor);
-    if (!grads_.q.is_none()) row_pass_->compute(executor);
+    if (!grads_.q.empty()) row_pass_->compute(executor);
     key_pass.compute(executor);
   }
 
@@ -113,13 +114,13 @@ class FsatBackwardPass {
   FsatSaved<T> saved_;
   View<const T> d_out_;
   FsatGrads<T> grads_;
-  const Rows& rows_;
+  const Sharding& rows_;
   RowTensors<T> keys_;    // k, v and dominant
   QueryRows<T> queries_;  // tensors of query rows
   FsatKeys<T> all_;
   std::optional<FsatGraphPart<T>> row_graph_;
   std::optional<Backward> row_pass_;
-  Traffic traffic_;
+  CommStats comm_stats_;
 };
 
 }  // namespace distributed

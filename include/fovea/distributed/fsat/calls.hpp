@@ -18,23 +18,23 @@ namespace distributed {
 /// with at most a twelfth as many keys in between. Memory: the rank's keys, values and dominant
 /// indices once more, those that it receives, and the graph of its queries.
 template <class T>
-struct RanksForward<FsatAttention, T> {
+struct DistributedForward<FsatAttention, T> {
   /// Computes the pass.
-  static Traffic forward(const FsatAttention& op, const FsatInputs<T>& inputs, const View<T>& out,
-                         const FsatSaved<T>& saved, const Rows& rows,
-                         const detail::RanksCall& call);
+  static CommStats forward(const FsatAttention& op, const FsatInputs<T>& inputs, const View<T>& out,
+                           const FsatSaved<T>& saved, const Sharding& rows,
+                           const detail::CollectiveCall& call);
 };
 
 /// FSAT attention in `backward`. Cost: the logits and gradients of weights are computed for queries
 /// and for keys once each. Keys are sent as in `forward`, and queries with an edge to a key are
 /// sent to its rank. Memory: the rank's rows twice, what it receives twice, and two graphs.
 template <class T>
-struct RanksBackward<FsatAttention, T> {
+struct DistributedBackward<FsatAttention, T> {
   /// Computes the pass.
-  static Traffic backward(const FsatAttention& op, const FsatInputs<T>& inputs,
-                          const View<const T>& out, const FsatSaved<T>& saved,
-                          const View<const T>& d_out, const FsatGrads<T>& grads, const Rows& rows,
-                          const detail::RanksCall& call);
+  static CommStats backward(const FsatAttention& op, const FsatInputs<T>& inputs,
+                            const View<const T>& out, const FsatSaved<T>& saved,
+                            const View<const T>& d_out, const FsatGrads<T>& grads,
+                            const Sharding& rows, const detail::CollectiveCall& call);
 };
 
 }  // namespace distributed

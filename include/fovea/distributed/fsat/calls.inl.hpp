@@ -27,7 +27,7 @@ inline std::vector<Index> own_lengths(IndexSpan lengths, const std::vector<Range
 
 /// Describes the parts of a call that must be equal on all ranks.
 template <class T>
-std::string fsat_text(const char* pass, const FsatInputs<T>& in, const Rows& rows) {
+std::string fsat_text(const char* pass, const FsatInputs<T>& in, const Sharding& rows) {
   std::string call = call_text(FsatAttention::name(), pass, in, rows);
   return call.append(", dominant ").append(sizes_text(in.dominant));
 }
@@ -35,10 +35,10 @@ std::string fsat_text(const char* pass, const FsatInputs<T>& in, const Rows& row
 /// Checks this rank's arguments. \param check_tensors called with the inputs and the lengths of its
 /// own rows \throws std::invalid_argument
 template <class T, class Check>
-void check_fsat(const FsatAttention& op, const FsatInputs<T>& inputs, const Rows& rows,
+void check_fsat(const FsatAttention& op, const FsatInputs<T>& inputs, const Sharding& rows,
                 const Check& check_tensors) {
   const char* const name = FsatAttention::name();
-  if (!inputs.random.is_none()) {
+  if (!inputs.random.empty()) {
     refuse_given(name, "random", "the sequence is distributed over ranks");
   }
   if (op.options.max_length < rows.count()) {
@@ -56,10 +56,9 @@ void check_fsat(const FsatAttention& op, const FsatInputs<T>& inputs, const Rows
 }  // namespace detail
 
 template <class T>
-Traffic RanksForward<FsatAttention, T>::forward(const FsatAttention& op,
-                                                const FsatInputs<T>& inputs, const View<T>& out,
-                                                const FsatSaved<T>& saved, const Rows& rows,
-                                                const detail::RanksCall& call) {
+CommStats DistributedForward<FsatAttention, T>::forward(
+    const FsatAttention& op, const FsatInputs<T>& inputs, const View<T>& out,
+    const FsatSaved<T>& saved, const Sharding& rows, const detail::CollectiveCall& call) {
   const auto check = [&] {
     detail::check_fsat(op, inputs, rows,
                        [&](const FsatInputs<T>& own) { op.check(own, out, saved); });
@@ -72,10 +71,10 @@ Traffic RanksForward<FsatAttention, T>::forward(const FsatAttention& op,
 }
 
 template <class T>
-Traffic RanksBackward<FsatAttention, T>::backward(
+CommStats DistributedBackward<FsatAttention, T>::backward(
     const FsatAttention& op, const FsatInputs<T>& inputs, const View<const T>& out,
     const FsatSaved<T>& saved, const View<const T>& d_out, const FsatGrads<T>& grads,
-    const Rows& rows, const detail::RanksCall& call) {
+    const Sharding& rows, const detail::CollectiveCall& call) {
   const auto check = [&] {
     detail::check_fsat(op, inputs, rows, [&](const FsatInputs<T>& own) {
       op.check_backward(own, out, saved, d_out, grads);

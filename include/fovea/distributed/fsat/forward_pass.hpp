@@ -10,12 +10,12 @@
 
 #include "fovea/attention/fsat/options.hpp"
 #include "fovea/attention/indexed/forward.hpp"
+#include "fovea/distributed/comm_stats.hpp"
 #include "fovea/distributed/fsat/graph_part.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
 #include "fovea/distributed/messages/requests.hpp"
 #include "fovea/distributed/rows/own_range.hpp"
 #include "fovea/distributed/rows/row_tensors.hpp"
-#include "fovea/distributed/traffic.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -33,7 +33,7 @@ class FsatForwardPass {
   /// \param inputs, out, saved this rank's, checked
   /// \throws std::bad_alloc
   FsatForwardPass(const FsatOptions& options, const FsatInputs<T>& inputs, const View<T>& out,
-                  const FsatSaved<T>& saved, const Rows& rows)
+                  const FsatSaved<T>& saved, const Sharding& rows)
       : options_(options),
         inputs_(inputs),
         out_(out),
@@ -54,14 +54,14 @@ class FsatForwardPass {
   FsatForwardPass& operator=(const FsatForwardPass&) = delete;
 
   /// This rank's communication statistics. \pre run was called
-  Traffic traffic() const { return traffic_; }
+  CommStats comm_stats() const { return comm_stats_; }
 
   /// Sends keys to the queries that have edges to them, and attends; the graph is built while keys
   /// and values are sent. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error;
-    LeadingEdges found = leading_edges(all_, rows_, error);
+    EdgeTargets found = leading_edges(all_, rows_, error);
     const ExchangePlan plan = announced(rows_.ranks(), std::move(found.keys_of_ranks));
     const std::vector<Range> there = plan.with_received(rows_.own(), rows_.count());
     const std::vector<Range> received = plan.with_received({}, rows_.count());
@@ -81,7 +81,7 @@ class FsatForwardPass {
     keys.begin_stage(0);
     if (!error && part) error = fovea::detail::caught([&] { part->attention.compute(executor); });
     keys.end();
-    traffic_ = keys.traffic() + dominant.traffic();
+    comm_stats_ = keys.comm_stats() + dominant.comm_stats();
     return error;
   }
 
@@ -116,11 +116,11 @@ class FsatForwardPass {
   FsatInputs<T> inputs_;
   View<T> out_;
   FsatSaved<T> saved_;
-  const Rows& rows_;
+  const Sharding& rows_;
   RowTensors<T> keys_;      // k and v
   RowTensors<C> dominant_;  // dominant indices
   FsatKeys<C> all_;
-  Traffic traffic_;
+  CommStats comm_stats_;
 };
 
 }  // namespace distributed

@@ -14,9 +14,9 @@
 #include "fovea/attention/fsat/graph.hpp"
 #include "fovea/attention/indexed/forward.hpp"
 #include "fovea/core/index_span.hpp"
-#include "fovea/distributed/rows.hpp"
 #include "fovea/distributed/rows/places_of_rows.hpp"
 #include "fovea/distributed/rows/row_set.hpp"
+#include "fovea/distributed/sharding.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -56,7 +56,7 @@ class FsatKeys {
     edges.sequence = head / dominant_.heads();
     edges.head = head % dominant_.heads();
     edges.dominant = fovea::detail::head_matrix(dominant_, edges.sequence, edges.head, 0);
-    edges.slots = dominant_.width();
+    edges.slots_per_key = dominant_.width();
     edges.edges_of_key = edges_of_key();
     edges.length = length(edges.sequence);
     edges.rows = dominant_.rows();
@@ -95,7 +95,7 @@ class FsatKeys {
 };
 
 /// The targets of the edges of a rank's keys.
-struct LeadingEdges {
+struct EdgeTargets {
   std::vector<std::vector<Range>> keys_of_ranks;  ///< the keys that go to each other rank
   std::vector<Range> queries;                     ///< the queries with an edge to one
 };
@@ -103,11 +103,11 @@ struct LeadingEdges {
 /// Finds the targets of the edges of this rank's keys; none on failure.
 /// \param error the exception that was thrown, or null
 template <class T>
-LeadingEdges leading_edges(const FsatKeys<T>& all, const Rows& rows, std::exception_ptr& error) {
-  LeadingEdges found;
+EdgeTargets leading_edges(const FsatKeys<T>& all, const Sharding& rows, std::exception_ptr& error) {
+  EdgeTargets found;
   found.keys_of_ranks.resize(static_cast<std::size_t>(rows.ranks().size()));
   error = fovea::detail::caught([&] {
-    const RanksOfRows ranks(rows.layout());
+    const RowOwners ranks(rows.layout());
     const PlacesInRanges own(rows.own());
     std::vector<RowSet> keys(found.keys_of_ranks.size(), RowSet(own.count()));
     RowSet queries(rows.count());
@@ -262,7 +262,7 @@ class FsatGraphPart {
     std::vector<T> all;
     for (const Range& range : ranges_) {
       for (Index j = range.begin; j < range.end; ++j) {
-        for (Index m = 0; m < of.slots; ++m) {
+        for (Index m = 0; m < of.slots_per_key; ++m) {
           all.push_back(of.dominant.data[j * of.dominant.row + m * of.dominant.column]);
         }
       }
@@ -346,7 +346,7 @@ class FsatListsPart {
   T* d_factors(const Sequence& /*s*/, Index place) const { return graph_->d_confidences(place); }
   /// Writes the gradient of a head's dominant indices, if requested.
   void take_gradients(const Sequence& s, Index h, Index place) const {
-    if (!d_dominant_.is_none()) graph_->lead_back(s.batch, h, place, d_dominant_);
+    if (!d_dominant_.empty()) graph_->lead_back(s.batch, h, place, d_dominant_);
   }
 
  private:

@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "fovea/attention/indexed/backward.hpp"
+#include "fovea/distributed/comm_stats.hpp"
 #include "fovea/distributed/indexed/compact_rows.hpp"
 #include "fovea/distributed/indexed/listed_keys.hpp"
 #include "fovea/distributed/indexed/query_rows.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
 #include "fovea/distributed/messages/requests.hpp"
 #include "fovea/distributed/rows/places_of_rows.hpp"
-#include "fovea/distributed/traffic.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -31,7 +31,8 @@ class IndexedBackwardPass {
   /// \throws std::bad_alloc
   IndexedBackwardPass(std::optional<double> scale, const IndexedInputs<T>& inputs,
                       const View<const T>& out, const IndexedSaved<T>& saved,
-                      const View<const T>& d_out, const IndexedGrads<T>& grads, const Rows& rows)
+                      const View<const T>& d_out, const IndexedGrads<T>& grads,
+                      const Sharding& rows)
       : scale_(scale),
         inputs_(inputs),
         out_(out),
@@ -48,7 +49,7 @@ class IndexedBackwardPass {
   IndexedBackwardPass& operator=(const IndexedBackwardPass&) = delete;
 
   /// This rank's communication statistics. \pre run was called
-  Traffic traffic() const { return traffic_; }
+  CommStats comm_stats() const { return comm_stats_; }
 
   /// Sends, receives and computes. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
@@ -58,11 +59,11 @@ class IndexedBackwardPass {
     std::exception_ptr error = fovea::detail::caught([&] { find(needed, sent); });
     keys_.receive(needed);
     keys_.end();
-    traffic_ = traffic_ + keys_.traffic();
+    comm_stats_ = comm_stats_ + keys_.comm_stats();
     if (!error) error = fovea::detail::caught([&] { prepare_rows(executor); });
     const ExchangePlan plan = announced(rows_.ranks(), std::move(sent));
-    traffic_ = traffic_ + exchange_rows(rows_.ranks(), queries_.tensors(), plan);
-    traffic_ = traffic_ + exchange_rows(rows_.ranks(), lists_, plan);
+    comm_stats_ = comm_stats_ + exchange_rows(rows_.ranks(), queries_.tensors(), plan);
+    comm_stats_ = comm_stats_ + exchange_rows(rows_.ranks(), lists_, plan);
     if (!error) error = fovea::detail::caught([&] { compute(plan, executor); });
     return error;
   }
@@ -70,7 +71,7 @@ class IndexedBackwardPass {
  private:
   /// Finds the keys listed by this rank's rows, and the rows that list keys of each other rank.
   void find(std::vector<Range>& needed, std::vector<std::vector<Range>>& sent) const {
-    const RanksOfRows ranks(rows_.layout());
+    const RowOwners ranks(rows_.layout());
     const PlacesInRanges own(rows_.own());
     RowSet listed(rows_.count());
     std::vector<RowSet> to(sent.size(), RowSet(own.count()));
@@ -110,8 +111,8 @@ class IndexedBackwardPass {
         {{}, grads_.k, grads_.v});
     key_pass.give_lse_low(View<const T>(some.lse_low.view()));
     key_pass.reserve(executor);
-    if (!grads_.q.is_none()) row_pass_->compute(executor);
-    if (!grads_.k.is_none() || !grads_.v.is_none()) key_pass.compute(executor);
+    if (!grads_.q.empty()) row_pass_->compute(executor);
+    if (!grads_.k.empty() || !grads_.v.empty()) key_pass.compute(executor);
   }
 
   /// Keeps in lists only this rank's keys, by place among its rows.
@@ -137,12 +138,12 @@ class IndexedBackwardPass {
   IndexedSaved<T> saved_;
   View<const T> d_out_;
   IndexedGrads<T> grads_;
-  const Rows& rows_;
+  const Sharding& rows_;
   ListedKeys<T> keys_;
   QueryRows<T> queries_;     // tensors of query rows
   RowTensors<Index> lists_;  // the keys of rows
   std::optional<IndexedBackward<T>> row_pass_;
-  Traffic traffic_;
+  CommStats comm_stats_;
 };
 
 }  // namespace distributed

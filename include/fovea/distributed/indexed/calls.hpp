@@ -16,11 +16,11 @@ namespace distributed {
 /// over the rank's lists; each visible key and value that they list is received once. Memory: the
 /// rank's keys, values and lists once more, and what it receives.
 template <class T>
-struct RanksForward<IndexedAttention, T> {
+struct DistributedForward<IndexedAttention, T> {
   /// Computes the pass.
-  static Traffic forward(const IndexedAttention& op, const IndexedInputs<T>& inputs,
-                         const View<T>& out, const IndexedSaved<T>& saved, const Rows& rows,
-                         const detail::RanksCall& call);
+  static CommStats forward(const IndexedAttention& op, const IndexedInputs<T>& inputs,
+                           const View<T>& out, const IndexedSaved<T>& saved, const Sharding& rows,
+                           const detail::CollectiveCall& call);
 };
 
 /// Attention to gathered keys in `backward`. Cost: the logits and gradients of weights are computed
@@ -28,12 +28,12 @@ struct RanksForward<IndexedAttention, T> {
 /// their lists, and the keys are sent back. Memory: the rank's rows and lists twice, and what it
 /// receives twice.
 template <class T>
-struct RanksBackward<IndexedAttention, T> {
+struct DistributedBackward<IndexedAttention, T> {
   /// Computes the pass.
-  static Traffic backward(const IndexedAttention& op, const IndexedInputs<T>& inputs,
-                          const View<const T>& out, const IndexedSaved<T>& saved,
-                          const View<const T>& d_out, const IndexedGrads<T>& grads,
-                          const Rows& rows, const detail::RanksCall& call);
+  static CommStats backward(const IndexedAttention& op, const IndexedInputs<T>& inputs,
+                            const View<const T>& out, const IndexedSaved<T>& saved,
+                            const View<const T>& d_out, const IndexedGrads<T>& grads,
+                            const Sharding& rows, const detail::CollectiveCall& call);
 };
 
 }  // namespace distributed

@@ -24,7 +24,8 @@ namespace detail {
 /// \param check_tensors called with this rank's inputs, checks all but the lists
 /// \throws std::invalid_argument
 template <class T, class Check>
-void check_indexed(const IndexedInputs<T>& inputs, const Rows& rows, const Check& check_tensors) {
+void check_indexed(const IndexedInputs<T>& inputs, const Sharding& rows,
+                   const Check& check_tensors) {
   const char* const name = IndexedAttention::name();
   check_call(name, inputs, rows, check_tensors);
   check_indices(name, inputs.q, inputs.indices, rows.count());
@@ -33,11 +34,9 @@ void check_indexed(const IndexedInputs<T>& inputs, const Rows& rows, const Check
 }  // namespace detail
 
 template <class T>
-Traffic RanksForward<IndexedAttention, T>::forward(const IndexedAttention& op,
-                                                   const IndexedInputs<T>& inputs,
-                                                   const View<T>& out, const IndexedSaved<T>& saved,
-                                                   const Rows& rows,
-                                                   const detail::RanksCall& call) {
+CommStats DistributedForward<IndexedAttention, T>::forward(
+    const IndexedAttention& op, const IndexedInputs<T>& inputs, const View<T>& out,
+    const IndexedSaved<T>& saved, const Sharding& rows, const detail::CollectiveCall& call) {
   const std::string text = detail::call_text(op.name(), ".forward", inputs, rows);
   const auto check = [&] {
     detail::check_indexed(inputs, rows,
@@ -55,10 +54,10 @@ Traffic RanksForward<IndexedAttention, T>::forward(const IndexedAttention& op,
 }
 
 template <class T>
-Traffic RanksBackward<IndexedAttention, T>::backward(
+CommStats DistributedBackward<IndexedAttention, T>::backward(
     const IndexedAttention& op, const IndexedInputs<T>& inputs, const View<const T>& out,
     const IndexedSaved<T>& saved, const View<const T>& d_out, const IndexedGrads<T>& grads,
-    const Rows& rows, const detail::RanksCall& call) {
+    const Sharding& rows, const detail::CollectiveCall& call) {
   std::string text = detail::call_text(op.name(), ".backward", inputs, rows);
   text.append(", keys ").append(std::to_string(inputs.indices.width()));
   const auto check = [&] {

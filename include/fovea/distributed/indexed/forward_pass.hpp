@@ -10,10 +10,10 @@
 
 #include "fovea/attention/indexed/forward.hpp"
 #include "fovea/attention/indexed/index_tensor.hpp"
+#include "fovea/distributed/comm_stats.hpp"
 #include "fovea/distributed/indexed/listed_keys.hpp"
-#include "fovea/distributed/rows.hpp"
 #include "fovea/distributed/rows/row_set.hpp"
-#include "fovea/distributed/traffic.hpp"
+#include "fovea/distributed/sharding.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -24,9 +24,9 @@ namespace detail {
 /// A copy of the lists of a rank's rows, restricted to visible keys.
 /// \param inputs of this rank's rows, checked   \throws std::bad_alloc
 template <class T>
-IndexTensor visible_lists(const IndexedInputs<T>& inputs, bool causal, const Rows& rows) {
+IndexTensor visible_lists(const IndexedInputs<T>& inputs, bool causal, const Sharding& rows) {
   const View<const Index>& from = inputs.indices;
-  if (from.is_none()) return {};
+  if (from.empty()) return {};
   IndexTensor made(from.shape());
   const View<Index> to = made.view();
   for (Index b = 0; b < from.batch(); ++b) {
@@ -60,7 +60,7 @@ class IndexedForwardPass {
   /// \param inputs, out, saved this rank's, checked
   /// \throws std::bad_alloc
   IndexedForwardPass(const IndexedOptions& options, const IndexedInputs<T>& inputs,
-                     const View<T>& out, const IndexedSaved<T>& saved, const Rows& rows,
+                     const View<T>& out, const IndexedSaved<T>& saved, const Sharding& rows,
                      const ExecutorRef& executor)
       : rows_(rows),
         lists_(detail::visible_lists(inputs, options.causal, rows)),
@@ -73,7 +73,7 @@ class IndexedForwardPass {
   IndexedForwardPass& operator=(const IndexedForwardPass&) = delete;
 
   /// This rank's communication statistics. \pre run was called
-  Traffic traffic() const { return keys_.traffic(); }
+  CommStats comm_stats() const { return keys_.comm_stats(); }
 
   /// Sends, receives and attends. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
@@ -103,7 +103,7 @@ class IndexedForwardPass {
     return made;
   }
 
-  const Rows& rows_;
+  const Sharding& rows_;
   IndexTensor lists_;
   ListedKeys<T> keys_;
   IndexedForward<T> attention_;

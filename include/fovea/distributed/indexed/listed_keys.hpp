@@ -8,9 +8,9 @@
 
 #include "fovea/distributed/messages/exchange.hpp"
 #include "fovea/distributed/messages/requests.hpp"
-#include "fovea/distributed/rows.hpp"
 #include "fovea/distributed/rows/row_set.hpp"
 #include "fovea/distributed/rows/row_tensors.hpp"
+#include "fovea/distributed/sharding.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -37,7 +37,7 @@ class ListedKeys {
   /// Allocates memory, kept by `rows` between calls, and copies this rank's keys and values.
   /// \param k, v of its rows
   /// \throws std::bad_alloc
-  ListedKeys(const View<const T>& k, const View<const T>& v, const Rows& rows)
+  ListedKeys(const View<const T>& k, const View<const T>& v, const Sharding& rows)
       : rows_(rows),
         tensors_(k.batch(), rows.count(), {{k.heads(), k.width()}, {v.heads(), v.width()}},
                  &rows.kept_memory()) {
@@ -69,10 +69,10 @@ class ListedKeys {
   void end() { exchange_->end(); }
 
   /// This rank's communication statistics. \pre receive was called
-  Traffic traffic() const { return exchange_->traffic(); }
+  CommStats comm_stats() const { return exchange_->comm_stats(); }
 
  private:
-  const Rows& rows_;
+  const Sharding& rows_;
   RowTensors<T> tensors_;
   std::optional<Exchange> exchange_;
 };

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "fovea/distributed/indexed/compact_rows.hpp"
-#include "fovea/distributed/rows.hpp"
 #include "fovea/distributed/rows/row_tensors.hpp"
+#include "fovea/distributed/sharding.hpp"
 #include "fovea/simd/softmax_constants.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -22,7 +22,7 @@ class QueryRows {
  public:
   /// Copies this rank's rows. \param q, out, d_out, lse of its rows   \throws std::bad_alloc
   QueryRows(const View<const T>& q, const View<const T>& out, const View<const T>& d_out,
-            const View<const T>& lse, const Rows& rows)
+            const View<const T>& lse, const Sharding& rows)
       : tensors_(q.batch(), rows.count(),
                  {{q.heads(), q.width()},
                   {q.heads(), out.width()},
@@ -53,9 +53,9 @@ class QueryRows {
   const RowTensors<T>& tensors() const { return tensors_; }
 
   /// Some rows, stored contiguously.
-  struct Some {
+  struct GatheredRows {
     /// Copies them. \param ranges ascending, disjoint   \throws std::bad_alloc
-    Some(const QueryRows& all, const std::vector<Range>& ranges)
+    GatheredRows(const QueryRows& all, const std::vector<Range>& ranges)
         : q(all.tensors_, kQ, ranges),
           out(all.tensors_, kOut, ranges),
           d_out(all.tensors_, kGradOfOut, ranges),

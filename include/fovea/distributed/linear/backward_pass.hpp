@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "fovea/distributed/linear/blend_gradients.hpp"
-#include "fovea/distributed/linear/delta_gradients_chain.hpp"
+#include "fovea/distributed/linear/delta_gradients_scan.hpp"
 #include "fovea/distributed/linear/near_field_backward.hpp"
 #include "fovea/distributed/linear/open_chunk.hpp"
-#include "fovea/distributed/linear/sum_gradients_chain.hpp"
+#include "fovea/distributed/linear/sum_gradients_scan.hpp"
 #include "fovea/distributed/linear/sum_gradients_totals.hpp"
 #include "fovea/distributed/linear/unweighted_far_field.hpp"
 
@@ -25,7 +25,7 @@ namespace detail {
 /// Whether the call writes gradients of the blend logits.
 template <class T>
 bool wants_logits(const LinearFamilyGrads<T>& grads) {
-  return !grads.near_logits.is_none() || !grads.far_logits.is_none();
+  return !grads.near_logits.empty() || !grads.far_logits.empty();
 }
 
 }  // namespace detail
@@ -48,14 +48,14 @@ class LinearBackwardPass {
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   LinearBackwardPass(const Settings& op, const LinearFamilyInputs<T>& inputs, const Saved& saved,
                      bool is_saved, const View<const T>& d_out, const LinearFamilyGrads<T>& grads,
-                     const Rows& rows, const ExecutorRef& executor)
+                     const Sharding& rows, const ExecutorRef& executor)
       : inputs_(inputs),
         d_out_(d_out),
         grads_(grads),
         weights_(op.weights(inputs)),
         segments_(rows, inputs.q.batch(), sizes_read(inputs), sizes_made(inputs),
                   Settings::kHasNear, shared_rows(op, inputs, rows.count())),
-        call_(whole_inputs(), op.far, weights_, segments_.read(kGradOfOut), whole_grads()) {
+        call_(whole_inputs(), op.far_field, weights_, segments_.read(kGradOfOut), whole_grads()) {
     bool wants_products = false;  // of the far field, found by its backward pass
     if constexpr (Settings::kHasNear) {
       const FmmBlend<T> blend = op.blend(inputs_);
@@ -63,14 +63,14 @@ class LinearBackwardPass {
       wants_products = wants_logits && blend.is_same_for_columns();
       if (wants_logits) blend_.emplace(blend, d_out, rows);
       if (wants_logits && !wants_products) {
-        far_.emplace(inputs_, op.far, d_out, rows, executor);
+        far_.emplace(inputs_, op.far_field, d_out, rows, executor);
       }
-      near_.emplace(op.near(), inputs, saved, is_saved, d_out, weights_, grads, rows, executor);
+      near_.emplace(op.near_field(), inputs, saved, is_saved, d_out, weights_, grads, rows,
+                    executor);
     }
     if constexpr (Field::kHasSums) {
-      if (call_.far.causal) {
-        chain_.emplace(call_, segments_, rows.ranks(), Settings::kHasNear, wants_products,
-                       executor);
+      if (call_.far_field.causal) {
+        scan_.emplace(call_, segments_, rows.ranks(), Settings::kHasNear, wants_products, executor);
       } else {
         totals_.emplace(call_, segments_, rows.ranks(), Settings::kHasNear, wants_products,
                         executor);
@@ -85,15 +85,15 @@ class LinearBackwardPass {
   LinearBackwardPass& operator=(const LinearBackwardPass&) = delete;
 
   /// This rank's communication statistics.
-  Traffic traffic() const {
-    Traffic all = segments_.traffic();
+  CommStats comm_stats() const {
+    CommStats all = segments_.comm_stats();
     const auto add = [&](const auto& part) {
-      if (part) all = all + part->traffic();
+      if (part) all = all + part->comm_stats();
     };
     if constexpr (Settings::kHasNear) add(near_);
     if constexpr (Settings::kHasNear) add(blend_);
     if constexpr (Settings::kHasNear) add(far_);
-    if constexpr (Field::kHasSums) add(chain_);
+    if constexpr (Field::kHasSums) add(scan_);
     if constexpr (Field::kHasSums) add(totals_);
     if constexpr (Field::kHasDelta) add(delta_);
     return all;
@@ -117,7 +117,7 @@ class LinearBackwardPass {
     }
     put_rows();
     segments_.bring();
-    if constexpr (Field::kHasSums) then(chain_);
+    if constexpr (Field::kHasSums) then(scan_);
     if constexpr (Field::kHasSums) then(totals_);
     if constexpr (Field::kHasDelta) then(delta_);
     segments_.bring_back();
@@ -149,7 +149,7 @@ class LinearBackwardPass {
   /// Rows that later rows read, too: open chunks. A rank reads those that its rows depend on.
   static auto shared_rows(const Settings& op, const LinearFamilyInputs<T>& in, Index rows) {
     RowSet shared(rows);
-    if (op.far.causal) {
+    if (op.far_field.causal) {
       for (const Index length : in.key_lengths) shared.add(open_chunk(length));
     }
     return [all = shared.ranges()](const std::vector<Range>& summed) {
@@ -206,7 +206,7 @@ class LinearBackwardPass {
   std::vector<double> products() {
     std::vector<double> sums(static_cast<std::size_t>(inputs_.q.heads()));
     if (far_) return sums;
-    if constexpr (Field::kHasSums) sums = chain_ ? chain_->products() : totals_->products();
+    if constexpr (Field::kHasSums) sums = scan_ ? scan_->products() : totals_->products();
     if constexpr (Field::kHasDelta) delta_->add_products(sums);
     return sums;
   }
@@ -224,9 +224,9 @@ class LinearBackwardPass {
   If<Settings::kHasNear, NearFieldBackward<T>> near_;
   If<Settings::kHasNear, BlendGradients<T>> blend_;
   If<Settings::kHasNear, UnweightedFarField<T, Field>> far_;  // if its columns have separate logits
-  If<Field::kHasSums, SumGradientsChain<T, Field>> chain_;
+  If<Field::kHasSums, SumGradientsScan<T, Field>> scan_;
   If<Field::kHasSums, SumGradientsTotals<T, Field>> totals_;
-  If<Field::kHasDelta, DeltaGradientsChain<T, Field>> delta_;
+  If<Field::kHasDelta, DeltaGradientsScan<T, Field>> delta_;
 };
 
 }  // namespace distributed

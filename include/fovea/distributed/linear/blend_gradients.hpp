@@ -10,8 +10,8 @@
 
 #include "fovea/attention/fmm/blend.hpp"
 #include "fovea/core/rounded.hpp"
-#include "fovea/distributed/rows.hpp"
-#include "fovea/distributed/segments/sums_of_ranges.hpp"
+#include "fovea/distributed/segments/range_sums.hpp"
+#include "fovea/distributed/sharding.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -23,7 +23,7 @@ class BlendGradients {
  public:
   /// Allocates all memory. \param d_out of this rank's rows
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  BlendGradients(const FmmBlend<T>& blend, const View<const T>& d_out, const Rows& rows)
+  BlendGradients(const FmmBlend<T>& blend, const View<const T>& d_out, const Sharding& rows)
       : blend_(blend),
         d_out_(d_out),
         near_(rows.ranks(), rows.layout(), d_out.heads(), d_out.width(), d_out.batch()) {
@@ -33,7 +33,9 @@ class BlendGradients {
   }
 
   /// This rank's communication statistics.
-  Traffic traffic() const { return far_ ? near_.traffic() + far_->traffic() : near_.traffic(); }
+  CommStats comm_stats() const {
+    return far_ ? near_.comm_stats() + far_->comm_stats() : near_.comm_stats();
+  }
 
   /// Sums the products of the near field. All messages are exchanged even if computing throws.
   /// \param out the near field of this rank's rows   \returns the exception that computing threw,
@@ -49,7 +51,7 @@ class BlendGradients {
   /// Writes the gradients.
   /// \param far [Hq] the sums over batch and rows of <weight d_out, far>; not read if `add_far` was
   /// called
-  void write(const std::vector<double>& far, const LinearFamilyGrads<T>& grads) {
+  void write(const std::vector<double>& far_field, const LinearFamilyGrads<T>& grads) {
     const Index width = d_out_.width();
     const auto columns = static_cast<std::size_t>(d_out_.heads() * width);
     std::vector<double> of_near(columns);
@@ -64,22 +66,22 @@ class BlendGradients {
       }
       // The sums include the weights w2 / normaliser.
       if (width == 0 || far_) continue;
-      of_far[first] = far[static_cast<std::size_t>(h)] * blend_.normaliser(h, 0);
+      of_far[first] = far_field[static_cast<std::size_t>(h)] * blend_.normaliser(h, 0);
     }
     blend_.write_gradients(of_near, of_far, grads);
   }
 
  private:
-  using Sums = SumsOfRanges<double>;  // [heads, Dv]
+  using Sums = RangeSums<double>;  // [heads, Dv]
 
   std::exception_ptr add(Sums& to, const View<T>& out, const ExecutorRef& executor) {
     return to.run(
-        [&](const LinkOfRows& link, Index h, double* sums) {
-          const Index end = link.first + link.rows.end - link.rows.begin;
-          for (Index n = link.first; n < end; ++n) {
+        [&](const ScanStep& scan_step, Index h, double* sums) {
+          const Index end = scan_step.first + scan_step.rows.end - scan_step.rows.begin;
+          for (Index n = scan_step.first; n < end; ++n) {
             for (Index c = 0; c < out.width(); ++c) {
-              sums[c] += rounded(static_cast<double>(d_out_(link.round, h, n, c)) *
-                                 static_cast<double>(out(link.round, h, n, c)));
+              sums[c] += rounded(static_cast<double>(d_out_(scan_step.round, h, n, c)) *
+                                 static_cast<double>(out(scan_step.round, h, n, c)));
             }
           }
         },

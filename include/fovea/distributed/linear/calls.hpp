@@ -24,9 +24,9 @@ class LinearCalls {
   using Saved = typename Passes::Saved;
 
   /// \param call of the same operator
-  static Traffic forward(const Settings& op, const LinearFamilyInputs<T>& inputs,
-                         const View<T>& out, const Saved& saved, const Rows& rows,
-                         const detail::RanksCall& call);
+  static CommStats forward(const Settings& op, const LinearFamilyInputs<T>& inputs,
+                           const View<T>& out, const Saved& saved, const Sharding& rows,
+                           const detail::CollectiveCall& call);
 };
 
 /// The backward pass. See `backward`.
@@ -42,10 +42,10 @@ class LinearBackwardCalls {
   using Saved = typename Passes::Saved;
 
   /// \param call of the same operator
-  static Traffic backward(const Settings& op, const LinearFamilyInputs<T>& inputs,
-                          const View<const T>& out, const Saved& saved, const View<const T>& d_out,
-                          const LinearFamilyGrads<T>& grads, const Rows& rows,
-                          const detail::RanksCall& call);
+  static CommStats backward(const Settings& op, const LinearFamilyInputs<T>& inputs,
+                            const View<const T>& out, const Saved& saved,
+                            const View<const T>& d_out, const LinearFamilyGrads<T>& grads,
+                            const Sharding& rows, const detail::CollectiveCall& call);
 };
 
 }  // namespace distributed

@@ -34,7 +34,7 @@ const char* logits_text(const Settings& op, const LinearFamilyInputs<T>& in,
 template <class Saved>
 bool is_near_saved(const Saved& saved) {
   if constexpr (requires { saved.near_out; }) {
-    return !saved.near_out.is_none() && !saved.near_lse.is_none();
+    return !saved.near_out.empty() && !saved.near_lse.empty();
   }
   return false;
 }
@@ -42,16 +42,16 @@ bool is_near_saved(const Saved& saved) {
 }  // namespace detail
 
 template <class Passes>
-Traffic LinearCalls<Passes>::forward(const Settings& op, const LinearFamilyInputs<T>& inputs,
-                                     const View<T>& out, const Saved& saved, const Rows& rows,
-                                     const detail::RanksCall& call) {
+CommStats LinearCalls<Passes>::forward(const Settings& op, const LinearFamilyInputs<T>& inputs,
+                                       const View<T>& out, const Saved& saved, const Sharding& rows,
+                                       const detail::CollectiveCall& call) {
   using In = LinearFamilyInputs<T>;
   const std::string text = detail::call_text(op.name, ".forward", inputs, rows);
   const auto check = [&] {
     detail::check_call(op.name, inputs, rows,
                        [&](const In& own) { Passes::check(op, own, out, saved); });
   };
-  if (detail::are_rows_moved(inputs, op.far.alignment, rows)) {
+  if (detail::are_rows_moved(inputs, op.far_field.alignment, rows)) {
     return detail::forward_whole<T, In, Saved>(
         inputs, out, saved, rows, call, text, check,
         [&](const In& all, const View<T>& to, const Saved& kept, const ExecutorRef& threads) {
@@ -65,12 +65,10 @@ Traffic LinearCalls<Passes>::forward(const Settings& op, const LinearFamilyInput
 }
 
 template <class Passes>
-Traffic LinearBackwardCalls<Passes>::backward(const Settings& op,
-                                              const LinearFamilyInputs<T>& inputs,
-                                              const View<const T>& out, const Saved& saved,
-                                              const View<const T>& d_out,
-                                              const LinearFamilyGrads<T>& grads, const Rows& rows,
-                                              const detail::RanksCall& call) {
+CommStats LinearBackwardCalls<Passes>::backward(
+    const Settings& op, const LinearFamilyInputs<T>& inputs, const View<const T>& out,
+    const Saved& saved, const View<const T>& d_out, const LinearFamilyGrads<T>& grads,
+    const Sharding& rows, const detail::CollectiveCall& call) {
   using In = LinearFamilyInputs<T>;
   using Grads = LinearFamilyGrads<T>;
   const bool is_saved = detail::is_near_saved(saved);
@@ -81,7 +79,7 @@ Traffic LinearBackwardCalls<Passes>::backward(const Settings& op,
     detail::check_call(op.name, inputs, rows,
                        [&](const In& own) { Passes::check(op, own, out, saved, d_out, grads); });
   };
-  if (detail::are_rows_moved(inputs, op.far.alignment, rows)) {
+  if (detail::are_rows_moved(inputs, op.far_field.alignment, rows)) {
     return detail::backward_whole<T, In, Saved, View<const T>, Grads>(
         inputs, out, is_saved ? saved : Saved{}, d_out, grads, rows, call, text, check,
         [&](const In& all, const View<const T>& from, const Saved& kept,

@@ -7,7 +7,7 @@
 #include <optional>
 #include <type_traits>
 
-#include "fovea/distributed/linear/far_field_chain.hpp"
+#include "fovea/distributed/linear/far_field_scan.hpp"
 #include "fovea/distributed/linear/far_field_totals.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -22,12 +22,13 @@ class FarField {
   /// \param inputs of this rank's rows, checked   \param weights must outlive this object
   /// \param has_near whether to add to `out` instead of writing it
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  FarField(const LinearFamilyInputs<T>& inputs, const Field& far, const FarWeights<T>& weights,
-           bool has_near, const View<T>& out, const Rows& rows, const ExecutorRef& executor) {
-    if (far.causal) {
-      chain_.emplace(inputs, far, weights, has_near, out, rows, executor);
+  FarField(const LinearFamilyInputs<T>& inputs, const Field& far_field,
+           const FarWeights<T>& weights, bool has_near, const View<T>& out, const Sharding& rows,
+           const ExecutorRef& executor) {
+    if (far_field.causal) {
+      scan_.emplace(inputs, far_field, weights, has_near, out, rows, executor);
     } else if constexpr (!Field::kHasDelta) {
-      totals_.emplace(inputs, far, weights, has_near, out, rows, executor);
+      totals_.emplace(inputs, far_field, weights, has_near, out, rows, executor);
     }
   }
   FarField(const FarField&) = delete;
@@ -36,7 +37,7 @@ class FarField {
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
-    if (chain_) return chain_->run(executor);
+    if (scan_) return scan_->run(executor);
     if constexpr (!Field::kHasDelta) {
       if (totals_) return totals_->run(executor);
     }
@@ -44,10 +45,10 @@ class FarField {
   }
 
   /// This rank's communication statistics.
-  Traffic traffic() const {
-    if (chain_) return chain_->traffic();
+  CommStats comm_stats() const {
+    if (scan_) return scan_->comm_stats();
     if constexpr (!Field::kHasDelta) {
-      if (totals_) return totals_->traffic();
+      if (totals_) return totals_->comm_stats();
     }
     return {};
   }
@@ -56,7 +57,7 @@ class FarField {
   /// A placeholder for totals: the delta rule is causal.
   struct None {};
 
-  std::optional<FarFieldChain<T, Field>> chain_;
+  std::optional<FarFieldScan<T, Field>> scan_;
   std::optional<std::conditional_t<Field::kHasDelta, None, FarFieldTotals<T, Field>>> totals_;
 };
 

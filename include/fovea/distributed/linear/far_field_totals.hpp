@@ -25,16 +25,16 @@ class FarFieldTotals {
   /// Allocates all memory.
   /// \param inputs of this rank's rows, checked   \param weights must outlive this object
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  FarFieldTotals(const LinearFamilyInputs<T>& inputs, const Field& far,
-                 const FarWeights<T>& weights, bool has_near, const View<T>& out, const Rows& rows,
-                 const ExecutorRef& executor)
+  FarFieldTotals(const LinearFamilyInputs<T>& inputs, const Field& far_field,
+                 const FarWeights<T>& weights, bool has_near, const View<T>& out,
+                 const Sharding& rows, const ExecutorRef& executor)
       : inputs_(inputs),
-        far_(far),
+        far_(far_field),
         rows_(rows),
         out_(out),
         shape_(shape_of(inputs)),
         keys_(inputs.k, inputs.v, rows),
-        stream_(inputs, fovea::detail::group_size(shape_.query_heads, shape_.key_heads), far,
+        stream_(inputs, fovea::detail::group_size(shape_.query_heads, shape_.key_heads), far_field,
                 weights, has_near, out),
         slot_(kernel_elements()),
         scratch_(memory_of(executor).take(worker_count(executor, most_tasks()),
@@ -44,7 +44,7 @@ class FarFieldTotals {
   FarFieldTotals& operator=(const FarFieldTotals&) = delete;
 
   /// This rank's communication statistics.
-  Traffic traffic() const { return keys_.traffic() + totals_.traffic(); }
+  CommStats comm_stats() const { return keys_.comm_stats() + totals_.comm_stats(); }
 
   /// Computes the far field of this rank's rows. All messages are exchanged even if computing
   /// throws. \returns the exception that computing threw, or null
@@ -135,7 +135,7 @@ class FarFieldTotals {
 
   LinearFamilyInputs<T> inputs_;
   Field far_;
-  const Rows& rows_;
+  const Sharding& rows_;
   View<T> out_;
   AttentionShape shape_;
   SegmentKeys<T> keys_;

@@ -10,8 +10,8 @@
 
 #include "fovea/attention/linear/feature_grad_segments.hpp"
 #include "fovea/core/executor_ref.hpp"
-#include "fovea/distributed/linear/spread_feature_totals.hpp"
-#include "fovea/distributed/messages/state_chain.hpp"
+#include "fovea/distributed/linear/sharded_feature_totals.hpp"
+#include "fovea/distributed/messages/pipelined_scan.hpp"
 #include "fovea/distributed/segments/segment_rows.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -43,7 +43,7 @@ class FeatureGradientsTotals {
         of_rows_(ranks, segments.owners(), row_heads(), elements(), call.group()) {
     call.reserve(count() * (row_heads() + key_heads()), memory_of(executor));
     if (!call.wants_projection()) return;
-    projection_.emplace(ranks, segments.layout(), ChainWay::up, 1,
+    projection_.emplace(ranks, segments.layout(), ScanDirection::up, 1,
                         Call::part_elements(call.shape) * Index{sizeof(T)}, 1,
                         row_heads() + key_heads());
   }
@@ -51,9 +51,9 @@ class FeatureGradientsTotals {
   FeatureGradientsTotals& operator=(const FeatureGradientsTotals&) = delete;
 
   /// This rank's communication statistics.
-  Traffic traffic() const {
-    const Traffic totals = of_keys_.traffic() + of_rows_.traffic();
-    return projection_ ? totals + projection_->traffic() : totals;
+  CommStats comm_stats() const {
+    const CommStats totals = of_keys_.comm_stats() + of_rows_.comm_stats();
+    return projection_ ? totals + projection_->comm_stats() : totals;
   }
 
   /// Writes the gradients of the rows of this rank's segments, and on all ranks that of the
@@ -144,9 +144,10 @@ class FeatureGradientsTotals {
   void add_up() {
     T* const sums = projection_->template state<T>(0);
     std::fill_n(sums, Call::part_elements(call_.shape), T(0));
-    projection_->run([&](const LinkOfRows& link, Index, Index) {
-      call_.add_parts(call_.part(link.round * count() + link.first / kLinearSegment),
-                      SegmentSums<T>::segments(link.rows.end - link.rows.begin), sums, false);
+    projection_->run([&](const ScanStep& scan_step, Index, Index) {
+      call_.add_parts(call_.part(scan_step.round * count() + scan_step.first / kLinearSegment),
+                      SegmentSums<T>::segments(scan_step.rows.end - scan_step.rows.begin), sums,
+                      false);
     });
     projection_->give_to_all();
   }
@@ -157,9 +158,9 @@ class FeatureGradientsTotals {
   FeatureGradSegments<T> steps_;
   Index slot_;
   Workspace scratch_;  // [workers, slot_]
-  SpreadFeatureTotals<T> of_keys_;
+  ShardedFeatureTotals<T> of_keys_;
   SegmentTotals<T> of_rows_;
-  std::optional<StateChain> projection_;  // its gradient in two words
+  std::optional<PipelinedScan> projection_;  // its gradient in two words
 };
 
 }  // namespace distributed

@@ -31,14 +31,14 @@ class LinearForwardPass {
   /// \param inputs, out, saved this rank's, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   LinearForwardPass(const Settings& op, const LinearFamilyInputs<T>& inputs, const View<T>& out,
-                    const Saved& saved, const Rows& rows, const ExecutorRef& executor)
+                    const Saved& saved, const Sharding& rows, const ExecutorRef& executor)
       : out_(out), saved_(saved), weights_(op.weights(inputs)) {
     if constexpr (Settings::kHasNear) {
-      near_.emplace(op.near(), ScoreModifierArgs<Compute<T>>{}, NearBlocks<T>::only_rows(inputs),
-                    out, SoftmaxSaved<T>{saved.near_lse}, rows);
+      near_.emplace(op.near_field(), ScoreModifierArgs<Compute<T>>{},
+                    NearBlocks<T>::only_rows(inputs), out, SoftmaxSaved<T>{saved.near_lse}, rows);
       near_->reserve(executor);
     }
-    far_.emplace(inputs, op.far, weights_, Settings::kHasNear, out, rows, executor);
+    far_.emplace(inputs, op.far_field, weights_, Settings::kHasNear, out, rows, executor);
   }
   LinearForwardPass(const LinearForwardPass&) = delete;
   LinearForwardPass& operator=(const LinearForwardPass&) = delete;
@@ -56,9 +56,9 @@ class LinearForwardPass {
   }
 
   /// This rank's communication statistics.
-  Traffic traffic() const {
-    Traffic all = far_->traffic();
-    if constexpr (Settings::kHasNear) all = all + near_->traffic();
+  CommStats comm_stats() const {
+    CommStats all = far_->comm_stats();
+    if constexpr (Settings::kHasNear) all = all + near_->comm_stats();
     return all;
   }
 

@@ -26,10 +26,10 @@ class NearFieldBackward {
   /// outlive this object
   /// \param is_saved whether `saved` holds the near field, on all ranks
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  NearFieldBackward(const LocalAttention& near, const LinearFamilyInputs<T>& inputs,
+  NearFieldBackward(const LocalAttention& near_field, const LinearFamilyInputs<T>& inputs,
                     const FmmSaved<T>& saved, bool is_saved, const View<const T>& d_out,
                     const FarWeights<T>& weights, const LinearFamilyGrads<T>& grads,
-                    const Rows& rows, const ExecutorRef& executor)
+                    const Sharding& rows, const ExecutorRef& executor)
       : weights_(weights),
         d_out_(d_out),
         own_out_(is_saved ? Shape{} : d_out.shape()),
@@ -39,10 +39,11 @@ class NearFieldBackward {
     const SoftmaxInputs<T> own = NearBlocks<T>::only_rows(inputs);
     const View<T> lse = is_saved ? View<T>(saved.near_lse) : own_lse_.view();
     if (!is_saved) {
-      forward_.emplace(near, ScoreModifierArgs<T>{}, own, out_, SoftmaxSaved<T>{lse}, rows);
+      forward_.emplace(near_field, ScoreModifierArgs<T>{}, own, out_, SoftmaxSaved<T>{lse}, rows);
       forward_->reserve(executor);
     }
-    backward_.emplace(near, ScoreModifierArgs<T>{}, own, View<const T>(out_), SoftmaxSaved<T>{lse},
+    backward_.emplace(near_field, ScoreModifierArgs<T>{}, own, View<const T>(out_),
+                      SoftmaxSaved<T>{lse},
                       weights.are_given() ? View<const T>(weighted_.view()) : d_out,
                       SoftmaxGrads<T>{grads.q, grads.k, grads.v}, rows);
     backward_->reserve(executor);
@@ -52,9 +53,9 @@ class NearFieldBackward {
   const View<T>& out() const { return out_; }
 
   /// This rank's communication statistics.
-  Traffic traffic() const {
-    const Traffic all = backward_->traffic();
-    return forward_ ? all + forward_->traffic() : all;
+  CommStats comm_stats() const {
+    const CommStats all = backward_->comm_stats();
+    return forward_ ? all + forward_->comm_stats() : all;
   }
 
   /// Writes the gradients. All messages are exchanged even if computing throws.
@@ -90,7 +91,7 @@ class NearFieldBackward {
     const View<T> to = weighted_.view();
     for (Index b = 0; b < to.batch(); ++b) {
       for (Index h = 0; h < to.heads(); ++h) {
-        const T* const weight = weights_.near(h);
+        const T* const weight = weights_.near_field(h);
         for (Index n = 0; n < to.rows(); ++n) {
           for (Index c = 0; c < to.width(); ++c) to(b, h, n, c) = weight[c] * d_out_(b, h, n, c);
         }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fovea/attention/linear/performer_passes.hpp"
-#include "fovea/distributed/linear/feature_gradients_chain.hpp"
+#include "fovea/distributed/linear/feature_gradients_scan.hpp"
 #include "fovea/distributed/linear/feature_gradients_totals.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -24,7 +24,7 @@ class PerformerBackwardPass {
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   PerformerBackwardPass(const PerformerSettings& op, const PerformerInputs<T>& inputs,
                         const View<const T>& d_out, const PerformerGrads<T>& grads,
-                        const Rows& rows, const ExecutorRef& executor)
+                        const Sharding& rows, const ExecutorRef& executor)
       : inputs_(inputs),
         d_out_(d_out),
         grads_(grads),
@@ -37,7 +37,7 @@ class PerformerBackwardPass {
         whole_(whole_inputs()),
         call_(whole_, op.visibility, segments_.read(kGradOfOut), whole_grads()) {
     if (op.visibility.causal) {
-      chain_.emplace(call_, segments_, rows.ranks(), executor);
+      scan_.emplace(call_, segments_, rows.ranks(), executor);
     } else {
       totals_.emplace(call_, segments_, rows.ranks(), executor);
     }
@@ -46,8 +46,8 @@ class PerformerBackwardPass {
   PerformerBackwardPass& operator=(const PerformerBackwardPass&) = delete;
 
   /// This rank's communication statistics.
-  Traffic traffic() const {
-    return segments_.traffic() + (chain_ ? chain_->traffic() : totals_->traffic());
+  CommStats comm_stats() const {
+    return segments_.comm_stats() + (scan_ ? scan_->comm_stats() : totals_->comm_stats());
   }
 
   /// Writes the gradients of this rank's rows, and that of the projection. All messages are
@@ -58,7 +58,7 @@ class PerformerBackwardPass {
     segments_.put(kV, inputs_.v);
     segments_.put(kGradOfOut, d_out_);
     segments_.bring();
-    const std::exception_ptr error = chain_ ? chain_->run(executor) : totals_->run(executor);
+    const std::exception_ptr error = scan_ ? scan_->run(executor) : totals_->run(executor);
     segments_.bring_back();
     if (error) return error;
     segments_.take(kQ, grads_.q);
@@ -104,7 +104,7 @@ class PerformerBackwardPass {
   SegmentRows<T> segments_;
   PerformerInputs<T> whole_;  // of this rank's segments, and of the rows that they read
   PerformerBackwardCall<T> call_;
-  std::optional<FeatureGradientsChain<T>> chain_;    // if causal
+  std::optional<FeatureGradientsScan<T>> scan_;      // if causal
   std::optional<FeatureGradientsTotals<T>> totals_;  // if not
 };
 

@@ -16,13 +16,14 @@ template <class T>
 class PerformerCalls {
  public:
   /// \param call of the same operator
-  static Traffic forward(const PerformerSettings& op, const PerformerInputs<T>& inputs,
-                         const View<T>& out, const Rows& rows, const detail::RanksCall& call);
+  static CommStats forward(const PerformerSettings& op, const PerformerInputs<T>& inputs,
+                           const View<T>& out, const Sharding& rows,
+                           const detail::CollectiveCall& call);
   /// \param call of the same operator
-  static Traffic backward(const PerformerSettings& op, const PerformerInputs<T>& inputs,
-                          const View<const T>& out, const View<const T>& d_out,
-                          const PerformerGrads<T>& grads, const Rows& rows,
-                          const detail::RanksCall& call);
+  static CommStats backward(const PerformerSettings& op, const PerformerInputs<T>& inputs,
+                            const View<const T>& out, const View<const T>& d_out,
+                            const PerformerGrads<T>& grads, const Sharding& rows,
+                            const detail::CollectiveCall& call);
 };
 
 }  // namespace distributed

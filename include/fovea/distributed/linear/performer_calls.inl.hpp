@@ -20,7 +20,7 @@ namespace detail {
 /// Describes the parts of a call that must be equal on all ranks.
 template <class T>
 std::string performer_text(const char* op, const char* pass, const PerformerInputs<T>& in,
-                           const Rows& rows) {
+                           const Sharding& rows) {
   std::string text = call_text(op, pass, in, rows);
   return text.append(", ").append(std::to_string(in.projection.rows())).append(" features");
 }
@@ -28,9 +28,9 @@ std::string performer_text(const char* op, const char* pass, const PerformerInpu
 }  // namespace detail
 
 template <class T>
-Traffic PerformerCalls<T>::forward(const PerformerSettings& op, const PerformerInputs<T>& inputs,
-                                   const View<T>& out, const Rows& rows,
-                                   const detail::RanksCall& call) {
+CommStats PerformerCalls<T>::forward(const PerformerSettings& op, const PerformerInputs<T>& inputs,
+                                     const View<T>& out, const Sharding& rows,
+                                     const detail::CollectiveCall& call) {
   using In = PerformerInputs<T>;
   using Saved = LinearSaved<T>;
   const std::string text = detail::performer_text(op.name, ".forward", inputs, rows);
@@ -52,15 +52,15 @@ Traffic PerformerCalls<T>::forward(const PerformerSettings& op, const PerformerI
 }
 
 template <class T>
-Traffic PerformerCalls<T>::backward(const PerformerSettings& op, const PerformerInputs<T>& inputs,
-                                    const View<const T>& out, const View<const T>& d_out,
-                                    const PerformerGrads<T>& grads, const Rows& rows,
-                                    const detail::RanksCall& call) {
+CommStats PerformerCalls<T>::backward(const PerformerSettings& op, const PerformerInputs<T>& inputs,
+                                      const View<const T>& out, const View<const T>& d_out,
+                                      const PerformerGrads<T>& grads, const Sharding& rows,
+                                      const detail::CollectiveCall& call) {
   using In = PerformerInputs<T>;
   using Saved = LinearSaved<T>;
   using Grads = PerformerGrads<T>;
   std::string text = detail::performer_text(op.name, ".backward", inputs, rows);
-  if (!grads.projection.is_none()) text.append(", gradient of the projection");
+  if (!grads.projection.empty()) text.append(", gradient of the projection");
   const auto check = [&] {
     detail::check_call(op.name, inputs, rows, [&](const In& own) {
       PerformerPasses<T>::check_backward(op, own, out, d_out, grads);

@@ -9,8 +9,8 @@
 
 #include "fovea/attention/linear/feature_stream.hpp"
 #include "fovea/attention/linear/performer_passes.hpp"
-#include "fovea/distributed/linear/key_head_chain.hpp"
-#include "fovea/distributed/linear/spread_feature_totals.hpp"
+#include "fovea/distributed/linear/key_head_scan.hpp"
+#include "fovea/distributed/linear/sharded_feature_totals.hpp"
 #include "fovea/distributed/segments/segment_keys.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -32,39 +32,40 @@ struct PerformerOwnRows {
 /// The causal forward pass: states with their running references are passed along the ranges of
 /// rows.
 template <class T>
-class FeatureChain {
+class FeatureScan {
  public:
   /// Allocates all memory.
   /// \param own must outlive this object
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  FeatureChain(const PerformerOwnRows<T>& own, const Rows& rows, const ExecutorRef& executor)
+  FeatureScan(const PerformerOwnRows<T>& own, const Sharding& rows, const ExecutorRef& executor)
       : stream_(own.inputs, own.shape, own.features, own.out),
-        chain_({.batch = own.shape.batch,
-                .key_heads = own.shape.key_heads,
-                .group = own.group(),
-                .state = Stream::state_elements(own.shape.features, own.shape.value_width),
-                .scratch = Stream::scratch_elements(own.shape.features, own.shape.width,
-                                                    own.shape.value_width, own.group())},
-               own.inputs.key_lengths, rows, executor) {}
+        scan_({.batch = own.shape.batch,
+               .key_heads = own.shape.key_heads,
+               .group = own.group(),
+               .state = Stream::state_elements(own.shape.features, own.shape.value_width),
+               .scratch = Stream::scratch_elements(own.shape.features, own.shape.width,
+                                                   own.shape.value_width, own.group())},
+              own.inputs.key_lengths, rows, executor) {}
 
   /// This rank's communication statistics.
-  Traffic traffic() const { return chain_.traffic(); }
+  CommStats comm_stats() const { return scan_.comm_stats(); }
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
-    using Strip = typename Stream::Strip;
-    return chain_.template run<Strip>(executor, [&](Index b, Index key_head, const Strip& strip,
-                                                    const typename KeyHeadChain<T>::Memory& at) {
-      stream_.add(b, key_head, strip, {at.state, at.scratch, at.rows});
-    });
+    using RowBlock = typename Stream::RowBlock;
+    return scan_.template run<RowBlock>(
+        executor, [&](Index b, Index key_head, const RowBlock& row_block,
+                      const typename KeyHeadScan<T>::Memory& at) {
+          stream_.add(b, key_head, row_block, {at.state, at.scratch, at.rows});
+        });
   }
 
  private:
   using Stream = FeatureStream<T>;
 
   Stream stream_;
-  KeyHeadChain<T> chain_;
+  KeyHeadScan<T> scan_;
 };
 
 /// The non-causal forward pass: segment sums are folded on all ranks, and rows read their total.
@@ -74,7 +75,7 @@ class FeatureReads {
   /// Allocates all memory.
   /// \param own must outlive this object
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  FeatureReads(const PerformerOwnRows<T>& own, const Rows& rows, const ExecutorRef& executor)
+  FeatureReads(const PerformerOwnRows<T>& own, const Sharding& rows, const ExecutorRef& executor)
       : own_(own),
         rows_(rows),
         keys_(own.inputs.k, own.inputs.v, rows),
@@ -88,7 +89,7 @@ class FeatureReads {
   FeatureReads& operator=(const FeatureReads&) = delete;
 
   /// This rank's communication statistics.
-  Traffic traffic() const { return keys_.traffic() + totals_.traffic(); }
+  CommStats comm_stats() const { return keys_.comm_stats() + totals_.comm_stats(); }
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
@@ -151,7 +152,7 @@ class FeatureReads {
                     const Index count = (std::min)(kFeatureRows, left);
                     const Index head = task / blocks % own_.shape.query_heads;
                     const Index b = task / blocks / own_.shape.query_heads;
-                    const typename Segments::Rows rows = {b, head, first, count, left - count};
+                    const typename Segments::Sharding rows = {b, head, first, count, left - count};
                     if (key_end(b) == 0) return Segments::clear(rows, own_.out);
                     const Index key_head = b * own_.shape.key_heads + head / own_.group();
                     segments.read(rows, totals_.total(key_head), totals_.reference(key_head),
@@ -160,12 +161,12 @@ class FeatureReads {
   }
 
   const PerformerOwnRows<T>& own_;
-  const Rows& rows_;
+  const Sharding& rows_;
   SegmentKeys<T> keys_;
   PerformerInputs<T> brought_;
   Index slot_;         // scratch elements per worker
   Workspace scratch_;  // [workers, slot_]
-  SpreadFeatureTotals<T> totals_;
+  ShardedFeatureTotals<T> totals_;
 };
 
 /// One forward pass.
@@ -176,13 +177,13 @@ class PerformerForwardPass {
   /// \param inputs, out this rank's, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   PerformerForwardPass(const PerformerSettings& op, const PerformerInputs<T>& inputs,
-                       const View<T>& out, const Rows& rows, const ExecutorRef& executor)
+                       const View<T>& out, const Sharding& rows, const ExecutorRef& executor)
       : own_{inputs, shape_of(inputs), {}, out},
         projection_(memory_of(executor).take(
             1, RandomFeatures<T>::elements(own_.shape.features, own_.shape.width, false) *
                    Index{sizeof(T)})) {
     if (op.visibility.causal) {
-      chain_.emplace(own_, rows, executor);
+      scan_.emplace(own_, rows, executor);
     } else {
       reads_.emplace(own_, rows, executor);
     }
@@ -191,21 +192,21 @@ class PerformerForwardPass {
   PerformerForwardPass& operator=(const PerformerForwardPass&) = delete;
 
   /// This rank's communication statistics.
-  Traffic traffic() const { return chain_ ? chain_->traffic() : reads_->traffic(); }
+  CommStats comm_stats() const { return scan_ ? scan_->comm_stats() : reads_->comm_stats(); }
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
-    if (!own_.inputs.projection.is_none()) {
+    if (!own_.inputs.projection.empty()) {
       own_.features.pack(own_.inputs.projection, false, projection_.template data<T>());
     }
-    return chain_ ? chain_->run(executor) : reads_->run(executor);
+    return scan_ ? scan_->run(executor) : reads_->run(executor);
   }
 
  private:
   PerformerOwnRows<T> own_;
   Workspace projection_;
-  std::optional<FeatureChain<T>> chain_;  // if causal
+  std::optional<FeatureScan<T>> scan_;    // if causal
   std::optional<FeatureReads<T>> reads_;  // if not
 };
 

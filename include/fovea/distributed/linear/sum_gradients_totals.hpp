@@ -10,8 +10,8 @@
 
 #include "fovea/attention/linear/backward_call.hpp"
 #include "fovea/attention/linear/segment_sums.hpp"
+#include "fovea/distributed/segments/range_sums.hpp"
 #include "fovea/distributed/segments/segment_rows.hpp"
-#include "fovea/distributed/segments/sums_of_ranges.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -34,9 +34,10 @@ class SumGradientsTotals {
       : call_(call),
         segments_(segments),
         accumulate_(accumulate),
-        slot_(padded_row<T>((std::max)(
-            linear_grad_scratch<T>(call.far.features(call.shape.width), call.shape.value_width),
-            linear_sum_scratch<T>(call.far.linear_shape(call.shape))))),
+        slot_(padded_row<T>(
+            (std::max)(linear_grad_scratch<T>(call.far_field.features(call.shape.width),
+                                              call.shape.value_width),
+                       linear_sum_scratch<T>(call.far_field.linear_shape(call.shape))))),
         scratch_(memory_of(executor).take(worker_count(executor, count() * call.row_heads()),
                                           slot_ * Index{sizeof(T)})),
         of_keys_(ranks, segments.owners(), call.key_heads(), elements()),
@@ -49,9 +50,9 @@ class SumGradientsTotals {
   SumGradientsTotals& operator=(const SumGradientsTotals&) = delete;
 
   /// This rank's communication statistics.
-  Traffic traffic() const {
-    const Traffic totals = of_keys_.traffic() + of_rows_.traffic();
-    return sums_ ? totals + sums_->traffic() : totals;
+  CommStats comm_stats() const {
+    const CommStats totals = of_keys_.comm_stats() + of_rows_.comm_stats();
+    return sums_ ? totals + sums_->comm_stats() : totals;
   }
 
   /// The sums over batch and rows of <weight d_out_i, far_i>, as in a single-process pass: [Hq].
@@ -76,9 +77,10 @@ class SumGradientsTotals {
     });
     if (!error) error = fovea::detail::caught([&] { take_tokens(executor); });
     if (!sums_) return error;
-    const std::exception_ptr later = sums_->run(
-        [&](const LinkOfRows& link, Index head, double* sum) { add_products(link, head, *sum); },
-        executor);
+    const std::exception_ptr later =
+        sums_->run([&](const ScanStep& scan_step, Index head,
+                       double* sum) { add_products(scan_step, head, *sum); },
+                   executor);
     return error ? error : later;
   }
 
@@ -87,7 +89,7 @@ class SumGradientsTotals {
   /// Elements of the sums of a segment.
   Index elements() const {
     constexpr Index unit = SegmentTotals<T>::kUnit;
-    const Index sums = linear_sum_elements<T>(call_.far.linear_shape(call_.shape));
+    const Index sums = linear_sum_elements<T>(call_.far_field.linear_shape(call_.shape));
     return (sums + unit - 1) / unit * unit;
   }
   T* scratch(Index worker) { return scratch_.template data<T>() + worker * slot_; }
@@ -111,7 +113,7 @@ class SumGradientsTotals {
     for_each_segment(
         call_.shape.key_heads, executor, [&](const Sequence& s) { return call_.seen(s); },
         [&](const SequenceTask& segment, Index n, Index head, Index worker) {
-          LinearKernels<T>{}.sum(segment_sum_args(call_.inputs, call_.far,
+          LinearKernels<T>{}.sum(segment_sum_args(call_.inputs, call_.far_field,
                                                   call_.sequences[segment.sequence], segment,
                                                   of_keys_.sums(head, n), scratch(worker)));
         });
@@ -135,10 +137,10 @@ class SumGradientsTotals {
   Index place(Index row_head, Index n) const { return row_head * count() + n; }
 
   /// Adds the results of a range's segments for a query head, in the round's sequence.
-  void add_products(const LinkOfRows& link, Index head, double& sum) const {
+  void add_products(const ScanStep& scan_step, Index head, double& sum) const {
     const Index first =
-        place(link.round * call_.shape.query_heads + head, link.first / kLinearSegment);
-    const Index segments = SegmentSums<T>::segments(link.rows.end - link.rows.begin);
+        place(scan_step.round * call_.shape.query_heads + head, scan_step.first / kLinearSegment);
+    const Index segments = SegmentSums<T>::segments(scan_step.rows.end - scan_step.rows.begin);
     for (Index n = first; n < first + segments; ++n) {
       sum += static_cast<double>(found_[static_cast<std::size_t>(n)]);
     }
@@ -162,8 +164,8 @@ class SumGradientsTotals {
   Workspace scratch_;  // [workers, slot_]
   SegmentTotals<T> of_keys_;
   SegmentTotals<T> of_rows_;
-  std::vector<T> found_;                      // [row heads, own segments] products, or none
-  std::optional<SumsOfRanges<double>> sums_;  // [query heads] their sums, or none
+  std::vector<T> found_;                   // [row heads, own segments] products, or none
+  std::optional<RangeSums<double>> sums_;  // [query heads] their sums, or none
 };
 
 }  // namespace distributed

@@ -20,18 +20,18 @@ class UnweightedFarField {
   /// Allocates all memory.
   /// \param inputs of this rank's rows, checked   \param shaped any tensor of the output's shape
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  UnweightedFarField(const LinearFamilyInputs<T>& inputs, const Field& far,
-                     const View<const T>& shaped, const Rows& rows, const ExecutorRef& executor)
+  UnweightedFarField(const LinearFamilyInputs<T>& inputs, const Field& far_field,
+                     const View<const T>& shaped, const Sharding& rows, const ExecutorRef& executor)
       : memory_(memory_of(executor).take(
             shaped.batch() * shaped.heads() * shaped.rows() * shaped.width(), Index{sizeof(T)})),
         out_(memory_.template data<T>(),
              {shaped.batch(), shaped.heads(), shaped.rows(), shaped.width()}),
-        far_(inputs, far, none_, false, out_, rows, executor) {}
+        far_(inputs, far_field, none_, false, out_, rows, executor) {}
   UnweightedFarField(const UnweightedFarField&) = delete;
   UnweightedFarField& operator=(const UnweightedFarField&) = delete;
 
   /// This rank's communication statistics.
-  Traffic traffic() const { return far_.traffic(); }
+  CommStats comm_stats() const { return far_.comm_stats(); }
   /// [B, Hq, own rows, Dv], once it is computed.
   const View<T>& out() const { return out_; }
 

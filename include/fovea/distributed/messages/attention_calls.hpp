@@ -15,24 +15,24 @@ FOVEA_NAMESPACE_BEGIN
 namespace distributed {
 
 /// The forward pass of the operator `Op` across ranks, for tensors of T: a specialisation has
-/// `static Traffic forward(op, inputs, out, saved, rows, call)`, where `call` is of the same
+/// `static CommStats forward(op, inputs, out, saved, rows, call)`, where `call` is of the same
 /// operator.
 template <class Op, class T>
-struct RanksForward {};
-/// The backward pass: `static Traffic backward(op, inputs, out, saved, d_out, grads, rows, call)`.
-/// Operators with OutGrads<T> take these as d_out.
+struct DistributedForward {};
+/// The backward pass: `static CommStats backward(op, inputs, out, saved, d_out, grads, rows,
+/// call)`. Operators with OutGrads<T> take these as d_out.
 template <class Op, class T>
-struct RanksBackward {};
+struct DistributedBackward {};
 
 /// An operator whose distributed forward pass was included.
 template <class Op, class T>
-concept HasRanksForward = requires {
-  &RanksForward<Op, T>::forward;
+concept HasDistributedForward = requires {
+  &DistributedForward<Op, T>::forward;
 };
 /// An operator whose distributed backward pass was included.
 template <class Op, class T>
-concept HasRanksBackward = std::floating_point<T> && requires {
-  &RanksBackward<Op, T>::backward;
+concept HasDistributedBackward = std::floating_point<T> && requires {
+  &DistributedBackward<Op, T>::backward;
 };
 
 /// Computes an attention operator over a sharded sequence. All ranks call it together, each with
@@ -50,19 +50,20 @@ concept HasRanksBackward = std::floating_point<T> && requires {
 /// small; std::bad_alloc. Later, what a user's pattern or executor throws while computing.
 /// std::runtime_error if MPI fails.
 ///
-/// Cost: that of the rank's rows, and what the specialisation of RanksForward documents.
+/// Cost: that of the rank's rows, and what the specialisation of DistributedForward documents.
 template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
-requires HasRanksForward<Op, T> Traffic forward(const Op& op, const InputsOf<Op, T>& inputs,
-                                                Out&& out, const SavedOf<Op, T>& saved,
-                                                const Rows& rows, E&& executor = {}) {
-  return RanksForward<Op, T>::forward(op, inputs, View<T>(out), saved, rows,
-                                      detail::RanksCall(op, executor));
+requires HasDistributedForward<Op, T> CommStats forward(const Op& op, const InputsOf<Op, T>& inputs,
+                                                        Out&& out, const SavedOf<Op, T>& saved,
+                                                        const Sharding& rows, E&& executor = {}) {
+  return DistributedForward<Op, T>::forward(op, inputs, View<T>(out), saved, rows,
+                                            detail::CollectiveCall(op, executor));
 }
 
 /// The same, without saved state.
 template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
-requires HasRanksForward<Op, T> Traffic forward(const Op& op, const InputsOf<Op, T>& inputs,
-                                                Out&& out, const Rows& rows, E&& executor = {}) {
+requires HasDistributedForward<Op, T> CommStats forward(const Op& op, const InputsOf<Op, T>& inputs,
+                                                        Out&& out, const Sharding& rows,
+                                                        E&& executor = {}) {
   return forward<Op>(op, inputs, View<T>(out), SavedOf<Op, T>{}, rows, executor);
 }
 
@@ -78,16 +79,15 @@ requires HasRanksForward<Op, T> Traffic forward(const Op& op, const InputsOf<Op,
 /// \param executor as in `forward`   \returns this rank's communication statistics   \throws as
 /// `forward`
 ///
-/// Cost: that of the rank's rows, and what the specialisation of RanksBackward documents.
+/// Cost: that of the rank's rows, and what the specialisation of DistributedBackward documents.
 template <class Op, class Out, class T = Scalar<Out>,
           class D = typename fovea::detail::OutGradsFor<Op, T>::Type, class E = Serial>
-requires HasRanksBackward<Op, T> Traffic backward(const Op& op, const InputsOf<Op, T>& inputs,
-                                                  const Out& out, const SavedOf<Op, T>& saved,
-                                                  const D& d_out, const GradsOf<Op, T>& grads,
-                                                  const Rows& rows, E&& executor = {}) {
+requires HasDistributedBackward<Op, T> CommStats
+backward(const Op& op, const InputsOf<Op, T>& inputs, const Out& out, const SavedOf<Op, T>& saved,
+         const D& d_out, const GradsOf<Op, T>& grads, const Sharding& rows, E&& executor = {}) {
   const auto pass = [&](const auto& d) {
-    return RanksBackward<Op, T>::backward(op, inputs, View<const T>(out), saved, d, grads, rows,
-                                          detail::RanksCall(op, executor));
+    return DistributedBackward<Op, T>::backward(op, inputs, View<const T>(out), saved, d, grads,
+                                                rows, detail::CollectiveCall(op, executor));
   };
   if constexpr (std::same_as<D, typename fovea::detail::OutGradsFor<Op, T>::Type>) {
     return pass(d_out);
@@ -104,8 +104,8 @@ FOVEA_NAMESPACE_END
 
 // In a unit that compiles passes, FOVEA_RANKS_PASSES(FORWARD, Op) or (BACKWARD, Op) instantiates
 // one of an operator for float and double.
-#define FOVEA_RANKS_FORWARD(Op, T) template struct RanksForward<Op, T>;
-#define FOVEA_RANKS_BACKWARD(Op, T) template struct RanksBackward<Op, T>;
+#define FOVEA_RANKS_FORWARD(Op, T) template struct DistributedForward<Op, T>;
+#define FOVEA_RANKS_BACKWARD(Op, T) template struct DistributedBackward<Op, T>;
 #define FOVEA_RANKS_PASSES(Pass, Op)          \
   FOVEA_IN_FLOAT_UNIT(FOVEA_RANKS_##Pass, Op) \
   FOVEA_IN_DOUBLE_UNIT(FOVEA_RANKS_##Pass, Op)

@@ -14,9 +14,9 @@
 
 #include "fovea/attention/call/check.hpp"
 #include "fovea/core/executor_ref.hpp"
+#include "fovea/distributed/comm_stats.hpp"
 #include "fovea/distributed/messages/options_text.hpp"
-#include "fovea/distributed/rows.hpp"
-#include "fovea/distributed/traffic.hpp"
+#include "fovea/distributed/sharding.hpp"
 #include "fovea/simd/softmax_constants.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -26,7 +26,7 @@ namespace distributed::detail {
 /// Rejects packed sequences.
 /// \throws std::invalid_argument
 template <class In>
-void check_spread(const char* op, const In& in) {
+void check_sharded(const char* op, const In& in) {
   if (in.cu_seqlens_q.empty() && in.cu_seqlens_k.empty()) return;
   refuse_given(op, "cu_seqlens", "the sequence is distributed over ranks");
 }
@@ -34,15 +34,15 @@ void check_spread(const char* op, const In& in) {
 /// Rejects the gradient of a bias.
 /// \throws std::invalid_argument
 template <class Grads>
-void check_spread_grads(const char* op, const Grads& grads) {
-  if (grads.bias.is_none()) return;
+void check_sharded_grads(const char* op, const Grads& grads) {
+  if (grads.bias.empty()) return;
   refuse_given(op, "the gradient of bias", "the sequence is distributed over ranks");
 }
 
 /// This rank's tensor must have as many rows as the rank holds.
 /// \throws std::invalid_argument
 template <class T>
-void check_own_rows(const char* op, const char* tensor, const View<T>& x, const Rows& rows) {
+void check_own_rows(const char* op, const char* tensor, const View<T>& x, const Sharding& rows) {
   if (x.rows() == rows.own_count()) return;
   std::string expected = std::to_string(rows.own_count());
   expected.append(", the rows of rank ").append(std::to_string(rows.ranks().rank()));
@@ -52,12 +52,12 @@ void check_own_rows(const char* op, const char* tensor, const View<T>& x, const 
 /// Gradients of weights are sums over tokens, passed from range to range by whole reduction blocks.
 /// \param which the gradients, as text   \throws std::invalid_argument if a range of rows does not
 /// begin at a reduction block
-inline void check_chain_begins(const char* op, const char* which, const Rows& rows) {
+inline void check_scan_begins(const char* op, const char* which, const Sharding& rows) {
   for (const Range& range : rows.own()) {
-    if (range.begin % kChain == 0) continue;
+    if (range.begin % kReductionBlock == 0) continue;
     refuse(op, "the first row of a range", std::to_string(range.begin),
            std::string("a multiple of ")
-               .append(std::to_string(kChain))
+               .append(std::to_string(kReductionBlock))
                .append(", the tokens that ")
                .append(which)
                .append(" add up at once"));
@@ -68,8 +68,8 @@ inline void check_chain_begins(const char* op, const char* which, const Rows& ro
 /// \param check_tensors called with the inputs, without key lengths, which refer to the whole
 /// sequence \throws std::invalid_argument
 template <class In, class Check>
-void check_call(const char* op, const In& in, const Rows& rows, const Check& check_tensors) {
-  check_spread(op, in);
+void check_call(const char* op, const In& in, const Sharding& rows, const Check& check_tensors) {
+  check_sharded(op, in);
   check_own_rows(op, "q", in.q, rows);
   check_own_rows(op, "k", in.k, rows);
   check_own_rows(op, "v", in.v, rows);
@@ -85,11 +85,11 @@ void check_call(const char* op, const In& in, const Rows& rows, const Check& che
 }
 
 /// A type-erased operator and executor of a distributed call. Both must outlive it.
-class RanksCall {
+class CollectiveCall {
  public:
   /// \param op the operator, or a name   \param executor as in an operator's `forward`
   template <class Op, class E>
-  RanksCall(const Op& op, E& executor)
+  CollectiveCall(const Op& op, E& executor)
       : name_(name_of(op)),
         options_(options_text(op)),
         executor_(fovea::detail::address_of(executor)),
@@ -124,7 +124,7 @@ class AnyPass {
   /// Sends, receives and computes. \returns the exception that computing threw, or null
   virtual std::exception_ptr run(const ExecutorRef& executor) = 0;
   /// This rank's communication statistics.
-  virtual Traffic traffic() const = 0;
+  virtual CommStats comm_stats() const = 0;
   /// A number that differs between ranks if their messages would not match.
   virtual std::uint64_t plan_number() const { return 0; }
 };
@@ -137,7 +137,7 @@ class PassOf final : public AnyPass {
   /// \param pass the pass
   explicit PassOf(Pointer pass) : pass_(std::move(pass)) {}
   std::exception_ptr run(const ExecutorRef& executor) override { return pass_->run(executor); }
-  Traffic traffic() const override { return pass_->traffic(); }
+  CommStats comm_stats() const override { return pass_->comm_stats(); }
   std::uint64_t plan_number() const override {
     if constexpr (requires { pass_->plan_number(); }) return pass_->plan_number();
     return 0;
@@ -152,13 +152,13 @@ class PassOf final : public AnyPass {
 /// \param call a description of the call, equal on all ranks
 /// \param check checks this rank's arguments
 /// \param prepare allocates all memory; differing plan numbers are rejected
-/// \param beside as in `agree`
-inline Traffic run_pass(const Communicator& ranks, const RanksCall& of, const std::string& call,
-                        FunctionRef<void()> check,
-                        FunctionRef<std::unique_ptr<AnyPass>(const ExecutorRef&)> prepare,
-                        std::uint64_t beside = 0) {
+/// \param beside as in `check_collectively`
+inline CommStats run_pass(const Communicator& ranks, const CollectiveCall& of,
+                          const std::string& call, FunctionRef<void()> check,
+                          FunctionRef<std::unique_ptr<AnyPass>(const ExecutorRef&)> prepare,
+                          std::uint64_t beside = 0) {
   together(ranks, of.text(call), check, beside);
-  Traffic traffic;
+  CommStats comm_stats;
   bool has_executor = false;
   const std::exception_ptr error = fovea::detail::caught([&] {
     of.with_executor([&](const ExecutorRef& threads) {
@@ -168,26 +168,26 @@ inline Traffic run_pass(const Communicator& ranks, const RanksCall& of, const st
         pass = prepare(threads);
         memory_of(threads).require();
       });
-      agree(ranks, unprepared, of.name(), unprepared ? 0 : pass->plan_number());
-      agree(ranks, pass->run(threads), of.name());
-      traffic = pass->traffic();
+      check_collectively(ranks, unprepared, of.name(), unprepared ? 0 : pass->plan_number());
+      check_collectively(ranks, pass->run(threads), of.name());
+      comm_stats = pass->comm_stats();
     });
   });
   // A rank whose executor is rejected joins the others' check after preparing.
-  if (!has_executor) agree(ranks, error, of.name());
+  if (!has_executor) check_collectively(ranks, error, of.name());
   if (error) std::rethrow_exception(error);
-  return traffic;
+  return comm_stats;
 }
 
 /// The same for the ranks of a sequence or a communicator. \param prepare called with a reference
 /// to the executor, returns a pointer to a pass, as for PassOf
 template <class Ranks, class Prepare>
-Traffic run_call(const Ranks& ranks, const RanksCall& of, const std::string& call,
-                 FunctionRef<void()> check, const Prepare& prepare) {
+CommStats run_call(const Ranks& ranks, const CollectiveCall& of, const std::string& call,
+                   FunctionRef<void()> check, const Prepare& prepare) {
   const auto prepare_any = [&](const ExecutorRef& threads) -> std::unique_ptr<AnyPass> {
     return std::make_unique<PassOf<decltype(prepare(threads))>>(prepare(threads));
   };
-  if constexpr (std::same_as<Ranks, Rows>) {
+  if constexpr (std::same_as<Ranks, Sharding>) {
     return run_pass(ranks.ranks(), of, call, check, prepare_any, ranks.number());
   } else {
     return run_pass(ranks, of, call, check, prepare_any);
@@ -208,7 +208,7 @@ std::string numbers_text(const In& in) {
 
 /// Describes the parts of a call that must be equal on all ranks.
 template <class In>
-std::string call_text(const char* op, std::string_view pass, const In& in, const Rows& rows) {
+std::string call_text(const char* op, std::string_view pass, const In& in, const Sharding& rows) {
   using T = typename decltype(in.q)::Scalar;
   std::string text(op);
   text.append(pass).append(" of ").append(std::to_string(rows.count())).append(" rows, ");
@@ -216,8 +216,8 @@ std::string call_text(const char* op, std::string_view pass, const In& in, const
   text.append(", k ").append(sizes_text(in.k)).append(", v ").append(sizes_text(in.v));
   text.append(" (batch, heads, width)").append(numbers_text(in));
   if constexpr (requires { in.bias; }) {
-    if (!in.bias.is_none()) text.append(", bias ").append(sizes_text(in.bias));
-    if (!in.mask.is_none()) text.append(", mask ").append(sizes_text(in.mask));
+    if (!in.bias.empty()) text.append(", bias ").append(sizes_text(in.bias));
+    if (!in.mask.empty()) text.append(", mask ").append(sizes_text(in.mask));
     if (!in.sink.empty()) text.append(", sinks");
     if (!in.alibi_slopes.empty()) text.append(", ALiBi ").append(value_text(in.alibi_slopes));
   }

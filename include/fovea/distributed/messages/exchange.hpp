@@ -7,12 +7,12 @@
 #include <limits>
 #include <vector>
 
+#include "fovea/distributed/comm_stats.hpp"
 #include "fovea/distributed/communicator.hpp"
 #include "fovea/distributed/messages/exchange_plan.hpp"
 #include "fovea/distributed/messages/mpi_type.hpp"
 #include "fovea/distributed/messages/packed_exchange.hpp"
 #include "fovea/distributed/rows/row_tensors.hpp"
-#include "fovea/distributed/traffic.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -41,14 +41,14 @@ class Exchange {
       prepare(stages[s].sends, tensors.places(), stage.sends, stage.packed.sends);
       prepare(stages[s].receives, tensors.places(), stage.receives, stage.packed.receives);
       packed_.reserve(stage.packed);
-      traffic_.bytes_sent += stages[s].rows_sent() * bytes_of_row(tensors.places());
+      comm_stats_.bytes_sent += stages[s].rows_sent() * bytes_of_row(tensors.places());
     }
   }
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
   /// The bytes sent in all stages, and the time waited so far.
-  const Traffic& traffic() const { return traffic_; }
+  const CommStats& comm_stats() const { return comm_stats_; }
 
   /// Starts sends for all stages, and receives for stage 0.
   void begin() {
@@ -137,7 +137,7 @@ class Exchange {
   }
 
   void move_packed(std::size_t stage) {
-    detail::add_waiting(traffic_.seconds_waited, [&] { packed_.run(stages_[stage].packed); });
+    detail::add_waiting(comm_stats_.seconds_waited, [&] { packed_.run(stages_[stage].packed); });
   }
 
   void receive(std::size_t stage) {
@@ -149,7 +149,7 @@ class Exchange {
   }
 
   void wait(std::vector<Message>& messages) {
-    detail::add_waiting(traffic_.seconds_waited, [&] {
+    detail::add_waiting(comm_stats_.seconds_waited, [&] {
       for (Message& m : messages) {
         ranks_.check(MPI_Wait(&m.request, MPI_STATUS_IGNORE), "MPI_Wait");
       }
@@ -161,7 +161,7 @@ class Exchange {
   std::vector<detail::MpiType> types_;  // a row of each tensor
   PackedExchange packed_;
   std::vector<Stage> stages_;
-  Traffic traffic_;
+  CommStats comm_stats_;
   mutable double next_look_ = 0;  // when progress polls next, by MPI_Wtime
 };
 
@@ -170,12 +170,12 @@ class Exchange {
 /// statistics
 /// \throws std::bad_alloc, and std::runtime_error if MPI fails
 template <class T>
-Traffic exchange_rows(const Communicator& ranks, const RowTensors<T>& tensors,
-                      const ExchangePlan& plan) {
+CommStats exchange_rows(const Communicator& ranks, const RowTensors<T>& tensors,
+                        const ExchangePlan& plan) {
   tensors.expect(plan.with_received({}, tensors.places().front().rows));
   Exchange messages(ranks, tensors, {plan});
   messages.run();
-  return messages.traffic();
+  return messages.comm_stats();
 }
 
 }  // namespace distributed

@@ -75,11 +75,11 @@ struct ExchangePlan {
   }
 };
 
-/// Calls f(plan) for the distinct plans of every stage of every head. Sequences are not packed.
+/// Calls f(plan) for the distinct plans of every pass of every head. Sequences are not packed.
 template <class F>
 void for_each_plan_of(const HeadPlans& plans, F&& f) {
-  for (Index stage = 0; stage < plans.stage_count(); ++stage) {
-    for (Index head = 0; head < plans.period(); ++head) f(plans.plan(stage, 0, head));
+  for (Index pass = 0; pass < plans.pass_count(); ++pass) {
+    for (Index head = 0; head < plans.period(); ++head) f(plans.plan(pass, 0, head));
   }
 }
 
@@ -135,7 +135,7 @@ inline std::vector<Range> keys_seen(const HeadPlans& plans, const std::vector<Ra
       const QueryBlock block = part.block(b, storage);
       for (Index n = 0; n < block.run_count; ++n) {
         const KeyRun& run = block.runs[n];
-        seen.add(Strip{run.first, run.step, run.count});
+        seen.add(RowBlock{run.first, run.step, run.count});
       }
     }
   });
@@ -154,10 +154,10 @@ inline std::vector<Range> rows_seeing_only(const HeadPlans& plans, const Range& 
       bool is_inside = true;
       for (Index n = 0; n < block.run_count; ++n) {
         const Range keys =
-            Strip{block.runs[n].first, block.runs[n].step, block.runs[n].count}.span();
+            RowBlock{block.runs[n].first, block.runs[n].step, block.runs[n].count}.span();
         is_inside = is_inside && range.begin <= keys.begin && keys.end <= range.end;
       }
-      if (!is_inside) others.add(Strip{block.first, block.step, block.count});
+      if (!is_inside) others.add(RowBlock{block.first, block.step, block.count});
     }
   });
   return without({range}, others.ranges());
@@ -171,7 +171,7 @@ inline std::vector<Range> rows_seeing(const HeadPlans& plans, const std::vector<
   BlockStorage storage(plans.most_runs());
   for_each_plan_of(plans, [&](const AnyPlan& whole) {
     for (const Range& some : keys) {
-      const PlanPart part(whole, {&kEverywhere, 1}, some, PlanPart::Unseen::left_out);
+      const PlanPart part(whole, {&kEverywhere, 1}, some, PlanPart::EmptyPieces::left_out);
       for (Index b = 0; b < part.block_count(); ++b) {
         const QueryBlock block = part.block(b, storage);
         for (Index r = 0; r < block.count; ++r) {

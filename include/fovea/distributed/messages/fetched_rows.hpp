@@ -34,7 +34,7 @@ class FetchedRows {
   FetchedRows& operator=(const FetchedRows&) = delete;
 
   /// This rank's communication statistics.
-  Traffic traffic() const { return exchange_.traffic(); }
+  CommStats comm_stats() const { return exchange_.comm_stats(); }
   /// A hash of the message plan.
   std::uint64_t plan_number() const { return number_; }
 

@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "fovea/distributed/messages/broadcast_logits.hpp"
 #include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
-#include "fovea/distributed/messages/one_row_logits.hpp"
 #include "fovea/patterns/pattern.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -28,7 +28,7 @@ namespace distributed::detail {
 /// Whether some query row of the sequence is at another position than its key. All ranks give the
 /// same answer if their options, key lengths and first positions are the same.
 template <class In>
-bool are_rows_moved(const In& in, CausalAlignment alignment, const Rows& rows) {
+bool are_rows_moved(const In& in, CausalAlignment alignment, const Sharding& rows) {
   if (!in.first_positions.empty()) {
     return std::any_of(in.first_positions.begin(), in.first_positions.end(),
                        [](Index first) { return first != 0; });
@@ -46,10 +46,10 @@ struct WholeShape {
 
   /// Determines it collectively. \throws std::runtime_error if MPI fails
   template <class X>
-  static WholeShape of(const View<X>& own, const Rows& rows) {
-    const Shape& s = own.is_none() ? Shape{} : own.shape();
+  static WholeShape of(const View<X>& own, const Sharding& rows) {
+    const Shape& s = own.empty() ? Shape{} : own.shape();
     std::array<std::int64_t, 5> most = {
-        own.is_none() ? 0 : 1, own.rows() == 1 && rows.own_count() > 1 ? 1 : 0, s[0], s[1], s[3]};
+        own.empty() ? 0 : 1, own.rows() == 1 && rows.own_count() > 1 ? 1 : 0, s[0], s[1], s[3]};
     rows.ranks().check(
         MPI_Allreduce(MPI_IN_PLACE, most.data(), 5, MPI_INT64_T, MPI_MAX, rows.ranks().mpi()),
         "MPI_Allreduce");
@@ -78,7 +78,7 @@ void for_each_row_tensor(Tensors& of, const F& f) {
 class WholeTensors {
  public:
   /// \param rows must outlive this object
-  explicit WholeTensors(const Rows& rows) : rows_(rows) {}
+  explicit WholeTensors(const Sharding& rows) : rows_(rows) {}
   WholeTensors(const WholeTensors&) = delete;
   WholeTensors& operator=(const WholeTensors&) = delete;
 
@@ -95,7 +95,7 @@ class WholeTensors {
   /// \throws std::bad_alloc
   template <class X>
   void writes(View<X>& x) {
-    if (x.is_none() || x.rows() != rows_.own_count()) return;
+    if (x.empty() || x.rows() != rows_.own_count()) return;
     const auto& [batch, heads, unused, width] = x.shape();
     auto made =
         std::make_unique<Written<X>>(x, RowTensors<X>(batch, rows_.count(), {{heads, width}}));
@@ -105,37 +105,37 @@ class WholeTensors {
 
   /// Gathers the rows of all ranks. Collective.
   void bring() {
-    for (const auto& tensor : read_) traffic_ = traffic_ + tensor->bring(rows_);
+    for (const auto& tensor : read_) comm_stats_ = comm_stats_ + tensor->bring(rows_);
   }
   /// Writes the rows of this rank.
   void keep() const {
     for (const auto& tensor : written_) tensor->keep(rows_);
   }
   /// This rank's communication statistics so far.
-  const Traffic& traffic() const { return traffic_; }
+  const CommStats& comm_stats() const { return comm_stats_; }
 
  private:
   struct AnyRead {
     virtual ~AnyRead() = default;
-    virtual Traffic bring(const Rows& rows) = 0;
+    virtual CommStats bring(const Sharding& rows) = 0;
   };
   template <class X>
   struct Read final : AnyRead {
-    Read(const Rows& rows, const View<const X>& x, const Shape& shape)
+    Read(const Sharding& rows, const View<const X>& x, const Shape& shape)
         : own(x),
           tensors(shape[0], rows.count(), {{shape[1], shape[3]}}),
           exchange(rows.ranks(), tensors,
                    {ExchangePlan::of(rows.layout(), rows.ranks().rank(), [&](int /*rank*/) {
                      return std::vector<Range>{{0, rows.count()}};
                    })}) {}
-    Traffic bring(const Rows& rows) override {
+    CommStats bring(const Sharding& rows) override {
       const View<X> whole = tensors.tensor(0);
       Index at = 0;
       for (const Range& range : rows.own()) {
         for (Index n = range.begin; n < range.end; ++n, ++at) put_row(whole, n, at);
       }
       exchange.run();
-      return exchange.traffic();
+      return exchange.comm_stats();
     }
     void put_row(const View<X>& whole, Index n, Index at) const {
       for (Index b = 0; b < whole.batch(); ++b) {
@@ -156,21 +156,21 @@ class WholeTensors {
 
   struct AnyWritten {
     virtual ~AnyWritten() = default;
-    virtual void keep(const Rows& rows) const = 0;
+    virtual void keep(const Sharding& rows) const = 0;
   };
   template <class X>
   struct Written final : AnyWritten {
     Written(const View<X>& x, RowTensors<X> of_all) : own(x), tensors(std::move(of_all)) {}
-    void keep(const Rows& rows) const override { tensors.get(0, own, rows.own()); }
+    void keep(const Sharding& rows) const override { tensors.get(0, own, rows.own()); }
 
     View<X> own;
     RowTensors<X> tensors;
   };
 
-  const Rows& rows_;
+  const Sharding& rows_;
   std::vector<std::unique_ptr<AnyRead>> read_;
   std::vector<std::unique_ptr<AnyWritten>> written_;
-  Traffic traffic_;
+  CommStats comm_stats_;
 };
 
 /// One pass over all rows. \tparam Compute called as compute(executor), computes the whole call
@@ -191,7 +191,7 @@ class WholePass {
   }
 
   /// This rank's communication statistics.
-  Traffic traffic() const { return tensors_->traffic(); }
+  CommStats comm_stats() const { return tensors_->comm_stats(); }
 
  private:
   std::unique_ptr<WholeTensors> tensors_;
@@ -207,8 +207,8 @@ std::unique_ptr<WholePass<Compute>> whole_pass(std::unique_ptr<WholeTensors> ten
 
 /// Collectively determines which of bias and mask have one row for all queries.
 template <class In>
-OneRowLogits one_row_of(const In& in, const Rows& rows) {
-  if constexpr (requires { in.bias; }) return OneRowLogits::of(in, rows);
+BroadcastLogits one_row_of(const In& in, const Sharding& rows) {
+  if constexpr (requires { in.bias; }) return BroadcastLogits::of(in, rows);
   return {};
 }
 
@@ -216,15 +216,15 @@ OneRowLogits one_row_of(const In& in, const Rows& rows) {
 /// \param text, check as in run_call
 /// \param compute computes the whole call: compute(inputs, out, saved, executor)
 template <class T, class In, class Saved>
-Traffic forward_whole(
-    const In& inputs, const View<T>& out, const Saved& saved, const Rows& rows,
-    const RanksCall& call, std::string text, FunctionRef<void()> check,
+CommStats forward_whole(
+    const In& inputs, const View<T>& out, const Saved& saved, const Sharding& rows,
+    const CollectiveCall& call, std::string text, FunctionRef<void()> check,
     FunctionRef<void(const In&, const View<T>&, const Saved&, const ExecutorRef&)> compute) {
   text.append(", rows apart from their keys");
   together(rows.ranks(), call.text(text), check);
   std::vector<WholeShape> shapes;
   for_each_row_tensor(inputs, [&](const auto& x) { shapes.push_back(WholeShape::of(x, rows)); });
-  const OneRowLogits one_row = one_row_of(inputs, rows);
+  const BroadcastLogits one_row = one_row_of(inputs, rows);
   const auto check_one_row = [&] {
     if constexpr (requires { inputs.bias; }) {
       one_row.check(call.name(), inputs, SoftmaxGrads<T>{});
@@ -249,12 +249,12 @@ Traffic forward_whole(
 /// \param d_out a View, or the OutGrads of the operator
 /// \param compute called as compute(inputs, out, saved, d_out, grads, executor)
 template <class T, class In, class Saved, class D, class Grads>
-Traffic backward_whole(const In& inputs, const View<const T>& out, const Saved& saved,
-                       const D& d_out, const Grads& grads, const Rows& rows, const RanksCall& call,
-                       std::string text, FunctionRef<void()> check,
-                       FunctionRef<void(const In&, const View<const T>&, const Saved&, const D&,
-                                        const Grads&, const ExecutorRef&)>
-                           compute) {
+CommStats backward_whole(const In& inputs, const View<const T>& out, const Saved& saved,
+                         const D& d_out, const Grads& grads, const Sharding& rows,
+                         const CollectiveCall& call, std::string text, FunctionRef<void()> check,
+                         FunctionRef<void(const In&, const View<const T>&, const Saved&, const D&,
+                                          const Grads&, const ExecutorRef&)>
+                             compute) {
   text.append(", rows apart from their keys");
   together(rows.ranks(), call.text(text), check);
   std::vector<WholeShape> shapes;
@@ -263,7 +263,7 @@ Traffic backward_whole(const In& inputs, const View<const T>& out, const Saved& 
   for_each_row_tensor(saved, add);
   add(out);
   for_each_row_tensor(d_out, add);
-  const OneRowLogits one_row = one_row_of(inputs, rows);
+  const BroadcastLogits one_row = one_row_of(inputs, rows);
   const auto check_one_row = [&] {
     if constexpr (requires { inputs.bias; }) one_row.check(call.name(), inputs, grads);
   };

@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "fovea/distributed/rows.hpp"
 #include "fovea/distributed/rows/row_tensors.hpp"
+#include "fovea/distributed/sharding.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -28,7 +28,7 @@ class OwnRange {
   View<T> of(const View<T>& local) const {
     if (local.size() > 0) return moved_rows(local, first_, range_.begin, rows_);
     Shape shape = local.shape();
-    if (!local.is_none()) shape[2] = rows_;
+    if (!local.empty()) shape[2] = rows_;
     return View<T>(nullptr, shape, {0, 0, 0, 0});  // rows of width 0 are rows, too
   }
   /// The same for a bias or mask, which may have one row for all queries.
@@ -40,7 +40,7 @@ class OwnRange {
   /// The view of only some of the range's rows of a tensor of the rank's rows.
   template <class T>
   View<T> only(const View<T>& local, const Range& rows) const {
-    return local.is_none() || local.size() == 0
+    return local.empty() || local.size() == 0
                ? View<T>()
                : moved_rows(local, first_ + rows.begin - range_.begin, 0, rows.end - rows.begin);
   }
@@ -58,7 +58,7 @@ bool has_rows(const View<T>& x) {
 }
 
 /// The ranges of a rank's rows.
-inline std::vector<OwnRange> own_ranges(const Rows& rows) {
+inline std::vector<OwnRange> own_ranges(const Sharding& rows) {
   std::vector<OwnRange> ranges;
   Index first = 0;
   for (const Range& range : rows.own()) {

@@ -15,10 +15,10 @@ FOVEA_NAMESPACE_BEGIN
 namespace distributed {
 
 /// Finds the rank that holds a row.
-class RanksOfRows {
+class RowOwners {
  public:
   /// The ranks of a layout.
-  explicit RanksOfRows(const RowLayout& layout) {
+  explicit RowOwners(const RowLayout& layout) {
     for (int rank = 0; rank < layout.ranks(); ++rank) {
       for (const Range& range : layout.of(rank)) ranges_.emplace_back(range.begin, rank);
     }

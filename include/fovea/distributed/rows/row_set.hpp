@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A set of rows of a sequence, built from ranges and strips in any order.
+/// A set of rows of a sequence, built from ranges and row blocks in any order.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +20,10 @@ class RowSet {
   /// The empty set, for a sequence of `rows` rows.
   explicit RowSet(Index rows) : words_(static_cast<std::size_t>((rows + kBits - 1) / kBits)) {}
 
-  /// Adds the rows of a strip, which are in [0, rows).
-  void add(const Strip& strip) {
-    if (strip.step == 1) return add(strip.span());
-    for (Index n = 0; n < strip.count; ++n) add(strip.first + strip.step * n);
+  /// Adds the rows of a row block, which are in [0, rows).
+  void add(const RowBlock& row_block) {
+    if (row_block.step == 1) return add(row_block.span());
+    for (Index n = 0; n < row_block.count; ++n) add(row_block.first + row_block.step * n);
   }
   /// Adds a row in [0, rows).
   void add(Index row) { word(row) |= std::uint64_t{1} << (row % kBits); }

@@ -29,7 +29,7 @@ class KeyPieces {
 
   /// Allocates segments that span several ranks, and copies this rank's rows there.
   /// \param k, v of this rank's rows   \throws std::bad_alloc, and std::runtime_error if MPI fails
-  KeyPieces(const View<const T>& k, const View<const T>& v, const Rows& rows)
+  KeyPieces(const View<const T>& k, const View<const T>& v, const Sharding& rows)
       : keys_(k, v, rows, kKeySegment), layout_(keys_.owners().layout()) {
     const std::vector<Range>& whole = layout_.of(rows.ranks().rank());
     for (const Range& range : intersection(whole, keys_.broken())) {
@@ -52,7 +52,7 @@ class KeyPieces {
   /// The keys of this rank, ascending; of a sequence without rows one piece without keys.
   const std::vector<Piece>& pieces() const { return pieces_; }
   /// This rank's communication statistics.
-  Traffic traffic() const { return keys_.traffic(); }
+  CommStats comm_stats() const { return keys_.comm_stats(); }
   /// Sends the rows of segments that span several ranks to their owners.
   void bring() {
     keys_.bring([] {});

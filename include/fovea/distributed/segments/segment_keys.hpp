@@ -24,7 +24,7 @@ class SegmentKeys {
   /// Allocates all memory, and copies this rank's rows of segments that span several ranks.
   /// \param k, v [B, Hk, own rows, D or Dv]   \param length the rows of a segment
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  SegmentKeys(const View<const T>& k, const View<const T>& v, const Rows& rows,
+  SegmentKeys(const View<const T>& k, const View<const T>& v, const Sharding& rows,
               Index length = kLinearSegment)
       : rows_(rows),
         places_(rows.own()),
@@ -67,7 +67,7 @@ class SegmentKeys {
     return is_brought(segment) ? 0 : places_.place(begin) - begin;
   }
   /// This rank's communication statistics.
-  Traffic traffic() const { return exchange_.traffic(); }
+  CommStats comm_stats() const { return exchange_.comm_stats(); }
 
   /// Exchanges keys and values, while f computes. \returns the exception that f threw, or null
   template <class F>
@@ -80,7 +80,7 @@ class SegmentKeys {
   }
 
  private:
-  const Rows& rows_;
+  const Sharding& rows_;
   PlacesInRanges places_;
   SegmentOwners owners_;
   std::vector<Range> broken_;  // rows of segments that no rank holds entirely

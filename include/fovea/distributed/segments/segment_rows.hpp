@@ -9,15 +9,15 @@
 #include <vector>
 
 #include "fovea/distributed/messages/exchange.hpp"
-#include "fovea/distributed/rows.hpp"
 #include "fovea/distributed/segments/segment_totals.hpp"
+#include "fovea/distributed/sharding.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
 /// Specifies that ranks read only the rows of their segments.
-struct ReadNoOthers {
+struct OwnSegmentsOnly {
   /// No rows.
   std::vector<Range> operator()(const std::vector<Range>& /*summed*/) const { return {}; }
 };
@@ -37,8 +37,8 @@ class SegmentRows {
   /// ascending ranges   \param length the rows of a segment
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   template <class Also>
-  SegmentRows(const Rows& rows, Index batch, const Sizes& read, const Sizes& made, bool is_given,
-              const Also& also, Index length = kLinearSegment)
+  SegmentRows(const Sharding& rows, Index batch, const Sizes& read, const Sizes& made,
+              bool is_given, const Also& also, Index length = kLinearSegment)
       : rows_(rows),
         owners_(rows.layout(), length),
         layout_(owners_.layout()),
@@ -71,20 +71,20 @@ class SegmentRows {
   /// Gradient t: the rows of this rank's segments may be written.
   View<T> made(std::size_t t) const { return made_.tensor(t); }
   /// This rank's communication statistics.
-  Traffic traffic() const {
-    const Traffic all = in_.traffic() + out_.traffic();
-    return given_ ? all + given_->traffic() : all;
+  CommStats comm_stats() const {
+    const CommStats all = in_.comm_stats() + out_.comm_stats();
+    return given_ ? all + given_->comm_stats() : all;
   }
 
   /// Copies this rank's rows to an input tensor.
   void put(std::size_t t, const View<const T>& own) const { read_.put(t, own, rows_.own()); }
   /// Copies this rank's initial gradient, unless empty.
   void give(std::size_t t, const View<T>& own) const {
-    if (!own.is_none()) made_.put(t, View<const T>(own), rows_.own());
+    if (!own.empty()) made_.put(t, View<const T>(own), rows_.own());
   }
   /// Writes this rank's rows of a gradient, unless empty.
   void take(std::size_t t, const View<T>& own) const {
-    if (!own.is_none()) made_.get(t, own, rows_.own());
+    if (!own.empty()) made_.get(t, own, rows_.own());
   }
 
   /// Sends rows to the ranks that sum them.
@@ -107,7 +107,7 @@ class SegmentRows {
     return all.ranges();
   }
 
-  const Rows& rows_;
+  const Sharding& rows_;
   SegmentOwners owners_;
   RowLayout layout_;
   RowTensors<T> read_;

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "fovea/core/workspace.hpp"
+#include "fovea/distributed/comm_stats.hpp"
 #include "fovea/distributed/communicator.hpp"
 #include "fovea/distributed/messages/mpi_type.hpp"
 #include "fovea/distributed/row_layout.hpp"
 #include "fovea/distributed/rows/row_set.hpp"
-#include "fovea/distributed/traffic.hpp"
 #include "fovea/kernels/linear/table.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -113,7 +113,7 @@ class SegmentTotals {
     return own_.template data<T>() + (head * own_segments() + n) * elements_;
   }
   /// This rank's communication statistics.
-  Traffic traffic() const {
+  CommStats comm_stats() const {
     const Index others = elements_ - slice(ranks_.rank());
     const Index gathered = totals_count_ * (ranks_.size() - 1) * slice(ranks_.rank());
     return {(heads_ * own_segments() * others + gathered) * Index{sizeof(T)}, waited_};

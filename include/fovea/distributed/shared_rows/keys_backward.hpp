@@ -12,7 +12,7 @@
 
 #include "fovea/attention/softmax/backward_call.hpp"
 #include "fovea/attention/softmax/dense.hpp"
-#include "fovea/distributed/messages/state_chain.hpp"
+#include "fovea/distributed/messages/pipelined_scan.hpp"
 #include "fovea/distributed/segments/segment_rows.hpp"
 #include "fovea/distributed/softmax/sink_gradients.hpp"
 
@@ -32,7 +32,7 @@ class SharedKeysBackward {
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SharedKeysBackward(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options,
                      const View<const T>& out, const SoftmaxSaved<T>& saved,
-                     const View<const T>& d_out, const SoftmaxGrads<T>& grads, const Rows& rows,
+                     const View<const T>& d_out, const SoftmaxGrads<T>& grads, const Sharding& rows,
                      const ExecutorRef& executor, const View<const T>& d_lse = {})
       : inputs_(inputs),
         out_(out),
@@ -42,7 +42,7 @@ class SharedKeysBackward {
         grads_(grads),
         rank_(rows.ranks().rank()),
         segments_(rows, inputs.q.batch(), query_tensors(), {{inputs.q.heads(), inputs.q.width()}},
-                  false, ReadNoOthers{}, block_rows(rows.count())),
+                  false, OwnSegmentsOnly{}, block_rows(rows.count())),
         call_(whole_inputs(), options),
         plans_(HeadPlans(EveryKey{}, inputs.q.heads(),
                          SequenceShape::of(rows.count(), inputs.k.rows(), options.alignment))
@@ -52,11 +52,11 @@ class SharedKeysBackward {
                    })),
         pass_(call_, plans_, segments_.read(kOut), {segments_.read(kLse)},
               segments_.read(kGradOfOut), {},
-              d_lse.is_none() ? d_lse : View<const T>(segments_.read(kGradOfLse))),
+              d_lse.empty() ? d_lse : View<const T>(segments_.read(kGradOfLse))),
         workers_((std::max)(worker_count(executor, most_tasks()), Index{1})),
         parts_(memory_of(executor).take(heads() * own_count(), elements() * Index{sizeof(T)})),
-        chain_(rows.ranks(), segments_.layout(), ChainWay::up, key_heads(),
-               elements() * Index{sizeof(T)}, workers_, group()) {
+        scan_(rows.ranks(), segments_.layout(), ScanDirection::up, key_heads(),
+              elements() * Index{sizeof(T)}, workers_, group()) {
     pass_.take_scratch(workers_, memory_of(executor));
     if (grads.sink.empty()) return;
     sinks_.emplace(rows.ranks(), segments_.layout(), inputs.q.batch(), inputs.q.heads(), workers_);
@@ -65,9 +65,9 @@ class SharedKeysBackward {
   SharedKeysBackward& operator=(const SharedKeysBackward&) = delete;
 
   /// This rank's communication statistics.
-  Traffic traffic() const {
-    const Traffic all = segments_.traffic() + chain_.traffic();
-    return sinks_ ? all + sinks_->traffic() : all;
+  CommStats comm_stats() const {
+    const CommStats all = segments_.comm_stats() + scan_.comm_stats();
+    return sinks_ ? all + sinks_->comm_stats() : all;
   }
 
   /// Computes the pass. All messages are exchanged even if computing throws.
@@ -77,7 +77,7 @@ class SharedKeysBackward {
     segments_.put(kOut, out_);
     segments_.put(kGradOfOut, d_out_);
     segments_.put(kLse, View<const T>(saved_.lse));
-    if (!d_lse_.is_none()) segments_.put(kGradOfLse, d_lse_);
+    if (!d_lse_.empty()) segments_.put(kGradOfLse, d_lse_);
     segments_.bring();
     std::exception_ptr error = fovea::detail::caught([&] {
       pass_.look_for_large(memory_of(executor));
@@ -92,11 +92,11 @@ class SharedKeysBackward {
     };
     if (sinks_) then(add_sinks(executor));
     for (Index head = 0; head < key_heads(); ++head) std::fill_n(d_k(head), elements(), T{0});
-    then(chain_.run([&](const LinkOfRows& link, Index first, Index end) {
+    then(scan_.run([&](const ScanStep& scan_step, Index first, Index end) {
       for_each_task(executor, end - first,
-                    [&](Index task, Index) { add_parts(link, first + task); });
+                    [&](Index task, Index) { add_parts(scan_step, first + task); });
     }));
-    chain_.give_to_all();
+    scan_.give_to_all();
     if (!error) write();
     return error;
   }
@@ -109,7 +109,7 @@ class SharedKeysBackward {
             {inputs_.q.heads(), inputs_.v.width()},
             {inputs_.q.heads(), inputs_.v.width()},
             {inputs_.q.heads(), 1},
-            {d_lse_.is_none() ? 0 : inputs_.q.heads(), 1}};
+            {d_lse_.empty() ? 0 : inputs_.q.heads(), 1}};
   }
   SoftmaxInputs<T> whole_inputs() const {
     SoftmaxInputs<T> in = inputs_;
@@ -136,7 +136,7 @@ class SharedKeysBackward {
     return parts_.template data<T>() + (head * own_count() + n) * elements();
   }
   /// The sums of a key head.
-  T* d_k(Index key_head) { return chain_.template state<T>(key_head); }
+  T* d_k(Index key_head) { return scan_.template state<T>(key_head); }
 
   /// Computes the gradients of a head's query block n, and its contribution to those of keys.
   void take_rows(Index head, Index n, Index worker) {
@@ -174,11 +174,11 @@ class SharedKeysBackward {
 
   /// Adds the contributions of a range's blocks to the sums of a key head, one query head per
   /// round.
-  void add_parts(const LinkOfRows& link, Index key_head) {
+  void add_parts(const ScanStep& scan_step, Index key_head) {
     T* const to = d_k(key_head);
     for (Index n = 0; n < own_count(); ++n) {
-      if (!link.rows.holds(plan().rows(n).first)) continue;
-      const T* const from = part(key_head * group() + link.round, n);
+      if (!scan_step.rows.holds(plan().rows(n).first)) continue;
+      const T* const from = part(key_head * group() + scan_step.round, n);
       for (Index i = 0; i < elements(); ++i) to[i] += from[i];
     }
   }
@@ -196,7 +196,7 @@ class SharedKeysBackward {
     segments_.take(0, grads_.q);
     if (sinks_) std::copy(sinks_->totals().begin(), sinks_->totals().end(), grads_.sink.begin());
     const auto write_rows = [&](const View<T>& to, Index first, T scale) {
-      if (to.is_none()) return;
+      if (to.empty()) return;
       for (Index head = 0; head < key_heads(); ++head) {
         SoftmaxGradKernels<T>{}.scaled_rows(
             {d_k(head) + first,
@@ -220,8 +220,8 @@ class SharedKeysBackward {
   HeadPlans plans_;
   BackwardCall<T> pass_;
   Index workers_;
-  Workspace parts_;   // [B, Hq, own blocks, P, D and Dv padded]
-  StateChain chain_;  // of a key head: the sums of its keys and values, [P, D and Dv padded]
+  Workspace parts_;     // [B, Hq, own blocks, P, D and Dv padded]
+  PipelinedScan scan_;  // of a key head: the sums of its keys and values, [P, D and Dv padded]
   std::optional<SinkGradients<T>> sinks_;  // if requested
 };
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "fovea/attention/softmax/dense.hpp"
+#include "fovea/distributed/comm_stats.hpp"
 #include "fovea/distributed/rows/own_range.hpp"
-#include "fovea/distributed/traffic.hpp"
 #include "fovea/patterns/plan_part.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -25,7 +25,7 @@ class SharedKeysForward {
   /// \param inputs q of this rank's rows, and k and v, the same on all ranks; checked
   /// \param out, saved of this rank's rows, written   \throws std::bad_alloc
   SharedKeysForward(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options,
-                    const View<T>& out, const SoftmaxSaved<T>& saved, const Rows& rows,
+                    const View<T>& out, const SoftmaxSaved<T>& saved, const Sharding& rows,
                     const ExecutorRef& executor) {
     if (!has_rows(inputs.q)) return;
     const HeadPlans whole(EveryKey{}, inputs.q.heads(),
@@ -39,7 +39,7 @@ class SharedKeysForward {
   }
 
   /// No communication.
-  Traffic traffic() const { return {}; }
+  CommStats comm_stats() const { return {}; }
 
   /// Computes this rank's rows. \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {

@@ -10,7 +10,7 @@
 #include "fovea/core/executor_ref.hpp"
 #include "fovea/core/index_span.hpp"
 #include "fovea/core/view.hpp"
-#include "fovea/distributed/messages/state_chain.hpp"
+#include "fovea/distributed/messages/pipelined_scan.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -24,20 +24,20 @@ class LandmarkMeans {
   /// \param x [B, H, own rows, D]   \param lengths of all sequences, or none: all rows are tokens
   /// \param landmarks of each sequence, which divide its tokens
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  LandmarkMeans(const View<const T>& x, IndexSpan lengths, Index landmarks, const Rows& rows,
+  LandmarkMeans(const View<const T>& x, IndexSpan lengths, Index landmarks, const Sharding& rows,
                 const ExecutorRef& executor)
       : x_(x),
         lengths_(lengths),
         landmarks_(landmarks),
         rows_(rows.count()),
-        chain_(rows.ranks(), rows.layout(), ChainWay::up, heads(),
-               (landmarks + 1) * x.width() * Index{sizeof(T)},
-               (std::max)(worker_count(executor, heads()), Index{1})) {}
+        scan_(rows.ranks(), rows.layout(), ScanDirection::up, heads(),
+              (landmarks + 1) * x.width() * Index{sizeof(T)},
+              (std::max)(worker_count(executor, heads()), Index{1})) {}
   LandmarkMeans(const LandmarkMeans&) = delete;
   LandmarkMeans& operator=(const LandmarkMeans&) = delete;
 
   /// This rank's communication statistics.
-  Traffic traffic() const { return chain_.traffic(); }
+  CommStats comm_stats() const { return scan_.comm_stats(); }
 
   /// Computes them. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
@@ -46,10 +46,11 @@ class LandmarkMeans {
       std::fill_n(means(head), landmarks_ * x_.width(), T{0});
     }
     const std::exception_ptr error =
-        chain_.run([&](const LinkOfRows& link, Index first, Index end) {
-          for_each_task(executor, end - first, [&](Index task, Index) { add(link, first + task); });
+        scan_.run([&](const ScanStep& scan_step, Index first, Index end) {
+          for_each_task(executor, end - first,
+                        [&](Index task, Index) { add(scan_step, first + task); });
         });
-    chain_.give_to_all();
+    scan_.give_to_all();
     return error;
   }
 
@@ -58,28 +59,30 @@ class LandmarkMeans {
 
  private:
   Index heads() const { return x_.batch() * x_.heads(); }
-  T* means(Index head) { return chain_.template state<T>(head); }
+  T* means(Index head) { return scan_.template state<T>(head); }
 
   /// Adds the rows of a range to the means of a head. Rows are summed in reduction blocks from a
   /// segment's first row on; a block may continue in the next range.
-  void add(const LinkOfRows& link, Index head) {
+  void add(const ScanStep& scan_step, Index head) {
     const Index b = head / x_.heads();
     const Index tokens = lengths_.empty() ? rows_ : lengths_[static_cast<std::size_t>(b)];
     const Index of_segment = tokens / landmarks_;
-    const Index end = (std::min)(link.rows.end, tokens);
-    T* const chain = means(head) + landmarks_ * x_.width();
-    for (Index row = link.rows.begin; row < end;) {
+    const Index end = (std::min)(scan_step.rows.end, tokens);
+    T* const scan = means(head) + landmarks_ * x_.width();
+    for (Index row = scan_step.rows.begin; row < end;) {
       const Index first = row / of_segment * of_segment;
-      const Index chain_end = first + (std::min)(of_segment, ((row - first) / kChain + 1) * kChain);
+      const Index chain_end =
+          first + (std::min)(of_segment, ((row - first) / kReductionBlock + 1) * kReductionBlock);
       const Index count = (std::min)(chain_end, end) - row;
-      if ((row - first) % kChain == 0) std::fill_n(chain, x_.width(), T{0});
+      if ((row - first) % kReductionBlock == 0) std::fill_n(scan, x_.width(), T{0});
       fovea::detail::add_segment(
-          fovea::detail::head_matrix(x_, b, head % x_.heads(), link.first + row - link.rows.begin),
-          count, x_.width(), chain);
+          fovea::detail::head_matrix(x_, b, head % x_.heads(),
+                                     scan_step.first + row - scan_step.rows.begin),
+          count, x_.width(), scan);
       row += count;
       if (row < chain_end) return;
       T* const mean = means(head) + first / of_segment * x_.width();
-      for (Index c = 0; c < x_.width(); ++c) mean[c] += chain[c];
+      for (Index c = 0; c < x_.width(); ++c) mean[c] += scan[c];
       if (row < first + of_segment) continue;
       for (Index c = 0; c < x_.width(); ++c) mean[c] /= static_cast<T>(of_segment);
     }
@@ -88,8 +91,8 @@ class LandmarkMeans {
   View<const T> x_;
   IndexSpan lengths_;
   Index landmarks_;
-  Index rows_;        // of the sequence
-  StateChain chain_;  // of a head: means [m, D], and the open reduction block [D]
+  Index rows_;          // of the sequence
+  PipelinedScan scan_;  // of a head: means [m, D], and the open reduction block [D]
 };
 
 }  // namespace distributed

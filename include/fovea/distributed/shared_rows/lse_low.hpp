@@ -9,8 +9,8 @@
 #include <limits>
 
 #include "fovea/attention/softmax/backward_call.hpp"
-#include "fovea/distributed/messages/agreement.hpp"
-#include "fovea/distributed/messages/state_chain.hpp"
+#include "fovea/distributed/messages/collective_check.hpp"
+#include "fovea/distributed/messages/pipelined_scan.hpp"
 #include "fovea/patterns/plan_part.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -34,13 +34,13 @@ class SharedLseLow {
         plan_(plan),
         lse_(lse),
         ranks_(ranks),
-        chain_(ranks, layout, ChainWay::up, lse.batch() * lse.heads(),
-               kRowElements * lse.rows() * Index{sizeof(T)}, at_once) {}
+        scan_(ranks, layout, ScanDirection::up, lse.batch() * lse.heads(),
+              kRowElements * lse.rows() * Index{sizeof(T)}, at_once) {}
   SharedLseLow(const SharedLseLow&) = delete;
   SharedLseLow& operator=(const SharedLseLow&) = delete;
 
   /// This rank's communication statistics.
-  Traffic traffic() const { return chain_.traffic(); }
+  CommStats comm_stats() const { return scan_.comm_stats(); }
 
   /// Whether any row has a large lse. Collective, with the same result on all ranks.
   bool are_needed() const {
@@ -59,16 +59,17 @@ class SharedLseLow {
   template <class Scratch>
   std::exception_ptr run(const ExecutorRef& executor, const Scratch& scratch) {
     const std::exception_ptr error =
-        chain_.run([&](const LinkOfRows& link, Index first, Index end) {
-          const AnyPlan part(PlanPart(plan_, {&kEverywhere, 1}, link.rows, PlanPart::Unseen::kept));
+        scan_.run([&](const ScanStep& scan_step, Index first, Index end) {
+          const AnyPlan part(
+              PlanPart(plan_, {&kEverywhere, 1}, scan_step.rows, PlanPart::EmptyPieces::kept));
           for_each_task(executor, end - first, [&](Index task, Index worker) {
             LseScratch<T> own = scratch(worker);
             for (Index n = 0; n < part.block_count(); ++n) {
-              add(link.rows, part.block(n, own.storage), first + task, own.kernel);
+              add(scan_step.rows, part.block(n, own.storage), first + task, own.kernel);
             }
           });
         });
-    chain_.give_to_all();
+    scan_.give_to_all();
     return error;
   }
 
@@ -83,10 +84,10 @@ class SharedLseLow {
   /// Three numbers of a running softmax, and the low part.
   static constexpr Index kRowElements = 4;
 
-  T* softmax(Index head) { return chain_.template state<T>(head); }
+  T* softmax(Index head) { return scan_.template state<T>(head); }
   T* low(Index head) { return softmax(head) + (kRowElements - 1) * lse_.rows(); }
 
-  bool is_any_large(Index b, Index h, const Strip& rows) const {
+  bool is_any_large(Index b, Index h, const RowBlock& rows) const {
     for (Index i = 0; i < rows.count; ++i) {
       const T size = std::abs(lse_(b, h, rows.first + rows.step * i, 0));
       if (kLargeLse < size && size < std::numeric_limits<T>::infinity()) return true;
@@ -117,7 +118,7 @@ class SharedLseLow {
   AnyPlan plan_;
   View<T> lse_;
   const Communicator& ranks_;
-  StateChain chain_;  // of a head: [P, 3], and then the low parts [P]
+  PipelinedScan scan_;  // of a head: [P, 3], and then the low parts [P]
 };
 
 }  // namespace distributed

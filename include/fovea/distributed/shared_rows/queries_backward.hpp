@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "fovea/attention/softmax/dense.hpp"
-#include "fovea/distributed/messages/state_chain.hpp"
+#include "fovea/distributed/messages/pipelined_scan.hpp"
 #include "fovea/distributed/segments/segment_rows.hpp"
 #include "fovea/distributed/shared_rows/lse_low.hpp"
 
@@ -31,11 +31,12 @@ class SharedQueriesBackward {
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SharedQueriesBackward(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options,
                         const View<const T>& out, const SoftmaxSaved<T>& saved,
-                        const View<const T>& d_out, const SoftmaxGrads<T>& grads, const Rows& rows,
-                        const ExecutorRef& executor, const View<const T>& d_lse = {})
+                        const View<const T>& d_out, const SoftmaxGrads<T>& grads,
+                        const Sharding& rows, const ExecutorRef& executor,
+                        const View<const T>& d_lse = {})
       : inputs_(inputs),
         grads_(grads),
-        segments_(rows, inputs.q.batch(), key_tensors(), key_tensors(), false, ReadNoOthers{},
+        segments_(rows, inputs.q.batch(), key_tensors(), key_tensors(), false, OwnSegmentsOnly{},
                   kKeySegment),
         call_(whole_inputs(), options),
         plans_(EveryKey{}, inputs.q.heads(),
@@ -45,18 +46,18 @@ class SharedQueriesBackward {
         workers_((std::max)(worker_count(executor, most_tasks()), Index{1})),
         low_(call_, plan(), saved.lse, rows.ranks(), segments_.layout(), workers_) {
     pass_.take_scratch(workers_, memory_of(executor));
-    if (grads.q.is_none()) return;
+    if (grads.q.empty()) return;
     parts_ = memory_of(executor).take(heads() * own_count(), part_elements() * Index{sizeof(T)});
-    d_q_.emplace(rows.ranks(), segments_.layout(), ChainWay::up, heads(),
+    d_q_.emplace(rows.ranks(), segments_.layout(), ScanDirection::up, heads(),
                  inputs.q.rows() * inputs.q.width() * Index{sizeof(T)}, workers_);
   }
   SharedQueriesBackward(const SharedQueriesBackward&) = delete;
   SharedQueriesBackward& operator=(const SharedQueriesBackward&) = delete;
 
   /// This rank's communication statistics.
-  Traffic traffic() const {
-    const Traffic all = segments_.traffic() + (has_low_ ? low_.traffic() : Traffic{});
-    return d_q_ ? all + d_q_->traffic() : all;
+  CommStats comm_stats() const {
+    const CommStats all = segments_.comm_stats() + (has_low_ ? low_.comm_stats() : CommStats{});
+    return d_q_ ? all + d_q_->comm_stats() : all;
   }
 
   /// Computes the pass. All messages are exchanged even if computing throws.
@@ -179,20 +180,21 @@ class SharedQueriesBackward {
     for (Index head = 0; head < heads(); ++head) {
       std::fill_n(d_q_->template state<T>(head), elements, T{0});
     }
-    const std::exception_ptr error = d_q_->run([&](const LinkOfRows& link, Index first, Index end) {
-      for_each_task(executor, end - first,
-                    [&](Index task, Index) { add_parts(link, first + task); });
-    });
+    const std::exception_ptr error =
+        d_q_->run([&](const ScanStep& scan_step, Index first, Index end) {
+          for_each_task(executor, end - first,
+                        [&](Index task, Index) { add_parts(scan_step, first + task); });
+        });
     d_q_->give_to_all();
     return error;
   }
 
   /// Adds the contributions of a range's blocks to the gradients of a head's queries.
-  void add_parts(const LinkOfRows& link, Index head) {
+  void add_parts(const ScanStep& scan_step, Index head) {
     const Index key_end = call_.sequences()[head / inputs_.q.heads()].key_end;
     for (Index n = 0; n < own_count(); ++n) {
       const Index key = own_block(n).first;
-      if (!link.rows.holds(key) || key >= key_end) continue;
+      if (!scan_step.rows.holds(key) || key >= key_end) continue;
       const Matrix<T> to = {d_q_->template state<T>(head), inputs_.q.width(), 1};
       SoftmaxGradKernels<T>{}.scaled_rows({part(head, n), to, 0, 1, inputs_.q.rows(),
                                            inputs_.q.width(), call_.scale() * pass_.unlift(),
@@ -225,8 +227,8 @@ class SharedQueriesBackward {
   Index workers_;
   SharedLseLow<T> low_;
   bool has_low_ = false;
-  Workspace parts_;                // [B, Hq, own blocks, P, D padded], if q is requested
-  std::optional<StateChain> d_q_;  // of a head: [P, D], likewise
+  Workspace parts_;                   // [B, Hq, own blocks, P, D padded], if q is requested
+  std::optional<PipelinedScan> d_q_;  // of a head: [P, D], likewise
 };
 
 }  // namespace distributed

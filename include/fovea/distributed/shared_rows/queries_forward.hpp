@@ -11,7 +11,7 @@
 
 #include "fovea/attention/softmax/dense.hpp"
 #include "fovea/core/index_span.hpp"
-#include "fovea/distributed/messages/state_chain.hpp"
+#include "fovea/distributed/messages/pipelined_scan.hpp"
 #include "fovea/distributed/segments/key_pieces.hpp"
 #include "fovea/patterns/plan_part.hpp"
 
@@ -29,7 +29,7 @@ class SharedQueriesForward {
   /// \param out, saved [B, Hq, P, ...], written on every rank
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SharedQueriesForward(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options,
-                       const View<T>& out, const SoftmaxSaved<T>& saved, const Rows& rows,
+                       const View<T>& out, const SoftmaxSaved<T>& saved, const Sharding& rows,
                        const ExecutorRef& executor)
       : out_(out),
         saved_(saved),
@@ -40,8 +40,8 @@ class SharedQueriesForward {
         plan_(Dense{}.plan(SequenceShape::of(shape_.queries, shape_.keys, options.alignment))),
         segments_(segments(inputs, options)),
         workers_((std::max)(worker_count(executor, (std::max)(tasks(), heads())), Index{1})),
-        chain_(rows.ranks(), keys_.layout(), ChainWay::up, heads(),
-               shape_.queries * (shape_.value_width + 3) * Index{sizeof(T)}, workers_),
+        scan_(rows.ranks(), keys_.layout(), ScanDirection::up, heads(),
+              shape_.queries * (shape_.value_width + 3) * Index{sizeof(T)}, workers_),
         parts_(memory_of(executor).take(heads() * own_count(), part_elements() * Index{sizeof(T)})),
         scratch_(memory_of(executor).take(workers_, slot() * Index{sizeof(T)})),
         blocks_(memory_of(executor).take(workers_, BlockStorage::bytes(plan_.most_runs()))) {}
@@ -49,7 +49,7 @@ class SharedQueriesForward {
   SharedQueriesForward& operator=(const SharedQueriesForward&) = delete;
 
   /// This rank's communication statistics.
-  Traffic traffic() const { return keys_.traffic() + chain_.traffic(); }
+  CommStats comm_stats() const { return keys_.comm_stats() + scan_.comm_stats(); }
 
   /// Computes the pass. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
@@ -58,15 +58,17 @@ class SharedQueriesForward {
     std::exception_ptr error = fovea::detail::caught([&] {
       const Index blocks = plan_.block_count();
       for_each_task(executor, tasks(), [&](Index task, Index worker) {
-        attend(task / blocks / own_count(), task / blocks % own_count(), task % blocks, worker);
+        process_rows(task / blocks / own_count(), task / blocks % own_count(), task % blocks,
+                     worker);
       });
     });
     const std::exception_ptr later =
-        chain_.run([&](const LinkOfRows& link, Index first, Index end) {
-          for_each_task(executor, end - first,
-                        [&](Index task, Index worker) { merge(link.rows, first + task, worker); });
+        scan_.run([&](const ScanStep& scan_step, Index first, Index end) {
+          for_each_task(executor, end - first, [&](Index task, Index worker) {
+            merge(scan_step.rows, first + task, worker);
+          });
         });
-    chain_.give_to_all();
+    scan_.give_to_all();
     if (!error) error = later;
     if (!error) write();
     return error;
@@ -90,8 +92,9 @@ class SharedQueriesForward {
       Index begin = piece.keys.begin;
       do {
         const Range keys = {begin, (std::min)(begin + kKeySegment, piece.keys.end)};
-        all.push_back({keys, SoftmaxCall<T>(in, options),
-                       AnyPlan(PlanPart(plan_, {&kEverywhere, 1}, keys, PlanPart::Unseen::kept))});
+        all.push_back(
+            {keys, SoftmaxCall<T>(in, options),
+             AnyPlan(PlanPart(plan_, {&kEverywhere, 1}, keys, PlanPart::EmptyPieces::kept))});
         begin = keys.end;
       } while (begin < piece.keys.end);
     }
@@ -111,7 +114,7 @@ class SharedQueriesForward {
 
   /// The state of a head: the sums of values, and three numbers of each row, or finally out, with
   /// lse as the first of the three.
-  T* values(Index head) { return chain_.template state<T>(head); }
+  T* values(Index head) { return scan_.template state<T>(head); }
   T* sums(Index head) { return values(head) + shape_.queries * shape_.value_width; }
   CarriedSoftmax<T> carry(Index head, bool resumes, bool suspends) {
     return {{values(head), shape_.value_width, 1}, sums(head), resumes, suspends};
@@ -140,7 +143,7 @@ class SharedQueriesForward {
 
   /// Computes a block of rows over segment n of this rank: those of the very first segment become
   /// the state, others become parts.
-  void attend(Index head, Index n, Index block, Index worker) {
+  void process_rows(Index head, Index n, Index block, Index worker) {
     const Segment& segment = segments_[static_cast<std::size_t>(n)];
     const bool is_first = segment.keys.begin == 0;
     if (!is_first && segment.keys.begin > last_key(head)) return;
@@ -202,7 +205,7 @@ class SharedQueriesForward {
       const T* value = values(head);
       for (Index n = 0; n < shape_.queries; ++n) {
         for (Index c = 0; c < shape_.value_width; ++c) out_(b, h, n, c) = *value++;
-        if (!saved_.lse.is_none()) saved_.lse(b, h, n, 0) = sums(head)[3 * n];
+        if (!saved_.lse.empty()) saved_.lse(b, h, n, 0) = sums(head)[3 * n];
       }
     }
   }
@@ -215,10 +218,10 @@ class SharedQueriesForward {
   AnyPlan plan_;                   // of all keys
   std::vector<Segment> segments_;  // of this rank
   Index workers_;
-  StateChain chain_;   // of a head: [P, Dv], and then [P, 3]
-  Workspace parts_;    // [heads, own segments, part_elements()]
-  Workspace scratch_;  // [workers, slot()]
-  Workspace blocks_;   // [workers] BlockStorage
+  PipelinedScan scan_;  // of a head: [P, Dv], and then [P, 3]
+  Workspace parts_;     // [heads, own segments, part_elements()]
+  Workspace scratch_;   // [workers, slot()]
+  Workspace blocks_;    // [workers] BlockStorage
 };
 
 }  // namespace distributed

@@ -17,11 +17,11 @@ namespace distributed {
 /// Memory: the keys of the sketch of all rows, the rank's keys and values once more, and those that
 /// its rows have chosen.
 template <class T>
-struct RanksForward<SmartBirdAttention, T> {
+struct DistributedForward<SmartBirdAttention, T> {
   /// Computes the pass.
-  static Traffic forward(const SmartBirdAttention& op, const SmartBirdInputs<T>& inputs,
-                         const View<T>& out, const SmartBirdSaved<T>& saved, const Rows& rows,
-                         const detail::RanksCall& call);
+  static CommStats forward(const SmartBirdAttention& op, const SmartBirdInputs<T>& inputs,
+                           const View<T>& out, const SmartBirdSaved<T>& saved, const Sharding& rows,
+                           const detail::CollectiveCall& call);
 };
 
 /// Smart Bird attention in `backward`. The chosen keys must be saved. Cost: the logits and
@@ -29,12 +29,12 @@ struct RanksForward<SmartBirdAttention, T> {
 /// rank's keys are sent there, and the chosen keys are sent back. Memory: the rank's rows twice,
 /// and what it receives twice.
 template <class T>
-struct RanksBackward<SmartBirdAttention, T> {
+struct DistributedBackward<SmartBirdAttention, T> {
   /// Computes the pass.
-  static Traffic backward(const SmartBirdAttention& op, const SmartBirdInputs<T>& inputs,
-                          const View<const T>& out, const SmartBirdSaved<T>& saved,
-                          const View<const T>& d_out, const SmartBirdGrads<T>& grads,
-                          const Rows& rows, const detail::RanksCall& call);
+  static CommStats backward(const SmartBirdAttention& op, const SmartBirdInputs<T>& inputs,
+                            const View<const T>& out, const SmartBirdSaved<T>& saved,
+                            const View<const T>& d_out, const SmartBirdGrads<T>& grads,
+                            const Sharding& rows, const detail::CollectiveCall& call);
 };
 
 }  // namespace distributed

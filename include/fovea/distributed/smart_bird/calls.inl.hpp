@@ -21,7 +21,7 @@ namespace detail {
 
 /// Describes the parts of a call that must be equal on all ranks.
 template <class T>
-std::string smart_bird_text(const char* pass, const SmartBirdInputs<T>& in, const Rows& rows) {
+std::string smart_bird_text(const char* pass, const SmartBirdInputs<T>& in, const Sharding& rows) {
   std::string text = call_text(SmartBirdAttention::name(), pass, in, rows);
   return text.append(", sketch ").append(sizes_text(in.sketch_k));
 }
@@ -29,9 +29,10 @@ std::string smart_bird_text(const char* pass, const SmartBirdInputs<T>& in, cons
 /// Checks the chosen keys: [B, Hq, own rows, K], keys of the whole sequence or -1.
 /// \throws std::invalid_argument
 template <class T>
-void check_choice(const SmartBirdInputs<T>& in, const SmartBirdSaved<T>& saved, const Rows& rows) {
+void check_choice(const SmartBirdInputs<T>& in, const SmartBirdSaved<T>& saved,
+                  const Sharding& rows) {
   const char* const name = SmartBirdAttention::name();
-  if (saved.indices.is_none()) {
+  if (saved.indices.empty()) {
     refuse_missing(name, "indices",
                    "those that forward saved, since the sequence is distributed over ranks");
   }
@@ -41,12 +42,12 @@ void check_choice(const SmartBirdInputs<T>& in, const SmartBirdSaved<T>& saved, 
 }  // namespace detail
 
 template <class T>
-Traffic RanksForward<SmartBirdAttention, T>::forward(
+CommStats DistributedForward<SmartBirdAttention, T>::forward(
     const SmartBirdAttention& op, const SmartBirdInputs<T>& inputs, const View<T>& out,
-    const SmartBirdSaved<T>& saved, const Rows& rows, const detail::RanksCall& call) {
+    const SmartBirdSaved<T>& saved, const Sharding& rows, const detail::CollectiveCall& call) {
   const std::string text = detail::smart_bird_text(".forward", inputs, rows);
   const auto check = [&] {
-    if (!inputs.draws.is_none()) {
+    if (!inputs.draws.empty()) {
       refuse_given(op.name(), "draws", "the sequence is distributed over ranks");
     }
     detail::check_call(op.name(), inputs, rows,
@@ -64,10 +65,10 @@ Traffic RanksForward<SmartBirdAttention, T>::forward(
 }
 
 template <class T>
-Traffic RanksBackward<SmartBirdAttention, T>::backward(
+CommStats DistributedBackward<SmartBirdAttention, T>::backward(
     const SmartBirdAttention& op, const SmartBirdInputs<T>& inputs, const View<const T>& out,
     const SmartBirdSaved<T>& saved, const View<const T>& d_out, const SmartBirdGrads<T>& grads,
-    const Rows& rows, const detail::RanksCall& call) {
+    const Sharding& rows, const detail::CollectiveCall& call) {
   std::string text = detail::call_text(op.name(), ".backward", inputs, rows);
   text.append(", keys ").append(std::to_string(saved.indices.width()));
   const auto check = [&] {

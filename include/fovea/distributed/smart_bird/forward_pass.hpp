@@ -8,11 +8,11 @@
 
 #include "fovea/attention/smart_bird/rows.hpp"
 #include "fovea/attention/smart_bird/selection.hpp"
+#include "fovea/distributed/comm_stats.hpp"
 #include "fovea/distributed/indexed/listed_keys.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
 #include "fovea/distributed/rows/own_range.hpp"
 #include "fovea/distributed/rows/row_set.hpp"
-#include "fovea/distributed/traffic.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -29,7 +29,7 @@ class SmartBirdForwardPass {
   /// \param inputs, out, saved this rank's, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SmartBirdForwardPass(const SmartBirdOptions& options, const SmartBirdInputs<T>& inputs,
-                       const View<T>& out, const SmartBirdSaved<T>& saved, const Rows& rows,
+                       const View<T>& out, const SmartBirdSaved<T>& saved, const Sharding& rows,
                        const ExecutorRef& executor)
       : options_(options),
         inputs_(inputs),
@@ -48,7 +48,7 @@ class SmartBirdForwardPass {
   SmartBirdForwardPass& operator=(const SmartBirdForwardPass&) = delete;
 
   /// This rank's communication statistics. \pre run was called
-  Traffic traffic() const { return sketch_exchange_.traffic() + keys_.traffic(); }
+  CommStats comm_stats() const { return sketch_exchange_.comm_stats() + keys_.comm_stats(); }
 
   /// Sends, receives, chooses and attends. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
@@ -63,7 +63,7 @@ class SmartBirdForwardPass {
     sketch_exchange_.end();
     // A failed rank requests nothing, and sends what others request.
     keys_.receive(needed);
-    if (!error) error = fovea::detail::caught([&] { attention_.attend(executor); });
+    if (!error) error = fovea::detail::caught([&] { attention_.compute(executor); });
     keys_.end();
     return error;
   }
@@ -108,7 +108,7 @@ class SmartBirdForwardPass {
 
   SmartBirdOptions options_;
   SmartBirdInputs<T> inputs_;
-  const Rows& rows_;
+  const Sharding& rows_;
   RowTensors<C> sketch_;      // the keys of the sketch
   RowTensors<bool> numbers_;  // is_number of SketchSelectArgs
   ListedKeys<T> keys_;

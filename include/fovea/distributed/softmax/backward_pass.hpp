@@ -17,8 +17,8 @@
 
 #include "fovea/attention/softmax/backward.hpp"
 #include "fovea/attention/softmax/head_plans.hpp"
+#include "fovea/distributed/messages/broadcast_logits.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
-#include "fovea/distributed/messages/one_row_logits.hpp"
 #include "fovea/distributed/rows/own_range.hpp"
 #include "fovea/distributed/rows/row_tensors.hpp"
 #include "fovea/distributed/softmax/call.hpp"
@@ -41,8 +41,8 @@ class SoftmaxBackwardPass {
   SoftmaxBackwardPass(const SoftmaxPatterns& op, const ScoreModifierArgs<T>& modifier,
                       const SoftmaxInputs<T>& inputs, const View<const T>& out,
                       const SoftmaxSaved<T>& saved, const View<const T>& d_out,
-                      const SoftmaxGrads<T>& grads, const Rows& rows,
-                      const detail::OneRowLogits& one_row = {}, const View<const T>& d_lse = {})
+                      const SoftmaxGrads<T>& grads, const Sharding& rows,
+                      const detail::BroadcastLogits& one_row = {}, const View<const T>& d_lse = {})
       : rows_(rows),
         inputs_(inputs),
         out_(out),
@@ -72,7 +72,7 @@ class SoftmaxBackwardPass {
                   {inputs.q.heads(), inputs.v.width()},
                   {inputs.q.heads(), 1},
                   {inputs.q.heads(), 1},
-                  {d_lse.is_none() ? 0 : inputs.q.heads(), 1}}),
+                  {d_lse.empty() ? 0 : inputs.q.heads(), 1}}),
         d_keys_(inputs.q.batch(), rows.count(), key_tensors(inputs)),
         d_queries_(inputs.q.batch(), rows.count(), {{inputs.q.heads(), inputs.q.width()}}),
         d_bias_(grads.bias.batch(), rows.count(),
@@ -96,10 +96,10 @@ class SoftmaxBackwardPass {
   SoftmaxBackwardPass& operator=(const SoftmaxBackwardPass&) = delete;
 
   /// This rank's communication statistics.
-  Traffic traffic() const {
-    const Traffic of_rows =
-        key_exchange_.traffic() + query_exchange_.traffic() + bias_.traffic() + mask_.traffic();
-    return sinks_ ? of_rows + sinks_->traffic() : of_rows;
+  CommStats comm_stats() const {
+    const CommStats of_rows = key_exchange_.comm_stats() + query_exchange_.comm_stats() +
+                              bias_.comm_stats() + mask_.comm_stats();
+    return sinks_ ? of_rows + sinks_->comm_stats() : of_rows;
   }
 
   /// A hash of the visible keys of all rows, as in the forward pass.
@@ -127,7 +127,7 @@ class SoftmaxBackwardPass {
       row_pass_.look_at_lse(executor);
       row_pass_.compute(executor);
       keep_lse_low();
-      if (!grads_.bias.is_none()) add_bias(executor);
+      if (!grads_.bias.empty()) add_bias(executor);
     });
     if (sinks_) {
       const std::exception_ptr thrown = add_sinks(executor);
@@ -166,7 +166,7 @@ class SoftmaxBackwardPass {
   }
 
   View<const T> whole_d_lse() const {
-    return d_lse_.is_none() ? d_lse_ : View<const T>(queries_.tensor(kGradOfLse));
+    return d_lse_.empty() ? d_lse_ : View<const T>(queries_.tensor(kGradOfLse));
   }
 
   void put_rows() const {
@@ -177,7 +177,7 @@ class SoftmaxBackwardPass {
     queries_.put(kOut, out_, own);
     queries_.put(kGradOfOut, d_out_, own);
     queries_.put(kLse, View<const T>(saved_.lse), own);
-    if (!d_lse_.is_none()) queries_.put(kGradOfLse, d_lse_, own);
+    if (!d_lse_.empty()) queries_.put(kGradOfLse, d_lse_, own);
   }
 
   /// Whether gradients are written directly to their tensors. Kernels can address one range there,
@@ -195,7 +195,7 @@ class SoftmaxBackwardPass {
 
   /// The gradient tensor to write; only this rank's rows may be written.
   View<T> place(const View<T>& own, const View<T>& window) const {
-    if (own.is_none()) return own;
+    if (own.empty()) return own;
     return is_in_place() ? own_ranges(rows_).front().of(own) : window;
   }
 
@@ -205,7 +205,7 @@ class SoftmaxBackwardPass {
   }
 
   LogitTransfers logit_transfers() const {
-    const bool has_logits = !inputs_.bias.is_none() || !inputs_.mask.is_none();
+    const bool has_logits = !inputs_.bias.empty() || !inputs_.mask.empty();
     return has_logits ? LogitTransfers(queries_travel_, plans_, rows_) : LogitTransfers();
   }
 
@@ -265,13 +265,13 @@ class SoftmaxBackwardPass {
   void write() const {
     if (sinks_) std::copy(sinks_->totals().begin(), sinks_->totals().end(), grads_.sink.begin());
     if (is_in_place()) return;
-    if (!grads_.q.is_none()) d_queries_.get(0, grads_.q, rows_.own());
-    if (!grads_.k.is_none()) d_keys_.get(0, grads_.k, rows_.own());
-    if (!grads_.v.is_none()) d_keys_.get(1, grads_.v, rows_.own());
-    if (!grads_.bias.is_none()) d_bias_.get(0, grads_.bias, rows_.own());
+    if (!grads_.q.empty()) d_queries_.get(0, grads_.q, rows_.own());
+    if (!grads_.k.empty()) d_keys_.get(0, grads_.k, rows_.own());
+    if (!grads_.v.empty()) d_keys_.get(1, grads_.v, rows_.own());
+    if (!grads_.bias.empty()) d_bias_.get(0, grads_.bias, rows_.own());
   }
 
-  const Rows& rows_;
+  const Sharding& rows_;
   SoftmaxInputs<T> inputs_;
   View<const T> out_;
   SoftmaxSaved<T> saved_;

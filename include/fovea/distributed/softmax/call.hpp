@@ -25,7 +25,7 @@ concept PatternAttention = std::derived_from<Op, SoftmaxOperator<Op>> &&
 namespace detail {
 
 /// The shape passed to the operator's pattern.
-inline SequenceShape whole_sequence(const SoftmaxPatterns& op, const Rows& rows) {
+inline SequenceShape whole_sequence(const SoftmaxPatterns& op, const Sharding& rows) {
   return SequenceShape::of(rows.count(), rows.count(), op.options().alignment);
 }
 
@@ -33,7 +33,7 @@ inline SequenceShape whole_sequence(const SoftmaxPatterns& op, const Rows& rows)
 template <class T>
 std::string grads_text(const SoftmaxOutGrads<T>& d, std::span<T> d_sink) {
   std::string text;
-  if (!d.d_lse.is_none()) text.append(", d_lse");
+  if (!d.d_lse.empty()) text.append(", d_lse");
   if (!d_sink.empty()) text.append(", gradients of sinks");
   return text;
 }

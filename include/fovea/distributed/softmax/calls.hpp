@@ -20,10 +20,10 @@ class SoftmaxCalls {
   using Modifier = ScoreModifierArgs<Compute<T>>;
 
   /// \param call of the same operator
-  static Traffic forward(const SoftmaxOperatorRef& op, const Modifier& modifier,
-                         const SoftmaxInputs<T>& inputs, const View<T>& out,
-                         const SoftmaxSaved<T>& saved, const Rows& rows,
-                         const detail::RanksCall& call);
+  static CommStats forward(const SoftmaxOperatorRef& op, const Modifier& modifier,
+                           const SoftmaxInputs<T>& inputs, const View<T>& out,
+                           const SoftmaxSaved<T>& saved, const Sharding& rows,
+                           const detail::CollectiveCall& call);
 };
 
 /// The backward pass, for tensors of T. See `backward`.
@@ -34,11 +34,11 @@ class SoftmaxBackwardCalls {
   using Modifier = ScoreModifierArgs<T>;
 
   /// \param call of the same operator
-  static Traffic backward(const SoftmaxOperatorRef& op, const Modifier& modifier,
-                          const SoftmaxInputs<T>& inputs, const View<const T>& out,
-                          const SoftmaxSaved<T>& saved, const SoftmaxOutGrads<T>& d_out,
-                          const SoftmaxGrads<T>& grads, const Rows& rows,
-                          const detail::RanksCall& call);
+  static CommStats backward(const SoftmaxOperatorRef& op, const Modifier& modifier,
+                            const SoftmaxInputs<T>& inputs, const View<const T>& out,
+                            const SoftmaxSaved<T>& saved, const SoftmaxOutGrads<T>& d_out,
+                            const SoftmaxGrads<T>& grads, const Sharding& rows,
+                            const detail::CollectiveCall& call);
 };
 
 }  // namespace distributed

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "fovea/attention/softmax/passes.hpp"
-#include "fovea/distributed/messages/one_row_logits.hpp"
+#include "fovea/distributed/messages/broadcast_logits.hpp"
 #include "fovea/distributed/messages/whole_call.hpp"
 #include "fovea/distributed/softmax/backward_pass.hpp"
 #include "fovea/distributed/softmax/calls.hpp"
@@ -18,10 +18,10 @@ FOVEA_NAMESPACE_BEGIN
 namespace distributed {
 
 template <class T>
-Traffic SoftmaxCalls<T>::forward(const SoftmaxOperatorRef& op, const Modifier& modifier,
-                                 const SoftmaxInputs<T>& inputs, const View<T>& out,
-                                 const SoftmaxSaved<T>& saved, const Rows& rows,
-                                 const detail::RanksCall& call) {
+CommStats SoftmaxCalls<T>::forward(const SoftmaxOperatorRef& op, const Modifier& modifier,
+                                   const SoftmaxInputs<T>& inputs, const View<T>& out,
+                                   const SoftmaxSaved<T>& saved, const Sharding& rows,
+                                   const detail::CollectiveCall& call) {
   const std::string text = detail::call_text(op.name(), ".forward", inputs, rows);
   const auto check = [&] {
     detail::check_call(op.name(), inputs, rows, [&](const SoftmaxInputs<T>& own) {
@@ -46,12 +46,12 @@ Traffic SoftmaxCalls<T>::forward(const SoftmaxOperatorRef& op, const Modifier& m
 }
 
 template <class T>
-Traffic SoftmaxBackwardCalls<T>::backward(const SoftmaxOperatorRef& op, const Modifier& modifier,
-                                          const SoftmaxInputs<T>& inputs, const View<const T>& out,
-                                          const SoftmaxSaved<T>& saved,
-                                          const SoftmaxOutGrads<T>& d_out,
-                                          const SoftmaxGrads<T>& grads, const Rows& rows,
-                                          const detail::RanksCall& call) {
+CommStats SoftmaxBackwardCalls<T>::backward(const SoftmaxOperatorRef& op, const Modifier& modifier,
+                                            const SoftmaxInputs<T>& inputs,
+                                            const View<const T>& out, const SoftmaxSaved<T>& saved,
+                                            const SoftmaxOutGrads<T>& d_out,
+                                            const SoftmaxGrads<T>& grads, const Sharding& rows,
+                                            const detail::CollectiveCall& call) {
   using Passes = fovea::SoftmaxBackwardPasses<T>;
   const std::string text = detail::call_text(op.name(), ".backward", inputs, rows) +
                            detail::grads_text<T>(d_out, grads.sink);
@@ -80,7 +80,7 @@ Traffic SoftmaxBackwardCalls<T>::backward(const SoftmaxOperatorRef& op, const Mo
   }
   return detail::run_backward_call(
       rows, call, text, inputs, grads, check,
-      [&](const ExecutorRef& threads, const detail::OneRowLogits& one_row) {
+      [&](const ExecutorRef& threads, const detail::BroadcastLogits& one_row) {
         auto pass = std::make_unique<SoftmaxBackwardPass<T>>(
             op, modifier, inputs, out, saved, d_out.d_out, grads, rows, one_row, d_out.d_lse);
         pass->reserve(threads);

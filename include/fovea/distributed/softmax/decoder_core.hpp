@@ -23,19 +23,19 @@ FOVEA_NAMESPACE_BEGIN
 namespace distributed {
 
 template <class T>
-class SpreadSplitKv;
+class ShardedSplitKv;
 
 /// A decoder for tensors of T; see SoftmaxDecoder. All calls pass the same operator.
 template <class T>
-class SpreadDecoderCore {
+class ShardedDecoderCore {
  public:
   /// The modifier of the logits.
   using Modifier = ScoreModifierArgs<Compute<T>>;
   static constexpr Index kMostStep = 16;  ///< as SoftmaxDecoder::kMostStep
 
   /// An empty decoder. \param options the operator's, as text
-  SpreadDecoderCore(const SoftmaxOperatorRef& op, const std::string& options,
-                    const DecoderShape& shape, const Communicator& ranks);
+  ShardedDecoderCore(const SoftmaxOperatorRef& op, const std::string& options,
+                     const DecoderShape& shape, const Communicator& ranks);
 
   /// The number of tokens so far.
   Index length() const { return length_; }
@@ -56,8 +56,8 @@ class SpreadDecoderCore {
   /// Allocates this rank's memory for that many tokens in total.
   void reserve(Index tokens);
   /// One step. \param call of the operator
-  Traffic step(const SoftmaxOperatorRef& op, const Modifier& modifier, const SoftmaxStep<T>& step,
-               const detail::RanksCall& call);
+  CommStats step(const SoftmaxOperatorRef& op, const Modifier& modifier, const SoftmaxStep<T>& step,
+                 const detail::CollectiveCall& call);
 
  private:
   /// State derived from the operator and the sizes.
@@ -94,9 +94,9 @@ class SpreadDecoderCore {
                                 const SoftmaxStep<T>& step, const ExecutorRef& executor);
   /// Computes some rows of a step, whose tokens were appended. \returns the exception that the
   /// executor threw
-  std::exception_ptr run(SpreadSplitKv<T>& chunk, const SoftmaxOperatorRef& op,
+  std::exception_ptr run(ShardedSplitKv<T>& chunk, const SoftmaxOperatorRef& op,
                          const Modifier& modifier, SoftmaxStep<T> step, const SequenceShape& rows,
-                         Traffic& sent, const ExecutorRef& executor);
+                         CommStats& sent, const ExecutorRef& executor);
   /// Describes the parts of a call that must be equal on all ranks.
   std::string call_text(const std::string& call, Index number) const;
 

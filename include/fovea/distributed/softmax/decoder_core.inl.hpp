@@ -17,7 +17,7 @@
 #include "fovea/core/on_error.hpp"
 #include "fovea/distributed/messages/exchange_plan.hpp"
 #include "fovea/distributed/softmax/decoder_core.hpp"
-#include "fovea/distributed/softmax/spread_split_kv.hpp"
+#include "fovea/distributed/softmax/sharded_split_kv.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -25,16 +25,16 @@ namespace distributed {
 
 /// A prepared step: it throws only what the executor throws.
 template <class T>
-struct SpreadDecoderCore<T>::Pass {
-  SpreadDecoderCore& decoder;
+struct ShardedDecoderCore<T>::Pass {
+  ShardedDecoderCore& decoder;
   const SoftmaxOperatorRef& op;
   const Modifier& modifier;
   SoftmaxStep<T> step;
-  std::vector<SpreadSplitKv<T>> chunks = {};  // of rows_at_once() rows each
-  std::uint64_t number = 0;                   // hash of visible keys
-  Traffic sent = {};
+  std::vector<ShardedSplitKv<T>> chunks = {};  // of rows_at_once() rows each
+  std::uint64_t number = 0;                    // hash of visible keys
+  CommStats sent = {};
 
-  Traffic traffic() const { return sent; }
+  CommStats comm_stats() const { return sent; }
   std::uint64_t plan_number() const { return number; }
 
   std::exception_ptr run(const ExecutorRef& executor) {
@@ -42,7 +42,7 @@ struct SpreadDecoderCore<T>::Pass {
     decoder.put_new(step.inputs);
     std::exception_ptr error;
     Index first = 0;
-    for (SpreadSplitKv<T>& chunk : chunks) {
+    for (ShardedSplitKv<T>& chunk : chunks) {
       const SequenceShape of_chunk = decoder.chunk(rows, first);
       const std::exception_ptr thrown = decoder.run(
           chunk, op, modifier, step.rows(first, of_chunk.queries), of_chunk, sent, executor);
@@ -54,38 +54,38 @@ struct SpreadDecoderCore<T>::Pass {
 };
 
 template <class T>
-SpreadDecoderCore<T>::SpreadDecoderCore(const SoftmaxOperatorRef& op, const std::string& options,
-                                        const DecoderShape& shape, const Communicator& ranks)
+ShardedDecoderCore<T>::ShardedDecoderCore(const SoftmaxOperatorRef& op, const std::string& options,
+                                          const DecoderShape& shape, const Communicator& ranks)
     : name_(op.name()),
       shape_(shape),
       ranks_(&ranks),
       fixed_(agreed_parts(op, options)),
       row_(detail::MpiType::row(ranks, fixed_.row_bytes)),
-      unit_(detail::MpiType::row(ranks, SpreadSplitKv<T>::kUnit * Index{sizeof(Compute<T>)})),
+      unit_(detail::MpiType::row(ranks, ShardedSplitKv<T>::kUnit * Index{sizeof(Compute<T>)})),
       cache_({shape.batch, shape.key_heads, shape.width, shape.value_width}) {
   if (shape.reserve > 0) reserve(shape.reserve);
 }
 
 template <class T>
-RowLayout SpreadDecoderCore<T>::layout(Index tokens) const {
+RowLayout ShardedDecoderCore<T>::layout(Index tokens) const {
   return RowLayout::block_cyclic(tokens, ranks_->size(), block());
 }
 
 template <class T>
-Index SpreadDecoderCore<T>::memory_bytes() const {
+Index ShardedDecoderCore<T>::memory_bytes() const {
   return cache_.memory_bytes() + scratch_.size_bytes() + plan_.memory_bytes() +
          shares_.memory_bytes();
 }
 
 template <class T>
-void SpreadDecoderCore<T>::append(const KeyValueTokens<T>& tokens) {
+void ShardedDecoderCore<T>::append(const KeyValueTokens<T>& tokens) {
   append(
       ".append", tokens.k.rows(), [&] { check_tokens(tokens, kMostDecoderTokens - length_); },
       [&] { put(tokens.k, tokens.v); });
 }
 
 template <class T>
-void SpreadDecoderCore<T>::append_own(const KeyValueTokens<T>& tokens, Index count) {
+void ShardedDecoderCore<T>::append_own(const KeyValueTokens<T>& tokens, Index count) {
   const auto check = [&] {
     fovea::detail::check_at_least_0(name_, "count", count);
     check_tokens(tokens, kMostDecoderTokens);
@@ -103,7 +103,7 @@ void SpreadDecoderCore<T>::append_own(const KeyValueTokens<T>& tokens, Index cou
 }
 
 template <class T>
-void SpreadDecoderCore<T>::rollback(Index length) {
+void ShardedDecoderCore<T>::rollback(Index length) {
   detail::together(*ranks_, call_text(".rollback to ", length), [&] {
     if (length >= 0 && length <= length_) return;
     refuse(name_, "rollback", std::to_string(length),
@@ -113,7 +113,7 @@ void SpreadDecoderCore<T>::rollback(Index length) {
 }
 
 template <class T>
-void SpreadDecoderCore<T>::reserve(Index tokens) {
+void ShardedDecoderCore<T>::reserve(Index tokens) {
   detail::together(*ranks_, call_text(".reserve of ", tokens), [&] {
     fovea::detail::check_at_least_0(name_, "reserve", tokens);
     cache_.reserve(own_count((std::min)(tokens, kMostDecoderTokens)));
@@ -121,11 +121,12 @@ void SpreadDecoderCore<T>::reserve(Index tokens) {
 }
 
 template <class T>
-Traffic SpreadDecoderCore<T>::step(const SoftmaxOperatorRef& op, const Modifier& modifier,
-                                   const SoftmaxStep<T>& step, const detail::RanksCall& call) {
+CommStats ShardedDecoderCore<T>::step(const SoftmaxOperatorRef& op, const Modifier& modifier,
+                                      const SoftmaxStep<T>& step,
+                                      const detail::CollectiveCall& call) {
   const SoftmaxInputs<T>& inputs = step.inputs;
   const fovea::detail::OnError forget([this, length = length_] { truncate(length); });
-  const Traffic traffic = detail::run_call(
+  const CommStats comm_stats = detail::run_call(
       *ranks_, call, call_text(".step of ", inputs.q.rows()).append(step.text()),
       [&] { check_softmax_step(op, shape_, length_, inputs, step.out, step.saved); },
       [&](const ExecutorRef& threads) { return prepare(op, modifier, step, threads); });
@@ -133,11 +134,11 @@ Traffic SpreadDecoderCore<T>::step(const SoftmaxOperatorRef& op, const Modifier&
     plan_ = DecodePlan();
     shares_ = DecodeShares();
   }
-  return traffic;
+  return comm_stats;
 }
 
 template <class T>
-typename SpreadDecoderCore<T>::Fixed SpreadDecoderCore<T>::agreed_parts(
+typename ShardedDecoderCore<T>::Fixed ShardedDecoderCore<T>::agreed_parts(
     const SoftmaxOperatorRef& op, const std::string& options) const {
   std::optional<Fixed> made;
   detail::together(*ranks_, call_text(".decoder, reserve ", shape_.reserve) + options, [&] {
@@ -159,12 +160,12 @@ typename SpreadDecoderCore<T>::Fixed SpreadDecoderCore<T>::agreed_parts(
 
 /// A common multiple of the steps of all runs, if at most kMostStep.
 template <class T>
-Index SpreadDecoderCore<T>::common_step(const RetainedKeys& scope) {
+Index ShardedDecoderCore<T>::common_step(const RetainedKeys& scope) {
   Index steps = 1;
   for (Index h = 0; h < scope.period(); ++h) {
     const AnyPattern& pattern = scope.pattern(h);
-    for (Index stage = 0; stage < pattern.stage_count(); ++stage) {
-      const Index step = pattern.plan(stage, {}).row_step();
+    for (Index pattern_pass = 0; pattern_pass < pattern.pass_count(); ++pattern_pass) {
+      const Index step = pattern.plan(pattern_pass, {}).row_step();
       if (step > kMostStep || std::lcm(steps, step) > kMostStep) continue;
       steps = std::lcm(steps, step);
     }
@@ -173,24 +174,24 @@ Index SpreadDecoderCore<T>::common_step(const RetainedKeys& scope) {
 }
 
 template <class T>
-Index SpreadDecoderCore<T>::rows_at_once() const {
+Index ShardedDecoderCore<T>::rows_at_once() const {
   return kMostRows / (std::max)(Index{1}, fixed_.groups.most_heads());
 }
 
 template <class T>
-void SpreadDecoderCore<T>::truncate(Index length) noexcept {
+void ShardedDecoderCore<T>::truncate(Index length) noexcept {
   length_ = length;
   cache_.truncate(own_count(length));
 }
 
 template <class T>
-void SpreadDecoderCore<T>::check_tokens(const KeyValueTokens<T>& tokens, Index most) const {
+void ShardedDecoderCore<T>::check_tokens(const KeyValueTokens<T>& tokens, Index most) const {
   check_decoder_tokens<T>(name_, shape_, tokens.k, tokens.v, most);
 }
 
 template <class T>
-void SpreadDecoderCore<T>::append(const char* call, Index count, FunctionRef<void()> check,
-                                  FunctionRef<void()> put_own) {
+void ShardedDecoderCore<T>::append(const char* call, Index count, FunctionRef<void()> check,
+                                   FunctionRef<void()> put_own) {
   detail::together(*ranks_, call_text(std::string(call).append(" of "), count), check);
   detail::together(*ranks_, name_, [&] { make_room(length_ + count); });
   put_own();
@@ -198,7 +199,7 @@ void SpreadDecoderCore<T>::append(const char* call, Index count, FunctionRef<voi
 }
 
 template <class T>
-void SpreadDecoderCore<T>::put(const View<const T>& k, const View<const T>& v) noexcept {
+void ShardedDecoderCore<T>::put(const View<const T>& k, const View<const T>& v) noexcept {
   fixed_.blocks.for_each_range(
       ranks_->rank(), length_, length_ + k.rows(), [&](const Range& range) {
         cache_.append(k, v, range.begin - length_, range.end - range.begin);
@@ -206,32 +207,32 @@ void SpreadDecoderCore<T>::put(const View<const T>& k, const View<const T>& v) n
 }
 
 template <class T>
-void SpreadDecoderCore<T>::put_new(const SoftmaxInputs<T>& inputs) noexcept {
+void ShardedDecoderCore<T>::put_new(const SoftmaxInputs<T>& inputs) noexcept {
   if (!fovea::detail::has_new_tokens(inputs)) return;
   put(inputs.k, inputs.v);
   length_ += inputs.k.rows();
 }
 
 template <class T>
-SequenceShape SpreadDecoderCore<T>::rows_after(const SoftmaxInputs<T>& inputs) const {
+SequenceShape ShardedDecoderCore<T>::rows_after(const SoftmaxInputs<T>& inputs) const {
   const Index after = length_ + fovea::detail::new_tokens(inputs);
   return {inputs.q.rows(), after, after - inputs.q.rows()};
 }
 
 template <class T>
-SequenceShape SpreadDecoderCore<T>::chunk(const SequenceShape& rows, Index first) const {
+SequenceShape ShardedDecoderCore<T>::chunk(const SequenceShape& rows, Index first) const {
   return {(std::min)(rows_at_once(), rows.queries - first), rows.keys, rows.first_position + first};
 }
 
 template <class T>
-AnyPattern SpreadDecoderCore<T>::pattern(const SoftmaxOperatorRef& op, Index h,
-                                         const SequenceShape& rows) const {
+AnyPattern ShardedDecoderCore<T>::pattern(const SoftmaxOperatorRef& op, Index h,
+                                          const SequenceShape& rows) const {
   return op.knows_shape() ? op.pattern(h, rows) : fixed_.scope.pattern(h);
 }
 
 /// Allocates all memory for a step, and finds this rank's work.
 template <class T>
-std::unique_ptr<typename SpreadDecoderCore<T>::Pass> SpreadDecoderCore<T>::prepare(
+std::unique_ptr<typename ShardedDecoderCore<T>::Pass> ShardedDecoderCore<T>::prepare(
     const SoftmaxOperatorRef& op, const Modifier& modifier, const SoftmaxStep<T>& step,
     const ExecutorRef& executor) {
   auto pass = std::make_unique<Pass>(Pass{*this, op, modifier, step});
@@ -253,13 +254,13 @@ std::unique_ptr<typename SpreadDecoderCore<T>::Pass> SpreadDecoderCore<T>::prepa
     }
   }
   shares_.make(plan_, classes, fixed_.blocks, ranks_->rank());
-  const typename SpreadSplitKv<T>::Decoder decoder{
+  const typename ShardedSplitKv<T>::Decoder decoder{
       *ranks_, fixed_.blocks, fixed_.groups, {shape_.batch, shape_.width, shape_.value_width, 1},
       row_,    unit_};
   pass->chunks.reserve(static_cast<std::size_t>(classes / period));
   Index bytes = 0;
   for (Index c = 0; c < classes; c += period) {
-    SpreadSplitKv<T>& added = pass->chunks.emplace_back(decoder, plan_, shares_, c);
+    ShardedSplitKv<T>& added = pass->chunks.emplace_back(decoder, plan_, shares_, c);
     auto&& threads = for_work(executor, [&] { return added.products(); });
     bytes = (std::max)(bytes, added.scratch_bytes(worker_count(threads, added.task_count())));
   }
@@ -269,10 +270,11 @@ std::unique_ptr<typename SpreadDecoderCore<T>::Pass> SpreadDecoderCore<T>::prepa
 }
 
 template <class T>
-std::exception_ptr SpreadDecoderCore<T>::run(SpreadSplitKv<T>& chunk, const SoftmaxOperatorRef& op,
-                                             const Modifier& modifier, SoftmaxStep<T> step,
-                                             const SequenceShape& rows, Traffic& sent,
-                                             const ExecutorRef& executor) {
+std::exception_ptr ShardedDecoderCore<T>::run(ShardedSplitKv<T>& chunk,
+                                              const SoftmaxOperatorRef& op,
+                                              const Modifier& modifier, SoftmaxStep<T> step,
+                                              const SequenceShape& rows, CommStats& sent,
+                                              const ExecutorRef& executor) {
   step.inputs.k = cache_.keys(0, own_count(length_));
   step.inputs.v = cache_.values(0, own_count(length_));
   const SoftmaxCall<T> call(step.inputs, op.options(), modifier);
@@ -289,7 +291,7 @@ std::exception_ptr SpreadDecoderCore<T>::run(SpreadSplitKv<T>& chunk, const Soft
 }
 
 template <class T>
-std::string SpreadDecoderCore<T>::call_text(const std::string& call, Index number) const {
+std::string ShardedDecoderCore<T>::call_text(const std::string& call, Index number) const {
   std::string text(name_);
   text.append(call).append(std::to_string(number));
   text.append(" after ").append(std::to_string(length_)).append(" tokens, ");
@@ -297,7 +299,7 @@ std::string SpreadDecoderCore<T>::call_text(const std::string& call, Index numbe
   return text.append(detail::sizes_text(shape_));
 }
 
-FOVEA_PASSES(SpreadDecoderCore)
+FOVEA_PASSES(ShardedDecoderCore)
 
 }  // namespace distributed
 

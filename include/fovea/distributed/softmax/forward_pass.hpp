@@ -25,7 +25,7 @@ namespace distributed {
 namespace detail {
 
 /// Lets MPI progress whenever the calling thread starts a block.
-struct ProgressOfCaller {
+struct MpiProgress {
   const Exchange* exchange;  ///< the messages
   std::thread::id caller;    ///< the thread that may call MPI
 
@@ -44,7 +44,7 @@ class KeyStages {
   /// at its end.
   /// \param most_received the largest number of keys that a rank receives
   KeyStages(const HeadPlans& plans, Index keys, Index most_received) : keys_(keys) {
-    if (most_received > 2 * kKeySegment && plans.stage_count() == 1 && sees_neighbours(plans)) {
+    if (most_received > 2 * kKeySegment && plans.pass_count() == 1 && sees_neighbours(plans)) {
       count_ = (keys + kKeySegment - 1) / kKeySegment;
     }
   }
@@ -65,7 +65,7 @@ class KeyStages {
     std::vector<AnyPlan> parts;
     std::size_t used = 1;
     for (Index stage = 0; stage < count_; ++stage) {
-      AnyPlan part(PlanPart(whole, own, keys(stage), PlanPart::Unseen::left_out));
+      AnyPlan part(PlanPart(whole, own, keys(stage), PlanPart::EmptyPieces::left_out));
       if (part.block_count() > 0) used = parts.size() + 1;
       parts.push_back(std::move(part));
     }
@@ -74,7 +74,8 @@ class KeyStages {
     parts.resize(used);
     for (std::size_t n = 0; n < used; ++n) {
       if (n > 0 && n + 1 < used && parts[n].block_count() > 0) continue;
-      parts[n] = AnyPlan(PlanPart(whole, own, keys(static_cast<Index>(n)), PlanPart::Unseen::kept));
+      parts[n] =
+          AnyPlan(PlanPart(whole, own, keys(static_cast<Index>(n)), PlanPart::EmptyPieces::kept));
     }
     return parts;
   }
@@ -113,7 +114,7 @@ class SoftmaxForwardPass {
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SoftmaxForwardPass(const SoftmaxPatterns& op, const Modifier& modifier,
                      const SoftmaxInputs<T>& inputs, const View<T>& out,
-                     const SoftmaxSaved<T>& saved, const Rows& rows,
+                     const SoftmaxSaved<T>& saved, const Sharding& rows,
                      const std::vector<Range>& written = {kEverywhere})
       : rows_(rows),
         plans_(op, inputs.q.heads(), detail::whole_sequence(op, rows)),
@@ -125,7 +126,7 @@ class SoftmaxForwardPass {
               stages_.are_several() ? nullptr : &rows.kept_memory()),
         travels_(ExchangePlan::of(rows.layout(), rows.ranks().rank(),
                                   [&](int rank) { return seen_[static_cast<std::size_t>(rank)]; })),
-        exchange_(rows.ranks(), keys_, stage_plans()) {
+        exchange_(rows.ranks(), keys_, pass_plans()) {
     std::vector<Range> outer;  // the rows that see keys of other ranges
     for (const OwnRange& range : own_ranges(rows)) {
       const std::vector<Range> all = intersection(written, {range.range()});
@@ -150,7 +151,7 @@ class SoftmaxForwardPass {
   SoftmaxForwardPass& operator=(const SoftmaxForwardPass&) = delete;
 
   /// This rank's communication statistics.
-  Traffic traffic() const { return exchange_.traffic(); }
+  CommStats comm_stats() const { return exchange_.comm_stats(); }
 
   /// Allocates the scratch memory. \throws std::bad_alloc
   void reserve(const ExecutorRef& executor) {
@@ -178,7 +179,7 @@ class SoftmaxForwardPass {
   }
 
  private:
-  using Pass = SoftmaxForward<T, detail::ProgressOfCaller>;
+  using Pass = SoftmaxForward<T, detail::MpiProgress>;
 
   /// The pass of some rows of one range.
   struct Part {
@@ -239,7 +240,8 @@ class SoftmaxForwardPass {
     }
   }
 
-  static std::vector<std::vector<Range>> keys_of_ranks(const HeadPlans& plans, const Rows& rows) {
+  static std::vector<std::vector<Range>> keys_of_ranks(const HeadPlans& plans,
+                                                       const Sharding& rows) {
     std::vector<std::vector<Range>> seen;
     seen.reserve(static_cast<std::size_t>(rows.layout().ranks()));
     for (int rank = 0; rank < rows.layout().ranks(); ++rank) {
@@ -257,7 +259,7 @@ class SoftmaxForwardPass {
     return most;
   }
 
-  std::vector<ExchangePlan> stage_plans() const {
+  std::vector<ExchangePlan> pass_plans() const {
     std::vector<ExchangePlan> stages;
     for (Index stage = 0; stage < stages_.count(); ++stage) {
       stages.push_back(travels_.within(stages_.keys(stage)));
@@ -268,7 +270,7 @@ class SoftmaxForwardPass {
   void compute(Index stage, const ExecutorRef& executor) {
     for (const auto& part : parts_) {
       if (stages_.are_several()) {
-        if (stage < part->plans.stage_count()) part->pass.compute_stage(stage, executor);
+        if (stage < part->plans.pass_count()) part->pass.compute_pass(stage, executor);
       } else {
         part->pass.compute(executor);
       }
@@ -287,7 +289,7 @@ class SoftmaxForwardPass {
     keys_.forget(received);
   }
 
-  const Rows& rows_;
+  const Sharding& rows_;
   HeadPlans plans_;
   std::uint64_t plan_number_;
   std::vector<std::vector<Range>> seen_;  // the keys that the rows of each rank see

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "fovea/core/workspace.hpp"
+#include "fovea/distributed/comm_stats.hpp"
 #include "fovea/distributed/communicator.hpp"
 #include "fovea/distributed/messages/exchange_plan.hpp"
 #include "fovea/distributed/messages/mpi_type.hpp"
-#include "fovea/distributed/rows.hpp"
 #include "fovea/distributed/rows/row_tensors.hpp"
-#include "fovea/distributed/traffic.hpp"
+#include "fovea/distributed/sharding.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -34,7 +34,7 @@ struct LogitTransfers {
 
   LogitTransfers() = default;
   /// \param queries the exchange of query rows with the keys that they see
-  LogitTransfers(const ExchangePlan& queries, const HeadPlans& plans, const Rows& rows) {
+  LogitTransfers(const ExchangePlan& queries, const HeadPlans& plans, const Sharding& rows) {
     const auto add = [&](std::vector<LogitTransfer>& to, const Transfer& t, int receiver) {
       to.push_back(
           {t.rank, t.rows,
@@ -57,21 +57,21 @@ class LogitRows {
   /// \param transfers must outlive this object
   /// \throws std::bad_alloc
   LogitRows(const View<const U>& local, bool has_one_row, const LogitTransfers& transfers,
-            const Rows& rows)
+            const Sharding& rows)
       : rows_(rows), local_(local) {
-    if (has_one_row || local.is_none()) return;
+    if (has_one_row || local.empty()) return;
     transfers_ = &transfers;
     all_ = RowTensors<U>(local.batch(), rows.count(), {{local.heads(), local.width()}});
     sent_ = Workspace(most_bytes(transfers.sends));
     received_ = Workspace(most_bytes(transfers.receives));
-    for (const LogitTransfer& to : transfers.sends) traffic_.bytes_sent += bytes_of(to);
+    for (const LogitTransfer& to : transfers.sends) comm_stats_.bytes_sent += bytes_of(to);
   }
 
   /// The rows of all queries: this rank's with all columns, others with received ones.
   View<const U> view() const { return transfers_ == nullptr ? local_ : all_.tensor(0); }
 
   /// This rank's communication statistics.
-  const Traffic& traffic() const { return traffic_; }
+  const CommStats& comm_stats() const { return comm_stats_; }
 
   /// Copies the rows of this rank, and exchanges the others. Collective.
   /// \throws std::runtime_error if MPI fails
@@ -79,7 +79,7 @@ class LogitRows {
     if (transfers_ == nullptr) return;
     all_.put(0, local_, rows_.own());
     const Communicator& ranks = rows_.ranks();
-    detail::add_waiting(traffic_.seconds_waited, [&] {
+    detail::add_waiting(comm_stats_.seconds_waited, [&] {
       for (int n = 1; n < ranks.size(); ++n) {
         const auto* const to = of_rank(transfers_->sends, (ranks.rank() + n) % ranks.size());
         const auto* const from =
@@ -160,13 +160,13 @@ class LogitRows {
     }
   }
 
-  const Rows& rows_;
+  const Sharding& rows_;
   View<const U> local_;
   const LogitTransfers* transfers_ = nullptr;  // null if nothing is sent
   RowTensors<U> all_;                          // [B, H, N, N], unless nothing is sent
   Workspace sent_;                             // the largest transfer to another rank
   Workspace received_;                         // and from one
-  Traffic traffic_;
+  CommStats comm_stats_;
 };
 
 }  // namespace distributed

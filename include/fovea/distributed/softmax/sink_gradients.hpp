@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fovea/core/executor_ref.hpp"
-#include "fovea/distributed/messages/state_chain.hpp"
+#include "fovea/distributed/messages/pipelined_scan.hpp"
 #include "fovea/kernels/softmax/grad.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -29,7 +29,8 @@ class SinkGradients {
                 Index at_once)
       : ranks_(ranks),
         batch_(batch),
-        chain_(ranks_, layout, ChainWay::up, batch * heads, kSinkSums * Index{sizeof(T)}, at_once),
+        scan_(ranks_, layout, ScanDirection::up, batch * heads, kSinkSums * Index{sizeof(T)},
+              at_once),
         type_(detail::MpiType::row(ranks_, heads * Index{sizeof(T)})),
         totals_(static_cast<std::size_t>(heads)) {}
 
@@ -37,10 +38,10 @@ class SinkGradients {
   const std::vector<T>& totals() const { return totals_; }
 
   /// This rank's communication statistics.
-  Traffic traffic() const {
-    const Index to_all = ranks_.rank() == chain_.end_rank() ? ranks_.size() - 1 : 0;
-    return chain_.traffic() +
-           Traffic{to_all * static_cast<Index>(totals_.size() * sizeof(T)), waited_};
+  CommStats comm_stats() const {
+    const Index to_all = ranks_.rank() == scan_.end_rank() ? ranks_.size() - 1 : 0;
+    return scan_.comm_stats() +
+           CommStats{to_all * static_cast<Index>(totals_.size() * sizeof(T)), waited_};
   }
 
   /// Computes them. All messages are exchanged even if computing throws.
@@ -49,20 +50,20 @@ class SinkGradients {
   /// \returns the exception that computing threw, or null
   template <class Add>
   std::exception_ptr run(const Add& add, const ExecutorRef& executor) {
-    if (totals_.empty() || chain_.end_rank() < 0) return nullptr;
+    if (totals_.empty() || scan_.end_rank() < 0) return nullptr;
     const Index heads = static_cast<Index>(totals_.size());
     const std::exception_ptr error =
-        chain_.run([&](const LinkOfRows& link, Index first, Index end) {
+        scan_.run([&](const ScanStep& scan_step, Index first, Index end) {
           for_each_task(executor, end - first, [&](Index task, Index worker) {
             const Index n = first + task;
-            T* const sums = chain_.template state<T>(n);
-            if (link.before < 0) std::fill_n(sums, kSinkSums, T{0});
-            add(n / heads, n % heads, link.rows, sums, worker);
+            T* const sums = scan_.template state<T>(n);
+            if (scan_step.before < 0) std::fill_n(sums, kSinkSums, T{0});
+            add(n / heads, n % heads, scan_step.rows, sums, worker);
           });
         });
-    if (ranks_.rank() == chain_.end_rank()) add_up();
+    if (ranks_.rank() == scan_.end_rank()) add_up();
     detail::add_waiting(waited_, [&] {
-      ranks_.check(MPI_Bcast(totals_.data(), 1, type_.get(), chain_.end_rank(), ranks_.mpi()),
+      ranks_.check(MPI_Bcast(totals_.data(), 1, type_.get(), scan_.end_rank(), ranks_.mpi()),
                    "MPI_Bcast");
     });
     return error;
@@ -74,7 +75,7 @@ class SinkGradients {
     for (Index h = 0; h < heads; ++h) {
       T& total = totals_[static_cast<std::size_t>(h)];
       for (Index b = 0; b < batch_; ++b) {
-        const T* const sums = chain_.template state<T>(b * heads + h);
+        const T* const sums = scan_.template state<T>(b * heads + h);
         total += std::accumulate(sums, sums + kSinkSums, T{0});
       }
     }
@@ -82,7 +83,7 @@ class SinkGradients {
 
   const Communicator& ranks_;
   Index batch_;
-  StateChain chain_;
+  PipelinedScan scan_;
   detail::MpiType type_;
   std::vector<T> totals_;
   double waited_ = 0;

@@ -38,8 +38,8 @@ struct SoftmaxStep {
   std::string text() const {
     std::string text(", new tokens ");
     text.append(std::to_string(fovea::detail::new_tokens(inputs)));
-    if (!inputs.bias.is_none()) text.append(", bias ").append(to_string(inputs.bias.shape()));
-    if (!inputs.mask.is_none()) text.append(", mask ").append(to_string(inputs.mask.shape()));
+    if (!inputs.bias.empty()) text.append(", bias ").append(to_string(inputs.bias.shape()));
+    if (!inputs.mask.empty()) text.append(", mask ").append(to_string(inputs.mask.shape()));
     if (!inputs.alibi_slopes.empty()) text.append(", ALiBi");
     if (!inputs.sink.empty()) text.append(", sinks");
     return text;

@@ -17,12 +17,13 @@ template <class T>
 class CrossCalls {
  public:
   /// \param call of the same operator
-  static Traffic forward(const HiddenStateCross& op, const CrossInputs<T>& inputs,
-                         const View<T>& out, const Rows& rows, const detail::RanksCall& call);
+  static CommStats forward(const HiddenStateCross& op, const CrossInputs<T>& inputs,
+                           const View<T>& out, const Sharding& rows,
+                           const detail::CollectiveCall& call);
   /// \param call of the same operator
-  static Traffic backward(const HiddenStateCross& op, const CrossInputs<T>& inputs,
-                          const View<const T>& d_out, const CrossGrads<T>& grads, const Rows& rows,
-                          const detail::RanksCall& call);
+  static CommStats backward(const HiddenStateCross& op, const CrossInputs<T>& inputs,
+                            const View<const T>& d_out, const CrossGrads<T>& grads,
+                            const Sharding& rows, const detail::CollectiveCall& call);
 };
 
 }  // namespace distributed

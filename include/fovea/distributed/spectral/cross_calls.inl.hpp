@@ -19,7 +19,7 @@ namespace detail {
 
 /// Describes the parts of a call that must be equal on all ranks.
 template <class T>
-std::string cross_text(const char* pass, const CrossInputs<T>& in, const Rows& rows) {
+std::string cross_text(const char* pass, const CrossInputs<T>& in, const Sharding& rows) {
   std::string text(HiddenStateCross::name());
   text.append(pass).append(" of ").append(std::to_string(rows.count())).append(" rows, ");
   text.append(std::to_string(sizeof(T))).append(" bytes a number, f1 ").append(sizes_text(in.f1));
@@ -30,7 +30,7 @@ std::string cross_text(const char* pass, const CrossInputs<T>& in, const Rows& r
 /// Checks this rank's arguments. \param check_tensors called with the inputs, without key lengths,
 /// which refer to the whole sequence \throws std::invalid_argument
 template <class T, class Check>
-void check_cross(const CrossInputs<T>& in, const Rows& rows, const Check& check_tensors) {
+void check_cross(const CrossInputs<T>& in, const Sharding& rows, const Check& check_tensors) {
   const char* const name = HiddenStateCross::name();
   check_own_rows(name, "f1", in.f1, rows);
   CrossInputs<T> own = in;
@@ -46,9 +46,9 @@ void check_cross(const CrossInputs<T>& in, const Rows& rows, const Check& check_
 }  // namespace detail
 
 template <class T>
-Traffic CrossCalls<T>::forward(const HiddenStateCross& op, const CrossInputs<T>& inputs,
-                               const View<T>& out, const Rows& rows,
-                               const detail::RanksCall& call) {
+CommStats CrossCalls<T>::forward(const HiddenStateCross& op, const CrossInputs<T>& inputs,
+                                 const View<T>& out, const Sharding& rows,
+                                 const detail::CollectiveCall& call) {
   const auto check = [&] {
     detail::check_cross(inputs, rows,
                         [&](const CrossInputs<T>& own) { op.template check<T>(own, out); });
@@ -61,9 +61,9 @@ Traffic CrossCalls<T>::forward(const HiddenStateCross& op, const CrossInputs<T>&
 }
 
 template <class T>
-Traffic CrossCalls<T>::backward(const HiddenStateCross& op, const CrossInputs<T>& inputs,
-                                const View<const T>& d_out, const CrossGrads<T>& grads,
-                                const Rows& rows, const detail::RanksCall& call) {
+CommStats CrossCalls<T>::backward(const HiddenStateCross& op, const CrossInputs<T>& inputs,
+                                  const View<const T>& d_out, const CrossGrads<T>& grads,
+                                  const Sharding& rows, const detail::CollectiveCall& call) {
   const auto check = [&] {
     detail::check_cross(inputs, rows, [&](const CrossInputs<T>& own) {
       op.template check_backward<T>(own, d_out, grads);

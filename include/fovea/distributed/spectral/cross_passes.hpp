@@ -5,9 +5,9 @@
 
 #include <exception>
 
-#include "fovea/distributed/messages/channel_slices.hpp"
-#include "fovea/distributed/rows.hpp"
-#include "fovea/distributed/traffic.hpp"
+#include "fovea/distributed/comm_stats.hpp"
+#include "fovea/distributed/messages/channel_all_to_all.hpp"
+#include "fovea/distributed/sharding.hpp"
 #include "fovea/spectral/cross_backward.hpp"
 #include "fovea/spectral/cross_forward.hpp"
 #include "fovea/spectral/hidden_state_cross.hpp"
@@ -23,7 +23,7 @@ template <class T>
 class CrossSlices {
  public:
   /// Allocates all memory. \throws std::bad_alloc, and std::runtime_error if MPI fails
-  CrossSlices(const CrossInputs<T>& inputs, const Rows& rows)
+  CrossSlices(const CrossInputs<T>& inputs, const Sharding& rows)
       : inputs_(inputs),
         f1_(rows, inputs.f1.batch(), inputs.f1.width()),
         f2_(rows, inputs.f1.batch(), inputs.f1.width()) {}
@@ -36,12 +36,12 @@ class CrossSlices {
   /// All rows of this rank's channels.
   CrossInputs<T> inputs() { return {f1_.slice(), f2_.slice(), inputs_.key_lengths}; }
   /// This rank's communication statistics so far.
-  Traffic traffic() const { return f1_.traffic() + f2_.traffic(); }
+  CommStats comm_stats() const { return f1_.comm_stats() + f2_.comm_stats(); }
 
  private:
   CrossInputs<T> inputs_;
-  ChannelSlices<T> f1_;
-  ChannelSlices<T> f2_;
+  ChannelAllToAll<T> f1_;
+  ChannelAllToAll<T> f2_;
 };
 
 }  // namespace detail
@@ -54,7 +54,7 @@ class CrossForwardPass {
   /// \param inputs, out this rank's, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   CrossForwardPass(const CrossOptions& options, const CrossInputs<T>& inputs, const View<T>& out,
-                   const Rows& rows)
+                   const Sharding& rows)
       : out_(out),
         inputs_(inputs, rows),
         made_(rows, out.batch(), out.width()),
@@ -63,7 +63,7 @@ class CrossForwardPass {
   CrossForwardPass& operator=(const CrossForwardPass&) = delete;
 
   /// This rank's communication statistics.
-  Traffic traffic() const { return inputs_.traffic() + made_.traffic(); }
+  CommStats comm_stats() const { return inputs_.comm_stats() + made_.comm_stats(); }
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
@@ -77,7 +77,7 @@ class CrossForwardPass {
  private:
   View<T> out_;
   detail::CrossSlices<T> inputs_;
-  ChannelSlices<T> made_;
+  ChannelAllToAll<T> made_;
   CrossForward<T> cross_;
 };
 
@@ -89,7 +89,7 @@ class CrossBackwardPass {
   /// \param inputs, d_out, grads this rank's, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   CrossBackwardPass(const CrossOptions& options, const CrossInputs<T>& inputs,
-                    const View<const T>& d_out, const CrossGrads<T>& grads, const Rows& rows)
+                    const View<const T>& d_out, const CrossGrads<T>& grads, const Sharding& rows)
       : own_d_out_(d_out),
         grads_(grads),
         inputs_(inputs, rows),
@@ -102,8 +102,8 @@ class CrossBackwardPass {
   CrossBackwardPass& operator=(const CrossBackwardPass&) = delete;
 
   /// This rank's communication statistics.
-  Traffic traffic() const {
-    return inputs_.traffic() + d_out_.traffic() + d_f1_.traffic() + d_f2_.traffic();
+  CommStats comm_stats() const {
+    return inputs_.comm_stats() + d_out_.comm_stats() + d_f1_.comm_stats() + d_f2_.comm_stats();
   }
 
   /// Computes the gradients of this rank's rows. All messages are exchanged even if computing
@@ -121,9 +121,9 @@ class CrossBackwardPass {
   View<const T> own_d_out_;
   CrossGrads<T> grads_;
   detail::CrossSlices<T> inputs_;
-  ChannelSlices<T> d_out_;
-  ChannelSlices<T> d_f1_;
-  ChannelSlices<T> d_f2_;
+  ChannelAllToAll<T> d_out_;
+  ChannelAllToAll<T> d_f1_;
+  ChannelAllToAll<T> d_f2_;
   CrossBackward<T> cross_;
 };
 

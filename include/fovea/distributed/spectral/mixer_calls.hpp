@@ -17,11 +17,11 @@ template <class T>
 class MixerCalls {
  public:
   /// \param call of the same operator
-  static Traffic forward(const FourierMixer& op, const View<const T>& x, const View<T>& out,
-                         const Rows& rows, const detail::RanksCall& call);
+  static CommStats forward(const FourierMixer& op, const View<const T>& x, const View<T>& out,
+                           const Sharding& rows, const detail::CollectiveCall& call);
   /// \param call of the same operator
-  static Traffic backward(const FourierMixer& op, const View<const T>& d_out, const View<T>& d_x,
-                          const Rows& rows, const detail::RanksCall& call);
+  static CommStats backward(const FourierMixer& op, const View<const T>& d_out, const View<T>& d_x,
+                            const Sharding& rows, const detail::CollectiveCall& call);
 };
 
 }  // namespace distributed

@@ -18,7 +18,7 @@ namespace detail {
 /// Describes the parts of a call that must be equal on all ranks.
 template <class T>
 std::string mixer_text(const char* pass, const char* tensor, const View<const T>& x,
-                       const Rows& rows) {
+                       const Sharding& rows) {
   std::string text(FourierMixer::name());
   text.append(pass).append(" of ").append(std::to_string(rows.count())).append(" rows, ");
   text.append(std::to_string(sizeof(T))).append(" bytes a number, ").append(tensor).append(" ");
@@ -28,7 +28,7 @@ std::string mixer_text(const char* pass, const char* tensor, const View<const T>
 /// Checks this rank's arguments. \param check_tensors checks its tensors
 /// \throws std::invalid_argument
 template <class T, class Check>
-void check_mixer(const char* tensor, const View<const T>& x, const Rows& rows,
+void check_mixer(const char* tensor, const View<const T>& x, const Sharding& rows,
                  const Check& check_tensors) {
   const char* const name = FourierMixer::name();
   check_own_rows(name, tensor, x, rows);
@@ -41,8 +41,8 @@ void check_mixer(const char* tensor, const View<const T>& x, const Rows& rows,
 }  // namespace detail
 
 template <class T>
-Traffic MixerCalls<T>::forward(const FourierMixer& op, const View<const T>& x, const View<T>& out,
-                               const Rows& rows, const detail::RanksCall& call) {
+CommStats MixerCalls<T>::forward(const FourierMixer& op, const View<const T>& x, const View<T>& out,
+                                 const Sharding& rows, const detail::CollectiveCall& call) {
   const auto check = [&] {
     detail::check_mixer<T>("x", x, rows, [&] { op.template check<T>(x, out); });
   };
@@ -54,9 +54,9 @@ Traffic MixerCalls<T>::forward(const FourierMixer& op, const View<const T>& x, c
 }
 
 template <class T>
-Traffic MixerCalls<T>::backward(const FourierMixer& op, const View<const T>& d_out,
-                                const View<T>& d_x, const Rows& rows,
-                                const detail::RanksCall& call) {
+CommStats MixerCalls<T>::backward(const FourierMixer& op, const View<const T>& d_out,
+                                  const View<T>& d_x, const Sharding& rows,
+                                  const detail::CollectiveCall& call) {
   const auto check = [&] {
     detail::check_mixer<T>("d_out", d_out, rows,
                            [&] { op.template check_backward<T>(d_out, d_x); });

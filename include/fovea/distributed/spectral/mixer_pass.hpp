@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fovea/core/workspace.hpp"
-#include "fovea/distributed/messages/channel_slices.hpp"
+#include "fovea/distributed/messages/channel_all_to_all.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
 #include "fovea/distributed/rows/row_pairs.hpp"
 #include "fovea/distributed/spectral/mixer_share.hpp"
@@ -31,7 +31,7 @@ class MixerPass {
   /// \param executor that of `run`
   /// \throws std::bad_alloc, what FftPlan does, and std::runtime_error if MPI fails
   MixerPass(const MixerOptions& options, const View<const T>& x, const View<T>& out,
-            const Rows& rows, const ExecutorRef& executor)
+            const Sharding& rows, const ExecutorRef& executor)
       : x_(x),
         out_(out),
         rows_(rows),
@@ -54,7 +54,9 @@ class MixerPass {
   MixerPass& operator=(const MixerPass&) = delete;
 
   /// This rank's communication statistics.
-  Traffic traffic() const { return messages_.traffic() + sums_.traffic() + made_.traffic(); }
+  CommStats comm_stats() const {
+    return messages_.comm_stats() + sums_.comm_stats() + made_.comm_stats();
+  }
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
@@ -146,7 +148,7 @@ class MixerPass {
         for_work(executor, [&] { return kOfElement * static_cast<double>(columns.size()); });
     for (Index b = 0; b < columns.batch(); ++b) {
       for_each_task(threads, sizes_.row_tasks(),
-                    [&](Index task, Index /*worker*/) { spread(b, task, sequences); });
+                    [&](Index task, Index /*worker*/) { unpack(b, task, sequences); });
       for_each_task(threads, pair_tasks(), [&](Index task, Index worker) {
         const Index begin = task * sizes_.kPairs;
         const Index count = (std::min)(sizes_.kPairs, share().count() - begin);
@@ -156,11 +158,11 @@ class MixerPass {
   }
 
   /// Distributes the sums of a block of all row pairs to this rank's sequences.
-  void spread(Index b, Index task, T* sequences) {
+  void unpack(Index b, Index task, T* sequences) {
     const View<T> sums = sums_.slice();
     const Index first = task * sizes_.kRows;
     const Index count = (std::min)(sizes_.kRows, sizes_.own_rows() - first);
-    MixerKernels<T>().spread_sums({&sums(b, 0, first, 0), sums.width(), first, count, sizes_.rows,
+    MixerKernels<T>().unpack_sums({&sums(b, 0, first, 0), sums.width(), first, count, sizes_.rows,
                                    share().width_of_sums(), share().count(), sequences,
                                    sizes_.stride()});
   }
@@ -169,16 +171,16 @@ class MixerPass {
 
   View<const T> x_;
   View<T> out_;
-  const Rows& rows_;
+  const Sharding& rows_;
   MixerSizes<T> sizes_;
   std::vector<detail::MixerShare> shares_;  // [ranks]
   RowLayout pairs_;                         // the assignment of row pairs to ranks
   RowTensors<T> whole_;                     // x
   Exchange messages_;
-  Workspace own_sums_;     // [B, own pairs, D + 1]
-  ChannelSlices<T> sums_;  // [B, 1, N / 2 + 1, 4 own pairs of columns]
-  ChannelSlices<T> made_;  // [B, 1, N, own columns]
-  Workspace sequences_;    // complex [own pairs of columns, N + 1]
+  Workspace own_sums_;       // [B, own pairs, D + 1]
+  ChannelAllToAll<T> sums_;  // [B, 1, N / 2 + 1, 4 own pairs of columns]
+  ChannelAllToAll<T> made_;  // [B, 1, N, own columns]
+  Workspace sequences_;      // complex [own pairs of columns, N + 1]
   Workspace scratch_;
   std::shared_ptr<const FftPlan<T>> row_plan_;     // null if there is nothing to compute
   std::shared_ptr<const FftPlan<T>> column_plan_;  // likewise

@@ -25,7 +25,8 @@ namespace detail {
 /// \param check_tensors called with the inputs, without key lengths, which are of the whole
 /// sequence \throws std::invalid_argument
 template <class In, class Check>
-void check_synthesizer(const char* op, const In& in, const Rows& rows, const Check& check_tensors) {
+void check_synthesizer(const char* op, const In& in, const Sharding& rows,
+                       const Check& check_tensors) {
   check_own_rows(op, "v", in.v, rows);
   In own = in;
   own.key_lengths = {};
@@ -37,7 +38,7 @@ void check_synthesizer(const char* op, const In& in, const Rows& rows, const Che
 /// What is the same on all ranks of a call, in words.
 template <class In>
 std::string synthesizer_text(const char* op, std::string_view pass, const In& in,
-                             const Rows& rows) {
+                             const Sharding& rows) {
   using T = typename decltype(in.v)::Scalar;
   std::string text(op);
   text.append(pass).append(" of ").append(std::to_string(rows.count())).append(" rows, ");

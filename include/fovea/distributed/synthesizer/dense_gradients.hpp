@@ -13,7 +13,7 @@
 
 #include "fovea/attention/dense_synthesizer.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
-#include "fovea/distributed/messages/state_chain.hpp"
+#include "fovea/distributed/messages/pipelined_scan.hpp"
 #include "fovea/distributed/synthesizer/gradients.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -30,7 +30,7 @@ class SynthesizerRankGradients<DenseSynthesizerAttention, T> {
   /// \param logits the queries and keys   \param in, grads those of this rank, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SynthesizerRankGradients(Logits& logits, const DenseSynthesizerInputs<T>& in,
-                           const DenseSynthesizerGrads<T>& grads, const Rows& rows,
+                           const DenseSynthesizerGrads<T>& grads, const Sharding& rows,
                            const ExecutorRef& executor)
       : rows_(rows),
         hidden_(logits.hidden()),
@@ -48,8 +48,8 @@ class SynthesizerRankGradients<DenseSynthesizerAttention, T> {
                                       return has_second() ? std::vector<Range>{{0, rows.count()}}
                                                           : std::vector<Range>{};
                                     })}),
-        chain_(rows.ranks(), rows.layout(), ChainWay::up, has_first() ? sums() : 0, sum_bytes(),
-               (std::max)(Index{1}, worker_count(executor, sums())),
+        chain_(rows.ranks(), rows.layout(), ScanDirection::up, has_first() ? sums() : 0,
+               sum_bytes(), (std::max)(Index{1}, worker_count(executor, sums())),
                in.w1.batch() == 1 ? in.v.batch() : 1) {
     if (has_queries()) {
       wanted_.q = fovea::detail::KeyColumns<T>::rows_of(
@@ -60,16 +60,16 @@ class SynthesizerRankGradients<DenseSynthesizerAttention, T> {
   }
 
   /// Refuses rows where the gradients of W1 and b1 cannot be cut. \throws std::invalid_argument
-  static void check(const DenseSynthesizerGrads<T>& grads, const Rows& rows) {
-    if (grads.w1.is_none() && grads.b1.is_none()) return;
-    check_chain_begins(DenseSynthesizerAttention::name(), "gradients of w1 and b1", rows);
+  static void check(const DenseSynthesizerGrads<T>& grads, const Sharding& rows) {
+    if (grads.w1.empty() && grads.b1.empty()) return;
+    check_scan_begins(DenseSynthesizerAttention::name(), "gradients of w1 and b1", rows);
   }
   /// Which gradients of weights are wanted, in words: those that all ranks have or none.
   static std::string text(const DenseSynthesizerGrads<T>& grads) {
     std::string text;
     grads.for_each_tensor([&](const char* name, const View<T>& x) {
       const std::string_view own = name;
-      if (own == "x" || own == "v" || x.is_none()) return;
+      if (own == "x" || own == "v" || x.empty()) return;
       text.append(", gradients of ").append(own);
     });
     return text;
@@ -79,7 +79,7 @@ class SynthesizerRankGradients<DenseSynthesizerAttention, T> {
   const SoftmaxGrads<T>& wanted() const { return wanted_; }
 
   /// The messages of this rank.
-  Traffic traffic() const { return exchange_.traffic() + chain_.traffic(); }
+  CommStats comm_stats() const { return exchange_.comm_stats() + chain_.comm_stats(); }
 
   /// Makes the others of them. All messages are exchanged even if something was thrown.
   /// \param error what was thrown before, or null   \returns what was thrown, or null
@@ -106,9 +106,9 @@ class SynthesizerRankGradients<DenseSynthesizerAttention, T> {
   }
 
  private:
-  bool has_first() const { return !grads_.w1.is_none() || !grads_.b1.is_none(); }
-  bool has_queries() const { return has_first() || !grads_.x.is_none(); }
-  bool has_second() const { return !grads_.w2.is_none() || !grads_.b2.is_none(); }
+  bool has_first() const { return !grads_.w1.empty() || !grads_.b1.empty(); }
+  bool has_queries() const { return has_first() || !grads_.x.empty(); }
+  bool has_second() const { return !grads_.w2.empty() || !grads_.b2.empty(); }
 
   Index row_bytes() const {
     return fovea::detail::HiddenLayer<T>::row_of(in_.w1.width()) * Index{sizeof(T)};
@@ -131,13 +131,13 @@ class SynthesizerRankGradients<DenseSynthesizerAttention, T> {
     for (Index n = 0; n < sums(); ++n) {
       std::fill_n(chain_.template state<T>(n), hidden_.first_weights_elements(), T{0});
     }
-    const auto add = [&](const LinkOfRows& link, Index first, Index end) {
+    const auto add = [&](const ScanStep& link, Index first, Index end) {
       if (has_failed) return;
       const Range own = {link.first, link.first + link.rows.end - link.rows.begin};
       for_each_task(executor, end - first, [&](Index task, Index worker) {
         const Index n = first + task;
         const Index b = in_.w1.batch() == 1 ? link.round : n / heads;
-        hidden_.add_to_first_weights(wanted_.q, !grads_.w1.is_none(), b, n % heads, own,
+        hidden_.add_to_first_weights(wanted_.q, !grads_.w1.empty(), b, n % heads, own,
                                      chain_.template state<T>(n), worker);
       });
     };
@@ -149,7 +149,7 @@ class SynthesizerRankGradients<DenseSynthesizerAttention, T> {
     return error;
   }
 
-  const Rows& rows_;
+  const Sharding& rows_;
   fovea::detail::HiddenLayer<T>& hidden_;
   DenseSynthesizerInputs<T> in_;
   DenseSynthesizerGrads<T> grads_;
@@ -158,7 +158,7 @@ class SynthesizerRankGradients<DenseSynthesizerAttention, T> {
   Workspace own_columns_;
   fovea::detail::BatchSum<T> of_sequences_;
   Exchange exchange_;
-  StateChain chain_;
+  PipelinedScan chain_;
   SoftmaxGrads<T> wanted_;
 };
 

@@ -23,19 +23,19 @@ class SynthesizerRankGradients {
   /// Takes memory for sums over sequences. \param grads those that this rank wants
   /// \throws std::bad_alloc
   SynthesizerRankGradients(Logits& /*logits*/, const InputsOf<Op, T>& in,
-                           const GradsOf<Op, T>& grads, const Rows& /*rows*/,
+                           const GradsOf<Op, T>& grads, const Sharding& /*rows*/,
                            const ExecutorRef& /*executor*/)
       : gradients_(in, grads, ExecutorRef().memory()) {}
 
   /// Any rows will do.
-  static void check(const GradsOf<Op, T>& /*grads*/, const Rows& /*rows*/) {}
+  static void check(const GradsOf<Op, T>& /*grads*/, const Sharding& /*rows*/) {}
   /// Ranks may want different ones.
   static std::string text(const GradsOf<Op, T>& /*grads*/) { return {}; }
 
   /// The gradients of softmax attention that are wanted.
   const SoftmaxGrads<T>& wanted() const { return gradients_.wanted(); }
   /// There are no messages.
-  static Traffic traffic() { return {}; }
+  static CommStats comm_stats() { return {}; }
   /// Makes the others from them.
   /// \param error what was thrown before, or null   \returns what was thrown, or null
   std::exception_ptr finish(Logits& logits, const std::exception_ptr& error,

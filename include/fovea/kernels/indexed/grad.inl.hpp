@@ -25,13 +25,13 @@ class IndexedGradRows {
         list_(reinterpret_cast<Index*>(delta_ + padded_size(1))) {}
 
   void run() const {
-    for (Index r = args_.first; r < args_.first + args_.count; ++r) attend(r);
+    for (Index r = args_.first; r < args_.first + args_.count; ++r) process_row(r);
   }
 
  private:
   static constexpr Storage kNative = Storage::native;
 
-  void attend(Index r) const {
+  void process_row(Index r) const {
     if (args_.find_lse_low.data != nullptr) return find_lse_low(r);
     const Index seen = args_.lists.visible(r);
     const Index* const list = unit_list(args_.lists, r, seen, list_);

@@ -147,7 +147,7 @@ class IndexedLogits {
     for (Index n = 0; n < entries; n += w) {
       if (args_.ahead) {
         FOVEA_UNROLL
-        for (int i = 0; i < w; ++i) ask<kLines>(keys_[n + i + kPhaseAhead]);
+        for (int i = 0; i < w; ++i) prefetch<kLines>(keys_[n + i + kPhaseAhead]);
       }
       Vec<T> sums[w];
       FOVEA_UNROLL
@@ -162,7 +162,7 @@ class IndexedLogits {
   /// Prefetches a key of the block into the second-level cache, which supports more outstanding
   /// requests.
   template <int kLines>
-  FOVEA_INLINE void ask(Int<T> key) const {
+  FOVEA_INLINE void prefetch(Int<T> key) const {
     const T* const row = args_.keys + Index{key} * args_.keys_row;
     if constexpr (kLines > 0) {
       FOVEA_UNROLL

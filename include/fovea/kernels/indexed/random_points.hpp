@@ -18,7 +18,7 @@ struct RandomPointsArgs {
   Index head = 0;           ///< number of the head, for the draws
   Index first = 0;          ///< the first key
   Index keys = 0;           ///< number of keys
-  Index slots = 0;          ///< M, the slots of a key
+  Index slots_per_key = 0;  ///< M, the slots of a key
   Index length = 0;         ///< the upper bound of the points
   Index* points = nullptr;  ///< written
   Index row = 0;            ///< stride of keys in `points`

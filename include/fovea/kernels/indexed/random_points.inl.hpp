@@ -16,17 +16,17 @@ FOVEA_NOINLINE inline void random_points(const RandomPointsArgs& args) noexcept 
   const DrawSource source{args.seed, static_cast<std::uint32_t>(args.batch),
                           static_cast<std::uint32_t>(args.head)};
   const double scale = static_cast<double>(args.length) * 0x1p-53;
-  const Index end = args.keys * args.slots;
+  const Index end = args.keys * args.slots_per_key;
   Index key = args.first;
   Index slot = 0;
   for (Index n = 0; n < end; n += vectors * w) {
     alignas(kVecBytes) std::int64_t keys[vectors * w];
-    alignas(kVecBytes) std::int64_t slots[vectors * w];
+    alignas(kVecBytes) std::int64_t slot_numbers[vectors * w];
     alignas(kVecBytes) std::int64_t numerators[vectors * w];
     for (int lane = 0; lane < vectors * w; ++lane) {
       keys[lane] = key;
-      slots[lane] = slot;
-      const bool is_last = ++slot == args.slots;
+      slot_numbers[lane] = slot;
+      const bool is_last = ++slot == args.slots_per_key;
       slot = is_last ? 0 : slot;
       key += is_last ? 1 : 0;
     }
@@ -35,7 +35,7 @@ FOVEA_NOINLINE inline void random_points(const RandomPointsArgs& args) noexcept 
     FOVEA_UNROLL
     for (int v = 0; v < vectors; ++v) {
       i[v] = load_int<double>(keys + v * w);
-      j[v] = load_int<double>(slots + v * w);
+      j[v] = load_int<double>(slot_numbers + v * w);
     }
     PhiloxWords words[vectors];
     source.words(i, j, words);
@@ -43,7 +43,7 @@ FOVEA_NOINLINE inline void random_points(const RandomPointsArgs& args) noexcept 
     for (int v = 0; v < vectors; ++v) store_int<double>(numerators + v * w, wide_draw(words[v]));
     const Index count = smaller(vectors * w, end - n);
     for (Index lane = 0; lane < count; ++lane) {
-      args.points[(keys[lane] - args.first) * args.row + slots[lane]] =
+      args.points[(keys[lane] - args.first) * args.row + slot_numbers[lane]] =
           static_cast<Index>(static_cast<double>(numerators[lane]) * scale);
     }
   }

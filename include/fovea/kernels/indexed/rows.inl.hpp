@@ -5,9 +5,9 @@
 /// (D + Dv) flops and D + Dv loads, since every pair has its own rows of K and V.
 ///
 /// A logit is summed in the lanes of a cache line, columns c, c + kSumLanes, ... in one chain, and
-/// then by a halving tree. An output element is a sum over reduction blocks of kChain entries, with
-/// two chains for even and odd entries. The sum of weights uses the same order, so that weights sum
-/// to 1. Results do not depend on other rows, or on invisible entries.
+/// then by a halving tree. An output element is a sum over reduction blocks of kReductionBlock
+/// entries, with two chains for even and odd entries. The sum of weights uses the same order, so
+/// that weights sum to 1. Results do not depend on other rows, or on invisible entries.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -167,7 +167,7 @@ struct WeightedList {
 
 /// A single list, for WeightedRows, which takes several.
 template <class T, class KeyOf = Index>
-struct OneList {
+struct SingleList {
   using Key = KeyOf;
 
   WeightedList<T, Key> list;
@@ -200,8 +200,8 @@ struct WeightedRows {
     for (int x = 0; x < V; ++x) sum[x] = zero<T>();
     for (Index i = 0; i < lists.count(); ++i) {
       const List list = lists[i];
-      for (Index n = 0; n < list.rows.count; n += kChain) {
-        add(list, n, smaller(n + kChain, list.rows.count), c, sum);
+      for (Index n = 0; n < list.rows.count; n += kReductionBlock) {
+        add(list, n, smaller(n + kReductionBlock, list.rows.count), c, sum);
       }
     }
     FOVEA_UNROLL
@@ -260,9 +260,9 @@ struct WeightedRows {
 template <Storage S, class T, class KeyOf>
 FOVEA_INLINE void weighted_row(const ListedRows<T, KeyOf>& rows, const T* weights, T factor,
                                const OutputMatrix<S>& to, Index r) {
-  const OneList<T, KeyOf> list{{rows, weights}};
-  WeightedRows<OneList<T, KeyOf>, S, T>{list,    rows.width, rows.column == 1, factor,
-                                        to.data, r * to.row, to.column}
+  const SingleList<T, KeyOf> list{{rows, weights}};
+  WeightedRows<SingleList<T, KeyOf>, S, T>{list,    rows.width, rows.column == 1, factor,
+                                           to.data, r * to.row, to.column}
       .all();
 }
 
@@ -296,7 +296,7 @@ FOVEA_INLINE T sum_of_list(const T* weights, Index count) {
   using Unaligned __attribute__((vector_size(2 * sizeof(T)), aligned(alignof(T)), may_alias)) = T;
   T sum = 0;
   for (Index n = 0; n < count;) {
-    const Index end = smaller(n + kChain, count);
+    const Index end = smaller(n + kReductionBlock, count);
     Pair chain = {0, 0};
     FOVEA_UNROLL_BY(1)
     for (; n + 2 <= end; n += 2) chain += *reinterpret_cast<const Unaligned*>(weights + n);
@@ -327,8 +327,8 @@ FOVEA_INLINE const Index* unit_list(const KeyLists& lists, Index r, Index seen, 
 /// Prefetches the rows of a matrix selected by a list into the second-level cache, which supports
 /// more outstanding requests.
 template <class T, Storage S>
-FOVEA_INLINE void ask_listed(const StoredMatrix<S>& m, Index width, const KeyLists& lists,
-                             Index r) {
+FOVEA_INLINE void prefetch_listed(const StoredMatrix<S>& m, Index width, const KeyLists& lists,
+                                  Index r) {
   if (m.column != 1) return;
   constexpr Index bytes = kStoredBytes<S, T>;
   const Index* const list = lists.of(r);
@@ -352,14 +352,14 @@ class IndexedRows {
         list_(reinterpret_cast<Index*>(weights_ + padded_size(args.lists.length))) {}
 
   void run() const {
-    for (Index r = args_.first; r < args_.first + args_.count; ++r) attend(r);
+    for (Index r = args_.first; r < args_.first + args_.count; ++r) process_row(r);
   }
 
-  void attend(Index r) const {
+  void process_row(Index r) const {
     const Index seen = args_.lists.visible(r);
     const Index* const list = unit_list(args_.lists, r, seen, list_);
     const bool ahead = args_.ahead && r + 1 < args_.first + args_.count;
-    if (ahead) ask_listed<T>(args_.k, args_.width, args_.lists, r + 1);
+    if (ahead) prefetch_listed<T>(args_.k, args_.width, args_.lists, r + 1);
     T sum = 1;
     T lse = kMinusInfinity<T>;
     if (seen > 0) {
@@ -373,7 +373,7 @@ class IndexedRows {
       }
       if (args_.lse.data != nullptr) lse = log_sum_exp(most, set1(sum)).raw[0];
     }
-    if (ahead) ask_listed<T>(args_.v, args_.value_width, args_.lists, r + 1);
+    if (ahead) prefetch_listed<T>(args_.v, args_.value_width, args_.lists, r + 1);
     weighted_row<S>(listed_rows<T>(args_.v, args_.value_width, list, seen), weights_, 1 / sum,
                     args_.out, r);
     if (args_.lse.data != nullptr) args_.lse.data[r * args_.lse.row] = lse;

@@ -31,9 +31,9 @@ class ShortIndexedRows {
     for (Index r = args_.first; r < end;) {
       const Index rows = rows_from(r, end);
       if (rows == 0) {
-        long_rows_.attend(r++);
+        long_rows_.process_row(r++);
       } else {
-        attend(r, rows);
+        process_rows(r, rows);
         r += rows;
       }
     }
@@ -55,7 +55,7 @@ class ShortIndexedRows {
     return rows;
   }
 
-  FOVEA_INLINE void attend(Index first, Index rows) {
+  FOVEA_INLINE void process_rows(Index first, Index rows) {
     const Index* const begin = args_.lists.begin + first;
     const Index entries = begin[rows] - begin[0];
     for (Index i = 0; i < rows; ++i) {
@@ -107,7 +107,7 @@ class ShortIndexedRows {
     FOVEA_UNROLL
     for (int i = 0; i < R; ++i) {
       const Index e = smaller(n + i, keys.count - 1);
-      ask(keys.list - args_.lists.data + n + i + kShortEntries);
+      prefetch(keys.list - args_.lists.data + n + i + kShortEntries);
       sums[i] = listed_product<kLines, S>(keys, keys.at(e), q_ + query_[e] * padded_);
     }
     store(logits_ + n, lane_sums(sums));
@@ -115,12 +115,12 @@ class ShortIndexedRows {
 
   /// Prefetches an entry's key and value into the second-level cache, which supports more
   /// outstanding requests.
-  FOVEA_INLINE void ask(Index entry) const {
+  FOVEA_INLINE void prefetch(Index entry) const {
     if (entry >= asked_end_) return;
-    ask_row(args_.k, args_.width, args_.lists.data[entry]);
-    ask_row(args_.v, args_.value_width, args_.lists.data[entry]);
+    prefetch_row(args_.k, args_.width, args_.lists.data[entry]);
+    prefetch_row(args_.v, args_.value_width, args_.lists.data[entry]);
   }
-  static FOVEA_INLINE void ask_row(const StoredMatrix<S>& m, Index width, Index row) {
+  static FOVEA_INLINE void prefetch_row(const StoredMatrix<S>& m, Index width, Index row) {
     if (m.column != 1) return;
     constexpr Index bytes = kStoredBytes<S, T>;
     const char* const from = static_cast<const char*>(m.data) + row * m.row * bytes;

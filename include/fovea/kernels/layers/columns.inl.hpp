@@ -10,7 +10,7 @@
 
 /// All lanes of a vector.
 template <class T>
-struct WholeVector {
+struct FullVector {
   FOVEA_INLINE Vec<T> read(const T* p) const { return load(p); }
   FOVEA_INLINE void write(T* p, Vec<T> x) const { store(p, x); }
   /// Elements of U as double, and back, if T is double.
@@ -28,7 +28,7 @@ struct WholeVector {
 
 /// The first lanes of a vector; the others are 0 where they are read.
 template <class T>
-struct PartOfVector {
+struct PartialVector {
   Index lanes;
 
   FOVEA_INLINE Vec<T> read(const T* p) const { return load_first(p, lanes); }
@@ -46,14 +46,14 @@ struct PartOfVector {
   }
 };
 
-/// Calls f(c, lanes) for the vectors of a row, where `lanes` is a WholeVector, or a PartOfVector at
+/// Calls f(c, lanes) for the vectors of a row, where `lanes` is a FullVector, or a PartialVector at
 /// the end.
 template <class T, class F>
 FOVEA_INLINE void for_each_vector(Index width, const F& f) {
   constexpr Index w = kLanes<T>;
   Index c = 0;
-  for (; c + w <= width; c += w) f(c, WholeVector<T>{});
-  if (c < width) f(c, PartOfVector<T>{width - c});
+  for (; c + w <= width; c += w) f(c, FullVector<T>{});
+  if (c < width) f(c, PartialVector<T>{width - c});
 }
 
 /// Returns the sums over a row of N numbers for each column: f(c, lanes, add) calls add(n, x) for n
@@ -73,7 +73,7 @@ FOVEA_INLINE void row_sums(Index width, T (&sums)[N], const F& f) {
   for (; c + kSumLanes<T> <= width; c += kSumLanes<T>) {
     FOVEA_UNROLL
     for (int v = 0; v < vectors; ++v) {
-      f(c + v * w, WholeVector<T>{}, [&](int n, const Vec<T>& x) { sum[n][v] = sum[n][v] + x; });
+      f(c + v * w, FullVector<T>{}, [&](int n, const Vec<T>& x) { sum[n][v] = sum[n][v] + x; });
     }
   }
   FOVEA_UNROLL
@@ -81,9 +81,9 @@ FOVEA_INLINE void row_sums(Index width, T (&sums)[N], const F& f) {
     const Index left = width - c - v * w;
     const auto add = [&](int n, const Vec<T>& x) { sum[n][v] = sum[n][v] + x; };
     if (left >= w) {
-      f(c + v * w, WholeVector<T>{}, add);
+      f(c + v * w, FullVector<T>{}, add);
     } else if (left > 0) {
-      f(c + v * w, PartOfVector<T>{left}, add);
+      f(c + v * w, PartialVector<T>{left}, add);
     }
   }
   FOVEA_UNROLL

@@ -21,8 +21,8 @@ struct SiluGate {
   template <class T>
   FOVEA_INLINE GateParts<T> operator()(Vec<T> x) const {
     const Vec<T> s = sigmoid(x);
-    const Vec<T> near = clamp(x, T(-1e3), T(1e3));
-    return {maximum(set1(T(-1e4)), x) * s, fma(near * s, set1(T(1)) - s, s)};
+    const Vec<T> clamped = clamp(x, T(-1e3), T(1e3));
+    return {maximum(set1(T(-1e4)), x) * s, fma(clamped * s, set1(T(1)) - s, s)};
   }
 };
 

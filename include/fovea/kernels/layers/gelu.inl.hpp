@@ -70,8 +70,8 @@ FOVEA_INLINE Vec<T> gelu_value(Vec<T> x) {
 template <class T>
 FOVEA_INLINE Vec<T> gelu_slope(Vec<T> x) {
   const NormalParts<T> parts = normal_parts(x);
-  const Vec<T> near = clamp(x, T(-1e4), T(1e4));  // the bell curve vanishes before x matters
-  return fma(near * parts.bell, set1(T(0.39894228040143267794)), parts.below);
+  const Vec<T> clamped = clamp(x, T(-1e4), T(1e4));  // the bell curve vanishes before x matters
+  return fma(clamped * parts.bell, set1(T(0.39894228040143267794)), parts.below);
 }
 
 /// The tanh approximation of GELU is x sigmoid(2 u(x)) with u(x) = sqrt(2 / pi) (x + 0.044715 x^3).
@@ -97,9 +97,10 @@ template <class T>
 FOVEA_INLINE Vec<T> gelu_tanh_slope(Vec<T> x) {
   const Vec<T> s = gelu_gate(x);
   // For large x, s (1 - s) vanishes before x u'(x) overflows.
-  const Vec<T> near = clamp(x, T(-1e3), T(1e3));
-  const Vec<T> slope = fma(set1(T(3 * kGeluSlope * kGeluCubic)), near * near, set1(T(kGeluSlope)));
-  return fma(near * s * (set1(T(1)) - s), slope, s);
+  const Vec<T> clamped = clamp(x, T(-1e3), T(1e3));
+  const Vec<T> slope =
+      fma(set1(T(3 * kGeluSlope * kGeluCubic)), clamped * clamped, set1(T(kGeluSlope)));
+  return fma(clamped * s * (set1(T(1)) - s), slope, s);
 }
 
 /// GELU.

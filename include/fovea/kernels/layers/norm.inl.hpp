@@ -111,7 +111,7 @@ struct NormParameterColumns {
 
   template <int V>
   FOVEA_INLINE void run(Index vector) const {
-    add<V>(vector * kLanes<T>, WholeVector<T>{});
+    add<V>(vector * kLanes<T>, FullVector<T>{});
   }
   /// \param lanes of each vector
   template <int V, class Lanes>
@@ -147,7 +147,7 @@ struct NormParameterColumns {
     const Index vectors = p.width / kLanes<T>;
     for_row_blocks<4>(0, vectors, *this);
     const Index done = vectors * kLanes<T>;
-    if (done < p.width) add<1>(done, PartOfVector<T>{p.width - done});
+    if (done < p.width) add<1>(done, PartialVector<T>{p.width - done});
   }
 };
 

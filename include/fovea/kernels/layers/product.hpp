@@ -15,8 +15,8 @@ inline constexpr Index kProductRows = 192;
 inline constexpr Index kPackedRows = 96;
 
 /// The product to[i, j] = sum_s a[i, s] b[s, j], to which a bias or to[i, j] itself is added. The
-/// sum runs in reduction blocks of kChain steps, added in order, so the bits of an element depend
-/// only on its row of a and its column of b. Weights may be stored in 16 bits.
+/// sum runs in reduction blocks of kReductionBlock steps, added in order, so the bits of an element
+/// depend only on its row of a and its column of b. Weights may be stored in 16 bits.
 template <class T, Storage S = Storage::native>
 struct ProductArgs {
   Matrix<const T> a;        ///< [rows, steps], with a stride of 1 in a row or in a column

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Matrix products of layers: register blocks over panels. A panel is some columns of b, kChain
-/// steps of them at a time, packed with contiguous steps. Rows of a are read in place, and columns
-/// of a are packed to rows of steps.
+/// Matrix products of layers: register blocks over panels. A panel is some columns of b,
+/// kReductionBlock steps of them at a time, packed with contiguous steps. Rows of a are read in
+/// place, and columns of a are packed to rows of steps.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -103,7 +103,7 @@ template <class T, Storage S>
 FOVEA_NOINLINE void add_chain(const ProductArgs<T, S>& p, const Matrix<const T>& a,
                               const StoredMatrix<S>& b, Index first_row, Index rows, Index steps,
                               bool is_first, ColumnRange columns) {
-  alignas(64) T panel[kChain * kPanelColumns<T>];
+  alignas(64) T panel[kReductionBlock * kPanelColumns<T>];
   for (Index j = columns.begin; j < columns.end; j += kPanelColumns<T>) {
     const Index width = smaller(kPanelColumns<T>, columns.end - j);
     pack_panel(part_from<T>(b, 0, j), steps, width, panel);
@@ -123,12 +123,12 @@ FOVEA_NOINLINE void add_chain(const ProductArgs<T, S>& p, const Matrix<const T>&
 /// sequentially, and in place if possible, since packing would take longer.
 inline constexpr Index kFewRows = 3;
 /// The columns computed at a time for few rows: two rows of sums stay in the first-level cache.
-inline constexpr Index kFewColumns = kChain * kPackedRows / 2;
+inline constexpr Index kFewColumns = kReductionBlock * kPackedRows / 2;
 
 /// Products of R rows with rows of b read in place, some steps at a time, so that memory is read
 /// sequentially.
 template <class T, Storage S>
-struct FewRows {
+struct UnpackedRows {
   const ProductArgs<T, S>& p;
   T* sums;  // [R, kFewColumns] of the reduction block
 
@@ -138,7 +138,7 @@ struct FewRows {
     const Index end = p.columns / kLanes<T> * kLanes<T>;
     for (Index j = 0; j < end; j += kFewColumns) {
       const Index columns = smaller(kFewColumns, end - j);
-      for (Index s = 0; s == 0 || s < p.steps; s += kChain) {
+      for (Index s = 0; s == 0 || s < p.steps; s += kReductionBlock) {
         add_chain<R>(row, j, columns, s);
         end_chain<R>(row, j, columns, s == 0);
       }
@@ -149,7 +149,7 @@ struct FewRows {
   template <int R>
   FOVEA_INLINE void add_chain(Index row, Index j, Index columns, Index s) const {
     constexpr int group = 8 / R;
-    const Index last = smaller(p.steps, s + kChain);
+    const Index last = smaller(p.steps, s + kReductionBlock);
     if (s == last) add_steps<R, 0>(row, j, columns, s, true);
     Index n = s;
     for (; n + group <= last; n += group) add_steps<R, group>(row, j, columns, n, n == s);
@@ -200,7 +200,7 @@ struct FewRows {
 
 /// Prefetches the next reduction block of columns of b, whose steps are adjacent.
 template <class T, Storage S>
-FOVEA_INLINE void ask_for_chain(const StoredMatrix<S>& b, Index steps, Index columns) {
+FOVEA_INLINE void prefetch_block(const StoredMatrix<S>& b, Index steps, Index columns) {
   for (Index c = 0; c < columns; ++c) {
     const char* const at = static_cast<const char*>(part_from<T>(b, 0, c).data);
     for (Index byte = 0; byte < steps * kStoredBytes<S, T>; byte += 64) {
@@ -212,22 +212,22 @@ FOVEA_INLINE void ask_for_chain(const StoredMatrix<S>& b, Index steps, Index col
 /// Computes a product.
 template <class T, Storage S>
 void multiply(const ProductArgs<T, S>& p) {
-  alignas(64) T packed[kChain * kPackedRows];
-  const bool are_few = p.rows <= kFewRows;
+  alignas(64) T packed[kReductionBlock * kPackedRows];
+  const bool applies = p.rows <= kFewRows;
   // Whole columns of b, if contiguous in memory.
-  const Index at_once = are_few && p.b.column != 1 ? kPanelColumns<T> : kProductColumns;
+  const Index at_once = applies && p.b.column != 1 ? kPanelColumns<T> : kProductColumns;
   const Index block = p.a.column == 1 ? kProductRows : kPackedRows;
   Index begin = 0;
-  if (are_few && p.b.column == 1) {
-    for_row_blocks<2>(0, p.rows, FewRows<T, S>{p, packed});
+  if (applies && p.b.column == 1) {
+    for_row_blocks<2>(0, p.rows, UnpackedRows<T, S>{p, packed});
     begin = p.columns / kLanes<T> * kLanes<T>;
   }
   for (; begin < p.columns; begin += at_once) {
     const ColumnRange columns{begin, smaller(p.columns, begin + at_once)};
     for (Index i = 0; i < p.rows; i += block) {
       const Index rows = smaller(block, p.rows - i);
-      for (Index s = 0; s == 0 || s < p.steps; s += kChain) {
-        const Index steps = smaller(kChain, p.steps - s);
+      for (Index s = 0; s == 0 || s < p.steps; s += kReductionBlock) {
+        const Index steps = smaller(kReductionBlock, p.steps - s);
         Matrix<const T> a{p.a.data + i * p.a.row + s * p.a.column, p.a.row, p.a.column};
         if (a.column != 1) {
           pack_rows<Storage::native>(a.data, a.column, a.row, steps, rows, packed, kPackedRows);
@@ -235,7 +235,8 @@ void multiply(const ProductArgs<T, S>& p) {
         }
         if (at_once < kProductColumns) {
           const Index ahead = columns.end;
-          ask_for_chain<T>(part_from<T>(p.b, s, ahead), steps, smaller(at_once, p.columns - ahead));
+          prefetch_block<T>(part_from<T>(p.b, s, ahead), steps,
+                            smaller(at_once, p.columns - ahead));
         }
         add_chain(p, a, part_from<T>(p.b, s, 0), i, rows, steps, s == 0, columns);
       }

@@ -33,7 +33,7 @@
 
 #include "fovea/kernels/linear/grad_shared.inl.hpp"
 
-#include "fovea/kernels/linear/grad_strips.inl.hpp"
+#include "fovea/kernels/linear/grad_blocks.inl.hpp"
 
 #include "fovea/kernels/linear/grad_total.inl.hpp"
 

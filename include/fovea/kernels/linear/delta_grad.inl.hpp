@@ -88,7 +88,7 @@ class DeltaGrad {
     copy_elements(carried, count, to);
   }
 
-  DeltaCarriedDown<T> carried_down() const {
+  DeltaGradCarry<T> carried_down() const {
     return {a_.carried, a_.heads, a_.width, a_.value_width};
   }
 
@@ -111,7 +111,7 @@ class DeltaGrad {
   }
   /// Stores dS before the first row, the sums, and the rows' terms of an open chunk before them.
   FOVEA_NOINLINE void end_down() {
-    const DeltaCarriedDown<T> to = carried_down();
+    const DeltaGradCarry<T> to = carried_down();
     copy_elements(d_state_, a_.width * dv_, to.d_state);
     for (Index h = 0; h < a_.heads; ++h) {
       if (a_.rows[h].d_out_times_out != nullptr) to.sums[2 * h] = *a_.rows[h].d_out_times_out;
@@ -148,16 +148,16 @@ class DeltaGrad {
     const T* const state = state_of(at);
     T* const errors = errors_of(at);
     T* const weights = weights_of(at);
-    ask_for_next_chunk(at, last);
+    prefetch_next_chunk(at, last);
     normalised_rows(a_.map, stored(rows_from(a_.tokens.k, at)), count, a_.width, k_);
-    token_ahead_.ask(some);
+    token_prefetcher_.prefetch(some);
     load_tokens(at, count);
     multiply_rows<ProductSteps::all, T>(
-        {state, d_, 1, k_t_, kDeltaChunk, turned_, kDeltaChunk, a_.width, &token_ahead_},
+        {state, d_, 1, k_t_, kDeltaChunk, turned_, kDeltaChunk, a_.width, &token_prefetcher_},
         a_.value_width, in_whole_vectors<T>(count));
     lanes_to_rows<Storage::native>(turned_, kDeltaChunk, errors, dv_, 1, count, a_.value_width,
                                    ValuesMinus<T>{rows_from(a_.tokens.v, at), a_.value_width});
-    token_ahead_.ask(some);
+    token_prefetcher_.prefetch(some);
     delta_weights(k_, d_, a_.width, k_t_, count, 0, weights);
     for (Index t = 0; t < count; ++t) {
       for (Index s = 0; s < t; s += kLanes<T>) {
@@ -165,8 +165,8 @@ class DeltaGrad {
         store(w, load(w) * (zero<T>() - load(beta_ + s)));
       }
     }
-    token_ahead_.ask(some);
-    DeltaAhead nothing;
+    token_prefetcher_.prefetch(some);
+    DeltaPrefetcher nothing;
     delta_rows<T>({k_, d_, 0, weights, state, errors, dv_, errors, dv_, errors, dv_,
                    DeltaRowKind::token, 0, &nothing},
                   count, in_whole_vectors<T>(a_.value_width));
@@ -182,15 +182,15 @@ class DeltaGrad {
   }
 
   /// Prefetches the inputs of forwards() for the chunk after the one at `at`.
-  FOVEA_INLINE void ask_for_next_chunk(Index at, bool last) {
-    token_ahead_ = GradAhead<T>(kDeltaChunk * dv_);
+  FOVEA_INLINE void prefetch_next_chunk(Index at, bool last) {
+    token_prefetcher_ = GradPrefetcher<T>(kDeltaChunk * dv_);
     if (last) return;
     const Index next = at + kDeltaChunk;
     const Index count = tokens_of(next);
-    token_ahead_.read(a_.tokens.k, next, count, a_.width);
-    token_ahead_.read(a_.tokens.v, next, count, a_.value_width);
-    token_ahead_.write({errors_of(next), dv_, 1}, 0, count, a_.value_width);
-    token_ahead_.write({state_of(next), d_, 1}, 0, a_.value_width, a_.width);
+    token_prefetcher_.read(a_.tokens.k, next, count, a_.width);
+    token_prefetcher_.read(a_.tokens.v, next, count, a_.value_width);
+    token_prefetcher_.write({errors_of(next), dv_, 1}, 0, count, a_.value_width);
+    token_prefetcher_.write({state_of(next), d_, 1}, 0, a_.value_width, a_.width);
   }
 
   /// Computes the gradients of a chunk's tokens, and of the rows at its positions.
@@ -198,7 +198,7 @@ class DeltaGrad {
     const Index count = tokens_of(at);
     normalised_rows(a_.map, rows_from(a_.tokens.k, at), count, a_.width, k_, slopes_);
     load_tokens(at, count);
-    ask_for_chunk(at - kDeltaChunk);
+    prefetch_chunk(at - kDeltaChunk);
     rows_to_lanes(errors_of(at), dv_, 1, count, a_.value_width, T{1}, errors_t_, kDeltaChunk);
     const bool is_open = last && a_.last_chunk != DeltaLastChunk::here;
     if (is_open) {
@@ -210,7 +210,7 @@ class DeltaGrad {
     const Index begin = larger(blind_rows_, at - a_.first_position);
     const Index end =
         last ? a_.row_count : smaller(a_.row_count, at + kDeltaChunk - a_.first_position);
-    // Downwards, in strip order.
+    // Downwards, in row block order.
     const Index pieces = (end - begin + kDeltaChunk - 1) / kDeltaChunk;
     for (Index row = begin + (pieces - 1) * kDeltaChunk; row >= begin; row -= kDeltaChunk) {
       for (Index h = 0; h < a_.heads; ++h) add_rows(h, row, smaller(kDeltaChunk, end - row), at);
@@ -221,33 +221,33 @@ class DeltaGrad {
   }
 
   /// Prefetches the inputs of backwards() for a chunk.
-  FOVEA_INLINE void ask_for_chunk(Index at) {
-    token_ahead_ = GradAhead<T>(kDeltaChunk * (4 * d_ + dv_) + a_.width * dv_);
+  FOVEA_INLINE void prefetch_chunk(Index at) {
+    token_prefetcher_ = GradPrefetcher<T>(kDeltaChunk * (4 * d_ + dv_) + a_.width * dv_);
     if (at < 0) return;
-    token_ahead_.read(a_.tokens.k, at, kDeltaChunk, a_.width);
-    token_ahead_.read({errors_of(at), dv_, 1}, 0, kDeltaChunk, a_.value_width);
-    token_ahead_.read({weights_of(at), kDeltaChunk, 1}, 0, kDeltaChunk, kDeltaChunk);
-    token_ahead_.read({state_of(at), d_, 1}, 0, a_.value_width, a_.width);
-    token_ahead_.write(a_.tokens.d_k, at, kDeltaChunk, a_.width);
-    token_ahead_.write(a_.tokens.d_v, at, kDeltaChunk, a_.value_width);
+    token_prefetcher_.read(a_.tokens.k, at, kDeltaChunk, a_.width);
+    token_prefetcher_.read({errors_of(at), dv_, 1}, 0, kDeltaChunk, a_.value_width);
+    token_prefetcher_.read({weights_of(at), kDeltaChunk, 1}, 0, kDeltaChunk, kDeltaChunk);
+    token_prefetcher_.read({state_of(at), d_, 1}, 0, a_.value_width, a_.width);
+    token_prefetcher_.write(a_.tokens.d_k, at, kDeltaChunk, a_.width);
+    token_prefetcher_.write(a_.tokens.d_v, at, kDeltaChunk, a_.value_width);
   }
 
   /// Prefetches the inputs of add_rows() for the rows before `row`.
-  FOVEA_INLINE void ask_for_rows(const LinearGradRows<T>& head, Index row) {
-    row_ahead_ = GradAhead<T>(kDeltaChunk * (3 * d_ + dv_) + a_.width * dv_);
+  FOVEA_INLINE void prefetch_rows(const LinearGradRows<T>& head, Index row) {
+    row_prefetcher_ = GradPrefetcher<T>(kDeltaChunk * (3 * d_ + dv_) + a_.width * dv_);
     const Index first = larger(0, row - kDeltaChunk);
-    row_ahead_.read(head.q, first, row - first, a_.width);
-    row_ahead_.read(head.d_out, first, row - first, a_.value_width);
-    row_ahead_.write(head.d_q, first, row - first, a_.width);
+    row_prefetcher_.read(head.q, first, row - first, a_.width);
+    row_prefetcher_.read(head.d_out, first, row - first, a_.value_width);
+    row_prefetcher_.write(head.d_q, first, row - first, a_.width);
   }
 
   /// Computes later chunks' contributions to the tokens of a chunk: R^T k' and R e.
   FOVEA_NOINLINE void read_d_state(Index count) {
     multiply_rows<ProductSteps::all, T>(
-        {k_, d_, 1, d_state_, dv_, g_, dv_, a_.width, &token_ahead_}, count,
+        {k_, d_, 1, d_state_, dv_, g_, dv_, a_.width, &token_prefetcher_}, count,
         in_whole_vectors<T>(a_.value_width));
     multiply_rows<ProductSteps::all, T>({d_state_, dv_, 1, errors_t_, kDeltaChunk, turned_,
-                                         kDeltaChunk, a_.value_width, &token_ahead_},
+                                         kDeltaChunk, a_.value_width, &token_prefetcher_},
                                         a_.width, in_whole_vectors<T>(count));
     lanes_to_rows(turned_, kDeltaChunk, d_keys_, d_, 1, count, a_.width);
     clear_padding(d_keys_, count);
@@ -269,29 +269,30 @@ class DeltaGrad {
     const Index width = in_whole_vectors<T>(a_.width);
     const Index value_width = in_whole_vectors<T>(a_.value_width);
     normalised_rows(a_.map, rows_from(head.q, row), count, a_.width, q_, q_slopes_);
-    ask_for_rows(head, row);
+    prefetch_rows(head, row);
     const Matrix<const T> d_out = weighted_rows<T>(rows_from(head.d_out, row), head.far_weight,
                                                    count, a_.value_width, {d_out_, dv_, 1});
     const auto [g, g_row, unit] = d_out;
     delta_weights(g, g_row, a_.value_width, errors_t_, count, offset + 1, d_products_);
     multiply_rows<ProductSteps::all, T>(
-        {g, g_row, 1, state_of(at), d_, d_q_, d_, a_.value_width, &row_ahead_}, count, width);
+        {g, g_row, 1, state_of(at), d_, d_q_, d_, a_.value_width, &row_prefetcher_}, count, width);
     multiply_rows<ProductSteps::up_to_row, T>(
-        {d_products_, kDeltaChunk, 1, keys_, d_, d_q_, d_, tokens, &row_ahead_, offset, true},
+        {d_products_, kDeltaChunk, 1, keys_, d_, d_q_, d_, tokens, &row_prefetcher_, offset, true},
         count, width);
     clear_padding(d_q_, count);
     finish_rows(h, row, count);
 
     delta_weights(q_, d_, a_.width, k_t_, count, offset + 1, products_);
     multiply_rows<ProductSteps::from_row, T>(
-        {products_, 1, kDeltaChunk, g, g_row, g_, dv_, count, &row_ahead_, offset, true}, tokens,
-        value_width);
+        {products_, 1, kDeltaChunk, g, g_row, g_, dv_, count, &row_prefetcher_, offset, true},
+        tokens, value_width);
     multiply_rows<ProductSteps::from_row, T>(
-        {d_products_, 1, kDeltaChunk, q_, d_, d_keys_, d_, count, &row_ahead_, offset, true},
+        {d_products_, 1, kDeltaChunk, q_, d_, d_keys_, d_, count, &row_prefetcher_, offset, true},
         tokens, width);
     if (!has_before(at)) return;
     multiply_rows<ProductSteps::all, T>(
-        {q_, 1, d_, g, g_row, d_state_, dv_, count, &row_ahead_, 0, true}, a_.width, value_width);
+        {q_, 1, d_, g, g_row, d_state_, dv_, count, &row_prefetcher_, 0, true}, a_.width,
+        value_width);
   }
 
   /// Writes d_q, and the head's sum of products: dO . far = dq' . q', since far is linear in q'.
@@ -327,16 +328,17 @@ class DeltaGrad {
     });
     delta_weights(g_, dv_, a_.value_width, errors_t_, count, 0, d_products_);
     multiply_rows<ProductSteps::all, T>(
-        {g_, dv_, 1, state_of(at), d_, d_k_, d_, a_.value_width, &token_ahead_}, count, width);
+        {g_, dv_, 1, state_of(at), d_, d_k_, d_, a_.value_width, &token_prefetcher_}, count, width);
     multiply_rows<ProductSteps::up_to_row, T>(
-        {d_products_, kDeltaChunk, 1, keys_, d_, d_k_, d_, count, &token_ahead_, -1, true}, count,
-        width);
+        {d_products_, kDeltaChunk, 1, keys_, d_, d_k_, d_, count, &token_prefetcher_, -1, true},
+        count, width);
     multiply_rows<ProductSteps::from_row, T>(
-        {d_products_, 1, kDeltaChunk, k_, d_, d_keys_, d_, count, &token_ahead_, -1, true}, count,
-        width);
+        {d_products_, 1, kDeltaChunk, k_, d_, d_keys_, d_, count, &token_prefetcher_, -1, true},
+        count, width);
     if (!has_before(at)) return;
     multiply_rows<ProductSteps::all, T>(
-        {k_, 1, d_, g_, dv_, d_state_, dv_, count, &token_ahead_, 0, true}, a_.width, value_width);
+        {k_, 1, d_, g_, dv_, d_state_, dv_, count, &token_prefetcher_, 0, true}, a_.width,
+        value_width);
   }
 
   /// Writes d_k, d_v and d_beta.
@@ -392,8 +394,8 @@ class DeltaGrad {
   T* d_out_;       // [kDeltaChunk, dv] dO
   T* products_;    // [kDeltaChunk, kDeltaChunk] q' . k'
   T* d_products_;  // [kDeltaChunk, kDeltaChunk] dO . e, then G . e
-  GradAhead<T> token_ahead_;
-  GradAhead<T> row_ahead_;
+  GradPrefetcher<T> token_prefetcher_;
+  GradPrefetcher<T> row_prefetcher_;
   T* lost_products_;  // [heads]
 };
 

@@ -28,15 +28,15 @@ constexpr Index in_whole_vectors(Index n) {
 enum class DeltaRowKind : std::uint8_t { token, causal, last };
 
 /// The rows of the next chunk, prefetched while this one is computed.
-struct DeltaAhead {
-  RowsAhead<0> x;       // rows of q or k
-  RowsAhead<0> values;  // values of tokens
-  RowsAhead<1> out;     // output rows of queries
+struct DeltaPrefetcher {
+  RowPrefetcher<0> x;       // rows of q or k
+  RowPrefetcher<0> values;  // values of tokens
+  RowPrefetcher<1> out;     // output rows of queries
 
-  FOVEA_INLINE void ask(Index rows) {
-    x.ask(rows);
-    values.ask(rows);
-    out.ask(rows);
+  FOVEA_INLINE void prefetch(Index rows) {
+    x.prefetch(rows);
+    values.prefetch(rows);
+    out.prefetch(rows);
   }
 };
 
@@ -56,7 +56,7 @@ struct DeltaRows {
   Index out_row;
   DeltaRowKind kind;
   Index seen;  // tokens of the chunk that row 0 sees
-  DeltaAhead* ahead;
+  DeltaPrefetcher* ahead;
 };
 
 /// Computes V vectors of columns of these rows.
@@ -70,12 +70,12 @@ struct DeltaColumns {
     constexpr Index part = V * kLanes<T>;
     const Index common = p.kind == DeltaRowKind::last ? p.seen : p.seen + first;
     const T* const weights = p.weights + first * kDeltaChunk;
-    p.ahead->ask(R);
+    p.ahead->prefetch(R);
     RegisterBlock<R, V, T> sum;
     sum.clear();
     alignas(kVecBytes) T before[R * part];
-    sum.template multiply_add_chains<kChain>(p.x + first * p.x_row, p.x_row, p.state + column,
-                                             p.row, p.width, before, part);
+    sum.template multiply_add_chains<kReductionBlock>(
+        p.x + first * p.x_row, p.x_row, p.state + column, p.row, p.width, before, part);
     if (p.kind == DeltaRowKind::token) {
       sum.add_from(p.values + first * p.values_row + column, p.values_row);
     }

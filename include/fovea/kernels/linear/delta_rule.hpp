@@ -72,13 +72,13 @@ enum class DeltaGradSteps : std::uint8_t {
 
 /// Where the last token chunk is, which all later rows read token by token.
 enum class DeltaLastChunk : std::uint8_t {
-  here,    ///< in this strip, with all later rows, or in a later one: no chunk stays open
-  opens,   ///< in this strip, and rows of later strips read it, too
-  earlier  ///< it consists of this call's tokens, those of an earlier strip
+  here,    ///< in this row block, with all later rows, or in a later one: no chunk stays open
+  opens,   ///< in this row block, and rows of later row blocks read it, too
+  earlier  ///< it consists of this call's tokens, those of an earlier row block
 };
 
 /// The gradients of one key head and of the query heads that share it, for DeltaStreamArgs with
-/// length 0; or for the tokens and rows of a strip, one step at a time.
+/// length 0; or for the tokens and rows of a row block, one step at a time.
 template <class T>
 struct DeltaGradArgs {
   LinearGradTokens<T> tokens;                   ///< all visible to the rows, from position 0
@@ -93,20 +93,20 @@ struct DeltaGradArgs {
   Index first_position = 0;                     ///< position of row 0; any
   bool accumulate = false;                      ///< whether to add to d_q, d_k and d_v
   DeltaGradSteps steps = DeltaGradSteps::both;  ///< which steps
-  DeltaLastChunk last_chunk = DeltaLastChunk::here;  ///< of a strip: the last chunk's location
-  /// Of a strip, delta_grad_carried(...) elements, aligned to 64 bytes: upwards S before its
+  DeltaLastChunk last_chunk = DeltaLastChunk::here;  ///< of a row block: the last chunk's location
+  /// Of a row block, delta_grad_carried(...) elements, aligned to 64 bytes: upwards S before its
   /// tokens, updated to S after them if they are whole chunks, or before the last one if it is
-  /// open; downwards the DeltaCarriedDown of later rows, updated with its own. Null: no other
-  /// strips.
+  /// open; downwards the DeltaGradCarry of later rows, updated with its own. Null: no other
+  /// row blocks.
   T* carried = nullptr;
   T* scratch = nullptr;  ///< delta_grad_scratch(...) elements, aligned to 64 bytes
 };
 
-/// The downward contents of DeltaGradArgs::carried, for rows after a strip. Zeros without rows.
+/// The downward contents of DeltaGradArgs::carried, for rows after a row block. Zeros without rows.
 template <class T>
-struct DeltaCarriedDown {
+struct DeltaGradCarry {
   /// \param carried DeltaGradArgs::carried   \param heads query heads that share the keys
-  DeltaCarriedDown(T* carried, Index heads, Index width, Index value_width)
+  DeltaGradCarry(T* carried, Index heads, Index width, Index value_width)
       : d_state(carried),
         sums(d_state + width * padded_row<T>(value_width)),
         g(sums + padded_row<T>(2 * heads)),
@@ -119,7 +119,7 @@ struct DeltaCarriedDown {
 };
 
 /// Elements of DeltaGradArgs::carried. Zeros without tokens and rows.
-/// \param has_open whether some strip's last chunk is open
+/// \param has_open whether some row block's last chunk is open
 template <class T>
 constexpr Index delta_grad_carried(Index heads, Index width, Index value_width, bool has_open) {
   const Index up = 2 * value_width * padded_row<T>(width);

@@ -147,7 +147,7 @@ class DeltaStream {
     const Index first = token % kDeltaChunk;
     const Index count = next - token;
     const Index from = token - a_.length;
-    ask_pages(a_, next, kDeltaChunk);
+    prefetch_pages(a_, next, kDeltaChunk);
     normalised_rows(a_.map, every_row<T>(a_.k, from, 1), count, a_.width, x_);
     add_keys(from, first, count);
     delta_weights(x_, at_.width_row, a_.width, a_.state + at_.keys_t, count, first, weights_);
@@ -155,9 +155,9 @@ class DeltaStream {
     rows.out = a_.state + at_.errors + first * at_.value_row;
     const StoredMatrix<S> v = every_row<T>(a_.v, from, 1);
     const Index behind = smaller(kDeltaChunk, a_.tokens - from - count);
-    DeltaAhead ahead;
-    ahead.x = RowsAhead<0>::template of<T>(a_.k, from + count, 1, behind, a_.width);
-    ahead.values = RowsAhead<0>::template of<T>(v, count, 1, behind, a_.value_width);
+    DeltaPrefetcher ahead;
+    ahead.x = RowPrefetcher<0>::template of<T>(a_.k, from + count, 1, behind, a_.width);
+    ahead.values = RowPrefetcher<0>::template of<T>(v, count, 1, behind, a_.value_width);
     rows.ahead = &ahead;
     if (are_whole<T>(v, a_.value_width)) {
       rows.values = static_cast<const T*>(v.data);
@@ -213,11 +213,11 @@ class DeltaStream {
                                  : rows_at(DeltaRowKind::last, token - begin);
       const OutputMatrix<S> out = every_row<T>(head.out, row, 1);
       const Index behind = smaller(kDeltaChunk, a_.row_count - row - count);
-      DeltaAhead ahead;
-      ahead.x = RowsAhead<0>::template of<T>(head.q, row + count, 1, behind, a_.width);
-      ahead.out = RowsAhead<1>::template of<T>(out, count, 1, behind, a_.value_width);
+      DeltaPrefetcher ahead;
+      ahead.x = RowPrefetcher<0>::template of<T>(head.q, row + count, 1, behind, a_.width);
+      ahead.out = RowPrefetcher<1>::template of<T>(out, count, 1, behind, a_.value_width);
       rows.ahead = &ahead;
-      const bool as_it_is = head.near.data == nullptr && head.far_weight == nullptr &&
+      const bool as_it_is = head.near_field.data == nullptr && head.far_weight == nullptr &&
                             are_whole<T>(out, a_.value_width);
       if (as_it_is) {
         rows.out = static_cast<T*>(out.data);

@@ -63,17 +63,18 @@ struct LinearGradCausalArgs {
   T* scratch = nullptr;  ///< linear_grad_scratch(...) elements, aligned to 64 bytes
 };
 
-/// Causal, in strips: the tokens and rows of one strip, and one map. The two causal steps traverse
-/// the strips, upwards and then downwards, each with its own state. Strips that are segments of
-/// kLinearSegment tokens give the bits of the undivided steps, if rows from the last chunk on are
-/// strips that read it as is: its tokens are not added to the state before it.
+/// Causal, in row blocks: the tokens and rows of one row block, and one map. The two causal steps
+/// traverse the row blocks, upwards and then downwards, each with its own state. Row blocks that
+/// are segments of kLinearSegment tokens give the bits of the undivided steps, if rows from the
+/// last chunk on are row blocks that read it as is: its tokens are not added to the state before
+/// it.
 template <class T>
-struct LinearGradStripArgs {
+struct LinearGradBlockArgs {
   LinearGradCausalArgs<T>
-      of;         ///< the strip; its positions count from its first token, and are >= 0
+      of;         ///< the row block; its positions count from its first token, and are >= 0
   Index map = 0;  ///< the map; gradients of the others were written before
   /// linear_grad_carried(...) elements, aligned to 64 bytes: S and z of the tokens before the
-  /// strip, or R and r of the rows after it. The strip is added.
+  /// row block, or R and r of the rows after it. The row block is added.
   T* carried = nullptr;
   bool is_first = false;    ///< whether no state is carried yet
   bool stays_open = false;  ///< upwards: the tokens, of one chunk, are not added
@@ -82,14 +83,14 @@ struct LinearGradStripArgs {
 /// Rescales the state of a step to other references of the features.
 template <class T>
 struct LinearGradScaleArgs {
-  T* carried = nullptr;        ///< as in LinearGradStripArgs
+  T* carried = nullptr;        ///< as in LinearGradBlockArgs
   Index width = 0;             ///< R
   Index value_width = 0;       ///< Dv
   bool is_down = false;        ///< whether it is the downward step's state
   const T* factors = nullptr;  ///< [R padded]
 };
 
-/// Elements of LinearGradStripArgs::carried.
+/// Elements of LinearGradBlockArgs::carried.
 template <class T>
 constexpr Index linear_grad_carried(Index width, Index value_width) {
   const Index d = padded_row<T>(width);

@@ -15,17 +15,17 @@
 /// The positions used by both causal steps.
 template <class T>
 struct GradPositions {
-  /// \param is_strip whether there are earlier tokens and later rows
-  explicit GradPositions(const LinearGradCausalArgs<T>& args, bool is_strip = false)
+  /// \param is_row_block whether there are earlier tokens and later rows
+  explicit GradPositions(const LinearGradCausalArgs<T>& args, bool is_row_block = false)
       : first(args.first_position),
         rows(args.row_count),
         tokens(args.tokens.count),
-        strip(is_strip) {}
+        row_block(is_row_block) {}
 
   /// The first row that sees a token.
-  Index seeing_row() const { return tokens > 0 || strip ? clamped(-first, 0, rows) : rows; }
+  Index seeing_row() const { return tokens > 0 || row_block ? clamped(-first, 0, rows) : rows; }
   /// No row sees this token or a later one.
-  Index unseen_token() const { return strip ? tokens : clamped(first + rows, 0, tokens); }
+  Index unseen_token() const { return row_block ? tokens : clamped(first + rows, 0, tokens); }
   Index row_at(Index position) const { return clamped(position - first, 0, rows); }
   /// The chunk that the last row reads, if a row sees a token. Chunks before it are whole.
   Index last_chunk() const { return (smaller(first + rows, tokens) - 1) / kLinearChunk; }
@@ -36,7 +36,7 @@ struct GradPositions {
   Index first;
   Index rows;
   Index tokens;
-  bool strip;
+  bool row_block;
 };
 
 /// The record of row `first` of head h for a map, followed by those of later rows.
@@ -53,9 +53,9 @@ template <class T>
 class GradForwards {
  public:
   GradForwards(const LinearGradCausalArgs<T>& args, Index map, GradScratch<T> scratch,
-               bool is_strip = false)
+               bool is_row_block = false)
       : args_(args),
-        positions_(args, is_strip),
+        positions_(args, is_row_block),
         map_(map),
         widths_(args.width, args.value_width),
         inputs_{args.tokens.k, args.tokens.v, {}, {}, args.tokens.count},
@@ -75,19 +75,19 @@ class GradForwards {
       read(chunk, sums.matrix(), sums.vector());
       if (chunk == last) return;
       sums.add_products(tokens_.values_t(), kLinearChunk, 1, tokens_.features(), kLinearChunk,
-                        ahead_);
+                        prefetcher_);
       sums.add_to_normaliser(chunk_z());
     }
   }
 
-  /// Processes all chunks of a strip, and adds them to a carried state, unless they stay open.
-  void run_strip(GradSums<T>& sums, bool stays_open) {
+  /// Processes all chunks of a row block, and adds them to a carried state, unless they stay open.
+  void run_row_block(GradSums<T>& sums, bool stays_open) {
     Index chunk = 0;
     do {
       read(chunk, sums.matrix(), sums.vector());
       if (tokens_.count() == 0 || stays_open) return;
       sums.add_products(tokens_.values_t(), kLinearChunk, 1, tokens_.features(), tokens_.count(),
-                        ahead_);
+                        prefetcher_);
       sums.add_to_normaliser(run_ + (tokens_.count() - 1) * widths_.d);
     } while (++chunk * kLinearChunk < positions_.tokens);
   }
@@ -98,7 +98,7 @@ class GradForwards {
   void sum(Index chunk, T* matrix, T* vector) {
     read_tokens(chunk);
     multiply_rows<ProductSteps::all, T>({tokens_.values_t(), kLinearChunk, 1, tokens_.features(),
-                                         widths_.d, matrix, widths_.d, kLinearChunk, &ahead_},
+                                         widths_.d, matrix, widths_.d, kLinearChunk, &prefetcher_},
                                         widths_.value_width, widths_.d);
     copy_elements(chunk_z(), widths_.d, vector);
   }
@@ -117,8 +117,8 @@ class GradForwards {
     read_tokens(chunk);
     for (Index h = 0; h < args_.heads; ++h) {
       for (Index r = begin; r < end; r += kLinearChunk) {
-        if (h > 0 || r > begin) ahead_ = new_ahead();
-        attend(h, r, smaller(kLinearChunk, end - r), positions_.first + r - at);
+        if (h > 0 || r > begin) prefetcher_ = new_prefetcher();
+        process_rows(h, r, smaller(kLinearChunk, end - r), positions_.first + r - at);
       }
     }
   }
@@ -130,34 +130,34 @@ class GradForwards {
     const Index at = chunk * kLinearChunk;
     tokens_.read_tokens(inputs_, at, smaller(kLinearChunk, positions_.tokens - at), map_);
     find_runs(tokens_.features(), widths_.d, 0, tokens_.count(), run_);
-    ahead_ = new_ahead();
-    GradTokenTile<T>::ask(inputs_, at + kLinearChunk, widths_, ahead_);
+    prefetcher_ = new_prefetcher();
+    GradTokenTile<T>::prefetch(inputs_, at + kLinearChunk, widths_, prefetcher_);
   }
 
-  GradAhead<T> new_ahead() const {
-    return GradAhead<T>((2 * kLinearChunk + widths_.value_width) * widths_.d);
+  GradPrefetcher<T> new_prefetcher() const {
+    return GradPrefetcher<T>((2 * kLinearChunk + widths_.value_width) * widths_.d);
   }
 
-  void attend(Index h, Index first, Index count, Index offset) {
+  void process_rows(Index h, Index first, Index count, Index offset) {
     rows_.read_queries(args_.rows[h], first, count, map_);
     rows_.read_d_out();
-    GradRowTile<T>::ask(args_.rows[h], first + count, positions_.rows, widths_, ahead_);
+    GradRowTile<T>::prefetch(args_.rows[h], first + count, positions_.rows, widths_, prefetcher_);
     multiply_rows<ProductSteps::all, T>({rows_.d_out(), widths_.dv, 1, matrix_, widths_.d, u_,
-                                         widths_.d, widths_.value_width, &ahead_},
+                                         widths_.d, widths_.value_width, &prefetcher_},
                                         count, widths_.d);
     pair_products(rows_.d_out(), widths_.dv, tokens_.values_t(), widths_.value_width, count,
                   tokens_.count(), offset, pairs_);
     multiply_rows<ProductSteps::up_to_row, T>(
         {pairs_, kLinearChunk, 1, tokens_.features(), widths_.d, u_, widths_.d, tokens_.count(),
-         &ahead_, offset, true},
+         &prefetcher_, offset, true},
         count, widths_.d);
     StateReader<T> reader;
     reader.normaliser = vector_;
     reader.run = tokens_.count() > 0 ? run_ : nullptr;
     reader.keys = tokens_.count();
     reader.first = offset;
-    rows_.attend(reader, u_, slopes_, args_.accumulate || map_ > 0,
-                 grad_records(args_, h, map_, first));
+    rows_.process_rows(reader, u_, slopes_, args_.accumulate || map_ > 0,
+                       grad_records(args_, h, map_, first));
   }
 
   const LinearGradCausalArgs<T>& args_;
@@ -170,7 +170,7 @@ class GradForwards {
   const GradScratch<T> sums_;  // of the running state
   GradTokenTile<T> tokens_;
   GradRowTile<T> rows_;
-  GradAhead<T> ahead_;
+  GradPrefetcher<T> prefetcher_;
   T* const u_;
   T* const slopes_;
   T* const run_;  // [kLinearChunk, d]
@@ -182,9 +182,9 @@ template <class T>
 class GradBackwards {
  public:
   GradBackwards(const LinearGradCausalArgs<T>& args, Index map, GradScratch<T> scratch,
-                bool is_strip = false)
+                bool is_row_block = false)
       : args_(args),
-        positions_(args, is_strip),
+        positions_(args, is_row_block),
         map_(map),
         widths_(args.width, args.value_width),
         sums_{scratch.take(GradSums<T>::elements(widths_.width, widths_.dv, widths_.d))},
@@ -205,8 +205,8 @@ class GradBackwards {
     }
   }
 
-  /// Processes all chunks of a strip, and adds their rows to a carried state.
-  void run_strip(GradSums<T>& sums) {
+  /// Processes all chunks of a row block, and adds their rows to a carried state.
+  void run_row_block(GradSums<T>& sums) {
     const Index end = larger(positions_.tokens, positions_.first + positions_.rows);
     for (Index chunk = (end - 1) / kLinearChunk; chunk >= 0; --chunk) {
       read(chunk, sums.matrix(), sums.vector(), &sums);
@@ -220,11 +220,11 @@ class GradBackwards {
   void sum(Index chunk, Index h, T* matrix, T* vector) {
     const Index begin = positions_.row_at(chunk * kLinearChunk);
     const Index end = positions_.row_at((chunk + 1) * kLinearChunk);
-    ahead_ = new_ahead();
-    ask_rows(h, begin);
+    prefetcher_ = new_prefetcher();
+    prefetch_rows(h, begin);
     read_rows(h, begin, end);
     multiply_rows<ProductSteps::all, T>({rows_.features(), 1, widths_.d, rows_.d_out(), widths_.dv,
-                                         matrix, widths_.dv, rows_.count(), &ahead_},
+                                         matrix, widths_.dv, rows_.count(), &prefetcher_},
                                         widths_.width, widths_.dv);
     for (Index c = 0; c < widths_.d; c += kLanes<T>) {
       Vec<T> sum = zero<T>();
@@ -244,10 +244,10 @@ class GradBackwards {
     const Index begin = positions_.row_at(at);
     const Index end = positions_.row_at(at + kLinearChunk);
     tokens_.read_tokens(args_.tokens, count > 0 ? at : 0, count, map_);
-    ahead_ = new_ahead();
-    GradTokenTile<T>::ask(args_.tokens, at - kLinearChunk, widths_, ahead_);
-    ask_rows(0, begin);
-    gradients_.read(tokens_, matrix, ahead_);
+    prefetcher_ = new_prefetcher();
+    GradTokenTile<T>::prefetch(args_.tokens, at - kLinearChunk, widths_, prefetcher_);
+    prefetch_rows(0, begin);
+    gradients_.read(tokens_, matrix, prefetcher_);
     gradients_.add(vector, d_k() ? count : 0);
     for (Index h = 0; begin < end && h < args_.heads; ++h) {
       add_rows(h, begin, end, positions_.first + begin - at);
@@ -258,17 +258,17 @@ class GradBackwards {
   }
 
  private:
-  GradAhead<T> new_ahead() const {
-    return GradAhead<T>((4 * kLinearChunk + widths_.width) * widths_.dv);
+  GradPrefetcher<T> new_prefetcher() const {
+    return GradPrefetcher<T>((4 * kLinearChunk + widths_.width) * widths_.dv);
   }
   bool d_k() const { return args_.tokens.d_k.data != nullptr; }
   bool d_v() const { return args_.tokens.d_v.data != nullptr; }
 
   /// Prefetches the rows of a head before row `end`.
-  void ask_rows(Index h, Index end) {
+  void prefetch_rows(Index h, Index end) {
     LinearGradRows<T> inputs = args_.rows[h];
     inputs.d_q = {};
-    GradRowTile<T>::ask(inputs, larger(0, end - kLinearChunk), end, widths_, ahead_);
+    GradRowTile<T>::prefetch(inputs, larger(0, end - kLinearChunk), end, widths_, prefetcher_);
   }
 
   void read_rows(Index h, Index begin, Index end) {
@@ -278,7 +278,7 @@ class GradBackwards {
 
   /// Adds the last rows read to R and r.
   void add_to(GradSums<T>& sums) {
-    sums.add_products(rows_.features(), 1, widths_.d, rows_.d_out(), rows_.count(), ahead_);
+    sums.add_products(rows_.features(), 1, widths_.d, rows_.d_out(), rows_.count(), prefetcher_);
     if (d_k()) sums.add(chunk_r_);
   }
 
@@ -286,8 +286,8 @@ class GradBackwards {
   void add_rows(Index h, Index begin, Index end, Index offset) {
     const Index count = end - begin;
     if (h > 0) {
-      ahead_ = new_ahead();
-      ask_rows(h, begin);
+      prefetcher_ = new_prefetcher();
+      prefetch_rows(h, begin);
     }
     read_rows(h, begin, end);
     const T* const features = rows_.features();
@@ -297,7 +297,7 @@ class GradBackwards {
                     tokens_.count(), offset, value_products_);
       multiply_rows<ProductSteps::from_row, T>(
           {value_products_, 1, kLinearChunk, features, widths_.d, gradients_.d_features(),
-           widths_.d, count, &ahead_, offset, true},
+           widths_.d, count, &prefetcher_, offset, true},
           tokens_.count(), widths_.d);
     }
     if (d_v() && tokens_.count() > 0) {
@@ -306,7 +306,7 @@ class GradBackwards {
                     tokens_.count(), offset, products_);
       multiply_rows<ProductSteps::from_row, T>(
           {products_, 1, kLinearChunk, weights, widths_.dv, gradients_.d_values(), widths_.dv,
-           count, &ahead_, offset, true},
+           count, &prefetcher_, offset, true},
           tokens_.count(), widths_.dv);
     }
     if (d_k()) add_d_z(offset);
@@ -346,7 +346,7 @@ class GradBackwards {
   GradTokenTile<T> tokens_;
   GradRowTile<T> rows_;
   TokenGradients<T> gradients_;
-  GradAhead<T> ahead_;
+  GradPrefetcher<T> prefetcher_;
   T* const chunk_r_;         // [d], of this chunk only
   T* const products_;        // [rows, kLinearChunk], phi(q_i) . phi(k_j)
   T* const value_products_;  // [rows, kLinearChunk], G_i / den_i . v_j

@@ -26,8 +26,8 @@ class GradTokenTile {
   bool wants_d_v() const { return tokens_->d_v.data != nullptr; }
 
   /// Prefetches the tokens for read_tokens().
-  static void ask(const LinearGradTokens<T>& tokens, Index first, const GradWidths<T>& widths,
-                  GradAhead<T>& ahead) {
+  static void prefetch(const LinearGradTokens<T>& tokens, Index first, const GradWidths<T>& widths,
+                       GradPrefetcher<T>& ahead) {
     if (first < 0) return;
     const Index count = clamped(tokens.count - first, 0, kLinearChunk);
     ahead.read(tokens.k, first, count, widths.width);
@@ -134,7 +134,7 @@ class TokenGradients {
   /// Computes the contributions to all tokens of rows that see all of them: R v_j, still without r,
   /// and R^T phi(k_j).
   /// \param state R [D, dv]
-  void read(const GradTokenTile<T>& tile, const T* state, GradAhead<T>& ahead) {
+  void read(const GradTokenTile<T>& tile, const T* state, GradPrefetcher<T>& ahead) {
     if (tile.wants_d_k()) read_features(tile, state, ahead);
     if (!tile.wants_d_v()) return;
     multiply_rows<ProductSteps::all, T>({tile.features(), widths_.d, 1, state, widths_.dv,
@@ -144,7 +144,7 @@ class TokenGradients {
 
  private:
   /// Computes the features' part with tokens in the lanes, so that no matrix needs transposing.
-  void read_features(const GradTokenTile<T>& tile, const T* state, GradAhead<T>& ahead) {
+  void read_features(const GradTokenTile<T>& tile, const T* state, GradPrefetcher<T>& ahead) {
     multiply_rows<ProductSteps::all, T>({state, widths_.dv, 1, tile.values_t(), kLinearChunk,
                                          lanes_, kLinearChunk, widths_.value_width, &ahead},
                                         widths_.width, kLinearChunk);

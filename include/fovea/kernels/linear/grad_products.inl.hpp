@@ -40,36 +40,36 @@ struct GradScratch {
 /// The rows of the next tile, prefetched evenly while this one is computed, since outstanding
 /// prefetches delay later loads.
 template <class T>
-class GradAhead {
+class GradPrefetcher {
  public:
-  GradAhead() = default;
+  GradPrefetcher() = default;
   /// \param elements number of elements of the prefetching products
-  explicit GradAhead(Index elements) {
+  explicit GradPrefetcher(Index elements) {
     const Index blocks = larger(1, elements / (kLanes<T> * kAccumulators));
     rows_ = (kLinearChunk + blocks - 1) / blocks;
   }
 
   /// Adds rows [first, first + count) of a tensor, to be read.
   void read(const Matrix<const T>& m, Index first, Index count, Index width) {
-    reads_[read_count_++] = RowsAhead<0>::template of<T>(stored(m), first, 1, count, width);
+    reads_[read_count_++] = RowPrefetcher<0>::template of<T>(stored(m), first, 1, count, width);
   }
   /// Adds rows of a tensor to be written, if given.
   void write(const Matrix<T>& m, Index first, Index count, Index width) {
     if (m.data == nullptr) return;
-    writes_[write_count_++] = RowsAhead<1>::template of<T>(stored(m), first, 1, count, width);
+    writes_[write_count_++] = RowPrefetcher<1>::template of<T>(stored(m), first, 1, count, width);
   }
 
   /// Prefetches that many rows of each tensor.
-  FOVEA_INLINE void ask(Index rows) {
-    for (Index n = 0; n < read_count_; ++n) reads_[n].ask(rows);
-    for (Index n = 0; n < write_count_; ++n) writes_[n].ask(rows);
+  FOVEA_INLINE void prefetch(Index rows) {
+    for (Index n = 0; n < read_count_; ++n) reads_[n].prefetch(rows);
+    for (Index n = 0; n < write_count_; ++n) writes_[n].prefetch(rows);
   }
   /// Prefetches one register block's share.
-  FOVEA_INLINE void ask() { ask(rows_); }
+  FOVEA_INLINE void prefetch() { prefetch(rows_); }
 
  private:
-  RowsAhead<0> reads_[4];
-  RowsAhead<1> writes_[2];
+  RowPrefetcher<0> reads_[4];
+  RowPrefetcher<1> writes_[2];
   Index rows_ = 0;  // rows of each tensor prefetched per block
   Index read_count_ = 0;
   Index write_count_ = 0;
@@ -158,9 +158,9 @@ FOVEA_INLINE void write_feature_row(const LinearMaps<T>& maps, T* to, Index colu
 
 /// Which of the steps [0, steps) a row of a product sums over.
 enum class ProductSteps {
-  all,        // all of them, in reduction blocks of kChain
-  up_to_row,  // row i: [0, i + offset], with steps <= kChain
-  from_row    // row i: [i - offset, steps), with steps <= kChain
+  all,        // all of them, in reduction blocks of kReductionBlock
+  up_to_row,  // row i: [0, i + offset], with steps <= kReductionBlock
+  from_row    // row i: [i - offset, steps), with steps <= kReductionBlock
 };
 
 /// The product to[i, c] = sum_s a[i, s] b[s, c], written or added to `to`.
@@ -174,7 +174,7 @@ struct RowsProduct {
   T* to;  // [rows, columns]
   Index to_row;
   Index steps;
-  GradAhead<T>* ahead = nullptr;
+  GradPrefetcher<T>* ahead = nullptr;
   Index offset = 0;
   bool add = false;
 };
@@ -190,13 +190,13 @@ struct ProductColumns {
     const T* const a = p.a + i * p.a_row;
     const T* const b = p.b + column;
     T* const to = p.to + i * p.to_row + column;
-    if (p.ahead != nullptr) p.ahead->ask();
+    if (p.ahead != nullptr) p.ahead->prefetch();
     if constexpr (kSteps == ProductSteps::all) {
-      for (Index s = 0; s == 0 || s < p.steps; s += kChain) {
+      for (Index s = 0; s == 0 || s < p.steps; s += kReductionBlock) {
         RegisterBlock<R, V, T> sum;
         sum.clear();
         sum.multiply_add(a + s * p.a_step, p.a_row, p.a_step, b + s * p.b_row, p.b_row,
-                         smaller(kChain, p.steps - s));
+                         smaller(kReductionBlock, p.steps - s));
         if (p.add || s > 0) sum.add_from(to, p.to_row);
         sum.store_to(to, p.to_row);
       }

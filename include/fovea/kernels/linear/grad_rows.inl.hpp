@@ -113,8 +113,8 @@ class GradRowTile {
   const T* d_out() const { return d_out_; }  // [count, dv]
 
   /// Prefetches rows [first, end) for read_queries().
-  static void ask(const LinearGradRows<T>& rows, Index first, Index end,
-                  const GradWidths<T>& widths, GradAhead<T>& ahead) {
+  static void prefetch(const LinearGradRows<T>& rows, Index first, Index end,
+                       const GradWidths<T>& widths, GradPrefetcher<T>& ahead) {
     const Index count = clamped(end - first, 0, kLinearChunk);
     ahead.read(rows.q, first, count, widths.width);
     ahead.read(rows.d_out, first, count, widths.value_width);
@@ -141,8 +141,8 @@ class GradRowTile {
   /// \param u [count, d], S_i G_i
   /// \param slopes [count, d] scratch
   /// \param records of the loaded rows, written
-  void attend(StateReader<T>& reader, const T* u, T* slopes, bool accumulate,
-              const GradRecords<T>& records) {
+  void process_rows(StateReader<T>& reader, const T* u, T* slopes, bool accumulate,
+                    const GradRecords<T>& records) {
     alignas(kVecBytes) T numbers[4][kLinearChunk];
     reader.width = widths_.width;
     reader.row = widths_.d;
@@ -168,8 +168,8 @@ class GradRowTile {
     }
   }
 
-  /// For rows of an earlier attend(): scales features as it did, and sets d_out() to G_i / den_i,
-  /// and d_z.
+  /// For rows of an earlier process_rows(): scales features as it did, and sets d_out() to G_i /
+  /// den_i, and d_z.
   void read_divided(const GradRecords<T>& records) {
     for (Index i = 0; i < count_; ++i) {
       const GradRecord<T> kept = records.at(i);
@@ -179,7 +179,7 @@ class GradRowTile {
     }
   }
 
-  /// For rows of the last attend(): sets d_out() to G_i / den_i, and d_z.
+  /// For rows of the last process_rows(): sets d_out() to G_i / den_i, and d_z.
   void divide(const GradRecords<T>& records) {
     for (Index i = 0; i < count_; ++i) {
       const GradRecord<T> kept = records.at(i);

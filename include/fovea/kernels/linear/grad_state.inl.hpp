@@ -45,7 +45,7 @@ class GradSums {
   /// \param a scalars, at strides a_row and a_step
   /// \param b [steps, row], steps <= kLinearChunk
   FOVEA_NOINLINE void add_products(const T* a, Index a_row, Index a_step, const T* b, Index steps,
-                                   GradAhead<T>& ahead) {
+                                   GradPrefetcher<T>& ahead) {
     const RowsProduct<T> p{a, a_row, a_step, b, row_, matrix_, row_, steps, &ahead};
     for_register_blocks<T>(rows_, row_, [&]<int V>(Index c) { return Columns<V>{p, lost_, c}; });
   }
@@ -77,7 +77,7 @@ class GradSums {
 
     template <int R>
     FOVEA_INLINE void run(Index i) const {
-      p.ahead->ask();
+      p.ahead->prefetch();
       const Index row = p.to_row;
       T* const to = p.to + i * row + c;
       T* const lost_i = lost + i * row + c;

@@ -33,24 +33,24 @@ class GradRowsOfTotal {
                   widths_.d);
     if (args_.sums != nullptr) clear_elements(args_.sums + map_ * elements_, elements_);
     for (Index r = 0; r < args_.row_count; r += kLinearChunk) {
-      attend(r, smaller(kLinearChunk, args_.row_count - r));
+      process_rows(r, smaller(kLinearChunk, args_.row_count - r));
       add_row_products(records_, rows_.count(), sum);
       if (args_.sums != nullptr) add_sums();
     }
   }
 
  private:
-  void attend(Index first, Index count) {
+  void process_rows(Index first, Index count) {
     rows_.read_queries(args_.rows, first, count, map_);
     rows_.read_d_out();
-    ahead_ = GradAhead<T>((kLinearChunk + widths_.width) * widths_.dv);
-    GradRowTile<T>::ask(args_.rows, first + count, args_.row_count, widths_, ahead_);
+    prefetcher_ = GradPrefetcher<T>((kLinearChunk + widths_.width) * widths_.dv);
+    GradRowTile<T>::prefetch(args_.rows, first + count, args_.row_count, widths_, prefetcher_);
     multiply_rows<ProductSteps::all, T>({rows_.d_out(), widths_.dv, 1, turned_, widths_.d, u_,
-                                         widths_.d, widths_.value_width, &ahead_},
+                                         widths_.d, widths_.value_width, &prefetcher_},
                                         count, widths_.d);
     StateReader<T> reader;
     reader.normaliser = total_ + widths_.width * widths_.dv;
-    rows_.attend(reader, u_, slopes_, args_.accumulate || map_ > 0, records_);
+    rows_.process_rows(reader, u_, slopes_, args_.accumulate || map_ > 0, records_);
   }
 
   /// Adds R and r of the tile's rows.
@@ -58,7 +58,7 @@ class GradRowsOfTotal {
     rows_.divide(records_);
     T* const sums = args_.sums + map_ * elements_;
     multiply_rows<ProductSteps::all, T>({rows_.features(), 1, widths_.d, rows_.d_out(), widths_.dv,
-                                         sums, widths_.dv, rows_.count(), &ahead_, 0, true},
+                                         sums, widths_.dv, rows_.count(), &prefetcher_, 0, true},
                                         widths_.width, widths_.dv);
     T* const normaliser = sums + widths_.width * widths_.dv;
     for (Index c = 0; c < widths_.d; c += kLanes<T>) {
@@ -75,7 +75,7 @@ class GradRowsOfTotal {
   const T* const total_;  // S [D, dv] and z [d]
   T* const turned_;       // S^T [Dv, d]
   GradRowTile<T> rows_;
-  GradAhead<T> ahead_;
+  GradPrefetcher<T> prefetcher_;
   T* const u_;
   T* const slopes_;
   GradRecords<T> records_;
@@ -104,8 +104,8 @@ void linear_grad_keys(const LinearGradKeysArgs<T>& args) noexcept {
     const T* const total = args.total + l * linear_map_elements<T>(args.width, args.value_width);
     for (Index j = 0; j < args.tokens.count; j += kLinearChunk) {
       tile.read_tokens(args.tokens, j, smaller(kLinearChunk, args.tokens.count - j), l);
-      GradAhead<T> ahead(2 * kLinearChunk * widths.d);
-      GradTokenTile<T>::ask(args.tokens, j + kLinearChunk, widths, ahead);
+      GradPrefetcher<T> ahead(2 * kLinearChunk * widths.d);
+      GradTokenTile<T>::prefetch(args.tokens, j + kLinearChunk, widths, ahead);
       gradients.read(tile, total, ahead);
       if (d_k) gradients.add(total + widths.width * widths.dv, tile.count());
       if (d_k)

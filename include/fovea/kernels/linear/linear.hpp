@@ -30,7 +30,7 @@ struct LinearRows {
   OutputMatrix<S> out;  ///< [rows, Dv], written
   /// [rows, Dv] in the arithmetic type: multiplied by near_weight and added to `out`. Null data:
   /// none.
-  Matrix<const T> near;
+  Matrix<const T> near_field;
   const T* near_weight = nullptr;  ///< [Dv]; null: 1
   const T* far_weight = nullptr;   ///< [Dv]; null: 1
 };

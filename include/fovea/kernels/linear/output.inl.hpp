@@ -11,15 +11,16 @@
 /// Blends and stores lanes of row i from column c on; \p far is the sum over all maps.
 template <Storage X, class T, Storage S>
 FOVEA_INLINE void write_far(const LinearRows<T, S>& rows, Index i, Index c, Index width,
-                            Vec<T> far) {
-  if (rows.far_weight != nullptr) far = far * load_columns(rows.far_weight, 1, c, width);
-  if (rows.near.data != nullptr) {
-    const T* near = rows.near.data + i * rows.near.row;
+                            Vec<T> far_field) {
+  if (rows.far_weight != nullptr)
+    far_field = far_field * load_columns(rows.far_weight, 1, c, width);
+  if (rows.near_field.data != nullptr) {
+    const T* near_field = rows.near_field.data + i * rows.near_field.row;
     const Vec<T> weight =
         rows.near_weight == nullptr ? set1(T{1}) : load_columns(rows.near_weight, 1, c, width);
-    far = fma(weight, load_columns(near, rows.near.column, c, width), far);
+    far_field = fma(weight, load_columns(near_field, rows.near_field.column, c, width), far_field);
   }
-  store_columns<X>(rows.out.data, i * rows.out.row, rows.out.column, c, width, far);
+  store_columns<X>(rows.out.data, i * rows.out.row, rows.out.column, c, width, far_field);
 }
 
 /// The rows [first, first + count): `far` is blended and stored.
@@ -28,15 +29,15 @@ struct BlendedRows {
   const LinearRows<T, S>& rows;
   Index first;
   Index count;
-  Index width;   // Dv
-  const T* far;  // [count, row]; null: 0
+  Index width;         // Dv
+  const T* far_field;  // [count, row]; null: 0
   Index row;
 
   template <Storage X>
   FOVEA_NOINLINE void run() const {
     for (Index i = 0; i < count; ++i) {
       for (Index c = 0; c < width; c += kLanes<T>) {
-        const Vec<T> x = far == nullptr ? zero<T>() : load(far + i * row + c);
+        const Vec<T> x = far_field == nullptr ? zero<T>() : load(far_field + i * row + c);
         write_far<X>(rows, first + i, c, width, x);
       }
     }
@@ -47,8 +48,8 @@ struct BlendedRows {
 /// \param far [count, row]; null: 0, for rows without visible tokens
 template <class T, Storage S>
 FOVEA_INLINE void blend_far(const LinearRows<T, S>& rows, Index first, Index count, Index width,
-                            const T* far, Index row) {
-  with_storage(rows.out, BlendedRows<T, S>{rows, first, count, width, far, row});
+                            const T* far_field, Index row) {
+  with_storage(rows.out, BlendedRows<T, S>{rows, first, count, width, far_field, row});
 }
 
 /// The rows from `first` on, for one map of several.

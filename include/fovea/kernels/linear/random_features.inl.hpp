@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Positive random features: logits by a product with the projection in reduction blocks of kChain
-/// columns, references, and the exponential of the difference. A feature is at most 1. Errors of a
-/// logit, and relative errors of its feature, are relative to the magnitude of its products.
+/// Positive random features: logits by a product with the projection in reduction blocks of
+/// kReductionBlock columns, references, and the exponential of the difference. A feature is at
+/// most 1. Errors of a logit, and relative errors of its feature, are relative to the magnitude of
+/// its products.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -56,16 +57,16 @@ struct LogitColumns {
   Index row;
   Index width;
   const T* norms;  // [count], subtracted; null: none
-  RowsAhead<0>& ahead;
+  RowPrefetcher<0>& ahead;
   T* logits;  // [count, row], likewise
 
   template <int R>
   FOVEA_INLINE void run(Index i) const {
-    ahead.ask(R);
+    ahead.prefetch(R);
     RegisterBlock<R, V, T> sum;
     sum.clear();
-    sum.template multiply_add_chains<kChain>(x + i * x_row, x_row, turned, row, width,
-                                             logits + i * row, row);
+    sum.template multiply_add_chains<kReductionBlock>(x + i * x_row, x_row, turned, row, width,
+                                                      logits + i * row, row);
     if (norms != nullptr) {
       FOVEA_UNROLL
       for (int r = 0; r < R; ++r) {
@@ -94,7 +95,8 @@ void feature_logits(const FeatureLogitsArgs<T>& args) noexcept {
   for (Index i = 0; has_norms && i < args.count; ++i) {
     norms[i] = args.norm_factor * squared_norm(x + i * x_row, args.width);
   }
-  auto ahead = RowsAhead<0>::template of<T>(stored(args.x), args.count, 1, args.next, args.width);
+  auto ahead =
+      RowPrefetcher<0>::template of<T>(stored(args.x), args.count, 1, args.next, args.width);
   for_register_blocks<T>(args.count, row, [&]<int V>(Index c) {
     return LogitColumns<V, T>{x,     x_row,          args.turned + c,
                               row,   args.width,     has_norms ? norms : nullptr,

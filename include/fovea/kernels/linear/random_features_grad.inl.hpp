@@ -24,11 +24,11 @@ struct ProjectionColumns {
 
   template <int R>
   FOVEA_INLINE void run(Index r) const {
-    for (Index i = 0; i < count; i += kChain) {
+    for (Index i = 0; i < count; i += kReductionBlock) {
       RegisterBlock<R, V, T> block;
       block.clear();
       block.multiply_add(d_logits + i * row + r, 1, row, x + i * x_row, x_row,
-                         smaller(kChain, count - i));
+                         smaller(kReductionBlock, count - i));
       FOVEA_UNROLL
       for (int n = 0; n < R; ++n) {
         FOVEA_UNROLL

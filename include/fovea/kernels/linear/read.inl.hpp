@@ -19,7 +19,7 @@ struct BlockSums {
   const T* values;    // [tokens, value_row]
   Index tokens;
   bool is_first;  // whether this is the first block
-  TokensAfter after;
+  TokenPrefetcher after;
 };
 
 template <int V, class T>
@@ -34,7 +34,7 @@ struct BlockProducts {
     T* sums = s.sums + d * s.value_row + c;
     if (!s.is_first) block.add_from(sums, s.value_row);
     block.store_to(sums, s.value_row);
-    s.after.ask(R / 2);
+    s.after.prefetch(R / 2);
   }
 };
 
@@ -83,9 +83,9 @@ void linear_sum(const LinearSumArgs<T, S>& args) noexcept {
     s.tokens = smaller(kLinearSumChunk, args.tokens - first);
     s.is_first = first == 0;
     const Index next = smaller(kLinearSumChunk, args.tokens - first - s.tokens);
-    s.after = {
-        RowsAhead<0>::of<T>(args.k, first + s.tokens, 1, next, row_width(args.maps, args.width)),
-        RowsAhead<0>::of<T>(args.v, first + s.tokens, 1, next, args.value_width)};
+    s.after = {RowPrefetcher<0>::of<T>(args.k, first + s.tokens, 1, next,
+                                       row_width(args.maps, args.width)),
+               RowPrefetcher<0>::of<T>(args.v, first + s.tokens, 1, next, args.value_width)};
     pack_padded_rows(every_row<T>(args.v, first, 1), s.tokens, args.value_width, values);
     for (Index l = 0; l < args.maps.count; ++l) {
       feature_rows(args.maps, l, every_row<T>(args.k, first, 1), s.tokens, args.width, features,

@@ -29,13 +29,13 @@ template <class T>
 inline constexpr T kUsualFeature = sizeof(T) == 4 ? T(0x1p40) : T(0x1p300);
 
 /// The next rows of queries and outputs, to prefetch.
-struct RowsAfter {
-  RowsAhead<0> q;
-  RowsAhead<1> out;
+struct QueryPrefetcher {
+  RowPrefetcher<0> q;
+  RowPrefetcher<1> out;
 
-  FOVEA_INLINE void ask(Index rows) {
-    q.ask(rows);
-    out.ask(rows);
+  FOVEA_INLINE void prefetch(Index rows) {
+    q.prefetch(rows);
+    out.prefetch(rows);
   }
 };
 
@@ -65,7 +65,7 @@ struct StateReader {
   /// stored.
   T* out = nullptr;
   Index out_row = 0;
-  RowsAfter* ahead = nullptr;  // rows to prefetch; or null
+  QueryPrefetcher* ahead = nullptr;  // rows to prefetch; or null
 
   /// The last key of the chunk that row r sees.
   FOVEA_INLINE Index key(Index r) const { return smaller(first + r, keys - 1); }
@@ -245,7 +245,7 @@ struct ReadBlock {
     } else {
       divide(sum, r);
     }
-    if (reader.ahead != nullptr) reader.ahead->ask(R);
+    if (reader.ahead != nullptr) reader.ahead->prefetch(R);
   }
 
   /// Adds row r's visible keys of the chunk, then each row's further keys.

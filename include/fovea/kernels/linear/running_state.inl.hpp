@@ -195,13 +195,13 @@ FOVEA_INLINE void for_state_vectors(Index padded_width, const Functor& functor) 
 }
 
 /// The next tokens, to prefetch.
-struct TokensAfter {
-  RowsAhead<0> k;
-  RowsAhead<0> v;
+struct TokenPrefetcher {
+  RowPrefetcher<0> k;
+  RowPrefetcher<0> v;
 
-  FOVEA_INLINE void ask(Index tokens) {
-    k.ask(tokens);
-    v.ask(tokens);
+  FOVEA_INLINE void prefetch(Index tokens) {
+    k.prefetch(tokens);
+    v.prefetch(tokens);
   }
 };
 
@@ -240,7 +240,7 @@ template <int V, class T>
 struct ChunkProducts {
   const RunningState<T>& s;
   const ChunkSums<T>& sums;
-  TokensAfter& after;
+  TokenPrefetcher& after;
   Index c;
 
   template <int R>
@@ -259,7 +259,7 @@ struct ChunkProducts {
       block.add_from(base, row);
       block.store_to(state, row);
     }
-    after.ask(R / 2);
+    after.prefetch(R / 2);
   }
 };
 
@@ -267,7 +267,7 @@ template <class T>
 struct ChunkColumns {
   const RunningState<T>& s;
   const ChunkSums<T>& sums;
-  TokensAfter& after;
+  TokenPrefetcher& after;
 
   template <int V>
   FOVEA_INLINE void run(Index vector) const {
@@ -280,7 +280,7 @@ struct ChunkColumns {
 /// \param after tokens to prefetch meanwhile
 template <class T>
 FOVEA_NOINLINE void add_chunk(const RunningState<T>& s, const ChunkSums<T>& sums,
-                              TokensAfter& after) {
+                              TokenPrefetcher& after) {
   for_state_vectors<T>(s.value_row, ChunkColumns<T>{s, sums, after});
 }
 
@@ -300,7 +300,7 @@ FOVEA_NOINLINE void add_to_words(T* high, T* low, const T* x, Index n) {
 /// \param tokens the number of tokens with this chunk, a multiple of kLinearChunk
 /// \param after tokens to prefetch meanwhile
 template <class T>
-FOVEA_NOINLINE void close_chunk(const RunningState<T>& s, Index tokens, TokensAfter& after) {
+FOVEA_NOINLINE void close_chunk(const RunningState<T>& s, Index tokens, TokenPrefetcher& after) {
   add_chunk(s, {s.local, s.local, s.high, s.read}, after);
   const Index at = s.width * s.value_row;
   add_to_words(s.high + at, s.low + at, s.last_run(), s.row);

@@ -22,9 +22,9 @@ void linear_chunks(const LinearChunkArgs<T, S>& args) noexcept {
   for (Index first = 0; first < tokens; first += kLinearChunk) {
     const Index next = first + kLinearChunk;
     const Index count = smaller(kLinearChunk, tokens - next);
-    TokensAfter after = {
-        RowsAhead<0>::template of<T>(args.k, next, 1, count, row_width(args.maps, width)),
-        RowsAhead<0>::template of<T>(args.v, next, 1, count, value_width)};
+    TokenPrefetcher after = {
+        RowPrefetcher<0>::template of<T>(args.k, next, 1, count, row_width(args.maps, width)),
+        RowPrefetcher<0>::template of<T>(args.v, next, 1, count, value_width)};
     pack_padded_rows(every_row<T>(args.v, first, 1), kLinearChunk, value_width, args.scratch);
     const Index of_segment = first / kLinearChunk;
     const Index chunk = args.segment * kSegmentChunks + of_segment;

@@ -42,7 +42,7 @@ struct RowScratch {
 template <class T, Storage S>
 FOVEA_INLINE bool is_plain(const LinearRows<T, S>& rows, Index value_width) {
   return (S == Storage::native || rows.out.is_wide) && rows.out.column == 1 &&
-         value_width == padded_row<T>(value_width) && rows.near.data == nullptr &&
+         value_width == padded_row<T>(value_width) && rows.near_field.data == nullptr &&
          rows.far_weight == nullptr;
 }
 
@@ -52,11 +52,12 @@ template <class T, Storage S>
 FOVEA_INLINE void read_rows(StateReader<T>& reader, const LinearRows<T, S>& rows, Index first,
                             Index next, Index value_width, const LinearMaps<T>& maps, Index l,
                             T* sums) {
-  RowsAfter after;
+  QueryPrefetcher after;
   if (l == 0) {
-    after = {RowsAhead<0>::template of<T>(rows.q, first + reader.count, 1, next,
-                                          row_width(maps, reader.width)),
-             RowsAhead<1>::template of<T>(rows.out, first + reader.count, 1, next, value_width)};
+    after = {
+        RowPrefetcher<0>::template of<T>(rows.q, first + reader.count, 1, next,
+                                         row_width(maps, reader.width)),
+        RowPrefetcher<1>::template of<T>(rows.out, first + reader.count, 1, next, value_width)};
   }
   reader.ahead = &after;
   feature_rows(maps, l, every_row<T>(rows.q, first, 1), reader.count, reader.width, reader.features,
@@ -76,17 +77,17 @@ FOVEA_INLINE void read_rows(StateReader<T>& reader, const LinearRows<T, S>& rows
 /// Prefetches the pages of the chunk that begins with token `first`, and of the rows that read it.
 /// Inlined, since GCC would otherwise remove it as a function without effects.
 template <class T, Storage S>
-FOVEA_INLINE void ask_pages(const StreamArgs<T, S>& args, Index first, Index chunk) {
+FOVEA_INLINE void prefetch_pages(const StreamArgs<T, S>& args, Index first, Index chunk) {
   const Index token = first - args.length;
   const Index tokens = smaller(chunk, args.tokens - token);
-  RowsAhead<0>::template of<T>(args.k, token, 1, tokens, args.width).ask_pages();
-  RowsAhead<0>::template of<T>(args.v, token, 1, tokens, args.value_width).ask_pages();
+  RowPrefetcher<0>::template of<T>(args.k, token, 1, tokens, args.width).prefetch_pages();
+  RowPrefetcher<0>::template of<T>(args.v, token, 1, tokens, args.value_width).prefetch_pages();
   const Index row = larger(0, first - args.first_position);
   const Index rows = clamped(args.row_count - row, 0, chunk);
   for (Index h = 0; h < args.heads; ++h) {
     const LinearRows<T, S>& head = args.rows[h];
-    RowsAhead<0>::template of<T>(head.q, row, 1, rows, args.width).ask_pages();
-    RowsAhead<1>::template of<T>(head.out, row, 1, rows, args.value_width).ask_pages();
+    RowPrefetcher<0>::template of<T>(head.q, row, 1, rows, args.width).prefetch_pages();
+    RowPrefetcher<1>::template of<T>(head.out, row, 1, rows, args.value_width).prefetch_pages();
   }
 }
 
@@ -140,12 +141,13 @@ class LinearStream {
     if (begin >= end) return;
     const Index first = chunk * kLinearChunk;
     const Index next = end - args_.length;
-    TokensAfter after = {
-        RowsAhead<0>::template of<T>(args_.k, next, 1, smaller(kLinearChunk, args_.tokens - next),
-                                     row_width(args_.maps, args_.width)),
-        RowsAhead<0>::template of<T>(args_.v, next, 1, smaller(kLinearChunk, args_.tokens - next),
-                                     args_.value_width)};
-    ask_pages(args_, end, kLinearChunk);
+    TokenPrefetcher after = {
+        RowPrefetcher<0>::template of<T>(args_.k, next, 1,
+                                         smaller(kLinearChunk, args_.tokens - next),
+                                         row_width(args_.maps, args_.width)),
+        RowPrefetcher<0>::template of<T>(
+            args_.v, next, 1, smaller(kLinearChunk, args_.tokens - next), args_.value_width)};
+    prefetch_pages(args_, end, kLinearChunk);
     for (Index l = 0; l < args_.maps.count; ++l) {
       RunningState<T> state = map_state(l);
       if (begin == first) end_chunk(state, l, chunk, after);
@@ -178,7 +180,7 @@ class LinearStream {
 
   /// Sets the state of map l to that of the tokens before a chunk.
   FOVEA_INLINE void end_chunk(const RunningState<T>& state, Index l, Index chunk,
-                              TokensAfter& after) const {
+                              TokenPrefetcher& after) const {
     if (args_.sums.data == nullptr) {
       if (chunk > 0) close_chunk(state, chunk * kLinearChunk, after);
       return;

@@ -52,10 +52,10 @@ struct LinearGradKernels {
   void chain(const LinearGradChainArgs<T>& args) const noexcept;
   /// Causal, divided: computes the gradients of a part of the chunks from their states.
   void part_reads(const LinearGradPartArgs<T>& args) const noexcept;
-  /// Causal, in strips: computes the gradients of queries.
-  void strip_rows(const LinearGradStripArgs<T>& args) const noexcept;
-  /// Causal, in strips: computes the gradients of keys and values.
-  void strip_keys(const LinearGradStripArgs<T>& args) const noexcept;
+  /// Causal, in row blocks: computes the gradients of queries.
+  void block_of_rows(const LinearGradBlockArgs<T>& args) const noexcept;
+  /// Causal, in row blocks: computes the gradients of keys and values.
+  void block_of_keys(const LinearGradBlockArgs<T>& args) const noexcept;
   /// Not causal: computes the gradients of queries, and the sums for those of keys.
   void rows(const LinearGradRowsArgs<T>& args) const noexcept;
   /// Not causal: computes the gradients of keys and values.
@@ -98,7 +98,7 @@ struct RandomFeatureGradKernels {
   void rows(const FeatureGradArgs<T>& args) const noexcept;
   /// Sums parts of the gradient of a projection.
   void projection(const ProjectionGradArgs<T>& args) const noexcept;
-  /// Multiplies the state carried between strips.
+  /// Multiplies the state carried between row blocks.
   void scale(const LinearGradScaleArgs<T>& args) const noexcept;
 
   /// The instruction-set level of the kernels; by default the machine's.
@@ -169,12 +169,12 @@ void LinearGradKernels<T>::part_reads(const LinearGradPartArgs<T>& args) const n
   FOVEA_AT_LEVEL(level, linear_grad_part_reads<T>)(args);
 }
 template <class T>
-void LinearGradKernels<T>::strip_rows(const LinearGradStripArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, linear_grad_strip_rows<T>)(args);
+void LinearGradKernels<T>::block_of_rows(const LinearGradBlockArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, linear_grad_block_rows<T>)(args);
 }
 template <class T>
-void LinearGradKernels<T>::strip_keys(const LinearGradStripArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, linear_grad_strip_keys<T>)(args);
+void LinearGradKernels<T>::block_of_keys(const LinearGradBlockArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, linear_grad_block_keys<T>)(args);
 }
 template <class T>
 void LinearGradKernels<T>::rows(const LinearGradRowsArgs<T>& args) const noexcept {

@@ -16,7 +16,7 @@
 /// The refinement of the normaliser. Gaps are fractions of the sum of a row's exponentials, per
 /// block: with the first one most rows of eight heads were decided immediately in measurements, and
 /// the last one is below rounding.
-struct GapSteps {
+struct RefinementSteps {
   static constexpr double kFirst = 0x1p-10;
   static constexpr double kStep = 0x1p-3;
   static constexpr double kLast = 0x1p-26;
@@ -61,7 +61,7 @@ class SketchBlockSelect {
   bool choose(Index row, Index r) {
     seen_ = all_.visible(row);
     if (!blocks_.take_row(all_.q(), r, all_.scores(r), seen_)) return false;
-    gap_ = GapSteps::kFirst;
+    gap_ = RefinementSteps::kFirst;
     collected_ = 0;
     wanted_ = all_.first_guess();
     if (!close_gaps() || !collect(wanted_ * kMore)) return false;
@@ -109,14 +109,14 @@ class SketchBlockSelect {
   bool close_gaps() {
     if constexpr (!kNeedsSum) return true;
     const auto gap = static_cast<T>(gap_ * blocks_.least());
-    if (gap_ == GapSteps::kFirst && !pays(blocks_.count_gaps(gap))) return false;
+    if (gap_ == RefinementSteps::kFirst && !pays(blocks_.count_gaps(gap))) return false;
     blocks_.close_gaps(gap);
     return true;
   }
   /// Evaluates more of them. Returns false if none are left.
   bool close_more_gaps() {
-    gap_ *= GapSteps::kStep;
-    return kNeedsSum && gap_ >= GapSteps::kLast && close_gaps();
+    gap_ *= RefinementSteps::kStep;
+    return kNeedsSum && gap_ >= RefinementSteps::kLast && close_gaps();
   }
 
   /// Keeps enough keys that about `wanted` are expected to be hits.

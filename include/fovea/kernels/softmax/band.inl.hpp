@@ -17,17 +17,17 @@
 
 /// The memory to prefetch while a register of queries is computed: the next one's. Computing a row
 /// takes about as long as loading it, and pages are too short for the hardware prefetcher.
-struct BandAhead {
-  RowsAhead<0> queries;
-  RowsAhead<1> outputs;
-  RowsAhead<0> keys;
-  RowsAhead<0> values;
+struct BandPrefetcher {
+  RowPrefetcher<0> queries;
+  RowPrefetcher<1> outputs;
+  RowPrefetcher<0> keys;
+  RowPrefetcher<0> values;
 
-  FOVEA_INLINE void ask() {
-    queries.ask(1);
-    outputs.ask(1);
-    keys.ask(1);
-    values.ask(1);
+  FOVEA_INLINE void prefetch() {
+    queries.prefetch(1);
+    outputs.prefetch(1);
+    keys.prefetch(1);
+    values.prefetch(1);
   }
 };
 
@@ -94,7 +94,7 @@ class SoftmaxBand {
   /// The rows and keys of the group after the one that begins at row \p first and sees keys up to
   /// \p key_end. The last group of a block is followed by the first one of the next block, whose
   /// keys are mostly as far from this one's as its rows.
-  FOVEA_INLINE BandAhead ahead_of(Index first, Index key_end) const {
+  FOVEA_INLINE BandPrefetcher ahead_of(Index first, Index key_end) const {
     Index row = position(first + kQueries);
     Index rows = smaller(kQueries, count_ - first - kQueries);
     if (rows <= 0) {
@@ -104,11 +104,12 @@ class SoftmaxBand {
     }
     const Index keys = smaller(rows, end_ - key_end);
     const Index key = first_row_ + row_step_ * key_end;
-    BandAhead ahead;
-    ahead.queries = RowsAhead<0>::template of<T>(args_.q, row, step_, rows, width_);
-    ahead.outputs = RowsAhead<1>::template of<T>(output_of(args_), row, step_, rows, value_width_);
-    ahead.keys = RowsAhead<0>::template of<T>(args_.k, key, row_step_, keys, width_);
-    ahead.values = RowsAhead<0>::template of<T>(args_.v, key, row_step_, keys, value_width_);
+    BandPrefetcher ahead;
+    ahead.queries = RowPrefetcher<0>::template of<T>(args_.q, row, step_, rows, width_);
+    ahead.outputs =
+        RowPrefetcher<1>::template of<T>(output_of(args_), row, step_, rows, value_width_);
+    ahead.keys = RowPrefetcher<0>::template of<T>(args_.k, key, row_step_, keys, width_);
+    ahead.values = RowPrefetcher<0>::template of<T>(args_.v, key, row_step_, keys, value_width_);
     return ahead;
   }
 
@@ -123,9 +124,9 @@ class SoftmaxBand {
       counts[i] = static_cast<Int<T>>(count);
       most = larger(most, count);
     }
-    BandAhead ahead = ahead_of(first, rows > 0 ? keys[rows - 1].end : 0);
+    BandPrefetcher ahead = ahead_of(first, rows > 0 ? keys[rows - 1].end : 0);
     for (Index i = 0; i < rows; ++i) {
-      ahead.ask();
+      ahead.prefetch();
       if (kPairs && i + 1 < rows && overlap(keys[i], keys[i + 1])) {
         multiply_pair(first + i, i, keys[i], keys[i + 1]);
         ++i;
@@ -142,7 +143,7 @@ class SoftmaxBand {
     alignas(kVecBytes) T inverse[kQueries];
     store(inverse, select(sees, set1<T>(1) / load(sum), zero<T>()));
     for (Index i = 0; i < rows; ++i) {
-      ahead.ask();
+      ahead.prefetch();
       if (kPairs && i + 1 < rows && overlap(keys[i], keys[i + 1])) {
         values_pair(first + i, i, keys[i], keys[i + 1], inverse[i], inverse[i + 1]);
         ++i;

@@ -38,9 +38,9 @@ struct KeyRows {
   constexpr Index step(Index run_step) const { return run_step / stride * width; }
 };
 
-/// The running softmax of query rows between two stages. Stages are calls whose runs continue each
-/// other as in one list, each call with its own blocks of rows. Every stage but the last suspends,
-/// and every stage but the first resumes.
+/// The running softmax of query rows between two passes. Passes are calls whose runs continue each
+/// other as in one list, each call with its own blocks of rows. Every pass but the last suspends,
+/// and every pass but the first resumes.
 template <class T>
 struct CarriedSoftmax {
   /// [Nq, Dv] weighted sums of values. It may be `out`, if that holds numbers of T.
@@ -49,10 +49,10 @@ struct CarriedSoftmax {
   T* rows = nullptr;
   bool resumes = false;  ///< whether the rows continue from `acc` and `rows`
   /// Whether the rows are left in `acc` and `rows`. Then `out` and `lse` are not written, and the
-  /// last stage applies the sink.
+  /// last pass applies the sink.
   bool suspends = false;
 
-  /// Whether there are several stages.
+  /// Whether there are several passes.
   constexpr bool is_used() const { return resumes || suspends; }
 };
 
@@ -63,7 +63,7 @@ inline constexpr Index kFarApart = 8192;
 /// Keys and values of neighbouring residue classes, packed together by the first of their blocks:
 /// each page with rows of one class holds rows of the others (strided packing).
 template <class T>
-struct PackedClasses {
+struct PackedResidues {
   T* data = nullptr;       ///< packed_classes(...) elements; null: keys are read in place
   Index count = 0;         ///< number of classes
   Index keys = 0;          ///< keys of a class, at most
@@ -101,12 +101,12 @@ struct SoftmaxBlockArgs {
   ScoreMap<T> map;          ///< options of logits and weights
   /// Whether rows with few keys are summed like others; 16-bit rows always are.
   bool in_tiles = false;
-  Index first_position = 0;  ///< position of query row 0
-  KeyRows key_rows;          ///< the layout of the keys in k and v
-  PackedClasses<T> classes;  ///< their packed copies
-  Index key_end = 0;         ///< keys from this position on are invisible
-  CarriedSoftmax<T> carry;   ///< the running softmax between stages
-  QueryBlock block;          ///< the query rows, and their runs of keys
+  Index first_position = 0;   ///< position of query row 0
+  KeyRows key_rows;           ///< the layout of the keys in k and v
+  PackedResidues<T> classes;  ///< their packed copies
+  Index key_end = 0;          ///< keys from this position on are invisible
+  CarriedSoftmax<T> carry;    ///< the running softmax between passes
+  QueryBlock block;           ///< the query rows, and their runs of keys
   /// The distance in rows from the block to the probably next one, which is prefetched; 0 if
   /// unknown.
   Index next_block = 0;
@@ -122,7 +122,7 @@ constexpr Index softmax_block_scratch(Index rows, Index width, Index value_width
   const Index queries = padded(rows, most_queries);
   const Index d = padded(width, most_lanes);
   const Index dv = padded(value_width, most_lanes);
-  const Index tile = kKeyTile * (most_queries + d + dv) + kChain * most_queries;
+  const Index tile = kKeyTile * (most_queries + d + dv) + kReductionBlock * most_queries;
   const Index tiles = queries * (d + 2 * dv + 5) + tile;
   const Index band = kBandKeys * (most_lanes + 1) * most_lanes + d;
   return tiles > band ? tiles : band;

@@ -14,24 +14,24 @@
 
 /// The memory to prefetch while scores are computed: rows of the next sub-block and keys of the
 /// next tile, even beyond the block. Nothing beyond a tensor is read.
-struct BlockAhead {
-  RowsAhead<0> queries;
-  RowsAhead<1> outputs;
-  RowsAhead<0> carried;
-  RowsAhead<0> keys;
-  RowsAhead<0> values;
+struct BlockPrefetcher {
+  RowPrefetcher<0> queries;
+  RowPrefetcher<1> outputs;
+  RowPrefetcher<0> carried;
+  RowPrefetcher<0> keys;
+  RowPrefetcher<0> values;
   bool asks_more = false;  // for distant keys, if few sub-blocks prefetch
 
-  FOVEA_INLINE void ask() {
+  FOVEA_INLINE void prefetch() {
     constexpr Index rows = 3;  // of each: more prefetches would queue
-    queries.ask(rows);
-    outputs.ask(rows);
-    carried.ask(rows);
-    keys.ask(rows);
-    values.ask(rows);
+    queries.prefetch(rows);
+    outputs.prefetch(rows);
+    carried.prefetch(rows);
+    keys.prefetch(rows);
+    values.prefetch(rows);
     if (!asks_more) return;
-    keys.ask(rows + 1);
-    values.ask(rows + 1);
+    keys.prefetch(rows + 1);
+    values.prefetch(rows + 1);
   }
 };
 
@@ -50,7 +50,7 @@ class SoftmaxBlock {
 
   void run() {
     if (args_.classes.data != nullptr && !args_.classes.is_packed) pack_classes(args_);
-    for (Index r = 0; r < args_.block.run_count; ++r) attend(r);
+    for (Index r = 0; r < args_.block.run_count; ++r) process_run(r);
     for (Index sub = 0; sub < sub_blocks(); ++sub) finish(sub);
   }
 
@@ -87,7 +87,7 @@ class SoftmaxBlock {
   void begin(Index sub) {
     if (progress_[sub].begun) return;
     progress_[sub].begun = true;
-    ask_for_rows(sub);
+    prefetch_rows(sub);
     const T factor = logit_factor(args_.scale);
     const SubRows rows = sub_rows(sub);
     rows_to_lanes(every_row<T>(args_.q, rows.first, rows.step), rows.count, args_.width, factor,
@@ -102,17 +102,17 @@ class SoftmaxBlock {
   }
 
   /// Prefetches the queries of the next sub-block and the output rows of this one.
-  void ask_for_rows(Index sub) {
+  void prefetch_rows(Index sub) {
     const CarriedSoftmax<T>& carry = args_.carry;
     const SubRows rows = sub_rows(sub);
-    ahead_.outputs = RowsAhead<1>::template of<T>(output_of(args_), rows.first, rows.step,
-                                                  rows.count, args_.value_width);
+    prefetcher_.outputs = RowPrefetcher<1>::template of<T>(output_of(args_), rows.first, rows.step,
+                                                           rows.count, args_.value_width);
     const SubRows next = sub + 1 < sub_blocks() ? sub_rows(sub + 1) : next_block();
-    ahead_.queries =
-        RowsAhead<0>::template of<T>(args_.q, next.first, next.step, next.count, args_.width);
+    prefetcher_.queries =
+        RowPrefetcher<0>::template of<T>(args_.q, next.first, next.step, next.count, args_.width);
     if (!carry.resumes) return;
-    ahead_.carried = RowsAhead<0>::template of<T>(stored(carry.acc), next.first, next.step,
-                                                  next.count, args_.value_width);
+    prefetcher_.carried = RowPrefetcher<0>::template of<T>(stored(carry.acc), next.first, next.step,
+                                                           next.count, args_.value_width);
   }
 
   /// The first sub-block of the next block.
@@ -123,7 +123,7 @@ class SoftmaxBlock {
 
   /// Prefetches the keys after [0, end) of run r: its own, the next run's, or the next block's,
   /// whose first key is mostly as far from this block's as its rows.
-  void ask_for_keys(Index r, Index end) {
+  void prefetch_keys(Index r, Index end) {
     if (args_.classes.data != nullptr) return;
     const KeyRun* run = &args_.block.runs[r];
     Index first = run->first + run->step * end;
@@ -137,18 +137,20 @@ class SoftmaxBlock {
     const Index count = smaller(kKeyTile, keys);
     const Index row = args_.key_rows.row(first);
     const Index step = args_.key_rows.step(run->step);
-    ahead_.asks_more = sub_blocks() <= 2 && run->step > 1;
-    ahead_.keys = RowsAhead<0>::template of<T>(args_.k, row, step, count, args_.width);
-    ahead_.values = RowsAhead<0>::template of<T>(args_.v, row, step, count, args_.value_width);
+    prefetcher_.asks_more = sub_blocks() <= 2 && run->step > 1;
+    prefetcher_.keys = RowPrefetcher<0>::template of<T>(args_.k, row, step, count, args_.width);
+    prefetcher_.values =
+        RowPrefetcher<0>::template of<T>(args_.v, row, step, count, args_.value_width);
   }
 
   /// Finds the keys of a run visible to each vector of the block, and returns the union.
-  SeenKeys look(const KeyRun& run, SeenKeys* seen) const {
+  VisibleKeys look(const KeyRun& run, VisibleKeys* seen) const {
     const Index count = run_keys(run, args_.key_end);
-    SeenKeys all{count, 0, 0, 0};
+    VisibleKeys all{count, 0, 0, 0};
     for (Index v = 0; v < sub_blocks() * V; ++v) {
       const Index row = v * kLanes<T>;
-      const SeenKeys s = seen_keys(run, row, smaller(kLanes<T>, args_.block.count - row), 0, count);
+      const VisibleKeys s =
+          seen_keys(run, row, smaller(kLanes<T>, args_.block.count - row), 0, count);
       seen[v] = s;
       all.begin = smaller(all.begin, s.begin);
       all.end = larger(all.end, s.end);
@@ -156,18 +158,18 @@ class SoftmaxBlock {
     return all;
   }
 
-  void attend(Index r) {
+  void process_run(Index r) {
     const KeyRun& run = args_.block.runs[r];
-    SeenKeys seen[kMostSubBlocks * V];
-    const SeenKeys all = look(run, seen);
+    VisibleKeys seen[kMostSubBlocks * V];
+    const VisibleKeys all = look(run, seen);
     // Tiles and segments begin at multiples of their size among the keys of this step and phase.
     const Index origin = run.first / run.step;
     for (Index t = all.begin; t < all.end;) {
       const Index end = smaller(all.end, ((origin + t) / kKeyTile + 1) * kKeyTile - origin);
       Tile tile = tile_of(run, t, end);
-      ask_for_keys(r, end);
+      prefetch_keys(r, end);
       for (Index sub = 0; sub < sub_blocks(); ++sub) {
-        SeenKeys of_tile[V];
+        VisibleKeys of_tile[V];
         Index last = 0;
         for (int v = 0; v < V; ++v) {
           of_tile[v] = cut_to_tile(seen[sub * V + v], t, end);
@@ -201,8 +203,8 @@ class SoftmaxBlock {
   };
 
   /// The tile's part of the keys seen by some rows, relative to the tile's first key.
-  static SeenKeys cut_to_tile(const SeenKeys& seen, Index begin, Index end) {
-    SeenKeys s;
+  static VisibleKeys cut_to_tile(const VisibleKeys& seen, Index begin, Index end) {
+    VisibleKeys s;
     s.begin = larger(begin, seen.begin) - begin;
     s.end = larger(smaller(end, seen.end) - begin, s.begin);
     s.full_begin = clamped(seen.full_begin - begin, s.begin, s.end);
@@ -228,7 +230,7 @@ class SoftmaxBlock {
   }
 
   /// Adds one tile to one sub-block; returns whether the sub-block sees any of its keys.
-  bool add_tile(Index sub, Tile& tile, SeenKeys (&seen_of)[V]) {
+  bool add_tile(Index sub, Tile& tile, VisibleKeys (&seen_of)[V]) {
     const ScoreMap<T>& map = args_.map;
     VectorKeys<V> keys;
     bool partial = false;
@@ -249,7 +251,8 @@ class SoftmaxBlock {
     begin(sub);
     alignas(kVecBytes) T most[kQueries];
     alignas(kVecBytes) T rescale[kQueries];
-    score_keys<V>(tile.k.data, tile.k.row, keys, queries(sub), args_.width, weights_, most, ahead_);
+    score_keys<V>(tile.k.data, tile.k.row, keys, queries(sub), args_.width, weights_, most,
+                  prefetcher_);
     LaneBounds<V, T> bounds;
     if (partial) set_bounds(bounds, tile.run, sub * kQueries, rows_from(sub), tile.begin, last);
     TilePairs pairs{tile_place(sub, tile), partial ? &bounds : nullptr};
@@ -271,7 +274,8 @@ class SoftmaxBlock {
     // run's first key.
     const Index origin = tile.run.first / tile.run.step + tile.begin;
     for (Index j = first; j < last;) {
-      const Index end = smaller(last, ((origin + j) / kChain + 1) * kChain - origin);
+      const Index end =
+          smaller(last, ((origin + j) / kReductionBlock + 1) * kReductionBlock - origin);
       add_chain(sub, tile, keys.within(j, end), {j, end}, pairs, rescale);
       progress_[sub].has_part = true;
       for (T& r : rescale) r = 1;
@@ -289,7 +293,7 @@ class SoftmaxBlock {
     store_int<T>(at, load_int<T>(at) | sees);
   }
 
-  static bool is_partial(const SeenKeys& seen) {
+  static bool is_partial(const VisibleKeys& seen) {
     return seen.begin < seen.full_begin || seen.full_end < seen.end;
   }
 
@@ -330,7 +334,7 @@ class SoftmaxBlock {
     for (int v = 0; v < V; ++v) {
       const Index lane = v * kLanes<T>;
       weight_chain<V>(weights_ + keys.begin[v] * kQueries + lane, keys.end[v] - keys.begin[v],
-                      to.max_logit + lane, rescale + lane, map.weight_lift, to.sum + lane);
+                      to.max_logit + lane, rescale + lane, map.exponent_bias, to.sum + lane);
     }
     if (map.drops()) {
       dropout_tile<V>(map.dropout, pairs.place, chain.begin, chain.end, weights_);
@@ -398,16 +402,17 @@ class SoftmaxBlock {
     bool has_part = false;
     bool has_total = false;
     bool swapped = false;       // which state is the total
-    bool values_apart = false;  // whether its values are still where the previous stage left them
+    bool values_apart = false;  // whether its values are still where the previous pass left them
     bool finished = false;
   };
 
   const SoftmaxBlockArgs<T, S>& args_;
-  const Index sub_size_;   // elements of a sub-block's scratch
-  T* const weights_;       // [kKeyTile, kQueries]
-  T* const packed_k_;      // [kKeyTile, D padded]
-  T* const packed_v_;      // [kKeyTile, Dv padded]
-  Int<T>* const visible_;  // [kChain, kQueries] lane masks of the pairs of a reduction block
-  BlockAhead ahead_;
+  const Index sub_size_;  // elements of a sub-block's scratch
+  T* const weights_;      // [kKeyTile, kQueries]
+  T* const packed_k_;     // [kKeyTile, D padded]
+  T* const packed_v_;     // [kKeyTile, Dv padded]
+  Int<T>* const
+      visible_;  // [kReductionBlock, kQueries] lane masks of the pairs of a reduction block
+  BlockPrefetcher prefetcher_;
   Progress progress_[kMostSubBlocks] = {};
 };

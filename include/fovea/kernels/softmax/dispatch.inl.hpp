@@ -36,7 +36,7 @@ FOVEA_NOINLINE void softmax_band(const SoftmaxBlockArgs<T>& args) {
   SoftmaxBand<0, T>(args).run();
 }
 
-/// Whether no option changes logits and weights, and the pattern has one stage.
+/// Whether no option changes logits and weights, and the pattern has one pass.
 template <class T>
 bool is_plain(const SoftmaxBlockArgs<T>& args) {
   return args.map.is_identity() && args.sink == nullptr && !args.carry.is_used();

@@ -62,7 +62,7 @@ struct SoftmaxGradArgs {
   Matrix<const T> k;  ///< [keys.count, D] the rows of `keys`, with unit columns
   Matrix<const T> v;  ///< [keys.count, Dv] the rows of `keys`, with unit columns
   /// [row_end - row_begin, padded_size(D)], written; null: not requested. d_q, d_k and d_v are sums
-  /// without the factor `scale`, multiplied by 2 to head.map.weight_lift. A call requests some of
+  /// without the factor `scale`, multiplied by 2 to head.map.exponent_bias. A call requests some of
   /// these three and d_bias; under a soft cap or a modifier, either these or d_bias.
   T* d_q = nullptr;
   T* d_k = nullptr;  ///< [keys.count, padded_size(D)], written or added to; null: not requested

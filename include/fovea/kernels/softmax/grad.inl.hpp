@@ -38,7 +38,7 @@ class SoftmaxGrad {
     for (Index row = args_.row_begin; row < args_.row_end; row += kGradTile) {
       const Sub sub{row, smaller(kGradTile, args_.row_end - row)};
       begun_ = false;
-      for (Index r = 0; r < args_.block.run_count; ++r) attend(sub, args_.block.runs[r]);
+      for (Index r = 0; r < args_.block.run_count; ++r) process_run(sub, args_.block.runs[r]);
       if (args_.d_q != nullptr) finish(sub);
     }
     if (sums_apart_) add_sums(rows);
@@ -151,10 +151,10 @@ class SoftmaxGrad {
     return rows.begin < rows.end ? rows : RowRange{0, 0};
   }
 
-  void attend(const Sub& sub, const KeyRun& run) {
+  void process_run(const Sub& sub, const KeyRun& run) {
     const RunPart part = part_of(run);
     if (part.low >= part.high) return;
-    const SeenKeys seen = seen_keys(run, sub.row, sub.rows, part.low, part.high);
+    const VisibleKeys seen = seen_keys(run, sub.row, sub.rows, part.low, part.high);
     const Index origin = run.first / run.step;
     const Index step = run.step / args_.keys.step;
     for (Index t = seen.begin; t < seen.end;) {
@@ -232,7 +232,7 @@ class SoftmaxGrad {
     const Index keys = tile.keys();
     T* scores = scores_ + g * kGroup * kGradTile;
     T* d_weights = d_weights_ + g * kGroup * kGradTile;
-    const SeenKeys* const lanes = pairs_.lanes + g * V;
+    const VisibleKeys* const lanes = pairs_.lanes + g * V;
     if (head_.map.modifier.is_used()) {
       // Computed for all pairs of the tile.
       all_lane_scores(tile.k.data, tile.k.row, keys, rows_.queries(g), head_.width, scores);
@@ -271,7 +271,7 @@ class SoftmaxGrad {
     const LaneBounds<V, T>* bound = tile.partial ? &bounds : nullptr;
     GradTileOptions<T> options;
     options.hides = tile.partial || map.hides();
-    options.lift = map.weight_lift;
+    options.lift = map.exponent_bias;
     options.lse_low = rows_.lse_low(g);
     if (map.soft_cap != 0 || map.modifier.is_used()) {
       bend_logits(place, keys, scores, slopes_ + at);
@@ -324,7 +324,7 @@ class SoftmaxGrad {
   void add_bias(const Sub& sub, const Tile& tile) {
     const Matrix<T>& bias = args_.d_bias;
     const TilePlace place = tile_place(sub, tile, 0);
-    const T unlift = power_of_two<T>(-head_.map.weight_lift);
+    const T unlift = power_of_two<T>(-head_.map.exponent_bias);
     if (bias.column == 1 && bias.row != 0 && place.key_step == 1) {
       return add_bias_rows(sub, tile, place, unlift);
     }

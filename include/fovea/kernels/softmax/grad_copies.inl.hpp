@@ -20,7 +20,7 @@ void scaled_rows(const ScaledRowsArgs<T>& args) noexcept {
   const Index padded = padded_size(args.width);
   const Vec<T> scale = set1(args.scale);
   for (Index i = 0; i < args.count; ++i) {
-    ask_ahead<1>(args.to, args.first, args.step, i, args.count, args.width);
+    prefetch_ahead<1>(args.to, args.first, args.step, i, args.count, args.width);
     const T* from = args.rows + i * padded;
     T* to = args.to.data + (args.first + args.step * i) * args.to.row;
     for (Index c = 0; c < args.width; c += kLanes<T>) {

@@ -19,14 +19,14 @@ inline constexpr Index kGradQuad = 4;
 /// The tile of one sub-block of queries and up to kGradTile keys of a run.
 template <class T>
 struct GradPairs {
-  SeenKeys lanes[kGradTile / kLanes<T>];     // keys of the tile seen by a vector of queries
+  VisibleKeys lanes[kGradTile / kLanes<T>];  // keys of the tile seen by a vector of queries
   Index first_query[kGradTile / kGradQuad];  // the first to see one of four keys
   Index last_query[kGradTile / kGradQuad];   // one past the last
 
   /// Makes all keys visible to all `rows` queries.
   void set_all(Index rows, Index keys) {
     for (Index v = 0; v < kGradTile / kLanes<T>; ++v) {
-      lanes[v] = v * kLanes<T> < rows ? SeenKeys{0, 0, keys, keys} : SeenKeys{0, 0, 0, 0};
+      lanes[v] = v * kLanes<T> < rows ? VisibleKeys{0, 0, keys, keys} : VisibleKeys{0, 0, 0, 0};
     }
     for (Index n = 0; n * kGradQuad < keys; ++n) {
       first_query[n] = 0;
@@ -41,7 +41,8 @@ struct GradPairs {
       const Index lane = v * kLanes<T>;
       lanes[v] = {0, 0, 0, 0};
       if (lane >= rows) continue;
-      const SeenKeys seen = seen_keys(run, row + lane, smaller(kLanes<T>, rows - lane), begin, end);
+      const VisibleKeys seen =
+          seen_keys(run, row + lane, smaller(kLanes<T>, rows - lane), begin, end);
       if (seen.begin >= seen.end) continue;
       const Index full = clamped(seen.full_begin, seen.begin, seen.end);
       lanes[v] = {seen.begin - begin, full - begin, clamped(seen.full_end, full, seen.end) - begin,
@@ -84,7 +85,7 @@ struct Vectors {
 };
 
 /// The vectors from the first to the last one of a group that sees one of the keys [begin, end).
-inline Vectors vectors_that_see(const SeenKeys* lanes, Index begin, Index end) {
+inline Vectors vectors_that_see(const VisibleKeys* lanes, Index begin, Index end) {
   Vectors seen{4, 0};
   for (Index v = 0; v < 4; ++v) {
     if (lanes[v].begin < end && begin < lanes[v].end) {

@@ -29,8 +29,8 @@ inline constexpr Index kRowsAhead = 12;
 
 /// Prefetches the row kRowsAhead after row i of [0, count), for reading (Write = 0) or writing (1).
 template <int Write, class T>
-FOVEA_INLINE void ask_ahead(const Matrix<T>& m, Index first, Index step, Index i, Index count,
-                            Index width) {
+FOVEA_INLINE void prefetch_ahead(const Matrix<T>& m, Index first, Index step, Index i, Index count,
+                                 Index width) {
   constexpr Index line = 64 / static_cast<Index>(sizeof(T));
   const T* const row = m.data + (first + step * smaller(i + kRowsAhead, count - 1)) * m.row;
   for (Index c = 0; c < width; c += line) __builtin_prefetch(row + c * m.column, Write, 2);
@@ -42,7 +42,7 @@ FOVEA_NOINLINE void copy_rows(const Matrix<const T>& m, Index first, Index step,
                               Index width, T* rows) {
   const Index padded = padded_size(width);
   for (Index i = 0; i < count; ++i) {
-    ask_ahead<0>(m, first, step, i, count, width);
+    prefetch_ahead<0>(m, first, step, i, count, width);
     const T* from = m.data + (first + step * i) * m.row;
     for (Index c = 0; c < padded; c += kLanes<T>) {
       store(rows + i * padded + c, c < width ? load_columns(from, m.column, c, width) : zero<T>());

@@ -61,7 +61,7 @@ FOVEA_NOINLINE void all_lane_scores(const T* k, Index k_row, Index keys, const T
 /// Computes scores[j] = K[j] Q for the pairs of a group that are visible, and possibly for others.
 /// \param lanes [4] the keys seen by each vector
 template <class T>
-FOVEA_NOINLINE void lane_scores(const SeenKeys* lanes, const T* k, Index k_row, Index keys,
+FOVEA_NOINLINE void lane_scores(const VisibleKeys* lanes, const T* k, Index k_row, Index keys,
                                 const T* q, Index width, T* scores) {
   constexpr Index step = 8;
   bool whole = true;
@@ -104,7 +104,7 @@ struct LaneSums {
 /// Computes acc[c] += sum_j K[j, c] d_logits[j] over the visible pairs of a group; the others have
 /// d_logits 0.
 template <class T>
-FOVEA_NOINLINE void lane_sums(const SeenKeys* lanes, const T* k, Index k_row, Index width,
+FOVEA_NOINLINE void lane_sums(const VisibleKeys* lanes, const T* k, Index k_row, Index width,
                               const T* d_logits, T* acc) {
   Index begin = kGradTile;
   Index end = 0;
@@ -206,11 +206,11 @@ FOVEA_INLINE void weigh_lanes(const Int<T>* lower, const Int<T>* upper, const T*
 /// As grad_tile, where the bounds hide some pairs: their P and dS are +0.
 /// \param lanes [4] the keys seen by each vector
 template <class T>
-FOVEA_NOINLINE void grad_tile_in_bounds(const SeenKeys* lanes, const LaneBounds<4, T>& bounds,
+FOVEA_NOINLINE void grad_tile_in_bounds(const VisibleKeys* lanes, const LaneBounds<4, T>& bounds,
                                         const T* lse, const T* delta, Index keys, T* scores,
                                         T* d_weights) {
   for (Index v = 0; v < 4; ++v) {
-    const SeenKeys& seen = lanes[v];
+    const VisibleKeys& seen = lanes[v];
     const Index at = v * kLanes<T>;
     const Int<T>* const lower = bounds.lower + at;
     const Int<T>* const upper = bounds.upper + at;
@@ -375,9 +375,9 @@ FOVEA_NOINLINE void row_products(const T* d_out_t, const T* out_t, Index width, 
                                  T* delta) {
   for (Index i = 0; i < queries; i += kLanes<T>) {
     Vec<T> total = zero<T>();
-    for (Index c = 0; c < width; c += kChain) {
+    for (Index c = 0; c < width; c += kReductionBlock) {
       Vec<T> chain = zero<T>();
-      for (Index d = c; d < smaller(c + kChain, width); ++d) {
+      for (Index d = c; d < smaller(c + kReductionBlock, width); ++d) {
         chain = fma(load(d_out_t + d * queries + i), load(out_t + d * queries + i), chain);
       }
       total = total + chain;

@@ -64,7 +64,7 @@ class SoftmaxMerge {
     }
   }
 
-  /// Leaves a row to the next stage.
+  /// Leaves a row to the next pass.
   void suspend(Index at, bool saw, const Vec<T>& most, const Vec<T>& sum) const {
     const CarriedSoftmax<T>& carry = head_.carry;
     for (Index c = 0; c < head_.value_width; c += kLanes<T>) {
@@ -81,7 +81,7 @@ class SoftmaxMerge {
   void finish(Index at, bool saw, const Vec<T>& total_max, const Vec<T>& total_sum) const {
     Vec<T> most = total_max;
     Vec<T> sum = total_sum;
-    const int lift = head_.map.weight_lift;
+    const int lift = head_.map.exponent_bias;
     Vec<T> rescale = set1<T>(1);
     if (head_.sink != nullptr) rescale = add_sink(*head_.sink, lift, most, sum);
     const Vec<T> inverse = rescale / sum;

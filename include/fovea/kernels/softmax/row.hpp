@@ -62,8 +62,8 @@ inline constexpr Index kRowsAtOnce = 16;
 /// weights, and which of its pairs are visible.
 constexpr Index softmax_row_scratch(Index rows, Index width, Index value_width) {
   constexpr Index most_keys_transposed = 64;
-  return (rows + most_keys_transposed) * padded_size(width) + kChain * padded_size(value_width) +
-         2 * kRowsAtOnce * kKeyTile;
+  return (rows + most_keys_transposed) * padded_size(width) +
+         kReductionBlock * padded_size(value_width) + 2 * kRowsAtOnce * kKeyTile;
 }
 
 /// Elements of scratch for SoftmaxMergeArgs.

@@ -30,7 +30,7 @@ class SoftmaxRow {
         queries_(args.scratch),
         transposed_(queries_ + rows_ * q_row_),
         values_(transposed_ + q_row_ * KeyScores<T>::kRow),
-        weights_(values_ + kChain * padded_size(head_.value_width)),
+        weights_(values_ + kReductionBlock * padded_size(head_.value_width)),
         visible_(reinterpret_cast<Int<T>*>(weights_ + kRowsAtOnce * kKeyTile)) {}
 
   void run() {
@@ -106,7 +106,7 @@ class SoftmaxRow {
       weigh(rows, r);
     }
     for (Index j = keys_.begin; j < keys_.end;) {
-      const KeyRange chain{j, smaller(keys_.end, (j / kChain + 1) * kChain)};
+      const KeyRange chain{j, smaller(keys_.end, (j / kReductionBlock + 1) * kReductionBlock)};
       for_few_rows(rows.count, WeightSums<T>{weights_ + (j - keys_.begin), chain.end - j,
                                              rows.rescale, state_.sum + rows.first});
       for (Index r = 0; r < rows.count; ++r) drop(rows.first + r, chain, weights_ + r * kKeyTile);
@@ -133,9 +133,9 @@ class SoftmaxRow {
   /// Prefetches as many keys as lanes, from point n on, if the run has them.
   FOVEA_INLINE void prefetch_keys(Index n) const {
     if (points_.end - n < kLanes<T>) return;
-    RowsAhead<0>::template of<T>(head_.k, points_.row + n * points_.row_step, points_.row_step,
-                                 kLanes<T>, head_.width)
-        .ask(kLanes<T>);
+    RowPrefetcher<0>::template of<T>(head_.k, points_.row + n * points_.row_step, points_.row_step,
+                                     kLanes<T>, head_.width)
+        .prefetch(kLanes<T>);
   }
 
   /// Writes the score of row r and key j to weights_[r, j - keys_.begin]. Keys are transposed in
@@ -166,8 +166,8 @@ class SoftmaxRow {
       const Index count = smaller(kLanes<T>, keys_.end - j);
       T* const to = weights_ + (j - keys_.begin);
       if (head_.width == 0) store(to, zero<T>());
-      for (Index c = 0; c < head_.width; c += kChain) {
-        const Vec<T> sum = score_chain(k, count, c, smaller(c + kChain, head_.width), q);
+      for (Index c = 0; c < head_.width; c += kReductionBlock) {
+        const Vec<T> sum = score_chain(k, count, c, smaller(c + kReductionBlock, head_.width), q);
         store(to, c == 0 ? sum : load(to) + sum);
       }
     }
@@ -211,7 +211,7 @@ class SoftmaxRow {
     const Vec<T> shift = finite_shift(now);
     state_.max_logit[row] = now.raw[0];
     rows.rescale[r] = softmax_weight(before - shift).raw[0];
-    const int lift = map.weight_lift;
+    const int lift = map.exponent_bias;
     for (Index j = 0; j < keys; j += kLanes<T>) {
       store(weights + j, weight_at_lift(load(weights + j) - shift, lift));
     }
@@ -221,7 +221,7 @@ class SoftmaxRow {
   /// \param scores, visible [keys]
   FOVEA_NOINLINE void map_scores(const ScoreMap<T>& map, Index row, T* scores,
                                  Int<T>* visible) const {
-    const CapFactors<T> cap = cap_factors(map.soft_cap);
+    const SoftCapFactors<T> cap = cap_factors(map.soft_cap);
     for (Index n = 0; map.soft_cap != 0 && n < keys_.end - keys_.begin; n += kLanes<T>) {
       store(scores + n, cap_logits(load(scores + n), cap));
     }
@@ -283,13 +283,13 @@ class SoftmaxRow {
 
   FOVEA_NOINLINE void drop_weights(const DropoutMap& map, Index row, const KeyRange& keys,
                                    T* weights) const {
-    const DropoutLaw<T> law(map);
+    const DropoutFactors<T> factors(map);
     const IntVec<T> i = lane_positions<T>(position(row), 0);
     for (Index j = keys.begin; j < keys.end; j += kLanes<T>) {
       const IntVec<T> key = lane_positions<T>(points_.position(j), points_.run.step);
       const IntVec<T> inside = lane_index<T>() < set1_int<T>(static_cast<Int<T>>(keys.end - j));
       T* const p = weights + (j - keys.begin);
-      store(p, select(inside, load(p) * law.factor(i, key), load(p)));
+      store(p, select(inside, load(p) * factors.factor(i, key), load(p)));
     }
   }
 
@@ -314,7 +314,8 @@ class SoftmaxRow {
   template <int V>
   FOVEA_INLINE Index add_columns(const Rows& rows, const KeyRange& chain, const StoredMatrix<S>& v,
                                  Index c) const {
-    const Index behind = points_.end - (chain.begin / kChain + 1) * kChain;  // keys after the block
+    const Index behind = points_.end - (chain.begin / kReductionBlock + 1) *
+                                           kReductionBlock;  // keys after the block
     const Index ahead = clamped(behind, 0, kKeysAhead);
     const Index width = V == 1 ? padded_size(head_.value_width, kLanes<T>) : head_.value_width;
     for (; c + V * kLanes<T> <= width; c += V * kLanes<T>) {
@@ -382,9 +383,9 @@ class SoftmaxRow {
   KeyRange keys_{};      // the tile's keys seen by some row
   T* const queries_;     // [rows, q_row_], scaled
   T* const transposed_;  // [D padded, KeyScores::kRow] some keys of the tile
-  T* const
-      values_;  // [kChain, Dv padded] the values of a reduction block, where they must be checked
-  T* const weights_;  // [kRowsAtOnce, kKeyTile]
+  T* const values_;      // [kReductionBlock, Dv padded] the values of a reduction block, where they
+                         // must be checked
+  T* const weights_;     // [kRowsAtOnce, kKeyTile]
   // [kRowsAtOnce, kKeyTile] -1 for visible pairs; only for rows whose map hides pairs
   Int<T>* const visible_;
 };

@@ -90,7 +90,8 @@ struct KeyScores {
     RegisterBlock<R, kRowVectors, T> s;
     s.clear();
     T* const to = scores + row * kKeyTile;
-    s.template multiply_add_chains<kChain>(q + row * q_row, q_row, k, kRow, width, to, kKeyTile);
+    s.template multiply_add_chains<kReductionBlock>(q + row * q_row, q_row, k, kRow, width, to,
+                                                    kKeyTile);
     s.store_to(to, kKeyTile);
   }
 };

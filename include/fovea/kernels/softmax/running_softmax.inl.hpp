@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The running softmax of the queries of a sub-block, which are V vectors: merging of its parts,
-/// carrying between stages, and writing.
+/// carrying between passes, and writing.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -73,7 +73,7 @@ FOVEA_INLINE Matrix<T> rows_of(const Matrix<T>& m, const SubRows& rows) {
   return {m.data + rows.first * m.row, rows.step * m.row, m.column};
 }
 
-/// Loads earlier stages' largest logits and sums, and which rows have seen a key.
+/// Loads earlier passes' largest logits and sums, and which rows have seen a key.
 /// \param seen [V * lanes]: all 0 before; -1 after for rows that have seen a key
 template <int V, class T>
 FOVEA_NOINLINE void resume_rows(const CarriedSoftmax<T>& carry, const SubRows& rows,
@@ -87,7 +87,7 @@ FOVEA_NOINLINE void resume_rows(const CarriedSoftmax<T>& carry, const SubRows& r
   }
 }
 
-/// Loads earlier stages' sums of values.
+/// Loads earlier passes' sums of values.
 template <int V, class T>
 FOVEA_INLINE void resume_values(const CarriedSoftmax<T>& carry, const SubRows& rows,
                                 Index value_width, const RunningSoftmax<V, T>& state) {
@@ -96,7 +96,7 @@ FOVEA_INLINE void resume_values(const CarriedSoftmax<T>& carry, const SubRows& r
                 V * kLanes<T>);
 }
 
-/// Writes the sums of values row by row: merged into earlier stages' sums, and divided.
+/// Writes the sums of values row by row: merged into earlier passes' sums, and divided.
 template <int V, class T>
 struct FinishedRows {
   static constexpr Index kRow = V * kLanes<T>;
@@ -119,16 +119,16 @@ struct FinishedRows {
   }
 };
 
-/// The destination of this stage's rows.
+/// The destination of this pass's rows.
 template <class T, Storage S>
 FOVEA_INLINE OutputMatrix<S> output_of(const SoftmaxBlockArgs<T, S>& args) {
   return args.carry.suspends ? wide_output<S>(args.carry.acc) : args.out;
 }
 
-/// Ends a stage for the rows of a sub-block. Writes out and lse (+0 and -infinity for rows without
-/// keys), or the low parts of lse, or leaves the total to the next stage.
+/// Ends a pass for the rows of a sub-block. Writes out and lse (+0 and -infinity for rows without
+/// keys), or the low parts of lse, or leaves the total to the next pass.
 /// \param total the total before `part`
-/// \param merges whether the total's values are still in the earlier stages' acc; otherwise all is
+/// \param merges whether the total's values are still in the earlier passes' acc; otherwise all is
 /// in `part`
 /// \param seen [V * lanes] -1 for rows that have seen a key, else 0
 template <int V, class T, Storage S>
@@ -143,7 +143,7 @@ FOVEA_NOINLINE void finish_rows(const SoftmaxBlockArgs<T, S>& args, const SubRow
   finished.divides = !carry.suspends;
   if (merges) finished.carried = rows_of(carry.acc, rows);
   alignas(kVecBytes) T lse[row];
-  const int lift = args.map.weight_lift;
+  const int lift = args.map.exponent_bias;
   for (Index lane = 0; lane < row; lane += kLanes<T>) {
     Vec<T> most = load(part.max_logit + lane);
     Vec<T> sum = load(part.sum + lane);

@@ -40,7 +40,7 @@ struct ScoreMap {
   DropoutMap dropout;  ///< dropout of the weights
   /// The exponent bias: weights are multiplied by 2 to this power, 0 or kAlibiLift, the same for
   /// all heads of a call.
-  int weight_lift = 0;
+  int exponent_bias = 0;
 
   /// Whether a pair visible by the pattern can be hidden.
   constexpr bool hides() const { return bias.data != nullptr || mask.data != nullptr; }

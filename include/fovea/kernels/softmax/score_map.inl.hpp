@@ -12,13 +12,13 @@
 
 /// The soft cap c of half-logits of base 2, and 2 / c.
 template <class T>
-struct CapFactors {
+struct SoftCapFactors {
   T cap;
   T twice_inverse;
 };
 
 template <class T>
-FOVEA_INLINE CapFactors<T> cap_factors(T soft_cap) {
+FOVEA_INLINE SoftCapFactors<T> cap_factors(T soft_cap) {
   const T cap = logit_factor(soft_cap);
   return {cap, T{2} / cap};
 }
@@ -41,7 +41,7 @@ FOVEA_INLINE Vec<T> tanh_quotient(Vec<T> em) {
 /// c tanh(t / c). +-c for +-infinity; NaN stays NaN. The error is within 6 ulp; `tanh` is more
 /// accurate and slower.
 template <class T>
-FOVEA_INLINE Vec<T> cap_logits(Vec<T> t, CapFactors<T> c) {
+FOVEA_INLINE Vec<T> cap_logits(Vec<T> t, SoftCapFactors<T> c) {
   using C = MathConstants<T>;
   const IntVec<T> sign_mask = set1_int<T>(C::kSignMask);
   // With x = -2 |t / c| = n ln 2 + r, e^x - 1 is 2^n (e^r - 1) + (2^n - 1). For n < 0 the factor
@@ -99,12 +99,12 @@ FOVEA_INLINE IntVec<T> lane_positions(Index first, Index step) {
 
 /// The dropout of one head, prepared for vectors.
 template <class T>
-struct DropoutLaw {
+struct DropoutFactors {
   DrawSource source;
   Int<T> below;  // the largest numerator of a draw that drops its weight
   T kept;        // 1 / (1 - p)
 
-  FOVEA_INLINE explicit DropoutLaw(const DropoutMap& map)
+  FOVEA_INLINE explicit DropoutFactors(const DropoutMap& map)
       : source{map.seed, static_cast<std::uint32_t>(map.batch),
                static_cast<std::uint32_t>(map.head)},
         kept(static_cast<T>(1 / (1 - map.probability))) {

@@ -241,7 +241,7 @@ struct ShiftedLanes {
 template <int V, class T>
 FOVEA_NOINLINE void cap_tile(const ScoreMap<T>& map, Index begin, Index end, T* scores,
                              T* most = nullptr) {
-  const CapFactors<T> factors = cap_factors(map.soft_cap);
+  const SoftCapFactors<T> factors = cap_factors(map.soft_cap);
   Vec<T> m[V];
   FOVEA_UNROLL
   for (int v = 0; v < V; ++v) m[v] = set1(kMinusInfinity<T>);
@@ -338,11 +338,11 @@ FOVEA_NOINLINE IntVec<T> visible_lanes(const ScoreMap<T>& map, const TilePlace& 
 template <bool kMultiply, class T>
 FOVEA_NOINLINE void dropout_lanes(const DropoutMap& map, const TilePlace& place, Index begin,
                                   Index end, T* to, Index row_length) {
-  const DropoutLaw<T> law(map);
+  const DropoutFactors<T> factors(map);
   const IntVec<T> i = lane_positions<T>(place.query_position(), place.row_step);
   for (Index j = begin; j < end; ++j) {
     const IntVec<T> key = lane_positions<T>(place.key + place.key_step * j, 0);
-    const Vec<T> factor = law.factor(i, key);
+    const Vec<T> factor = factors.factor(i, key);
     T* const p = to + j * row_length;
     store(p, kMultiply ? load(p) * factor : factor);
   }

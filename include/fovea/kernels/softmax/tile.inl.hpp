@@ -15,7 +15,7 @@
 
 /// Computes the scores of R keys, rows of K times V of the W vectors of transposed queries, and the
 /// running maximum.
-template <int V, int W, class T, class Ahead>
+template <int V, int W, class T, class Prefetcher>
 struct ScoreRows {
   static constexpr Index kRow = W * kLanes<T>;
 
@@ -25,11 +25,11 @@ struct ScoreRows {
   Index width;
   T* scores;  // [keys, kRow]
   Vec<T> (&most)[V];
-  Ahead& ahead;
+  Prefetcher& ahead;
 
   template <int R>
   FOVEA_INLINE void run(Index j) const {
-    ahead.ask();
+    ahead.prefetch();
     RegisterBlock<R, V, T> s;
     score_chains(s, k + j * k_row, k_row, q, width, scores + j * kRow, kRow);
     FOVEA_UNROLL
@@ -42,14 +42,14 @@ struct ScoreRows {
 
 /// Writes scores[j] = K[j] Q for j in [0, keys), and to `most` the largest of each query.
 /// \param ahead prefetches at intervals
-template <int V, class T, class Ahead>
+template <int V, class T, class Prefetcher>
 FOVEA_NOINLINE void score_tile(const T* k, Index k_row, Index keys, const T* q, Index width,
-                               T* scores, T* most, Ahead& ahead) {
+                               T* scores, T* most, Prefetcher& ahead) {
   Vec<T> m[V];
   FOVEA_UNROLL
   for (int v = 0; v < V; ++v) m[v] = set1(kMinusInfinity<T>);
-  for_row_blocks<kBlockRows<V>>(0, keys,
-                                ScoreRows<V, V, T, Ahead>{k, k_row, q, width, scores, m, ahead});
+  for_row_blocks<kBlockRows<V>>(
+      0, keys, ScoreRows<V, V, T, Prefetcher>{k, k_row, q, width, scores, m, ahead});
   FOVEA_UNROLL
   for (int v = 0; v < V; ++v) store(most + v * kLanes<T>, m[v]);
 }
@@ -57,19 +57,20 @@ FOVEA_NOINLINE void score_tile(const T* k, Index k_row, Index keys, const T* q, 
 /// The same for keys [begin, end) and one of V vectors; `most` becomes the maximum of the scores
 /// and itself.
 /// \param q, scores, most those of the vector's first lane
-template <int V, class T, class Ahead>
+template <int V, class T, class Prefetcher>
 FOVEA_NOINLINE void score_vector(const T* k, Index k_row, Index begin, Index end, const T* q,
-                                 Index width, T* scores, T* most, Ahead& ahead) {
+                                 Index width, T* scores, T* most, Prefetcher& ahead) {
   constexpr int rows = smaller(8, kAccumulators);  // as many pointers as registers
   Vec<T> m[1] = {load(most)};
-  for_row_blocks<rows>(begin, end, ScoreRows<1, V, T, Ahead>{k, k_row, q, width, scores, m, ahead});
+  for_row_blocks<rows>(begin, end,
+                       ScoreRows<1, V, T, Prefetcher>{k, k_row, q, width, scores, m, ahead});
   store(most, m[0]);
 }
 
 /// The same for each vector's visible keys.
-template <int V, class T, class Ahead>
+template <int V, class T, class Prefetcher>
 FOVEA_INLINE void score_keys(const T* k, Index k_row, const VectorKeys<V>& keys, const T* q,
-                             Index width, T* scores, T* most, Ahead& ahead) {
+                             Index width, T* scores, T* most, Prefetcher& ahead) {
   const Index wide = keys.wide_begin;
   score_tile<V>(k + wide * k_row, k_row, keys.wide_end - wide, q, width,
                 scores + wide * V * kLanes<T>, most, ahead);
@@ -105,7 +106,7 @@ FOVEA_INLINE Vec<T> largest_of(const T* scores, Index begin, Index end) {
 /// \param lower, upper, scores, most those of the vector's first lane
 /// \param seen which keys its lanes see
 template <int V, class T>
-FOVEA_NOINLINE void mask_vector(const Int<T>* lower, const Int<T>* upper, const SeenKeys& seen,
+FOVEA_NOINLINE void mask_vector(const Int<T>* lower, const Int<T>* upper, const VisibleKeys& seen,
                                 T* scores, T* most) {
   constexpr Index row = V * kLanes<T>;
   const IntVec<T> low = load_int<T>(lower);

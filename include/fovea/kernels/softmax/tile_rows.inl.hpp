@@ -47,14 +47,14 @@ template <class T, Storage S>
 FOVEA_NOINLINE void pack_classes(const SoftmaxBlockArgs<T, S>& args, const StoredMatrix<S>& m,
                                  Index width, T* to) {
   constexpr Index ahead = 8;  // keys: packing one takes less time than a cache miss
-  const PackedClasses<T>& classes = args.classes;
+  const PackedResidues<T>& classes = args.classes;
   const Index to_row = padded_size(width);
   for (Index i = 0; i < classes.keys; ++i) {
     const Index key = classes.first + i * classes.step;
     // The step of a single key is arbitrary.
     const Index next = i + ahead < classes.keys ? key + ahead * classes.step : args.key_end;
     const Index more = clamped(args.key_end - next, 0, classes.count);
-    RowsAhead<0>::template of<T>(m, args.key_rows.row(next), 1, more, width).ask(more);
+    RowPrefetcher<0>::template of<T>(m, args.key_rows.row(next), 1, more, width).prefetch(more);
     const Index count = clamped(args.key_end - key, 0, classes.count);
     pack_rows(every_row<T>(m, args.key_rows.row(key), 1), count, width, to + i * to_row,
               classes.keys * to_row);

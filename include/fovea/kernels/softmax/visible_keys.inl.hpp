@@ -11,7 +11,7 @@
 
 /// The keys of one run that some rows see. All of the rows see those of [full_begin, full_end), and
 /// some of them see those of [begin, end).
-struct SeenKeys {
+struct VisibleKeys {
   Index begin;
   Index full_begin;
   Index full_end;
@@ -19,10 +19,10 @@ struct SeenKeys {
 };
 
 /// The keys in [low, high) of a run visible to rows [row, row + rows) of a block.
-inline SeenKeys seen_keys(const KeyRun& run, Index row, Index rows, Index low, Index high) {
+inline VisibleKeys seen_keys(const KeyRun& run, Index row, Index rows, Index low, Index high) {
   if (rows <= 0) return {high, low, high, low};
   if (run.lower == nullptr) return {low, low, high, high};
-  SeenKeys seen{high, low, high, low};
+  VisibleKeys seen{high, low, high, low};
   for (Index i = row; i < row + rows; ++i) {
     const Index first = larger(run.lower[i], low);
     const Index last = smaller(run.upper[i], high);

@@ -31,9 +31,9 @@ struct LogColumns {
   template <class F>
   FOVEA_INLINE Vec<T> sum(const F& f) const {
     Vec<T> total = zero<T>();
-    for (Index begin = 0; begin < args.rows; begin += kChain) {
+    for (Index begin = 0; begin < args.rows; begin += kReductionBlock) {
       Vec<T> chain = zero<T>();
-      const Index end = smaller(args.rows, begin + kChain);
+      const Index end = smaller(args.rows, begin + kReductionBlock);
       for (Index row = begin; row < end; ++row) chain = chain + f(row);
       total = total + chain;
     }

@@ -59,7 +59,7 @@ inline constexpr double kLeastLength = 1e-12;
 
 /// A step of the normalisation of a matrix of logarithms, column by column: the logarithm of each
 /// column's sum of exponentials is subtracted from it. Or, given the gradient of the result, the
-/// gradient of the input. Sums run in reduction blocks of kChain rows, added in order.
+/// gradient of the input. Sums run in reduction blocks of kReductionBlock rows, added in order.
 template <class T>
 struct LogColumnsArgs {
   /// [rows, columns]: normalised in place; for the gradient, the step's result, read

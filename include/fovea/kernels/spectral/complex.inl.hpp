@@ -47,7 +47,7 @@ FOVEA_INLINE V negative(V a) {
 
 /// A V with x in all lanes.
 template <class V, class T>
-FOVEA_INLINE V spread_over(T x) {
+FOVEA_INLINE V sharded_over(T x) {
   if constexpr (std::is_same_v<V, One<T>>) return {x};
   if constexpr (std::is_same_v<V, Vec<T>>) return set1<T>(x);
 }
@@ -165,7 +165,7 @@ FOVEA_INLINE ComplexVec<V> turned(ComplexVec<V> a, int j) {
   if (j == 4) return times_minus_i(a);
   const T cosine = static_cast<T>(kCosines[j]);
   const T sine = static_cast<T>(kCosines[j < 4 ? 4 - j : j - 4]);
-  return a * ComplexVec<V>{spread_over<V>(cosine), spread_over<V>(-sine)};
+  return a * ComplexVec<V>{sharded_over<V>(cosine), sharded_over<V>(-sine)};
 }
 
 /// out[s] = sum_q a[q] e^{-2 pi i q s / n}.

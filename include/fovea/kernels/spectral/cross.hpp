@@ -58,7 +58,7 @@ struct ScatterChannelsArgs {
 
 /// The outer step of a transform of R M complex elements.
 template <class T>
-struct SpreadArgs {
+struct OuterStepArgs {
   const T* x = nullptr;  ///< complex [R M], or its first half if `half`, is read
   T* z = nullptr;        ///< complex [R, M] is written
   OuterRoots<T> roots;   ///< the roots of this size; their `rows` is R

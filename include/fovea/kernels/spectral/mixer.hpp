@@ -29,7 +29,7 @@ struct FoldRowArgs {
 /// the complex sequence z_j[n] = sums[n, D - 2j] + i sums[n, D - 2j - 1], and its mirror image is
 /// z_j[N - n] = sums[n, 2j] + i sums[n, 2j + 1].
 template <class T>
-struct SpreadSumsArgs {
+struct UnpackSumsArgs {
   const T* sums = nullptr;  ///< [count, D + 1]
   Index row = 0;            ///< row stride of `sums`
   Index first = 0;          ///< n of the first row

@@ -38,7 +38,7 @@ FOVEA_NOINLINE void fold_row(const FoldRowArgs<T>& a) noexcept {
 /// sums are of columns from 2j on, written to N - n; otherwise descending from D - 2j.
 /// \param sums, to the place of the first pair of the first row
 template <bool Mirror, class T>
-FOVEA_INLINE void spread_tile(const SpreadSumsArgs<T>& a, const T* sums, T* to) {
+FOVEA_INLINE void unpack_tile(const UnpackSumsArgs<T>& a, const T* sums, T* to) {
   constexpr int w = kLanes<T>;
   Vec<T> first[w], second[w];
   FOVEA_UNROLL
@@ -57,7 +57,7 @@ FOVEA_INLINE void spread_tile(const SpreadSumsArgs<T>& a, const T* sums, T* to) 
 
 /// If a row is its own mirror image, N - n is written last, at every level.
 template <class T>
-FOVEA_NOINLINE void spread_sums(const SpreadSumsArgs<T>& a) noexcept {
+FOVEA_NOINLINE void unpack_sums(const UnpackSumsArgs<T>& a) noexcept {
   constexpr Index w = kLanes<T>;
   for (Index r = 0; r < a.count;) {
     const bool whole = r + w <= a.count;
@@ -66,8 +66,8 @@ FOVEA_NOINLINE void spread_sums(const SpreadSumsArgs<T>& a) noexcept {
     T* const mirror = a.sequences + 2 * (a.rows - a.first - r);
     Index j = 0;
     for (; whole && j + w <= a.pairs && 2 * (j + w) <= a.width + 1; j += w) {
-      spread_tile<false>(a, sums + a.width - 1 - 2 * j, here + j * a.stride);
-      spread_tile<true>(a, sums + 2 * j, mirror + j * a.stride);
+      unpack_tile<false>(a, sums + a.width - 1 - 2 * j, here + j * a.stride);
+      unpack_tile<true>(a, sums + 2 * j, mirror + j * a.stride);
     }
     const Index end = whole ? w : 1;
     for (; j < a.pairs; ++j) {

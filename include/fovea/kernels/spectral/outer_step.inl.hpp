@@ -25,7 +25,7 @@ FOVEA_INLINE ComplexVec<V> root_at(const OuterRoots<T>& roots, Index block, Inde
 /// e^{-2 pi i m r / (R M)}. The transform of this row, of length M, gives the elements R k + r of
 /// the transform of x.
 template <int R, bool Half, class T>
-FOVEA_INLINE void spread_rows(const SpreadArgs<T>& a) {
+FOVEA_INLINE void sharded_rows(const OuterStepArgs<T>& a) {
   using V = Vec<T>;
   constexpr int inputs = Half ? R / 2 : R;
   for (Index m = 0; m < a.columns; m += kLanes<T>) {
@@ -45,7 +45,7 @@ FOVEA_INLINE void spread_rows(const SpreadArgs<T>& a) {
 
 /// Writes the only row if R is 1: x and, if x has only its first half, as many zeros.
 template <class T>
-FOVEA_INLINE void spread_row(const SpreadArgs<T>& a) {
+FOVEA_INLINE void sharded_row(const OuterStepArgs<T>& a) {
   const Index count = a.half ? a.columns : 2 * a.columns;
   Index i = 0;
   for (; i + kLanes<T> <= count; i += kLanes<T>) store(a.z + i, load(a.x + i));
@@ -56,24 +56,24 @@ FOVEA_INLINE void spread_row(const SpreadArgs<T>& a) {
 }
 
 template <int R, class T>
-FOVEA_INLINE void spread_half_or_full(const SpreadArgs<T>& a) {
-  if (a.half) return spread_rows<R, true>(a);
-  spread_rows<R, false>(a);
+FOVEA_INLINE void sharded_half_or_full(const OuterStepArgs<T>& a) {
+  if (a.half) return sharded_rows<R, true>(a);
+  sharded_rows<R, false>(a);
 }
 
 template <class T>
-FOVEA_NOINLINE void spread(const SpreadArgs<T>& a) noexcept {
+FOVEA_NOINLINE void outer_step(const OuterStepArgs<T>& a) noexcept {
   switch (a.roots.rows) {
     case 2:
-      return spread_half_or_full<2>(a);
+      return sharded_half_or_full<2>(a);
     case 4:
-      return spread_half_or_full<4>(a);
+      return sharded_half_or_full<4>(a);
     case 8:
-      return spread_half_or_full<8>(a);
+      return sharded_half_or_full<8>(a);
     case 16:
-      return spread_half_or_full<16>(a);
+      return sharded_half_or_full<16>(a);
     default:
-      return spread_row(a);
+      return sharded_row(a);
   }
 }
 
@@ -83,8 +83,8 @@ FOVEA_INLINE void finish_lanes(const FinishArgs<T>& f, Index i, Vec<T> y) {
   store(f.out + i, fma(negative(load(f.a + i)), load(f.b + i), y));
 }
 
-/// The inverse of spread_rows, for inversely transformed rows. It uses that an inverse transform is
-/// a forward one of numbers with real and imaginary parts swapped.
+/// The inverse of sharded_rows, for inversely transformed rows. It uses that an inverse transform
+/// is a forward one of numbers with real and imaginary parts swapped.
 template <int R, bool Half, class T>
 FOVEA_INLINE void finish_rows(const FinishArgs<T>& f) {
   using V = Vec<T>;

@@ -80,12 +80,12 @@ struct CrossProduct {
 
   template <class V>
   FOVEA_INLINE void at(const Quad& q, ComplexVec<V> root) const {
-    const ComplexVec<V> near = cross_of(near_side<V>(a.z1, q), near_side<V>(a.z2, q), root);
-    const ComplexVec<V> far =
+    const ComplexVec<V> lower = cross_of(near_side<V>(a.z1, q), near_side<V>(a.z2, q), root);
+    const ComplexVec<V> upper =
         conjugate(cross_of(far_side<V>(a.z1, q), far_side<V>(a.z2, q), root_across(root)));
-    const V scale = spread_over<V>(a.scale);
-    const ComplexVec<V> even = near + far;
-    const ComplexVec<V> odd = conjugate(root) * (near - far);
+    const V scale = sharded_over<V>(a.scale);
+    const ComplexVec<V> even = lower + upper;
+    const ComplexVec<V> odd = conjugate(root) * (lower - upper);
     store_complex<false>(a.z1 + 2 * q.here, scaled(even + times_i(odd), scale));
     store_complex<true>(a.z1 + 2 * q.across,
                         scaled(conjugate(even) + times_i(conjugate(odd)), scale));
@@ -116,16 +116,16 @@ struct Correlation {
     const T* const g_here = a.g + 2 * (q.here - row * back);
     const T* const g_across = a.g + 2 * (mirror_row * back + (across == back ? 0 : across));
     const EvenOdd<V> g = even_odd(load_complex<V, false>(g_here), load_complex<V, true>(g_across));
-    const V scale = spread_over<V>(a.scale);
+    const V scale = sharded_over<V>(a.scale);
     const ComplexVec<V> odd = g.odd * root;
     const ComplexVec<V> sum = scaled(g.even + odd, scale);
     const ComplexVec<V> difference = scaled(conjugate(g.even - odd), scale);
-    const EvenOdd<V> near = gradient(sum, near_side<V>(a.z, q), root);
-    const EvenOdd<V> far = gradient(difference, far_side<V>(a.z, q), root_across(root));
-    store_complex<false>(a.z + 2 * q.here, near.even + times_i(near.odd));
-    store_complex<true>(a.z + 2 * q.mirror, conjugate(near.even) + times_i(conjugate(near.odd)));
-    store_complex<true>(a.z + 2 * q.across, far.even + times_i(far.odd));
-    store_complex<false>(a.z + 2 * q.beyond, conjugate(far.even) + times_i(conjugate(far.odd)));
+    const EvenOdd<V> lower = gradient(sum, near_side<V>(a.z, q), root);
+    const EvenOdd<V> upper = gradient(difference, far_side<V>(a.z, q), root_across(root));
+    store_complex<false>(a.z + 2 * q.here, lower.even + times_i(lower.odd));
+    store_complex<true>(a.z + 2 * q.mirror, conjugate(lower.even) + times_i(conjugate(lower.odd)));
+    store_complex<true>(a.z + 2 * q.across, upper.even + times_i(upper.odd));
+    store_complex<false>(a.z + 2 * q.beyond, conjugate(upper.even) + times_i(conjugate(upper.odd)));
   }
 };
 

@@ -18,7 +18,7 @@ struct CrossKernels {
   /// Transposes sequences into rows.
   void scatter_channels(const ScatterChannelsArgs<T>& args) const noexcept;
   /// The outer step of a transform.
-  void spread(const SpreadArgs<T>& args) const noexcept;
+  void outer_step(const OuterStepArgs<T>& args) const noexcept;
   /// The outer step of an inverse transform, minus a product.
   void finish(const FinishArgs<T>& args) const noexcept;
   /// The product of two spectra.
@@ -38,7 +38,7 @@ struct MixerKernels {
   /// Computes sums from a spectrum.
   void fold_row(const FoldRowArgs<T>& args) const noexcept;
   /// Computes sequences from sums.
-  void spread_sums(const SpreadSumsArgs<T>& args) const noexcept;
+  void unpack_sums(const UnpackSumsArgs<T>& args) const noexcept;
   /// Computes the result from spectra.
   void mixed_columns(const MixedColumnsArgs<T>& args) const noexcept;
 
@@ -64,8 +64,8 @@ void CrossKernels<T>::scatter_channels(const ScatterChannelsArgs<T>& args) const
   FOVEA_AT_LEVEL(level, spectral::scatter_channels<T>)(args);
 }
 template <class T>
-void CrossKernels<T>::spread(const SpreadArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, spectral::spread<T>)(args);
+void CrossKernels<T>::outer_step(const OuterStepArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, spectral::outer_step<T>)(args);
 }
 template <class T>
 void CrossKernels<T>::finish(const FinishArgs<T>& args) const noexcept {
@@ -90,8 +90,8 @@ void MixerKernels<T>::fold_row(const FoldRowArgs<T>& args) const noexcept {
   FOVEA_AT_LEVEL(level, spectral::fold_row<T>)(args);
 }
 template <class T>
-void MixerKernels<T>::spread_sums(const SpreadSumsArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, spectral::spread_sums<T>)(args);
+void MixerKernels<T>::unpack_sums(const UnpackSumsArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, spectral::unpack_sums<T>)(args);
 }
 template <class T>
 void MixerKernels<T>::mixed_columns(const MixedColumnsArgs<T>& args) const noexcept {

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Whether a distributed bias or mask has one row for all queries. Ranks determine it together,
+/// since a rank that holds a single row cannot tell.
+#pragma once
+
+#include <string>
+
+#include "fovea/distributed/messages/call.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed::detail {
+
+/// Which of both have one row for all queries. If no rank holds more than one row, none has.
+struct BroadcastLogits {
+  bool bias = false;  ///< whether the bias has
+  bool mask = false;  ///< whether the mask has
+
+  /// Determines it collectively. \throws std::runtime_error if MPI fails
+  template <class In>
+  static BroadcastLogits of(const In& in, const Sharding& rows) {
+    const auto any_has = [&](const auto& x) {
+      const bool has = x.rows() == 1 && rows.own_count() > 1;
+      return lowest_rank(rows.ranks(), has) < rows.ranks().size();
+    };
+    BroadcastLogits all;
+    all.bias = any_has(in.bias);
+    all.mask = any_has(in.mask);
+    return all;
+  }
+
+  /// Rejects separate rows on this rank if another has one for all, and the gradient of such a
+  /// bias, a sum over the rows of all ranks. \throws std::invalid_argument
+  template <class In, class Grads>
+  void check(const char* op, const In& in, const Grads& grads) const {
+    const auto check_rows = [&](const char* tensor, const auto& x, bool has_one_row) {
+      if (!has_one_row || x.rows() <= 1) return;
+      refuse_extent(op, tensor, x.shape(), 2,
+                    "1, the rows of " + std::string(tensor) + " on another rank");
+    };
+    check_rows("bias", in.bias, bias);
+    check_rows("mask", in.mask, mask);
+    if (!bias || grads.bias.empty()) return;
+    refuse_given(op, "the gradient of bias",
+                 "bias has one row, and its sum over rows that are distributed is not computed");
+  }
+};
+
+/// Runs a backward pass of softmax attention on all ranks, as run_call does.
+/// \param prepare called as prepare(threads, one_row)
+template <class In, class Grads, class Prepare>
+CommStats run_backward_call(const Sharding& rows, const CollectiveCall& of, const std::string& call,
+                            const In& in, const Grads& grads, FunctionRef<void()> check,
+                            const Prepare& prepare) {
+  BroadcastLogits one_row;
+  if (!in.bias.empty() || !in.mask.empty()) {
+    together(rows.ranks(), of.text(call), check);
+    one_row = BroadcastLogits::of(in, rows);
+  }
+  const auto check_all = [&] {
+    check();
+    one_row.check(of.name(), in, grads);
+  };
+  return run_call(rows, of, call, check_all,
+                  [&](const ExecutorRef& threads) { return prepare(threads, one_row); });
+}
+
+}  // namespace distributed::detail
+
+FOVEA_NAMESPACE_END

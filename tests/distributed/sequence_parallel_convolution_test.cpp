@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
+/// \file
+/// Convolutions over ranks: taps reach the rows of others, of as many ranks as they are long, and
+/// the bits are those of one process.
+#include <gtest/gtest.h>
+
+#include "distributed/layer_call.hpp"
+#include "fovea/core/thread_pool.hpp"
+#include "fovea/distributed/sequence_parallel.hpp"
+#include "fovea/layers/depthwise_conv.hpp"
+#include "support/ranks.hpp"
+#include "support/refusal.hpp"
+#include "support/scalars.hpp"
+
+namespace fovea_test::distributed_sequence_parallel_convolution {
+
+using fovea::DepthwiseConv;
+using fovea::Initialiser;
+using fovea::kReductionBlock;
+using fovea::OutputMode;
+using fovea::distributed::CommStats;
+using fovea::distributed::sequence_parallel;
+
+template <class T>
+DepthwiseConv<T> made(Index width, Index taps) {
+  Initialiser initialiser(3);
+  return DepthwiseConv<T>(width, initialiser, {.taps = taps});
+}
+
+template <class T>
+class DistributedConvolution : public testing::Test {};
+TYPED_TEST_SUITE(DistributedConvolution, Scalars);
+
+/// Some reach beyond the ranges beside their own, and some beyond the sequence.
+TYPED_TEST(DistributedConvolution, HasTheBitsOfOneProcess) {
+  using T = TypeParam;
+  for (const Index taps : {Index{1}, Index{5}, 4 * kReductionBlock + 3}) {
+    check_layer<T>(made<T>(kLayerWidth, taps));
+  }
+  check_layer<T>(made<T>(3, 301), 3, {}, {1, 1, 2 * kReductionBlock + 1, 3});
+}
+
+/// The gradient goes along the ranks in parts.
+TYPED_TEST(DistributedConvolution, OfManyChannelsHasTheBitsOfOneProcess) {
+  using T = TypeParam;
+  check_layer<T>(made<T>(330, 5), 330, {}, {2, 1, 5 * kReductionBlock + 2, 330});
+}
+
+TYPED_TEST(DistributedConvolution, LengthsCountTokensOfTheWholeSequence) {
+  using T = TypeParam;
+  const std::vector<Index> lengths = {3 * kReductionBlock + 1, 0, 5 * kReductionBlock};
+  Tokens<T> tokens;
+  tokens.key_lengths = lengths;
+  check_layer<T>(made<T>(9, 7), 9, tokens, {3, 1, 5 * kReductionBlock, 9});
+}
+
+TEST(DistributedConvolutionThreads, ChangeNoBit) {
+  fovea::ThreadPool pool(3);
+  check_layer<float>(made<float>(200, 9), 200, {}, {1, 1, 20 * kReductionBlock, 200}, pool);
+}
+
+TEST(DistributedConvolutionInto, AddsToTheGradientOfX) {
+  const Shape shape = {1, 1, 4 * kReductionBlock + 3, 5};
+  Tensor<float> x(shape), d_y(shape);
+  x.fill(gaussian(3));
+  d_y.fill(gaussian(4));
+  const Tensor<float> d_x(shape);
+  d_x.fill(gaussian(5));
+  const Tensor<float> before = d_x.in({});
+  DepthwiseConv<float> whole = made<float>(5, 5);
+  DepthwiseConv<float>::Saved nothing;
+  whole.backward(x.view(), nothing, d_y.view(), d_x.view(), fovea::Serial{}, OutputMode::add);
+  for (const RowLayout& layout : chain_layouts(shape[2])) {
+    const Sharding rows(all_ranks(), layout);
+    DepthwiseConv<float> layer = made<float>(5, 5);
+    const Tensor<float> own = own_part(x, rows), own_d_y = own_part(d_y, rows);
+    const Tensor<float> own_d_x = own_part(before, rows);
+    sequence_parallel(rows, fovea::Serial{}, [&](auto& over) {
+      layer.backward(own.view(), nothing, own_d_y.view(), own_d_x.view(), over, OutputMode::add);
+    });
+    expect_own_part(own_d_x, d_x, rows, layout.text());
+  }
+}
+
+/// A forward pass needs no chains, and a range may be shorter than what taps reach.
+TEST(DistributedConvolutionForward, TakesAnyLayout) {
+  std::vector<RowLayout> layouts = layouts_of(211, all_ranks().size());
+  layouts.push_back(RowLayout::block_cyclic(211, all_ranks().size(), 1));
+  for (const Index taps : {5, 91})
+    check_forward<float>(made<float>(6, taps), {2, 1, 211, 6}, layouts);
+}
+
+TEST(DistributedConvolutionTraffic, IsTheRowsThatTapsReach) {
+  const Index ranks = all_ranks().size();
+  const Sharding rows(all_ranks(),
+                      RowLayout::contiguous(ranks * kReductionBlock, all_ranks().size()));
+  const Tensor<float> x({2, 1, rows.own_count(), 6});
+  const Tensor<float> y(x.shape());
+  const DepthwiseConv<float> layer = made<float>(6, 5);
+  const CommStats comm_stats = sequence_parallel(
+      rows, fovea::Serial{}, [&](auto& over) { layer.forward(x.view(), y.view(), over); });
+  const Index rank = all_ranks().rank();
+  const Index neighbours = (rank > 0 ? 1 : 0) + (rank + 1 < ranks ? 1 : 0);
+  EXPECT_EQ(comm_stats.bytes_sent, neighbours * 2 * 2 * 6 * Index{sizeof(float)});
+}
+
+/// What is wrong on one rank all say, and nothing is written.
+TEST(DistributedConvolutionBadInput, IsNamedOnAllRanks) {
+  const int last = all_ranks().size() - 1;
+  const bool is_last = all_ranks().rank() == last;
+  const Sharding rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kReductionBlock));
+  const auto said = [&](Index taps, Index rows_missing, const std::vector<Index>& lengths = {}) {
+    DepthwiseConv<float> layer = made<float>(6, taps);
+    DepthwiseConv<float>::Saved nothing;
+    const Tensor<float> x({1, 1, rows.own_count() - rows_missing, 6});
+    const Tensor<float> y(x.shape());
+    y.fill(constant(77));
+    const Tokens<float> tokens(View<const float>(x.view()), lengths);
+    const std::string text = refusal([&] {
+      sequence_parallel(rows, fovea::Serial{},
+                        [&](auto& over) { layer.forward(tokens, y.view(), over); });
+    });
+    EXPECT_EQ(refusal([&] {
+                sequence_parallel(rows, fovea::Serial{}, [&](auto& over) {
+                  layer.backward(tokens, nothing, x.view(), y.view(), over);
+                });
+              }),
+              text);
+    for (const float at : y.values()) EXPECT_EQ(at, 77);
+    EXPECT_TRUE(layer.weight.gradient.size() == 0 || layer.weight.gradient.isZero());
+    return text;
+  };
+  const std::string rank = "rank " + std::to_string(last);
+  const Index own = rows.layout().count(last);
+  EXPECT_EQ(said(5, is_last ? 1 : 0), rank + ": sequence_parallel: the activations have " +
+                                          std::to_string(own - 1) + " rows; expected " +
+                                          std::to_string(own) + ", the rows of " + rank);
+  EXPECT_EQ(said(5, 0, {is_last ? Index{501} : Index{500}}),
+            rank + ": DepthwiseConv: key_lengths[0] is 501; expected 0 to 500, the rows of x");
+  if (last == 0) return;
+  EXPECT_EQ(said(is_last ? 3 : 5, 0),
+            "DepthwiseConv: ranks differ in who holds which rows, or in the options");
+}
+
+}  // namespace fovea_test::distributed_sequence_parallel_convolution

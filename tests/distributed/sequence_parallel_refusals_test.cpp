@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
+/// \file
+/// What layers over ranks refuse, and what all ranks throw together.
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "distributed/layer_call.hpp"
+#include "fovea/attention/full.hpp"
+#include "fovea/distributed/indexed_forward.hpp"
+#include "fovea/distributed/sequence_parallel.hpp"
+#include "fovea/distributed/softmax_backward.hpp"
+#include "fovea/distributed/softmax_forward.hpp"
+#include "support/ranks.hpp"
+#include "support/refusal.hpp"
+
+namespace fovea_test::distributed_sequence_parallel_refusals {
+
+using fovea::Initialiser;
+using fovea::kReductionBlock;
+using fovea::distributed::sequence_parallel;
+
+/// What one rank throws, all throw, and no gradient has changed.
+TEST(DistributedLayerBadInput, IsNamedOnAllRanks) {
+  const int last = all_ranks().size() - 1;
+  const bool is_last = all_ranks().rank() == last;
+  const Sharding rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kReductionBlock));
+  Initialiser initialiser(1);
+  const Tensor<float> x({1, 1, rows.own_count(), 6});
+  const Tensor<float> wide({1, 1, rows.own_count(), 7});
+  LayerCall<fovea::Linear<float>, float> own(fovea::Linear<float>(6, 6, initialiser), x, x);
+  fovea::Linear<float>::Saved saved;
+  const auto call = [&](bool is_wrong, const Sharding& over_rows) {
+    return refusal([&] {
+      sequence_parallel(over_rows, fovea::Serial{}, [&](auto& over) {
+        own.backward({is_wrong ? wide.view() : x.view()}, saved, over);
+        own.backward({x.view()}, saved, over);
+      });
+    });
+  };
+  const std::string begin = "rank " + std::to_string(last) + ": Linear: x has width 7";
+  const std::string text = call(is_last, rows);
+  EXPECT_EQ(text.substr(0, begin.size()), begin) << text;
+  for (const float d : own.gradients()) EXPECT_EQ(d, 0);
+
+  if (last == 0) return;
+  std::vector<std::vector<Range>> of_ranks(as_size(last + 1));
+  of_ranks[0] = {{0, 100}};
+  of_ranks[1] = {{100, 100 + 2}};
+  const Sharding odd(all_ranks(), RowLayout(of_ranks));
+  const Tensor<float> part({1, 1, odd.own_count(), 6});
+  LayerCall<fovea::Linear<float>, float> of_part(own.model, part, part);
+  EXPECT_EQ(refusal([&] {
+              sequence_parallel(odd, fovea::Serial{},
+                                [&](auto& over) { of_part.backward({part.view()}, saved, over); });
+            }),
+            "rank 1: sequence_parallel: the first row of a range is 100; expected a multiple of "
+            "64, the tokens "
+            "that gradients of weights add up at once");
+}
+
+TEST(DistributedLayerBadInput, IsSeenWhereLayersDiffer) {
+  if (all_ranks().size() == 1) GTEST_SKIP() << "nobody to differ from";
+  const bool is_first = all_ranks().rank() == 0;
+  const Sharding rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kReductionBlock));
+  Initialiser initialiser(1);
+  const Index width = is_first ? 6 : 7;
+  const Tensor<float> x({1, 1, rows.own_count(), width});
+  LayerCall<fovea::Linear<float>, float> own(fovea::Linear<float>(width, width, initialiser), x, x);
+  fovea::Linear<float>::Saved saved;
+  EXPECT_EQ(
+      refusal([&] {
+        sequence_parallel(rows, fovea::Serial{},
+                          [&](auto& over) { own.backward({x.view()}, saved, over); });
+      }),
+      "rank 1 calls a sum over tokens of 7x7, 4 bytes a number, batch 1, where rank 0 calls a "
+      "sum over tokens of 6x6, 4 bytes a number, batch 1");
+}
+
+/// What a layer computes with beside its parameters: found out by its sums, or at the end.
+TEST(DistributedLayerBadInput, IsSeenWhereOptionsDiffer) {
+  if (all_ranks().size() == 1) GTEST_SKIP() << "nobody to differ from";
+  const bool is_last = all_ranks().rank() + 1 == all_ranks().size();
+  const Sharding rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kReductionBlock));
+  const Tensor<float> x({1, 1, rows.own_count(), 6});
+  x.fill(gaussian(3));
+  const auto refused = [&](auto odd, auto others, bool goes_back = true) {
+    using Layer = decltype(odd);
+    LayerCall<Layer, float> own(is_last ? odd : others, x, x);
+    Tokens<float> tokens;
+    tokens.x = x.view();
+    tokens.training = {.seed = 5, .step = 2};
+    return refusal([&] {
+      sequence_parallel(rows, fovea::Serial{}, [&](auto& over) {
+        typename Layer::Saved saved;
+        goes_back ? own.run(tokens, over) : own.forward(tokens, saved, over);
+      });
+    });
+  };
+  const std::string at_the_end =
+      "sequence_parallel: ranks differ in who holds which rows, or in the options";
+  using Norm = fovea::LayerNorm<float>;
+  EXPECT_EQ(refused(Norm(6, {.epsilon = 0.1}), Norm(6), false), at_the_end);
+  EXPECT_EQ(refused(Norm(6, {.epsilon = 0.1}), Norm(6)),
+            "a sum over tokens of 1x12, 4 bytes a number, batch 1: ranks differ in who holds which "
+            "rows, or in the options");
+  using Function = fovea::ActivationFunction<float>;
+  using Kind = fovea::ActivationKind;
+  EXPECT_EQ(refused(Function(Kind::relu), Function(Kind::gelu)), at_the_end);
+  using Drop = fovea::DropoutLayer<float>;
+  EXPECT_EQ(refused(Drop(0.5), Drop(0.25)), at_the_end);
+  using Gated = fovea::GatedFeedForward<float>;
+  const auto gated = [](fovea::GateKind kind) {
+    Initialiser initialiser(1);
+    return Gated(6, 8, initialiser, {.gate = kind});
+  };
+  EXPECT_EQ(refused(gated(fovea::GateKind::silu), gated(fovea::GateKind::gelu), false), at_the_end);
+  using Heads = fovea::MultiHead<fovea::FullAttention, float>;
+  const auto heads = [](double base) {
+    Initialiser initialiser(1);
+    return Heads(fovea::FullAttention{},
+                 {.width = 6, .heads = 1, .rotary = fovea::RotaryOptions{.base = base}},
+                 initialiser);
+  };
+  EXPECT_EQ(
+      refused(heads(100), heads(10000), false),
+      "FullAttention.forward of 500 rows, 4 bytes a number, q 1x1x6, k 1x1x6, v 1x1x6 (batch, "
+      "heads, width): ranks differ in who holds which rows, or in the options");
+}
+
+/// What a program throws between two layers, all throw; and behind the last one.
+TEST(DistributedLayerBadInput, OfTheProgramItselfIsThrownByAll) {
+  const int last = all_ranks().size() - 1;
+  const bool is_last = all_ranks().rank() == last;
+  const Sharding rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kReductionBlock));
+  Initialiser initialiser(1);
+  const Tensor<float> x({1, 1, rows.own_count(), 6});
+  LayerCall<fovea::Linear<float>, float> own(fovea::Linear<float>(6, 6, initialiser), x, x);
+  fovea::Linear<float>::Saved saved;
+  for (const int layers_behind : {0, 1}) {
+    try {
+      sequence_parallel(rows, fovea::Serial{}, [&](auto& over) {
+        own.backward({x.view()}, saved, over);
+        if (is_last) throw std::runtime_error("no more");
+        for (int n = 0; n < layers_behind; ++n) own.backward({x.view()}, saved, over);
+      });
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const std::runtime_error& error) {
+      EXPECT_EQ(std::string(error.what()), "rank " + std::to_string(last) + ": no more");
+    }
+  }
+}
+
+/// A program may catch what all have thrown. What one rank throws after that, all throw again.
+TEST(DistributedLayerBadInput, MayBeCaughtByTheProgram) {
+  const int last = all_ranks().size() - 1;
+  const bool is_last = all_ranks().rank() == last;
+  const Sharding rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kReductionBlock));
+  const fovea::IndexedAttention lists;
+  fovea::IndexedInputs<float> none;
+  const auto caught_text = [&](auto& over) {
+    return refusal([&] { over.forward(lists, none, View<float>(), fovea::IndexedSaved<float>()); });
+  };
+  const std::string text = refusal([&] {
+    sequence_parallel(rows, fovea::Serial{}, [&](auto& over) {
+      EXPECT_NE(caught_text(over), "accepted");
+      if (is_last) throw std::invalid_argument("Op: no more");
+    });
+  });
+  EXPECT_EQ(text, "rank " + std::to_string(last) + ": Op: no more");
+}
+
+/// A rank that brings other rows than it holds reads and writes nothing behind them.
+TEST(DistributedLayerBadInput, IsARankWithOtherRows) {
+  const int last = all_ranks().size() - 1;
+  const Sharding rows(
+      all_ranks(), RowLayout::contiguous(7 * kReductionBlock, all_ranks().size(), kReductionBlock));
+  const Index held = rows.layout().count(last);
+  Initialiser initialiser(1);
+  for (const Index brought : {held - 1, held + 1}) {
+    const Index count = all_ranks().rank() == last ? brought : rows.own_count();
+    const Tensor<float> x({1, 1, count, 6});
+    x.fill(gaussian(3));
+    const auto expect_refused = [&](const char* what, const auto& layer) {
+      LayerCall<std::remove_cvref_t<decltype(layer)>, float> own(layer, x, x);
+      Tokens<float> tokens;
+      tokens.training = {.seed = 5, .step = 2};
+      EXPECT_EQ(refusal([&] {
+                  sequence_parallel(rows, fovea::Serial{},
+                                    [&](auto& over) { own.run(tokens, over); });
+                }),
+                "rank " + std::to_string(last) + ": sequence_parallel: the activations have " +
+                    std::to_string(brought) + " rows; expected " + std::to_string(held) +
+                    ", the rows of rank " + std::to_string(last))
+          << what;
+      for (const float d : own.gradients()) EXPECT_EQ(d, 0) << what;
+    };
+    expect_refused("Linear", fovea::Linear<float>(6, 6, initialiser));
+    expect_refused("LayerNorm", fovea::LayerNorm<float>(6));
+    expect_refused("DropoutLayer", fovea::DropoutLayer<float>(0.4));
+    using Attention = fovea::MultiHead<fovea::FullAttention, float>;
+    expect_refused(
+        "MultiHead",
+        Attention(fovea::FullAttention{},
+                  {.width = 6, .heads = 1, .rotary = fovea::RotaryOptions{}}, initialiser));
+  }
+}
+
+/// So is what a layer gives out to others.
+TEST(DistributedLayerBadInput, IsARankThatGivesOtherRows) {
+  const int last = all_ranks().size() - 1;
+  const Sharding rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kReductionBlock));
+  const Index held = fovea::distributed::blocks_of(rows.layout(), 10).count(all_ranks().rank());
+  const bool is_last = all_ranks().rank() == last;
+  const Tensor<float> x({1, 1, held + (is_last ? 1 : 0), 6});
+  const std::string text = refusal([&] {
+    sequence_parallel(rows, fovea::Serial{}, [&](auto& over) {
+      over.with_rows_of_others(
+          "Layer", View<const float>(x.view()), 10, [](const auto& own) { return own; },
+          [](const auto& /*all*/) { ADD_FAILURE() << "rows were given"; });
+    });
+  });
+  const std::string begin = "rank " + std::to_string(last) + ": Layer: x has ";
+  EXPECT_EQ(text.substr(0, begin.size()), begin) << text;
+}
+
+}  // namespace fovea_test::distributed_sequence_parallel_refusals

@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
+/// \file
+/// Layers over ranks have the bits of one process: outputs, gradients of tokens, and on every rank
+/// the gradients of all parameters.
+#include "fovea/distributed/sequence_parallel.hpp"
+
+#include <gtest/gtest.h>
+
+#include "distributed/layer_call.hpp"
+#include "fovea/attention.hpp"
+#include "fovea/core/arena.hpp"
+#include "fovea/core/thread_pool.hpp"
+#include "fovea/distributed.hpp"
+#include "fovea/layers.hpp"
+#include "support/ranks.hpp"
+#include "support/refusal.hpp"
+#include "support/scalars.hpp"
+
+namespace fovea_test::distributed_sequence_parallel {
+
+using fovea::Initialiser;
+using fovea::kReductionBlock;
+using fovea::MultiHead;
+using fovea::Tokens;
+using fovea::View;
+using fovea::distributed::CommStats;
+using fovea::distributed::sequence_parallel;
+
+constexpr Index kWidth = kLayerWidth;
+
+template <class T>
+class DistributedLayer : public testing::Test {};
+TYPED_TEST_SUITE(DistributedLayer, Scalars);
+
+TYPED_TEST(DistributedLayer, LinearHasTheBitsOfOneProcess) {
+  using T = TypeParam;
+  Initialiser initialiser(1);
+  check_layer<T>(fovea::Linear<T>(kWidth, 70, initialiser), 70);
+  check_layer<T>(fovea::Linear<T>(kWidth, 5, initialiser, {.bias = false}), 5);
+  for (const Index width : {1, 2, 130, 300}) {
+    check_layer<T>(fovea::Linear<T>(width, 33, initialiser), 33, {},
+                   {1, 1, 3 * kReductionBlock + 1, width});
+  }
+}
+
+/// Ranks have a few tokens of few sequences, or none.
+TYPED_TEST(DistributedLayer, LinearTakesAnyLength) {
+  using T = TypeParam;
+  Initialiser initialiser(1);
+  const fovea::Linear<T> layer(3, 4, initialiser);
+  for (const Index rows :
+       {Index{1}, kReductionBlock - 1, kReductionBlock, kReductionBlock + 1, 5 * kReductionBlock}) {
+    for (const Index batch : {1, 3}) check_layer<T>(layer, 4, {}, {batch, 1, rows, 3});
+  }
+}
+
+TYPED_TEST(DistributedLayer, NothingIsASumOfNothing) {
+  using T = TypeParam;
+  Initialiser initialiser(1);
+  for (const Shape& shape : {Shape{0, 1, 200, 6}, Shape{2, 1, 0, 6}}) {
+    const Sharding rows(all_ranks(),
+                        RowLayout::contiguous(shape[2], all_ranks().size(), kReductionBlock));
+    const Tensor<T> x({shape[0], 1, rows.own_count(), 6});
+    LayerCall<fovea::Linear<T>, T> own(fovea::Linear<T>(6, 6, initialiser), x, x);
+    sequence_parallel(rows, fovea::Serial{}, [&](auto& over) { own.run({}, over); });
+    for (const T d : own.gradients()) EXPECT_EQ(d, 0);
+  }
+}
+
+TYPED_TEST(DistributedLayer, NormsHaveTheBitsOfOneProcess) {
+  using T = TypeParam;
+  check_layer<T>(fovea::LayerNorm<T>(kWidth));
+  check_layer<T>(fovea::RmsNorm<T>(kWidth));
+}
+
+TYPED_TEST(DistributedLayer, NetworksHaveTheBitsOfOneProcess) {
+  using T = TypeParam;
+  Initialiser initialiser(2);
+  check_layer<T>(fovea::FeedForward<T>(kWidth, 100, initialiser));
+  check_layer<T>(fovea::GatedFeedForward<T>(kWidth, 64, initialiser));
+}
+
+TYPED_TEST(DistributedLayer, DropoutDropsTheSame) {
+  using T = TypeParam;
+  Tokens<T> tokens;
+  tokens.training = {.seed = 5, .step = 2};
+  check_layer<T>(fovea::DropoutLayer<T>(0.4), kWidth, tokens);
+}
+
+TYPED_TEST(DistributedLayer, AttentionHasTheBitsOfOneProcess) {
+  using T = TypeParam;
+  Initialiser initialiser(3);
+  const fovea::MultiHeadOptions plain = {.width = kWidth, .heads = 4, .sketch_width = 3};
+  const auto check_op = [&](const auto& op, const fovea::MultiHeadOptions& options) {
+    using Op = std::remove_cvref_t<decltype(op)>;
+    check_layer<T>(MultiHead<Op, T>(op, options, initialiser));
+  };
+  fovea::MultiHeadOptions full = plain;
+  full.key_heads = 2;
+  full.bias = true;
+  full.sinks = true;
+  full.rotary = fovea::RotaryOptions{};
+  check_op(fovea::FullAttention{{.causal = true}}, full);
+  fovea::MultiHeadOptions local = plain;
+  local.alibi = true;
+  check_op(fovea::LocalAttention{{.left = 30, .right = 5}}, local);
+  check_op(fovea::StridedAttention{{.stride = 16}}, plain);
+  check_op(fovea::LinearAttention<fovea::EluPlusOne>({.causal = true}), plain);
+  check_op(fovea::FmmOneKernel({.band = {.left = 7, .right = 4}}), plain);
+  check_op(fovea::FmmTwoKernels({.band = {.left = 7}, .causal = true}), plain);
+  check_op(fovea::PerformerAttention({.causal = true}), plain);
+  check_op(fovea::PerformerAttention(), plain);
+  check_op(fovea::SmartBirdAttention({.keys_per_row = 8}), plain);
+  fovea::MultiHeadOptions projected = plain;
+  projected.key_heads = 2;
+  projected.length = 10 * kReductionBlock;
+  projected.projected = 70;
+  check_op(fovea::LinformerAttention(), projected);
+  const fovea::LongformerAttention longformer{{.left = 30, .right = 5, .global = {0, 200}}};
+  check_op(longformer, full);
+  fovea::MultiHeadOptions apart = plain;
+  apart.global_projections = true;
+  check_op(longformer, apart);
+  using Nystroem = MultiHead<fovea::NystroemAttention, T>;
+  check_layer<T>(Nystroem(fovea::NystroemAttention({.landmarks = 8}), plain, initialiser), kWidth,
+                 {}, {2, 1, 9 * kReductionBlock + 16, kWidth});
+}
+
+/// Each rank brings the lists of its rows.
+TYPED_TEST(DistributedLayer, ListsOfKeysAreThoseOfTheRows) {
+  using T = TypeParam;
+  const Index count = 5 * kReductionBlock + 9;
+  Tensor<Index> lists({1, 4, count, 6});
+  lists.fill([&](Index /*b*/, Index h, Index n, Index c) {
+    const Index key = (n * 7 + h) % 50 + c * 60;
+    return key < count ? key : Index{-1};
+  });
+  Initialiser initialiser(3);
+  const MultiHead<fovea::IndexedAttention, T> layer(fovea::IndexedAttention{{.causal = true}},
+                                                    {.width = kWidth, .heads = 4}, initialiser);
+  Tensor<T> x({1, 1, count, kWidth});
+  x.fill(gaussian(3));
+  Tensor<T> d_y(x.shape());
+  d_y.fill(gaussian(4));
+  LayerCall<MultiHead<fovea::IndexedAttention, T>, T> whole(layer, x, d_y);
+  Tokens<T> tokens;
+  tokens.indices = lists.view();
+  whole.run(tokens, fovea::Serial{});
+  for (const RowLayout& layout : chain_layouts(count)) {
+    const Sharding rows(all_ranks(), layout);
+    const Tensor<Index> own_lists = own_part(lists, rows);
+    tokens.indices = own_lists.view();
+    LayerCall<MultiHead<fovea::IndexedAttention, T>, T> own(layer, own_part(x, rows),
+                                                            own_part(d_y, rows));
+    sequence_parallel(rows, fovea::Serial{}, [&](auto& over) { own.run(tokens, over); });
+    expect_own_part(own.y, whole.y, rows, layout.text());
+    expect_own_part(own.d_x, whole.d_x, rows, layout.text() + ", d_x");
+    expect_same(own.gradients(), whole.gradients(), layout.text());
+  }
+}
+
+/// Each rank brings the bias and the mask of its rows, and gets the gradient of this bias.
+TYPED_TEST(DistributedLayer, BiasAndMaskAreThoseOfTheRows) {
+  using T = TypeParam;
+  using Attention = MultiHead<fovea::FullAttention, T>;
+  constexpr Index count = 3 * kReductionBlock + 9;
+  Tensor<T> bias({1, 4, count, count});
+  bias.fill(gaussian(6));
+  Tensor<bool> mask({2, 1, count, count});
+  mask.fill([](Index b, Index, Index n, Index d) { return (n + d + b) % 3 == 0 ? 0 : 1; });
+  const Tensor<T> d_bias(bias.shape());
+  d_bias.fill(constant(0));
+  Tensor<T> x({2, 1, count, kWidth});
+  x.fill(gaussian(3));
+  Tensor<T> d_y(x.shape());
+  d_y.fill(gaussian(4));
+  Initialiser initialiser(3);
+  const Attention layer(fovea::FullAttention{}, {.width = kWidth, .heads = 4}, initialiser);
+  LayerCall<Attention, T> whole(layer, x, d_y);
+  Tokens<T> tokens;
+  tokens.bias = bias.view();
+  tokens.mask = mask.view();
+  tokens.d_bias = d_bias.view();
+  whole.run(tokens, fovea::Serial{});
+  for (const RowLayout& layout : chain_layouts(count)) {
+    const Sharding rows(all_ranks(), layout);
+    const Tensor<T> own_bias = own_part(bias, rows);
+    const Tensor<bool> own_mask = own_part(mask, rows);
+    const Tensor<T> own_d_bias(own_bias.shape());
+    own_d_bias.fill(constant(0));
+    tokens.bias = own_bias.view();
+    tokens.mask = own_mask.view();
+    tokens.d_bias = own_d_bias.view();
+    LayerCall<Attention, T> own(layer, own_part(x, rows), own_part(d_y, rows));
+    sequence_parallel(rows, fovea::Serial{}, [&](auto& over) { own.run(tokens, over); });
+    expect_own_part(own.y, whole.y, rows, layout.text());
+    expect_own_part(own.d_x, whole.d_x, rows, layout.text() + ", d_x");
+    expect_own_part(own_d_bias, d_bias, rows, layout.text() + ", d_bias");
+    expect_same(own.gradients(), whole.gradients(), layout.text());
+  }
+}
+
+TYPED_TEST(DistributedLayer, LengthsCountTokensOfTheWholeSequence) {
+  using T = TypeParam;
+  Initialiser initialiser(3);
+  const std::vector<Index> lengths = {3 * kReductionBlock + 9, 0};
+  Tokens<T> tokens;
+  tokens.key_lengths = lengths;
+  using Attention = MultiHead<fovea::FullAttention, T>;
+  check_layer<T>(Attention(fovea::FullAttention{}, {.width = kWidth, .heads = 2}, initialiser),
+                 kWidth, tokens);
+}
+
+/// What rows are hashed by is the layer's; chunks go over the ends of ranges.
+TYPED_TEST(DistributedLayer, ReformerHasTheBitsOfOneProcess) {
+  using T = TypeParam;
+  Initialiser initialiser(5);
+  const std::vector<Index> lengths = {3 * kReductionBlock + 9, 8 * kReductionBlock};
+  Tokens<T> tokens;
+  tokens.key_lengths = lengths;
+  for (const bool has_lengths : {false, true}) {
+    const fovea::ReformerLayer<T> layer(
+        {.width = kWidth,
+         .heads = 3,
+         .head_width = 4,
+         .bias = true,
+         .attention = {.chunk = 16, .rounds = 2, .buckets = 8, .causal = true}},
+        initialiser);
+    check_layer<T>(layer, kWidth, has_lengths ? tokens : Tokens<T>{},
+                   {2, 1, 8 * kReductionBlock + 16, kWidth});
+  }
+}
+
+TYPED_TEST(DistributedLayer, AllRanksHaveTheMeanOfTheWholeSequence) {
+  using T = TypeParam;
+  const Index rows = 5 * kReductionBlock + 3;
+  Tensor<T> x({2, 1, rows, kWidth});
+  x.fill(gaussian(3));
+  Tensor<T> d_y({2, 1, 1, kWidth});
+  d_y.fill(gaussian(4));
+  for (const std::vector<Index>& lengths : {std::vector<Index>{}, {2 * kReductionBlock + 9, 0}}) {
+    const Tensor<T> y(d_y.shape()), d_x(x.shape());
+    typename fovea::MeanPool<T>::Saved saved;
+    fovea::MeanPool<T> whole;
+    const auto call = [&](const Tensor<T>& from, const Tensor<T>& to, const Tensor<T>& d_from,
+                          auto&& executor) {
+      const Tokens<T> tokens(View<const T>(from.view()), lengths);
+      whole.forward(tokens, to.view(), saved, executor);
+      whole.backward(tokens, saved, d_y.view(), d_from.view(), executor);
+    };
+    call(x, y, d_x, fovea::Serial{});
+    for (const RowLayout& layout : chain_layouts(rows)) {
+      const Sharding over_rows(all_ranks(), layout);
+      const Tensor<T> own = own_part(x, over_rows);
+      const Tensor<T> own_y(y.shape()), own_d_x(own.shape());
+      sequence_parallel(over_rows, fovea::Serial{},
+                        [&](auto& over) { call(own, own_y, own_d_x, over); });
+      expect_same(own_y.values(), y.values(), layout.text());
+      expect_own_part(own_d_x, d_x, over_rows, layout.text());
+    }
+  }
+}
+
+/// A batch of none has means of none, which no rank divides by.
+TYPED_TEST(DistributedLayer, TakesNoSequences) {
+  using T = TypeParam;
+  const Sharding rows(all_ranks(), RowLayout::contiguous(300, all_ranks().size(), kReductionBlock));
+  const Tensor<T> x({0, 1, rows.own_count(), 5}), d_x(x.shape()), y({0, 1, 1, 5});
+  fovea::MeanPool<T> pool;
+  typename fovea::MeanPool<T>::Saved saved;
+  const Tokens<T> tokens(View<const T>(x.view()));
+  EXPECT_EQ(refusal([&] {
+              sequence_parallel(rows, fovea::Serial{}, [&](auto& over) {
+                pool.forward(tokens, y.view(), saved, over);
+                pool.backward(tokens, saved, View<const T>(y.view()), d_x.view(), over);
+              });
+            }),
+            "accepted");
+}
+
+/// Blocks of a model in training: dropout of weights and of activations.
+TYPED_TEST(DistributedLayer, StacksHaveTheBitsOfOneProcess) {
+  using T = TypeParam;
+  using Attention = MultiHead<fovea::FullAttention, T>;
+  using Block = fovea::EncoderBlock<Attention, T>;
+  Initialiser initialiser(4);
+  std::vector<Block> blocks;
+  for (int n = 0; n < 2; ++n) {
+    const fovea::FullAttention op{{.causal = true, .dropout = {.probability = 0.2}}};
+    const Attention attention(op, {.width = kWidth, .heads = 2}, initialiser);
+    blocks.emplace_back(attention, kWidth, 64, initialiser, 0.3);
+  }
+  Tokens<T> tokens;
+  tokens.training = {.seed = 9, .step = 1};
+  check_layer<T>(fovea::EncoderStack<Block>(blocks), kWidth, tokens);
+}
+
+TEST(DistributedLayerThreads, ChangeNoBit) {
+  fovea::ThreadPool pool(3);
+  Initialiser initialiser(2);
+  check_layer<float>(fovea::FeedForward<float>(160, 300, initialiser), 160, {},
+                     {1, 1, 40 * kReductionBlock + 3, 160}, pool);
+}
+
+TEST(DistributedLayerMemory, MayBeThatOfAnArena) {
+  fovea::Arena arena(Index{1} << 22);
+  fovea::ThreadPool pool(2);
+  auto executor = arena.on(pool);
+  Initialiser initialiser(2);
+  using Attention = MultiHead<fovea::LocalAttention, float>;
+  check_layer<float>(
+      Attention(fovea::LocalAttention{{.left = 9}}, {.width = kWidth, .heads = 2}, initialiser),
+      kWidth, {}, {1, 1, 5 * kReductionBlock, kWidth}, executor);
+}
+
+/// A forward pass needs no chains.
+TEST(DistributedLayerForward, TakesAnyLayout) {
+  Initialiser initialiser(3);
+  using Attention = MultiHead<fovea::FullAttention, float>;
+  const Attention layer(fovea::FullAttention{},
+                        {.width = 8, .heads = 2, .rotary = fovea::RotaryOptions{}}, initialiser);
+  check_forward<float>(layer, {1, 1, 211, 8}, layouts_of(211, all_ranks().size()));
+}
+
+/// Positions are those of the sequence, in whatever order its rows are spread, heads and all.
+TEST(DistributedRotary, TurnsByPositionsInTheSequence) {
+  constexpr Index count = 211, width = 8;
+  Tensor<double> heads({2, 3, count, width}), cosines({1, 1, count + 5, width / 2});
+  heads.fill(gaussian(5));
+  cosines.fill(gaussian(6));
+  const Tensor<double> sines = cosines.in({});
+  const fovea::Rotary<double> rotary({}, width);
+  std::vector<std::int32_t> positions;
+  for (std::int32_t n = 0; n < count; ++n) positions.push_back(n * 7 % 100);
+  const std::vector<Index> packed = {0, 100, 101, count};
+  for (int way = 0; way < 4; ++way) {
+    fovea::RotaryCall<double> call{.first = 5};
+    if (way == 1) call.positions = positions;
+    if (way == 2) call = {.first = 5, .cosines = cosines.view(), .sines = sines.view()};
+    if (way == 3) call.cu_seqlens = packed;
+    const Index batch = way == 3 ? 1 : 2;
+    const Tensor<double> whole = heads.in({});
+    rotary.turn(cut(whole.view(), 0, 0, batch), call);
+    for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
+      const Sharding rows(all_ranks(), layout);
+      const Tensor<double> own =
+          own_part(heads, rows).in({.order = {3, 0, 2, 1}, .gap = 1, .reversed = {true, true}});
+      std::vector<std::int32_t> own_positions;
+      for (const Range& range : rows.own()) {
+        for (Index n = range.begin; n < range.end; ++n) {
+          own_positions.push_back(positions[as_size(n)]);
+        }
+      }
+      if (way == 1) call.positions = own_positions;
+      sequence_parallel(rows, fovea::Serial{},
+                        [&](auto& over) { rotary.turn(cut(own.view(), 0, 0, batch), call, over); });
+      expect_own_part(own, whole, rows, layout.text());
+    }
+  }
+}
+
+TEST(DistributedLayerTraffic, IsASumForEachNeighbourAndForAll) {
+  const Index ranks = all_ranks().size();
+  const Sharding rows(all_ranks(), RowLayout::contiguous(ranks * kReductionBlock,
+                                                         all_ranks().size(), kReductionBlock));
+  Initialiser initialiser(1);
+  const Tensor<float> x({1, 1, rows.own_count(), 64});
+  LayerCall<fovea::Linear<float>, float> own(
+      fovea::Linear<float>(64, 64, initialiser, {.bias = false}), x, x);
+  fovea::Linear<float>::Saved saved;
+  const CommStats comm_stats = sequence_parallel(
+      rows, fovea::Serial{}, [&](auto& over) { own.backward({x.view()}, saved, over); });
+  const Index sum = Index{64} * 64 * Index{sizeof(float)};
+  const bool is_last = all_ranks().rank() + 1 == all_ranks().size();
+  EXPECT_EQ(comm_stats.bytes_sent, is_last ? (ranks - 1) * sum : sum);
+}
+
+}  // namespace fovea_test::distributed_sequence_parallel
