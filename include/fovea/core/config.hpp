@@ -27,13 +27,6 @@
 #error "fovea needs float arithmetic in float (FLT_EVAL_METHOD 0)"
 #endif
 
-#if defined(near) || defined(far)
-#error "fovea names things near and far: #undef these macros of <windows.h> before its headers"
-#endif
-#if defined(slots)
-#error "fovea names things slots: build with QT_NO_KEYWORDS, or #undef slots before its headers"
-#endif
-
 #include <cstddef>
 
 #define FOVEA_VERSION_MAJOR 0

@@ -281,12 +281,14 @@ def macros() -> list[Row]:
 
     rows.append(Row("macros/headers of the C library", "a hundred headers of glibc and the kernel "
                     "before all headers", system_first, True))
-    for name in ["near", "far"]:
-        rows.append(refused_row(f"macros/{name}", f"-D{name}=",
-                                "fovea names things near and far: #undef these macros",
-                                short=name == "near"))
-    rows.append(refused_row("macros/slots", "-Dslots=", "fovea names things slots: build with "
-                            "QT_NO_KEYWORDS", short=True))
+
+    def keywords(bench: Bench) -> str:
+        flags = ["-std=gnu++20", "-DFOVEA_NATIVE_ONLY"]
+        return bench.accepted(bench.here, flags, "#define near\n#define far\n#define slots\n"
+                              "#define emit\n" + EVERYTHING)
+
+    rows.append(Row("macros/windows and Qt", "near, far, slots and emit are macros, before "
+                    "all headers", keywords, True))
     rows.append(refused_row("macros/X11 before Eigen", "-DSuccess=0",
                             "The preprocessor symbol 'Success' is defined, possibly by the X11"))
     return rows
