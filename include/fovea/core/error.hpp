@@ -25,8 +25,8 @@ std::string to_string(T x) {
 
 /// The range from first to last as text: "0 to 5", "0" for a single value, "none" if it is empty.
 /// (As in the functions below, append: GCC 12 warns about operator+ on strings, bug 105329.)
-template <std::integral I>
-std::string range_text(I first, I last) {
+template <std::integral T>
+std::string range_text(T first, T last) {
   if (first > last) return "none";
   std::string text = std::to_string(first);
   if (first < last) text.append(" to ").append(std::to_string(last));

@@ -24,8 +24,8 @@ struct IndexSpanTraits;
 namespace detail {
 
 /// Integers that an IndexSpan reads: signed, of 32 or 64 bits.
-template <class I>
-concept IndexElement = std::signed_integral<I> &&(sizeof(I) == 4 || sizeof(I) == 8);
+template <class T>
+concept IndexElement = std::signed_integral<T> &&(sizeof(T) == 4 || sizeof(T) == 8);
 
 /// Consecutive integers: std::vector, std::array, std::span and arrays.
 template <class X>
@@ -103,12 +103,12 @@ class IndexSpan {
   /// No integers.
   IndexSpan() = default;
   /// `size` integers from `data` on, `step` elements apart.
-  template <detail::IndexElement I>
-  IndexSpan(const I* data, std::size_t size, Index step = 1)
+  template <detail::IndexElement T>
+  IndexSpan(const T* data, std::size_t size, Index step = 1)
       : data_(reinterpret_cast<const std::byte*>(data)),
         size_(size),
-        stride_(step * static_cast<Index>(sizeof(I))),
-        is_wide_(sizeof(I) == 8) {}
+        stride_(step * static_cast<Index>(sizeof(T))),
+        is_wide_(sizeof(T) == 8) {}
   /// The integers of a std::vector, std::array, std::span or array.
   template <detail::IndexRange X>
   // NOLINTNEXTLINE(google-explicit-constructor): as a std::span is
@@ -157,10 +157,10 @@ class IndexSpan {
 
  private:
   // Copies bytes, since `long` and `long long` are different 64-bit types.
-  template <class I>
+  template <class T>
   static Index read(const std::byte* from) {
-    I value;
-    std::memcpy(&value, from, sizeof(I));
+    T value;
+    std::memcpy(&value, from, sizeof(T));
     return value;
   }
 

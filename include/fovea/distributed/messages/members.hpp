@@ -25,9 +25,9 @@ struct AnyMember {
 };
 
 /// Whether that many members can be initialised.
-template <class A, std::size_t... I>
-constexpr bool has_members(std::index_sequence<I...> /*members*/) {
-  return requires { A{(static_cast<void>(I), AnyMember{})...}; };
+template <class A, std::size_t... kIndex>
+constexpr bool has_members(std::index_sequence<kIndex...> /*members*/) {
+  return requires { A{(static_cast<void>(kIndex), AnyMember{})...}; };
 }
 
 /// The maximum number of members for for_each_member.
