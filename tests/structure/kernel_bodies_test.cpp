@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Each kernel body says what it stands on, in a block that only a reader of that file alone
-/// compiles: bodies that its list has before it, and headers. A function that may be called, not
-/// inlined, takes no vector by value. Each reference mask is also broken on purpose.
+/// Rules for kernel bodies. Each body begins with a block that no instruction-set level compiles,
+/// for editors: it includes the headers and bodies on which the body depends, and these bodies
+/// precede it in its family's list. A function that is not inlined takes no vector by value.
+/// KernelBodiesBroken checks that violations are found.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +27,7 @@ std::string text_of(const fs::path& file) {
   return text.str();
 }
 
-/// What a text includes of this library, in its order.
+/// The headers of this library that a text includes, in order.
 Names includes(const std::string& text) {
   static const std::regex include("#include \"(fovea/[^\"]+)\"");
   Names names;
@@ -36,31 +37,30 @@ Names includes(const std::string& text) {
   return names;
 }
 
-constexpr std::string_view kBlock =
-    "#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.\n#pragma once\n";
+/// The block with the dependencies of a body, which only editors compile.
+const std::regex kEditorBlock("#if !defined\\(FOVEA_LEVEL\\)[^\n]*\n#pragma once\n[\\s\\S]*?#endif");
 
-/// What is wrong with a body, given the bodies that its list has before it; empty if nothing.
+/// What is wrong with a body, given the bodies that precede it in its list; empty if nothing is.
 std::string complaint(const std::string& body, const std::string& text, const Names& before) {
-  const std::size_t begin = text.find(kBlock);
-  if (begin == std::string::npos) return body + " does not say what it stands on";
-  const std::size_t end = text.find("#endif", begin);
-  for (const std::string& name : includes(text.substr(begin, end - begin))) {
+  std::smatch block;
+  if (!std::regex_search(text, block, kEditorBlock)) return body + " has no block for editors";
+  for (const std::string& name : includes(block.str())) {
     const bool is_body = name.ends_with(".inl.hpp") && name.find("/levels/") == std::string::npos;
     if (is_body && std::ranges::find(before, name) == before.end()) {
-      return body + " stands on " + name + ", which its list does not have before it";
+      return body + " depends on " + name + ", which does not precede it in the list";
     }
   }
-  if (!includes(text.substr(end)).empty()) return body + " includes a file as a body";
+  if (!includes(block.suffix()).empty()) return body + " includes a file outside of this block";
   return {};
 }
 
-/// The bodies in the list of a folder.
+/// The bodies that a directory's list contains.
 Names list(const std::string& name) {
   return includes(
       text_of(fs::path(FOVEA_SOURCE_DIR "/include") / "fovea" / name / "bodies.inl.hpp"));
 }
 
-/// All that is wrong with the bodies of a list.
+/// Everything that is wrong with the bodies of a list.
 std::string complaints(const std::string& folder, Names before) {
   std::string all;
   for (const std::string& body : list(folder)) {
@@ -72,7 +72,7 @@ std::string complaints(const std::string& folder, Names before) {
   return all;
 }
 
-TEST(KernelBodies, SayWhatTheyStandOn) {
+TEST(KernelBodies, DependOnlyOnBodiesThatPrecedeThem) {
   const Names simd = list("simd");
   ASSERT_GT(simd.size(), 10U);
   EXPECT_EQ(complaints("simd", {}), "");
@@ -84,9 +84,9 @@ TEST(KernelBodies, SayWhatTheyStandOn) {
   }
 }
 
-/// The names of functions, or "a lambda", that take a vector by value and may be called. In a unit
-/// whose flags know no such registers, Clang passes it on the stack, and its AddressSanitizer does
-/// not align the stack to it.
+/// The names of functions, or "a lambda", that take a vector by value and are not always inlined.
+/// If a unit's flags do not include registers of this width, Clang passes the vector on the stack,
+/// and its AddressSanitizer does not align the stack for it.
 std::string vectors_by_value(std::string text) {
   text = std::regex_replace(text, std::regex("//[^\n]*"), "");
   static const std::regex parameter(R"([(,]\s*(?:const )?Vec<\w+>(?: \w+)?\s*(?=[,)]))");
@@ -112,9 +112,9 @@ std::string vectors_by_value(std::string text) {
 
 TEST(KernelBodies, PassVectorsByReferenceUnlessInlined) {
   int files = 0;
-  for (const char* floor : {"kernels", "simd"}) {
+  for (const char* directory : {"kernels", "simd"}) {
     for (const auto& entry : fs::recursive_directory_iterator(
-             fs::path(FOVEA_SOURCE_DIR "/include") / "fovea" / floor)) {
+             fs::path(FOVEA_SOURCE_DIR "/include") / "fovea" / directory)) {
       if (!entry.path().native().ends_with(".inl.hpp")) continue;
       EXPECT_EQ(vectors_by_value(text_of(entry.path())), "") << entry.path();
       ++files;
@@ -131,15 +131,16 @@ TEST(KernelBodies, EveryBodyIsInAList) {
     for (const std::string& body : list(family)) listed.push_back(body);
   }
   std::string missing;
-  for (const char* floor : {"kernels", "simd"}) {
+  for (const char* directory : {"kernels", "simd"}) {
     for (const auto& entry : fs::recursive_directory_iterator(
-             fs::path(FOVEA_SOURCE_DIR "/include") / "fovea" / floor)) {
+             fs::path(FOVEA_SOURCE_DIR "/include") / "fovea" / directory)) {
       const std::string name =
           fs::relative(entry.path(), FOVEA_SOURCE_DIR "/include").generic_string();
-      const bool is_of_levels = name.find("/levels/") != std::string::npos ||
-                                name.find("/arch/") != std::string::npos ||
-                                name.ends_with("each_level.inl.hpp");
-      if (!name.ends_with(".inl.hpp") || name.ends_with("bodies.inl.hpp") || is_of_levels) continue;
+      const bool describes_levels = name.find("/levels/") != std::string::npos ||
+                                    name.find("/arch/") != std::string::npos ||
+                                    name.ends_with("each_level.inl.hpp");
+      if (!name.ends_with(".inl.hpp") || name.ends_with("bodies.inl.hpp") || describes_levels)
+        continue;
       if (std::ranges::find(listed, name) == listed.end()) missing += name + "\n";
     }
   }
@@ -150,8 +151,8 @@ TEST(CompiledForm, HasAllKernelsAndPasses) {
   const fs::path root = FOVEA_SOURCE_DIR "/include";
   const Names has = includes(text_of(root / "fovea/compiled.hpp"));
   Names wanted;
-  for (const char* floor : {"attention", "kernels"}) {
-    for (const auto& entry : fs::recursive_directory_iterator(root / "fovea" / floor)) {
+  for (const char* directory : {"attention", "kernels"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(root / "fovea" / directory)) {
       const std::string name = fs::relative(entry.path(), root).generic_string();
       const bool is_kernels = name.find("/kernels/") != std::string::npos;
       const char* const end = is_kernels ? "/table.hpp" : ".inl.hpp";
@@ -163,16 +164,17 @@ TEST(CompiledForm, HasAllKernelsAndPasses) {
   EXPECT_EQ(has, wanted);
 }
 
-TEST(KernelBodiesBroken, IsFound) {
+TEST(KernelBodiesBroken, ViolationsAreFound) {
   const std::string block =
-      std::string(kBlock) + "#include \"fovea/kernels/linear/x.inl.hpp\"\n#endif\n";
-  EXPECT_EQ(complaint("y", "int y;", {}), "y does not say what it stands on");
+      "#if !defined(FOVEA_LEVEL)  // for editors\n#pragma once\n"
+      "#include \"fovea/kernels/linear/x.inl.hpp\"\n#endif\n";
+  EXPECT_EQ(complaint("y", "int y;", {}), "y has no block for editors");
   EXPECT_EQ(complaint("y", block, {}),
-            "y stands on fovea/kernels/linear/x.inl.hpp, which its list does not have before it");
+            "y depends on fovea/kernels/linear/x.inl.hpp, which does not precede it in the list");
   EXPECT_EQ(complaint("y", block, {"fovea/kernels/linear/x.inl.hpp"}), "");
   EXPECT_EQ(complaint("y", block + "#include \"fovea/core/view.hpp\"\n",
                       {"fovea/kernels/linear/x.inl.hpp"}),
-            "y includes a file as a body");
+            "y includes a file outside of this block");
   EXPECT_EQ(
       vectors_by_value("int x;\ntemplate <class T>\nvoid f(Index n, const Vec<T>& x, Vec<T> y) {"),
       "f\n");

@@ -2,7 +2,7 @@
 /// \file
 /// Conversion between float and binary16 by integers, for machines without an instruction for it.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/simd/vec.inl.hpp"
 #endif

@@ -3,7 +3,7 @@
 /// The kernels' integer functions. std::min and the like must not be used in a region: a
 /// standard-library function instantiated there would be linked into baseline code.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/simd/levels/read_alone.inl.hpp"
 #endif

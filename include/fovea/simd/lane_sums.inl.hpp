@@ -2,7 +2,7 @@
 /// \file
 /// Sums of lanes, in the same order at every level.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/simd/transpose.inl.hpp"
 #include "fovea/simd/vec_operations.inl.hpp"

@@ -12,7 +12,7 @@
 /// rounded up; double errors bound samples of several million. This file's test checks these
 /// numbers.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/simd/vec_operations.inl.hpp"
 #endif

@@ -3,7 +3,7 @@
 /// Philox4x32-10 of core/philox.hpp, one counter per lane; the same bits at every level. Cost: 20
 /// multiplications per vector of double, 40 per vector of float.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/simd/vec_operations.inl.hpp"
 #endif

@@ -5,7 +5,7 @@
 /// use it: scores (scalars from K, vectors from transposed Q) and values (scalars from V, vectors
 /// of weights). Cost: R V multiply-adds on R + V loads per step.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/simd/integers.inl.hpp"
 #include "fovea/simd/vec_operations.inl.hpp"

@@ -3,7 +3,7 @@
 /// Rows of queries to lanes and back, by register transposes (simd/transpose.inl.hpp); rows may
 /// have any storage, lanes have the arithmetic type.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/simd/stored_rows.inl.hpp"
 #include "fovea/simd/transpose.inl.hpp"

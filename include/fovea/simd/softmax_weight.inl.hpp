@@ -5,7 +5,7 @@
 /// Logits are kept as s log2(e) / 2: halved, so that no finite logit overflows and the difference
 /// to the maximum doubles exactly in `softmax_weight`.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/simd/math.inl.hpp"
 #endif

@@ -6,7 +6,7 @@
 /// NaN stays NaN, with the upper bits of its payload; all conversions except from bfloat16 quiet
 /// it. All levels give the same bits.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/simd/vec_operations.inl.hpp"
 #endif

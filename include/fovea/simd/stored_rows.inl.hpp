@@ -2,7 +2,7 @@
 /// \file
 /// Access to stored rows: pieces as vectors, and whole tiles in the arithmetic type.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/simd/integers.inl.hpp"
 #include "fovea/simd/storage.inl.hpp"

@@ -2,7 +2,7 @@
 /// \file
 /// Transposes lanes x lanes elements in registers. Included by foreach_level.hpp.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/simd/vec.inl.hpp"
 #endif

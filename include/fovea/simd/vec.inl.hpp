@@ -4,7 +4,7 @@
 /// width, and `ShortVec`, 16-bit elements; with the operations built into the compiler's vectors.
 /// simd/vec_operations.inl.hpp has the others.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/simd/levels/read_alone.inl.hpp"
 #endif

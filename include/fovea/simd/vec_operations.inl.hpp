@@ -5,7 +5,7 @@
 /// Every operation is one IEEE operation per lane (or a select or a permutation), so a sequence of
 /// them gives the same bits at every width with a fused multiply-add.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/simd/float16.inl.hpp"
 #endif

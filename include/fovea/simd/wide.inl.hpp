@@ -2,7 +2,7 @@
 /// \file
 /// Elements of T as vectors of double, for sums that need more precision than T.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/simd/vec_operations.inl.hpp"
 #endif

@@ -6,7 +6,7 @@
 /// d_out_i and dk = scale sum_i dS_i q_i, in the order of heads and rows. Cost: 2 (3 D + 2 Dv)
 /// flops for each pair.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/indexed/rows.inl.hpp"
 #endif

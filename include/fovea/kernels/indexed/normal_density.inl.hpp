@@ -3,7 +3,7 @@
 /// Normal densities of many distances from the mean: the confidences of FSAT (eqs. 8 and 10).
 /// Error: 3 + x^2 / (2 variance) ulp.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/indexed/normal_density.hpp"
 #include "fovea/simd/math.inl.hpp"

@@ -8,7 +8,7 @@
 /// meanwhile. Values are summed in column slices. Logits, weights and outputs use the same
 /// sequences of operations as in rows.inl.hpp.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/indexed/phases.hpp"
 #include "fovea/kernels/indexed/rows.inl.hpp"

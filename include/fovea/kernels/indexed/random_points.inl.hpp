@@ -2,7 +2,7 @@
 /// \file
 /// The random edges of FSAT in training (section 4.1), drawn for each slot of each key.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/indexed/random_points.hpp"
 #include "fovea/simd/integers.inl.hpp"

@@ -9,7 +9,7 @@
 /// entries, with two chains for even and odd entries. The sum of weights uses the same order, so
 /// that weights sum to 1. Results do not depend on other rows, or on invisible entries.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/indexed/rows.hpp"
 #include "fovea/simd/lane_sums.inl.hpp"

@@ -10,7 +10,7 @@
 /// line of weights are computed by rows.inl.hpp. Results do not depend on which rows are computed
 /// together.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/indexed/rows.inl.hpp"
 #endif

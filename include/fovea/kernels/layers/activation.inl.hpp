@@ -2,7 +2,7 @@
 /// \file
 /// ReLU, SiLU and the hyperbolic tangent, each with the gradient of its input.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/layers/gated.inl.hpp"
 #endif

@@ -2,7 +2,7 @@
 /// \file
 /// The optimiser Adam (Kingma and Ba 2015, algorithm 1).
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/layers/adam.hpp"
 #include "fovea/kernels/layers/columns.inl.hpp"

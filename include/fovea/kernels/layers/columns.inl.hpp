@@ -2,7 +2,7 @@
 /// \file
 /// Iterates over the columns of a row in vectors, the last of which may be partial.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/simd/lane_sums.inl.hpp"
 #include "fovea/simd/wide.inl.hpp"

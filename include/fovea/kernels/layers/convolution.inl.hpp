@@ -2,7 +2,7 @@
 /// \file
 /// A depthwise convolution and the gradient of its weights.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/layers/columns.inl.hpp"
 #include "fovea/kernels/layers/convolution.hpp"

@@ -2,7 +2,7 @@
 /// \file
 /// Softmax cross entropy and its gradient, computed in double.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/layers/columns.inl.hpp"
 #include "fovea/kernels/layers/cross_entropy.hpp"

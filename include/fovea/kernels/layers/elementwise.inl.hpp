@@ -2,7 +2,7 @@
 /// \file
 /// Element-wise functions: iteration over rows, and the sigmoid with its derivative.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/layers/columns.inl.hpp"
 #include "fovea/kernels/layers/elementwise.hpp"

@@ -2,7 +2,7 @@
 /// \file
 /// Gated units (Shazeer 2020): y = f(gate) up, and their gradients.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/layers/gated.hpp"
 #include "fovea/kernels/layers/gelu.inl.hpp"

@@ -3,7 +3,7 @@
 /// GELU (Hendrycks and Gimpel 2016), x Phi(x) with the normal distribution Phi, and its tanh
 /// approximation, each with its derivative.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/layers/elementwise.inl.hpp"
 #endif

@@ -2,7 +2,7 @@
 /// \file
 /// Layer and RMS normalisation, and their gradients.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/layers/columns.inl.hpp"
 #include "fovea/kernels/layers/norm.hpp"

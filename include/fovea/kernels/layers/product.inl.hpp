@@ -4,7 +4,7 @@
 /// kReductionBlock steps of them at a time, packed with contiguous steps. Rows of a are read in
 /// place, and columns of a are packed to rows of steps.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/layers/product.hpp"
 #include "fovea/simd/register_block.inl.hpp"

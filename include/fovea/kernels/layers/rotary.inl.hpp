@@ -2,7 +2,7 @@
 /// \file
 /// Rotary positions: pairs of channels are rotated by angles.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/layers/rotary.hpp"
 #include "fovea/simd/stored_rows.inl.hpp"

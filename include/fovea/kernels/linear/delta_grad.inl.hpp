@@ -13,7 +13,7 @@
 /// Further dbeta_s = dB_s . k'_s, and dO Q'^T - K'^T G is added to R. Cost for each token and each
 /// row of a head: 16 D Dv + kDeltaChunk (4 D + 4 Dv) flops.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/linear/delta_grad_rows.inl.hpp"
 #include "fovea/kernels/linear/grad.inl.hpp"

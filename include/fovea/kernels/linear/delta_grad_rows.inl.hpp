@@ -3,7 +3,7 @@
 /// The steps of the delta rule's backward pass that are not products of matrices: features and
 /// their gradients, the triangular solve, and loading and storing rows.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/linear/delta_rule.inl.hpp"
 #include "fovea/kernels/linear/grad_products.inl.hpp"

@@ -10,7 +10,7 @@
 /// B, tokens. Each element is one fixed sequence of operations, for any division of rows into calls
 /// and blocks. Cost for each token, with one query head: 6 D Dv flops and 2 kDeltaChunk (D + Dv).
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/linear/delta_rule.hpp"
 #include "fovea/simd/register_block.inl.hpp"

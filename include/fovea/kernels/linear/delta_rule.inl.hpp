@@ -3,7 +3,7 @@
 /// The stream through the delta rule (delta_rule.hpp): features, chunks, and the rows that read
 /// them.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/linear/delta_rows.inl.hpp"
 #include "fovea/kernels/linear/delta_rule.hpp"

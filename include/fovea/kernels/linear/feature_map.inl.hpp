@@ -5,7 +5,7 @@
 ///
 /// "Error a, b | c, d" is in ulp, as in simd/math.inl.hpp.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/linear/feature_map.hpp"
 #include "fovea/simd/math.inl.hpp"

@@ -5,7 +5,7 @@
 /// that see a chunk; pairwise within a chunk. It costs 12 D Dv + 6 kLinearChunk (D + Dv) / 2 flops
 /// for each token, query head and map.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/linear/grad_keys.inl.hpp"
 #include "fovea/kernels/linear/grad_rows.inl.hpp"

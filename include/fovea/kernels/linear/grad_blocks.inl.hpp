@@ -3,7 +3,7 @@
 /// The two causal steps of the backward pass (grad.hpp) for one of several row blocks of tokens and
 /// rows.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/linear/grad.inl.hpp"
 #endif

@@ -3,7 +3,7 @@
 /// The key side of the backward pass of linear attention: the features and gradients of up to
 /// kLinearChunk tokens.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/linear/grad.hpp"
 #include "fovea/kernels/linear/grad_products.inl.hpp"

@@ -3,7 +3,7 @@
 /// The matrix products of linear attention's backward pass: register blocks with the same order of
 /// operations per element, and triangles that read no pair beyond the diagonal.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/linear/feature_map.inl.hpp"
 #include "fovea/kernels/linear/linear.hpp"

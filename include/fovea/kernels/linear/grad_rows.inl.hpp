@@ -4,7 +4,7 @@
 /// rows, their denominators, their gradients, and their contributions to the gradients of visible
 /// tokens.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/linear/grad.hpp"
 #include "fovea/kernels/linear/grad_products.inl.hpp"

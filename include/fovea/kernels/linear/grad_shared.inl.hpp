@@ -3,7 +3,7 @@
 /// The causal backward pass of one key head divided among threads (grad_shared.hpp): the products
 /// of chunks, the scan that turns them into states, and the chunks that read these.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/linear/grad.inl.hpp"
 #include "fovea/kernels/linear/grad_shared.hpp"

@@ -6,7 +6,7 @@
 /// so that denominators are bit-identical to the forward pass; or the sum of the gradients of
 /// normalisers, summed from 0 within a segment and then added to a double word.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/linear/grad_products.inl.hpp"
 #include "fovea/kernels/linear/running_state.inl.hpp"

@@ -4,7 +4,7 @@
 /// for all tokens (the formulas are in grad.hpp). Cost for each token, query head and map: 8 D Dv
 /// flops, and 2 D Dv of linear_sum.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/linear/grad_keys.inl.hpp"
 #include "fovea/kernels/linear/grad_rows.inl.hpp"

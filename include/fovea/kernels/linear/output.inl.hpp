@@ -3,7 +3,7 @@
 /// Computes the rows of `out` from numerators and denominators: quotients are summed over the maps,
 /// blended, and rounded once to the stored type.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/linear/rows.inl.hpp"
 #endif

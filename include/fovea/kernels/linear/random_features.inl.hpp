@@ -5,7 +5,7 @@
 /// most 1. Errors of a logit, and relative errors of its feature, are relative to the magnitude of
 /// its products.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/linear/feature_map.inl.hpp"
 #include "fovea/kernels/linear/random_features.hpp"

@@ -4,7 +4,7 @@
 /// d_feature_r, d_x = sum_r d_l_r w_r / D^(1/4), for keys less sum_r d_l_r x / D^(1/2), and d_w_r =
 /// sum_i d_l_ir x_i / D^(1/4). References and maxima are constants: their effects cancel.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/linear/grad.inl.hpp"
 #include "fovea/kernels/linear/grad_products.inl.hpp"

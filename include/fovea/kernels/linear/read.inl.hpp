@@ -3,7 +3,7 @@
 /// Non-causal linear attention, in three steps: sums over segments of tokens, their total, and the
 /// rows that read it.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/linear/stream.inl.hpp"
 #endif

@@ -8,7 +8,7 @@
 /// kFeatureChain features times rows of the state, plus chains of further features. The lanes are
 /// value columns, and for weights keys.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/linear/linear.hpp"
 #include "fovea/kernels/linear/running_state.inl.hpp"

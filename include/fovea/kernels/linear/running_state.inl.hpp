@@ -8,7 +8,7 @@
 /// products of a chunk are two chains for each element. The normaliser is added to its double word
 /// chunk by chunk: that is cheap, and everything is divided by it.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/linear/feature_map.inl.hpp"
 #include "fovea/kernels/linear/linear.hpp"

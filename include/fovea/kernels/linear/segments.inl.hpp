@@ -3,7 +3,7 @@
 /// One causal stream of sums divided among threads: the sums of the chunks of a segment, and the
 /// starts of segments. The rows are those of stream.inl.hpp.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/linear/running_state.inl.hpp"
 #include "fovea/kernels/linear/segments.hpp"

@@ -5,7 +5,7 @@
 /// operations. Measurements at D = Dv = 64 and 128 show that chunks of 64 tokens are slower; chunks
 /// of 16 tie at 64.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/linear/output.inl.hpp"
 #endif

@@ -9,7 +9,7 @@
 /// x^2 phi(-w) and 1 + x + x^2 phi(w) for |x| <= w, as in the proof of Bernstein's inequality.
 /// Averaged over the block, the term x vanishes.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/sketch/blocks.hpp"
 #include "fovea/kernels/sketch/scores.inl.hpp"

@@ -6,7 +6,7 @@
 /// other key every draw up to theta / p. Such a theta is guessed so that, in expectation under the
 /// policy, the wanted number of keys scores above it.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/sketch/sampling.inl.hpp"
 #include "fovea/kernels/sketch/scores.inl.hpp"

@@ -2,7 +2,7 @@
 /// \file
 /// The keys chosen by one head of a row among the row's candidates (Smart Bird, eq. 3).
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/sketch/candidates.inl.hpp"
 #include "fovea/simd/wide.inl.hpp"

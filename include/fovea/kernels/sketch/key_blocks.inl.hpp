@@ -3,7 +3,7 @@
 /// The blocks of keys visible to a few rows: bounds of their logits, and evaluation of those that
 /// matter for a row.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/sketch/block_bounds.inl.hpp"
 #include "fovea/kernels/sketch/select.hpp"

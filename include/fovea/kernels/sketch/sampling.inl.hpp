@@ -4,7 +4,7 @@
 /// Figure 4). A loss is -log2(alpha), and for top_k it is -logit. In both cases ascending losses
 /// mean descending sampling weights p.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/sketch/select.hpp"
 #include "fovea/kernels/sketch/unfused.inl.hpp"

@@ -3,7 +3,7 @@
 /// The sketch's logits of a few rows, and the normaliser of each row (Smart Bird, eq. 1). All of a
 /// row's logits are stored, since the choice rereads them. The bits are the same at every level.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/sketch/unfused.inl.hpp"
 #include "fovea/simd/lane_sums.inl.hpp"

@@ -5,7 +5,7 @@
 /// threshold that the wanted number of keys is expected to pass, and only these draw. If fewer than
 /// K pass, the threshold is lowered.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/sketch/hits.inl.hpp"
 #endif

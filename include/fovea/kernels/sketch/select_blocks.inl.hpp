@@ -7,7 +7,7 @@
 /// are those of the exhaustive choice (SketchHits::is_certain). Otherwise more blocks are
 /// evaluated. The few undecided rows use the exhaustive choice.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/sketch/key_blocks.inl.hpp"
 #include "fovea/kernels/sketch/select.inl.hpp"

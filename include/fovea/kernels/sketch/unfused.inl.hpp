@@ -4,7 +4,7 @@
 /// a fused multiply-add. It is used for choices: of two nearly equal keys, every machine must
 /// choose the same one.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/simd/integers.inl.hpp"
 #include "fovea/simd/math.inl.hpp"

@@ -7,7 +7,7 @@
 /// lanes. For values the lanes are along Dv. Cost: 2 (D + Dv) flops for each visible pair, plus a
 /// quarter at D = 64 for the trees.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/softmax/band_rows.inl.hpp"
 #include "fovea/kernels/softmax/block.hpp"

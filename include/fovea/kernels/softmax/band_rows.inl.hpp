@@ -3,7 +3,7 @@
 /// Rows in registers and their products, for bands of few keys: sums in 16 virtual lanes along the
 /// width (64 bytes, so that they are the same at every level), then one tree.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/simd/stored_rows.inl.hpp"
 #include "fovea/simd/transpose.inl.hpp"

@@ -4,7 +4,7 @@
 /// running softmax of Milakov and Gimelshein 2018, with queries in the lanes. Cost: 2 (D + Dv)
 /// flops for each computed pair; scratch O(rows (D + Dv)).
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/softmax/running_softmax.inl.hpp"
 #include "fovea/kernels/softmax/score_map_tile.inl.hpp"

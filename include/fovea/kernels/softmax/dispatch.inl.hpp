@@ -2,7 +2,7 @@
 /// \file
 /// Selects the form of the softmax kernel for a block.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/softmax/band.inl.hpp"
 #include "fovea/kernels/softmax/block.inl.hpp"

@@ -4,7 +4,7 @@
 /// lanes): a block of queries and a block of keys, with weights recomputed from lse. Cost: 2 (3 D +
 /// 2 Dv) flops for each computed pair, which are five matrix products.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/softmax/grad_rows.inl.hpp"
 #include "fovea/kernels/softmax/score_map_tile.inl.hpp"

@@ -3,7 +3,7 @@
 /// The parts of softmax attention's backward pass other than pairs: copies of rows, writing of
 /// gradients, and gradients of sinks.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/softmax/grad_rows.inl.hpp"
 #endif

@@ -3,7 +3,7 @@
 /// The visible pairs of a tile of the backward pass, at the granularity at which products skip
 /// hidden ones. Hidden pairs would add exact zeros, so bits do not depend on it.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/softmax/grad.hpp"
 #include "fovea/kernels/softmax/visible_keys.inl.hpp"

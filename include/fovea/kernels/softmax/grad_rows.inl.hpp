@@ -3,7 +3,7 @@
 /// The query rows of one tile of the backward pass, in the layouts that its products need: q and
 /// d_out both in the lanes and as rows, lse, and delta_i = <out_i, d_out_i> - d_lse_i.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/softmax/grad.hpp"
 #include "fovea/kernels/softmax/grad_tile.inl.hpp"

@@ -3,7 +3,7 @@
 /// The steps of one tile of the backward pass: the weights and their gradients from scores, and the
 /// products that sum over queries. Tiles of scores are [keys, V * lanes], as in tile.inl.hpp.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/softmax/grad_pairs.inl.hpp"
 #include "fovea/simd/register_block.inl.hpp"

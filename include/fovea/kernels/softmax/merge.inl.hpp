@@ -2,7 +2,7 @@
 /// \file
 /// Merges the segment results of row.inl.hpp, and writes the rows.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/softmax/row.inl.hpp"
 #endif

@@ -7,7 +7,7 @@
 /// the bits are the same. Cost: 2 (D + Dv) flops for each pair, and for each key log2(lanes) D /
 /// lanes shuffles.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/softmax/row_points.inl.hpp"
 #include "fovea/kernels/softmax/row_products.inl.hpp"

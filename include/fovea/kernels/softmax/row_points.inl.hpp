@@ -3,7 +3,7 @@
 /// Helpers of the kernels for few query rows: the points of a run of keys, and the rows' running
 /// softmax over a segment.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/softmax/row.hpp"
 #include "fovea/simd/integers.inl.hpp"

@@ -6,7 +6,7 @@
 /// where queries are in the lanes: an invisible key has weight 0 there, too. Cost: 2 (D + Dv) flops
 /// for each pair.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/softmax/block.hpp"
 #include "fovea/simd/register_block.inl.hpp"

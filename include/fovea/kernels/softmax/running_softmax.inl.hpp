@@ -3,7 +3,7 @@
 /// The running softmax of the queries of a sub-block, which are V vectors: merging of its parts,
 /// carrying between passes, and writing.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/softmax/block.hpp"
 #include "fovea/simd/rows_to_lanes.inl.hpp"

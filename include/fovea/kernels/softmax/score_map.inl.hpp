@@ -3,7 +3,7 @@
 /// The score map of a head (score_map.hpp) on vectors of pairs. The operations are the same with
 /// queries or keys in the lanes. Logits are half-logits of base 2, as in tile.inl.hpp.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/softmax/score_map.hpp"
 #include "fovea/simd/philox.inl.hpp"

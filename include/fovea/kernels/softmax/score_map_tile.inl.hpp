@@ -4,7 +4,7 @@
 /// Cost for each pair: a load of bias or mask and a few operations; the soft cap takes some 25
 /// operations, and dropout a Philox draw.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/softmax/score_map.inl.hpp"
 #include "fovea/kernels/softmax/score_modifier.inl.hpp"

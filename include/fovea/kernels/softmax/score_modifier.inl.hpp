@@ -3,7 +3,7 @@
 /// Calls a user's function of logits for rows of a tile. The tile holds half-logits of base 2, the
 /// function takes logits in natural units.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/softmax/block.hpp"
 #include "fovea/simd/softmax_weight.inl.hpp"

@@ -4,7 +4,7 @@
 /// reduction block of its keys, weights and values. A tile is up to kKeyTile keys against V vectors
 /// of queries; its matrices are [keys, V * lanes].
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/softmax/block.hpp"
 #include "fovea/kernels/softmax/visible_keys.inl.hpp"

@@ -3,7 +3,7 @@
 /// How a tile reads keys and values: in place, packed, or packed together with neighbouring residue
 /// classes (strided packing), whose rows share pages.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/softmax/block.hpp"
 #include "fovea/simd/stored_rows.inl.hpp"

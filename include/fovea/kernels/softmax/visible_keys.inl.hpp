@@ -3,7 +3,7 @@
 /// The keys of a run visible to rows of a block: as one range, as a range per vector of rows, and
 /// as bounds in the lanes.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/simd/integers.inl.hpp"
 #include "fovea/simd/vec.inl.hpp"

@@ -3,7 +3,7 @@
 /// The bucket of each row: the first maximum of its products and their negatives. Comparisons are
 /// exact, so the buckets are the same at every level.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/sorting/sorting.hpp"
 #include "fovea/simd/integers.inl.hpp"

@@ -3,7 +3,7 @@
 /// Normalises the columns of a matrix in log space, forward and backward. Columns are in the lanes,
 /// so that sums do not depend on the register width.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/sorting/sorting.hpp"
 #include "fovea/simd/integers.inl.hpp"

@@ -2,7 +2,7 @@
 /// \file
 /// Adds rows of one softmax to arbitrary rows of another.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/sorting/sorting.hpp"
 #include "fovea/simd/storage.inl.hpp"

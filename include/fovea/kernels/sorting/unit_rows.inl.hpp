@@ -3,7 +3,7 @@
 /// The gradient of rows through their division by their lengths. Products of rows are summed in the
 /// same number of chains at every level, added in order.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/sorting/sorting.hpp"
 #include "fovea/simd/storage.inl.hpp"

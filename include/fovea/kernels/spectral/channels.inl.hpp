@@ -2,7 +2,7 @@
 /// \file
 /// Transposes rows of a few channels into one sequence per channel, and back, in register blocks.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/spectral/cross.hpp"
 #include "fovea/simd/transpose.inl.hpp"

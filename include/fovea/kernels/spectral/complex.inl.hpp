@@ -8,7 +8,7 @@
 /// operand of a sum, which a compiler might fuse: fused operations are written as `fma`, and common
 /// factors of a sum's terms are applied to the sum.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/simd/transpose.inl.hpp"
 #include "fovea/simd/vec_operations.inl.hpp"

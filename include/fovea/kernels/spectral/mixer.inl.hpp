@@ -3,7 +3,7 @@
 /// The steps around the transforms of the Fourier mixer. They add, subtract and halve, with the
 /// same rounding at every register width, and move numbers by transposing register blocks.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/spectral/complex.inl.hpp"
 #include "fovea/kernels/spectral/mixer.hpp"

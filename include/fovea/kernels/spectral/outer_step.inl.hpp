@@ -4,7 +4,7 @@
 /// cache, combine to one of length R M. This is the first step of a forward transform and the last
 /// step of an inverse one.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/spectral/complex.inl.hpp"
 #include "fovea/kernels/spectral/cross.hpp"

@@ -10,7 +10,7 @@
 /// The results at k, N - k, N/2 - k and N/2 + k depend only on these four places, so everything is
 /// done in place.
 
-#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/spectral/complex.inl.hpp"
 #include "fovea/kernels/spectral/cross.hpp"
