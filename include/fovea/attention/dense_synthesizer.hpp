@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The dense Synthesizer (Tay et al. 2021, section 3.2.1; MATHS.md, section 7): each token makes
-/// the logits of all positions by a network of its own.
+/// The dense Synthesizer (Tay et al. 2021, section 3.2.1; MATHS.md, section 7): a network computes
+/// a token's logits for all positions from this token alone.
 #pragma once
 
 #include <concepts>
@@ -17,35 +17,35 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// out_i = sum_j softmax_j(s_ij) v_j over the visible keys j: those before the key length and, if
-/// causal, up to i. s_i = relu(x_i W1 + b1) W2 + b2, of which the first N of Nmax columns are read,
-/// for each head. There is no factor 1/sqrt(D). Weights are the same for all sequences, or there
-/// are some for each. The shapes are those of DenseSynthesizerInputs, of float or double.
+/// causal, up to i. For each head, s_i = relu(x_i W1 + b1) W2 + b2, of whose Nmax columns the first
+/// N are read. There is no factor 1/sqrt(D). Weights are shared by all sequences or given for each.
+/// For shapes see DenseSynthesizerInputs; tensors are float or double.
 ///
 /// Logits are computed tile by tile from the hidden layer: no N x N matrix is kept in memory. The
 /// gradient of relu is 0 at 0. A row that sees no key is +0, and its lse is -infinity. What is not
-/// visible changes no bit: values and columns of W2 and b2 beyond the length, or Nmax > N. The bits
-/// of a row do not depend on threads, batch, heads or strides.
-/// Cost: 2 (M + 1 + Dv) flops for each visible pair and 2 D M for each row and head; backward 2 (3
-/// (M + 1) + 2 Dv) and 6 D M. Memory: that of SoftmaxOperator, [B, Hq, N, M + 1] and [1 or B, Hk,
-/// N, M + 1]; backward also the gradients of these, of all sequences.
+/// visible (values and columns of W2 and b2 beyond the length, or Nmax > N) does not affect
+/// results. The bits of a row do not depend on threads, batch, heads or strides. Cost: 2 (M + 1 +
+/// Dv) flops for each visible pair and 2 D M for each row and head; backward 2 (3 (M + 1) + 2 Dv)
+/// and 6 D M. Memory: that of SoftmaxOperator, [B, Hq, N, M + 1] and [1 or B, Hk, N, M + 1];
+/// backward also their gradients for all sequences.
 class DenseSynthesizerAttention
     : public detail::SynthesizerForm<DenseSynthesizerAttention, DenseSynthesizerShape> {
  public:
   using SynthesizerForm::SynthesizerForm;
 
-  /// The name that stands in error messages, tables and benchmarks.
+  /// The operator's name.
   static constexpr const char* name() { return "DenseSynthesizerAttention"; }
 
   /// What the operator reads, for tensors of T.
   template <std::floating_point T>
   using Inputs = DenseSynthesizerInputs<T>;
-  /// What the forward pass saves: lse, if it has a tensor.
+  /// What the forward pass saves: lse, if it is given a tensor.
   template <std::floating_point T>
   using Saved = SoftmaxSaved<T>;
   /// The gradients that the backward pass writes.
   template <std::floating_point T>
   using Grads = DenseSynthesizerGrads<T>;
-  /// What a decoder takes for new tokens.
+  /// A decoder's inputs for new tokens.
   template <class T>
   struct Tokens {
     ViewMember<const T> w2 = {};  ///< [1 or B, Hk, M, any]: all of W2
@@ -53,7 +53,7 @@ class DenseSynthesizerAttention
     ViewMember<const T> v = {};   ///< [B, Hk, n, Dv]
   };
 
-  // Called by SynthesizerForm and SynthesizerLogits, which document them.
+  // Called by SynthesizerForm and SynthesizerLogits; documented there.
   /// \cond
   static AttentionShape softmax_shape(const Shape& shape) {
     AttentionShape made = shape;
@@ -79,7 +79,7 @@ class DenseSynthesizerAttention
   static void check_first_weights(const Inputs<T>& in, Index batch);
 
   /// \param from inputs, or tokens of a decoder
-  /// \param keys the least number of columns of W2   \param whose rows these are
+  /// \param keys the least number of columns of W2   \param whose where it is from, for messages
   template <class In>
   static void check_second_weights(const In& from, Index batch, Index heads, Index keys,
                                    const char* whose);
@@ -87,7 +87,7 @@ class DenseSynthesizerAttention
 
 namespace detail {
 
-/// The hidden layer of tokens is queries, and columns of W2 and b2 are keys.
+/// Queries are the hidden layer of the tokens; keys are columns of W2 and b2.
 template <class T>
 class SynthesizerLogits<DenseSynthesizerAttention, T> {
   using In = DenseSynthesizerInputs<T>;
@@ -95,20 +95,20 @@ class SynthesizerLogits<DenseSynthesizerAttention, T> {
  public:
   /// Has no rows, as in a decoder.
   SynthesizerLogits() = default;
-  /// Takes the memory. \param in checked; what it views must outlive this object
-  /// \param positions of the rows, which must outlive it, too   \throws std::bad_alloc
+  /// Allocates the memory. \param in checked; its tensors must outlive this object
+  /// \param positions of the rows, which must outlive this object   \throws std::bad_alloc
   SynthesizerLogits(const In& in, std::span<const Range> positions, const ExecutorRef& executor,
                     ExecutorRef::Memory memory);
 
-  /// Bytes of this memory with that many workers, at most.
+  /// An upper bound for the bytes of this memory with that many workers.
   static Index bytes(const DenseSynthesizerShape& shape, Index workers) {
     return HiddenLayer<T>::query_bytes(shape) + KeyColumns<T>::bytes(shape) +
            workers * HiddenLayer<T>::worker_bytes(shape.width, shape.hidden);
   }
 
-  /// The multiply-adds of computing queries and keys.
+  /// The multiply-adds for queries and keys.
   double products() const { return hidden_->products(); }
-  /// What softmax attention reads.
+  /// The inputs of softmax attention.
   const SoftmaxInputs<T>& inputs() const { return inputs_; }
   /// Computes queries and keys.
   void compute(const ExecutorRef& executor) {
@@ -130,7 +130,7 @@ class SynthesizerLogits<DenseSynthesizerAttention, T> {
     keys_.put(columns, {});
     return keys_.keys(shape.batch);
   }
-  /// Gives the softmax the last rows. \throws std::bad_alloc
+  /// Computes the queries of the last rows. \throws std::bad_alloc
   void attach(const DecoderShape& /*shape*/, const In& in, Index /*rows*/, Index /*after*/,
               SoftmaxInputs<T>& to, const ExecutorRef& executor) {
     take_hidden(in, executor, ExecutorRef().memory());
@@ -156,18 +156,18 @@ SynthesizerLogits<DenseSynthesizerAttention, T>::SynthesizerLogits(const In& in,
                                                                    const ExecutorRef& executor,
                                                                    ExecutorRef::Memory memory)
     : positions_(positions) {
-  // Scratch lies between queries and keys, whose rows would meet in the same sets of the caches.
+  // Scratch separates queries and keys, whose rows would otherwise map to the same cache sets.
   take_hidden(in, executor, memory);
   keys_ = {in.w2, in.b2, in.w2.heads(), in.w2.rows(), in.v.rows(), memory};
   inputs_ = {hidden_->queries(), keys_.keys(in.v.batch()), in.v, in.key_lengths};
 }
 
-/// The gradients of the dense Synthesizer: those of the hidden layer and of the columns are
-/// computed in memory of their own.
+/// The gradients of the dense Synthesizer: the gradients of the hidden layer and of the columns are
+/// computed in separate memory.
 template <class T>
 class SynthesizerGradients<DenseSynthesizerAttention, T> {
  public:
-  /// Takes the memory. \throws std::bad_alloc
+  /// Allocates the memory. \throws std::bad_alloc
   SynthesizerGradients(const DenseSynthesizerInputs<T>& in, const DenseSynthesizerGrads<T>& grads,
                        ExecutorRef::Memory memory)
       : grads_(grads) {
@@ -183,14 +183,14 @@ class SynthesizerGradients<DenseSynthesizerAttention, T> {
     wanted_.v = grads.v;
   }
 
-  /// Bytes of this memory, at most.
+  /// An upper bound for the bytes of this memory.
   static Index bytes(const DenseSynthesizerShape& shape) {
     return HiddenLayer<T>::query_bytes(shape) + KeyColumns<T>::bytes(shape);
   }
 
-  /// The gradients of softmax attention that are wanted.
+  /// The requested gradients of softmax attention.
   const SoftmaxGrads<T>& wanted() const { return wanted_; }
-  /// Makes the others from them.
+  /// Computes the form's gradients from them.
   void finish(SynthesizerLogits<DenseSynthesizerAttention, T>& logits,
               const ExecutorRef& executor) {
     logits.hidden().finish(wanted_.q, grads_, executor);

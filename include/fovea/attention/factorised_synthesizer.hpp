@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The factorised random Synthesizer (Tay et al. 2021, section 3.2.4; MATHS.md, section 7): its
-/// logits are the products of two sets of weights by position.
+/// logits are products of learned rows, one for each query and key position.
 #pragma once
 
 #include "fovea/attention/synthesizer/form.hpp"
@@ -11,21 +11,20 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// out_i = sum_j softmax_j(<R1_i, R2_j>) v_j over the visible keys j: those before the key length
-/// and, if causal, up to i. There is no factor 1/sqrt(r). R1 and R2 are the same for all sequences,
-/// or there is one for each. They are the queries and keys of full attention. The shapes are those
-/// of FactorisedSynthesizerInputs.
+/// and, if causal, up to i. There is no factor 1/sqrt(r). R1 and R2 are shared by all sequences or
+/// given for each; they are the queries and keys of full attention. For shapes see
+/// FactorisedSynthesizerInputs.
 ///
-/// A row that sees no key is +0, and its lse is -infinity. What is not visible changes no bit. The
-/// bits of a row do not depend on threads, batch, heads or strides.
-/// Cost: 2 (r + Dv) flops for each visible pair; backward 2 (3 r + 2 Dv). Memory: that of
-/// SoftmaxOperator; backward also [B, H, N, r] of each factor whose gradient is the sum over
-/// several sequences.
+/// A row that sees no key is +0, and its lse is -infinity. What is not visible does not affect
+/// results. The bits of a row do not depend on threads, batch, heads or strides. Cost: 2 (r + Dv)
+/// flops for each visible pair; backward 2 (3 r + 2 Dv). Memory: that of SoftmaxOperator; backward
+/// also [B, H, N, r] for each factor that several sequences share.
 class FactorisedSynthesizerAttention
     : public detail::SynthesizerForm<FactorisedSynthesizerAttention> {
  public:
   using SynthesizerForm::SynthesizerForm;
 
-  /// The name that stands in error messages, tables and benchmarks.
+  /// The operator's name.
   static constexpr const char* name() { return "FactorisedSynthesizerAttention"; }
 
   /// What the operator reads, for tensors of T.
@@ -34,14 +33,14 @@ class FactorisedSynthesizerAttention
   /// The gradients that the backward pass writes.
   template <class T>
   using Grads = FactorisedSynthesizerGrads<T>;
-  /// What a decoder takes for new tokens.
+  /// A decoder's inputs for new tokens.
   template <class T>
   struct Tokens {
-    ViewMember<const T> r2 = {};  ///< [1 or B, Hk, any, r]: all of the factor of the keys
+    ViewMember<const T> r2 = {};  ///< [1 or B, Hk, any, r]: the complete key factor
     ViewMember<const T> v = {};   ///< [B, Hk, n, Dv]
   };
 
-  // Called by SynthesizerForm and SynthesizerLogits, which document them.
+  // Called by SynthesizerForm and SynthesizerLogits; documented there.
   /// \cond
   template <class T>
   static void attach(const Inputs<T>& in, Index batch, Index first, Index rows,

@@ -25,13 +25,13 @@ struct LinformerOptions {
 /// gradients, one for all heads or one for each key head. Every query sees all P projected keys,
 /// and P may exceed Nk.
 ///
-/// Rows of k and v from the key length on count as 0: neither they nor the columns of E and F that
-/// they meet are read, so they may hold anything, and their gradients are 0. A sequence of no keys
-/// gives +0, and its lse is log(P). What is visible and not finite reaches every row of its head by
-/// IEEE rules. The bits do not depend on threads, batch, heads or strides.
+/// Rows of k and v from the key length on count as 0: neither they nor the corresponding columns of
+/// E and F are read, so they may contain anything, and their gradients are 0. A sequence without
+/// keys gives +0, and its lse is log(P). NaN and infinities in visible rows reach every row of the
+/// head by IEEE rules. The bits do not depend on threads, batch, heads or strides.
 ///
-/// A projected key mixes all tokens, so the operator is not causal: a causal option or a decoder
-/// does not compile. Packed sequences are refused, since E and F are of one length.
+/// A projected key depends on all tokens, so the operator is not causal: a causal option or a
+/// decoder is a compile error. Packed sequences are refused, since E and F have one length.
 ///
 /// Errors: `forward` and `backward` throw what `check` and `check_backward` throw, and
 /// std::bad_alloc, before anything is written.
@@ -57,24 +57,24 @@ class LinformerAttention : public CheckedCalls<LinformerAttention> {
   /// Holds these options. They are checked when the operator is called.
   explicit LinformerAttention(const LinformerOptions& chosen = {}) : options(chosen) {}
 
-  /// The name that stands in error messages, tables and benchmarks.
+  /// The operator's name.
   static constexpr const char* name() { return "LinformerAttention"; }
 
-  /// Bytes of scratch memory that `forward` takes with that many workers.
+  /// Bytes of scratch memory that `forward` allocates with that many workers.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const LinformerShape& s, Index workers = 1) const;
 
-  /// Bytes of scratch memory that `backward` takes with that many workers, if the projected keys
+  /// Bytes of scratch memory that `backward` allocates with that many workers if the projected keys
   /// and values were not saved; see also SoftmaxOperator::backward_workspace_bytes.
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const LinformerShape& s, Index workers = 1) const;
 
-  /// The number of pairs of a query of one head and a projected key.
+  /// The number of pairs of a query and a projected key in one head.
   [[nodiscard]] Index attended_pairs(const LinformerShape& s, Index /*head*/ = 0) const {
     return add_pairs(0, s.queries, s.projected_keys);
   }
 
-  /// There is no decoder: a call does not compile, and says why.
+  /// There is no decoder; calling this is a compile error.
   template <class T>
   void decoder(const DecoderShape& /*shape*/) const {
     static_assert(!std::same_as<T, T>,
@@ -127,11 +127,10 @@ class LinformerAttention : public CheckedCalls<LinformerAttention> {
   void run(const LinformerInputs<T>& inputs, const View<T>& out, const LinformerSaved<T>& saved,
            const ExecutorRef& executor) const;
 
-  /// Writes the gradients of the loss, of which d_out is the gradient with respect to out: the
-  /// exact derivatives of `forward`, and 0 for rows of k and v, and columns of E and F, that no
-  /// sequence has. Those of E and F are sums over the batch and the heads that share them, in this
-  /// order.
-  /// Cost: 2.25 times the flops of the forward pass, and half of its flops more if the projected
+  /// Writes the gradients of the loss, given d_out, its gradient with respect to out: the exact
+  /// derivatives of `forward`, and 0 for rows of k and v, and columns of E and F, beyond all key
+  /// lengths. The gradients of E and F are sums over the batch and over the heads that share them,
+  /// in this order. Cost: 2.25 times the flops of the forward pass; 2.75 times if the projected
   /// keys and values were not saved. Memory: twice that of the forward pass.
   template <class T>
   void run_backward(const LinformerInputs<T>& inputs, const View<const T>& out,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Luna attention (Ma et al. 2021; MATHS.md, section 7): a few rows gather what a sequence says,
+/// Luna attention (Ma et al. 2021; MATHS.md, section 7): a few packed rows attend to the sequence,
 /// and the sequence attends to them.
 #pragma once
 
@@ -23,7 +23,7 @@ class LunaStep : public SoftmaxOperator<Op> {
  public:
   LunaOptions options;  ///< checked at every call
 
-  /// Queries and keys are rows of different sequences: one of them is packed.
+  /// Whether queries and keys are rows of the same sequence: one of them is packed here.
   static constexpr bool kIsCross = true;
 
   /// Has the default options.
@@ -37,7 +37,7 @@ class LunaStep : public SoftmaxOperator<Op> {
   /// Does nothing: the scale is checked with the options of every softmax operator.
   void check_options() const {}
 
-  /// There is no decoder: a call does not compile, and says why.
+  /// There is no decoder; calling this is a compile error.
   template <class T>
   void decoder(const DecoderShape& /*shape*/) const {
     static_assert(
@@ -56,7 +56,7 @@ class LunaStep : public SoftmaxOperator<Op> {
 class LunaPack : public detail::LunaStep<LunaPack> {
  public:
   using LunaStep::LunaStep;
-  /// The name that stands in error messages, tables and benchmarks.
+  /// The operator's name.
   static constexpr const char* name() { return "LunaPack"; }
 };
 
@@ -67,14 +67,14 @@ class LunaPack : public detail::LunaStep<LunaPack> {
 class LunaUnpack : public detail::LunaStep<LunaUnpack> {
  public:
   using LunaStep::LunaStep;
-  /// The name that stands in error messages, tables and benchmarks.
+  /// The operator's name.
   static constexpr const char* name() { return "LunaUnpack"; }
 };
 
-/// Luna attention (Ma et al. 2021, eqs. 5 and 6, with softmax in both): `pack` makes Yp, and
-/// `unpack`, whose keys and values the caller projects from Yp, makes Yx. Each has a backward pass;
-/// that of `pack` takes what the projections of Yp pass back, and the gradient of Yp as an output.
-/// LunaLayer does all this, and holds the weights.
+/// Luna attention (Ma et al. 2021, eqs. 5 and 6, with softmax in both): `pack` computes Yp, and
+/// `unpack`, whose keys and values the caller projects from Yp, computes Yx. Each has a backward
+/// pass; the output gradient of `pack` is the sum of what the projections of Yp pass back and of
+/// the gradient of Yp as an output. LunaLayer does all this and owns the weights.
 ///
 /// Not causal: the packed rows attend to all tokens, so a causal option or a decoder does not
 /// compile.
@@ -89,12 +89,12 @@ class LunaAttention {
   /// Holds these options. They are checked when a step is called.
   explicit LunaAttention(const LunaOptions& chosen) : options(chosen) {}
 
-  /// The name that stands in tables.
+  /// The operator's name.
   static constexpr const char* name() { return "LunaAttention"; }
 
-  /// The step that makes Yp.
+  /// The step that computes Yp.
   LunaPack pack() const { return LunaPack(options); }
-  /// The step that makes Yx.
+  /// The step that computes Yx.
   LunaUnpack unpack() const { return LunaUnpack(options); }
 };
 

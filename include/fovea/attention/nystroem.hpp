@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Nystroem attention (Xiong et al. 2021, Nystroemformer; MATHS.md, section 7): softmax attention
-/// by way of a few landmarks.
+/// approximated by a few landmarks.
 #pragma once
 
 #include <string>
@@ -17,25 +17,25 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Nystroem attention: out = softmax(scale q kl^T) Z softmax(scale ql k^T) v for each head (Xiong
 /// et al. 2021, eqs. 13 and 14, without the convolution), for float and double. The landmarks ql
-/// and kl are the means of m segments of consecutive rows of q and of k, and Z comes from A =
-/// softmax(scale ql kl^T) by some steps of an iteration towards its inverse (eq. 11):
+/// and kl are the means of m segments of consecutive rows of q and of k, and Z approximates the
+/// inverse of A = softmax(scale ql kl^T) by a fixed number of iterations (eq. 11):
 ///
 ///     Z <- Z / 4 (13 I - A Z (15 I - A Z (7 I - A Z))),   Z0 = A^T / (|A|_1 |A|_inf)
 ///
-/// The number of landmarks divides the number of rows of q, and that of k, which may be another
-/// one. With key lengths, which need as many queries as keys, a sequence is its first n tokens: it
-/// has the result of these tokens alone, m divides n, and queries from n on give +0 with lse
-/// -infinity. Packed sequences are refused.
+/// The number of landmarks must divide the number of rows of q and that of k, which may differ.
+/// With key lengths, which require as many queries as keys, a sequence consists of its first n
+/// tokens: its result is that of these tokens alone, m must divide n, and queries from n on give +0
+/// with lse -infinity. Packed sequences are refused.
 ///
-/// Every row depends on all tokens, so the operator is not causal: a causal option or a decoder
-/// does not compile. What is visible and not finite reaches every row of its head. The bits do not
-/// depend on threads, heads or strides, nor, but for NystroemScale::batch_max, on the batch.
+/// Every row depends on all tokens, so the operator is not causal: a causal option or a decoder is
+/// a compile error. NaN and infinities in visible rows reach every row of the head. The bits do not
+/// depend on threads, heads or strides, nor, except with NystroemScale::batch_max, on the batch.
 ///
 /// Errors: `forward` and `backward` throw what `check` and `check_backward` throw, and
 /// std::bad_alloc, before anything is written.
 ///
-/// Cost: 2 m (D + Dv) flops for each query and for each key and query head, and 8 m^3 a step for
-/// each head. Memory: O(B Hq m (D + Dv + m)); there is no matrix of Nq x Nk.
+/// Cost: 2 m (D + Dv) flops for each query and for each key and query head, and 8 m^3 per iteration
+/// and head. Memory: O(B Hq m (D + Dv + m)); no Nq x Nk matrix is computed.
 class NystroemAttention : public CheckedCalls<NystroemAttention> {
  public:
   /// What the operator reads, for tensors of T.
@@ -55,11 +55,11 @@ class NystroemAttention : public CheckedCalls<NystroemAttention> {
   /// Holds these options. They are checked when the operator is called.
   explicit NystroemAttention(const NystroemOptions& chosen = {}) : options(chosen) {}
 
-  /// The name that stands in error messages, tables and benchmarks.
+  /// The operator's name.
   static constexpr const char* name() { return "NystroemAttention"; }
 
   /// Checks that the landmarks divide sequences of so many rows, and their key lengths.
-  /// \throws std::invalid_argument if they do not
+  /// \throws std::invalid_argument if it does not
   void check_sequence(Index queries, Index keys, IndexSpan key_lengths) const {
     check_divides("q", queries);
     check_divides("k", keys);
@@ -70,23 +70,23 @@ class NystroemAttention : public CheckedCalls<NystroemAttention> {
     }
   }
 
-  /// Bytes of scratch memory that `forward` takes with that many workers.
+  /// Bytes of scratch memory that `forward` allocates with that many workers.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const AttentionShape& s, Index workers = 1) const;
 
-  /// Bytes of scratch memory that `backward` takes with that many workers if the tensors of the
-  /// landmarks were not saved; see also SoftmaxOperator::backward_workspace_bytes.
+  /// Bytes of scratch memory that `backward` allocates with that many workers if the landmark
+  /// tensors were not saved; see also SoftmaxOperator::backward_workspace_bytes.
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& s, Index workers = 1) const;
 
-  /// The number of pairs of one query head that a softmax is over: of queries and landmarks, of
-  /// landmarks and keys, and of landmarks.
+  /// The number of pairs in the three softmaxes of one query head: queries and landmarks, landmarks
+  /// and keys, landmarks and landmarks.
   [[nodiscard]] Index attended_pairs(const AttentionShape& s, Index /*head*/ = 0) const {
     const Index m = options.landmarks;
     return add_pairs(add_pairs(add_pairs(0, s.queries, m), s.keys, m), m, m);
   }
 
-  /// There is no decoder: a call does not compile, and says why.
+  /// There is no decoder; calling this is a compile error.
   template <class T>
   void decoder(const DecoderShape& /*shape*/) const {
     static_assert(!std::same_as<T, T>,
@@ -115,7 +115,7 @@ class NystroemAttention : public CheckedCalls<NystroemAttention> {
   /// Checks the options and the inputs.
   template <class T>
   void check_read(const NystroemInputs<T>& inputs) const;
-  /// Checks how many rows there are, and key lengths.
+  /// Checks the numbers of rows and the key lengths.
   template <class T>
   void check_values(const NystroemInputs<T>& inputs) const;
   template <class T>
@@ -132,13 +132,12 @@ class NystroemAttention : public CheckedCalls<NystroemAttention> {
   void run(const NystroemInputs<T>& inputs, const View<T>& out, const NystroemSaved<T>& saved,
            const ExecutorRef& executor) const;
 
-  /// Writes the gradients of the loss, of which d_out is the gradient with respect to out: the
-  /// exact derivatives of `forward`, that of the norm which divides A^T among them. Where several
-  /// columns have the largest sum, the first one takes the gradient of |A|_1; |A|_inf is 1 whatever
-  /// the logits are, and has none.
-  /// Cost: 2.5 times the flops of the forward pass, and half of its flops more if the tensors of
-  /// the landmarks were not saved; 30 m^3 a step for each head. Memory: O(B Hq m (D + Dv + m)), and
-  /// n m^2 for each worker.
+  /// Writes the gradients of the loss, given d_out, its gradient with respect to out: the exact
+  /// derivatives of `forward`, including that of the norm which divides A^T. If several columns
+  /// have the largest sum, the first one gets the gradient of |A|_1; |A|_inf is always 1 and has no
+  /// gradient. Cost: 2.5 times the flops of the forward pass (3 times if the landmark tensors were
+  /// not saved), and 30 m^3 per iteration and head. Memory: O(B Hq m (D + Dv + m)), and n m^2 for
+  /// each worker.
   template <class T>
   void run_backward(const NystroemInputs<T>& inputs, const View<const T>& out,
                     const NystroemSaved<T>& saved, const View<const T>& d_out,

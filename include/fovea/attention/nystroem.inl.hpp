@@ -31,7 +31,7 @@ template <class T>
 void NystroemAttention::check_read(const NystroemInputs<T>& inputs) const {
   detail::check_scale<T>(name(), "scale", options.scale);
   const Index m = options.landmarks;
-  constexpr Index most = Index{1} << 20;  // of which a matrix of m x m has 2^40 elements
+  constexpr Index most = Index{1} << 20;  // an m x m matrix then has 2^40 elements
   if (m < 1 || m > most) {
     refuse(name(), "landmarks", std::to_string(m), "1 to " + std::to_string(most));
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The random Synthesizer (Tay et al. 2021, section 3.2.2; MATHS.md, section 7): its logits are
-/// weights of their own, one for each pair of positions.
+/// learned weights, one for each pair of positions.
 #pragma once
 
 #include "fovea/attention/synthesizer/form.hpp"
@@ -11,20 +11,19 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// out_i = sum_j softmax_j(R_ij) v_j over the visible keys j: those before the key length and, if
-/// causal, up to i. R [Hq, N, N] is read where it lies, and nothing is multiplied to get the
-/// logits: it is the bias of full attention whose queries and keys have no width. It is one for all
-/// sequences, or one for each. The shapes are those of RandomSynthesizerInputs; R has the type of
-/// the arithmetic.
+/// causal, up to i. R [Hq, N, N] is used in place, as the bias of full attention whose queries and
+/// keys have width 0. It is shared by all sequences or given for each. For shapes see
+/// RandomSynthesizerInputs; R has the arithmetic type.
 ///
-/// A row that sees no key is +0, and its lse is -infinity. What is not visible changes no bit. The
-/// bits of a row do not depend on threads, batch, heads or strides.
-/// Cost: 2 Dv flops for each visible pair; backward 4 Dv, if the gradient of R is asked for.
-/// Memory: that of SoftmaxOperator.
+/// A row that sees no key is +0, and its lse is -infinity. What is not visible does not affect
+/// results. The bits of a row do not depend on threads, batch, heads or strides. Cost: 2 Dv flops
+/// for each visible pair; backward 4 Dv, if the gradient of R is requested. Memory: that of
+/// SoftmaxOperator.
 class RandomSynthesizerAttention : public detail::SynthesizerForm<RandomSynthesizerAttention> {
  public:
   using SynthesizerForm::SynthesizerForm;
 
-  /// The name that stands in error messages, tables and benchmarks.
+  /// The operator's name.
   static constexpr const char* name() { return "RandomSynthesizerAttention"; }
 
   /// What the operator reads, for tensors of T.
@@ -33,13 +32,13 @@ class RandomSynthesizerAttention : public detail::SynthesizerForm<RandomSynthesi
   /// The gradients that the backward pass writes.
   template <class T>
   using Grads = RandomSynthesizerGrads<T>;
-  /// What a decoder takes for new tokens.
+  /// A decoder's inputs for new tokens.
   template <class T>
   struct Tokens {
     ViewMember<const T> v = {};  ///< [B, Hk, n, Dv]
   };
 
-  // Called by SynthesizerForm and SynthesizerLogits, which document them.
+  // Called by SynthesizerForm and SynthesizerLogits; documented there.
   /// \cond
   template <class S>
   static S softmax_shape(S shape) {

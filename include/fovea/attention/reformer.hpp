@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Reformer attention (Kitaev, Kaiser and Levskaya 2020, section 2; MATHS.md, section 7): rows
-/// attend to rows that the same hashes bring near.
+/// attend to rows with similar hashes.
 #pragma once
 
 #include <algorithm>
@@ -15,32 +15,33 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// Attention by locality-sensitive hashing. Queries and keys are one tensor, qk; the key of a row x
-/// is x / max(|x|, 1e-12). In each of some rounds, row x gets the bucket that is the place of the
-/// first maximum of [x W, -x W], W being the projection of the round. Rows are sorted by (bucket,
-/// position) and cut into chunks of c rows. The candidates of a row are the rows of its chunk and
-/// of the chunk before; one that is in both, as FirstChunk::previous_round allows, counts twice.
-/// With the logit s_ij = scale <x_i, k_j>, but -5e4 for a row with itself,
+/// is x / max(|x|, 1e-12). In each round, the bucket of row x is the index of the first maximum of
+/// [x W, -x W], where W is the round's projection. Rows are sorted by (bucket, position) and
+/// divided into chunks of c rows. The candidates of a row are the rows of its chunk and of the
+/// preceding chunk; one that is in both, as FirstChunk::previous_round allows, counts twice. With
+/// logits s_ij = scale <x_i, k_j>, except -5e4 for a row with itself,
 ///
 ///     o_i = sum_r softmax_r(lse_ir) sum_j softmax_j(s_ij) v_j,   j the candidates of round r,
 ///
-/// and lse_ir the logarithm of the round's sum of exp(s_ij). See ReformerOptions for what hides
-/// candidates. With `correct_duplicates` the logarithm of the number of times that j is a candidate
-/// of i is subtracted from s_ij, and the result is softmax attention over all rows that are
-/// candidates in any round.
+/// where lse_ir is the logarithm of the round's sum of exp(s_ij). ReformerOptions has options that
+/// hide candidates. With `correct_duplicates` the logarithm of the number of times that j is a
+/// candidate of i is subtracted from s_ij, and the result is softmax attention over all rows that
+/// are candidates in any round.
 ///
-/// With a key length n, the rows from n on are not there, as queries and as keys: the n rows are
-/// sorted and cut alone, into ceil(n / c) chunks of which the last may be shorter. So if c divides
-/// n, the result has the bits of the sequence of n rows. Rows beyond are +0, their lse -infinity.
+/// With a key length n, rows from n on are ignored, as queries and as keys: only the n rows are
+/// sorted and divided, into ceil(n / c) chunks of which the last may be shorter. If c divides n,
+/// the result is bitwise that of a sequence of n rows. Rows from n on are +0, and their lse is
+/// -infinity.
 ///
-/// A NaN or infinity of a row reaches the rows that it is a candidate of. A row whose products with
-/// a projection hold a NaN, from itself or from the projection, has no bucket, and becomes NaN; it
-/// is sorted as if its bucket were the first. The bits of a result do not depend on threads, batch
-/// or strides, and buckets are the same at levels v3 and v4. There is no decoder: a new token may
-/// move rows from chunk to chunk.
+/// A NaN or infinity in a row reaches the rows that it is a candidate of. A row whose products with
+/// a projection contain a NaN, from the row or the projection, has no bucket, and its result is
+/// NaN; it is sorted as if its bucket were the first. The bits of a result do not depend on
+/// threads, batch or strides, and buckets are the same at levels v3 and v4. There is no decoder,
+/// since a new token may move rows to other chunks.
 ///
-/// Cost: 2 (D + Dv) 2 c flops for each row and round, and D buckets flops for its hash. Memory:
-/// O(B H N rounds) integers, two numbers for each row, and O(threads c (D + Dv)); there is no N x N
-/// matrix.
+/// Cost: 2 (D + Dv) 2 c flops for each row and round, and D buckets flops for its hash. Memory: O(B
+/// H N rounds) integers, two numbers for each row, and O(threads c (D + Dv)); no N x N matrix is
+/// computed.
 class ReformerAttention : public CheckedCalls<ReformerAttention> {
  public:
   /// What the operator reads, for tensors of T, which is float or double.
@@ -60,26 +61,26 @@ class ReformerAttention : public CheckedCalls<ReformerAttention> {
   /// Holds these options. They are checked when the operator is called.
   explicit ReformerAttention(const ReformerOptions& chosen = {}) : options(chosen) {}
 
-  /// The name that stands in error messages, tables and benchmarks.
+  /// The operator's name.
   static constexpr const char* name() { return "ReformerAttention"; }
 
-  /// Bytes of scratch memory that `forward` takes with that many workers.
+  /// Bytes of scratch memory that `forward` allocates with that many workers.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const ReformerShape& shape, Index workers = 1) const;
 
-  /// Bytes of scratch memory that `backward` takes with that many workers if the log-sum-exps of
-  /// the rounds were not saved.
+  /// Bytes of scratch memory that `backward` allocates with that many workers if the log-sum-exps
+  /// of the rounds were not saved.
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const ReformerShape& shape, Index workers = 1) const;
 
-  /// The number of (query, candidate) pairs of one head, over all rounds, that are computed.
+  /// The number of computed (query, candidate) pairs of one head, over all rounds.
   [[nodiscard]] Index attended_pairs(const ReformerShape& shape, Index /*head*/ = 0) const {
     const Index keys = (std::min)(add_pairs(0, options.chunk, 2), shape.rows);
     return add_pairs(0, shape.rows, add_pairs(0, keys, options.rounds));
   }
 
-  /// Writes the bucket of every row in every round, or -1 for a row without one and from a key
-  /// length on.
+  /// Writes the bucket of every row in every round; -1 for rows without one and rows beyond the key
+  /// length.
   /// \param buckets [B, H, rounds, N]
   /// \throws std::invalid_argument as `check` does; std::bad_alloc
   template <class T, class E = Serial>
@@ -112,19 +113,18 @@ class ReformerAttention : public CheckedCalls<ReformerAttention> {
   void write_buckets(const ReformerInputs<T>& inputs, const View<Index>& buckets,
                      const ExecutorRef& executor) const;
 
-  /// The multiply-adds of a pass that has `of_pair` for each pair.
+  /// The multiply-adds of a pass that performs `of_pair` for each pair.
   double products(const ReformerShape& s, Index of_pair) const {
     return static_cast<double>(s.batch * s.heads * of_pair) *
            static_cast<double>(attended_pairs(s));
   }
 
-  /// Writes the gradients of the loss, of which d_out is the gradient with respect to out. They are
-  /// exact for the buckets of the call, which are found again and not differentiated: that of qk
-  /// has what flows through queries and, through their division by their lengths, keys. The logit
-  /// of a row with itself is a constant.
-  /// Cost: hashing and sorting again, and 2 (3 D + 2 Dv) flops for each pair; 2 D more where the
-  /// log-sum-exps of the rounds were not saved. Memory: a number for each row and round (two where
-  /// they were not saved) beside that of the forward pass.
+  /// Writes the gradients of the loss, given d_out, its gradient with respect to out. They are
+  /// exact for fixed buckets, which are computed again and not differentiated. The gradient of qk
+  /// is the sum of its gradients as queries and, through the normalisation, as keys. The logit of a
+  /// row with itself is a constant. Cost: hashing and sorting again, and 2 (3 D + 2 Dv) flops for
+  /// each pair; 2 D more if the log-sum-exps of the rounds were not saved. Memory: that of the
+  /// forward pass, and one number for each row and round (two if they were not saved).
   template <class T>
   void run_backward(const InputsOf<ReformerAttention, T>& inputs, const View<const T>& out,
                     const SavedOf<ReformerAttention, T>& saved, const View<const T>& d_out,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The products of Linformer attention with its projections, E k and F v, and their gradients:
-/// which thread computes what. Sums are in a fixed order, so the bits do not depend on threads.
+/// The projections of Linformer attention, E k and F v, and their gradients, divided into tasks.
+/// Sums have a fixed order, so the bits do not depend on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -18,16 +18,17 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// One of the two products, X = E k or X = F v, and what a backward pass has of it.
+/// One of the two products, X = E k or X = F v, and its gradients.
 template <class T>
 struct LinformerProduct {
   View<const T> projection;   ///< [1, 1 or Hk, P, Nk] E
   View<const T> tokens;       ///< [B, Hk, Nk, C] k; rows from the key length on are not read
   View<T> projected;          ///< [B, Hk, P, C] X, with unit columns
   View<const T> d_projected;  ///< [B, Hk, P, C] its gradient, dense
-  View<T> d_projection = {};  ///< of the shape of E; none: not wanted
-  View<T> d_tokens = {};      ///< of the shape of k; none: not wanted
-  /// Whether X is added to: it holds what other tokens before these make, whole chains of them.
+  View<T> d_projection = {};  ///< the shape of E; empty: not computed
+  View<T> d_tokens = {};      ///< the shape of k; empty: not computed
+  /// Whether the product is added to X, which then contains the sum over preceding tokens, a
+  /// multiple of a reduction block of them.
   bool adds = false;
 };
 
@@ -39,29 +40,29 @@ class LinformerProjection {
   static constexpr Index kTaskRows = 128;
   /// The rows of k or columns of E that one task computes.
   static constexpr Index kTaskKeys = 256;
-  /// The rows of X that are multiplied at once: their block of E stays in the second cache, and so
-  /// do the rows of k that it meets.
+  /// The rows of X that are multiplied at once: their block of E and the rows of k stay in the
+  /// second-level cache.
   static constexpr Index kRowsAtOnce = 64;
-  /// Heads that share E and are computed at once: its block, whose rows lie far apart, is packed
-  /// for them.
+  /// The number of heads that share E and are computed at once: its block, whose rows are far apart
+  /// in memory, is packed once for them.
   static constexpr Index kHeadsAtOnce = 4;
 
   /// \param key_lengths of the call, which must outlive this object
   LinformerProjection(const LinformerShape& shape, IndexSpan key_lengths)
       : shape_(shape), key_lengths_(key_lengths) {}
 
-  /// Elements of scratch of one worker, a multiple of a cache line.
+  /// Elements of scratch for one worker, a multiple of a cache line.
   static Index scratch_elements(const LinformerShape& s) {
     return padded_size(packed_elements(s) + (std::max)(tile_elements(s), block_elements(s)));
   }
 
-  /// The number of tasks of the part that has most.
+  /// The number of tasks of the largest part.
   Index most_tasks() const {
     return 2 * (std::max)({head_count() * parts(), head_count() * tiles(),
                            (std::max<Index>)(shape_.key_heads, 1) * parts() * tiles()});
   }
 
-  /// Writes X of both products.
+  /// Writes X for both products.
   /// \param scratch [workers, scratch_elements]
   void project(const std::array<LinformerProduct<T>, 2>& products, T* scratch,
                const ExecutorRef& executor) const {
@@ -77,14 +78,14 @@ class LinformerProjection {
     });
   }
 
-  /// The heads that are computed at once: those that share E, up to some.
+  /// The heads that are computed at once: those that share E, up to a limit.
   static Index heads_at_once(const LinformerProduct<T>& p) {
     return p.projection.heads() == 1 ? kHeadsAtOnce : 1;
   }
 
-  /// Writes some rows of X = E k of some heads, up to kTaskRows of them: what `project` consists
-  /// of. \param heads of all sequences, up to heads_at_once(p)   \param first the first row \param
-  /// scratch [scratch_elements]
+  /// Writes up to kTaskRows rows of X = E k for some heads: a part of `project`. \param heads of
+  /// all sequences, up to heads_at_once(p)   \param first the first row   \param scratch
+  /// [scratch_elements]
   void project_rows(const LinformerProduct<T>& p, const Range& heads, Index first,
                     T* scratch) const {
     const Index end = (std::min)(first + kTaskRows, shape_.projected_keys);
@@ -108,7 +109,7 @@ class LinformerProjection {
     }
   }
 
-  /// Writes the gradients that are wanted, from d_projected.
+  /// Writes the requested gradients, from d_projected.
   /// \param scratch as in `project`
   void backward(const std::array<LinformerProduct<T>, 2>& products, T* scratch,
                 const ExecutorRef& executor) const {
@@ -133,7 +134,8 @@ class LinformerProjection {
   }
 
  private:
-  /// Rows of b that are packed at once: whole chains, so that the bits are those of one product.
+  /// Rows of b that are packed at once: a multiple of the reduction block, so that the bits are
+  /// those of a single product.
   static constexpr Index kPackedSteps = 4 * kReductionBlock;
 
   static Index most_width(const LinformerShape& s) { return (std::max)(s.width, s.value_width); }
@@ -153,7 +155,7 @@ class LinformerProjection {
     return key_lengths_.empty() ? shape_.keys : key_lengths_[static_cast<std::size_t>(b)];
   }
 
-  /// The matrix of a head from row n and column m on. There is no arithmetic on a null pointer.
+  /// The matrix of a head from row n and column m on; empty for a null pointer.
   template <class U>
   static Matrix<U> part(const View<U>& x, Index b, Index h, Index n, Index m) {
     Matrix<U> from = detail::head_matrix(x, b, x.heads() == 1 ? 0 : h, n);
@@ -166,9 +168,9 @@ class LinformerProjection {
     return {m.data, m.column, m.row};
   }
 
-  /// to = a b, or to += a b. The kernel reads rows or columns of b that lie side by side; others
-  /// are packed first.
-  /// \param p but b   \param packed packed_elements(...) elements
+  /// to = a b, or to += a b. The kernel reads contiguous rows or columns of b; others are packed
+  /// first.
+  /// \param p everything but b   \param packed packed_elements(...) elements
   static void multiply(ProductArgs<T> p, const Matrix<const T>& b, T* packed) {
     const ProductKernels<T> kernels;
     if (b.column == 1 || b.row == 1) {
@@ -192,8 +194,8 @@ class LinformerProjection {
     }
   }
 
-  /// Calls compute(rows, row) with dense rows that lie `row` elements apart: those of `to`, or, if
-  /// its columns are not side by side, rows of the tile, which are copied to it afterwards.
+  /// Calls compute(rows, row) with dense rows at distance `row`: those of `to`, or, if its columns
+  /// are not contiguous, rows of the tile, which are then copied to it.
   template <class F>
   static void write(const Matrix<T>& to, Index rows, Index columns, T* tile, F&& compute) {
     if (to.column == 1) {
@@ -211,11 +213,11 @@ class LinformerProjection {
     for (Index i = 0; i < rows; ++i) std::fill_n(to + i * row, columns, T{0});
   }
 
-  /// The steps that are multiplied at once.
+  /// The columns of E that are multiplied at once.
   static constexpr Index kStepsAtOnce = 16 * kReductionBlock;
 
   static Index block_row(const LinformerShape& s) {
-    constexpr Index line = 64 / Index{sizeof(T)};  // so that rows meet in different sets
+    constexpr Index line = 64 / Index{sizeof(T)};  // so that rows map to different cache sets
     return padded_size((std::min)(kStepsAtOnce, s.keys)) + line;
   }
   static Index block_elements(const LinformerShape& s) {
@@ -225,7 +227,7 @@ class LinformerProjection {
     return (head_count() + heads_at_once(p) - 1) / heads_at_once(p);
   }
 
-  /// Adds the products of a block of E, from row n and step s on, to rows of X.
+  /// Adds the products with a block of E, from row n and column s on, to rows of X.
   void project_block(const LinformerProduct<T>& p, const Matrix<const T>& e, Index b, Index h,
                      Index n, Index rows, Index s, T* packed) const {
     const bool adds = p.adds || s > 0;
@@ -242,7 +244,7 @@ class LinformerProjection {
              part(p.tokens, b, h, s, 0), packed);
   }
 
-  /// Some rows of dk = E^T dX.
+  /// Computes some rows of dk = E^T dX.
   void tokens_gradient(const LinformerProduct<T>& p, Index b, Index h, Index first,
                        T* scratch) const {
     const Index width = p.tokens.width();
@@ -265,7 +267,7 @@ class LinformerProjection {
           compute);
   }
 
-  /// A tile of dE, the sum of dX k^T over the batch, and over the heads that share E.
+  /// Computes a tile of dE, the sum of dX k^T over the batch and over the heads that share E.
   void projection_gradient(const LinformerProduct<T>& p, Index h, Index first, Index first_key,
                            T* scratch) const {
     const Index rows = (std::min)(kTaskRows, shape_.projected_keys - first);

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What Linformer attention reads, saves and gives gradients of.
+/// The inputs, saved tensors and gradients of Linformer attention.
 #pragma once
 
 #include "fovea/attention/call/shapes.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What Linformer attention reads.
+/// The inputs of Linformer attention.
 template <std::floating_point T>
 struct LinformerInputs {
   ViewMember<const T> q = {};  ///< [B, Hq, Nq, D]
   ViewMember<const T> k = {};  ///< [B, Hk, Nk, D]
   ViewMember<const T> v = {};  ///< [B, Hk, Nk, Dv]
   IndexSpan key_lengths = {};  ///< [B], or empty
-  /// Must be empty: the projections are of one length.
+  /// Must be empty: the projections have one length.
   IndexSpan cu_seqlens_q = {};
   IndexSpan cu_seqlens_k = {};  ///< must be empty, too
-  /// E, [1, 1, P, Nk] for all heads or [1, Hk, P, Nk]: row p of E k is key p of every query. It
-  /// must be given. A matrix [P, Nk] will do.
+  /// E, required: [1, 1, P, Nk] for all heads, [1, Hk, P, Nk], or a matrix [P, Nk]. Row p of E k is
+  /// key p of every query.
   ViewMember<const T> key_projection = {};
-  /// F, the same for the values, with as many rows as E. It may have other heads: one for all where
-  /// E has one for each, or the other way round.
+  /// F, the same for the values, with as many rows as E. One of E and F may be shared by all heads
+  /// and the other not.
   ViewMember<const T> value_projection = {};
 
   /// Calls visit(name, tensor) for every View.
@@ -35,8 +35,8 @@ struct LinformerInputs {
   }
 };
 
-/// What Linformer attention saves. A member is written only if it is given a tensor. If `lse` and
-/// both projected tensors are given, the backward pass does not project again.
+/// What Linformer attention saves. A member is written only if a tensor is given. If `lse` and both
+/// projected tensors are given, the backward pass does not project again.
 template <std::floating_point T>
 struct LinformerSaved {
   ViewMember<T> lse = {};  ///< [B, Hq, Nq, 1]: as in SoftmaxSaved, over the P projected keys
@@ -97,7 +97,7 @@ struct LinformerShape {
   Shape value_shape() const { return {batch, key_heads, projected_keys, value_width}; }
 };
 
-/// The sizes of a call of LinformerAttention as its tensors have them, unchecked.
+/// The sizes of a call of LinformerAttention, from its unchecked tensors.
 template <class T>
 LinformerShape shape_of(const LinformerInputs<T>& inputs) {
   return detail::family_shape<LinformerShape>(inputs, inputs.key_projection.rows());

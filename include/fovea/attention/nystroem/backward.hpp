@@ -12,7 +12,7 @@ FOVEA_NAMESPACE_BEGIN
 template <class T>
 class NystroemBackward {
  public:
-  /// \param executor that of the call   \param saved lse, and what else was saved
+  /// \param executor the call's   \param saved lse, and what else was saved
   NystroemBackward(const NystroemInputs<T>& inputs, const NystroemOptions& options,
                    const View<const T>& out, const NystroemSaved<T>& saved,
                    const View<const T>& d_out, const NystroemGrads<T>& grads,
@@ -75,7 +75,7 @@ class NystroemBackward {
   }
 
  private:
-  /// Adds the gradients of the landmarks to those of the rows that they are means of.
+  /// Adds the gradients of the landmarks to those of the averaged rows.
   void add_means(const ExecutorRef& executor) {
     const AttentionShape& s = steps_.shape;
     const Index heads = s.query_heads + s.key_heads;

@@ -25,7 +25,7 @@ void add_segment(const Matrix<const T>& x, Index count, Index width, T* to) {
   }
 }
 
-/// Writes the mean of `count` rows, which are summed in chains.
+/// Writes the mean of `count` rows, which are summed in reduction blocks.
 /// \param to [width]   \param chain [width] scratch
 template <class T>
 void segment_mean(Matrix<const T> x, Index count, Index width, T* to, T* chain) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradients of what Nystroem attention computes on its landmarks.
+/// The gradients of the products of Nystroem attention's landmarks.
 #pragma once
 
 #include <algorithm>
@@ -9,12 +9,13 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The gradients of one call: from those of U and kl, which the last softmax gives, to those of W,
-/// and from those of ql, which the softmax over keys gives, to those of rows.
+/// The gradients of one call: from those of U and kl, which the last softmax's backward pass
+/// writes, to those of W, and from that of ql, which the softmax over keys writes, to those of
+/// rows.
 template <class T>
 class NystroemProductGradients {
  public:
-  /// \param products must outlive this object   \param executor that of the call
+  /// \param products must outlive this object   \param executor the call's
   NystroemProductGradients(NystroemProducts<T>& products, const NystroemOptions& options,
                            const ExecutorRef& executor)
       : products_(products),
@@ -35,7 +36,7 @@ class NystroemProductGradients {
   NystroemProductGradients(const NystroemProductGradients&) = delete;
   NystroemProductGradients& operator=(const NystroemProductGradients&) = delete;
 
-  /// Bytes of the tensors, and of `workers` heads at work, without the softmax of landmarks.
+  /// Bytes of the tensors, and of the scratch of `workers` heads, without the softmax of landmarks.
   static Index workspace_bytes(const AttentionShape& s, const NystroemOptions& options,
                                Index workers) {
     const Index m = options.landmarks;
@@ -56,9 +57,9 @@ class NystroemProductGradients {
   /// The lse of A, which the forward pass writes.
   View<T> kernel_lse() { return kernel_lse_.view(); }
 
-  /// Takes the memory that does not depend on lse. \throws std::bad_alloc
+  /// Allocates the memory that does not depend on lse. \throws std::bad_alloc
   void take_scratch(const ExecutorRef& executor) { over_landmarks_.take_scratch(executor); }
-  /// Takes the rest. \pre the forward pass was computed   \throws std::bad_alloc
+  /// Allocates the rest. \pre the forward pass was computed   \throws std::bad_alloc
   void look_at_lse(const ExecutorRef& executor) { over_landmarks_.look_at_lse(executor); }
   /// Computes the gradients of W and A, and of the means through A. \pre that of U is written
   void compute(const ExecutorRef& executor) {
@@ -66,12 +67,13 @@ class NystroemProductGradients {
     over_landmarks_.compute(executor);
   }
 
-  /// How many rows landmark n of a head is the mean of, where heads of keys stand behind those of
-  /// queries.
+  /// The number of rows that are averaged for landmark n of a head. Key heads are numbered after
+  /// the query heads.
   Index rows_of_mean(Index b, Index h) const {
     return (is_query(h) ? products_.queries(b) : products_.keys(b)) / products_.landmarks();
   }
-  /// Computes the gradient of each of these rows through their mean. Called once for each landmark.
+  /// Computes the gradient of each of these rows through their mean. To be called once for each
+  /// landmark.
   /// \pre rows_of_mean(b, h) > 0, and the gradients of all means are written
   void find_row_gradient(Index b, Index h, Index n) {
     const Index width = products_.shape.width;
@@ -89,7 +91,7 @@ class NystroemProductGradients {
     }
     for (Index c = 0; c < width; ++c) total[c] /= static_cast<T>(rows_of_mean(b, h));
   }
-  /// This gradient, [D]. \pre find_row_gradient(b, h, n) was called
+  /// The result of find_row_gradient, [D]. \pre find_row_gradient(b, h, n) was called
   const T* row_gradient(Index b, Index h, Index n) {
     ScratchTensor<T>& first = is_query(h) ? d_q_means_ : d_k_means_;
     return first.head(b, first_head(h)) + n * products_.shape.width;
@@ -105,16 +107,16 @@ class NystroemProductGradients {
   Shape means_shape() const { return products_.rows_of(products_.shape.width); }
 
   bool is_query(Index h) const { return h < products_.shape.query_heads; }
-  /// The number of query heads whose landmarks are means of the same keys.
+  /// The number of query heads with the same landmarks of keys.
   Index group() const {
     return detail::group_size(products_.shape.query_heads, products_.shape.key_heads);
   }
-  /// The first query head whose landmarks are means of the rows of a head.
+  /// The first query head whose landmarks are means of a head's rows.
   Index first_head(Index h) const {
     return is_query(h) ? h : (h - products_.shape.query_heads) * group();
   }
 
-  /// The gradient of U to those of W and of A.
+  /// Computes the gradients of W and A from that of U.
   void differentiate_products(const ExecutorRef& executor) {
     const Index slot = scratch_.size_bytes() / Index{sizeof(T)} /
                        (std::max<Index>)(1, worker_count(executor, products_.head_count()));
@@ -132,7 +134,7 @@ class NystroemProductGradients {
     }
   }
 
-  /// The same of one head; returns the gradient of the norm that divides A.
+  /// The same for one head; returns the gradient of the norm that divides A.
   T differentiate_head(Index head, T* scratch) {
     const Index m = products_.landmarks();
     const Index width = products_.shape.value_width;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What both passes of Nystroem attention compute once the landmarks and what they attend to are
-/// known, and the memory that all of it stands in.
+/// The products that both passes of Nystroem attention compute from the landmarks and from the
+/// values that they attend to, and their memory.
 #pragma once
 
 #include <algorithm>
@@ -17,14 +17,14 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// The landmarks of one call: their means ql and kl, A = softmax(ql kl^T), W = softmax(ql k^T) v
-/// and U = Z W. Every query head has landmarks of keys of its own, as copies where heads share a
-/// key head. The means and W are written by others.
+/// and U = Z W. Every query head has its own landmarks of keys, as copies where heads share a key
+/// head. The caller writes the means and W.
 template <class T>
 class NystroemProducts {
  public:
-  /// \param of the sizes of the call   \param lengths its key lengths, or none
-  /// \param options checked   \param saved its landmark tensors hold W
-  /// \param memory that of the call
+  /// \param of the sizes of the call   \param lengths its key lengths, or empty
+  /// \param options checked   \param saved its landmark tensors contain W
+  /// \param memory the call's
   template <class Memory>
   NystroemProducts(const AttentionShape& of, IndexSpan lengths, const NystroemOptions& options,
                    const NystroemSaved<T>& saved, Memory&& memory)
@@ -48,7 +48,7 @@ class NystroemProducts {
   NystroemProducts(const NystroemProducts&) = delete;
   NystroemProducts& operator=(const NystroemProducts&) = delete;
 
-  /// Bytes of the tensors of a call that saves none, and of `workers` iterations.
+  /// Bytes of the tensors of a call that saves none, and of the scratch of `workers` iterations.
   static Index workspace_bytes(const AttentionShape& s, const NystroemOptions& options,
                                Index workers) {
     const Index m = options.landmarks;
@@ -61,25 +61,25 @@ class NystroemProducts {
 
   AttentionShape shape;      ///< of the call
   T scale;                   ///< of all logits
-  PseudoInverse<T> inverse;  ///< its iteration
+  PseudoInverse<T> inverse;  ///< the iteration
 
-  /// ql, the landmarks of queries.
+  /// ql, the landmarks of the queries.
   View<T> q_means() { return q_means_.view(); }
-  /// kl, the landmarks of keys.
+  /// kl, the landmarks of the keys.
   View<T> k_means() { return k_means_.view(); }
-  /// The landmarks of queries of a head, [m, D].
+  /// ql of one head, [m, D].
   T* q_means_of(Index b, Index h) { return q_means_.head(b, h); }
-  /// Those of keys of a query head.
+  /// kl of one query head, [m, D].
   T* k_means_of(Index b, Index h) { return k_means_.head(b, h); }
   /// A, the softmax of landmarks over landmarks.
   View<T> kernel() { return kernel_.view(); }
-  /// W, the values that the landmarks of queries attend to.
+  /// W, the output of the landmarks' attention to the keys.
   View<T> landmark_values() const { return values_; }
   /// The lse of W.
   View<T> landmark_lse() const { return lse_; }
   /// U = Z W.
   View<T> products() { return products_.view(); }
-  /// A matrix I as the values of every head.
+  /// The identity, as the values of every head.
   View<const T> identity() {
     const Index m = options_.landmarks;
     return {identity_.view().data(), rows_of(m), {0, 0, m, 1}};
@@ -94,20 +94,20 @@ class NystroemProducts {
   /// The number of keys of a sequence.
   Index keys(Index b) const { return tokens(b, shape.keys); }
 
-  /// What queries attend to at last: kl and U. Those beyond a key length see nothing.
+  /// The inputs of the last softmax, over kl and U. Queries beyond a key length see nothing.
   SoftmaxInputs<T> last_inputs(const View<const T>& q) {
     SoftmaxInputs<T> in{.q = q, .k = k_means(), .v = products()};
     in.mask = View<const bool>(hidden_.view());
     return in;
   }
-  /// What the landmarks of q attend to: all keys, for W.
+  /// The inputs of the softmax of ql over all keys, for W.
   SoftmaxInputs<T> key_inputs(const View<const T>& k, const View<const T>& v) {
     return {.q = q_means(), .k = k, .v = v, .key_lengths = lengths_};
   }
-  /// The landmarks of k, for A.
+  /// The inputs of the softmax of ql over kl, for A.
   SoftmaxInputs<T> kernel_inputs() { return {.q = q_means(), .k = k_means(), .v = identity()}; }
 
-  /// Takes the memory of `compute`. \param kernel_lse of A, written; none: not wanted
+  /// Allocates the memory of `compute`. \param kernel_lse lse of A, written; empty: not computed
   void reserve(const View<T>& kernel_lse, const ExecutorRef& executor) {
     over_landmarks_.emplace(kernel_inputs(), scale, kernel(), kernel_lse);
     over_landmarks_->reserve(executor);
@@ -115,7 +115,7 @@ class NystroemProducts {
                                         inverse.scratch_elements() * Index{sizeof(T)});
   }
 
-  /// Computes A and U. \pre reserve(executor) was called, once, and means and W are written
+  /// Computes A and U. \pre reserve(executor) was called once, and the means and W are written
   void compute(const ExecutorRef& executor) {
     prepare_constants();
     over_landmarks_->compute(executor);
@@ -130,16 +130,16 @@ class NystroemProducts {
 
   /// A of a head.
   const T* kernel_of(Index head) { return head_data(kernel_, head); }
-  /// What A^T is divided by.
+  /// The divisor of A^T.
   typename PseudoInverse<T>::Norm norm(Index head) {
     return options_.first_scale == NystroemScale::batch_max ? norms()[norm_head_] : norms()[head];
   }
-  /// The head whose norm divides that of all heads; that head itself, if each has its own.
+  /// The head whose norm is the divisor: `head` itself, unless all heads share one.
   Index norm_head(Index head) const {
     return options_.first_scale == NystroemScale::batch_max ? norm_head_ : head;
   }
 
-  /// to = a W, for a [m, m].
+  /// to = a W, where a is [m, m].
   void multiply_rows(const T* a, Index head, const View<T>& w, T* to, Index m) const {
     const Matrix<T> rows =
         detail::head_matrix(w, head / shape.query_heads, head % shape.query_heads, 0);
@@ -186,7 +186,7 @@ class NystroemProducts {
     return lengths_.empty() ? rows : lengths_[static_cast<std::size_t>(b)];
   }
 
-  /// I, and which queries are no tokens.
+  /// Writes the identity, and which queries are beyond their length.
   void prepare_constants() {
     const View<T> identity = identity_.view();
     for (Index i = 0; i < landmarks(); ++i) {
@@ -200,7 +200,7 @@ class NystroemProducts {
     }
   }
 
-  /// The norms of all heads, and, if one of them is for all, which.
+  /// The norms of all heads, and which one is used if they share one.
   void find_norms(const ExecutorRef& executor) {
     for_each_task(executor, head_count(),
                   [&](Index head, Index) { norms()[head] = inverse.norm(kernel_of(head)); });

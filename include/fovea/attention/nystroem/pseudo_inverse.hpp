@@ -15,8 +15,8 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The iteration for matrices [m, m], all of them dense and row-major. It costs 8 m^3 flops a step,
-/// and its derivative 30 m^3.
+/// The iteration for matrices [m, m], all of them dense and row-major. An iteration costs 8 m^3
+/// flops, its derivative 30 m^3.
 template <class T>
 class PseudoInverse {
  public:
@@ -28,13 +28,13 @@ class PseudoInverse {
   /// Elements of scratch of `differentiate`.
   Index backward_scratch_elements() const { return padded_size((steps_ + 12) * area()); }
 
-  /// The largest column sum of A, and the first column that has it. Rows of A are weights, which
-  /// sum to 1, so it is |A|_1 |A|_inf. A NaN is larger than any number.
+  /// The largest column sum of A, and the first column that has it. Rows of A sum to 1, so this is
+  /// |A|_1 |A|_inf. A NaN is larger than any number.
   struct Norm {
     T value = 0;       ///< the sum
     Index column = 0;  ///< the column
 
-    /// Takes over another one if that is larger.
+    /// Replaces this one by another if that is larger.
     bool take(const Norm& other) {
       if (!(other.value > value) && !(std::isnan(other.value) && !std::isnan(value))) return false;
       *this = other;
@@ -65,7 +65,7 @@ class PseudoInverse {
     return z;
   }
 
-  /// What `differentiate` works with: Z, and room for its gradient.
+  /// Z, and memory for its gradient.
   struct Chain {
     const T* z;  ///< Z
     T* d_z;      ///< [m, m] the gradient of Z, which the caller writes
@@ -82,7 +82,7 @@ class PseudoInverse {
     return {scratch + steps_ * area(), room};
   }
 
-  /// Writes the gradient of A but for what flows through `norm`, and returns the gradient of norm.
+  /// Writes the gradient of A without the part through `norm`, and returns the gradient of norm.
   /// \param scratch as `keep` left it, with d_z
   T differentiate(const T* a, T norm, T* scratch, T* d_a) const {
     std::fill_n(d_a, area(), T{0});
@@ -150,7 +150,8 @@ class PseudoInverse {
     quarter(next);
   }
 
-  /// One step backwards: takes the gradient of the next Z to that of Z, and adds to d_a.
+  /// The gradient of one iteration: computes the gradient of Z from that of the next Z, and adds to
+  /// d_a.
   /// \param d_z [11, m, m] the gradient, then scratch
   void step_back(const T* a, const T* z, T* d_z, T* d_a) const {
     const auto at = [&](Index n) { return d_z + n * area(); };

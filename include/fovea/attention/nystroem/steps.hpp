@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What both passes of Nystroem attention compute on the landmarks of a sequence.
+/// The steps that both passes of Nystroem attention share.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The landmarks of one call, with their means and what they attend to.
+/// The landmarks of one call: their means, and the softmaxes over keys and over landmarks.
 template <class T>
 class NystroemSteps : public NystroemProducts<T> {
   using Products = NystroemProducts<T>;
@@ -20,8 +20,8 @@ class NystroemSteps : public NystroemProducts<T> {
   using Products::scale;
   using Products::shape;
 
-  /// \param inputs, options checked   \param memory that of the call
-  /// \param saved its landmark tensors hold W, and are written or, if `is_saved`, read
+  /// \param inputs, options checked   \param memory the call's
+  /// \param saved its landmark tensors contain W; they are written or, if `is_saved`, read
   template <class Memory>
   NystroemSteps(const NystroemInputs<T>& inputs, const NystroemOptions& options,
                 const NystroemSaved<T>& saved, bool is_saved, Memory&& memory)
@@ -29,12 +29,12 @@ class NystroemSteps : public NystroemProducts<T> {
         inputs_(inputs),
         is_saved_(is_saved) {}
 
-  /// What the queries attend to at last.
+  /// The inputs of the last softmax.
   SoftmaxInputs<T> last_inputs() { return Products::last_inputs(inputs_.q); }
-  /// What the landmarks of q attend to.
+  /// The inputs of the softmax of ql over all keys.
   SoftmaxInputs<T> key_inputs() { return Products::key_inputs(inputs_.k, inputs_.v); }
 
-  /// Takes the memory of `compute`. \param kernel_lse of A, written; none: not wanted
+  /// Allocates the memory of `compute`. \param kernel_lse lse of A, written; empty: not computed
   void reserve(const View<T>& kernel_lse, const ExecutorRef& executor) {
     if (!is_saved_) {
       over_keys_.emplace(key_inputs(), scale, this->landmark_values(), this->landmark_lse());
@@ -43,7 +43,7 @@ class NystroemSteps : public NystroemProducts<T> {
     Products::reserve(kernel_lse, executor);
   }
 
-  /// Computes all that is on the landmarks. \pre reserve(executor) was called, once
+  /// Computes the means, W, A and U. \pre reserve(executor) was called once
   void compute(const ExecutorRef& executor) {
     find_means(executor);
     if (over_keys_) over_keys_->compute(executor);
@@ -51,7 +51,7 @@ class NystroemSteps : public NystroemProducts<T> {
   }
 
  private:
-  /// Means of the segments; those of a sequence without tokens are 0.
+  /// Computes the means of the segments; 0 for a sequence without tokens.
   void find_means(const ExecutorRef& executor) {
     constexpr Index of_task = 16;
     const Index parts = (this->landmarks() + of_task - 1) / of_task;
@@ -76,7 +76,7 @@ class NystroemSteps : public NystroemProducts<T> {
       }
     });
   }
-  /// Mean n of a head.
+  /// Computes mean n of a head.
   void mean(const View<const T>& x, Index b, Index h, Index rows, Index n, T* means) {
     const Index count = rows / this->landmarks();
     T chain[kMostChain];
@@ -92,7 +92,7 @@ class NystroemSteps : public NystroemProducts<T> {
 
   NystroemInputs<T> inputs_;
   bool is_saved_;
-  std::optional<DenseForward<T>> over_keys_;  // none if it was saved
+  std::optional<DenseForward<T>> over_keys_;  // empty if it was saved
 };
 
 FOVEA_NAMESPACE_END

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What Nystroem attention reads, saves and gives gradients of, and its options.
+/// The options, inputs, saved tensors and gradients of Nystroem attention.
 #pragma once
 
 #include <concepts>
@@ -11,8 +11,8 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What Nystroem attention reads. With key lengths the tokens of a sequence, its queries too, are
-/// those before the length. Sequences may not be packed.
+/// The inputs of Nystroem attention. Key lengths apply to queries, too. Packed sequences are not
+/// supported.
 template <std::floating_point T>
 using NystroemInputs = LinearInputs<T>;
 
@@ -20,17 +20,17 @@ using NystroemInputs = LinearInputs<T>;
 template <std::floating_point T>
 using NystroemGrads = LinearGrads<T>;
 
-/// What Nystroem attention saves. A member is written only if it is given a tensor. If both of the
-/// landmarks are given, the backward pass does not read all keys for them again.
+/// What Nystroem attention saves. A member is written only if a tensor is given. If both landmark
+/// tensors are given, the backward pass does not compute them again from all keys.
 template <std::floating_point T>
 struct NystroemSaved {
   ViewMember<T> lse = {};              ///< [B, Hq, Nq, 1]: as in SoftmaxSaved, over the m landmarks
-  ViewMember<T> landmark_lse = {};     ///< [B, Hq, m, 1]: of the landmarks of q, over all keys
-  ViewMember<T> landmark_values = {};  ///< [B, Hq, m, Dv]: what the landmarks of q attend to
+  ViewMember<T> landmark_lse = {};     ///< [B, Hq, m, 1]: lse of the landmarks of q over all keys
+  ViewMember<T> landmark_values = {};  ///< [B, Hq, m, Dv]: W, the output of these landmarks
 
-  /// Whether both tensors of the landmarks are given.
+  /// Whether both landmark tensors are given.
   bool has_landmarks() const { return !landmark_lse.empty() && !landmark_values.empty(); }
-  /// What a backward pass reads of the landmarks: both tensors, or neither.
+  /// The landmark tensors that a backward pass reads: both, or neither.
   NystroemSaved of_landmarks() const {
     return has_landmarks() ? NystroemSaved{{}, landmark_lse, landmark_values} : NystroemSaved{};
   }
@@ -44,9 +44,9 @@ struct NystroemSaved {
   }
 };
 
-/// By which number the first approximation of the inverse is divided.
+/// The divisor of Z0, the first approximation of the inverse.
 enum class NystroemScale {
-  matrix,    ///< the norms of that matrix alone, |A|_1 |A|_inf
+  matrix,    ///< |A|_1 |A|_inf of each head's own matrix
   batch_max  ///< the largest column sum over all batches and heads, as in the authors' code
 };
 
@@ -54,9 +54,9 @@ enum class NystroemScale {
 struct NystroemOptions {
   /// m, the number of landmarks, at least 1. It divides the number of rows of q and of k.
   Index landmarks = 64;
-  /// The number of steps towards the inverse, at least 0.
+  /// The number of iterations, at least 0.
   Index iterations = 6;
-  /// What the steps begin with.
+  /// The divisor of the first approximation.
   NystroemScale first_scale = NystroemScale::matrix;
   /// Scale of the logits; the default is 1/sqrt(D), D^(-1/4) for queries and for keys.
   std::optional<double> scale = {};

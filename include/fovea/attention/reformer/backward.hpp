@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of Reformer attention over rows that are sorted.
+/// The backward pass of Reformer attention over sorted rows.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +10,10 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// One backward pass. Of a row i, round r has the weights w_ir p_ijr: p of the round's softmax, and
-/// w that of the log-sum-exps of the row's rounds. So the gradients of a round are those of a
-/// softmax whose incoming gradient is w_ir dO_i. The rounds follow each other; in each of them a
-/// task owns some chunks, and so the gradients of the rows in them.
+/// One backward pass. In round r, the weights of row i are w_ir p_ijr, where p is the softmax of
+/// the round and w that of the row's log-sum-exps over rounds. So the gradients of a round are
+/// those of a softmax whose incoming gradient is w_ir dO_i. The rounds are processed in order; in
+/// each, a task computes the gradients of the rows of some chunks.
 template <class T>
 class ReformerBackward {
  public:
@@ -37,7 +37,7 @@ class ReformerBackward {
            workers * WorkerScratch(options, s).bytes;
   }
 
-  /// Takes the memory.
+  /// Allocates the memory.
   /// \throws std::bad_alloc
   void take_memory(const ExecutorRef& executor) {
     auto&& memory = memory_of(executor);
@@ -46,7 +46,7 @@ class ReformerBackward {
   }
 
   /// Writes the gradients.
-  /// \param round_lse [B, H, N, rounds], those of `forward`
+  /// \param round_lse [B, H, N, rounds], as written by `forward`
   /// \pre take_memory(executor) was called
   void compute(const View<const T>& round_lse, const ExecutorRef& executor) {
     for_each_task(executor, sorted_.sequences(), [&](Index s, Index) { weigh(s, round_lse); });
@@ -61,7 +61,7 @@ class ReformerBackward {
  private:
   static constexpr Index kElement = sizeof(T);
 
-  /// How the memory of a worker is divided, in elements.
+  /// The layout of a worker's memory, in elements.
   struct WorkerScratch {
     WorkerScratch(const ReformerOptions& options, const ReformerShape& s) {
       const Index c = options.chunk;
@@ -93,9 +93,9 @@ class ReformerBackward {
           lse_low(lse + slot.rows),
           kernel(lse_low + slot.rows),
           pairs(reinterpret_cast<std::byte*>(kernel + slot.kernel)) {}
-    T* q;              // [c, D padded], as d_q and the following
-    T* k;              // [2 c, D padded], in the slots of ChunkSlots
-    T* d_q;            // [2 c, D padded], likewise
+    T* q;              // [c, D padded]
+    T* k;              // [2 c, D padded], laid out by ChunkSlots
+    T* d_q;            // [2 c, D padded]
     T* d_k;            // [2 c, D padded]
     T* out;            // [c, Dv padded]
     T* d_out;          // [c, Dv padded], times the weights of the round
@@ -104,7 +104,7 @@ class ReformerBackward {
     T* lse;            // [c]
     T* lse_low;        // [c]
     T* kernel;         // the kernel's scratch
-    std::byte* pairs;  // that of ChunkPairs
+    std::byte* pairs;  // memory of ChunkPairs
   };
 
   Index parts() const {
@@ -127,8 +127,7 @@ class ReformerBackward {
     return weights_.template data<T>() + (sequence * options_.rounds + round) * shape_.rows;
   }
 
-  /// Computes the weights of the rounds of a sequence. The gradients of rows beyond its length
-  /// are 0.
+  /// Computes the weights of a sequence's rounds. The gradients of rows beyond its length are 0.
   void weigh(Index sequence, const View<const T>& round_lse) {
     const Index b = sequence / shape_.heads;
     const Index h = sequence % shape_.heads;
@@ -155,7 +154,7 @@ class ReformerBackward {
     clear(grads_.v);
   }
 
-  /// Writes or adds to the gradients of the rows of some chunks of a round, from one on.
+  /// Writes or adds to the gradients of the rows of consecutive chunks of a round.
   void differentiate(Index sequence, Index round, Index first, const View<const T>& round_lse,
                      std::byte* memory) {
     const Index end = (std::min)(first + detail::kTaskChunks, sorted_.chunks(sequence));
@@ -175,7 +174,7 @@ class ReformerBackward {
                 to.d_q + chunk_slots.own_first * d(), to);
       if (n > first) finish(sequence, chunk_slots.before, chunk_slots.before_first(), to);
     }
-    // The rows of the next task see the last chunk, too.
+    // The first rows of the next task also see the last chunk of this one.
     const SortedChunk last = chunk_slots.own;
     const Index at = chunk_slots.own_first;
     const SortedChunk after = sorted_.after(sequence, last);
@@ -199,8 +198,7 @@ class ReformerBackward {
     std::fill_n(to.d_v + first * dv(), options_.chunk * dv(), T{0});
   }
 
-  /// Brings the queries of a chunk together, and finds what the rounding of large log-sum-exps
-  /// took.
+  /// Gathers the queries of a chunk, and computes the rounding errors of large log-sum-exps.
   void prepare(Index sequence, const ChunkSlots& chunk_slots, const View<const T>& round_lse,
                ChunkPairs<T>& pairs, const Buffers& to) {
     const SortedChunk& own = chunk_slots.own;
@@ -237,11 +235,11 @@ class ReformerBackward {
     }
   }
 
-  /// Adds what the pairs of a chunk's queries and some keys contribute to the sums of the keys, and
-  /// computes their part of the gradients of the queries.
-  /// \param d_q of the chunk's queries, written; null: not wanted
-  void add_pairs(const ChunkSlots& chunk_slots, const ChunkPairs<T>& pairs, const GradKeys& keys,
-                 T* d_q, const Buffers& to) const {
+  /// Adds the contributions of a chunk's queries to the gradients of some keys and values, and
+  /// computes the gradients of the queries.
+  /// \param d_q of the chunk's queries, written; null: not computed
+  void add_pairs(const ChunkSlots& chunk_slots, const ChunkPairs<T>& pairs, const GradKeys& keys, T* d_q,
+                 const Buffers& to) const {
     KeyRun runs[2];
     SoftmaxGradArgs<T> args;
     args.head.q = {to.q, d(), 1};
@@ -272,7 +270,7 @@ class ReformerBackward {
     }
   }
 
-  /// Writes or adds to the gradients of a chunk's rows, whose sums stand in a slot.
+  /// Writes or adds to the gradients of a chunk's rows, whose sums are in a slot.
   void finish(Index sequence, const SortedChunk& chunk, Index first, const Buffers& to) const {
     const bool adds = chunk.round > 0;
     if (wants_values()) {
@@ -287,7 +285,7 @@ class ReformerBackward {
     scatter(to.d_q + first * d(), chunk, rows_of(grads_.qk, sequence), shape_.width, adds);
   }
 
-  /// Writes rows where they belong, or adds them to what is there.
+  /// Scatters rows to their positions, or adds them there.
   static void scatter(const T* rows, const SortedChunk& chunk, const Matrix<T>& to, Index width,
                       bool adds) {
     for (Index i = 0; i < chunk.count; ++i, rows += padded_size(width)) {

@@ -15,7 +15,7 @@ FOVEA_NAMESPACE_BEGIN
 /// The largest number of rows, and of buckets, of Reformer attention.
 inline constexpr Index kMostSortedRows = (std::numeric_limits<std::int32_t>::max)() / 4;
 
-/// Checks the options, and how many rows a sequence has.
+/// Checks the options and the number of rows of a sequence.
 /// \tparam T the type of the arithmetic
 /// \throws std::invalid_argument
 template <class T>
@@ -36,7 +36,7 @@ void check_reformer_options(const char* op, const ReformerOptions& options, Inde
   }
 }
 
-/// Checks the options and what Reformer attention reads.
+/// Checks the options and inputs of Reformer attention.
 /// \throws std::invalid_argument
 template <class T>
 void check_reformer_inputs(const char* op, const ReformerOptions& options,

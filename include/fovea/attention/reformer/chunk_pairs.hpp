@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The pairs of a chunk's rows and their candidates: which of them are hidden, what is added to
-/// their logits, and which are of a row with itself.
+/// The pairs of a chunk's rows and their candidates: which are hidden, what is added to their
+/// logits, and which pair a row with itself.
 #pragma once
 
 #include <algorithm>
@@ -18,12 +18,12 @@ namespace detail {
 /// The logit of a row with itself.
 inline constexpr double kSelfLogit = -5e4;
 
-/// Which key of a chunk's candidates is which of its queries.
+/// Which of a chunk's candidates are also its queries.
 struct SelfPairs {
   /// [keys] the query that is the same row as each key; -1: none
   const std::int32_t* query_of = nullptr;
 
-  /// The place of the pair in a row of pairs of one key; that of no pair if it is not there.
+  /// The index of the query in the row of a key's pairs; out of range if there is none.
   Index place(const PairRow& pairs) const {
     const Index at = query_of[pairs.key] - pairs.query;
     return query_of[pairs.key] >= 0 && at >= 0 && at < pairs.count ? at : -1;
@@ -45,16 +45,16 @@ void clear_self_slope(const void* self, const PairRow& pairs, const T* /*logits*
 
 }  // namespace detail
 
-/// Where the candidates of a chunk stand: in two slots of c keys each, its own and that of the
-/// chunk before it.
+/// The layout of a chunk's candidates: two slots of c keys, its own and that of the preceding
+/// chunk.
 struct ChunkSlots {
   SortedChunk own;      ///< the chunk of the queries
-  SortedChunk before;   ///< the chunk before it
+  SortedChunk before;   ///< the preceding chunk
   Index size = 0;       ///< c
   Index own_first = 0;  ///< the first key of the chunk's own slot: 0 or c
 
-  /// Those of a chunk whose slot is that of its number's parity. So neighbouring chunks find the
-  /// keys that they share in the same slot, and the order of the keys depends on the chunk alone.
+  /// The slots of a chunk, chosen by the parity of its number. So neighbouring chunks have shared
+  /// keys in the same slot, and the order of the keys depends only on the chunk.
   static ChunkSlots of(const SortedChunk& own, const SortedChunk& before, Index size) {
     return {own, before, size, own.number % 2 * size};
   }
@@ -78,7 +78,7 @@ struct ChunkSlots {
   }
 };
 
-/// What a kernel must know of the pairs of one chunk after the other, in the memory of one worker.
+/// What the kernels need about the pairs of one chunk at a time, in the memory of one worker.
 template <class T>
 class ChunkPairs {
  public:
@@ -126,8 +126,8 @@ class ChunkPairs {
     }
   }
 
-  /// What happens to the logits of the prepared chunk. It refers to this object.
-  /// \param differentiates whether a backward pass asks
+  /// The score map of the prepared chunk. It refers to this object.
+  /// \param differentiates whether this is a backward pass
   ScoreMap<T> score_map(bool differentiates) const {
     ScoreMap<T> map;
     map.modifier.modifier = &self_pairs_;
@@ -145,7 +145,7 @@ class ChunkPairs {
     return options.causal || !options.across_buckets || options.correct_duplicates;
   }
 
-  /// A row of the chunk may also stand in the chunk before, if that is of another round.
+  /// A row of the chunk may also be in the preceding chunk, if that is from another round.
   void find_selves(const ChunkSlots& chunk_slots) {
     for (Index j = 0; j < chunk_slots.before.count; ++j) {
       const std::int32_t* const at =
@@ -215,7 +215,7 @@ class ChunkPairs {
       for (Index j = 0; j < count; ++j) counts_[j] += chunks[j] == number ? 1 : 0;
       return;
     }
-    if (round != row_round) return;  // a bucket of another round is another one
+    if (round != row_round) return;  // buckets of different rounds are different
     const std::int32_t bucket = sorted_.buckets(sequence, round)[row];
     const std::int32_t* const buckets = bucket_of_ + round * padded_size(keys_) + first;
     for (Index j = 0; j < count; ++j) {

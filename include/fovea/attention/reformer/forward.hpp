@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of Reformer attention over rows that are sorted.
+/// The forward pass of Reformer attention over sorted rows.
 #pragma once
 
 #include <algorithm>
@@ -16,21 +16,21 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The chunks of a task: they share the keys that stand in two of them.
+/// The number of chunks in a task: neighbours share keys.
 inline constexpr Index kTaskChunks = 16;
-/// The most query rows of a chunk that the kernels take at once.
+/// The largest number of query rows that is passed to the kernels at once.
 inline constexpr Index kChunkRows = 128;
 
-/// Asks for the memory of a row, which sorting has put where hardware does not guess it.
+/// Prefetches a row, whose address after sorting the hardware cannot predict.
 template <class T>
 void prefetch_row(const T* row, Index width) {
   constexpr Index line = 64 / Index{sizeof(T)};
   for (Index c = 0; c < width; c += line) __builtin_prefetch(row + c);
 }
 
-/// Copies rows of a head, each multiplied by its factor if there are factors, to dense ones.
+/// Copies rows of a head to dense rows, multiplied by factors if there are any.
 /// \param factors of each row of the head, or null
-/// \param plain where the rows go as they are, besides; or null
+/// \param plain also receives the rows without factors, unless null
 template <class T>
 void gather_rows(const Matrix<const T>& from, const SortedChunk& chunk, Index width,
                  const T* factors, T* to, T* plain = nullptr) {
@@ -54,7 +54,7 @@ void gather_rows(const Matrix<const T>& from, const SortedChunk& chunk, Index wi
   }
 }
 
-/// What every call of a kernel for a chunk has in common.
+/// The arguments that all kernel calls for a chunk have in common.
 template <class T>
 SoftmaxBlockArgs<T> chunk_args(const ReformerShape& shape, Index value_width, T scale) {
   SoftmaxBlockArgs<T> args;
@@ -68,13 +68,13 @@ SoftmaxBlockArgs<T> chunk_args(const ReformerShape& shape, Index value_width, T 
 
 }  // namespace detail
 
-/// One forward pass. The rounds follow each other; in each of them a row has its candidates in one
-/// chunk, whose softmax is added to the row's running sum of the rounds before.
+/// One forward pass. The rounds are processed in order; in each, the softmax over a row's
+/// candidates is merged into the row's running result of the previous rounds.
 template <class T>
 class ReformerForward {
  public:
   /// \param sorted sorted before `compute`; it and the options must outlive this object
-  /// \param out [B, H, N, Dv]; none: the log-sum-exps alone are computed
+  /// \param out [B, H, N, Dv]; if empty, only the log-sum-exps are computed
   ReformerForward(const ReformerOptions& options, const ReformerInputs<T>& inputs,
                   const SortedRows<T>& sorted, const View<T>& out, const ReformerSaved<T>& saved)
       : options_(options),
@@ -93,7 +93,7 @@ class ReformerForward {
            workers * WorkerScratch(options, s, s.value_width).bytes;
   }
 
-  /// Takes the memory.
+  /// Allocates the memory.
   /// \throws std::bad_alloc
   void take_memory(const ExecutorRef& executor) {
     auto&& memory = memory_of(executor);
@@ -116,7 +116,7 @@ class ReformerForward {
  private:
   static constexpr Index kElement = sizeof(T);
 
-  /// How the memory of a worker is divided, in elements.
+  /// The layout of a worker's memory, in elements.
   struct WorkerScratch {
     WorkerScratch(const ReformerOptions& options, const ReformerShape& s, Index value_width) {
       const Index c = options.chunk;
@@ -149,12 +149,12 @@ class ReformerForward {
     T* k;    // [2 c, D padded]
     T* v;    // [2 c, Dv padded]
     T* out;  // [c, Dv padded]
-    T* lse;  // [c], as what rows are merged by
+    T* lse;  // [c], the rows are merged by these
     T* before;
     T* now;
     T* factor;
     T* kernel;         // the kernel's scratch
-    std::byte* pairs;  // that of ChunkPairs
+    std::byte* pairs;  // memory of ChunkPairs
   };
 
   Index parts() const {
@@ -169,7 +169,7 @@ class ReformerForward {
     return detail::head_matrix(x, sequence / shape_.heads, sequence % shape_.heads, 0);
   }
 
-  /// Computes some chunks of a round, from one on.
+  /// Computes consecutive chunks of a round.
   void process_rows(Index sequence, Index round, Index first, std::byte* memory) {
     const Index end = (std::min)(first + detail::kTaskChunks, sorted_.chunks(sequence));
     if (first >= end) return;
@@ -187,7 +187,7 @@ class ReformerForward {
     }
   }
 
-  /// Brings the keys and values of a chunk into a slot, and its queries to q, if that is given.
+  /// Gathers the keys and values of a chunk in a slot, and its queries in q unless that is null.
   void gather_keys(Index sequence, const SortedChunk& chunk, Index first, const Buffers& to,
                    T* q) const {
     detail::gather_rows<T>(rows_of(inputs_.qk, sequence), chunk, shape_.width,
@@ -220,7 +220,7 @@ class ReformerForward {
     }
   }
 
-  /// Adds what a chunk's rows have of a round to what they have of the rounds before.
+  /// Merges the results of a chunk's rows into those of the previous rounds.
   void merge(Index sequence, const SortedChunk& own, const Buffers& from) {
     T* const most = sums_.template data<T>() + sequence * shape_.rows;
     T* const sum = most + sorted_.sequences() * shape_.rows;
@@ -231,7 +231,7 @@ class ReformerForward {
     const bool is_last = own.round + 1 == options_.rounds;
     for (Index i = 0; i < own.count; ++i) {
       const std::int32_t row = own.rows[i];
-      // Where a row belongs is not known if its products hold a NaN: so it becomes one.
+      // A row whose products contain a NaN has no bucket, so its result is NaN.
       const T lse = buckets[row] == kNoBucket ? std::numeric_limits<T>::quiet_NaN() : from.lse[i];
       if (!saved_.round_lse.empty()) saved_.round_lse(b, h, row, own.round) = lse;
       from.before[i] = 1;
@@ -258,7 +258,7 @@ class ReformerForward {
                                       from.factor});
   }
 
-  /// What is written of rows beyond the key length: they see nothing.
+  /// Writes the output of rows beyond the key length, which see nothing.
   void clear_beyond(Index sequence) const {
     constexpr T none = -std::numeric_limits<T>::infinity();
     const Index b = sequence / shape_.heads;
@@ -279,7 +279,7 @@ class ReformerForward {
   ReformerSaved<T> saved_;
   Index value_width_;
   WorkerScratch slot_;
-  Workspace sums_;     // [2, sequences, N] largest log-sum-exp and sum of weights of each row
+  Workspace sums_;     // [2, sequences, N] each row's largest log-sum-exp and sum of weights
   Workspace scratch_;  // [workers]
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The options of Reformer attention, what it reads, saves and gives, and its drawn projection.
+/// The options, inputs, saved tensors and gradients of Reformer attention, and its random
+/// projection.
 #pragma once
 
 #include <cmath>
@@ -13,11 +14,11 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The chunk before the first one of a round.
+/// The chunk that precedes the first one of a round.
 enum class FirstChunk {
   wrap,            ///< the last one of the same round
-  none,            ///< there is none: rows of the first chunk see that chunk alone
-  previous_round,  ///< the last one of the round before, and before the first round the last round
+  none,            ///< none: rows of the first chunk see only that chunk
+  previous_round,  ///< the last one of the previous round (cyclically)
 };
 
 /// Options of ReformerAttention.
@@ -30,30 +31,29 @@ struct ReformerOptions {
   Index buckets = 64;
   /// If true, row i sees no row after itself.
   bool causal = false;
-  /// What stands before the first chunk of a round.
+  /// The chunk that precedes the first one of a round.
   FirstChunk before_first = FirstChunk::wrap;
-  /// Whether rows see rows of their chunks that have another bucket.
+  /// Whether rows see rows of their chunks that are in another bucket.
   bool across_buckets = true;
-  /// Whether the logarithm of how often a row is a candidate, over all rounds, is subtracted from
-  /// its logit. Then a row that several rounds find counts once.
+  /// Whether the logarithm of the number of times that a row is a candidate, over all rounds, is
+  /// subtracted from its logit, so that a row found in several rounds counts once.
   bool correct_duplicates = false;
   /// Scale of the logits; the default is 1/sqrt(D).
   std::optional<double> scale = {};
-  /// The seed of the projection, if none is given.
+  /// The seed of the projection if none is given.
   std::uint64_t seed = 0;
 };
 
-/// What Reformer attention reads.
+/// The inputs of Reformer attention.
 template <class T>
 struct ReformerInputs {
   static_assert(std::is_floating_point_v<T>, "fovea: Reformer attention takes float or double");
 
-  ViewMember<const T> qk = {};  ///< [B, H, N, D]: queries, and before they are normalised keys
+  ViewMember<const T> qk = {};  ///< [B, H, N, D]: queries and, after normalisation, keys
   ViewMember<const T> v = {};   ///< [B, H, N, Dv]
-  /// [B]: batch entry b has the rows [0, key_lengths[b]), of qk and v alike. Empty: it has all N.
+  /// [B]: batch entry b has the rows [0, key_lengths[b]), of qk and v. Empty: all N.
   IndexSpan key_lengths = {};
-  /// [1, rounds, D, buckets / 2], optional: the projections whose products rows are hashed by, in
-  /// place of those that are drawn.
+  /// [1, rounds, D, buckets / 2], optional: the projections for hashing, instead of random ones.
   ViewMember<const T> projection = {};
 
   /// Calls visit(name, tensor) for every View.
@@ -65,14 +65,14 @@ struct ReformerInputs {
   }
 };
 
-/// What Reformer attention saves. A member is written only if it is given a tensor.
+/// What Reformer attention saves. A member is written only if a tensor is given.
 template <class T>
 struct ReformerSaved {
   /// [B, H, N, 1]: the natural logarithm of the row's sum of exp(logit) over the candidates of all
   /// rounds; -infinity from a key length on.
   ViewMember<T> lse = {};
-  /// [B, H, N, rounds]: that of each round. A backward pass that is given it does not compute it
-  /// again; the gradients have the same bits.
+  /// [B, H, N, rounds]: the same for each round. If it is given, the backward pass does not compute
+  /// it again; the gradients have the same bits.
   ViewMember<T> round_lse = {};
 
   /// Calls visit(name, tensor) for every member.
@@ -83,7 +83,7 @@ struct ReformerSaved {
   }
 };
 
-/// The gradients of Reformer attention: the projection has none, since a bucket is not
+/// The gradients of Reformer attention. The projection has none, since buckets are not
 /// differentiated.
 template <class T>
 struct ReformerGrads {
@@ -107,15 +107,15 @@ struct ReformerShape {
   Index value_width = 0;  ///< Dv
 };
 
-/// The sizes of a call as its tensors have them. They are not checked.
+/// The sizes of a call, from its unchecked tensors.
 template <class T>
 ReformerShape shape_of(const ReformerInputs<T>& inputs) {
   return {inputs.qk.batch(), inputs.qk.heads(), inputs.qk.rows(), inputs.qk.width(),
           inputs.v.width()};
 }
 
-/// Element (d, c) of the projection of a round, if none is given: a draw of the normal distribution
-/// by Box and Muller, sqrt(-2 ln u1) cos(2 pi u2), computed in double, with u1 and u2 the
+/// Element (d, c) of a round's projection if none is given: a normally distributed number by Box
+/// and Muller, sqrt(-2 ln u1) cos(2 pi u2), computed in double, with u1 and u2 the
 /// uniform_draw<double>(seed, round, 0, d, 2 c) and (seed, round, 0, d, 2 c + 1).
 inline double reformer_projection(std::uint64_t seed, Index round, Index d, Index c) {
   constexpr double two_pi = 6.283185307179586476925;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The rows of all sequences, hashed and sorted in every round.
+/// The rows of all sequences, hashed and sorted for every round.
 #pragma once
 
 #include <algorithm>
@@ -17,21 +17,21 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// A chunk of a round: rows that stand one behind the other when they are sorted.
+/// A chunk of a round: consecutive rows in sorted order.
 struct SortedChunk {
   Index round = 0;                     ///< the round
-  Index number = 0;                    ///< its place in the round
+  Index number = 0;                    ///< its index in the round
   const std::int32_t* rows = nullptr;  ///< [count] rows of the sequence
-  Index count = 0;                     ///< number of rows; 0: there is no such chunk
+  Index count = 0;                     ///< number of rows; 0 if there is no such chunk
 };
 
-/// For each sequence (batch entry and head) and round the bucket of every row, and the rows in the
-/// order of (bucket, position). A row whose products hold a NaN is sorted as if its bucket were the
+/// For each sequence (batch entry and head) and round, the bucket of every row, and the rows sorted
+/// by (bucket, position). A row whose products contain a NaN is sorted as if its bucket were the
 /// first one, and `has_bucket` says so.
 template <class T>
 class SortedRows {
  public:
-  /// \param inputs checked, as the options; what they view must outlive this object
+  /// \param inputs checked, like the options; their tensors must outlive this object
   SortedRows(const ReformerOptions& options, const ReformerInputs<T>& inputs)
       : options_(options), inputs_(inputs), shape_(shape_of(inputs)) {}
 
@@ -43,7 +43,7 @@ class SortedRows {
            workers * slot_bytes(options, s);
   }
 
-  /// Takes the memory.
+  /// Allocates the memory.
   /// \throws std::bad_alloc
   void take_memory(const ExecutorRef& executor) {
     auto&& memory = memory_of(executor);
@@ -70,9 +70,9 @@ class SortedRows {
     });
   }
 
-  /// The number of sequences, heads counted.
+  /// The number of sequences, counting heads.
   Index sequences() const { return shape_.batch * shape_.heads; }
-  /// The rows of a sequence that there are.
+  /// The number of rows of a sequence.
   Index length(Index sequence) const {
     const auto b = static_cast<std::size_t>(sequence / shape_.heads);
     return inputs_.key_lengths.empty() ? shape_.rows : inputs_.key_lengths[b];
@@ -87,7 +87,7 @@ class SortedRows {
     return {round, number, order_.data<std::int32_t>() + place(sequence, round) + first,
             (std::min)(options_.chunk, length(sequence) - first)};
   }
-  /// The chunk that the rows of another one see beside it; of count 0 if there is none.
+  /// The preceding chunk, which the rows of a chunk also see; its count is 0 if there is none.
   SortedChunk before(Index sequence, const SortedChunk& own) const {
     if (own.number > 0) return chunk(sequence, own.round, own.number - 1);
     Index round = own.round;
@@ -99,7 +99,7 @@ class SortedRows {
     if (round == own.round && last == 0) return {};
     return chunk(sequence, round, last);
   }
-  /// The chunk whose rows see another one as the chunk before; of count 0 if there is none.
+  /// The chunk that a given one precedes; its count is 0 if there is none.
   SortedChunk after(Index sequence, const SortedChunk& own) const {
     const Index last = chunks(sequence) - 1;
     if (own.number < last) return chunk(sequence, own.round, own.number + 1);
@@ -110,11 +110,11 @@ class SortedRows {
     return chunk(sequence, round, 0);
   }
 
-  /// [N] the buckets of a round, those of rows without one kNoBucket.
+  /// [N] the buckets of a round; kNoBucket for rows without one.
   const std::int32_t* buckets(Index sequence, Index round) const {
     return buckets_.data<std::int32_t>() + place(sequence, round);
   }
-  /// [N] the place of each row in a round.
+  /// [N] the index of each row in a round's sorted order.
   const std::int32_t* ranks(Index sequence, Index round) const {
     return ranks_.data<std::int32_t>() + place(sequence, round);
   }
@@ -126,7 +126,7 @@ class SortedRows {
  private:
   static constexpr Index kElement = sizeof(T);
 
-  /// The sizes of a worker's scratch: packed rows and their products, or counts of buckets.
+  /// The layout of a worker's scratch: packed rows and their products, or counts of buckets.
   static Index slot_bytes(const ReformerOptions& options, const ReformerShape& s) {
     const Index products = kProductRows * (s.width + options.buckets / 2) * kElement;
     const Index counts = (options.buckets + 1) * Index{sizeof(std::int32_t)};
@@ -142,10 +142,10 @@ class SortedRows {
   Index place(Index sequence, Index round) const {
     return (sequence * options_.rounds + round) * shape_.rows;
   }
-  /// The blocks of rows that are hashed at once.
+  /// The number of blocks of rows that are hashed at once.
   Index blocks() const { return (shape_.rows + kProductRows - 1) / kProductRows; }
 
-  /// Writes the projection of a round, given or drawn, in dense rows.
+  /// Writes the projection of a round, given or random, in dense rows.
   void write_projection(Index round) {
     const Index half = options_.buckets / 2;
     const bool is_drawn = inputs_.projection.empty();
@@ -159,7 +159,7 @@ class SortedRows {
     }
   }
 
-  /// 1 / max(|x|, kLeastLength) of a row, whose squares neither overflow nor vanish.
+  /// 1 / max(|x|, kLeastLength) of a row, without overflow or underflow of squares.
   T inverse_norm(const T* row) const {
     constexpr Index chains = 4;
     double sums[chains] = {};
@@ -204,7 +204,7 @@ class SortedRows {
     const Index half = options_.buckets / 2;
     for (Index r = 0; r < options_.rounds; ++r) {
       const T* const w = projection_.template data<T>() + r * shape_.width * half;
-      // The products of a row are a column, so that rows lie in the lanes.
+      // The products of a row are a column, so that rows are in the lanes.
       ProductArgs<T> product;
       product.a = {w, 1, half};
       product.b = {packed, 1, shape_.width};
@@ -219,7 +219,7 @@ class SortedRows {
     }
   }
 
-  /// Sorts the rows of a round by counting those of each bucket.
+  /// Sorts the rows of a round by counting sort.
   void sort_round(Index sequence, Index round, std::byte* scratch) {
     const Index rows = length(sequence);
     const std::int32_t* const buckets = this->buckets(sequence, round);
@@ -239,7 +239,7 @@ class SortedRows {
   ReformerOptions options_;
   ReformerInputs<T> inputs_;
   ReformerShape shape_;
-  Workspace buckets_;  // [sequences, rounds, N] as order_ and ranks_
+  Workspace buckets_;  // [sequences, rounds, N] like order_ and ranks_
   Workspace order_;
   Workspace ranks_;
   Workspace inverse_;     // [sequences, N]

@@ -10,9 +10,9 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// One backward pass, some sequences at a time. A task owns a block of queries, and so the
-/// gradients of the 2 b keys and values that it attends to. Those of sorted blocks then flow on to
-/// the blocks that they are sums of, and to the sorting logits.
+/// One backward pass, some sequences at a time. A task computes a block of queries and the
+/// gradients of the 2 b keys and values that it attends to. The gradients of sorted blocks are then
+/// propagated to the blocks that they are sums of, and to the sorting logits.
 template <class T>
 class SinkhornBackward {
  public:
@@ -69,7 +69,7 @@ class SinkhornBackward {
  private:
   static constexpr Index kElement = sizeof(T);
 
-  /// How the memory of a worker is divided, in elements.
+  /// The layout of a worker's memory, in elements.
   struct WorkerScratch {
     WorkerScratch(const SinkhornOptions& options, const AttentionShape& s) {
       const Index b = options.block;
@@ -99,7 +99,7 @@ class SinkhornBackward {
     return all.template data<T>() + (sequence - first_) * blocks * blocks;
   }
 
-  /// Computes the gradients of a block of queries, and of what it attends to.
+  /// Computes the gradients of a block of queries, and of its keys and values.
   void differentiate(Index sequence, Index number, T* memory) {
     const Index b = call_.batch(sequence);
     const Index first_head = call_.key_head(sequence) * call_.group();
@@ -131,7 +131,7 @@ class SinkhornBackward {
     keep(args.d_v, of_block(d_v_, sequence, number, s.value_width), s.value_width, T{1});
   }
 
-  /// Gives the kernel the rows of a query head, and finds what the rounding of a large lse took.
+  /// Passes the rows of a query head to the kernel, and computes the rounding error of a large lse.
   void set_head(Index sequence, Index h, Index number, T* lse_low, SoftmaxGradArgs<T>& args) {
     auto forward = detail::sinkhorn_block_args(call_, blocks_, sequence, h, number);
     const Index b = call_.batch(sequence);
@@ -233,8 +233,8 @@ class SinkhornBackward {
       }
     });
   }
-  /// The gradients of the weights of some blocks of keys: products of gradients of sorted blocks
-  /// and blocks.
+  /// Computes the gradients of the weights of some blocks of keys: products of the gradients of
+  /// sorted blocks with blocks.
   void differentiate_weights(Index sequence, Index w, Index count) {
     const Index blocks = call_.blocks(sequence);
     ProductArgs<T> product;
@@ -295,9 +295,9 @@ class SinkhornBackward {
   SinkhornGrads<T> grads_;
   SortedBlocks<T> blocks_;
   WorkerScratch slot_;
-  Index first_ = 0;  // the first sequence of those at work, and their number
+  Index first_ = 0;  // the first of the current sequences, and their number
   Index count_ = 0;
-  Workspace d_k_;         // [sequences at once, blocks, 2 b, D], as those of SortedBlocks
+  Workspace d_k_;         // [sequences at once, blocks, 2 b, D], laid out as in SortedBlocks
   Workspace d_v_;         // [sequences at once, blocks, 2 b, Dv]
   Workspace transposed_;  // [sequences at once, blocks, blocks] the weights
   Workspace d_weights_;   // [sequences at once, blocks, blocks]

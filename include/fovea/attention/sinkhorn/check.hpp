@@ -20,7 +20,7 @@ void check_sinkhorn_rows(const char* op, const SinkhornInputs<T>& inputs) {
                        "the rows of q: queries and keys are cut into the same blocks");
 }
 
-/// Checks the options of a call of so many rows, and key lengths.
+/// Checks the options, the number of rows and the key lengths.
 /// \tparam T the type of the arithmetic
 /// \throws std::invalid_argument
 template <class T>
@@ -42,7 +42,7 @@ void check_sinkhorn_options(const char* op, const SinkhornOptions& options, Inde
 }
 
 /// Checks the sorting logits.
-/// \param queries, keys the numbers of blocks, which are the rows and columns of R
+/// \param queries, keys the numbers of blocks: the rows and columns of R
 /// \throws std::invalid_argument
 template <class T>
 void check_sorting(const char* op, const SinkhornInputs<T>& inputs, Index queries, Index keys) {
@@ -57,7 +57,7 @@ void check_sorting(const char* op, const SinkhornInputs<T>& inputs, Index querie
   detail::check_extent(op, "sorting", r, 3, keys, "the blocks of k");
 }
 
-/// Checks the options and what Sinkhorn attention reads.
+/// Checks the options and inputs of Sinkhorn attention.
 /// \throws std::invalid_argument
 template <class T>
 void check_sinkhorn_inputs(const char* op, const SinkhornOptions& options,

@@ -15,10 +15,10 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The most query rows of a block that the kernels take at once.
+/// The largest number of query rows that is passed to the kernels at once.
 inline constexpr Index kSortedBlockRows = 128;
 
-/// What the kernels read of a block of queries of a head.
+/// The kernels' arguments for a block of queries of a head.
 template <class T>
 SoftmaxBlockArgs<T> sinkhorn_block_args(const SinkhornCall<T>& call, SortedBlocks<T>& blocks,
                                         Index sequence, Index head, Index number) {
@@ -50,8 +50,7 @@ void run_sorted_block(SoftmaxBlockArgs<T> args, Index rows) {
 
 }  // namespace detail
 
-/// One forward pass: some sequences at a time, whose sorted blocks are made before they are
-/// attended to.
+/// One forward pass, some sequences at a time: first their sorted blocks, then attention.
 template <class T>
 class SinkhornForward {
  public:
@@ -114,7 +113,7 @@ class SinkhornForward {
     }
   }
 
-  /// What is written of a block beyond the key length: its rows see nothing.
+  /// Writes the output of a block beyond the key length, whose rows see nothing.
   void clear(Index b, Index h, Index first) const {
     for (Index n = first; n < first + call_.options.block; ++n) {
       for (Index c = 0; c < out_.width(); ++c) out_(b, h, n, c) = 0;

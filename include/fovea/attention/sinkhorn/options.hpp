@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The options of Sinkhorn attention, what it reads and gives.
+/// The options, inputs and gradients of Sinkhorn attention.
 #pragma once
 
 #include <concepts>
@@ -12,15 +12,14 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The type of an option that Sinkhorn attention does not have. Giving it any value does not
-/// compile.
+/// The type of an option that Sinkhorn attention does not have: setting it is a compile error.
 struct NotCausalSorting {
   /// The only value.
   constexpr NotCausalSorting() = default;
 
-  /// Does not compile, and says why.
+  /// A compile error with an explanation.
   template <class X>
-  // NOLINTNEXTLINE(google-explicit-constructor): `.causal = true` is to arrive here
+  // NOLINTNEXTLINE(google-explicit-constructor): so that `.causal = true` selects it
   requires(!std::same_as<X, NotCausalSorting>) constexpr NotCausalSorting(const X& /*flag*/) {
     static_assert(!std::same_as<X, X>,
                   "SinkhornAttention is not causal: a sorted block is a sum of blocks of the whole "
@@ -32,16 +31,16 @@ struct NotCausalSorting {
 struct SinkhornOptions {
   /// b, the rows of a block: a divisor of N.
   Index block = 64;
-  /// n, the number of times that rows and then columns of exp(R) are normalised; with 0 it is
+  /// n, the number of times that the rows and then the columns of exp(R) are normalised; 0 uses
   /// exp(R) itself.
   Index iterations = 8;
   /// Scale of the logits; the default is 1/sqrt(D).
   std::optional<double> scale = {};
-  /// There is no causal option: giving one a value does not compile.
+  /// There is no causal option: setting it is a compile error.
   NotCausalSorting causal = {};
 };
 
-/// What Sinkhorn attention reads.
+/// The inputs of Sinkhorn attention.
 template <class T>
 struct SinkhornInputs {
   static_assert(std::is_floating_point_v<T>, "fovea: Sinkhorn attention takes float or double");
@@ -53,8 +52,8 @@ struct SinkhornInputs {
   /// [B]: batch entry b has the rows [0, key_lengths[b]) of q, k and v, a multiple of the block.
   /// Empty: it has all N.
   IndexSpan key_lengths = {};
-  /// [B, Hk, N / b, N / b]: the sorting logits R, of each block of queries (its row) and block of
-  /// keys. They must be given.
+  /// [B, Hk, N / b, N / b]: the sorting logits R of blocks of queries (rows) and blocks of keys;
+  /// required.
   ViewMember<const T> sorting = {};
 
   /// Calls visit(name, tensor) for every View.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The keys and values that the blocks of queries attend to, of some key heads at once: of each
-/// block the sorted one and behind it its own.
+/// The keys and values that blocks of queries attend to, for several key heads at once: for each
+/// block the sorted block, followed by its own.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The sizes that all parts of a call of Sinkhorn attention know. A sequence is a key head of a
-/// batch entry.
+/// The sizes of a call of Sinkhorn attention. Here, a sequence is a key head of a batch entry.
 template <class T>
 struct SinkhornCall {
   const SinkhornOptions& options;           ///< of the operator
@@ -30,7 +29,7 @@ struct SinkhornCall {
   Index key_head(Index sequence) const { return sequence % shape.key_heads; }
   /// The number of query heads of a key head.
   Index group() const { return detail::group_size(shape.query_heads, shape.key_heads); }
-  /// The number of blocks, of a sequence that has all rows.
+  /// The number of blocks of a sequence of full length.
   Index most_blocks() const { return shape.queries / options.block; }
   /// The number of blocks of a sequence.
   Index blocks(Index sequence) const {
@@ -44,20 +43,21 @@ struct SinkhornCall {
   }
 };
 
-/// Elements from the 2 b rows of a block to those of the next one. They are not a power of 2, since
-/// products go from block to block: those would meet in few sets of a cache.
+/// Elements from the 2 b rows of a block to those of the next block. This is not a power of 2:
+/// products go through the blocks, which would then map to few cache sets.
 constexpr Index sorted_block_stride(Index block, Index width) {
   return 2 * block * width + kPadding;
 }
 
-/// Elements of the keys and values that the blocks of a sequence attend to.
+/// Elements of the keys and values that a sequence's blocks attend to.
 constexpr Index sorted_sequence_elements(const SinkhornOptions& options, const AttentionShape& s) {
   return s.keys / options.block *
          (sorted_block_stride(options.block, s.width) +
           sorted_block_stride(options.block, s.value_width));
 }
 
-/// The sequences that are at work at once: as many as have 2^23 numbers in their blocks, or one.
+/// The number of sequences that are computed at once: as many as have 2^23 numbers in their blocks,
+/// at least one.
 inline Index sinkhorn_sequences_at_once(const SinkhornOptions& options, const AttentionShape& s) {
   constexpr Index most = Index{1} << 23;
   const Index of_one = (std::max)(Index{1}, sorted_sequence_elements(options, s));
@@ -81,7 +81,7 @@ class SortedBlocks {
            kElement;
   }
 
-  /// Takes the memory.
+  /// Allocates the memory.
   /// \throws std::bad_alloc
   void take_memory(const ExecutorRef& executor) {
     auto&& memory = memory_of(executor);
@@ -95,7 +95,7 @@ class SortedBlocks {
                            padded_size(SortingWeights<T>::scratch_elements(blocks)) * kElement);
   }
 
-  /// Makes the blocks of sequences first, first + 1, ..., as many as are at work at once.
+  /// Computes the blocks of sequences first, first + 1, ..., as many as are computed at once.
   /// \pre take_memory(executor) was called
   void make(Index first, Index count, const ExecutorRef& executor) {
     first_ = first;
@@ -118,23 +118,23 @@ class SortedBlocks {
     sort(count, executor);
   }
 
-  /// [2 b, D] the keys of a block, or its own b ones.
+  /// [2 b, D]: the keys of a block, or only its own b keys.
   T* keys(Index sequence, Index number, bool own = false) {
     return at(k_, sequence, number, own, call_.shape.width);
   }
-  /// [2 b, Dv] the values of a block, or its own b ones.
+  /// [2 b, Dv]: the values of a block, or only its own b values.
   T* values(Index sequence, Index number, bool own = false) {
     return at(v_, sequence, number, own, call_.shape.value_width);
   }
-  /// [blocks, blocks] the weights of a sequence.
+  /// [blocks, blocks]: the weights of a sequence.
   T* weights(Index sequence) {
     const Index blocks = call_.most_blocks();
     return weights_.template data<T>() + (sequence - first_) * blocks * blocks;
   }
 
-  /// The columns of a product that are a task.
+  /// The number of columns of a product in one task.
   static constexpr Index kTaskColumns = 256;
-  /// The tasks of a product of so many columns.
+  /// The number of tasks for a product with that many columns.
   static Index column_tasks(Index columns) { return (columns + kTaskColumns - 1) / kTaskColumns; }
 
  private:
@@ -158,7 +158,7 @@ class SortedBlocks {
     }
   }
 
-  /// Computes the sorted blocks from the own ones.
+  /// Computes the sorted blocks from the original ones.
   void sort(Index count, const ExecutorRef& executor) {
     const Index of_keys = column_tasks(block() * call_.shape.width);
     const Index tasks = of_keys + column_tasks(block() * call_.shape.value_width);
@@ -186,7 +186,7 @@ class SortedBlocks {
   }
 
   const SinkhornCall<T>& call_;
-  Index first_ = 0;    // the first sequence of those at work
+  Index first_ = 0;    // the first of the current sequences
   Workspace k_;        // [sequences at once, blocks, 2 b, D]
   Workspace v_;        // [sequences at once, blocks, 2 b, Dv]
   Workspace weights_;  // [sequences at once, blocks, blocks]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The weights by which blocks are sorted: sorting logits normalised in the space of logarithms.
+/// The weights that sort blocks: sorting logits, normalised in log space.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Makes exp(R) of the sorting logits of one key head, after some iterations of normalising rows
+/// Computes exp(R) from the sorting logits of one key head, after iterations that normalise rows
 /// and then columns, and the gradient of R from that of exp(R). Matrices are [blocks, blocks],
 /// dense.
 template <class T>
@@ -19,15 +19,15 @@ class SortingWeights {
   /// \param iterations n
   explicit SortingWeights(Index iterations) : iterations_(iterations) {}
 
-  /// Elements of scratch of `compute`.
+  /// Elements of scratch for `compute`.
   static Index scratch_elements(Index blocks) { return 2 * blocks * blocks; }
-  /// Elements of scratch of `differentiate`: the results of all steps, and a gradient.
+  /// Elements of scratch for `differentiate`: the results of all steps, and a gradient.
   static Index grad_scratch_elements(Index iterations, Index blocks) {
     return (2 * iterations + 2) * blocks * blocks;
   }
 
   /// Writes the weights.
-  /// \param logits R \param scratch scratch_elements(blocks)
+  /// \param logits R   \param scratch scratch_elements(blocks)
   void compute(const Matrix<const T>& logits, Index blocks, T* weights, T* scratch) const {
     T* const other = scratch + blocks * blocks;
     read(logits, blocks, scratch);
@@ -40,7 +40,7 @@ class SortingWeights {
   }
 
   /// Writes the gradient of the logits.
-  /// \param d_weights that of the weights, replaced
+  /// \param d_weights the gradient of the weights, overwritten
   /// \param scratch grad_scratch_elements(iterations, blocks)
   void differentiate(const Matrix<const T>& logits, Index blocks, const T* weights, T* d_weights,
                      const Matrix<T>& d_logits, T* scratch) const {
@@ -48,7 +48,7 @@ class SortingWeights {
     T* const other = scratch + (2 * iterations_ + 1) * size;
     read(logits, blocks, scratch);
     for (Index step = 0; step < iterations_; ++step) {
-      T* const rows = scratch + (2 * step + 1) * size;  // of one iteration, transposed
+      T* const rows = scratch + (2 * step + 1) * size;  // the iteration's rows, transposed
       T* const columns = rows + size;
       normalise_rows(blocks, scratch + 2 * step * size, rows);
       transpose(rows, blocks, columns);

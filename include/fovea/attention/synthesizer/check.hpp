@@ -12,7 +12,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// A tensor of weights must be there once, or for each sequence.
+/// Checks that weights are given once, or for each sequence.
 /// \throws std::invalid_argument
 template <class U>
 void check_weight_batch(const char* op, const char* tensor, const View<U>& x, Index batch) {
@@ -20,7 +20,7 @@ void check_weight_batch(const char* op, const char* tensor, const View<U>& x, In
   refuse_extent(op, tensor, x.shape(), 0, "1 or " + std::to_string(batch) + ", the batch of v");
 }
 
-/// The heads of a tensor must be a multiple of those of v.
+/// Checks that the number of heads of a tensor is a multiple of that of v.
 /// \throws std::invalid_argument
 template <class U, class V>
 void check_head_groups(const char* op, const char* tensor, const View<U>& x, const View<V>& v) {
@@ -29,7 +29,7 @@ void check_head_groups(const char* op, const char* tensor, const View<U>& x, con
                 "a multiple of " + std::to_string(v.heads()) + ", the heads of v");
 }
 
-/// Checks the key lengths, and that rows and widths are not beyond those of any tensor.
+/// Checks the key lengths, and that rows and widths are within the limits for tensors.
 /// \throws std::invalid_argument, and as `isa_level`
 template <class In>
 void check_synthesizer_lengths(const char* op, const In& inputs) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The decoder of every form of the Synthesizer: it keeps what the softmax has as keys, and the
-/// values.
+/// The decoder of every form of the Synthesizer: it keeps the softmax's keys and values.
 #pragma once
 
 #include <utility>
@@ -12,13 +11,12 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// What `op.decoder<T>(shape)` returns for a form `Op` of the Synthesizer: a growing sequence of
-/// tokens, and the attention of its last positions, whose rows are as many as those of `out`.
-/// `step` gives, bit for bit, what `op.forward` gives for the last rows of all tokens so far, if
-/// weights by position (R, R1 and R2, W2 and b2) are the same: each call is given them whole, and
-/// what belongs to a key is read with the token that brings it. It must not be called from several
-/// threads at once. Errors are std::invalid_argument or std::bad_alloc, and leave the decoder and
-/// the outputs as they were.
-/// Memory: at most twice the tokens, values and what the softmax has as keys.
+/// tokens, and the attention of its last positions, as many as `out` has rows. `step` computes, bit
+/// for bit, what `op.forward` computes for the last rows of all tokens so far, if weights by
+/// position (R, R1 and R2, W2 and b2) are the same: each call gets them completely, and a key's
+/// part is read when its token is appended. It must not be called from several threads at once.
+/// Errors are std::invalid_argument or std::bad_alloc, and leave the decoder and the outputs
+/// unchanged. Memory: at most twice that of the tokens and the softmax's keys and values.
 template <class Op, class T>
 class SynthesizerDecoder
     : public AppendCalls<SynthesizerDecoder<Op, T>, typename Op::template Tokens<T>>,
@@ -36,16 +34,16 @@ class SynthesizerDecoder
   /// Bytes of memory for tokens and scratch.
   [[nodiscard]] Index memory_bytes() const;
 
-  /// Forgets the tokens from position `length` on.
-  /// \throws std::invalid_argument if `length` is not one of 0 to length()
+  /// Drops the tokens from position `length` on.
+  /// \throws std::invalid_argument if `length` is not in 0 to length()
   void rollback(Index length) { inner_.rollback(length); }
-  /// Forgets all tokens and keeps the memory.
+  /// Drops all tokens and keeps the memory.
   void clear() noexcept { inner_.clear(); }
-  /// Takes memory for that many tokens in all.
+  /// Allocates memory for that many tokens in total.
   /// \throws std::invalid_argument if `tokens` is negative; std::bad_alloc
   void reserve(Index tokens) { inner_.reserve(tokens); }
 
-  /// A copy of the decoder that is independent of it, with memory for just its tokens.
+  /// An independent copy of the decoder, with memory for just its tokens.
   /// \throws std::bad_alloc
   [[nodiscard]] SynthesizerDecoder fork() const {
     return SynthesizerDecoder(op_, shape_, inner_.fork());
@@ -68,7 +66,7 @@ class SynthesizerDecoder
   Op op_;
   DecoderShape shape_;
   Decoder<Softmax, T> inner_;
-  detail::SynthesizerLogits<Op, T> logits_;  // what it keeps is scratch
+  detail::SynthesizerLogits<Op, T> logits_;  // with scratch memory only
 };
 
 FOVEA_NAMESPACE_END

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the forms of the Synthesizer have in common as operators: options, checks, both passes, the
-/// number of pairs, the decoder.
+/// The common base of the Synthesizer's forms: options, checks, both passes, the number of pairs,
+/// the decoder.
 #pragma once
 
 #include <optional>
@@ -14,12 +14,12 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// A form of the Synthesizer, `Form`, which derives from this class: full attention over what
-/// SynthesizerLogits makes from its inputs. Besides the types of an operator it has, as static
-/// members, `check_read(inputs, sequence)`, which checks its inputs; `check_keys(shape, from,
-/// after)` and `check_rows(shape, inputs, rows, after)`, which check new tokens and the last rows
-/// of a decoder; `softmax_shape`, if it is not that below; and what SynthesizerLogits and
-/// SynthesizerGradients call. \tparam S the sizes of a call
+/// The base class of a form of the Synthesizer, `Form`: full attention over the queries, keys and
+/// bias that SynthesizerLogits computes from its inputs. Besides the types of an operator, a form
+/// has static members `check_read(inputs, sequence)`, which checks its inputs; `check_keys(shape,
+/// from, after)` and `check_rows(shape, inputs, rows, after)`, which check new tokens and the last
+/// rows of a decoder; `softmax_shape`, if it differs from that below; and what SynthesizerLogits
+/// and SynthesizerGradients call. \tparam S the sizes of a call
 template <class Form, class S = AttentionShape>
 class SynthesizerForm : public ForwardCalls<Form>, public BackwardCalls<Form> {
  public:
@@ -28,7 +28,7 @@ class SynthesizerForm : public ForwardCalls<Form>, public BackwardCalls<Form> {
   /// Holds these options.
   explicit SynthesizerForm(const SynthesizerOptions& chosen = {}) : options(chosen) {}
 
-  /// What the forward pass saves: lse, if it has a tensor.
+  /// What the forward pass saves: lse, if it is given a tensor.
   template <class T>
   using Saved = SoftmaxSaved<T>;
   /// The sizes of a call.
@@ -36,19 +36,19 @@ class SynthesizerForm : public ForwardCalls<Form>, public BackwardCalls<Form> {
   /// The sizes of a decoder, whose width is that of R1 and R2, or M.
   using DecoderShape = fovea::DecoderShape;
 
-  /// Checks what `forward` takes.
+  /// Checks the arguments of `forward`.
   /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
   /// what was expected and what was given
   template <class T>
   void check(const InputsOf<Form, T>& inputs, const View<T>& out,
              const SoftmaxSaved<T>& saved = {}) const;
-  /// The same for a part of the rows. \param sequence the rows of the sequence, if these are a part
-  /// of them: weights by position have as many columns
+  /// The same for a part of the rows. \param sequence the number of rows of the whole sequence,
+  /// for which weights by position have columns
   template <class T>
   void check_tensors(const InputsOf<Form, T>& inputs, const View<T>& out,
                      const SoftmaxSaved<T>& saved, const std::optional<Index>& sequence = {}) const;
 
-  /// Checks what `backward` takes. \throws std::invalid_argument as `check`
+  /// Checks the arguments of `backward`. \throws std::invalid_argument as `check`
   template <class T>
   void check_backward(const InputsOf<Form, T>& inputs, const View<const T>& out,
                       const SoftmaxSaved<T>& saved, const View<const T>& d_out,
@@ -60,12 +60,11 @@ class SynthesizerForm : public ForwardCalls<Form>, public BackwardCalls<Form> {
                               const GradsOf<Form, T>& grads,
                               const std::optional<Index>& sequence = {}) const;
 
-  /// Bytes of scratch memory that `forward` takes with that many workers, at most: weights of their
-  /// own for each sequence take the most.
+  /// An upper bound for the bytes of scratch memory that `forward` allocates with that many
+  /// workers, reached if each sequence has its own weights.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const S& shape, Index workers = 1) const;
-  /// Bytes of scratch memory that `backward` takes with that many workers, at most (see also
-  /// SoftmaxOperator).
+  /// The same for `backward` (see also SoftmaxOperator).
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const S& shape, Index workers = 1) const;
 
@@ -74,8 +73,8 @@ class SynthesizerForm : public ForwardCalls<Form>, public BackwardCalls<Form> {
     return softmax().attended_pairs(shape, head);
   }
 
-  /// A decoder, which keeps what the tokens so far have as keys, and their values. Its steps are
-  /// given all weights by position, of at least as many positions as there are tokens then.
+  /// A decoder, which keeps the keys and values of the tokens so far. Its steps get all weights by
+  /// position, for at least as many positions as there are tokens.
   /// \throws as the constructor of Decoder does
   template <class T>
   [[nodiscard]] SynthesizerDecoder<Form, T> decoder(const DecoderShape& shape) const {

@@ -17,16 +17,15 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The queries of one call of the dense Synthesizer. A query is the hidden layer of a row and a 1,
-/// and the key of column j of W2 is that column and b2[j] (KeyColumns). So their product is the
-/// logit.
+/// The queries of one call of the dense Synthesizer. A query is a row's hidden layer followed by 1,
+/// and key j is column j of W2 followed by b2[j] (KeyColumns), so that their product is the logit.
 template <class T>
 class HiddenLayer {
  public:
-  /// Rows of a task: whole register blocks and whole chains of products.
+  /// Rows of a task: a multiple of register blocks and of reduction blocks.
   static constexpr Index kRows = kProductRows;
 
-  /// \param inputs checked; what they view must outlive this object
+  /// \param inputs checked; their tensors must outlive this object
   explicit HiddenLayer(const DenseSynthesizerInputs<T>& inputs)
       : in_(inputs),
         batch_(inputs.x.batch()),
@@ -40,29 +39,29 @@ class HiddenLayer {
   static Index query_bytes(const DenseSynthesizerShape& s) {
     return s.batch * s.query_heads * s.queries * row_of(s.hidden) * Index{sizeof(T)};
   }
-  /// Bytes of what one worker computes with.
+  /// Bytes of scratch for one worker.
   static Index worker_bytes(Index width, Index hidden) {
     return ((width + 1) * padded_size(hidden) + kRows * padded_size(width)) * Index{sizeof(T)};
   }
 
-  /// Takes the memory. \throws std::bad_alloc
+  /// Allocates the memory. \throws std::bad_alloc
   void take(Index workers, ExecutorRef::Memory memory) {
     queries_ = memory.take(batch_ * in_.w1.heads() * rows_, row_of(hidden_) * Index{sizeof(T)});
     scratch_ = memory.take(workers, worker_bytes(width_, hidden_));
   }
 
-  /// Bytes of all of it.
+  /// Bytes of this memory.
   Index memory_bytes() const { return queries_.size_bytes() + scratch_.size_bytes(); }
 
   /// The largest number of tasks of any part.
   Index most_tasks() const;
-  /// The multiply-adds of computing the queries.
+  /// The multiply-adds for the queries.
   double products() const {
     return static_cast<double>(batch_ * in_.w1.heads() * rows_) *
            static_cast<double>(width_ * hidden_);
   }
 
-  /// [B, Hq, N, M + 1], as they were computed.
+  /// The computed queries, [B, Hq, N, M + 1].
   View<T> queries() {
     return KeyColumns<T>::rows_of(queries_, {batch_, in_.w1.heads(), rows_, hidden_ + 1});
   }
@@ -70,33 +69,33 @@ class HiddenLayer {
   /// Computes the queries.
   void compute(const ExecutorRef& executor);
 
-  /// Goes from the gradient of the queries on to those of x, W1 and b1. It is overwritten.
-  /// \param d_queries [B, Hq, N, M + 1], or none
+  /// Computes the gradients of x, W1 and b1 from that of the queries, which is overwritten.
+  /// \param d_queries [B, Hq, N, M + 1], or empty
   void finish(const View<T>& d_queries, const DenseSynthesizerGrads<T>& grads,
               const ExecutorRef& executor);
 
-  /// The part of it that the gradient of tokens is, behind which that of the queries lets through
-  /// what relu does. \param d_x none if it is not wanted
+  /// The first part: the gradient of tokens. Multiplies the gradient of the queries by the
+  /// derivative of relu. \param d_x empty if not requested
   void finish_tokens(const View<T>& d_queries, const View<T>& d_x, const ExecutorRef& executor);
 
-  /// Elements of a sum that is the gradients of W1 and b1 of a head.
+  /// Elements of a sum for the gradients of W1 and b1 of a head.
   Index first_weights_elements() const { return (width_ + 1) * weight_row(); }
 
-  /// Adds some rows of a head of a sequence to such a sum.
-  /// \param d_queries as finish_tokens left it   \param rows begin at a multiple of kReductionBlock
-  /// \param has_weights whether that of W1 is wanted
+  /// Adds some rows of a sequence's head to such a sum.
+  /// \param d_queries as finish_tokens left it   \param rows begin at a multiple of kChain
+  /// \param has_weights whether the gradient of W1 is requested
   void add_to_first_weights(const View<T>& d_queries, bool has_weights, Index b, Index h,
                             const Range& rows, T* sums, Index worker);
 
-  /// Writes such a sum to the gradients of W1 and b1 that are wanted. \param part of their batch
+  /// Writes such a sum to the requested gradients of W1 and b1. \param part index in their batch
   void write_first_weights(const T* sums, const DenseSynthesizerGrads<T>& grads, Index part,
                            Index h) const;
 
  private:
-  /// How one worker's scratch is divided.
+  /// The layout of one worker's scratch.
   struct WorkerScratch {
     T* weights;  // [D, M]
-    T* biases;   // [M], behind the weights
+    T* biases;   // [M], after the weights
     T* tokens;   // [kRows, D]
   };
   WorkerScratch slot(Index worker) {
@@ -108,22 +107,21 @@ class HiddenLayer {
 
   Index token_head(Index h) const { return in_.x.heads() == 1 ? 0 : h; }
 
-  /// Some rows of x of a head, with dense rows: where they lie, or copied to the slot.
-  Matrix<const T> tokens(Index b, Index h, Index first, Index count,
-                         const WorkerScratch& own) const;
+  /// Some rows of x of a head as dense rows: in place, or copied to the slot.
+  Matrix<const T> tokens(Index b, Index h, Index first, Index count, const WorkerScratch& own) const;
 
-  /// relu(x W1 + b1) and 1 for some rows of a head.
+  /// Computes relu(x W1 + b1) and 1 for some rows of a head.
   void hide(Index b, Index h, Index first, Index count, Index worker);
 
-  /// Sets the gradients to 0 where relu does not let them through.
+  /// Sets the gradients to 0 where relu is 0.
   void clear_hidden(const View<T>& d_queries, Index b, Index h, Index first, Index count);
 
-  /// The gradient of some rows of x: the sum over the heads that read them.
+  /// Computes the gradient of some rows of x: the sum over the heads that read them.
   void add_to_tokens(const View<T>& d_queries, const View<T>& d_x, Index b, Index x_head,
                      Index first, Index worker);
 
-  /// The gradients of W1 and b1 of a head: the sums over rows, and over the sequences that read
-  /// them, in order.
+  /// Computes the gradients of W1 and b1 of a head: the sums over rows, and over the sequences that
+  /// read them, in order.
   void sum_first_weights(const View<T>& d_queries, const DenseSynthesizerGrads<T>& grads,
                          Index part, Index h, Index worker);
 

@@ -13,7 +13,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The element of a tensor of weights that sequence b reads.
+/// The batch index of weights that sequence b reads.
 template <class T>
 Index weight_batch(const View<T>& x, Index b) {
   return x.batch() == 1 ? 0 : b;

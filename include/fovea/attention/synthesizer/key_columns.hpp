@@ -14,14 +14,14 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Keys that are columns of W2 and b2, in memory of its own.
+/// Keys that are columns of W2 and b2, copied to its own memory.
 template <class T>
 class KeyColumns {
  public:
   KeyColumns() = default;
 
-  /// Takes memory for so many keys.
-  /// \param w2, b2 checked; none if there is no key   \param heads Hk   \param hidden M
+  /// Allocates memory for that many keys.
+  /// \param w2, b2 checked; empty if there is no key   \param heads Hk \param hidden M
   /// \throws std::bad_alloc
   KeyColumns(const View<const T>& w2, const View<const T>& b2, Index heads, Index hidden,
              Index count, ExecutorRef::Memory memory)
@@ -32,11 +32,11 @@ class KeyColumns {
 
   /// Elements of a row of keys: M + 1, padded.
   static Index row_of(Index hidden) { return padded_size(hidden + 1); }
-  /// Bytes of the keys of a call, or of their gradient, at most.
+  /// An upper bound for the bytes of the keys of a call, or of their gradient.
   static Index bytes(const DenseSynthesizerShape& s) {
     return s.batch * s.key_heads * s.keys * row_of(s.hidden) * Index{sizeof(T)};
   }
-  /// Memory of such rows as a tensor of that shape.
+  /// Such rows in `memory` as a tensor of that shape.
   static View<T> rows_of(Workspace& memory, const Shape& shape) {
     const Index row = row_of(shape[3] - 1);
     return {memory.data<T>(), shape, {shape[1] * shape[2] * row, shape[2] * row, row, 1}};
@@ -45,22 +45,22 @@ class KeyColumns {
   /// Bytes of the memory.
   Index size_bytes() const { return memory_.size_bytes(); }
 
-  /// Makes the keys from the columns at these positions, in this order.
+  /// Copies the columns at these positions, in this order.
   void put(std::span<const Range> positions, const ExecutorRef& executor);
 
   /// The keys of `batch` sequences, [batch, Hk, count, M + 1].
   View<const T> keys(Index batch) { return for_batch<T>(rows_of(memory_, shape_), batch); }
 
-  /// Writes the gradients of W2 and b2 that are wanted: those of the keys, summed over the
-  /// sequences that read them in order, and 0 for columns that are not read.
-  /// \param d_keys [B, Hk, N, M + 1]; 1 in the place of B, if it is the sum over the sequences
+  /// Writes the requested gradients of W2 and b2: those of the keys, summed in order over the
+  /// sequences that read them, and 0 for columns that are not read.
+  /// \param d_keys [B, Hk, N, M + 1]; [1, ...] if it is the sum over the sequences
   static void finish(const View<T>& d_keys, const DenseSynthesizerGrads<T>& grads,
                      const ExecutorRef& executor);
 
  private:
   static constexpr Index kRows = kProductRows;  // keys of a task
 
-  /// Writes the gradient of W2, or of b2.
+  /// Writes the gradient of W2 or of b2.
   static void write(const View<T>& d_keys, const View<T>& to, bool is_weight,
                     const ExecutorRef& executor);
 

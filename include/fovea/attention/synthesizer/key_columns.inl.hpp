@@ -18,7 +18,7 @@ void KeyColumns<T>::put(std::span<const Range> positions, const ExecutorRef& exe
   if (to.data() == nullptr) return;
   const Index hidden = shape_[3] - 1;
   const Index row = row_of(hidden);
-  Index before = 0;  // keys of the ranges before
+  Index before = 0;  // keys of the preceding ranges
   for (const Range& range : positions) {
     const Index parts = (range.end - range.begin + kRows - 1) / kRows;
     for_each_task(executor, shape_[0] * shape_[1] * parts, [&](Index task, Index) {

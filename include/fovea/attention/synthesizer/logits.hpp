@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What makes a form of the Synthesizer softmax attention: the tensors that stand for queries, keys
-/// and a bias, and the gradients of these.
+/// The queries, keys and bias by which a form of the Synthesizer becomes softmax attention, and
+/// their gradients.
 #pragma once
 
 #include <span>
@@ -12,16 +12,16 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The inputs of a form as those of softmax attention. This is for forms whose weights have rows by
-/// position, which are used in place; they say by static members which tensor is which:
-/// `attach(in, batch, first, rows, to)` gives `to` the queries and the bias of some rows, and
-/// `keys(from, batch, heads, first, count)` returns some keys.
+/// The inputs of a form as inputs of softmax attention, for forms whose weights have rows by
+/// position, which are used in place. Such a form has static members: `attach(in, batch, first,
+/// rows, to)` sets the queries and the bias of some rows in `to`, and `keys(from, batch, heads,
+/// first, count)` returns some keys.
 template <class Form, class T>
 class SynthesizerLogits {
  public:
   /// Has no rows, as in a decoder.
   SynthesizerLogits() = default;
-  /// \param in checked; what it views must outlive this object
+  /// \param in checked; its tensors must outlive this object
   SynthesizerLogits(const InputsOf<Form, T>& in, std::span<const Range> /*positions*/,
                     const ExecutorRef& /*executor*/, ExecutorRef::Memory /*memory*/) {
     const Index rows = in.v.rows();
@@ -31,12 +31,12 @@ class SynthesizerLogits {
     inputs_.key_lengths = in.key_lengths;
   }
 
-  /// Bytes of the memory that a call takes with that many workers: none.
+  /// Bytes of the memory that a call allocates with that many workers: none.
   static Index bytes(const typename Form::Shape& /*shape*/, Index /*workers*/) { return 0; }
 
-  /// The multiply-adds of computing queries and keys.
+  /// The multiply-adds for queries and keys.
   static double products() { return 0; }
-  /// What softmax attention reads.
+  /// The inputs of softmax attention.
   const SoftmaxInputs<T>& inputs() const { return inputs_; }
   /// Computes queries and keys: there is nothing to compute.
   static void compute(const ExecutorRef& /*executor*/) {}
@@ -48,7 +48,7 @@ class SynthesizerLogits {
   static View<const T> keys(const DecoderShape& shape, const From& from, Index first, Index count) {
     return Form::template keys<T>(from, shape.batch, shape.key_heads, first, count);
   }
-  /// Gives the softmax the last `rows` of `after` rows.
+  /// Sets the queries to the last `rows` of `after` rows.
   static void attach(const DecoderShape& shape, const InputsOf<Form, T>& in, Index rows,
                      Index after, SoftmaxInputs<T>& to, const ExecutorRef& /*executor*/) {
     Form::attach(in, shape.batch, after - rows, rows, to);
@@ -59,13 +59,13 @@ class SynthesizerLogits {
   SoftmaxInputs<T> inputs_;
 };
 
-/// The gradients of a form, made from those of softmax attention. A form whose weights have rows by
-/// position says by `as_softmax(grads)` which are which; those of weights that all sequences share
-/// are sums over the sequences.
+/// The gradients of a form, from those of softmax attention. For a form whose weights have rows by
+/// position, `as_softmax(grads)` returns the corresponding gradients; those of weights that all
+/// sequences share are sums over the sequences.
 template <class Form, class T>
 class SynthesizerGradients {
  public:
-  /// Takes memory for gradients of each sequence. \throws std::bad_alloc
+  /// Allocates memory for the gradients of each sequence. \throws std::bad_alloc
   SynthesizerGradients(const InputsOf<Form, T>& in, const GradsOf<Form, T>& grads,
                        ExecutorRef::Memory memory)
       : wanted_(Form::as_softmax(grads)),
@@ -75,16 +75,16 @@ class SynthesizerGradients {
     wanted_.k = of_keys_.of_sequences();
   }
 
-  /// Bytes of this memory, at most.
+  /// An upper bound for the bytes of this memory.
   static Index bytes(const typename Form::Shape& shape) {
     const AttentionShape s = Form::softmax_shape(shape);
     const Index rows = s.batch == 1 ? 0 : s.batch * (s.query_heads + s.key_heads) * s.queries;
     return rows * s.width * Index{sizeof(T)};
   }
 
-  /// The gradients of softmax attention that are wanted.
+  /// The requested gradients of softmax attention.
   const SoftmaxGrads<T>& wanted() const { return wanted_; }
-  /// Makes the others from them.
+  /// Computes the form's gradients from them.
   void finish(SynthesizerLogits<Form, T>& /*logits*/, const ExecutorRef& executor) {
     of_queries_.finish(executor);
     of_keys_.finish(executor);

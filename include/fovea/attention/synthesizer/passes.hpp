@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What defines the passes and decoders of the forms of the Synthesizer: form.hpp and decoder.hpp
-/// declare and document them.
+/// Definitions of the passes and decoders of the Synthesizer's forms, which form.hpp and
+/// decoder.hpp declare and document.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// A tensor that a decoder reads whole must go to the end of the tokens, or beyond.
+/// Checks that weights by position cover all tokens so far.
 /// \throws std::invalid_argument
 template <class U>
 void check_reaches(const char* op, const char* tensor, const View<U>& x, std::size_t d,

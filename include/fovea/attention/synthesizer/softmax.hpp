@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The softmax that the forms of the Synthesizer have in common: full attention with the scale 1
-/// over what they make of their inputs.
+/// The softmax that the forms of the Synthesizer share: full attention with scale 1.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +20,7 @@ namespace detail {
 template <class Form>
 class SynthesizedSoftmax : public SoftmaxOperator<SynthesizedSoftmax<Form>> {
  public:
-  /// What SoftmaxOperator reads.
+  /// Members that SoftmaxOperator requires.
   struct Options {
     bool causal = false;
     std::optional<double> scale = 1;
@@ -51,7 +50,7 @@ View<U> part_of(const View<U>& x, std::size_t d, Index first, Index count) {
   return {is_empty ? x.data() : x.data() + first * x.strides()[d], shape, x.strides()};
 }
 
-/// The same weights for each of `batch` sequences.
+/// Weights broadcast to `batch` sequences.
 template <class T>
 View<const T> for_batch(const View<const T>& x, Index batch) {
   Shape shape = x.shape();
@@ -61,14 +60,13 @@ View<const T> for_batch(const View<const T>& x, Index batch) {
   return {x.data(), shape, strides};
 }
 
-/// Tensors [B, H, N, 0]: queries or keys without a width.
+/// Tensors [B, H, N, 0]: queries or keys of width 0.
 template <class T>
 View<const T> no_width(Index batch, Index heads, Index rows) {
   return {nullptr, {batch, heads, rows, 0}, {0, 0, 0, 0}};
 }
 
-/// The gradient of weights, which is the sum over the sequences if these have the weights in
-/// common.
+/// The gradient of weights: the sum over the sequences if they share the weights.
 template <class T>
 class BatchSum {
  public:
@@ -86,7 +84,7 @@ class BatchSum {
     return {room_.template data<T>(), {batch_, grad_.heads(), grad_.rows(), grad_.width()}};
   }
 
-  /// Adds up what was written, in the order of sequences.
+  /// Adds the sequences' gradients, in order.
   void finish(const ExecutorRef& executor) {
     if (!is_summed()) return;
     constexpr Index rows = 64;
@@ -110,7 +108,7 @@ class BatchSum {
 
   View<T> grad_;
   Index batch_;
-  Workspace room_;  // empty unless it is a sum
+  Workspace room_;  // empty unless the gradient is a sum
 };
 
 }  // namespace detail

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the three forms of the Synthesizer read and write (Tay et al. 2021; MATHS.md, section 7).
-/// They have no queries and keys: their logits are made of positions, or of each token alone.
+/// The inputs and gradients of the three forms of the Synthesizer (Tay et al. 2021; MATHS.md,
+/// section 7). They have no queries and keys: logits depend on positions, or on one token alone.
 #pragma once
 
 #include "fovea/attention/call/shapes.hpp"
@@ -16,11 +16,11 @@ struct SynthesizerOptions {
   bool causal = false;
 };
 
-/// What the random Synthesizer reads.
+/// The inputs of the random Synthesizer.
 template <class T>
 struct RandomSynthesizerInputs {
-  /// [1 or B, Hq, N, N]: the logits of each head, for all sequences or for each. -infinity hides
-  /// the pair.
+  /// [1 or B, Hq, N, N]: the logits of each head, for all sequences or for each. -infinity hides a
+  /// pair.
   ViewMember<const Compute<T>> r = {};
   ViewMember<const T> v = {};  ///< [B, Hk, N, Dv], where Hk divides Hq
   /// [B]: sequence b has the keys [0, key_lengths[b]). Empty: it has all N keys.
@@ -34,11 +34,11 @@ struct RandomSynthesizerInputs {
   }
 };
 
-/// What the factorised Synthesizer reads.
+/// The inputs of the factorised Synthesizer.
 template <class T>
 struct FactorisedSynthesizerInputs {
-  ViewMember<const T> r1 = {};  ///< [1 or B, Hq, N, r]: the rows of the factor of the queries
-  ViewMember<const T> r2 = {};  ///< [1 or B, Hk, N, r]: the rows of the factor of the keys
+  ViewMember<const T> r1 = {};  ///< [1 or B, Hq, N, r]: the query factor
+  ViewMember<const T> r2 = {};  ///< [1 or B, Hk, N, r]: the key factor
   ViewMember<const T> v = {};   ///< [B, Hk, N, Dv], where Hk divides Hq
   IndexSpan key_lengths = {};   ///< [B], or empty, as in RandomSynthesizerInputs
 
@@ -51,10 +51,10 @@ struct FactorisedSynthesizerInputs {
   }
 };
 
-/// What the dense Synthesizer reads. \tparam T float or double
+/// The inputs of the dense Synthesizer. \tparam T float or double
 template <class T>
 struct DenseSynthesizerInputs {
-  ViewMember<const T> x = {};  ///< [B, Hq or 1, N, D]: the tokens, of each head or the same for all
+  ViewMember<const T> x = {};   ///< [B, Hq or 1, N, D]: the tokens, for each head or shared by all
   ViewMember<const T> w1 = {};  ///< [1 or B, Hq, D, M]: the weights of the hidden layer
   ViewMember<const T> b1 = {};  ///< [as w1, Hq, 1, M], optional: its biases
   /// [1 or B, Hk, M, Nmax], of which the first N columns are read: the weights of the keys.
@@ -105,9 +105,8 @@ struct FactorisedSynthesizerGrads {
   }
 };
 
-/// The gradients of the dense Synthesizer. Where an input has an extent 1 that stands for several
-/// sequences or heads, its gradient is the sum over them. Those of columns of w2 and b2 that are
-/// not read are 0.
+/// The gradients of the dense Synthesizer. If several sequences or heads share an input, its
+/// gradient is the sum over them. Gradients of columns of w2 and b2 that are not read are 0.
 template <class T>
 struct DenseSynthesizerGrads {
   ViewMember<T> x = {};   ///< the shape of x
