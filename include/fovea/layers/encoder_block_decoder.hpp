@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The decoder of EncoderBlock: its tokens come one after the other, or some at a time.
+/// The decoder of EncoderBlock, for one or more tokens per step.
 #pragma once
 
 #include <utility>
@@ -11,14 +11,14 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What `block.decoder(shape)` returns: a growing sequence of tokens. `step` gives, bit for bit,
-/// the rows that `block.forward` gives for the same tokens in all tokens so far, if the operator is
-/// causal; that holds whatever pieces they come in, and for any number of threads.
+/// What `block.decoder(shape)` returns: a growing sequence of tokens. If the operator is causal,
+/// `step` computes, bit for bit, the rows that `block.forward` computes for the same tokens,
+/// however they are divided into steps and for any number of threads.
 ///
-/// It reads the block's weights at each step, so the block must outlive it and stay where it is. It
-/// must not be called from several threads at once. What is refused leaves it as it was; if memory
-/// runs out in the middle of a step, all tokens are forgotten.
-/// \tparam S the type of the cache, as the attention layer's decoder has it
+/// It reads the block's weights at each step, so the block must outlive it and must not be moved.
+/// It must not be called from several threads at once. Refused calls leave it unchanged; if memory
+/// runs out in the middle of a step, all tokens are dropped.
+/// \tparam S the type of the cache, as in the attention layer's decoder
 template <class Block, class S = typename Block::Scalar>
 class EncoderBlockDecoder {
   using T = typename Block::Scalar;
@@ -31,9 +31,9 @@ class EncoderBlockDecoder {
       "operator has");
 
  public:
-  /// What a step computes on its way. Decoders that take turns may share one.
+  /// Scratch memory of a step. Decoders that are not used at the same time may share one.
   struct Scratch {
-    typename Block::Saved block;                   ///< of the block
+    typename Block::Saved block;                ///< of the block
     typename AttentionDecoder::Scratch attention;  ///< of the attention layer's decoder
   };
 
@@ -48,19 +48,18 @@ class EncoderBlockDecoder {
 
   /// Appends n tokens, and computes y for them.
   /// \param x [B, 1, n, Dm] \param y [B, 1, n, Dm] is written
-  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got;
-  /// std::bad_alloc
+  /// \throws std::invalid_argument if a shape or layout is wrong; std::bad_alloc
   template <class E = Serial>
   void step(const View<const T>& x, const View<T>& y, E&& executor = {}) {
     step(x, y, scratch_, executor);
   }
 
-  /// The same with scratch memory that is kept elsewhere.
+  /// The same with separate scratch memory.
   template <class E>
   void step(const View<const T>& x, const View<T>& y, Scratch& scratch, E&& executor) {
     check_forward("EncoderBlock", x, block_->width(), y, block_->width());
     [[maybe_unused]] const auto awake = stay_awake(executor);
-    // The parts of a block must not have different tokens.
+    // All parts of a block must have the same tokens.
     const detail::OnError forget([this, before = length()] {
       if (length() != before) clear();
     });
@@ -72,14 +71,14 @@ class EncoderBlockDecoder {
         as_executor(executor));
   }
 
-  /// Forgets the tokens from position `length` on. \throws as the operator's decoder
+  /// Drops the tokens from position `length` on. \throws as the operator's decoder
   void rollback(Index length) { attention_.rollback(length); }
-  /// Forgets all tokens and keeps the memory.
+  /// Drops all tokens and keeps the memory.
   void clear() noexcept { attention_.clear(); }
-  /// Takes memory for that many tokens in all. \throws as the operator's decoder
+  /// Allocates memory for that many tokens in total. \throws as the operator's decoder
   void reserve(Index tokens) { attention_.reserve(tokens); }
 
-  /// A copy that is independent of this, of the same block. \throws std::bad_alloc
+  /// An independent copy, for the same block. \throws std::bad_alloc
   [[nodiscard]] EncoderBlockDecoder fork() const {
     return EncoderBlockDecoder(*block_, attention_.fork());
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Blocks of an encoder, one after the other.
+/// A stack of encoder blocks.
 #pragma once
 
 #include <array>
@@ -13,8 +13,8 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Calls f(i, from, to) for blocks i = 0, 1, ..., from x to y, by way of the buffers `hidden`, one
-/// after the other and then from the first one on again.
+/// Calls f(i, from, to) for blocks i = 0, 1, ..., from x to y; intermediate tensors use the buffers
+/// `hidden` cyclically.
 template <class T, class E, class F>
 void through_blocks(std::size_t count, const View<const T>& x, const View<T>& y,
                     std::span<Buffer<T>> hidden, E&& executor, F&& f) {
@@ -32,10 +32,10 @@ void through_blocks(std::size_t count, const View<const T>& x, const View<T>& y,
 template <class Block, class S = typename Block::Scalar>
 class EncoderStackDecoder;
 
-/// y = the last block of ... of the first block of x, for x and y [B, 1, L, Dm] with dense rows;
-/// without blocks y = x. Parameters are called "blocks.0.norm1.scale" and so on.
-/// `Block` is an EncoderBlock of whatever kind. Blocks have the numbers of layers, from that of the
-/// tokens' step of training on, so that they drop different elements.
+/// y = block_n(... block_1(x)), for x and y [B, 1, L, Dm] with dense rows; without blocks y = x.
+/// Parameters are called "blocks.0.norm1.scale" and so on. `Block` is any EncoderBlock. Blocks have
+/// different layer numbers, starting from that of the training step, so that they drop different
+/// elements.
 template <class Block>
 class EncoderStack : public LayerCalls<EncoderStack<Block>, typename Block::Scalar,
                                        Tokens<typename Block::Scalar>> {
@@ -44,14 +44,15 @@ class EncoderStack : public LayerCalls<EncoderStack<Block>, typename Block::Scal
  public:
   std::vector<Block> blocks;  ///< The blocks, all of one width.
 
-  /// What is kept from forward to backward, and scratch memory for both passes.
+  /// State saved for backward, and buffers for both passes.
   struct Saved {
     std::vector<typename Block::Saved> blocks;  ///< of each block
-    std::vector<Buffer<T>> hidden;              ///< [B, 1, L, Dm] the outputs of all but the last
-    Buffer<T> d_hidden[2];                      ///< [B, 1, L, Dm] gradients of two of those
+    std::vector<Buffer<T>> hidden;              ///< [B, 1, L, Dm] the outputs of all blocks but the
+                                                ///< last
+    Buffer<T> d_hidden[2];                      ///< [B, 1, L, Dm] the gradients of two of them
   };
 
-  /// A stack without blocks, which may be appended.
+  /// A stack without blocks; they may be appended.
   EncoderStack() = default;
   /// A stack of these blocks.
   explicit EncoderStack(std::vector<Block> given) : blocks(std::move(given)) {}
@@ -62,8 +63,8 @@ class EncoderStack : public LayerCalls<EncoderStack<Block>, typename Block::Scal
     f("blocks", self.blocks);
   }
 
-  /// Computes y, and keeps nothing. What it computes on its way is what one block computes, and two
-  /// tensors of the size of y, however many blocks there are.
+  /// Computes y, and saves nothing. Memory, for any number of blocks: that of one block, and two
+  /// tensors of y's size.
   /// \throws std::invalid_argument as the blocks; std::bad_alloc
   template <class E = Serial>
   requires(!std::same_as<std::remove_cvref_t<E>, Saved>) void forward(const Tokens<T>& tokens,
@@ -80,9 +81,9 @@ class EncoderStack : public LayerCalls<EncoderStack<Block>, typename Block::Scal
                               });
   }
 
-  /// Computes y, and keeps what `backward` needs.
+  /// Computes y, and saves what `backward` needs.
   /// \throws std::invalid_argument as the blocks
-  /// \throws std::bad_alloc if there is no memory for what is kept
+  /// \throws std::bad_alloc if allocation fails
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
     check_forward("EncoderStack", tokens, tokens.x.width(), y, tokens.x.width());
@@ -96,7 +97,7 @@ class EncoderStack : public LayerCalls<EncoderStack<Block>, typename Block::Scal
                               });
   }
 
-  /// Adds to the gradients of the parameters. If d_x is given, it is written.
+  /// Adds to the gradients of the parameters. If given, d_x is written.
   /// \throws as `forward`
   template <class E = Serial>
   void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
@@ -118,7 +119,7 @@ class EncoderStack : public LayerCalls<EncoderStack<Block>, typename Block::Scal
     if (blocks.empty() && !d_x.empty()) detail::copy_activations<T>(d_y, d_x, threads);
   }
 
-  /// A decoder: the same stack for tokens that come one after the other.
+  /// A decoder: the same stack for successive tokens.
   /// \throws as the decoders of the blocks
   template <class S = T>
   [[nodiscard]] EncoderStackDecoder<Block, S> decoder(const LayerDecoderShape& shape = {}) const {
@@ -126,9 +127,8 @@ class EncoderStack : public LayerCalls<EncoderStack<Block>, typename Block::Scal
   }
 };
 
-/// What `stack.decoder(shape)` returns: the decoder of each block, with all that
-/// EncoderBlockDecoder says. A step takes the memory of one block's step, and two tensors of the
-/// size of y.
+/// What `stack.decoder(shape)` returns: the decoder of each block, with the properties of
+/// EncoderBlockDecoder. A step needs the memory of one block's step, and two tensors of y's size.
 template <class Block, class S>
 class EncoderStackDecoder {
   using T = typename Block::Scalar;
@@ -157,7 +157,7 @@ class EncoderStackDecoder {
     check_forward("EncoderStack", x, x.width(), y, x.width());
     auto&& threads = as_executor(executor);
     [[maybe_unused]] const auto awake = stay_awake(threads);
-    // Blocks must not have different tokens.
+    // All blocks must have the same tokens.
     const detail::OnError forget([this, before = length()] {
       if (length() != before) clear();
     });
@@ -167,20 +167,20 @@ class EncoderStackDecoder {
                               });
   }
 
-  /// Forgets the tokens from position `length` on. \throws as the decoders of the blocks
+  /// Drops the tokens from position `length` on. \throws as the decoders of the blocks
   void rollback(Index length) {
     for (auto& block : blocks_) block.rollback(length);
   }
-  /// Forgets all tokens and keeps the memory.
+  /// Drops all tokens and keeps the memory.
   void clear() noexcept {
     for (auto& block : blocks_) block.clear();
   }
-  /// Takes memory for that many tokens in all. \throws as the decoders of the blocks
+  /// Allocates memory for that many tokens in total. \throws as the decoders of the blocks
   void reserve(Index tokens) {
     for (auto& block : blocks_) block.reserve(tokens);
   }
 
-  /// A copy that is independent of this, of the same stack. \throws std::bad_alloc
+  /// An independent copy, for the same stack. \throws std::bad_alloc
   [[nodiscard]] EncoderStackDecoder fork() const {
     EncoderStackDecoder other;
     other.blocks_.reserve(blocks_.size());

@@ -14,15 +14,15 @@ FOVEA_NAMESPACE_BEGIN
 struct LinearLayerOptions {
   bool bias = true;                                        ///< whether there is a bias b
   Initialisation initialisation = Initialisation::glorot;  ///< how W is drawn
-  /// How many outputs one map has, if several maps stand side by side in W; this decides how W is
-  /// drawn. If it is 0, all columns are one map.
+  /// The number of outputs of each map, if several maps are concatenated in W, for the
+  /// initialisation. If it is 0, all columns are one map.
   Index outputs_of_one = 0;
   const char* name = "linear";  ///< the first part of the names of its parameters
 };
 
 namespace detail {
 
-/// The weights, or what they are multiplied with, as a kernel sees them.
+/// The weights, or activations, as a kernel's matrix.
 template <class W>
 StoredMatrix<kStorage<W>> matrix_of(const RowMatrix<W>& weight) {
   return {weight.data(), weight.cols(), 1};
@@ -32,14 +32,14 @@ template <class T>
 Matrix<const T> matrix_of(const View<const T>& x, Index b, Index first) {
   return {row_at(x, b, first), x.strides()[2], 1};
 }
-/// The same matrix with rows as columns.
+/// The transposed matrix.
 template <class M>
 M transposed(const M& m) {
   return {m.data, m.column, m.row};
 }
 
-/// All rows of all sequences as one matrix [1, 1, B L, W], if one stride leads from each row to the
-/// next; otherwise x itself.
+/// The rows of all sequences as one matrix [1, 1, B L, W], if they have a uniform stride; otherwise
+/// x itself.
 template <class T>
 View<T> as_one_sequence(const View<T>& x) {
   const Shape& s = x.strides();
@@ -49,14 +49,14 @@ View<T> as_one_sequence(const View<T>& x) {
   return {x.data(), {1, 1, x.batch() * x.rows(), x.width()}, {0, 0, row, 1}};
 }
 
-/// Calls f(b, first, rows, column, columns) for each tile of a product, over the executor, or on
-/// the calling thread if that is sooner done. Where there are fewer blocks of rows than threads, as
-/// in a step of a decoder, they share the columns. What a tile is changes no bit of an element.
+/// Calls f(b, first, rows, column, columns) for each tile of a product, on the executor, or on the
+/// calling thread if that is faster. If there are fewer blocks of rows than threads, as in a
+/// decoder's step, threads share the columns. Results do not depend on the tiles.
 /// \param products multiply-adds of a row
 template <class F>
 void for_each_product_tile(const ExecutorRef& executor, Index batch, Index rows, Index columns,
                            double products, F&& f) {
-  constexpr Index tiles_of_thread = 2;  // the threads do not begin at the same time
+  constexpr Index tiles_of_thread = 2;  // threads start at different times
   const auto threads = for_work(
       executor, [&] { return products * static_cast<double>(batch) * static_cast<double>(rows); });
   const Index row_blocks = batch * blocks(rows, kRowsPerTask);
@@ -119,15 +119,14 @@ void multiply_rows_transposed(const View<const T>& d_y, const RowMatrix<W>& weig
   multiply<W>(d_y, transposed(matrix_of(weight)), RowMatrix<T>(), d_x, into, executor);
 }
 
-/// The rows or columns of a tile: about half of an extent, so that threads share the work, in whole
-/// cache lines, and at most 256. Smaller tiles pack the same rows again and again, and larger ones
-/// leave the cache.
+/// The rows or columns of a tile: about half of an extent, so that threads share the work, a
+/// multiple of cache lines, and at most 256. Smaller tiles pack the same rows repeatedly, and
+/// larger ones exceed the cache.
 constexpr Index tile_extent(Index extent) {
   return (std::min<Index>)(256, blocks(extent, 64) * 32);
 }
 
-/// Rows of x^T d_y, to which some tokens are added. Its tiles are tasks, each of which goes through
-/// the tokens in order.
+/// Adds some tokens to rows of x^T d_y. Each tile is a task, which processes the tokens in order.
 template <class T>
 void add_outer_product(const View<const T>& x, const View<const T>& d_y, const SumRows<T>& sum,
                        const TokenRange& tokens, const ExecutorRef& executor) {
@@ -162,11 +161,11 @@ void add_outer_product(const View<const T>& x, const View<const T>& d_y, const S
   });
 }
 
-/// sum += x^T d_y over all tokens, in chains of kReductionBlock tokens of a sequence.
+/// sum += x^T d_y over all tokens, in reduction blocks of kChain tokens of a sequence.
 template <class T, class E>
 void add_outer_product(const View<const T>& x, const View<const T>& d_y, RowMatrix<T>& sum,
                        E&& executor) {
-  constexpr Index least_rows = 128;  // fewer would pack the same rows of d_y again and again
+  constexpr Index least_rows = 128;  // fewer would pack the same rows of d_y repeatedly
   sum_over_tokens(x, sum, least_rows, executor,
                   [&](const SumRows<T>& rows, const TokenRange& tokens) {
                     add_outer_product(x, d_y, rows, tokens, executor);
@@ -176,7 +175,7 @@ void add_outer_product(const View<const T>& x, const View<const T>& d_y, RowMatr
 /// sum += d_y over all tokens, in order.
 template <class T, class E>
 void add_rows(const View<const T>& d_y, RowMatrix<T>& sum, E&& executor) {
-  constexpr double products = 4;  // an addition of elements takes their time
+  constexpr double products = 4;  // an addition takes as long as that many products
   const LayerKernels<T> kernels;
   const auto all = static_cast<double>(d_y.batch() * d_y.rows());
   sum_over_tokens(d_y, sum, 1, executor, [&](const SumRows<T>& rows, const TokenRange& tokens) {
@@ -195,24 +194,23 @@ void add_rows(const View<const T>& d_y, RowMatrix<T>& sum, E&& executor) {
 
 }  // namespace detail
 
-/// y = x W + b, for x [B, 1, L, In] and y [B, 1, L, Out]: views whose rows are dense (columns have
-/// unit stride), with any stride from row to row. Several maps of the same x may stand side by side
-/// in W.
+/// y = x W + b, for x [B, 1, L, In] and y [B, 1, L, Out]: views with dense rows (columns have unit
+/// stride) and any row stride. Several maps of the same x may be concatenated in W.
 ///
-/// Threads share the rows, or the columns of y where the rows are few, and the tiles of the
-/// gradient of W; the bits are the same for any number of them. It takes no memory except 70 KB of
-/// the stack. \tparam W the type of the weights: T, or a type of 16 bits, which are rounded when
-/// they are loaded and read as exactly that; such a layer has no backward pass
+/// Threads share the rows, or the columns of y if there are few rows, and the tiles of the gradient
+/// of W; the bits are the same for any number of threads. It needs no memory except 70 KB of stack.
+/// \tparam W the type of the weights: T, or a 16-bit type, to which weights are rounded when they
+/// are loaded; such a layer has no backward pass
 template <class T, class W = T>
 class Linear : public LayerCalls<Linear<T, W>, T> {
  public:
   Parameter<W> weight;  ///< [In, Out] W
   Parameter<T> bias;    ///< [1, Out] b, or [1, 0] if there is none
 
-  /// Nothing is kept, because backward reads x again.
+  /// Nothing is saved, because backward reads x again.
   struct Saved {};
 
-  /// A layer without sizes, which has yet to be assigned to.
+  /// An empty layer; assign one before use.
   Linear() = default;
 
   /// \param in, out channels of x and of y
@@ -242,7 +240,7 @@ class Linear : public LayerCalls<Linear<T, W>, T> {
 
   using LayerCalls<Linear<T, W>, T>::forward;
   /// Computes y.
-  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
+  /// \throws std::invalid_argument if a shape or layout is wrong
   template <class E = Serial>
   void forward(const View<const T>& x, const View<T>& y, Saved& /*saved*/,
                E&& executor = {}) const {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The Luna layer (Ma et al. 2021, section 3): Luna attention between its projections. It takes
-/// beside the tokens a packed sequence of few rows, and gives another one to the layer that
-/// follows.
+/// The Luna layer (Ma et al. 2021, section 3): Luna attention between its projections. Besides the
+/// tokens, its input is a packed sequence of a few rows, and it outputs another one for the next
+/// layer.
 #pragma once
 
 #include "fovea/attention/luna.hpp"
@@ -16,19 +16,19 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of LunaLayer.
 struct LunaLayerOptions {
-  Index width = 0;             ///< Dm, the channels of x, p and what is made of them; must be set
+  Index width = 0;             ///< Dm, the channels of x, p and the outputs; must be set
   Index heads = 1;             ///< H, the number of query heads, which divides width
   Index key_heads = 0;         ///< Hk, the number of key heads, which divides heads; if 0, heads
   bool bias = false;           ///< whether the projections have a bias
   LunaOptions attention = {};  ///< options of LunaAttention
 };
 
-/// What a Luna layer reads.
+/// The inputs of a Luna layer.
 template <class T>
 struct LunaTokens {
   ViewMember<const T> x = {};       ///< [B, 1, L, Dm] the channels of the tokens
   ViewMember<const T> packed = {};  ///< [B, 1, P, Dm] p, the packed sequence
-  /// [B] how many tokens each sequence has, from the first one on; if empty, all have L.
+  /// [B] the number of tokens of each sequence; if empty, all have L.
   IndexSpan key_lengths = {};
 };
 
@@ -36,25 +36,25 @@ struct LunaTokens {
 template <class T>
 struct LunaOutputs {
   ViewMember<T> x = {};       ///< [B, 1, L, Dm] Yx
-  ViewMember<T> packed = {};  ///< [B, 1, P, Dm] Yp, the packed sequence of the layer that follows
+  ViewMember<T> packed = {};  ///< [B, 1, P, Dm] Yp, the packed sequence for the next layer
 };
 
-/// Yp = Attn(p W_pq, x W_pk, x W_pv) and Yx = Attn(x W_q, Yp W_k, Yp W_v), the heads side by side
-/// and each Dm / H wide, for activations with dense rows. W_pk and W_pv stand side by side in one
-/// matrix, and so do W_k and W_v. Tokens beyond a key length are not attended to; what is made of
-/// their queries is written.
+/// Yp = Attn(p W_pq, x W_pk, x W_pv) and Yx = Attn(x W_q, Yp W_k, Yp W_v), where heads are
+/// concatenated and have width Dm / H, for activations with dense rows. W_pk and W_pv are
+/// concatenated in one matrix, and so are W_k and W_v. Tokens beyond a key length are not attended
+/// to, but their rows of Yx are written.
 ///
 /// Cost: 2 Dm (2 H + 2 Hk) Dm / H flops for each token, as many for each packed row, and those of
-/// LunaAttention; twice that in the backward pass. The layer keeps (H + 2 Hk) D + Dm numbers for
-/// each token and each packed row, and takes as many for gradients. The bits are the same for any
+/// LunaAttention; twice that in the backward pass. The layer saves (H + 2 Hk) D + Dm numbers for
+/// each token and each packed row, and uses as many for gradients. The bits are the same for any
 /// number of threads.
 ///
-/// Over ranks all of them have the same p and, if it is given, the same gradient of Yp, and get the
-/// same Yp and gradient of p: what is made of packed rows all compute alike.
+/// In distributed calls, all ranks have the same p and, if it is given, the same gradient of Yp,
+/// and get the same Yp and gradient of p: all compute the packed rows.
 template <class T = float>
 class LunaLayer : public LayerParts<LunaLayer<T>> {
  public:
-  /// What is kept from forward to backward, and scratch memory for gradients.
+  /// State saved for backward, and buffers for gradients.
   struct Saved {
     Buffer<T> pack_q;      ///< [B, 1, P, H D] p W_pq
     Buffer<T> pack_kv;     ///< [B, 1, L, 2 Hk D] x W_pk and x W_pv
@@ -71,10 +71,10 @@ class LunaLayer : public LayerParts<LunaLayer<T>> {
     Buffer<T> d_kv;        ///< the gradient of kv
   };
 
-  /// A layer without sizes, which has yet to be assigned to.
+  /// An empty layer; assign one before use.
   LunaLayer() = default;
 
-  /// Draws the weights. \throws std::invalid_argument if sizes do not go together
+  /// Draws the weights. \throws std::invalid_argument if sizes are inconsistent
   LunaLayer(const LunaLayerOptions& options, Initialiser& initialiser)
       : op_(options.attention),
         sizes_(head_sizes(
@@ -87,9 +87,9 @@ class LunaLayer : public LayerParts<LunaLayer<T>> {
         kv_(width(), 2 * key_columns(), initialiser,
             {.bias = options.bias, .outputs_of_one = width(), .name = "kv"}) {}
 
-  /// The operator, whose options may change from step to step.
+  /// The operator; its options may change between steps.
   LunaAttention& op() { return op_; }
-  /// The operator, which is only read.
+  /// The operator.
   const LunaAttention& op() const { return op_; }
   /// The sizes of the heads.
   const HeadSizes& sizes() const { return sizes_; }
@@ -103,7 +103,7 @@ class LunaLayer : public LayerParts<LunaLayer<T>> {
     f(self.kv_);
   }
 
-  /// Computes Yx and Yp, and keeps nothing. \throws as the other `forward`
+  /// Computes Yx and Yp, and saves nothing. \throws as the other `forward`
   template <class E = Serial>
   requires(!std::same_as<std::remove_cvref_t<E>, Saved>) void forward(const LunaTokens<T>& tokens,
                                                                       const LunaOutputs<T>& y,
@@ -112,10 +112,10 @@ class LunaLayer : public LayerParts<LunaLayer<T>> {
     forward(tokens, y, saved, executor);
   }
 
-  /// Computes Yx and Yp, and keeps what `backward` needs.
+  /// Computes Yx and Yp, and saves what `backward` needs.
   /// \param y both are written
-  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
-  /// \throws std::bad_alloc if there is no memory for what is kept
+  /// \throws std::invalid_argument if a shape or layout is wrong
+  /// \throws std::bad_alloc if allocation fails
   template <class E = Serial>
   void forward(const LunaTokens<T>& tokens, const LunaOutputs<T>& y, Saved& saved,
                E&& executor = {}) const {
@@ -142,10 +142,10 @@ class LunaLayer : public LayerParts<LunaLayer<T>> {
     copy(View<const T>(packed), y.packed);
   }
 
-  /// Adds to the gradients of the parameters, and writes those of x and p that are given.
-  /// \param d_y the gradients of the loss with respect to Yx and Yp; that of Yp may be none, as
-  /// where no layer follows
-  /// \param d_tokens where the gradients of x and p go; either may be none
+  /// Adds to the gradients of the parameters, and writes the requested gradients of x and p.
+  /// \param d_y the gradients of the loss with respect to Yx and Yp; that of Yp may be empty, as in
+  /// the last layer
+  /// \param d_tokens the gradients of x and p; either may be empty
   /// \throws as `forward`
   template <class E = Serial>
   void backward(const LunaTokens<T>& tokens, Saved& saved, const LunaOutputs<const T>& d_y,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The decoder of MultiHead: its tokens come one after the other, or some at a time.
+/// The decoder of MultiHead, for one or more tokens per step.
 #pragma once
 
 #include <utility>
@@ -13,27 +13,28 @@ FOVEA_NAMESPACE_BEGIN
 template <class Op, class T, class W>
 class MultiHead;
 
-/// The sizes of a layer's decoder that the layer does not know.
+/// The sizes of a decoder that the layer does not determine.
 struct LayerDecoderShape {
   Index batch = 1;            ///< B, the number of sequences, which are equally long
-  Index reserve = 0;          ///< tokens to take memory for at once
-  Index rollback_tokens = 0;  ///< how many last tokens can be rolled back at least, under a window
+  Index reserve = 0;          ///< number of tokens to allocate memory for
+  Index rollback_tokens = 0;  ///< the least number of last tokens that can be rolled back, with a
+                              ///< window
 };
 
 /// What `layer.decoder(shape)` returns for MultiHead of an operator that has a decoder: a growing
-/// sequence of tokens. `step` gives, bit for bit, the rows that `layer.forward` gives for the same
-/// tokens in all tokens so far, if the operator is causal; that holds whatever pieces they come in,
-/// and for any number of threads.
+/// sequence of tokens. If the operator is causal, `step` computes, bit for bit, the rows that
+/// `layer.forward` computes for the same tokens, however they are divided into steps and for any
+/// number of threads.
 ///
-/// If S is a type of 16 bits, queries, keys and values are rounded to it and the cache takes half
-/// of the memory; then only the whole of this decoder has these bits, whatever the pieces. The
-/// operator must read tensors of S, as softmax over patterns does.
+/// If S is a 16-bit type, queries, keys and values are rounded to it and the cache needs half of
+/// the memory; results then differ from `forward`, but still do not depend on the division into
+/// steps. The operator must support tensors of S, as softmax over patterns does.
 ///
-/// Nothing is dropped. It reads the layer's weights at each step, so the layer must outlive it and
-/// stay where it is. Its memory is that of the operator's decoder, and (3 H + 2 Hk) D numbers for
+/// There is no dropout. It reads the layer's weights at each step, so the layer must outlive it and
+/// must not be moved. Its memory is that of the operator's decoder, and (3 H + 2 Hk) D numbers for
 /// each token of a step. It must not be called from several threads at once. Errors are
-/// std::invalid_argument or std::bad_alloc, and leave it as it was.
-/// \tparam S the type of the cache: T, or a type of 16 bits
+/// std::invalid_argument or std::bad_alloc, and leave it unchanged.
+/// \tparam S the type of the cache: T, or a 16-bit type
 template <class Op, class T = float, class W = T, class S = T>
 class MultiHeadDecoder {
   static_assert(IncrementalAttention<Op, S>,
@@ -41,12 +42,12 @@ class MultiHeadDecoder {
                 "operators have");
 
  public:
-  /// What a step computes on its way. Decoders that take turns may share one.
+  /// Scratch memory of a step. Decoders that are not used at the same time may share one.
   struct Scratch {
     Buffer<T> projected;                         ///< [B, 1, n, (H + 2 Hk) D] q, k and v
     typename HeadAttention<Op, T>::Saved heads;  ///< of the operator
     RotaryAngles<T> angles;                      ///< of rotary positions, if there are any
-    StoredHeads<S> stored;                       ///< of a cache of 16 bits
+    StoredHeads<S> stored;                       ///< of a 16-bit cache
   };
 
   /// An empty decoder. \throws std::invalid_argument as the operator's decoder; std::bad_alloc
@@ -60,14 +61,13 @@ class MultiHeadDecoder {
 
   /// Appends n tokens, and computes y for them.
   /// \param x [B, 1, n, Dm] \param y [B, 1, n, Dm] is written
-  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got;
-  /// std::bad_alloc
+  /// \throws std::invalid_argument if a shape or layout is wrong; std::bad_alloc
   template <class E = Serial>
   void step(const View<const T>& x, const View<T>& y, E&& executor = {}) {
     step(x, y, scratch_, executor);
   }
 
-  /// The same with scratch memory that is kept elsewhere.
+  /// The same with separate scratch memory.
   template <class E>
   void step(const View<const T>& x, const View<T>& y, Scratch& scratch, E&& executor) {
     check_forward("MultiHead", x, layer_->sizes().width, y, layer_->sizes().width);
@@ -88,15 +88,15 @@ class MultiHeadDecoder {
     }
   }
 
-  /// Forgets the tokens from position `length` on. \throws as the operator's decoder
+  /// Drops the tokens from position `length` on. \throws as the operator's decoder
   void rollback(Index length) { decoder_.rollback(length); }
-  /// Forgets all tokens and keeps the memory.
+  /// Drops all tokens and keeps the memory.
   void clear() noexcept { decoder_.clear(); }
-  /// Takes memory for that many tokens in all. \throws std::invalid_argument if it is negative;
-  /// std::bad_alloc
+  /// Allocates memory for that many tokens in total. \throws std::invalid_argument if it is
+  /// negative; std::bad_alloc
   void reserve(Index tokens) { decoder_.reserve(tokens); }
 
-  /// A copy that is independent of this, of the same layer. \throws std::bad_alloc
+  /// An independent copy, for the same layer. \throws std::bad_alloc
   [[nodiscard]] MultiHeadDecoder fork() const {
     return MultiHeadDecoder(*layer_, batch_, decoder_.fork());
   }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Reformer attention between projections, of which queries and keys share one (Kitaev et al. 2020,
-/// section 2). It costs what the operator costs and 6 Dm H D flops per token, twice that in the
-/// backward pass.
+/// Reformer attention between projections; queries and keys share one (Kitaev et al. 2020, section
+/// 2). Besides the operator it costs 6 Dm H D flops per token, twice that in the backward pass.
 #pragma once
 
 #include "fovea/attention/reformer.hpp"
@@ -22,29 +21,29 @@ struct ReformerLayerOptions {
 };
 
 /// y = concat_h(Op(x W_QK^h, x W_V^h)) W_O, for x and y [B, 1, L, Dm] with dense rows, where the
-/// chunks divide L. W_QK and W_V stand side by side in one matrix [Dm, 2 H D]. What rows are hashed
-/// by is drawn once, from the seed of the options, when the layer is made: it is kept, not learnt,
-/// and no parameter. Rows from a key length on are what W_O makes of +0.
+/// chunk size divides L. W_QK and W_V are concatenated in one matrix [Dm, 2 H D]. The projections
+/// for hashing are drawn when the layer is constructed, from the seed in the options; they are not
+/// learned and are no parameters. Rows from a key length on are W_O applied to +0.
 ///
-/// The layer keeps 3 H D + H (rounds + 1) numbers per token and takes as many for gradients. The
+/// The layer saves 3 H D + H (rounds + 1) numbers per token and uses as many for gradients. The
 /// bits are the same for any number of threads.
 template <class T = float>
 class ReformerLayer : public LayerCalls<ReformerLayer<T>, T, Tokens<T>> {
  public:
-  /// What is kept from forward to backward, and scratch memory for gradients.
+  /// State saved for backward, and buffers for gradients.
   struct Saved {
-    Buffer<T> projected;    ///< [B, 1, L, 2 H D] qk and v, side by side
+    Buffer<T> projected;    ///< [B, 1, L, 2 H D] qk and v, concatenated
     Buffer<T> d_projected;  ///< [B, 1, L, 2 H D] their gradients
     Buffer<T> out;          ///< [B, 1, L, H D] the outputs of the heads
     Buffer<T> d_out;        ///< [B, 1, L, H D] their gradient
     Buffer<T> round_lse;    ///< [B, H, L, rounds] of the operator
   };
 
-  /// A layer without sizes, which has yet to be assigned to.
+  /// An empty layer; assign one before use.
   ReformerLayer() = default;
 
-  /// Draws the weights, and what rows are hashed by.
-  /// \throws std::invalid_argument if sizes do not go together
+  /// Draws the weights and the projections for hashing.
+  /// \throws std::invalid_argument if sizes are inconsistent
   ReformerLayer(const ReformerLayerOptions& options, Initialiser& initialiser)
       : op_(options.attention),
         sizes_(head_sizes(
@@ -77,10 +76,9 @@ class ReformerLayer : public LayerCalls<ReformerLayer<T>, T, Tokens<T>> {
   }
 
   using LayerCalls<ReformerLayer<T>, T, Tokens<T>>::forward;
-  /// Computes y, and keeps what `backward` needs.
-  /// \throws std::invalid_argument as the operator, and with a message that names tensor,
-  /// dimension, expected and got
-  /// \throws std::bad_alloc if there is no memory for what is kept
+  /// Computes y, and saves what `backward` needs.
+  /// \throws std::invalid_argument as the operator, or if a shape or layout is wrong
+  /// \throws std::bad_alloc if allocation fails
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
     fovea::check_forward("ReformerLayer", tokens.x, sizes_.width, y, sizes_.width);
@@ -96,7 +94,7 @@ class ReformerLayer : public LayerCalls<ReformerLayer<T>, T, Tokens<T>> {
     out_.forward(View<const T>(out), y, executor);
   }
 
-  /// Adds to the gradients of the parameters. If d_x is given, it is written.
+  /// Adds to the gradients of the parameters. If given, d_x is written.
   /// \throws as `forward`
   template <class E = Serial>
   void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
@@ -110,7 +108,7 @@ class ReformerLayer : public LayerCalls<ReformerLayer<T>, T, Tokens<T>> {
     const View<const T> out(heads_of(saved.out.view(), 0));
     const View<const T> d_heads(heads_of(d_out, 0));
     const ReformerGrads<T> grads{heads_of(d_projected, 0), heads_of(d_projected, columns())};
-    // If the executor spreads rows, the operator's pass checks its tensors itself.
+    // A distributed pass checks its tensors itself.
     if constexpr (!ShardsRows<E>) {
       op_.check_backward(inputs(tokens, saved), out, kept(saved), d_heads, grads);
     }

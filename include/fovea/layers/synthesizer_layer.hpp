@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A layer of the Synthesizer (Tay et al. 2021): heads whose weights are learned by position, or
-/// made of each token alone.
+/// A layer of the Synthesizer (Tay et al. 2021): heads whose logits are learned by position, or
+/// computed from each token alone.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ FOVEA_NAMESPACE_BEGIN
 struct SynthesizerLayerOptions {
   Index width = 0;       ///< Dm, the channels of a token
   Index heads = 1;       ///< H
-  Index head_width = 0;  ///< D, the width of a value; 0: Dm / H, which must be whole
+  Index head_width = 0;  ///< D, the width of a value; 0: Dm / H, which must be an integer
   Index length = 0;      ///< Nmax, the longest sequence
   Index factor = 8;      ///< r, of the factorised form
   Index hidden = 0;      ///< M, of the dense form; 0: D
@@ -37,7 +37,7 @@ class SynthesizerWeights;
 template <class T>
 class SynthesizerWeights<RandomSynthesizerAttention, T> {
  public:
-  /// What is kept, and scratch memory for gradients.
+  /// State saved for backward, and buffers for gradients.
   struct Saved {
     detail::RowsByPosition<T> r;  ///< [1, H, L, N], of the N tokens of the sequence
   };
@@ -57,16 +57,16 @@ class SynthesizerWeights<RandomSynthesizerAttention, T> {
   void compute(const Tokens<T>& tokens, Saved& saved, E&& executor) const {
     r_.find_rows(tokens.x.rows(), detail::rows_of_sequence(tokens.x, executor), saved.r, executor);
   }
-  /// Gives the operator what it reads of L positions.
+  /// Sets the operator's inputs for L positions.
   void attach(const Tokens<T>& tokens, const Saved& saved, RandomSynthesizerInputs<T>& to) const {
     to.r = r_.rows(tokens.x.rows(), tokens.x.rows(), saved.r);
   }
-  /// Asks for the gradients. \param of what the operator reads
+  /// Requests the gradients. \param of the operator's inputs
   void request_grads(const RandomSynthesizerInputs<T>& of, Saved& saved,
-                     RandomSynthesizerGrads<T>& to) const {
+           RandomSynthesizerGrads<T>& to) const {
     to.r = saved.r.gradient.resize(of.r.shape());
   }
-  /// Adds them to those of the parameters.
+  /// Adds them to the parameters' gradients.
   template <class E>
   void finish(Saved& saved, const View<T>& /*d_x*/, E&& executor) {
     r_.add_rows(saved.r, executor);
@@ -80,7 +80,7 @@ class SynthesizerWeights<RandomSynthesizerAttention, T> {
 template <class T>
 class SynthesizerWeights<FactorisedSynthesizerAttention, T> {
  public:
-  /// What is kept, and scratch memory for gradients.
+  /// State saved for backward, and buffers for gradients.
   struct Saved {
     detail::RowsByPosition<T> r1;  ///< [1, H, L, r]
     detail::RowsByPosition<T> r2;  ///< [1, H, L, r]
@@ -106,19 +106,19 @@ class SynthesizerWeights<FactorisedSynthesizerAttention, T> {
     r1_.find_rows(tokens.x.rows(), factor(), saved.r1, executor);
     r2_.find_rows(tokens.x.rows(), factor(), saved.r2, executor);
   }
-  /// Gives the operator what it reads of L positions.
+  /// Sets the operator's inputs for L positions.
   void attach(const Tokens<T>& tokens, const Saved& saved,
               FactorisedSynthesizerInputs<T>& to) const {
     to.r1 = r1_.rows(tokens.x.rows(), factor(), saved.r1);
     to.r2 = r2_.rows(tokens.x.rows(), factor(), saved.r2);
   }
-  /// Asks for the gradients. \param of what the operator reads
+  /// Requests the gradients. \param of the operator's inputs
   void request_grads(const FactorisedSynthesizerInputs<T>& of, Saved& saved,
-                     FactorisedSynthesizerGrads<T>& to) const {
+           FactorisedSynthesizerGrads<T>& to) const {
     to.r1 = saved.r1.gradient.resize(of.r1.shape());
     to.r2 = saved.r2.gradient.resize(of.r2.shape());
   }
-  /// Adds them to those of the parameters.
+  /// Adds them to the parameters' gradients.
   template <class E>
   void finish(Saved& saved, const View<T>& /*d_x*/, E&& executor) {
     r1_.add_rows(saved.r1, executor);
@@ -136,7 +136,7 @@ class SynthesizerWeights<FactorisedSynthesizerAttention, T> {
 template <class T>
 class SynthesizerWeights<DenseSynthesizerAttention, T> {
  public:
-  /// Room for gradients.
+  /// Buffers for gradients.
   struct Saved {
     Buffer<T> d_x;   ///< [B, 1, L, Dm]
     Buffer<T> d_w1;  ///< [1, H, Dm, M]
@@ -163,10 +163,10 @@ class SynthesizerWeights<DenseSynthesizerAttention, T> {
     f(self.w2_.parameter);
     if (self.has_biases()) f(self.b2_.parameter);
   }
-  /// Every process reads all weights.
+  /// Every rank reads all weights.
   template <class E>
   void compute(const Tokens<T>& /*tokens*/, Saved& /*saved*/, E&& /*executor*/) const {}
-  /// Gives the operator what it reads.
+  /// Sets the operator's inputs.
   void attach(const Tokens<T>& tokens, const Saved& /*saved*/,
               DenseSynthesizerInputs<T>& to) const {
     to.x = tokens.x;
@@ -176,10 +176,9 @@ class SynthesizerWeights<DenseSynthesizerAttention, T> {
     to.b1 = b1_.view(1, hidden());
     to.b2 = b2_.view(1, length());
   }
-  /// Asks for the gradients, those of the weights being of all tokens of the sequence.
-  /// \param of what the operator reads
-  void request_grads(const DenseSynthesizerInputs<T>& of, Saved& saved,
-                     DenseSynthesizerGrads<T>& to) const {
+  /// Requests the gradients; those of the weights are sums over all tokens of the sequence.
+  /// \param of the operator's inputs
+  void request_grads(const DenseSynthesizerInputs<T>& of, Saved& saved, DenseSynthesizerGrads<T>& to) const {
     to.x = saved.d_x.resize(of.x.shape());
     to.w1 = saved.d_w1.resize({1, w1_.heads, width(), hidden()});
     to.w2 = saved.d_w2.resize({1, w1_.heads, hidden(), length()});
@@ -187,7 +186,7 @@ class SynthesizerWeights<DenseSynthesizerAttention, T> {
     to.b1 = saved.d_b1.resize({1, w1_.heads, 1, hidden()});
     to.b2 = saved.d_b2.resize({1, w1_.heads, 1, length()});
   }
-  /// Adds them to those of the parameters, and that of the tokens to d_x if that is given.
+  /// Adds them to the parameters' gradients, and the tokens' gradient to d_x if given.
   template <class E>
   void finish(Saved& saved, const View<T>& d_x, E&& executor) {
     w1_.add(saved.d_w1.view());
@@ -214,17 +213,17 @@ class SynthesizerWeights<DenseSynthesizerAttention, T> {
 
 /// y = heads(x) Wo + bo for x and y [B, 1, L, Dm], L at most Nmax, where head h is the attention of
 /// `Op` over the columns of h of x Wv + bv. Op is RandomSynthesizerAttention,
-/// FactorisedSynthesizerAttention or DenseSynthesizerAttention. The weights by position are those
-/// of the first L of Nmax positions. In the dense form every head reads the whole token. Key
-/// lengths hide keys; rows beyond them are computed, too.
+/// FactorisedSynthesizerAttention or DenseSynthesizerAttention. The first L of Nmax positions of
+/// the weights are used. In the dense form every head reads the whole token. Key lengths hide keys,
+/// but the rows beyond them are also computed.
 ///
-/// The layer keeps 2 H D numbers for each token, takes as many for gradients, and as many as there
-/// are weights by position. Over ranks it also keeps the rows of R, R1 and R2 that the tokens have
-/// that are here. The bits are the same for any number of threads.
+/// The layer saves 2 H D numbers for each token, and uses as many for gradients, and as many as
+/// there are weights by position. In distributed calls it also saves the rows of R, R1 and R2 for
+/// this rank's tokens. The bits are the same for any number of threads.
 template <class Op, class T = float>
 class SynthesizerLayer : public LayerCalls<SynthesizerLayer<Op, T>, T, Tokens<T>> {
  public:
-  /// What is kept from forward to backward, and scratch memory for gradients.
+  /// State saved for backward, and buffers for gradients.
   struct Saved {
     Buffer<T> value;                                    ///< [B, 1, L, H D]
     Buffer<T> d_value;                                  ///< [B, 1, L, H D]
@@ -234,7 +233,7 @@ class SynthesizerLayer : public LayerCalls<SynthesizerLayer<Op, T>, T, Tokens<T>
     typename SynthesizerWeights<Op, T>::Saved weights;  ///< of the weights
   };
 
-  /// A layer without sizes, which has yet to be assigned to.
+  /// An empty layer; assign one before use.
   SynthesizerLayer() = default;
 
   /// Draws the weights. \throws std::invalid_argument if a size is below 1, or the heads do not
@@ -258,10 +257,10 @@ class SynthesizerLayer : public LayerCalls<SynthesizerLayer<Op, T>, T, Tokens<T>
   }
 
   using LayerCalls<SynthesizerLayer, T, Tokens<T>>::forward;
-  /// Computes y, and keeps what `backward` needs.
-  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got;
-  /// also if L is beyond Nmax, or there are packed sequences, a bias or a mask
-  /// \throws std::bad_alloc if there is no memory for what is kept
+  /// Computes y, and saves what `backward` needs.
+  /// \throws std::invalid_argument if a shape or layout is wrong, L is beyond Nmax, or there are
+  /// packed sequences, a bias or a mask
+  /// \throws std::bad_alloc if allocation fails
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
     check_forward(name(), tokens.x, options_.width, y, options_.width);
@@ -276,7 +275,7 @@ class SynthesizerLayer : public LayerCalls<SynthesizerLayer<Op, T>, T, Tokens<T>
     out_.forward(heads, y, executor);
   }
 
-  /// Adds to the gradients of the parameters. If d_x is given, it is written.
+  /// Adds to the gradients of the parameters. If given, d_x is written.
   /// \throws as `forward`
   template <class E = Serial>
   void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
