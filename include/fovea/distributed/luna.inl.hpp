@@ -33,7 +33,7 @@ void check_sharded_step(const char* op, const SoftmaxInputs<T>& in) {
   check_none("mask", in.mask.empty());
 }
 
-/// Checks what this rank brings to the first step. \throws std::invalid_argument
+/// Checks this rank's arguments of the first step. \throws std::invalid_argument
 template <class T, class Check>
 void check_step(const LunaPack& op, const SoftmaxInputs<T>& in, const Sharding& rows,
                 const Check& check_tensors) {

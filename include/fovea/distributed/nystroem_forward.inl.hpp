@@ -122,7 +122,7 @@ class NystroemForwardPass {
 
 namespace detail {
 
-/// Checks what this rank brings to a call. \throws std::invalid_argument
+/// Checks this rank's arguments. \throws std::invalid_argument
 template <class T, class Check>
 void check_nystroem(const NystroemAttention& op, const NystroemInputs<T>& in, const Sharding& rows,
                     const Check& check_tensors) {

@@ -18,7 +18,7 @@ namespace distributed {
 
 namespace detail {
 
-/// Checks what this rank brings to a call: its rows, and the sizes of the whole sequence.
+/// Checks this rank's arguments: its rows, and the sizes of the whole sequence.
 /// \param check_tensors called with the operator and the inputs as a call of the rank's rows alone
 /// has them \throws std::invalid_argument
 template <class T, class Check>

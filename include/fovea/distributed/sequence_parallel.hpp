@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Layers over a sequence that is sharded over ranks: what they do with a token alone they do with
-/// those of this rank; attention is that of the whole sequence, and so are gradients of parameters.
+/// Layers over a sequence that is distributed over ranks: each rank computes its own tokens, with
+/// attention to the whole sequence and gradients of parameters over the whole sequence.
 #pragma once
 
 #include <algorithm>
@@ -28,14 +28,15 @@ namespace distributed {
 
 namespace detail {
 
-/// The forward pass of an operator, found where a layer with that operator is made: passes are in
-/// headers of their own, and ShardedExecutor has a member of the same name.
+/// The forward pass of an operator, found by argument-dependent lookup when a layer with that
+/// operator is instantiated: passes are in separate headers, and the class below has a member of
+/// the same name.
 template <class Op, class E, class... Arguments>
 auto forward_of(const Op& op, const Sharding& rows, E& executor, const Arguments&... arguments)
     -> decltype(forward(op, arguments..., rows, executor)) {
   return forward(op, arguments..., rows, executor);
 }
-/// The backward pass likewise.
+/// The same for the backward pass.
 template <class Op, class E, class... Arguments>
 auto backward_of(const Op& op, const Sharding& rows, E& executor, const Arguments&... arguments)
     -> decltype(backward(op, arguments..., rows, executor)) {
@@ -44,18 +45,18 @@ auto backward_of(const Op& op, const Sharding& rows, E& executor, const Argument
 
 }  // namespace detail
 
-/// An executor for layers whose tokens are the rows of this rank. sequence_parallel makes it.
+/// An executor for layers whose tokens are this rank's rows, constructed by with_rows.
 ///
-/// The gradient of a parameter goes along the ranks in the order of their rows, and each adds its
-/// tokens: one part of it behind the other, so that all ranks are at work. Then all have it, with
-/// the bits of one process.
-/// \tparam E the executor of this rank's work
+/// The gradient of a parameter passes through the ranks in the order of their rows, and each adds
+/// its tokens. It is pipelined in parts, so that all ranks are busy. Then all ranks get it, with
+/// the bits of a single process.
+/// \tparam E the executor of this rank
 template <Executor E>
 class ShardedExecutor {
  public:
-  /// It spreads rows: layers ask it for what is made of all of them.
+  /// Layers use the distributed passes if this is true.
   static constexpr bool kShardsRows = true;
-  /// Whether the executor says that its threads are awake.
+  /// Whether the executor's threads are awake.
   bool takes_small_work() const { return fovea::takes_small_work(executor_); }
 
   /// \param rows, executor must outlive this object
@@ -64,7 +65,7 @@ class ShardedExecutor {
   ShardedExecutor(const ShardedExecutor&) = delete;
   ShardedExecutor& operator=(const ShardedExecutor&) = delete;
 
-  /// That of the executor.
+  /// The executor's.
   Index concurrency() const { return static_cast<Index>(executor_.concurrency()); }
   /// Runs the calls on the executor.
   template <class F>
@@ -72,12 +73,12 @@ class ShardedExecutor {
     executor_.parallel_for(n, f);
   }
 
-  /// The executor of this rank's work.
+  /// The executor of this rank.
   E& executor() const { return executor_; }
-  /// The row of the sequence that row n of this rank is.
+  /// The position in the sequence of this rank's row n.
   Index row_of_sequence(Index n) const { return own_.row(n); }
-  /// The rows of the sequence. \param brought rows of activations of this rank
-  /// \throws std::invalid_argument unless they are as many as it holds
+  /// The number of rows of the sequence. \param brought number of rows of this rank's activations
+  /// \throws std::invalid_argument if this rank has a different number of rows
   Index rows_of_sequence(Index brought) const {
     if (brought != own_.count()) {
       refuse("sequence_parallel", "the activations have " + std::to_string(brought) + " rows",
@@ -86,25 +87,26 @@ class ShardedExecutor {
     }
     return rows_.count();
   }
-  /// Ranks must say the same in the same order of what the numbers of their layers depend on: those
-  /// that differ are told apart where they meet the next time. \param layer its name
+  /// Adds options that must be equal on all ranks, in the same order; the next collective call
+  /// refuses differences. \param layer the layer's name
   template <class... X>
   void add_to_collective_check(const char* layer, const X&... options) {
     std::string text(layer);
     (text.append(", ").append(detail::value_text(options)), ...);
     check_hash_ = 3 * check_hash_ + detail::hash_of(text);
   }
-  /// The number of what was said so far.
+  /// The hash of these options so far.
   std::uint64_t check_hash() const { return check_hash_; }
 
-  /// Calls f(place, rows) for the ranges of this rank, where `place` is that of their first row.
+  /// Calls f(place, rows) for this rank's ranges, where `place` is the local index of their first
+  /// row.
   template <class F>
   void for_each_range(const F& f) const {
     for (const Range& range : rows_.own()) f(own_.place(range.begin), range);
   }
 
   /// The forward pass of an operator over all rows.
-  /// \param arguments what `forward` of fovea/distributed has between the operator and the rows
+  /// \param arguments those of distributed `forward` between the operator and the rows
   /// \throws as that
   template <class Op, class... Arguments>
   void forward(const Op& op, const Arguments&... arguments) {
@@ -114,7 +116,7 @@ class ShardedExecutor {
     meet(
         [&] { comm_stats_ = comm_stats_ + detail::forward_of(op, rows, executor_, arguments...); });
   }
-  /// The backward pass likewise.
+  /// The same for the backward pass.
   template <class Op, class... Arguments>
   void backward(const Op& op, const Arguments&... arguments) {
     constexpr bool has_pass = requires { detail::backward_of(op, rows_, executor_, arguments...); };
@@ -125,18 +127,17 @@ class ShardedExecutor {
     });
   }
 
-  /// Adds all tokens to a sum, which begins as that of the rank with the first row.
-  /// \param x one of the activations that are added up \param sum dense rows, of which row r is at
+  /// Adds all tokens to a sum, which starts with the value on the rank that has the first row.
+  /// \param x one of the activations that are summed   \param sum dense rows, of which row r is at
   /// r sum.row
-  /// \param rows number of its rows \param least_rows how many of them are worth a message, if
-  /// there are more \param add called as add(to, rows, sequence, tokens): adds some tokens of this
-  /// rank to rows of the sum that stand at `to`, one after the other \throws on all ranks what
-  /// `add` throws on one; std::invalid_argument if a range of rows does not begin where a chain of
-  /// tokens does
+  /// \param rows number of its rows   \param least_rows the least number of rows in a message, if
+  /// there are more   \param add called as add(to, rows, sequence, tokens): adds some of this
+  /// rank's tokens to consecutive rows of the sum at `to`   \throws on all ranks what `add` throws
+  /// on one; std::invalid_argument if a range of rows does not begin at a reduction block of tokens
   template <class X, class T, class Add>
   void sum_over_tokens(const View<X>& x, const Matrix<T>& sum, Index rows, Index least_rows,
                        const Add& add) {
-    // So many parts keep all ranks at work for most of the time.
+    // This number of parts keeps all ranks busy most of the time.
     const Index most = Index{4} * rows_.ranks().size();
     const Index parts = std::clamp(rows / (std::max)(least_rows, Index{1}), Index{1}, most);
     const Index of_part = (rows + parts - 1) / parts;
@@ -174,14 +175,14 @@ class ShardedExecutor {
     });
   }
 
-  /// Calls f(all) with rows of others beside those of this rank: `all` [B, 1, N, C] has them where
-  /// they stand in the sequence, and nothing else of it may be read.
+  /// Calls f(all) with rows of this and other ranks: `all` [B, 1, N, C] has them at their positions
+  /// in the sequence; no other rows of it may be read.
   /// \param layer for messages \param x [B, 1, own rows, C] of this rank
-  /// \param block if not 1, a row of x is that of a block of so many tokens, whose first one this
-  /// rank holds, and N is the number of blocks
-  /// \param needs called as needs(ranges that a rank holds) for all ranks, which say the same: the
-  /// ranges of rows that the rank needs, as FetchedRows takes them
-  /// \throws what f throws, and on all ranks what is thrown before
+  /// \param block if not 1, a row of x stands for a block of that many tokens, whose first one this
+  /// rank has, and N is the number of blocks
+  /// \param needs called as needs(a rank's ranges) for all ranks, with equal results on all of
+  /// them: the ranges of rows that the rank needs, as for FetchedRows
+  /// \throws what f throws, and on all ranks what is thrown before f
   template <class T, class Needs, class F>
   void with_rows_of_others(const char* layer, const View<const T>& x, Index block,
                            const Needs& needs, const F& f) {
@@ -203,14 +204,14 @@ class ShardedExecutor {
     f(fetched->rows());
   }
 
-  /// The messages of this rank so far.
+  /// This rank's communication statistics so far.
   const CommStats& comm_stats() const { return comm_stats_; }
-  /// Whether all ranks have thrown this together. What a program makes of it, or throws after it
-  /// has caught it, is its own.
+  /// Whether all ranks have thrown this exception together; not for other exceptions that a program
+  /// throws after catching it.
   bool all_have_thrown(const std::exception_ptr& error) const { return error == thrown_by_all_; }
 
  private:
-  /// Calls f, in which ranks meet: what it throws, all throw.
+  /// Calls f, a collective call: what it throws, all ranks throw.
   template <class F>
   void meet(const F& f) {
     thrown_by_all_ = fovea::detail::caught(f);
@@ -237,34 +238,31 @@ class ShardedExecutor {
   E& executor_;
   PlacesInRanges own_;
   CommStats comm_stats_;
-  std::uint64_t check_hash_ = 0;                // by add_to_collective_check
-  std::exception_ptr thrown_by_all_ = nullptr;  // in the last meeting
+  std::uint64_t check_hash_ = 0;                      // by agree_on
+  std::exception_ptr thrown_by_all_ = nullptr;  // in the last collective call
 };
 
-/// Calls layers over a sequence that is sharded over ranks, on all of them together:
-/// ```
-/// distributed::sequence_parallel(rows, pool, [&](auto& over) {
+/// Calls layers over a sequence that is distributed over ranks; to be called on all ranks: ```
+/// distributed::with_rows(rows, pool, [&](auto& over) {
 ///   block.forward(x, y, saved, over);
-///   block.backward(x, saved, d_y, d_x, over);
-/// });
-/// ```
-/// x, y and all that a layer keeps have this rank's rows, in ascending order; key lengths count
-/// tokens of the whole sequence, and a bias or mask has a column for each of them. All ranks have
-/// the same parameters, and the same gradients of them before and behind. The bits are those of one
-/// process, for any number of ranks, if the ranges of rows begin at multiples of kReductionBlock
-/// (RowLayout makes such ones); forward passes take any, but that of MeanPool, which is a sum, too.
+/// block.backward(x, saved, d_y, d_x, over); }); ``` x, y and everything that a layer saves have
+/// this rank's rows, in ascending order; key lengths count tokens of the whole sequence, and a bias
+/// or mask has a column for each of them. All ranks have the same parameters, and the same
+/// gradients of them before and after. The bits are those of a single process, for any number of
+/// ranks, if the ranges of rows begin at multiples of kChain, as RowLayout's do. Forward passes
+/// accept any ranges, except that of MeanPool, which is a sum, too.
 ///
-/// It serves all layers whose operators have passes over ranks, of which the program includes the
-/// headers, and softmax_cross_entropy of tokens; but no decoders. All ranks have the mean of
-/// MeanPool, and the packed sequence of LunaLayer: what is made of them all compute alike, without
-/// `over`. The memory of CrossMultiHead is sharded as its tokens are. The compiler refuses others.
+/// Supported are all layers whose operators have distributed passes (include their headers) and
+/// softmax_cross_entropy over tokens; others fail to compile, and so do decoders. All ranks have
+/// the mean of MeanPool and the packed sequence of LunaLayer, and continue with them without
+/// `over`. The memory sequence of CrossMultiHead is distributed like its tokens.
 ///
-/// Cost: that of this rank's tokens; a sum goes through the ranks in up to four parts for each, and
-/// to all; rows of others that a layer reads come once in a pass. Memory: two of the largest
-/// parameter, and a copy of the rows that a layer reads beside those of others.
-/// \param rows who holds what \param executor that of this rank's work
+/// Cost: that of this rank's tokens; a sum passes through the ranks in up to four parts per rank,
+/// and is then sent to all; rows of other ranks are received once in a pass. Memory: twice the
+/// largest parameter, and the rows of this and other ranks that a layer reads.
+/// \param rows the layout   \param executor this rank's executor
 /// \param f called as f(over), with an executor for the layers; all ranks must call the same
-/// \returns the messages of this rank
+/// \returns this rank's communication statistics
 /// \throws what f throws on one rank, on all of them
 template <class X, class F>
 CommStats sequence_parallel(const Sharding& rows, X&& executor, const F& f) {

@@ -17,7 +17,7 @@ namespace distributed {
 
 namespace detail {
 
-/// Checks what this rank brings to a call: its rows, and the sizes of the whole sequence.
+/// Checks this rank's arguments: its rows, and the sizes of the whole sequence.
 /// \param check_tensors called with the inputs, without key lengths, which are of the whole
 /// sequence \throws std::invalid_argument
 template <class T, class Check>

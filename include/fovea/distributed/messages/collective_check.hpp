@@ -87,7 +87,7 @@ inline std::uint64_t hash_of(std::string_view text) {
 
 /// \param error this rank's exception, or null (collective)
 /// \param call a description of this rank's call, equal on all ranks
-/// \param beside a number that must be equal on all ranks, too, for what the text lacks
+/// \param beside another number that must be equal on all ranks, for what the text lacks
 /// \throws on all ranks the exception of the lowest failed rank, its message prefixed with the
 /// rank; or std::invalid_argument if ranks make different calls. Cost: one reduction.
 inline void check_collectively(const Communicator& ranks, const std::exception_ptr& error,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What both passes of the forms of the Synthesizer over ranks have in common: what a call checks,
-/// and how it is one of softmax attention.
+/// What both distributed passes of the Synthesizer's forms have in common: what a call checks, and
+/// how it is one of softmax attention.
 #pragma once
 
 #include <concepts>
@@ -21,7 +21,7 @@ concept Synthesizer = std::derived_from<Op, fovea::detail::SynthesizerForm<Op, t
 
 namespace detail {
 
-/// Checks what this rank brings to a call.
+/// Checks this rank's arguments.
 /// \param check_tensors called with the inputs, without key lengths, which are of the whole
 /// sequence \throws std::invalid_argument
 template <class In, class Check>

@@ -64,7 +64,7 @@ class SynthesizerRankGradients<DenseSynthesizerAttention, T> {
     if (grads.w1.empty() && grads.b1.empty()) return;
     check_scan_begins(DenseSynthesizerAttention::name(), "gradients of w1 and b1", rows);
   }
-  /// Which gradients of weights are wanted, in words: those that all ranks have or none.
+  /// The names of the requested gradients of weights, which must be the same on all ranks.
   static std::string text(const DenseSynthesizerGrads<T>& grads) {
     std::string text;
     grads.for_each_tensor([&](const char* name, const View<T>& x) {
@@ -75,7 +75,7 @@ class SynthesizerRankGradients<DenseSynthesizerAttention, T> {
     return text;
   }
 
-  /// The gradients of softmax attention that are wanted.
+  /// The requested gradients of softmax attention.
   const SoftmaxGrads<T>& wanted() const { return wanted_; }
 
   /// The messages of this rank.

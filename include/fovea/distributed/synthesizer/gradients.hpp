@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the gradients of the forms of the Synthesizer over ranks are made of: those of softmax
-/// attention.
+/// The parts of distributed gradients of the Synthesizer's forms: those of softmax attention.
 #pragma once
 
 #include <exception>
@@ -32,7 +31,7 @@ class SynthesizerRankGradients {
   /// Ranks may want different ones.
   static std::string text(const GradsOf<Op, T>& /*grads*/) { return {}; }
 
-  /// The gradients of softmax attention that are wanted.
+  /// The requested gradients of softmax attention.
   const SoftmaxGrads<T>& wanted() const { return gradients_.wanted(); }
   /// There are no messages.
   static CommStats comm_stats() { return {}; }
