@@ -58,7 +58,7 @@ class NystroemAttention : public CheckedCalls<NystroemAttention> {
   /// The operator's name.
   static constexpr const char* name() { return "NystroemAttention"; }
 
-  /// Checks that the landmarks divide sequences of so many rows, and their key lengths.
+  /// Checks that the number of landmarks divides the numbers of rows and the key lengths.
   /// \throws std::invalid_argument if it does not
   void check_sequence(Index queries, Index keys, IndexSpan key_lengths) const {
     check_divides("q", queries);

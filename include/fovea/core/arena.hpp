@@ -148,7 +148,7 @@ class ArenaExecutor {
   ArenaExecutor(Arena& arena, E&& executor)
       : arena_(&arena), executor_(std::forward<E>(executor)) {}
 
-  /// Whether the other executor says that its threads are awake.
+  /// Whether the other executor's threads are awake.
   bool takes_small_work() const { return fovea::takes_small_work(executor_); }
   /// Keeps the threads of the other executor awake, if it can.
   auto stay_awake() const { return fovea::stay_awake(executor_); }

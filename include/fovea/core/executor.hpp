@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The concept Executor, which runs an operator's tasks; `Serial`, which uses the calling thread
-/// alone; and how other types become executors and bring scratch memory to a call.
+/// The concept Executor, which runs an operator's tasks; `Serial`, which only uses the calling
+/// thread; and how other types become executors and provide scratch memory.
 #pragma once
 
 #include <atomic>
@@ -31,15 +31,15 @@ struct IndexCall {
 
 /// An executor runs calls, possibly several at once on different threads.
 ///
-/// Operators hold one that does not do as it says in bounds: what it leaves out is done by the
-/// calling thread, calls that it makes twice or with a wrong index find nothing to do, and a
-/// concurrency that changes is asked for once a pass. One thing is up to the executor: when
-/// parallel_for returns or throws, none of its calls may be running or still to come.
+/// Operators tolerate executors that do not behave like this: the calling thread makes calls that
+/// were left out, repeated calls and wrong indices have no effect, and concurrency is read once per
+/// pass. One thing operators rely on: when parallel_for returns or throws, no call may be running
+/// or follow.
 template <class E>
 concept Executor = requires(E& e, Index n, const detail::IndexCall& f) {
-  /// The number of calls that may run at once, the one in the calling thread included. It is at
-  /// least 1, and the same each time the same thread asks. Operators take scratch memory for so
-  /// many, or for as many as they have tasks.
+  /// The number of calls that may run at once, including that in the calling thread. It is at least
+  /// 1, and constant for each thread. Operators allocate scratch memory for that many, or for as
+  /// many as they have tasks.
   { e.concurrency() } -> std::integral;
   /// Calls f(i) once for each i in [0, n), in any order and on any threads, and returns when all
   /// calls are done. If calls throw, the exception of the lowest index is rethrown once no call is
@@ -53,7 +53,7 @@ struct Serial {
   /// Always 1.
   static constexpr int concurrency() { return 1; }
 
-  /// Calls f(0) to f(n - 1) one after the other. An exception ends the loop and reaches the caller.
+  /// Calls f(0) to f(n - 1) in order. An exception ends the loop and reaches the caller.
   template <class F>
   static void parallel_for(Index n, F&& f) {
     for (Index i = 0; i < n; ++i) f(i);
@@ -188,14 +188,14 @@ X& as_executor(X& x) {
   return x;
 }
 
-/// The Executor that ExecutorAdapter makes of x, for example of an Eigen::ThreadPoolDevice.
+/// The Executor that ExecutorAdapter constructs from x, for example an Eigen::ThreadPoolDevice.
 template <class X>
 requires(!Executor<X>) && requires(X& x) {
   { ExecutorAdapter<std::remove_const_t<X>>::adapt(x) } -> Executor;
 }
 auto as_executor(X& x) { return ExecutorAdapter<std::remove_const_t<X>>::adapt(x); }
 
-/// What is said of anything else than an executor.
+/// The compiler's message for other types.
 #define FOVEA_RUNS_WORK                                                              \
   "fovea: what runs the work is an Executor, for instance fovea::ThreadPool, or an " \
   "Eigen::ThreadPoolDevice (<fovea/core/thread_pool.hpp>)"
@@ -210,10 +210,10 @@ concept ExecutorLike = requires(E& executor) {
 
 }  // namespace detail
 
-/// Whether an executor can bring memory to one call after the other.
+/// Whether an executor can lend memory to successive calls.
 template <class E>
 concept LeasesMemory = requires(E& executor) {
-  /// ScratchMemory that belongs to the caller while the result lives; it may be refused
+  /// ScratchMemory that belongs to the caller during the result's lifetime; it may be refused
   requires ScratchMemory<decltype(executor.lease())>;
 };
 
@@ -227,10 +227,10 @@ class LeasedExecutor {
   LeasedExecutor(const LeasedExecutor&) = delete;
   LeasedExecutor& operator=(const LeasedExecutor&) = delete;
 
-  /// Whether the executor says that its threads are awake.
+  /// Whether the executor's threads are awake.
   bool takes_small_work() const { return fovea::takes_small_work(executor_); }
 
-  /// That of the executor.
+  /// The executor's.
   Index concurrency() const { return static_cast<Index>(executor_.concurrency()); }
   /// Runs the calls on the executor.
   template <class F>
@@ -245,21 +245,22 @@ class LeasedExecutor {
   decltype(std::declval<E&>().lease()) lease_;
 };
 
-/// Whether an executor stands for a sequence of which this process holds some rows, as that of
-/// distributed::sequence_parallel does. Layers then compute the rows that are here, and meet the
-/// other processes for what is made of all rows.
+/// Whether an executor represents a sequence of which this process has some rows, as that of
+/// distributed::with_rows does. Layers then compute these rows, and call the other processes for
+/// results that depend on all rows.
 template <class E>
 concept ShardsRows = requires {
   requires std::remove_cvref_t<E>::kShardsRows;
 };
 
-/// What is said of such an executor where rows must be in one process.
-#define FOVEA_SHARDS_NO_ROWS                                                                     \
+/// The compiler's message for such an executor where rows must be in one process.
+#define FOVEA_SHARDS_NO_ROWS                                                                    \
   "fovea: this operator or layer has no implementation for a sequence that is distributed over " \
   "ranks"
 
-/// What an operator's call runs on: as_executor(x), and if that brings memory, a LeasedExecutor of
-/// it. Memory is so held by one call of an operator, and free again between the calls of a layer.
+/// The executor of an operator's call: as_executor(x), or, if that lends memory, a LeasedExecutor
+/// of it, so that the memory belongs to one call of an operator and is free between the calls of a
+/// layer.
 /// \throws what lease() does: std::invalid_argument if an Arena is in use
 template <class X>
 decltype(auto) for_call(X& x) {
@@ -267,7 +268,7 @@ decltype(auto) for_call(X& x) {
   constexpr bool runs_work = detail::ExecutorLike<X>;
   static_assert(runs_work, FOVEA_RUNS_WORK);
   if constexpr (!runs_work) {
-    return Serial{};  // the sentence above is enough
+    return Serial{};  // the assertion above is enough
   } else if constexpr (LeasesMemory<X>) {
     return LeasedExecutor<X>(x);
   } else {

@@ -79,14 +79,14 @@ class ExecutorRef {
         table_(&kTable<std::remove_reference_t<E>>),
         concurrency_((std::max)(Index{1}, static_cast<Index>(executor.concurrency()))) {}
 
-  /// That of the executor, at least 1. It never changes: scratch memory for so many workers is
-  /// enough for every task of a pass.
+  /// The executor's, at least 1. It never changes: scratch memory for that many workers is
+  /// sufficient for every task of a pass.
   Index concurrency() const { return concurrency_; }
   /// Runs the calls on the executor.
   void parallel_for(Index n, FunctionRef<void(Index)> f) const {
     table_->parallel_for(object_, n, f);
   }
-  /// Whether the executor says that its threads are awake.
+  /// Whether the executor's threads are awake.
   bool takes_small_work() const { return table_->takes_small_work(object_); }
 
   /// The same memory with the calling thread alone.

@@ -60,8 +60,7 @@ inline int default_concurrency() {
 
 namespace detail {
 
-/// A thread that starts at once and waits until it is told what to run. If it is never told, it
-/// ends without having run anything.
+/// A thread that starts at once and waits for work. It may end without any.
 class PoolThread {
  public:
   /// \throws std::system_error if the system refuses the thread
@@ -185,7 +184,7 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
   ~ThreadPool() {
-    // Threads that are not there cannot be waited for.
+    // In a forked process, these threads do not exist and cannot be joined.
     if (!is_at_home()) static_cast<void>(pool_.release());
   }
 

@@ -75,7 +75,7 @@ class Workspace {
   Workspace(Workspace&& other) noexcept
       : size_bytes_(std::exchange(other.size_bytes_, 0)), bytes_(std::move(other.bytes_)) {}
 
-  /// Frees its own bytes and takes over those of `other`, which is then empty.
+  /// Frees its own bytes and moves those of `other`, which is then empty.
   Workspace& operator=(Workspace&& other) noexcept {
     size_bytes_ = std::exchange(other.size_bytes_, 0);
     bytes_ = std::move(other.bytes_);

@@ -98,8 +98,8 @@ class SketchBlockSelect {
     return Outcome::decided;
   }
 
-  /// Whether evaluating so many blocks pays: reading three quarters of the keys takes about as long
-  /// as the exhaustive choice.
+  /// Whether evaluating that many blocks is faster: reading three quarters of the keys takes about
+  /// as long as the exhaustive choice.
   bool pays(Index blocks) const {
     return blocks_.looked_at() + blocks * kBlockKeys <= seen_ / 4 * 3;
   }
