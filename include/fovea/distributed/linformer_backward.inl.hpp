@@ -25,8 +25,8 @@ namespace distributed {
 template <class T>
 class LinformerBackwardPass {
  public:
-  /// Takes all memory but that of rows with a large lse.
-  /// \param inputs, out, saved, d_out, grads those of this rank, checked
+  /// Allocates all memory except that for rows with a large lse.
+  /// \param inputs, out, saved, d_out, grads this rank's, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   LinformerBackwardPass(const LinformerAttention& op, const LinformerInputs<T>& inputs,
                         const View<const T>& out, const LinformerSaved<T>& saved,
@@ -52,14 +52,14 @@ class LinformerBackwardPass {
   LinformerBackwardPass(const LinformerBackwardPass&) = delete;
   LinformerBackwardPass& operator=(const LinformerBackwardPass&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   CommStats comm_stats() const {
     const CommStats all = attention_.comm_stats();
     return scan_ ? all + scan_->comm_stats() : all;
   }
 
   /// Writes the gradients of this rank's rows. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error;
     if (scan_) {
@@ -72,13 +72,13 @@ class LinformerBackwardPass {
   }
 
  private:
-  /// Those of the softmax over projected keys.
+  /// The inputs of the softmax over projected keys.
   SoftmaxOptions options(const LinformerAttention& op) const {
     return {.scale =
                 static_cast<double>(fovea::detail::logit_scale<T>(op.options.scale, shape_.width))};
   }
 
-  /// The shape of what is made if it was not saved.
+  /// The shape of a tensor that is computed if it was not saved, empty otherwise.
   Shape made_shape(const Shape& shape) const { return saved_.has_projected() ? Shape{} : shape; }
   View<const T> keys() {
     return saved_.has_projected() ? View<T>(saved_.projected_keys) : keys_.view();
@@ -87,7 +87,7 @@ class LinformerBackwardPass {
     return saved_.has_projected() ? View<T>(saved_.projected_values) : values_.view();
   }
 
-  /// How many tokens of this rank each sequence has: the first ones, since rows ascend.
+  /// The number of this rank's tokens in each sequence: its first ones, since rows ascend.
   static std::vector<Index> lengths_here(const LinformerInputs<T>& inputs, const Sharding& rows) {
     std::vector<Index> lengths;
     for (const Index length : inputs.key_lengths) {
@@ -96,8 +96,8 @@ class LinformerBackwardPass {
     return lengths;
   }
 
-  /// Writes the gradients of this rank's tokens and of what it has of E and F, once all ranks have
-  /// those of the projected keys and values.
+  /// Writes the gradients of this rank's tokens and of its columns of E and F. \pre all ranks have
+  /// those of the projected keys and values
   void differentiate_projections(const ExecutorRef& executor) {
     projection_.backward({LinformerProduct<T>{inputs_.key_projection, inputs_.k, View<T>(),
                                               d_keys_.view(), grads_.key_projection, grads_.k},

@@ -19,7 +19,7 @@ namespace distributed {
 
 namespace detail {
 
-/// What is the same on all ranks of a call, in words.
+/// Describes the parts of a call that must be equal on all ranks.
 template <class T>
 std::string linformer_text(const LinformerAttention& op, const char* pass,
                            const LinformerInputs<T>& in, const Sharding& rows) {
@@ -39,8 +39,8 @@ std::string linformer_text(const LinformerAttention& op, const char* pass,
 template <class T>
 class LinformerForwardPass {
  public:
-  /// Takes all memory.
-  /// \param inputs, out, saved those of this rank, checked
+  /// Allocates all memory.
+  /// \param inputs, out, saved this rank's, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   LinformerForwardPass(const LinformerAttention& op, const LinformerInputs<T>& inputs,
                        const View<T>& out, const LinformerSaved<T>& saved, const Sharding& rows,
@@ -57,11 +57,11 @@ class LinformerForwardPass {
   LinformerForwardPass(const LinformerForwardPass&) = delete;
   LinformerForwardPass& operator=(const LinformerForwardPass&) = delete;
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   CommStats comm_stats() const { return scan_.comm_stats(); }
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     const std::exception_ptr error = scan_.run(executor);
     if (error) return error;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Luna attention over a sequence that is sharded over ranks, all of which have the packed rows.
+/// Luna attention over a sharded sequence, all of which have the packed rows.
 #pragma once
 
 #include <concepts>
@@ -34,33 +34,30 @@ class LunaCalls {
                             const detail::CollectiveCall& call);
 };
 
-/// A step of Luna attention in `forward`. Of LunaPack q [B, Hq, P, D] and out [B, Hq, P, Dv] are of
-/// the packed rows, which are the same on all ranks; of LunaUnpack k and v [B, Hk, P, ...]. Neither
-/// takes a bias or mask over ranks.
-/// Cost: LunaUnpack sends nothing. Of LunaPack a running softmax of P (Dv + 3) numbers for each
-/// query head goes from range to range, in the order of the rows, and to all ranks. All ranks
-/// compute at once, and wait for each other only to merge. Keys and values of segments of
-/// kKeySegment rows that lie on several ranks travel to that of the first row.
-/// Memory: the segments that lie on several ranks, and of LunaPack a running softmax of each query
-/// head for each of the rank's segments; of LunaUnpack the scratch of `forward` of the operator for
+/// A step of Luna attention in `forward`. Packed rows are the same on all ranks: q [B, Hq, P, D]
+/// and out [B, Hq, P, Dv] of LunaPack, k and v [B, Hk, P, ...] of LunaUnpack. Bias and mask are
+/// refused. Cost: LunaUnpack sends nothing. LunaPack sends a running softmax of P (Dv + 3) numbers
+/// for each query head from range to range, in the order of the rows, and then to all ranks. All
+/// ranks compute at the same time, and wait for each other only to merge. Keys and values of
+/// segments of kKeySegment rows that are on several ranks are sent to the rank of the first row.
+/// Memory: the segments that are on several ranks; for LunaPack a running softmax of each query
+/// head for each of the rank's segments; for LunaUnpack the scratch of the operator's `forward` for
 /// each range of the rank's rows.
 template <class Op, class T>
 requires LunaStepAttention<Op, T>
 struct DistributedForward<Op, T> : LunaCalls<Op, T> {
 };
 
-/// A step of Luna attention in `backward`. Of LunaPack d_out is the same on all ranks. Gradients of
-/// packed rows are their sums over all ranks; all ranks want that of q of LunaPack, or none. The
-/// gradient of a bias is refused.
-/// Cost: the sums of packed rows go from range to range and to all ranks: of LunaPack P D numbers
-/// for each query head, of LunaUnpack P rows of D and of Dv numbers, rounded up to whole vectors,
-/// for each key head, which go over the ranges once for each of its query heads. All ranks compute
-/// at once, and wait for each other only to add up. Rows of segments that lie on several ranks
-/// travel to that of the first row, and their gradients back: segments of kKeySegment keys, or
-/// blocks of block_rows(N) queries. Where lse is large, LunaPack sends 4 P numbers for each query
-/// head more.
-/// Memory: the rank's rows twice, and what its blocks add to the packed rows: for each block of 512
-/// rows (of less, if N is below 4096) as many numbers as in one sum.
+/// A step of Luna attention in `backward`. LunaPack's d_out is the same on all ranks. Gradients of
+/// packed rows are sums over all ranks; either all ranks request that of LunaPack's q, or none. The
+/// gradient of a bias is refused. Cost: the sums of packed rows are sent from range to range and
+/// then to all ranks: for LunaPack P D numbers for each query head; for LunaUnpack P rows of D and
+/// of Dv numbers, rounded up to vectors, for each key head, once for each of its query heads. All
+/// ranks compute at the same time, and wait for each other only to add. Rows of segments that are
+/// on several ranks are sent to the rank of the first row, and their gradients back: segments of
+/// kKeySegment keys, or blocks of block_rows(N) queries. If lse is large, LunaPack sends 4 P more
+/// numbers for each query head. Memory: the rank's rows twice, and as many numbers as a sum has for
+/// each block of 512 rows (fewer if N is below 4096).
 template <class Op, class T>
 requires LunaStepAttention<Op, T>
 struct DistributedBackward<Op, T> : LunaCalls<Op, T> {

@@ -19,8 +19,8 @@ namespace distributed {
 
 namespace detail {
 
-/// Refuses what a step does not take over ranks: packed sequences, and a bias or mask, which would
-/// have rows or columns of the sharded sequence.
+/// Refuses what a distributed step does not support: packed sequences, and a bias or mask, which
+/// would have rows or columns of the sharded sequence.
 /// \throws std::invalid_argument
 template <class T>
 void check_sharded_step(const char* op, const SoftmaxInputs<T>& in) {
@@ -61,13 +61,13 @@ template <class T>
 Index packed_rows(const LunaPack& /*op*/, const SoftmaxInputs<T>& in) {
   return in.q.rows();
 }
-/// Those of the second step.
+/// The same for the second step.
 template <class T>
 Index packed_rows(const LunaUnpack& /*op*/, const SoftmaxInputs<T>& in) {
   return in.k.rows();
 }
 
-/// What is the same on all ranks of a step, in words.
+/// Describes the parts of a step that must be equal on all ranks.
 template <class Op, class T>
 std::string step_text(const Op& op, const char* pass, const SoftmaxInputs<T>& in,
                       const Sharding& rows) {

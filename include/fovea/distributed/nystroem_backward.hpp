@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of Nystroem attention over a sequence that is sharded over ranks.
+/// The backward pass of Nystroem attention over a sharded sequence.
 #pragma once
 
 #include "fovea/distributed/messages/attention_calls.hpp"
@@ -10,12 +10,11 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Nystroem attention in `backward`. What landmarks attend to is computed again unless both tensors
-/// of them are given, by all ranks or by none.
-/// Cost: 30 m^3 flops a step for each head on every rank. What travels is that of the forward pass
-/// (of the landmarks, without the softmax over keys if that is saved), of LunaUnpack's backward
-/// pass to m keys of each query head, and of LunaPack's. Memory: the rank's rows twice, and what
-/// these two passes take.
+/// Nystroem attention in `backward`. The softmax over keys is computed again unless both landmark
+/// tensors were saved, on all ranks or on none. Cost: 30 m^3 flops per iteration and head on every
+/// rank. Communication: that of the forward pass (without the softmax over keys if that was saved),
+/// of LunaUnpack's backward pass to m keys of each query head, and of LunaPack's. Memory: the
+/// rank's rows twice, and that of these two passes.
 template <std::floating_point T>
 struct DistributedBackward<NystroemAttention, T> {
   /// Computes the pass.

@@ -22,8 +22,8 @@ namespace distributed {
 template <class T>
 class NystroemBackwardPass {
  public:
-  /// Takes all memory but that of rows with a large lse.
-  /// \param inputs, out, saved, d_out, grads those of this rank, checked
+  /// Allocates all memory except that for rows with a large lse.
+  /// \param inputs, out, saved, d_out, grads this rank's, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   NystroemBackwardPass(const NystroemInputs<T>& inputs, const NystroemOptions& options,
                        const View<const T>& out, const NystroemSaved<T>& saved,
@@ -45,13 +45,11 @@ class NystroemBackwardPass {
   NystroemBackwardPass(const NystroemBackwardPass&) = delete;
   NystroemBackwardPass& operator=(const NystroemBackwardPass&) = delete;
 
-  /// The messages of this rank.
-  CommStats comm_stats() const {
-    return landmarks_.comm_stats() + last_.comm_stats() + over_keys_.comm_stats();
-  }
+  /// This rank's communication statistics.
+  CommStats comm_stats() const { return landmarks_.comm_stats() + last_.comm_stats() + over_keys_.comm_stats(); }
 
   /// Writes the gradients of this rank's rows. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error = landmarks_.run(executor);
     const auto then = [&](const std::exception_ptr& later) {
@@ -71,7 +69,7 @@ class NystroemBackwardPass {
 
  private:
   NystroemProducts<T>& products() { return landmarks_.products(); }
-  /// Heads of queries, and behind them those of keys.
+  /// Query heads, followed by key heads.
   Index heads() { return products().shape.query_heads + products().shape.key_heads; }
 
   /// Adds the gradients of the landmarks to those of this rank's rows.

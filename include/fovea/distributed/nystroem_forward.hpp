@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of Nystroem attention over a sequence that is sharded over ranks. All ranks get
-/// the landmarks and what they attend to, and compute alike what is on the landmarks alone.
+/// The forward pass of Nystroem attention over a sharded sequence. All ranks get the landmarks and
+/// the output of their attention to the keys, and all compute the products of the landmarks.
 #pragma once
 
 #include <concepts>
@@ -14,14 +14,13 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Nystroem attention in `forward`. The tensors of the landmarks that it saves are whole on every
-/// rank.
-/// Cost: 8 m^3 flops a step for each head on every rank. From range to range and to all go (m + 1)
-/// D numbers for each query head and for each key head, and then m (Dv + 3) for each query head.
-/// Keys and values of segments of kKeySegment rows that lie on several ranks travel to that of the
-/// first row.
-/// Memory: O(B Hq m (D + Dv + m)), a running softmax of m (Dv + 3) numbers of each query head for
-/// each of the rank's segments, and with key lengths a byte for each row of the sequence.
+/// Nystroem attention in `forward`. Saved landmark tensors are complete on every rank. Cost: 8 m^3
+/// flops per iteration and head on every rank. (m + 1) D numbers for each query head and for each
+/// key head, and then m (Dv + 3) for each query head, are sent from range to range and to all
+/// ranks. Keys and values of segments of kKeySegment rows that are on several ranks are sent to the
+/// rank of the first row. Memory: O(B Hq m (D + Dv + m)), a running softmax of m (Dv + 3) numbers
+/// of each query head for each of the rank's segments, and with key lengths a byte for each row of
+/// the sequence.
 template <std::floating_point T>
 struct DistributedForward<NystroemAttention, T> {
   /// Computes the pass.

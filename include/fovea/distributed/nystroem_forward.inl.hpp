@@ -18,14 +18,13 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// What both passes compute on the landmarks.
+/// The landmarks of both passes.
 template <class T>
 class ShardedLandmarks {
  public:
-  /// Takes all memory.
+  /// Allocates all memory.
   /// \param inputs of this rank's rows, checked
-  /// \param saved its landmark tensors hold what landmarks attend to, and are written or, if
-  /// `is_saved`, read
+  /// \param saved its landmark tensors, which are written or, if `is_saved`, read
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   ShardedLandmarks(const NystroemInputs<T>& inputs, const NystroemOptions& options,
                    const NystroemSaved<T>& saved, bool is_saved, const Sharding& rows,
@@ -44,14 +43,15 @@ class ShardedLandmarks {
   NystroemProducts<T>& products() { return products_; }
   /// Options of every softmax.
   SoftmaxOptions softmax_options() const { return {.scale = static_cast<double>(products_.scale)}; }
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   CommStats comm_stats() const {
     const CommStats means = q_means_.comm_stats() + k_means_.comm_stats();
     return over_keys_ ? means + over_keys_->comm_stats() : means;
   }
 
-  /// Computes all that is on the landmarks. All messages are exchanged even if computing throws.
-  /// \pre the products have reserved their memory   \returns what computing has thrown, or null
+  /// Computes the means, W, A and U. All messages are exchanged even if computing throws.
+  /// \pre the products have reserved their memory   \returns the exception that computing threw, or
+  /// null
   std::exception_ptr run(const ExecutorRef& executor) {
     std::exception_ptr error = q_means_.run(executor);
     const auto then = [&](const std::exception_ptr& later) {
@@ -86,15 +86,15 @@ class ShardedLandmarks {
   NystroemProducts<T> products_;
   LandmarkMeans<T> q_means_;
   LandmarkMeans<T> k_means_;
-  std::optional<SharedQueriesForward<T>> over_keys_;  // none if it was saved
+  std::optional<SharedQueriesForward<T>> over_keys_;  // empty if it was saved
 };
 
 /// One forward pass.
 template <class T>
 class NystroemForwardPass {
  public:
-  /// Takes all memory.
-  /// \param inputs, out, saved those of this rank, checked
+  /// Allocates all memory.
+  /// \param inputs, out, saved this rank's, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   NystroemForwardPass(const NystroemInputs<T>& inputs, const NystroemOptions& options,
                       const View<T>& out, const NystroemSaved<T>& saved, const Sharding& rows,
@@ -105,11 +105,11 @@ class NystroemForwardPass {
     landmarks_.products().reserve({}, executor);
   }
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   CommStats comm_stats() const { return landmarks_.comm_stats(); }
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
-  /// \returns what computing has thrown, or null
+  /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
     const std::exception_ptr error = landmarks_.run(executor);
     return error ? error : last_.run(executor);

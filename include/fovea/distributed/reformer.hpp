@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Reformer attention over a sequence that is sharded over ranks: which rows see each other is
-/// known when all are sorted, so that the call is made by heads.
+/// Reformer attention over a sharded sequence: which rows see each other depends on all rows, so
+/// heads are distributed.
 #pragma once
 
 #include "fovea/attention/reformer.hpp"
@@ -13,11 +13,10 @@ FOVEA_NAMESPACE_BEGIN
 namespace distributed {
 
 /// Reformer attention in `forward`. The rows of a chunk may be on different ranks. All ranks save
-/// the same tensors.
-/// Cost: a rank computes all rows of some heads, as HeadAllToAll deals them; with fewer heads than
-/// ranks some ranks compute nothing. Its rows of qk, v and out travel to and from the other ranks'
-/// heads. Memory: three times as many numbers as its rows have, and what the operator takes for its
-/// heads. **Each rank holds all rows of its heads.**
+/// the same tensors. Cost: a rank computes all rows of the heads that HeadSlices assigns to it;
+/// with fewer heads than ranks, some ranks compute nothing. Rows of qk, v and out are sent to and
+/// from the ranks of other heads. Memory: three times the rank's rows, and the operator's memory
+/// for the rank's heads. **Each rank holds all rows of its heads.**
 template <class T>
 struct DistributedForward<ReformerAttention, T> {
   /// Computes the pass.
@@ -25,9 +24,8 @@ struct DistributedForward<ReformerAttention, T> {
                            const View<T>& out, const ReformerSaved<T>& saved, const Sharding& rows,
                            const detail::CollectiveCall& call);
 };
-/// Reformer attention in `backward`. All ranks want the same gradients, and give the same members
-/// of `saved`.
-/// Cost, memory: by heads, as `forward`; out, d_out and the gradients travel, too.
+/// Reformer attention in `backward`. All ranks request the same gradients and saved the same
+/// tensors. Cost, memory: by heads, as `forward`; out, d_out and the gradients are exchanged, too.
 template <class T>
 struct DistributedBackward<ReformerAttention, T> {
   /// Computes the pass.

@@ -19,14 +19,14 @@ namespace distributed {
 namespace detail {
 
 /// Checks this rank's arguments: its rows, and the sizes of the whole sequence.
-/// \param check_tensors called with the operator and the inputs as a call of the rank's rows alone
-/// has them \throws std::invalid_argument
+/// \param check_tensors called with the operator and inputs of a call with only this rank's rows
+/// \throws std::invalid_argument
 template <class T, class Check>
 void check_reformer_call(const ReformerAttention& op, const ReformerInputs<T>& in,
                          const Sharding& rows, const Check& check_tensors) {
   check_own_rows(op.name(), "qk", in.qk, rows);
   check_own_rows(op.name(), "v", in.v, rows);
-  // A chunk is one of the whole sequence: the rank's rows need not be a multiple of it.
+  // Chunks are parts of the whole sequence: the rank's rows need not be a multiple.
   ReformerAttention of_rows = op;
   of_rows.options.chunk = 1;
   ReformerInputs<T> own = in;
@@ -37,7 +37,7 @@ void check_reformer_call(const ReformerAttention& op, const ReformerInputs<T>& i
                                    "the sequence");
 }
 
-/// What is the same on all ranks of a call, in words.
+/// Describes the parts of a call that must be equal on all ranks.
 template <class T>
 std::string reformer_text(std::string_view pass, const ReformerInputs<T>& in,
                           const Sharding& rows) {
@@ -48,10 +48,10 @@ std::string reformer_text(std::string_view pass, const ReformerInputs<T>& in,
   return text.append(" (batch, heads, width)").append(numbers_text(in));
 }
 
-/// The tensors that both passes of Reformer attention read, turned around.
+/// The inputs of both passes of Reformer attention, redistributed by heads.
 template <class T>
 struct ReformerSlices {
-  /// Takes the memory of the rows of the rank's heads. \param in checked
+  /// Allocates memory for all rows of the rank's heads. \param in checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   ReformerSlices(const ReformerInputs<T>& in, const Sharding& rows)
       : slices(rows.ranks(), in.qk.batch(), in.qk.heads()), inputs(in) {

@@ -242,15 +242,19 @@ class ShardedExecutor {
   std::exception_ptr thrown_by_all_ = nullptr;  // in the last collective call
 };
 
-/// Calls layers over a sequence that is distributed over ranks; to be called on all ranks: ```
+/// Calls layers over a sequence that is distributed over ranks; to be called on all ranks:
+/// ```
 /// distributed::with_rows(rows, pool, [&](auto& over) {
 ///   block.forward(x, y, saved, over);
-/// block.backward(x, saved, d_y, d_x, over); }); ``` x, y and everything that a layer saves have
-/// this rank's rows, in ascending order; key lengths count tokens of the whole sequence, and a bias
-/// or mask has a column for each of them. All ranks have the same parameters, and the same
-/// gradients of them before and after. The bits are those of a single process, for any number of
-/// ranks, if the ranges of rows begin at multiples of kChain, as RowLayout's do. Forward passes
-/// accept any ranges, except that of MeanPool, which is a sum, too.
+///   block.backward(x, saved, d_y, d_x, over);
+/// });
+/// ```
+/// x, y and everything that a layer saves have this rank's rows, in ascending order; key lengths
+/// count tokens of the whole sequence, and a bias or mask has a column for each of them. All ranks
+/// have the same parameters, and the same gradients of them before and after. The bits are those of
+/// a single process, for any number of ranks, if the ranges of rows begin at multiples of kChain,
+/// as RowLayout's do. Forward passes accept any ranges, except that of MeanPool, which is a sum,
+/// too.
 ///
 /// Supported are all layers whose operators have distributed passes (include their headers) and
 /// softmax_cross_entropy over tokens; others fail to compile, and so do decoders. All ranks have

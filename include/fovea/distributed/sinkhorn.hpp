@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Sinkhorn attention over a sequence that is sharded over ranks: a sorted block is a sum of all
-/// blocks, so that the call is made by heads.
+/// Sinkhorn attention over a sharded sequence: a sorted block is a sum of all blocks, so heads are
+/// distributed.
 #pragma once
 
 #include "fovea/attention/sinkhorn.hpp"
@@ -13,12 +13,11 @@ FOVEA_NAMESPACE_BEGIN
 namespace distributed {
 
 /// Sinkhorn attention in `forward`. A rank has the sorting logits [B, Hk, own blocks, N / b] of the
-/// blocks whose first rows it holds (blocks_of); the rows of a block may be on different ranks. All
-/// ranks save lse, or none.
-/// Cost: a rank computes all rows of some key heads, as HeadAllToAll deals them; with fewer key
-/// heads than ranks some ranks compute nothing. Its rows of q, k, v, out and R travel to and from
-/// the other ranks' heads. Memory: three times as many numbers as its rows have, and what the
-/// operator takes for its heads. **Each rank holds all rows of its heads.**
+/// blocks whose first rows it has (blocks_of); the rows of a block may be on different ranks.
+/// Either all ranks save lse, or none. Cost: a rank computes all rows of the key heads that
+/// HeadSlices assigns to it; with fewer key heads than ranks, some ranks compute nothing. Rows of
+/// q, k, v, out and R are sent to and from the ranks of other heads. Memory: three times the rank's
+/// rows, and the operator's memory for the rank's heads. **Each rank holds all rows of its heads.**
 template <class T>
 struct DistributedForward<SinkhornAttention, T> {
   /// Computes the pass.
@@ -27,8 +26,8 @@ struct DistributedForward<SinkhornAttention, T> {
                            const detail::CollectiveCall& call);
 };
 /// Sinkhorn attention in `backward`. The gradient of the sorting logits is that of the rank's
-/// blocks. All ranks want the same gradients.
-/// Cost, memory: by heads, as `forward`; out, lse, d_out and the gradients travel, too.
+/// blocks. All ranks request the same gradients. Cost, memory: by heads, as `forward`; out, lse,
+/// d_out and the gradients are exchanged, too.
 template <class T>
 struct DistributedBackward<SinkhornAttention, T> {
   /// Computes the pass.

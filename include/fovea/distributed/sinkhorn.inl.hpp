@@ -18,8 +18,8 @@ namespace distributed {
 namespace detail {
 
 /// Checks this rank's arguments: its rows, and the sizes of the whole sequence.
-/// \param check_tensors called with the inputs, without key lengths, which are of the whole
-/// sequence \throws std::invalid_argument
+/// \param check_tensors called with the inputs without key lengths, which are the whole sequence's
+///  \throws std::invalid_argument
 template <class T, class Check>
 void check_sinkhorn_call(const SinkhornAttention& op, const SinkhornInputs<T>& in,
                          const Sharding& rows, const Check& check_tensors) {
@@ -38,10 +38,10 @@ void check_sinkhorn_call(const SinkhornAttention& op, const SinkhornInputs<T>& i
   check_tensors(own);
 }
 
-/// The tensors that both passes of Sinkhorn attention read, turned around.
+/// The inputs of both passes of Sinkhorn attention, redistributed by heads.
 template <class T>
 struct SinkhornSlices {
-  /// Takes the memory of the rows of the rank's heads. \param in checked
+  /// Allocates memory for all rows of the rank's heads. \param in checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SinkhornSlices(const SinkhornAttention& op, const SinkhornInputs<T>& in, const Sharding& rows)
       : blocks(blocks_of(rows.layout(), op.options.block)),
@@ -50,11 +50,12 @@ struct SinkhornSlices {
     inputs.q = slices.reads(in.q, rows.layout());
     inputs.k = slices.reads(in.k, rows.layout());
     inputs.v = slices.reads(in.v, rows.layout());
-    // A rank without blocks need not give logits.
-    inputs.sorting = slices.reads(
-        in.sorting.empty() ? View<const T>(nullptr, {in.k.batch(), in.k.heads(), 0, blocks.rows()})
-                           : View<const T>(in.sorting),
-        blocks);
+    // A rank without blocks needs no logits.
+    inputs.sorting =
+        slices.reads(in.sorting.empty()
+                         ? View<const T>(nullptr, {in.k.batch(), in.k.heads(), 0, blocks.rows()})
+                         : View<const T>(in.sorting),
+                     blocks);
   }
 
   RowLayout blocks;          ///< of the rows of the sorting logits

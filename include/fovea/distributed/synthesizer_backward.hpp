@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of the forms of the Synthesizer over a sequence that is sharded over ranks,
-/// whose weights have rows by position: that of softmax attention over what they make of their
-/// inputs.
+/// The backward pass of the Synthesizer's forms over a sharded sequence: softmax attention, and the
+/// gradients of weights.
 #pragma once
 
 #include <concepts>
@@ -29,13 +28,12 @@ class SynthesizerBackwardCalls {
                             const detail::CollectiveCall& call);
 };
 
-/// The forms of the Synthesizer in `backward`. Gradients of w1 and b1 are refused where a range of
-/// rows does not begin at a multiple of kReductionBlock.
-/// Cost, messages, memory: those of softmax attention over a pattern, whose bias is R. A factor of
-/// all sequences also takes [B, H, own rows, r] for its gradient. Of the dense form the sums that
-/// the gradients of W1 and b1 are go from range to range, once for each sequence if all have the
-/// same weights, and then to all ranks; so do the columns of those of W2 and b2, for which it takes
-/// [1 or B, Hk, N, M + 1], as much as these are.
+/// The forms of the Synthesizer in `backward`. Gradients of w1 and b1 require ranges of rows that
+/// begin at multiples of kChain. Cost, communication and memory: those of softmax attention over a
+/// pattern, where R is the bias. A factor that all sequences share also needs [B, H, own rows, r]
+/// for its gradient. In the dense form, the sums for the gradients of W1 and b1 are sent from range
+/// to range, once for each sequence if all share the weights, and then to all ranks. So are the
+/// columns of the gradients of W2 and b2, which need memory of [1 or B, Hk, N, M + 1].
 template <Synthesizer Op, class T>
 struct DistributedBackward<Op, T> : SynthesizerBackwardCalls<Op, T> {};
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of the forms of the Synthesizer over a sequence that is sharded over ranks:
-/// that of softmax attention over what they make of their inputs.
+/// The forward pass of the Synthesizer's forms over a sharded sequence, as softmax attention.
 #pragma once
 
 #include "fovea/attention/dense_synthesizer.hpp"
@@ -25,13 +24,11 @@ class SynthesizerCalls {
                            const detail::CollectiveCall& call);
 };
 
-/// The forms of the Synthesizer in `forward`. What has rows by position, r, r1, r2 or x, is that of
-/// this rank's rows; r [1 or B, Hq, own rows, N] has the columns of all of them. W1, b1, W2 and b2
-/// are whole on every rank.
-/// Cost: each value that the rank's rows see is received once, with its row of R2 or, of the dense
-/// form, its column of W2 and b2, for each sequence of the batch. Memory: that of softmax attention
-/// over a pattern, for the dense form also [B, Hq, own rows, M + 1] and [1 or B, Hk, own rows, M +
-/// 1].
+/// The forms of the Synthesizer in `forward`. r, r1, r2 and x have this rank's rows; r [1 or B, Hq,
+/// own rows, N] has all columns. W1, b1, W2 and b2 are complete on every rank. Cost: each value
+/// that the rank's rows see is received once, with its row of R2 or (dense form) its column of W2
+/// and b2, for each sequence of the batch. Memory: that of softmax attention over a pattern, for
+/// the dense form also [B, Hq, own rows, M + 1] and [1 or B, Hk, own rows, M + 1].
 template <Synthesizer Op, class T>
 struct DistributedForward<Op, T> : SynthesizerCalls<Op, T> {};
 

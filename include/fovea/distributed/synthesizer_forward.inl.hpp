@@ -18,8 +18,8 @@ namespace distributed {
 template <class Op, class T>
 class SynthesizerForwardPass {
  public:
-  /// Takes all memory, on every rank, and prepares all messages.
-  /// \param inputs, out, saved those of this rank, checked
+  /// Allocates all memory, on every rank, and prepares all messages.
+  /// \param inputs, out, saved this rank's, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SynthesizerForwardPass(const Op& op, const InputsOf<Op, T>& inputs, const View<T>& out,
                          const SoftmaxSaved<T>& saved, const Sharding& rows,
@@ -30,17 +30,17 @@ class SynthesizerForwardPass {
     pass_.reserve(executor);
   }
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   CommStats comm_stats() const { return pass_.comm_stats(); }
 
-  /// As that of softmax attention.
+  /// As for softmax attention.
   std::uint64_t plan_number() const { return pass_.plan_number(); }
 
-  /// Sends, receives and computes. \returns what computing has thrown, or null
+  /// Sends, receives and computes. \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) { return pass_.run(executor); }
 
  private:
-  /// What softmax attention reads: a pass may take keys as soon as it is made.
+  /// The inputs of softmax attention, initialised before the pass.
   const SoftmaxInputs<T>& computed_inputs(const ExecutorRef& executor) {
     logits_.compute(executor);
     return logits_.inputs();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// What both distributed passes of the Synthesizer's forms have in common: what a call checks, and
-/// how it is one of softmax attention.
+/// its conversion to softmax attention.
 #pragma once
 
 #include <concepts>
@@ -22,8 +22,8 @@ concept Synthesizer = std::derived_from<Op, fovea::detail::SynthesizerForm<Op, t
 namespace detail {
 
 /// Checks this rank's arguments.
-/// \param check_tensors called with the inputs, without key lengths, which are of the whole
-/// sequence \throws std::invalid_argument
+/// \param check_tensors called with the inputs without key lengths, which are the whole sequence's
+///  \throws std::invalid_argument
 template <class In, class Check>
 void check_synthesizer(const char* op, const In& in, const Sharding& rows,
                        const Check& check_tensors) {
@@ -35,7 +35,7 @@ void check_synthesizer(const char* op, const In& in, const Sharding& rows,
                                    "the sequence");
 }
 
-/// What is the same on all ranks of a call, in words.
+/// Describes the parts of a call that must be equal on all ranks.
 template <class In>
 std::string synthesizer_text(const char* op, std::string_view pass, const In& in,
                              const Sharding& rows) {

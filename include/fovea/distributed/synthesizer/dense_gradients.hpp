@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradients of the dense Synthesizer over ranks. Those of W1 and b1 are sums over tokens,
-/// which go along the ranks in the order of their rows; those of W2 and b2 have a column for each
-/// key, which all ranks get from the key's rank.
+/// The distributed gradients of the dense Synthesizer. Those of W1 and b1 are sums over tokens,
+/// which pass through the ranks in the order of their rows; those of W2 and b2 have a column for
+/// each key, which all ranks receive from the key's rank.
 #pragma once
 
 #include <algorithm>
@@ -20,14 +20,14 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed::detail {
 
-/// Those of the dense Synthesizer.
+/// The gradients of the dense Synthesizer.
 template <class T>
 class SynthesizerRankGradients<DenseSynthesizerAttention, T> {
   using Logits = fovea::detail::SynthesizerLogits<DenseSynthesizerAttention, T>;
 
  public:
-  /// Takes all memory.
-  /// \param logits the queries and keys   \param in, grads those of this rank, checked
+  /// Allocates all memory.
+  /// \param logits the queries and keys   \param in, grads this rank's, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SynthesizerRankGradients(Logits& logits, const DenseSynthesizerInputs<T>& in,
                            const DenseSynthesizerGrads<T>& grads, const Sharding& rows,
@@ -59,7 +59,8 @@ class SynthesizerRankGradients<DenseSynthesizerAttention, T> {
     wanted_.v = grads.v;
   }
 
-  /// Refuses rows where the gradients of W1 and b1 cannot be cut. \throws std::invalid_argument
+  /// Refuses ranges of rows at which the sums for W1 and b1 cannot be divided. \throws
+  /// std::invalid_argument
   static void check(const DenseSynthesizerGrads<T>& grads, const Sharding& rows) {
     if (grads.w1.empty() && grads.b1.empty()) return;
     check_scan_begins(DenseSynthesizerAttention::name(), "gradients of w1 and b1", rows);
@@ -78,11 +79,12 @@ class SynthesizerRankGradients<DenseSynthesizerAttention, T> {
   /// The requested gradients of softmax attention.
   const SoftmaxGrads<T>& wanted() const { return wanted_; }
 
-  /// The messages of this rank.
+  /// This rank's communication statistics.
   CommStats comm_stats() const { return exchange_.comm_stats() + chain_.comm_stats(); }
 
-  /// Makes the others of them. All messages are exchanged even if something was thrown.
-  /// \param error what was thrown before, or null   \returns what was thrown, or null
+  /// Computes the form's gradients from them. All messages are exchanged even after an exception.
+  /// \param error an exception that was thrown before, or null   \returns the first exception, or
+  /// null
   std::exception_ptr finish(Logits& /*logits*/, std::exception_ptr error,
                             const ExecutorRef& executor) {
     const auto compute = [&](const auto& f) {
@@ -114,18 +116,18 @@ class SynthesizerRankGradients<DenseSynthesizerAttention, T> {
     return fovea::detail::HiddenLayer<T>::row_of(in_.w1.width()) * Index{sizeof(T)};
   }
   Index column_bytes() const { return (in_.w2.rows() + 1) * Index{sizeof(T)}; }
-  /// The sums that the gradients of W1 and b1 are.
+  /// The sums for the gradients of W1 and b1.
   Index sums() const { return in_.w1.batch() * in_.w1.heads(); }
   Index sum_bytes() const { return hidden_.first_weights_elements() * Index{sizeof(T)}; }
 
-  /// Those of the rank's columns of W2 and b2, once they are added up.
+  /// The gradients of the rank's columns of W2 and b2, after the sum over ranks.
   View<T> own_columns() {
     if (!has_second()) return {};
     return {own_columns_.size_bytes() == 0 ? nullptr : own_columns_.template data<T>(),
             {in_.w2.batch(), in_.w2.heads(), rows_.own_count(), in_.w2.rows() + 1}};
   }
 
-  /// Adds the tokens of all ranks up. \returns what was thrown, or null
+  /// Sums over the tokens of all ranks. \returns the exception that was thrown, or null
   std::exception_ptr add_first(bool has_failed, const ExecutorRef& executor) {
     const Index heads = in_.w1.heads();
     for (Index n = 0; n < sums(); ++n) {

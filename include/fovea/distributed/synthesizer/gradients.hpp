@@ -12,31 +12,32 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed::detail {
 
-/// The gradients of a form over ranks. This is for forms whose weights have rows by position: they
-/// need nothing of other ranks beyond the gradients of softmax attention.
+/// The distributed gradients of a form whose weights have rows by position: apart from softmax
+/// attention, they need nothing from other ranks.
 template <class Op, class T>
 class SynthesizerRankGradients {
   using Logits = fovea::detail::SynthesizerLogits<Op, T>;
 
  public:
-  /// Takes memory for sums over sequences. \param grads those that this rank wants
+  /// Allocates memory for sums over sequences. \param grads this rank's
   /// \throws std::bad_alloc
   SynthesizerRankGradients(Logits& /*logits*/, const InputsOf<Op, T>& in,
                            const GradsOf<Op, T>& grads, const Sharding& /*rows*/,
                            const ExecutorRef& /*executor*/)
       : gradients_(in, grads, ExecutorRef().memory()) {}
 
-  /// Any rows will do.
+  /// All ranges of rows are supported.
   static void check(const GradsOf<Op, T>& /*grads*/, const Sharding& /*rows*/) {}
-  /// Ranks may want different ones.
+  /// Ranks may request different gradients.
   static std::string text(const GradsOf<Op, T>& /*grads*/) { return {}; }
 
   /// The requested gradients of softmax attention.
   const SoftmaxGrads<T>& wanted() const { return gradients_.wanted(); }
   /// There are no messages.
   static CommStats comm_stats() { return {}; }
-  /// Makes the others from them.
-  /// \param error what was thrown before, or null   \returns what was thrown, or null
+  /// Computes the form's gradients from them.
+  /// \param error an exception that was thrown before, or null   \returns the first exception, or
+  /// null
   std::exception_ptr finish(Logits& logits, const std::exception_ptr& error,
                             const ExecutorRef& executor) {
     if (error) return error;
