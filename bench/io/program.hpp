@@ -20,7 +20,7 @@ namespace bench {
 inline void make_directory(const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
-  if (error) throw std::runtime_error(directory + ": cannot be made: " + error.message());
+  if (error) throw std::runtime_error(directory + ": cannot be created: " + error.message());
 }
 
 /// The status of run(): 2 for a command line that is not understood, 1 for any other error.

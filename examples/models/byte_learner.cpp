@@ -116,7 +116,7 @@ std::unique_ptr<ByteLearner> load_byte_learner(const std::string& path, ByteSett
   const auto names = byte_operators();
   if (std::find(names.begin(), names.end(), settings.op) == names.end()) {
     fovea::refuse_file(
-        path, "its operator is " + fovea::quoted_name(settings.op) + ", which is not known here");
+        path, "its operator is " + fovea::quoted_name(settings.op) + ", which is not supported");
   }
   return build(settings, &set);
 }

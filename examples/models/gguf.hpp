@@ -159,7 +159,7 @@ class GgufReader {
         return number<double>();
       default:
         fovea::refuse_file(file_, "the type of " + fovea::quoted_name(key) + " is " +
-                                      std::to_string(type) + ", which is not known here");
+                                      std::to_string(type) + ", which is not supported");
     }
   }
 
@@ -201,7 +201,7 @@ class GgufReader {
       const BlockFormat* const format = format_of(type);
       if (format == nullptr) {
         fovea::refuse_file(file_, "the type of " + fovea::quoted_name(place.name) + " is " +
-                                      std::to_string(type) + ", which is not known here");
+                                      std::to_string(type) + ", which is not supported");
       }
       tensor.decode = format->decode;
       place.offset = number<std::uint64_t>();

@@ -43,12 +43,10 @@ TYPED_TEST(BadInput, WhatBackwardReads) {
   call.lse = {};
   this->expect_backward("lse is required: the lse that forward saved");
   call.lse = {call.at(4000), {2, 4, 5, 1}};
-  this->expect_backward(
-      "lse has shape 2x4x5x1; expected 2x4x6x1, as the shapes of the inputs require");
+  this->expect_backward("lse has shape 2x4x5x1; expected 2x4x6x1, to match the inputs");
   call.lse = {call.at(4000), {2, 4, 6, 3}};
-  this->expect_backward(
-      "lse has shape 2x4x6x3; expected 2x4x6x1, as the shapes of the inputs require");
-  const std::string rest = "; expected 2x4x6x3, as the shapes of the inputs require";
+  this->expect_backward("lse has shape 2x4x6x3; expected 2x4x6x1, to match the inputs");
+  const std::string rest = "; expected 2x4x6x3, to match the inputs";
   call.out = {call.at(3000), {2, 4, 6, 5}};
   this->expect_backward("out has shape 2x4x6x5" + rest);
   call.out = {};
@@ -65,18 +63,17 @@ TYPED_TEST(BadInput, ShapesOfGradients) {
   auto& call = this->call_;
   call.grads.q = {call.at(6000), {2, 4, 6, 4}};
   this->expect_backward(
-      "the gradient of q has shape 2x4x6x4; expected 2x4x6x5, as the shapes of the inputs require");
+      "the gradient of q has shape 2x4x6x4; expected 2x4x6x5, to match the inputs");
   call.grads.k = {call.at(7000), {2, 4, 9, 5}};
   this->expect_backward(
-      "the gradient of k has shape 2x4x9x5; expected 2x2x9x5, as the shapes of the inputs require");
+      "the gradient of k has shape 2x4x9x5; expected 2x2x9x5, to match the inputs");
   call.grads.v = {call.at(8000), {2, 2, 6, 3}};
   this->expect_backward(
-      "the gradient of v has shape 2x2x6x3; expected 2x2x9x3, as the shapes of the inputs require");
+      "the gradient of v has shape 2x2x6x3; expected 2x2x9x3, to match the inputs");
   call.bias = {call.at(9000), {1, 4, 6, 1}};
   call.grads.bias = {call.at(9100), {2, 4, 6, 9}};
   this->expect_backward(
-      "the gradient of bias has shape 2x4x6x9; expected 1x4x6x1, as the shapes of the inputs "
-      "require");
+      "the gradient of bias has shape 2x4x6x9; expected 1x4x6x1, to match the inputs");
   call.grads.bias = {call.at(9100), {1, 1, 1, 1}};
   this->expect_backward("the gradient of bias must not be given: the inputs have no bias");
   call.grads.sink = {call.at(9500), 4};
@@ -173,9 +170,9 @@ TYPED_TEST(BadInput, GradientsThroughLse) {
   expect({call.at(4000), {2, 4, 6, 1}}, "accepted");
   expect({call.at(5200), {2, 4, 6, 1}, {0, 0, 0, 1}}, "accepted");
   expect({call.at(4000), {2, 4, 5, 1}},
-         name + ": d_lse has shape 2x4x5x1; expected 2x4x6x1, as the shapes of the inputs require");
+         name + ": d_lse has shape 2x4x5x1; expected 2x4x6x1, to match the inputs");
   expect({call.at(4000), {2, 4, 6, 3}},
-         name + ": d_lse has shape 2x4x6x3; expected 2x4x6x1, as the shapes of the inputs require");
+         name + ": d_lse has shape 2x4x6x3; expected 2x4x6x1, to match the inputs");
   expect({call.at(6010), {2, 4, 6, 1}},
          name + ": the gradient of q overlaps d_lse; outputs must not alias inputs or each other");
 }

@@ -79,7 +79,7 @@ TEST_F(BadFsatInput, ShapesOfDominantIndices) {
   expect("dominant is required: [B, Hq, Nk, M], the dominant indices of each key");
   call_.grads.dominant = {};
   call_.dominant = {dominant_.data(), {2, 4, 9, 0}};
-  expect("dominant has width 0; expected at least 1, the dominant queries of a key");
+  expect("dominant has width 0; expected at least 1, the number of dominant queries of a key");
   call_.grads.dominant = {};
   call_.dominant = {dominant_.data(), {1, 4, 9, 2}};
   expect("dominant has batch 1; expected 2, the batch of q");
@@ -158,13 +158,11 @@ TEST_F(BadFsatInput, QueriesAndKeysAreTheSameTokens) {
 TEST_F(BadFsatInput, WhatIsWritten) {
   call_.out = {call_.at(3000), {2, 4, 9, 2}};
   EXPECT_EQ(call_.refusal(FsatAttention({.max_length = 9})),
-            "FsatAttention: out has shape 2x4x9x2; expected 2x4x9x3, as the shapes of the inputs "
-            "require");
+            "FsatAttention: out has shape 2x4x9x2; expected 2x4x9x3, to match the inputs");
   reset();
   call_.d_out = {call_.at(5200), {2, 4, 8, 3}};
   EXPECT_EQ(call_.backward_refusal(FsatAttention({.max_length = 9})),
-            "FsatAttention: d_out has shape 2x4x8x3; expected 2x4x9x3, as the shapes of the inputs "
-            "require");
+            "FsatAttention: d_out has shape 2x4x8x3; expected 2x4x9x3, to match the inputs");
   reset();
   call_.lse = {};
   EXPECT_EQ(call_.backward_refusal(FsatAttention({.max_length = 9})),
@@ -172,8 +170,8 @@ TEST_F(BadFsatInput, WhatIsWritten) {
   reset();
   call_.grads.dominant = {call_.at(8500), {2, 4, 9, 1}};
   EXPECT_EQ(call_.backward_refusal(FsatAttention({.max_length = 9})),
-            "FsatAttention: the gradient of dominant has shape 2x4x9x1; expected 2x4x9x2, as the "
-            "shapes of the inputs require");
+            "FsatAttention: the gradient of dominant has shape 2x4x9x1; expected 2x4x9x2, to match "
+            "the inputs");
   reset();
   call_.grads.dominant = {dominant_.data(), {2, 4, 9, 2}};
   EXPECT_EQ(call_.backward_refusal(FsatAttention({.max_length = 9})),

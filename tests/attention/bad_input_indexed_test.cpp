@@ -127,7 +127,7 @@ TEST_F(BadIndexedInput, OptionsAndOutputs) {
   call_.q = {call_.at(0), {2, 3, 6, 5}};
   expect("k has 2 heads; expected a divisor of the 3 heads of q");
   call_.out = {call_.at(3000), {2, 4, 6, 2}};
-  expect("out has shape 2x4x6x2; expected 2x4x6x3, as the shapes of the inputs require");
+  expect("out has shape 2x4x6x2; expected 2x4x6x3, to match the inputs");
   call_.lse = {};
   EXPECT_EQ(call_.backward_refusal(IndexedAttention{}),
             "IndexedAttention: lse is required: the lse that forward saved");

@@ -94,7 +94,7 @@ TEST_F(BadLinearInput, ShapesAndLengths) {
   call_.lengths = {9, 10};
   expect("key_lengths[1] is 10; expected 0 to 9, the rows of k", Plain{});
   call_.out = {call_.at(3000), {2, 4, 6, 5}};
-  expect("out has shape 2x4x6x5; expected 2x4x6x3, as the shapes of the inputs require", Plain{});
+  expect("out has shape 2x4x6x5; expected 2x4x6x3, to match the inputs", Plain{});
   call_.cu_k = {0, 9};
   expect("cu_seqlens_q is required: cu_seqlens_k is given", Fmm{});
 }
@@ -188,8 +188,8 @@ TEST_F(BadLinearInput, Gradients) {
   give_beta();
   call_.grads.beta = {call_.at(9500), {2, 4, 9, 1}};
   EXPECT_EQ(call_.backward_refusal(Delta{}),
-            "DeltaRuleAttention: the gradient of beta has shape 2x4x9x1; expected 2x2x9x1, as the "
-            "shapes of the inputs require");
+            "DeltaRuleAttention: the gradient of beta has shape 2x4x9x1; expected 2x2x9x1, to "
+            "match the inputs");
   reset();
   give_beta();
   call_.grads.beta = {call_.at(9201), {2, 2, 9, 1}};
@@ -209,8 +209,8 @@ TEST_F(BadLinearInput, Decoders) {
   fovea::DecoderShape spoilt = shape;
   spoilt.rollback_tokens = 3;
   EXPECT_EQ(message(causal, spoilt),
-            "LinearAttention: rollback_tokens is 3; expected 0: tokens are summed up at once (keep "
-            "a fork or a save)");
+            "LinearAttention: rollback_tokens is 3; expected 0: tokens are added to the state at "
+            "once (keep a fork or a save)");
   spoilt = shape;
   spoilt.key_heads = 3;
   EXPECT_NE(message(causal, spoilt), "accepted");
@@ -226,9 +226,9 @@ TEST_F(BadLinearInput, Decoders) {
   EXPECT_EQ(step(3, 2),
             "LinearAttention: q has 3 rows; expected at most 2, the tokens in the decoder");
   EXPECT_EQ(step(2, 2), "accepted");
-  EXPECT_EQ(
-      step(4, 2),
-      "LinearAttention: q has 4 rows; expected at most 3: earlier tokens are summed up already");
+  EXPECT_EQ(step(4, 2),
+            "LinearAttention: q has 4 rows; expected at most 3: the state already contains earlier "
+            "tokens");
   EXPECT_EQ(decoder.length(), 2);
   // As many tokens as an empty decoder would take.
   const Index most = fovea::kMostDecoderTokens;

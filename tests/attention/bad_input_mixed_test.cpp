@@ -76,9 +76,9 @@ TEST(BadLinformerInput, Projections) {
   const LinformerAttention op;
   const auto accept = [](MixedCall&) {};
   refused(op, "accepted", accept);
-  refused(op, "key_projection is required: [1, 1 or Hk, P, Nk], which makes P rows from Nk",
+  refused(op, "key_projection is required: [1, 1 or Hk, P, Nk], which projects Nk rows to P",
           [](MixedCall& c) { c.in.key_projection = {}; });
-  refused(op, "value_projection is required: [1, 1 or Hk, P, Nk], which makes P rows from Nk",
+  refused(op, "value_projection is required: [1, 1 or Hk, P, Nk], which projects Nk rows to P",
           [](MixedCall& c) { c.in.value_projection = {}; });
   refused(op, "key_projection has batch 2; expected 1, since all sequences share it",
           [](MixedCall& c) {
@@ -87,7 +87,7 @@ TEST(BadLinformerInput, Projections) {
   refused(op, "key_projection has 4 heads; expected 1 or 2, the heads of k", [](MixedCall& c) {
     c.in.key_projection = {c.at(3000), {1, 4, 6, 8}};
   });
-  refused(op, "key_projection has 0 rows; expected at least 1, the projected keys",
+  refused(op, "key_projection has 0 rows; expected at least 1, the number of projected keys",
           [](MixedCall& c) {
             c.in.key_projection = {c.at(3000), {1, 1, 0, 8}};
           });
@@ -124,7 +124,7 @@ TEST(BadLinformerInput, Others) {
       },
       false);
   refused(
-      op, "projected_keys has shape 2x2x5x5; expected 2x2x6x5, as the shapes of the inputs require",
+      op, "projected_keys has shape 2x2x5x5; expected 2x2x6x5, to match the inputs",
       [](MixedCall& c) {
         c.saved.projected_keys = {c.at(10000), {2, 2, 5, 5}};
         c.saved.projected_values = {c.at(11000), {2, 2, 6, 3}};
@@ -161,19 +161,16 @@ TEST(BadNystroemInput, Landmarks) {
   refused(with(0), "landmarks is 0; expected 1 to 1048576", accept);
   refused(with(-4), "landmarks is -4; expected 1 to 1048576", accept);
   refused(with(4, -1), "iterations is -1; expected 0 to 1048576", accept);
-  refused(with(4),
-          "landmark_lse has shape 2x4x3x1; expected 2x4x4x1, as the shapes of the inputs require",
+  refused(with(4), "landmark_lse has shape 2x4x3x1; expected 2x4x4x1, to match the inputs",
           [](MixedCall& c) {
             c.saved.landmark_lse = {c.at(10000), {2, 4, 3, 1}};
             c.saved.landmark_values = {c.at(10500), {2, 4, 4, 3}};
           });
-  refused(
-      with(4),
-      "landmark_values has shape 2x4x4x2; expected 2x4x4x3, as the shapes of the inputs require",
-      [](MixedCall& c) {
-        c.saved.landmark_lse = {c.at(10000), {2, 4, 4, 1}};
-        c.saved.landmark_values = {c.at(10500), {2, 4, 4, 2}};
-      });
+  refused(with(4), "landmark_values has shape 2x4x4x2; expected 2x4x4x3, to match the inputs",
+          [](MixedCall& c) {
+            c.saved.landmark_lse = {c.at(10000), {2, 4, 4, 1}};
+            c.saved.landmark_values = {c.at(10500), {2, 4, 4, 2}};
+          });
   refused(with(4), "k has 6 rows; expected a multiple of 4, the landmarks", [](MixedCall& c) {
     c.in.k = {c.at(1000), {2, 2, 6, 5}};
     c.in.v = {c.at(2000), {2, 2, 6, 3}};
@@ -184,7 +181,7 @@ TEST(BadNystroemInput, Landmarks) {
           [](MixedCall& c) {
             c.lengths = {8, 6};
           });
-  refused(with(4), "cu_seqlens must not be given: the operator takes no packed sequences",
+  refused(with(4), "cu_seqlens must not be given: the operator does not support packed sequences",
           [](MixedCall& c) {
             c.cu_q = {0, 8};
           });

@@ -66,7 +66,7 @@ TYPED_TEST(BadInput, PackedSequencesBesideOtherWaysToSaySo) {
   this->expect("q has batch 2; expected 1, since cu_seqlens_q is given");
   pack(call, {0, 2, 6}, {0, 4, 9});
   call.lengths = {9};
-  this->expect("key_lengths must not be given: cu_seqlens_q says where sequences end");
+  this->expect("key_lengths must not be given: cu_seqlens_q determines the lengths");
 }
 
 TYPED_TEST(BadInput, NoSequencesWork) {

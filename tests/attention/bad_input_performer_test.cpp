@@ -50,7 +50,7 @@ TEST_F(BadPerformerInput, Projection) {
   project({1, 1, 7, 4});
   expect("projection has width 4; expected 5, the width of q");
   project({1, 1, 0, 5});
-  expect("projection has 0 rows; expected at least 1, the random features");
+  expect("projection has 0 rows; expected at least 1 random feature");
   project({1, 4, 7, 5});
   expect("projection has 4 heads; expected 1, since all heads share it");
   project({2, 1, 7, 5});
@@ -64,8 +64,7 @@ TEST_F(BadPerformerInput, SharedWithOtherOperators) {
   expect("k has 3 heads; expected a divisor of the 4 heads of q");
   call_.out = {call_.at(3000), {2, 4, 6, 5}};
   EXPECT_EQ(call_.refusal(PerformerAttention{}),
-            "PerformerAttention: out has shape 2x4x6x5; expected 2x4x6x3, as the shapes of the "
-            "inputs require");
+            "PerformerAttention: out has shape 2x4x6x5; expected 2x4x6x3, to match the inputs");
   reset();
   call_.out = {call_.at(9010), {2, 4, 6, 3}};
   EXPECT_EQ(
@@ -77,7 +76,7 @@ TEST_F(BadPerformerInput, Gradients) {
   call_.grads.projection = {call_.at(9500), {1, 1, 8, 5}};
   EXPECT_EQ(call_.backward_refusal(PerformerAttention{}),
             "PerformerAttention: the gradient of projection has shape 1x1x8x5; expected 1x1x7x5, "
-            "as the shapes of the inputs require");
+            "to match the inputs");
 }
 
 TEST_F(BadPerformerInput, Decoders) {
@@ -96,8 +95,8 @@ TEST_F(BadPerformerInput, Decoders) {
   spoilt = shape;
   spoilt.rollback_tokens = 3;
   EXPECT_EQ(message(causal, spoilt),
-            "PerformerAttention: rollback_tokens is 3; expected 0: tokens are summed up at once "
-            "(keep a fork)");
+            "PerformerAttention: rollback_tokens is 3; expected 0: tokens are added to the state "
+            "at once (keep a fork)");
   auto decoder = causal.decoder<float>(shape);
   const View<const float> k(call_.at(1000), {1, 2, 3, 5});
   const View<const float> v(call_.at(2000), {1, 2, 3, 3});
@@ -110,8 +109,8 @@ TEST_F(BadPerformerInput, Decoders) {
             "PerformerAttention: projection has 6 rows; expected 7, the features of the decoder");
   EXPECT_EQ(append({call_.at(9000), {1, 1, 7, 5}}), "accepted");
   EXPECT_EQ(refusal([&] { decoder.rollback(4); }),
-            "PerformerAttention: rollback is 4; expected 1 to 3, or 0: earlier tokens are summed "
-            "up already (keep a fork)");
+            "PerformerAttention: rollback is 4; expected 1 to 3, or 0: the state already contains "
+            "earlier tokens (keep a fork)");
   EXPECT_EQ(decoder.length(), 3);
 }
 

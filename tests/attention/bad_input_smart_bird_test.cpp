@@ -91,13 +91,13 @@ TEST_F(BadSmartBird, Draws) {
 
 TEST_F(BadSmartBird, WhatIsWritten) {
   saved.indices = View<Index>(indices_.view().data(), {2, 3, 6, 3});
-  expect("indices has shape 2x3x6x3; expected 2x3x6x4, as the shapes of the inputs require");
+  expect("indices has shape 2x3x6x3; expected 2x3x6x4, to match the inputs");
   saved.indices = View<Index>(indices_.view().data(), {2, 3, 6, 4}, {72, 24, 4, 0});
   expect(
       "indices has strides [72, 24, 4, 0] for 2x3x6x4; the elements of an output need different "
       "addresses");
   out = View<float>(memory_.view().data(), {2, 3, 5, 12});
-  expect("out has shape 2x3x5x12; expected 2x3x6x12, as the shapes of the inputs require");
+  expect("out has shape 2x3x5x12; expected 2x3x6x12, to match the inputs");
 }
 
 TEST_F(BadSmartBird, Selection) {
@@ -109,8 +109,7 @@ TEST_F(BadSmartBird, Selection) {
   };
   EXPECT_EQ(refused(indices_.view()), "accepted");
   EXPECT_EQ(refused(View<Index>(indices_.view().data(), {2, 3, 6, 3})),
-            "SmartBirdAttention: indices has shape 2x3x6x3; expected 2x3x6x4, as the shapes of the "
-            "inputs require");
+            "SmartBirdAttention: indices has shape 2x3x6x3; expected 2x3x6x4, to match the inputs");
   in.sketch_q = {};
   EXPECT_EQ(refused(indices_.view()),
             "SmartBirdAttention: sketch_q is required: [B, 1, N, d], of the sketch");

@@ -159,7 +159,7 @@ TEST_F(BadReformerInput, Projection) {
   in.projection = {memory.at(2000), {1, 3, 5, 3}};
   expect("projection has 3 heads; expected 2, the rounds of the options");
   in.projection = {memory.at(2000), {2, 2, 5, 3}};
-  expect("projection has batch 2; expected 1, since all sequences are hashed alike");
+  expect("projection has batch 2; expected 1, since all sequences use the same projections");
   in.projection = {};
   expect("accepted");
 }
@@ -172,21 +172,20 @@ TEST_F(BadReformerInput, WhatIsWritten) {
   reset();
   out = {memory.at(3000), {2, 2, 12, 2}};
   EXPECT_EQ(forward(op),
-            "ReformerAttention: out has shape 2x2x12x2; expected 2x2x12x3, as the shapes of the "
-            "inputs require");
+            "ReformerAttention: out has shape 2x2x12x2; expected 2x2x12x3, to match the inputs");
   reset();
   saved.round_lse = {memory.at(5000), {2, 2, 12, 3}};
-  EXPECT_EQ(forward(op),
-            "ReformerAttention: round_lse has shape 2x2x12x3; expected 2x2x12x2, as the shapes of "
-            "the inputs require");
-  EXPECT_EQ(backward(op),
-            "ReformerAttention: round_lse has shape 2x2x12x3; expected 2x2x12x2, as the shapes of "
-            "the inputs require");
+  EXPECT_EQ(
+      forward(op),
+      "ReformerAttention: round_lse has shape 2x2x12x3; expected 2x2x12x2, to match the inputs");
+  EXPECT_EQ(
+      backward(op),
+      "ReformerAttention: round_lse has shape 2x2x12x3; expected 2x2x12x2, to match the inputs");
   reset();
   grads.v = grads.qk;
   EXPECT_EQ(backward(op),
-            "ReformerAttention: the gradient of v has shape 2x2x12x5; expected 2x2x12x3, as the "
-            "shapes of the inputs require");
+            "ReformerAttention: the gradient of v has shape 2x2x12x5; expected 2x2x12x3, to match "
+            "the inputs");
   reset();
   grads.v = {grads.qk.data(), {2, 2, 12, 3}};
   EXPECT_EQ(backward(op),
@@ -194,11 +193,11 @@ TEST_F(BadReformerInput, WhatIsWritten) {
             "alias inputs or each other");
   reset();
   std::vector<Index> buckets(96);
-  EXPECT_EQ(refusal([&] {
-              op.buckets(in, View<Index>(buckets.data(), {2, 2, 12, 2}));
-            }),
-            "ReformerAttention: buckets has shape 2x2x12x2; expected 2x2x2x12, as the shapes of "
-            "the inputs require");
+  EXPECT_EQ(
+      refusal([&] {
+        op.buckets(in, View<Index>(buckets.data(), {2, 2, 12, 2}));
+      }),
+      "ReformerAttention: buckets has shape 2x2x12x2; expected 2x2x2x12, to match the inputs");
 }
 
 TEST_F(BadReformerInput, EmptyTensorsAreFine) {
@@ -275,7 +274,9 @@ TEST_F(BadSinkhornInput, Options) {
 TEST_F(BadSinkhornInput, Tensors) {
   in.k = {memory.at(1000), {2, 2, 8, 5}};
   in.v = {memory.at(2000), {2, 2, 8, 3}};
-  expect("k has 8 rows; expected 12, the rows of q: queries and keys are cut into the same blocks");
+  expect(
+      "k has 8 rows; expected 12, the rows of q: queries and keys are divided into the same "
+      "blocks");
   in.sorting = {};
   expect("sorting is required: [B, Hk, N / block, N / block], the sorting logits");
   in.sorting = {memory.at(2500), {2, 2, 2, 3}};
@@ -305,8 +306,8 @@ TEST_F(BadSinkhornInput, WhatIsWritten) {
   reset();
   grads.sorting = {memory.at(9000), {2, 2, 3, 2}};
   EXPECT_EQ(backward(op),
-            "SinkhornAttention: the gradient of sorting has shape 2x2x3x2; expected 2x2x3x3, as "
-            "the shapes of the inputs require");
+            "SinkhornAttention: the gradient of sorting has shape 2x2x3x2; expected 2x2x3x3, to "
+            "match the inputs");
   reset();
   saved = {};
   EXPECT_EQ(backward(op), "SinkhornAttention: lse is required: the lse that forward saved");

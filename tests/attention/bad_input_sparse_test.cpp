@@ -66,7 +66,7 @@ TEST(BadSparseInput, Summaries) {
   for (const Index summary : {-1, 0, 5}) {
     EXPECT_EQ(message_of(FixedOptions{.stride = 4, .summary = summary}),
               "FixedAttention: summary is " + std::to_string(summary) +
-                  "; expected 1 to 4 keys: a block is stride keys long");
+                  "; expected 1 to 4 keys: a block has stride keys");
   }
 }
 
@@ -179,7 +179,7 @@ TEST(BadSparseInput, BlockLists) {
             name + "offsets[1] is 3; expected 0 to 2: offsets ascend, up to the number of columns");
   EXPECT_EQ(message_of_rows({{1, 2}, {0, 1}}), name + "offsets[0] is 1; expected 0");
   EXPECT_EQ(message_of_rows({{}, {}}),
-            name + "offsets is required: 0, and where each row of columns ends");
+            name + "offsets is required: 0, and the end of each row of columns");
   EXPECT_EQ(message_of_rows({{0, 1}, {0, 1}}),
             name + "the last of offsets is 1; expected 2, the number of columns");
 }
@@ -191,8 +191,8 @@ TEST(BadSparseInput, Patterns) {
   const auto reference_mask = [](Index i, Index j) { return j <= i; };
   const fovea::EnumeratedPattern listed(reference_mask, small);
   EXPECT_EQ(message_of(SparseAttention{{.patterns = {listed}}}),
-            "EnumeratedPattern: the positions of the queries are 3 to 8; expected 0 to 2, which "
-            "were enumerated");
+            "EnumeratedPattern: the positions of the queries are 3 to 8; expected 0 to 2, the "
+            "enumerated positions");
 }
 
 }  // namespace fovea_test::attention_bad_input_sparse

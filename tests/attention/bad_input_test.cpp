@@ -125,7 +125,7 @@ TYPED_TEST(BadInput, Window) {
 
 TYPED_TEST(BadInput, OutShape) {
   auto& call = this->call_;
-  const std::string rest = "; expected 2x4x6x3, as the shapes of the inputs require";
+  const std::string rest = "; expected 2x4x6x3, to match the inputs";
   call.out = {call.at(3000), {3, 4, 6, 3}};
   this->expect("out has shape 3x4x6x3" + rest);
   call.out = {call.at(3000), {2, 2, 6, 3}};
@@ -204,9 +204,9 @@ TYPED_TEST(BadInput, InterleavedTensorsThatShareNothingAreAccepted) {
 TYPED_TEST(BadInput, Lse) {
   auto& call = this->call_;
   call.lse = {call.at(4000), {2, 4, 6, 3}};
-  this->expect("lse has shape 2x4x6x3; expected 2x4x6x1, as the shapes of the inputs require");
+  this->expect("lse has shape 2x4x6x3; expected 2x4x6x1, to match the inputs");
   call.lse = {call.at(4000), {2, 6, 4, 1}};
-  this->expect("lse has shape 2x6x4x1; expected 2x4x6x1, as the shapes of the inputs require");
+  this->expect("lse has shape 2x6x4x1; expected 2x4x6x1, to match the inputs");
   call.lse = {call.at(4005), {2, 4, 6, 1}, {24, 6, -1, 1}};
   this->expect("stride of rows of lse is -1; expected at least 0 in an output");
   call.lse = {call.at(4000), {2, 4, 6, 1}, {0, 6, 1, 1}};

@@ -168,7 +168,7 @@ TEST(BigBirdBadInput, IsNamed) {
   EXPECT_EQ(message({.block = 4, .given_blocks = {{{0, 2}, {1, 1}}}}),
             name + "columns[1], of row 0, is 1; expected more than 1: the columns of a row ascend");
   EXPECT_EQ(message({.block = 4, .given_blocks = {{}}}),
-            name + "offsets is required: 0, and where each row of columns ends");
+            name + "offsets is required: 0, and the end of each row of columns");
   EXPECT_EQ(message({.block = 4, .given_blocks = {{{0, 1}, {2}}, {{0}, {}}}}), "accepted");
   EXPECT_EQ(message({.block = 4, .global_blocks = 9, .last_global_blocks = 9}), "accepted");
 }

@@ -92,11 +92,11 @@ TEST_F(BadDecoderInput, KeysAndValues) {
 TEST_F(BadDecoderInput, WhatADecoderHasNoUseFor) {
   const std::vector<Index> lengths = {12, 12};
   in_.key_lengths = lengths;
-  expect("key_lengths must not be given: a decoder keeps its own length");
+  expect("key_lengths must not be given: a decoder tracks its own length");
   in_.cu_seqlens_q = lengths;
-  expect("cu_seqlens must not be given: a decoder takes no packed sequences");
+  expect("cu_seqlens must not be given: a decoder does not support packed sequences");
   in_.cu_seqlens_k = lengths;
-  expect("cu_seqlens must not be given: a decoder takes no packed sequences");
+  expect("cu_seqlens must not be given: a decoder does not support packed sequences");
 }
 
 TEST_F(BadDecoderInput, Options) {
@@ -112,7 +112,7 @@ TEST_F(BadDecoderInput, Options) {
 
 TEST_F(BadDecoderInput, Outputs) {
   out_ = tokens_.out_rows(10, 1);
-  expect("out has shape 2x4x1x3; expected 2x4x2x3, as the shapes of the inputs require");
+  expect("out has shape 2x4x1x3; expected 2x4x2x3, to match the inputs");
   out_ = {const_cast<float*>(in_.q.data()), {2, 4, 2, 3}};
   expect("out overlaps q; outputs must not alias inputs or each other");
   out_ = {const_cast<float*>(in_.k.data()), {2, 4, 2, 3}};
@@ -237,7 +237,7 @@ TEST(DecoderErrors, PatternsOfPositions) {
       refusal([] {
         static_cast<void>(fovea::FixedAttention{{.stride = 4, .summary = 5}}.decoder<float>({}));
       }),
-      "FixedAttention: summary is 5; expected 1 to 4 keys: a block is stride keys long");
+      "FixedAttention: summary is 5; expected 1 to 4 keys: a block has stride keys");
 }
 
 /// What plans refuse changes nothing.
@@ -250,7 +250,7 @@ TEST(DecoderErrors, WhatAPatternRefuses) {
   for (const Index rows : {3, 90}) {
     EXPECT_EQ(refusal([&] { tokens.step(decoder, 10, rows); }),
               "EnumeratedPattern: the positions of the queries are 10 to " +
-                  std::to_string(9 + rows) + "; expected 0 to 11, which were enumerated");
+                  std::to_string(9 + rows) + "; expected 0 to 11, the enumerated positions");
     EXPECT_EQ(decoder.length(), 10);
   }
   tokens.step(decoder, 10, 2);

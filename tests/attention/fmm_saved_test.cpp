@@ -176,11 +176,9 @@ TEST(FmmSaved, RefusesWhatDoesNotFit) {
     return refusal([&] { op.forward({x.view(), x.view(), x.view()}, out.view(), saved); });
   };
   EXPECT_EQ(forward({rows.view(), {}}),
-            "FmmAttention: near_out has shape 1x2x5x1; expected 1x2x5x4, as the shapes of the "
-            "inputs require");
+            "FmmAttention: near_out has shape 1x2x5x1; expected 1x2x5x4, to match the inputs");
   EXPECT_EQ(forward({{}, wrong.view()}),
-            "FmmAttention: near_lse has shape 1x2x4x1; expected 1x2x5x1, as the shapes of the "
-            "inputs require");
+            "FmmAttention: near_lse has shape 1x2x4x1; expected 1x2x5x1, to match the inputs");
   EXPECT_NE(forward({out.view(), {}}), "");
   EXPECT_NE(forward({x.view(), {}}), "");
   const Tensor<float> d(x.shape());
@@ -188,8 +186,7 @@ TEST(FmmSaved, RefusesWhatDoesNotFit) {
               op.backward({x.view(), x.view(), x.view()}, out.view(), {{}, wrong.view()}, x.view(),
                           {.q = d.view()});
             }),
-            "FmmAttention: near_lse has shape 1x2x4x1; expected 1x2x5x1, as the shapes of the "
-            "inputs require");
+            "FmmAttention: near_lse has shape 1x2x4x1; expected 1x2x5x1, to match the inputs");
   EXPECT_NE(refusal([&] {
               op.backward({x.view(), x.view(), x.view()}, out.view(), {d.view(), {}}, x.view(),
                           {.q = d.view()});

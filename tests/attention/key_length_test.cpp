@@ -315,10 +315,10 @@ TEST(KeyLength, NewRowsOfACacheSeeNoLaterToken) {
 TEST(KeyLength, RowsThatEndElsewhereThanTheKeysAreRefused) {
   const Cache cache;
   const std::string said =
-      ": alignment is bottom_right, which lets the 3 rows of q end at row 16 of k, though "
-      "key_lengths[0] is 5; expected CausalAlignment::key_length, which lets them end at key 5, "
-      "or, if position 13 of row 0 is meant, that in first_positions; top_left and as many rows of "
-      "q as of k are accepted, too";
+      ": alignment is bottom_right, by which the 3 rows of q end at row 16 of k, though "
+      "key_lengths[0] is 5; expected CausalAlignment::key_length, by which they end at key 5, or "
+      "first_positions, if row 0 has position 13; top_left is also accepted, and so are as many "
+      "rows of q as of k";
   const auto refused = [&](const auto& op) {
     return refusal([&] { cache.out(op, cache.inputs()); });
   };

@@ -57,8 +57,7 @@ void set_word(std::vector<std::byte>& bytes, std::size_t at, std::int64_t number
 
 /// What a decoder says of a state that it does not take.
 std::string refused_state(const char* op, const char* what) {
-  return std::string(op) + ": state " + what +
-         "; expected the bytes that `save` of such a decoder gave";
+  return std::string(op) + ": state " + what + "; expected the output of `save` of such a decoder";
 }
 
 TYPED_TEST(LinearDecoderState, RefusesStatesOfOthers) {
@@ -72,7 +71,7 @@ TYPED_TEST(LinearDecoderState, RefusesStatesOfOthers) {
     ++wider.width;
     auto other = op.template decoder<T>(wider);
     const auto refused = [&](const char* what) { return refused_state(op.name(), what); };
-    const char* const of_another = "is that of another operator, shape, scalar or version";
+    const char* const of_another = "belongs to another operator, shape, scalar type or version";
     EXPECT_EQ(refusal([&] { other.restore(state); }), refused(of_another));
     const LinearAttention<fovea::EluMinusPlusOne, EluPlusOne, EluPlusOne> three{{.causal = true}};
     auto of_three = three.template decoder<T>(stream.decoder_shape());
@@ -81,7 +80,7 @@ TYPED_TEST(LinearDecoderState, RefusesStatesOfOthers) {
       return refusal([&] { decoder.restore(bytes); });
     };
     for (const std::size_t size : {std::size_t{0}, std::size_t{7}, state.size() - 1}) {
-      EXPECT_EQ(message(std::span(state).first(size)), refused("is cut off")) << size;
+      EXPECT_EQ(message(std::span(state).first(size)), refused("is truncated")) << size;
     }
     constexpr std::size_t length = sizeof(fovea::LinearStateHeader{}.identity());
     for (const std::int64_t tokens : {Index{-1}, fovea::kMostDecoderTokens + 1}) {

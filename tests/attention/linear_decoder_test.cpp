@@ -83,8 +83,8 @@ TYPED_TEST(LinearDecoder, RollsBackWithinTheChunk) {
                     std::string(op.name())
                         .append(": rollback is ")
                         .append(std::to_string(length))
-                        .append("; expected 193 to 200, or 0: earlier tokens are summed up already "
-                                "(keep a fork or a save)"));
+                        .append("; expected 193 to 200, or 0: the state already contains earlier "
+                                "tokens (keep a fork or a save)"));
         }
         decoder.rollback(0);
         EXPECT_EQ(decoder.length(), 0);

@@ -202,7 +202,7 @@ TEST(LongformerProjectionsBadInput, IsNamed) {
   in.global_v = in.global_k;
   EXPECT_EQ(message(in), name + "global_v has shape 1x1x9x4; expected 1x1x9x3, the shape of v");
   EXPECT_EQ(refusal([&] { op.forward(of.inputs(), View<float>(of.global_v.view())); }),
-            name + "out has shape 1x1x9x3; expected 1x2x9x3, as the shapes of the inputs require");
+            name + "out has shape 1x1x9x3; expected 1x2x9x3, to match the inputs");
   const Tensor<float> bias({1, 1, 1, 9});
   bias.fill(constant(0));
   in = of.inputs();

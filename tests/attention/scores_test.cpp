@@ -299,7 +299,7 @@ TEST(Scores, Refusals) {
   expect("v has 9 rows; expected 8, the rows of k", [](auto& of, In& in, To&) {
     in.k = {of.at(1000), {2, 2, 8, 5}};
   });
-  expect("weights has shape 2x4x6x8; expected 2x4x6x9, as the shapes of the inputs require",
+  expect("weights has shape 2x4x6x8; expected 2x4x6x9, to match the inputs",
          [](auto& of, In&, To& to) {
            to.weights = {of.at(7000), {2, 4, 6, 8}};
          });
@@ -340,18 +340,16 @@ TEST(Scores, RefusalsOfDecoders) {
     return refusal([&] { fovea::attention_scores<float>(decoder, {.q = x, .k = x, .v = x}, to); });
   };
   const auto nothing = [](auto&) {};
-  EXPECT_EQ(
-      step(2, 3, nothing),
-      "LocalAttention: weights has shape 1x1x2x3; expected 1x1x2x2, as the shapes of the inputs "
-      "require");
+  EXPECT_EQ(step(2, 3, nothing),
+            "LocalAttention: weights has shape 1x1x2x3; expected 1x1x2x2, to match the inputs");
   EXPECT_EQ(step(2, 2,
                  [&](auto& to) {
                    to.raw = {written.data() + 2000, {1, 1, 2, 2}};
                  }),
             "LocalAttention: raw must not be given: a decoder step does not write it");
   EXPECT_EQ(step(300, 300, nothing),
-            "LocalAttention: q has 300 rows; expected fewer if logits or weights are given: these "
-            "rows see keys of the window that are forgotten within the step");
+            "LocalAttention: q has 300 rows; expected fewer if logits or weights are given: their "
+            "windows contain keys that the decoder drops within the step");
   EXPECT_EQ(decoder.length(), 0);
   EXPECT_EQ(written, before);
   EXPECT_EQ(step(2, 2, nothing), "accepted");

@@ -80,7 +80,7 @@ TYPED_TEST(SynthesizerDecoder, Refuses) {
   in = problem.inputs();
   in.key_lengths = lengths;
   EXPECT_EQ(refusal([&] { decoder.step(in, out.view()); }),
-            name + "key_lengths must not be given: a decoder keeps its own length");
+            name + "key_lengths must not be given: a decoder tracks its own length");
   in = problem.inputs();
   const View<T> in_v(const_cast<T*>(in.v.data()), out.shape());
   EXPECT_EQ(refusal([&] { decoder.step(in, in_v); }),

@@ -350,9 +350,9 @@ TEST_F(FoveaCompare, WhatIsNoRegularFileIsRefusedBeforeTheMeasuring) {
   EXPECT_EQ(errors_, "fovea_compare: pipe: is a pipe; results are written to regular files only\n");
   EXPECT_EQ(output_, "");
   EXPECT_EQ(run("--text pipe"), 1);
-  EXPECT_EQ(errors_, "fovea_compare: pipe: cannot be read: it is no regular file\n");
+  EXPECT_EQ(errors_, "fovea_compare: pipe: cannot be read: it is not a regular file\n");
   EXPECT_EQ(run("--text ."), 1);
-  EXPECT_EQ(errors_, "fovea_compare: .: cannot be read: it is no regular file\n");
+  EXPECT_EQ(errors_, "fovea_compare: .: cannot be read: it is not a regular file\n");
   for (const std::string file : {"out/time_causal.svg", "out/distance_causal.svg"}) {
     fs::create_directories(folder_ / file);
     EXPECT_EQ(run(kCompare), 1);
@@ -361,7 +361,7 @@ TEST_F(FoveaCompare, WhatIsNoRegularFileIsRefusedBeforeTheMeasuring) {
   }
   put("file", "of a user");
   EXPECT_EQ(run(kCompare + std::string(" --plots file/out")), 1);
-  EXPECT_EQ(errors_.find("fovea_compare: file/out: cannot be made: "), 0u) << errors_;
+  EXPECT_EQ(errors_.find("fovea_compare: file/out: cannot be created: "), 0u) << errors_;
   EXPECT_EQ(output_, "");
   fs::create_directories(folder_ / "other/report.html");
   EXPECT_EQ(run(kCompare + std::string(" --plots other")), 1);

@@ -123,7 +123,7 @@ TEST_F(FoveaQuality, RefusesWithOneLine) {
   EXPECT_EQ(run("--qkv . --length 71"), 1);
   EXPECT_EQ(errors_, "fovea_quality: .: has 70 rows; --length asks for 71\n");
   EXPECT_EQ(run("--qkv . --plots q.npy/x"), 1);
-  EXPECT_EQ(errors_.find("fovea_quality: q.npy/x: cannot be made: "), 0u) << errors_;
+  EXPECT_EQ(errors_.find("fovea_quality: q.npy/x: cannot be created: "), 0u) << errors_;
   std::filesystem::create_directories(folder_ / "there/policies.svg");
   EXPECT_EQ(run("--qkv . --plots there"), 1);
   EXPECT_EQ(errors_.find("fovea_quality: there/policies.svg: is a directory"), 0u) << errors_;

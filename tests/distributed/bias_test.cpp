@@ -306,8 +306,8 @@ TEST(DistributedBias, IsRefusedInBackwardWhereItHasOneRow) {
   };
   EXPECT_EQ(refused(own.inputs(), own.grads<Grads>(is_last)),
             begin +
-                "the gradient of bias must not be given: bias has one row, and its sum over rows "
-                "that are distributed is not computed");
+                "the gradient of bias must not be given: bias has one row for all queries, and "
+                "sums over distributed rows are not computed");
   if (last == 0) return;
   SoftmaxInputs<float> in = own.inputs();
   const Tensor<float> other({1, 1, rows.own_count(), 70});

@@ -46,7 +46,7 @@ TEST(Communicator, MayBeAPartOfTheWorld) {
 TEST(Communicator, RefusesWhatIsNone) {
   EXPECT_EQ(refusal([] { Communicator ranks(MPI_COMM_NULL); }),
             "Communicator: the communicator is MPI_COMM_NULL");
-  EXPECT_EQ(refusal_before_init(), "Communicator: MPI is not initialised; call MPI_Init before");
+  EXPECT_EQ(refusal_before_init(), "Communicator: MPI is not initialised; call MPI_Init first");
 }
 
 TEST(Communicator, SaysWhichCallFailed) {

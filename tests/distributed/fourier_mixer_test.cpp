@@ -150,7 +150,7 @@ TEST(DistributedMixerBadInput, IsNamedOnAllRanks) {
                                 (is_last ? to : own.out).view(), rows);
   });
   EXPECT_EQ(text, "rank " + std::to_string(last) +
-                      " calls FourierMixer.forward of 40 rows, 4 bytes a number, x 1x1x7 (batch, "
+                      " calls FourierMixer.forward of 40 rows, 4 bytes per number, x 1x1x7 (batch, "
                       "heads, width), where rank 0 calls FourierMixer.forward of 40 rows, 4 bytes "
                       "a number, x 1x1x6 (batch, heads, width)");
 }

@@ -314,7 +314,7 @@ TEST(DistributedLinformer, RefusesWhatOneRankBrings) {
   LinformerInputs<float> in = own.inputs();
   if (is_last) in.key_projection = {};
   EXPECT_EQ(refused(in, own.saved(true)),
-            begin + "key_projection is required: [1, 1 or Hk, P, Nk], which makes P rows from Nk");
+            begin + "key_projection is required: [1, 1 or Hk, P, Nk], which projects Nk rows to P");
   in = own.inputs();
   const Tensor<float> all(whole.e.shape());
   if (is_last) in.value_projection = all.view();
@@ -368,8 +368,7 @@ TEST(DistributedLinformer, RefusesGradientsThatDoNotFit) {
   if (is_last) grads.key_projection = wide.view();
   EXPECT_EQ(refused(own.saved(true), grads),
             begin + "the gradient of key_projection has shape 1x1x7x71; expected 1x1x7x" +
-                std::to_string(rows.layout().count(last)) +
-                ", as the shapes of the inputs require");
+                std::to_string(rows.layout().count(last)) + ", to match the inputs");
   // Whether the projected keys and values are saved is the same on all ranks.
   if (last > 0) {
     const std::string differ = refused(own.saved(!is_last), own.grads());

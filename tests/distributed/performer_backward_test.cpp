@@ -194,7 +194,7 @@ TEST(DistributedPerformerBackward, RefusesWhatDoesNotFit) {
   EXPECT_EQ(refusal([&] { backward(op, own, grads, rows); }),
             "rank " + std::to_string(last) +
                 ": PerformerAttention: the gradient of projection has shape 1x1x21x6; expected "
-                "1x1x21x5, as the shapes of the inputs require");
+                "1x1x21x5, to match the inputs");
   if (last > 0) {
     grads = own.grads();
     if (is_last) grads.projection = {};

@@ -113,11 +113,11 @@ TEST(Redistribute, RefusesWhatDoesNotFit) {
     return refusal([&] { redistribute(fovea::View<const float>(a.view()), from, b.view(), to); });
   };
   EXPECT_EQ(refused(x, x, longer),
-            "rank 0: redistribute: the layouts are of 20 and 21 rows; expected equal numbers");
+            "rank 0: redistribute: the layouts have 20 and 21 rows; expected equal numbers");
   const Communicator alone(MPI_COMM_SELF);
   const Sharding of_one(alone, RowLayout::contiguous(20, 1));
   if (size > 1) {
-    EXPECT_EQ(refused(x, x, of_one), "rank 0: redistribute: the layouts are of " +
+    EXPECT_EQ(refused(x, x, of_one), "rank 0: redistribute: the layouts have " +
                                          std::to_string(size) +
                                          " and 1 ranks; expected equal numbers");
   }

@@ -140,7 +140,7 @@ TEST(DistributedConvolutionBadInput, IsNamedOnAllRanks) {
             rank + ": DepthwiseConv: key_lengths[0] is 501; expected 0 to 500, the rows of x");
   if (last == 0) return;
   EXPECT_EQ(said(is_last ? 3 : 5, 0),
-            "DepthwiseConv: ranks differ in who holds which rows, or in the options");
+            "DepthwiseConv: ranks differ in their row layouts or options");
 }
 
 }  // namespace fovea_test::distributed_sequence_parallel_convolution

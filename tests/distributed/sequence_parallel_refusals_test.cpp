@@ -53,11 +53,10 @@ TEST(DistributedLayerBadInput, IsNamedOnAllRanks) {
   LayerCall<fovea::Linear<float>, float> of_part(own.model, part, part);
   EXPECT_EQ(refusal([&] {
               sequence_parallel(odd, fovea::Serial{},
-                                [&](auto& over) { of_part.backward({part.view()}, saved, over); });
+                        [&](auto& over) { of_part.backward({part.view()}, saved, over); });
             }),
-            "rank 1: sequence_parallel: the first row of a range is 100; expected a multiple of "
-            "64, the tokens "
-            "that gradients of weights add up at once");
+            "rank 1: with_rows: the first row of a range is 100; expected a multiple of 64, the "
+            "reduction block of gradients of weights");
 }
 
 TEST(DistributedLayerBadInput, IsSeenWhereLayersDiffer) {
@@ -74,8 +73,8 @@ TEST(DistributedLayerBadInput, IsSeenWhereLayersDiffer) {
         sequence_parallel(rows, fovea::Serial{},
                           [&](auto& over) { own.backward({x.view()}, saved, over); });
       }),
-      "rank 1 calls a sum over tokens of 7x7, 4 bytes a number, batch 1, where rank 0 calls a "
-      "sum over tokens of 6x6, 4 bytes a number, batch 1");
+      "rank 1 calls a sum over tokens of 7x7, 4 bytes per number, batch 1, where rank 0 calls a "
+      "sum over tokens of 6x6, 4 bytes per number, batch 1");
 }
 
 /// What a layer computes with beside its parameters: found out by its sums, or at the end.
@@ -98,13 +97,12 @@ TEST(DistributedLayerBadInput, IsSeenWhereOptionsDiffer) {
       });
     });
   };
-  const std::string at_the_end =
-      "sequence_parallel: ranks differ in who holds which rows, or in the options";
+  const std::string at_the_end = "with_rows: ranks differ in their row layouts or options";
   using Norm = fovea::LayerNorm<float>;
   EXPECT_EQ(refused(Norm(6, {.epsilon = 0.1}), Norm(6), false), at_the_end);
   EXPECT_EQ(refused(Norm(6, {.epsilon = 0.1}), Norm(6)),
-            "a sum over tokens of 1x12, 4 bytes a number, batch 1: ranks differ in who holds which "
-            "rows, or in the options");
+            "a sum over tokens of 1x12, 4 bytes per number, batch 1: ranks differ in their row "
+            "layouts or options");
   using Function = fovea::ActivationFunction<float>;
   using Kind = fovea::ActivationKind;
   EXPECT_EQ(refused(Function(Kind::relu), Function(Kind::gelu)), at_the_end);
@@ -123,10 +121,9 @@ TEST(DistributedLayerBadInput, IsSeenWhereOptionsDiffer) {
                  {.width = 6, .heads = 1, .rotary = fovea::RotaryOptions{.base = base}},
                  initialiser);
   };
-  EXPECT_EQ(
-      refused(heads(100), heads(10000), false),
-      "FullAttention.forward of 500 rows, 4 bytes a number, q 1x1x6, k 1x1x6, v 1x1x6 (batch, "
-      "heads, width): ranks differ in who holds which rows, or in the options");
+  EXPECT_EQ(refused(heads(100), heads(10000), false),
+            "FullAttention.forward of 500 rows, 4 bytes per number, q 1x1x6, k 1x1x6, v 1x1x6 "
+            "(batch, heads, width): ranks differ in their row layouts or options");
 }
 
 /// What a program throws between two layers, all throw; and behind the last one.

@@ -93,8 +93,9 @@ TEST(DistributedSinkhornLayerBadInput, IsNamedOnAllRanks) {
   EXPECT_EQ(said_to(287),
             "rank 0: SinkhornAttention: x has 41 blocks; expected at most 40, the "
             "sorted_blocks of the layer");
-  EXPECT_EQ(said_to(280, 14),
-            "rank 0: SinkhornAttention: block is 14; expected 7, with which the layer was made");
+  EXPECT_EQ(
+      said_to(280, 14),
+      "rank 0: SinkhornAttention: block is 14; expected 7, as when the layer was constructed");
   for (const Index count : {279, 284}) {
     const std::string text = said_to(count);
     EXPECT_EQ(text.substr(0, 32), "rank 0: SinkhornAttention: block");

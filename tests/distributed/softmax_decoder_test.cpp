@@ -299,18 +299,18 @@ TEST_F(DistributedDecoderErrors, OneRankWithAWrongTensor) {
   if (is_last) in_.v = {in_.v.data(), {2, 2, 1, 3}};
   expect(begin + "v has 1 row; expected 2, the rows of k");
   if (is_last) out_ = tokens_.out_rows(10, 1);
-  expect(begin + "out has shape 2x4x1x3; expected 2x4x2x3, as the shapes of the inputs require");
+  expect(begin + "out has shape 2x4x1x3; expected 2x4x2x3, to match the inputs");
   if (is_last) out_ = {const_cast<float*>(in_.k.data()), {2, 4, 2, 3}};
   expect(begin + "out overlaps k; outputs must not alias inputs or each other");
   const std::vector<Index> lengths = {12, 12};
   if (is_last) in_.key_lengths = lengths;
-  expect(begin + "key_lengths must not be given: a decoder keeps its own length");
+  expect(begin + "key_lengths must not be given: a decoder tracks its own length");
 }
 
 TEST_F(DistributedDecoderErrors, RanksThatDoDifferentThings) {
   if (last == 0) GTEST_SKIP() << "one rank does one thing";
   const std::string of =
-      " after 10 tokens, 4 bytes a number, q 2x4x5, k 2x2x5, v 2x2x3 "
+      " after 10 tokens, 4 bytes per number, q 2x4x5, k 2x2x5, v 2x2x3 "
       "(batch, heads, width)";
   if (is_last) {
     in_.q = cut_logits(in_.q, 2, 0, 1);

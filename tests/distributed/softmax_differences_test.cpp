@@ -59,7 +59,7 @@ class DistributedDifferences : public testing::Test {
   fovea::SoftmaxInputs<float> in_;
   Sharding rows_{all_ranks(), RowLayout::contiguous(kRows* size_, size_)};
   Sharding dealt_{all_ranks(), RowLayout::block_cyclic(kRows* size_, size_, 10)};
-  const std::string differ_ = ": ranks differ in who holds which rows, or in the options";
+  const std::string differ_ = ": ranks differ in their row layouts or options";
 };
 
 TEST_F(DistributedDifferences, OfOptions) {
@@ -198,7 +198,7 @@ TEST_F(DistributedDifferences, OfWhatIsMoved) {
       fovea::distributed::redistribute(View<const float>(x_.view()), rows_, out_.view(), dealt_);
     }
   });
-  EXPECT_NE(types.find("8 bytes a number"), std::string::npos) << types;
+  EXPECT_NE(types.find("8 bytes per number"), std::string::npos) << types;
   EXPECT_EQ(moved(rows_, dealt_), "accepted");
 }
 

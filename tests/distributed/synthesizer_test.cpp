@@ -249,7 +249,7 @@ TEST(DistributedSynthesizerErrors, OfGradientsOfWeights) {
   odd[1] = {{100, 200}};
   EXPECT_EQ(refused(RowLayout(odd), [](auto&) {}),
             "rank 1: DenseSynthesizerAttention: the first row of a range is 100; expected a "
-            "multiple of 64, the tokens that gradients of w1 and b1 add up at once");
+            "multiple of 64, the reduction block of gradients of w1 and b1");
   EXPECT_EQ(refused(RowLayout(odd),
                     [](auto& grads) {
                       grads.w1 = {};

@@ -117,8 +117,8 @@ TEST(Npy, ReadsEveryTypeInEveryVersion) {
 }
 
 TEST(Npy, NamesTheFileAndWhatIsWrong) {
-  EXPECT_EQ(message_of("hello"), "x.npy: it is no .npy file");
-  EXPECT_EQ(message_of(""), "x.npy: it is no .npy file");
+  EXPECT_EQ(message_of("hello"), "x.npy: it is not a .npy file");
+  EXPECT_EQ(message_of(""), "x.npy: it is not a .npy file");
   const auto refused = [](const std::string& dtype, const std::string& shape) {
     return message_of(file(dictionary(dtype, false, shape), kSix));
   };
@@ -144,7 +144,7 @@ TEST(Npy, NamesTheFileAndWhatIsWrong) {
         std::string("{'descr' '<f4', 'fortran_order': False, 'shape': (6,)}"),
         std::string("{'x': \"'descr': '<f4', 'fortran_order': False, 'shape': (6,)\"}")}) {
     EXPECT_EQ(message_of(file(header, kSix)),
-              "x.npy: its header is no dictionary of 'descr', 'fortran_order' and 'shape'")
+              "x.npy: its header is not a dictionary with 'descr', 'fortran_order' and 'shape'")
         << header;
   }
   EXPECT_NE(message_of(file(dictionary("<f4", false, "(2, 3)"), kSix, 4)).find("version"),

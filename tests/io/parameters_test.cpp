@@ -133,9 +133,9 @@ TEST(Parameters, MissingAndUnknownNamesAreListed) {
   set.tensors.erase("norm2.shift");
   set.tensors.erase("attention.out.bias");
   EXPECT_EQ(message_of(block, set),
-            "x: missing are 'attention.out.bias', 'norm2.shift'; not of this model are 'extra'");
+            "x: missing are 'attention.out.bias', 'norm2.shift'; unknown are 'extra'");
   set.tensors["norm2.shift"] = set.tensors["attention.out.bias"] = set.tensors["extra"];
-  EXPECT_EQ(message_of(block, set), "x: not of this model are 'extra'");
+  EXPECT_EQ(message_of(block, set), "x: unknown are 'extra'");
   EXPECT_EQ(message_of(block, set, {.allow_unknown = true}), "accepted");
 }
 
@@ -196,11 +196,11 @@ TEST(Parameters, ComeFromTensorsOfAnotherModel) {
   set.tensors.erase("v_proj.weight");
   EXPECT_EQ(message_of(layer, set, options), "x: missing are 'v_proj.weight'");
   add("v_proj.weight", {2, 2}, q, 0, 4);
-  EXPECT_EQ(message_of(layer, set, options),
-            "x: 'qkv.weight' is [2, 4]; got 'v_proj.weight' of [2, 2] to be transposed behind 3 "
-            "columns");
+  EXPECT_EQ(
+      message_of(layer, set, options),
+      "x: 'qkv.weight' is [2, 4]; got 'v_proj.weight' of [2, 2] (transposed) after 3 columns");
   add("v_proj.weight", {0, 2}, q, 0, 0);
-  EXPECT_EQ(message_of(layer, set, options), "x: 'qkv.weight' is [2, 4]; got 3 columns in all");
+  EXPECT_EQ(message_of(layer, set, options), "x: 'qkv.weight' is [2, 4]; got 3 columns in total");
 }
 
 /// Of many rows, which are transposed some at a time, of floats, of 16 bits and column-major.
@@ -255,10 +255,10 @@ TEST(Parameters, OfOneNameAreRefused) {
   Twins twins;
   EXPECT_EQ(refusal([&] { (void)fovea::parameters_of(twins); }),
             "parameters_of: two parameters are called 'w'; expected different names (LayerParts "
-            "says how parts are named)");
+            "documents the names of parts)");
   const TensorSet set{.origin = "x"};
   EXPECT_EQ(message_of(twins, set),
-            "x: two parameters are called 'w' (LayerParts says how parts are named)");
+            "x: two parameters are called 'w' (LayerParts documents the names of parts)");
 }
 
 }  // namespace fovea_test::io_parameters

@@ -181,7 +181,7 @@ TEST(Safetensors, RefusesATensorOfATypeThatIsNotConvertedWhereItIsRead) {
     EXPECT_TRUE(std::ranges::equal(again.tensors.at("odd").bytes, odd.bytes));
   }
   EXPECT_EQ(message_of(file(R"({"w":)" + tensor("F4", "[3]", "[0,1]") + "}", 1)),
-            "x: 'w' has 1 bytes of data, which are not those of [3] of F4");
+            "x: 'w' has 1 bytes of data, which does not match [3] of F4");
 }
 
 TEST(Safetensors, NamesTheFileAndWhatIsWrong) {
@@ -194,38 +194,39 @@ TEST(Safetensors, NamesTheFileAndWhatIsWrong) {
   // The JSON parser takes a NUL as the end of its input, and skips a byte order mark.
   for (const std::string behind : {"", "{}", "\xff", "}"}) {
     const std::string header = "{}" + std::string(1, '\0') + behind;
-    EXPECT_EQ(message_of(file(header, 0)), "x: its header is no JSON object of tensors") << behind;
+    EXPECT_EQ(message_of(file(header, 0)), "x: its header is not a JSON object of tensors")
+        << behind;
   }
-  EXPECT_EQ(message_of(file("\xef\xbb\xbf{}", 0)), "x: its header is no JSON object of tensors");
+  EXPECT_EQ(message_of(file("\xef\xbb\xbf{}", 0)), "x: its header is not a JSON object of tensors");
   const auto of_one = [](const std::string& described, std::size_t data = 4) {
     return message_of(file(R"({"w":)" + described + "}", data));
   };
-  EXPECT_EQ(of_one("1"), "x: 'w' is described by no object");
+  EXPECT_EQ(of_one("1"), "x: 'w' is not a JSON object");
   EXPECT_EQ(of_one("{}"), "x: 'w' has no dtype");
   EXPECT_EQ(of_one(R"({"dtype":1})"), "x: 'w' has no dtype");
   EXPECT_EQ(of_one(tensor("F3", "[1]", "[0,4]")),
-            "x: the dtype of 'w' is 'F3', which is not known here");
+            "x: the dtype of 'w' is 'F3', which is not supported");
   for (const char* shape : {"1", "[-1]", "[1.5]", "[\"1\"]", "[1e30]", "[18446744073709551615]"}) {
-    EXPECT_EQ(of_one(tensor("F32", shape, "[0,4]")), "x: the shape of 'w' is no list of sizes");
+    EXPECT_EQ(of_one(tensor("F32", shape, "[0,4]")), "x: the shape of 'w' is not a list of sizes");
   }
   for (const char* place : {"[0]", "[0,4,4]", "{}", "[-4,0]"}) {
     EXPECT_EQ(of_one(tensor("F32", "[1]", place)),
-              "x: the data_offsets of 'w' is no list of 2 sizes");
+              "x: the data_offsets of 'w' is not a list of 2 sizes");
   }
   for (const char* place : {"[4,0]", "[4,8]", "[0,9223372036854775807]"}) {
     EXPECT_NE(of_one(tensor("F32", "[1]", place)).find("of 4 bytes"), std::string::npos) << place;
   }
   EXPECT_EQ(of_one(tensor("F32", "[2]", "[0,4]")),
-            "x: 'w' has 4 bytes of data, which are not those of [2] of F32");
+            "x: 'w' has 4 bytes of data, which does not match [2] of F32");
   EXPECT_NE(of_one(tensor("F32", "[4294967296,4294967296]", "[0,4]")).find("not those of"),
             std::string::npos);
   EXPECT_EQ(of_one(tensor("F32", "[1]", "[4,8]"), 8),
-            "x: the data of 'w' begins at byte 4; expected 0, where that before it ends");
+            "x: the data of 'w' begins at byte 4; expected 0, the end of the data before it");
   EXPECT_EQ(of_one(tensor("F32", "[1]", "[0,4]"), 5),
             "x: it has 5 bytes of data; its tensors have 4");
   EXPECT_EQ(message_of(file(R"({"__metadata__":[]})", 0)), "x: its metadata is no JSON object");
   EXPECT_EQ(message_of(file(R"({"__metadata__":{"a":1}})", 0)),
-            "x: 'a' in its metadata is no string");
+            "x: 'a' in its metadata is not a string");
 }
 
 TEST(Safetensors, RefusesNamesThatAppearTwiceAndBytesOfTwoTensors) {
@@ -237,7 +238,7 @@ TEST(Safetensors, RefusesNamesThatAppearTwiceAndBytesOfTwoTensors) {
       message_of(file(R"({"w":{"dtype":"U8","dtype":"F32","shape":[2],"data_offsets":[0,2]}})", 2)),
       "x: 'dtype' appears twice in its header");
   EXPECT_EQ(message_of(file(R"({"w":)" + one + R"(,"v":)" + other + "}", 4)),
-            "x: the data of 'v' begins at byte 1; expected 2, where that before it ends");
+            "x: the data of 'v' begins at byte 1; expected 2, the end of the data before it");
 }
 
 TEST(Safetensors, RefusesDeepHeadersWithoutGoingDown) {
@@ -250,7 +251,7 @@ TEST(Safetensors, RefusesDeepHeadersWithoutGoingDown) {
 TEST(Safetensors, NamesInMessagesAreShortAndPrintable) {
   const std::string name(5000, '\x7f');
   const std::string message = message_of(file("{\"" + name + "\":1}", 0));
-  EXPECT_EQ(message, "x: '" + std::string(100, '?') + "...' is described by no object");
+  EXPECT_EQ(message, "x: '" + std::string(100, '?') + "...' is not a JSON object");
 }
 
 TEST(Safetensors, RefusesEveryBeginningOfAFile) {
@@ -318,7 +319,7 @@ TEST(Safetensors, RefusesWhatIsNoRegularFileAtOnce) {
       (void)read(path);
       ADD_FAILURE() << path;
     } catch (const std::runtime_error& error) {
-      EXPECT_EQ(error.what(), path + ": cannot be read: it is no regular file");
+      EXPECT_EQ(error.what(), path + ": cannot be read: it is not a regular file");
     }
   };
   for (const std::string& path :

@@ -68,9 +68,9 @@ TEST(AsHeads, AreColumnsThatAreThere) {
   EXPECT_NE(message(x.view(), 0, Index{1} << 40, Index{1} << 40), "accepted");
   EXPECT_EQ(message(View<double>(x.view().data(), {1, 2, 2, 5}), 0, 1, 5),
             "as_heads: x has 2 heads; expected 1: heads are columns of x");
-  EXPECT_EQ(message(View<double>(x.view().data(), {1, 1, 2, 10}, {20, 20, 1, 2}), 0, 1, 5),
-            "as_heads: stride of width of x is 2; expected 1: the channels of a head lie side by "
-            "side");
+  EXPECT_EQ(
+      message(View<double>(x.view().data(), {1, 1, 2, 10}, {20, 20, 1, 2}), 0, 1, 5),
+      "as_heads: stride of width of x is 2; expected 1: the channels of a head are contiguous");
 }
 
 TEST(AsHeads, AreColumnsSideBySide) {

@@ -260,8 +260,8 @@ TEST(CrossMultiHead, Refusals) {
   for (const auto& op : {FullAttention{{.causal = true}}, FullAttention{{.window = {.left = 3}}}}) {
     const auto placed = make<double>(op);
     EXPECT_EQ(refusal([&] { static_cast<void>(placed.decoder(memory.view())); }),
-              "CrossMultiHead: the operator is causal or has a window; expected one whose rows see "
-              "all keys in a decoder, where rows have no position");
+              "CrossMultiHead: the operator is causal or has a window; expected an operator whose "
+              "rows see all keys, since rows have no positions in this decoder");
   }
   EXPECT_EQ(refusal([] { make<double>(FullAttention(), {.width = 4, .memory_width = -1}); }),
             "CrossMultiHead: memory_width is -1; expected at least 1");
@@ -297,7 +297,7 @@ TEST(CrossMultiHead, BackwardRefusesFirst) {
   tokens.training = {};
   tokens.memory = longer.view();
   EXPECT_EQ(with({}),
-            "CrossMultiHead: saved is of 2 sequences of 7 rows; expected 2 of 8, from the forward "
+            "CrossMultiHead: saved has 2 sequences of 7 rows; expected 2 of 8, from the forward "
             "pass of this x");
 }
 

@@ -63,7 +63,7 @@ TEST(EncoderStack, BackwardAsksForWhatForwardSaved) {
   Stack<fovea::FullAttention, double>::Saved saved;
   EXPECT_EQ(
       refusal([&] { stack.backward(View<const double>(x.view()), saved, x.view(), y.view()); }),
-      "EncoderStack: saved is of 0 blocks; expected 2, from the forward pass of this stack");
+      "EncoderStack: saved has 0 blocks; expected 2, from the forward pass of this stack");
 }
 
 template <class T>

@@ -304,7 +304,7 @@ TEST(FsatLayer, Refusals) {
       "FsatAttention: max_length is 11; expected at least 12, the tokens of the longest sequence");
   Layer::Saved saved;
   EXPECT_EQ(refusal([&] { made.backward(x.view(), saved, x.view(), y.view()); }),
-            "FsatLayer: saved is of 0 sequences of 0 rows; expected 1 of 12, from the forward pass "
+            "FsatLayer: saved has 0 sequences of 0 rows; expected 1 of 12, from the forward pass "
             "of this x");
 }
 
@@ -329,7 +329,7 @@ TEST(FsatLayer, TakesNeitherPackedSequencesNorIndices) {
   packed.cu_seqlens = ends;
   given.dominant = dominant.view();
   EXPECT_EQ(refusal([&] { made.forward(packed, y.view()); }),
-            "FsatLayer: cu_seqlens must not be given: the layer takes no packed sequences");
+            "FsatLayer: cu_seqlens must not be given: the layer does not support packed sequences");
   EXPECT_EQ(refusal([&] { made.forward(given, y.view()); }),
             "FsatLayer: dominant must not be given: the layer predicts it");
 }

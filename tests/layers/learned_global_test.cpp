@@ -122,14 +122,14 @@ TEST(LearnedGlobal, RefusesWhatGlobalRowsDoNotGoWith) {
   MultiHeadOptions chosen = options();
   chosen.sinks = true;
   EXPECT_EQ(refusal([&] { make(false, chosen); }),
-            "MultiHead: global_projections is true; expected false with sinks: sinks have no "
-            "gradient with them");
+            "MultiHead: global_projections is true; expected false with sinks: the gradient of "
+            "sinks is not supported with them");
   chosen = options();
   chosen.head_width = 4;
   chosen.rotary = fovea::RotaryOptions{};
   EXPECT_EQ(refusal([&] { make(false, chosen); }),
             "MultiHead: global_projections is true; expected false with rotary: rotary positions "
-            "do not turn them");
+            "are not applied to them");
   fovea::Initialiser initialiser(3);
   using Full = fovea::MultiHead<fovea::FullAttention, double>;
   EXPECT_EQ(

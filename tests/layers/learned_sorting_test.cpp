@@ -95,7 +95,7 @@ TEST(LearnedSorting, RefusesMoreBlocksThanItHasColumns) {
   EXPECT_EQ(refusal([&] { layer.forward(Tokens<double>{most.view()}, to.view()); }), "accepted");
   layer.op().options.block = 6;
   EXPECT_EQ(refusal([&] { layer.forward(Tokens<double>{x.view()}, y.view()); }),
-            "SinkhornAttention: block is 6; expected 3, with which the layer was made");
+            "SinkhornAttention: block is 6; expected 3, as when the layer was constructed");
 }
 
 }  // namespace fovea_test::layers_learned_sorting

@@ -373,7 +373,7 @@ TEST(LogitTerms, BadShapesAndSequences) {
                       tokens.cu_seqlens = ends;
                       tokens.key_lengths = lengths;
                     }),
-            "MultiHead: key_lengths must not be given: cu_seqlens says where sequences end");
+            "MultiHead: key_lengths must not be given: cu_seqlens determines the lengths");
   const Activations two = filled({2, 1, 3, 4}, 1), mean({2, 1, 1, 4}), y(two.shape());
   Tokens<double> tokens(two.view());
   tokens.cu_seqlens = ends;
@@ -384,10 +384,11 @@ TEST(LogitTerms, BadShapesAndSequences) {
   EXPECT_EQ(refusal([&] { layer.forward(tokens, y.view()); }),
             "MultiHead: x has batch 2; expected 1, since cu_seqlens is given");
   EXPECT_EQ(refusal([&] { fovea::MeanPool<double>().forward(tokens, mean.view()); }),
-            "MeanPool: cu_seqlens must not be given: the layer takes no packed sequences");
+            "MeanPool: cu_seqlens must not be given: the layer does not support packed sequences");
   const fovea::DepthwiseConv<double> convolution(4, initialiser);
-  EXPECT_EQ(refusal([&] { convolution.forward(tokens, y.view()); }),
-            "DepthwiseConv: cu_seqlens must not be given: the layer takes no packed sequences");
+  EXPECT_EQ(
+      refusal([&] { convolution.forward(tokens, y.view()); }),
+      "DepthwiseConv: cu_seqlens must not be given: the layer does not support packed sequences");
 }
 
 /// Nothing is added to a gradient before.

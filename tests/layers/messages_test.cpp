@@ -169,9 +169,8 @@ TYPED_TEST(Messages, WhatWasSavedIsOfOtherTokens) {
     const Activations other = filled({2, 1, 5, 4}, 1);
     const std::string text =
         refusal([&] { layer.backward(other.view(), saved, other.view(), {}); });
-    EXPECT_EQ(
-        text.substr(text.find(':') + 2),
-        "saved is of 2 sequences of 3 rows; expected 2 of 5, from the forward pass of this x");
+    EXPECT_EQ(text.substr(text.find(':') + 2),
+              "saved has 2 sequences of 3 rows; expected 2 of 5, from the forward pass of this x");
   }
 }
 

@@ -352,7 +352,7 @@ TEST(Rotary, CallsThatAreRefused) {
   };
   const View<double> heads = x.view();
   EXPECT_EQ(message(cut(heads, 3, 0, 10), {}),
-            "Rotary: heads has width 10; expected 12, the width of a head that it was made for");
+            "Rotary: heads has width 10; expected 12, the head width that it was constructed for");
   EXPECT_EQ(message({}, {}),
             "Rotary: heads is required: it was not given, or was passed without memory");
   const View<double> same_heads(heads.data(), kHeadsShape,
@@ -397,13 +397,13 @@ TEST(Rotary, TablesThatAreRefused) {
   using Change = Turning<double>&;
   EXPECT_EQ(message([](Change t) { t.call.cosines = {}; }),
             "Rotary: cosines is required: it was not given, or was passed without memory");
-  EXPECT_EQ(
-      message([](Change t) { t.call.sines = {}; }),
-      "Rotary: sines is empty: it was passed without memory; expected 2x1x10x6, as of cosines");
+  EXPECT_EQ(message([](Change t) { t.call.sines = {}; }),
+            "Rotary: sines is empty: it was passed without memory; expected 2x1x10x6, the shape of "
+            "cosines");
   EXPECT_EQ(message([](Change t) { t.call.cosines = cut(t.call.cosines, 3, 0, 5); }),
-            "Rotary: cosines has width 5; expected 6, the pairs of a head that are turned");
+            "Rotary: cosines has width 5; expected 6, the number of rotated pairs of a head");
   EXPECT_EQ(message([](Change t) { t.call.sines = cut(t.call.sines, 2, 0, 9); }),
-            "Rotary: sines has shape 2x1x9x6; expected 2x1x10x6, as of cosines");
+            "Rotary: sines has shape 2x1x9x6; expected 2x1x10x6, the shape of cosines");
   EXPECT_EQ(message([](Change t) { t.own[4] = -1; }),
             "Rotary: positions[4] is -1; expected 0 to 9, the rows of the tables");
   EXPECT_EQ(message([](Change t) { t.own[13] = 10; }),

@@ -71,7 +71,7 @@ TEST(BlockList, BadListsAreRefused) {
     return refusal([&] { BlockList(block, 4, rows, false, "Op"); });
   };
   EXPECT_EQ(message(0, {{0}, {}}), "Op: block is 0; expected at least 1");
-  EXPECT_EQ(message(8, {{}, {}}), "Op: offsets is required: 0, and where each row of columns ends");
+  EXPECT_EQ(message(8, {{}, {}}), "Op: offsets is required: 0, and the end of each row of columns");
   EXPECT_EQ(message(8, {{1, 2}, {0, 1}}), "Op: offsets[0] is 1; expected 0");
   EXPECT_EQ(message(8, {{0, 2, 1}, {0, 1}}),
             "Op: offsets[2] is 1; expected 2: offsets ascend, up to the number of columns");

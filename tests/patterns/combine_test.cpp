@@ -238,19 +238,19 @@ TEST(Combine, LongformerAndBigBird) {
 }
 
 TEST(Combine, WhatDoesNotFitIsRefused) {
-  EXPECT_EQ(
-      refusal([] {
-        unite(Window{3, 0}, StridedKeys{4});
-      }),
-      "unite: the row steps of the patterns are 1 and 4; expected equal ones; in_passes takes any");
+  EXPECT_EQ(refusal([] {
+              unite(Window{3, 0}, StridedKeys{4});
+            }),
+            "unite: the row steps of the patterns are 1 and 4; expected equal steps; in_stages "
+            "supports any");
   EXPECT_EQ(refusal([] {
               subtract(Window{3, 0}, StridedKeys{4});
             }),
-            "subtract: the patterns have keys at 0 + 1 t and at 0 + 4 t; expected all keys or the "
-            "same ones; EnumeratedPattern takes any predicate");
+            "subtract: the patterns have keys at 0 + 1 t and at 0 + 4 t; expected all keys or "
+            "equal keys; EnumeratedPattern supports any pattern");
   EXPECT_EQ(refusal([] { intersect(StridedKeys{3}, StridedKeys{4}); }),
-            "intersect: the row steps of the patterns are 3 and 4; expected equal ones, or one "
-            "that is 1; EnumeratedPattern takes any predicate");
+            "intersect: the row steps of the patterns are 3 and 4; expected equal steps, or one "
+            "that is 1; EnumeratedPattern supports any pattern");
 }
 
 }  // namespace fovea_test::patterns_combine

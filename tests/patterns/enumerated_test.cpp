@@ -86,18 +86,18 @@ TEST(EnumeratedPattern, PlansPartsOfItsShape) {
   EXPECT_EQ(refusal([&] {
               pattern.plan({1, 10, 9});
             }),
-            "EnumeratedPattern: the positions of the queries are 9; expected 10 to 49, which were "
-            "enumerated");
+            "EnumeratedPattern: the positions of the queries are 9; expected 10 to 49, the "
+            "enumerated positions");
   EXPECT_EQ(refusal([&] {
               pattern.plan({2, 50, 49});
             }),
-            "EnumeratedPattern: the positions of the queries are 49 to 50; expected 10 to 49, "
-            "which were enumerated");
+            "EnumeratedPattern: the positions of the queries are 49 to 50; expected 10 to 49, the "
+            "enumerated positions");
   EXPECT_EQ(
       refusal([&] {
         pattern.plan({1, 51, 49});
       }),
-      "EnumeratedPattern: the number of keys is 51; expected at most 50, which were enumerated");
+      "EnumeratedPattern: the number of keys is 51; expected at most 50, the enumerated positions");
 }
 
 }  // namespace fovea_test::patterns_enumerated

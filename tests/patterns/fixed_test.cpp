@@ -88,8 +88,8 @@ TEST(Fixed, BadShapesAreRefused) {
     return refusal([&] { fovea::check_fixed("Op", shape); });
   };
   EXPECT_EQ(message({0, 1}), "Op: stride is 0; expected at least 1");
-  EXPECT_EQ(message({8, 0}), "Op: summary is 0; expected 1 to 8 keys: a block is stride keys long");
-  EXPECT_EQ(message({8, 9}), "Op: summary is 9; expected 1 to 8 keys: a block is stride keys long");
+  EXPECT_EQ(message({8, 0}), "Op: summary is 0; expected 1 to 8 keys: a block has stride keys");
+  EXPECT_EQ(message({8, 9}), "Op: summary is 9; expected 1 to 8 keys: a block has stride keys");
   EXPECT_EQ(message({8, 3, 2}), "Op: sub-block is 2; expected 0 to 1: a block of 8 keys has 2");
   EXPECT_EQ(message({8, 3, -1}), "Op: sub-block is -1; expected 0 to 1: a block of 8 keys has 2");
   EXPECT_EQ(message({8, 8, 0}), "accepted");

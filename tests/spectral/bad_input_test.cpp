@@ -47,7 +47,7 @@ class CrossBadInput : public testing::Test {
 TEST_F(CrossBadInput, Shapes) {
   const Tensor<float> heads({2, 2, 4, 3});
   EXPECT_EQ(forward({heads.view(), heads.view()}, out_.view()),
-            "HiddenStateCross: f1 has 2 heads; expected 1: the cross has channels, no heads");
+            "HiddenStateCross: f1 has 2 heads; expected 1: the cross has no heads");
   const Tensor<float> longer({2, 1, 5, 3});
   EXPECT_EQ(forward({f1_.view(), longer.view()}, out_.view()),
             "HiddenStateCross: f2 has shape 2x1x5x3; expected 2x1x4x3, the shape of f1");
@@ -117,21 +117,21 @@ TEST_F(CrossBadInput, TooLongForFftw) {
   const View<const float> endless(&one, {1, 1, rows, 1}, {0, 0, 0, 0});
   const View<float> out(&one + 1, {1, 1, rows, 1});
   const std::size_t plans = fovea::fft_plans<float>().size();
-  EXPECT_EQ(refusal([&] {
-              HiddenStateCross().check(CrossInputs<float>{endless, endless}, out);
-            }),
-            "HiddenStateCross: f1 has 1073741825 rows; expected at most 1073741824, the most that "
-            "FFTW takes");
-  EXPECT_EQ(refusal([&] {
-              HiddenStateCross().forward(CrossInputs<float>{endless, endless}, out);
-            }),
-            "HiddenStateCross: f1 has 1073741825 rows; expected at most 1073741824, the most that "
-            "FFTW takes");
+  EXPECT_EQ(
+      refusal([&] {
+        HiddenStateCross().check(CrossInputs<float>{endless, endless}, out);
+      }),
+      "HiddenStateCross: f1 has 1073741825 rows; expected at most 1073741824, the limit of FFTW");
+  EXPECT_EQ(
+      refusal([&] {
+        HiddenStateCross().forward(CrossInputs<float>{endless, endless}, out);
+      }),
+      "HiddenStateCross: f1 has 1073741825 rows; expected at most 1073741824, the limit of FFTW");
   EXPECT_EQ(fovea::fft_plans<float>().size(), plans);
   EXPECT_EQ(refusal([] { fovea::FftPlan<float>({Index{1} << 31}); }),
-            "FftPlan: size is 2147483648; expected 1 to 2147483647, the sizes that FFTW takes");
+            "FftPlan: size is 2147483648; expected 1 to 2147483647, the sizes that FFTW supports");
   EXPECT_EQ(refusal([] { fovea::FftPlan<double>({0}); }),
-            "FftPlan: size is 0; expected 1 to 2147483647, the sizes that FFTW takes");
+            "FftPlan: size is 0; expected 1 to 2147483647, the sizes that FFTW supports");
 }
 
 TEST(CrossEmpty, NoRowsAndNoChannels) {

@@ -201,7 +201,7 @@ TEST(MixerBadInput, IsNamed) {
   };
   const Tensor<float> heads({2, 2, 4, 3});
   EXPECT_EQ(message(heads.view(), out.view()),
-            "FourierMixer: x has 2 heads; expected 1: the mixer has channels, no heads");
+            "FourierMixer: x has 2 heads; expected 1: the mixer has no heads");
   const Tensor<float> longer({2, 1, 5, 3});
   EXPECT_EQ(message(x.view(), longer.view()),
             "FourierMixer: out has shape 2x1x5x3; expected 2x1x4x3, the shape of x");
@@ -216,9 +216,8 @@ TEST(MixerBadInput, IsNamed) {
       "FourierMixer: the gradient of x has shape 2x1x5x3; expected 2x1x4x3, the shape of d_out");
   float one = 0;
   const View<const float> endless(&one, {1, 1, (Index{1} << 28) + 1, 1}, {0, 0, 0, 0});
-  EXPECT_EQ(
-      message(endless, out.view()),
-      "FourierMixer: x has 268435457 rows; expected at most 268435456, the most that FFTW takes");
+  EXPECT_EQ(message(endless, out.view()),
+            "FourierMixer: x has 268435457 rows; expected at most 268435456, the limit of FFTW");
   for (const Shape& shape : {Shape{0, 1, 4, 3}, Shape{2, 1, 0, 3}, Shape{2, 1, 4, 0}}) {
     const Tensor<double> none(shape);
     const Tensor<double> to(shape);

@@ -135,8 +135,8 @@ concept InputsOfOperator = AnyInputs<In> && requires {
 template <class In>
 constexpr void refuse_family() {
   static_assert(!std::same_as<In, In>,
-                "fovea: these are the inputs of another family of operators, or of another scalar; "
-                "an operator reads its own Inputs<T>, FullAttention for instance SoftmaxInputs<T>");
+                "fovea: these inputs belong to another family of operators or another scalar type; "
+                "use the operator's Inputs<T>, for example SoftmaxInputs<T> for FullAttention");
 }
 
 /// What a call saves: nothing if `saved` is the executor.
@@ -224,16 +224,16 @@ template <class Q, class K, class V, class E = Serial>
 constexpr void explain_attend() {
   constexpr bool are_tensors = Tensors<Q, K, V>;
   static_assert(are_tensors,
-                "fovea: attend takes q, k and v as Eigen tensors of rank 4, Eigen matrices, or "
-                "fovea::View, all by <fovea/core/eigen.hpp>; evaluate other expressions first");
+                "fovea: attend accepts q, k and v as Eigen tensors of rank 4, Eigen matrices "
+                "(include <fovea/core/eigen.hpp>) or fovea::View; evaluate expressions first");
   if constexpr (are_tensors) {
     constexpr bool are_numbers = TensorScalar<Scalar<Q>>;
     constexpr bool are_alike =
         std::same_as<Scalar<K>, Scalar<Q>> && std::same_as<Scalar<V>, Scalar<Q>>;
     static_assert(are_numbers,
-                  "fovea: attention is of float, double, Eigen::bfloat16 or Eigen::half; convert "
-                  "other tensors first, for instance by q.cast<float>()");
-    static_assert(!are_numbers || are_alike, "fovea: q, k and v have one scalar type");
+                  "fovea: attention supports float, double, Eigen::bfloat16 and Eigen::half; "
+                  "convert other tensors first, for example with q.cast<float>()");
+    static_assert(!are_numbers || are_alike, "fovea: q, k and v must have the same scalar type");
     static_assert(!are_numbers || !are_alike || ExecutorLike<E>, FOVEA_RUNS_WORK);
   }
 }
@@ -252,7 +252,7 @@ requires(!detail::InputsOfOperator<Q, Op>) Q
   if constexpr (!is_family) detail::refuse_family<Q>();
   constexpr bool is_whole = Attention<Op, float> && (sizeof...(Rest) == 2 || sizeof...(Rest) == 3);
   static_assert(!is_family || is_whole,
-                "fovea: write attend(op, q, k, v), or attend(op, q, k, v, pool), with an operator "
+                "fovea: call attend(op, q, k, v) or attend(op, q, k, v, pool) with an operator "
                 "such as fovea::FullAttention{{.causal = true}}");
   if constexpr (is_family && is_whole) detail::explain_attend<Q, Rest...>();
   return q;

@@ -25,7 +25,7 @@ struct DeltaRuleOptions {
 /// Cost: 6 D Dv flops for each token, and about 2 kDeltaChunk (D + 2 Dv) more.
 template <class Map = EluPlusOne>
 class DeltaRuleAttention : public LinearOnlyOperator<DeltaRuleAttention<Map>, true> {
-  static_assert(FeatureMap<Map>, "fovea: DeltaRule takes a feature map, such as EluPlusOne");
+  static_assert(FeatureMap<Map>, "fovea: DeltaRule requires a feature map, such as EluPlusOne");
 
  public:
   /// The inputs, for tensors of T.

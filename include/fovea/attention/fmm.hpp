@@ -48,7 +48,7 @@ template <class... Terms>
 class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
   static_assert(
       sizeof...(Terms) > 0 && (FeatureMap<typename LinearTerm<Terms>::Map> && ...),
-      "fovea: FmmAttention takes feature maps, such as EluPlusOne, or a DeltaRule of one");
+      "fovea: FmmAttention requires feature maps, such as EluPlusOne, or a DeltaRule with one");
 
  public:
   /// Whether a term is a DeltaRule, which reads the input beta.

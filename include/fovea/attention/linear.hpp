@@ -38,7 +38,7 @@ struct LinearOptions {
 template <class... Maps>
 class LinearAttention : public LinearOnlyOperator<LinearAttention<Maps...>, false> {
   static_assert(sizeof...(Maps) > 0 && (FeatureMap<Maps> && ...),
-                "fovea: LinearAttention takes feature maps, such as EluPlusOne");
+                "fovea: LinearAttention requires feature maps, such as EluPlusOne");
 
  public:
   /// The inputs, for tensors of T.

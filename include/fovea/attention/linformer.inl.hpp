@@ -74,14 +74,14 @@ void LinformerAttention::check_projection(const LinformerInputs<T>& inputs, cons
   const Extents& s = x.shape();
   if (x.empty()) {
     if (inputs.q.batch() * inputs.k.heads() == 0) return;
-    refuse_missing(name(), tensor, "[1, 1 or Hk, P, Nk], which makes P rows from Nk");
+    refuse_missing(name(), tensor, "[1, 1 or Hk, P, Nk], which projects Nk rows to P");
   }
   const Index heads = inputs.k.heads();
   detail::check_extent(name(), tensor, s, 0, 1, "since all sequences share it");
   if (s[1] != 1 && s[1] != heads) {
     refuse_extent(name(), tensor, s, 1, "1 or " + std::to_string(heads) + ", the heads of k");
   }
-  if (s[2] < 1) refuse_extent(name(), tensor, s, 2, "at least 1, the projected keys");
+  if (s[2] < 1) refuse_extent(name(), tensor, s, 2, "at least 1, the number of projected keys");
   detail::check_extent(name(), tensor, s, 2, rows, "the rows of key_projection");
   detail::check_extent(name(), tensor, s, 3, inputs.k.rows(), "the rows of k");
 }

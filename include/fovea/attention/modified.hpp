@@ -85,7 +85,7 @@ void modifier_slopes(const void* modifier, const PairRow& pairs, const T* logits
 template <class Op, class M>
 class ModifiedAttention : public SoftmaxOperator<ModifiedAttention<Op, M>> {
   static_assert(std::derived_from<Op, SoftmaxOperator<Op>>,
-                "ModifiedAttention takes a softmax operator, such as FullAttention");
+                "ModifiedAttention requires a softmax operator, such as FullAttention");
 
  public:
   Op attention;  ///< the operator
@@ -118,12 +118,12 @@ class ModifiedAttention : public SoftmaxOperator<ModifiedAttention<Op, M>> {
   template <class T, bool kBackward>
   ScoreModifierArgs<T> score_modifier() const {
     static_assert(ScoreModifier<M, T>,
-                  "a score modifier has T value(T logit, ScorePair) const noexcept");
+                  "a score modifier needs T value(T logit, ScorePair) const noexcept");
     ScoreModifierArgs<T> args{&modifier, &detail::modify_logits<M, T>, nullptr};
     if constexpr (kBackward) {
-      static_assert(DifferentiableScoreModifier<M, T>,
-                    "backward needs T derivative(T logit, ScorePair) const noexcept of the score "
-                    "modifier");
+      static_assert(
+          DifferentiableScoreModifier<M, T>,
+          "backward needs T derivative(T logit, ScorePair) const noexcept in the score modifier");
       args.derivative = &detail::modifier_slopes<M, T>;
     }
     return args;

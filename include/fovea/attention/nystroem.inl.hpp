@@ -41,7 +41,7 @@ void NystroemAttention::check_read(const NystroemInputs<T>& inputs) const {
   }
   check_inputs(name(), inputs);
   if (!inputs.cu_seqlens_q.empty() || !inputs.cu_seqlens_k.empty()) {
-    refuse_given(name(), "cu_seqlens", "the operator takes no packed sequences");
+    refuse_given(name(), "cu_seqlens", "the operator does not support packed sequences");
   }
 }
 

@@ -89,8 +89,8 @@ void ScorePasses<T>::step(SoftmaxDecoderCore<T>& decoder, const SoftmaxOperatorR
                        {shape.batch, shape.query_heads, shape.queries, shape.keys});
   if (!decoder.cache_.holds(held)) {
     refuse_extent(op.name(), "q", inputs.q.shape(), 2,
-                  "fewer if logits or weights are given: these rows see keys of the window that "
-                  "are forgotten within the step");
+                  "fewer if logits or weights are given: their windows contain keys that the "
+                  "decoder drops within the step");
   }
   const HeadPlans plans(op, shape.query_heads, rows);
   const ExecutorRef threads = detail::for_scores(executor, shape);

@@ -139,8 +139,7 @@ class ArenaLease {
 /// \tparam E the other executor, or a reference to it
 template <class E>
 class ArenaExecutor {
-  static_assert(!ShardsRows<E>,
-                "put the arena around the executor that sequence_parallel is given");
+  static_assert(!ShardsRows<E>, "combine the arena with the executor for with_rows instead");
 
  public:
   /// \param arena must outlive this object

@@ -196,8 +196,8 @@ requires(!Executor<X>) && requires(X& x) {
 auto as_executor(X& x) { return ExecutorAdapter<std::remove_const_t<X>>::adapt(x); }
 
 /// The compiler's message for other types.
-#define FOVEA_RUNS_WORK                                                              \
-  "fovea: what runs the work is an Executor, for instance fovea::ThreadPool, or an " \
+#define FOVEA_RUNS_WORK                                                            \
+  "fovea: the executor must be an Executor, for example fovea::ThreadPool, or an " \
   "Eigen::ThreadPoolDevice (<fovea/core/thread_pool.hpp>)"
 
 namespace detail {

@@ -124,8 +124,8 @@ class IndexSpan {
   template <class X>
   requires(!detail::IndexRange<X> && !detail::HasIndexSpanTraits<X> && !std::same_as<X, IndexSpan>)
       __attribute__((unavailable(
-          "fovea: lengths, ends of sequences, positions and tokens are a std::vector, std::array, "
-          "std::span or Eigen vector (<fovea/core/eigen.hpp>) of int32_t or int64_t")))
+          "fovea: lengths, ends of sequences, positions and tokens must be a std::vector, "
+          "std::array, std::span or Eigen vector (<fovea/core/eigen.hpp>) of int32_t or int64_t")))
       // NOLINTNEXTLINE(google-explicit-constructor)
       IndexSpan(const X& x);
 

@@ -90,17 +90,17 @@ class ViewMember : public View<T> {
   requires detail::NoConversion<X, View<T>>
   // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload)
   __attribute__((unavailable(
-      "fovea: this member is a tensor: an Eigen tensor of rank 4, an Eigen matrix (both by "
-      "<fovea/core/eigen.hpp>) or fovea::View(pointer, shape); evaluate other expressions "
-      "first"))) ViewMember(X&& x);
+      "fovea: this member must be a tensor: an Eigen tensor of rank 4, an Eigen matrix (both need "
+      "<fovea/core/eigen.hpp>) or fovea::View(pointer, shape); evaluate expressions first")))
+  ViewMember(X&& x);
   /// Catches tensors of another scalar type.
   template <class X>
   requires detail::NoConversion<X, View<T>> && detail::OfOtherScalar<X, std::remove_const_t<T>>
   // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload)
   __attribute__((unavailable(
-      "fovea: this member is a tensor of another scalar type; q, k, v and out have the same, "
-      "other numbers that of the arithmetic (float for 16 bits), a mask has bool, and indices "
-      "have fovea::Index; convert it first, for instance by x.cast<float>()"))) ViewMember(X&& x);
+      "fovea: this tensor has the wrong scalar type: q, k, v and out must have the same, other "
+      "numbers the arithmetic type (float for 16-bit tensors), masks bool and indices "
+      "fovea::Index; convert it first, for example with x.cast<float>()"))) ViewMember(X&& x);
   /// Catches const tensors for a member that is written.
   template <class X>
   requires detail::NoConversion<X, View<T>> && detail::OfScalar<X, std::remove_const_t<T>>
@@ -131,8 +131,8 @@ class SpanMember : public std::span<T> {
   requires(!detail::ConvertsTo<X, std::span<T>>)
       // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload)
       __attribute__((unavailable(
-          "fovea: this member is a std::vector, std::array or std::span of numbers, one for each "
-          "head, of the type of the arithmetic (float for tensors of 16 bits)"))) SpanMember(X&& x);
+          "fovea: this member must be a std::vector, std::array or std::span with one number for "
+          "each head, of the arithmetic type (float for 16-bit tensors)"))) SpanMember(X&& x);
 };
 
 FOVEA_NAMESPACE_END

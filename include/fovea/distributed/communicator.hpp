@@ -91,8 +91,8 @@ class Communicator {
     int finalised = 0;
     MPI_Initialized(&initialised);
     MPI_Finalized(&finalised);
-    if (initialised == 0) refuse("Communicator", "MPI is not initialised", "call MPI_Init before");
-    if (finalised != 0) refuse("Communicator", "MPI is finalised", "call MPI_Finalize after");
+    if (initialised == 0) refuse("Communicator", "MPI is not initialised", "call MPI_Init first");
+    if (finalised != 0) refuse("Communicator", "MPI is finalised", "call MPI_Finalize later");
   }
 
   MPI_Comm ranks_ = MPI_COMM_NULL;

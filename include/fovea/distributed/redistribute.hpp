@@ -25,13 +25,13 @@ void check_redistribution(const View<const T>& from, const Sharding& from_rows, 
   constexpr const char* name = "redistribute";
   if (from_rows.layout().ranks() != to_rows.layout().ranks()) {
     refuse(name,
-           "the layouts are of " + std::to_string(from_rows.layout().ranks()) + " and " +
+           "the layouts have " + std::to_string(from_rows.layout().ranks()) + " and " +
                std::to_string(to_rows.layout().ranks()) + " ranks",
            "expected equal numbers");
   }
   if (from_rows.count() != to_rows.count()) {
     refuse(name,
-           "the layouts are of " + std::to_string(from_rows.count()) + " and " +
+           "the layouts have " + std::to_string(from_rows.count()) + " and " +
                std::to_string(to_rows.count()) + " rows",
            "expected equal numbers");
   }
@@ -72,7 +72,7 @@ CommStats redistribute(const X& from, const Sharding& from_rows, Y&& to, const S
   std::unique_ptr<Move> move;
   std::string call("redistribute of ");
   call.append(std::to_string(from_rows.count())).append(" rows, ");
-  call.append(std::to_string(sizeof(T))).append(" bytes a number, ");
+  call.append(std::to_string(sizeof(T))).append(" bytes per number, ");
   call.append(detail::sizes_text(x)).append(" (batch, heads, width)");
   const auto prepare = [&] {
     detail::check_redistribution(x, from_rows, y, to_rows);

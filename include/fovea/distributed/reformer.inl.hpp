@@ -43,7 +43,7 @@ std::string reformer_text(std::string_view pass, const ReformerInputs<T>& in,
                           const Sharding& rows) {
   std::string text(ReformerAttention::name());
   text.append(pass).append(" of ").append(std::to_string(rows.count())).append(" rows, ");
-  text.append(std::to_string(sizeof(T))).append(" bytes a number, qk ").append(sizes_text(in.qk));
+  text.append(std::to_string(sizeof(T))).append(" bytes per number, qk ").append(sizes_text(in.qk));
   text.append(", v ").append(sizes_text(in.v));
   return text.append(" (batch, heads, width)").append(numbers_text(in));
 }

@@ -222,7 +222,7 @@ class ShardedExecutor {
   static std::string text_of(Index rows, Index columns, Index batch) {
     std::string text("a sum over tokens of ");
     text.append(std::to_string(rows)).append("x").append(std::to_string(columns));
-    text.append(", ").append(std::to_string(sizeof(T))).append(" bytes a number, batch ");
+    text.append(", ").append(std::to_string(sizeof(T))).append(" bytes per number, batch ");
     return text.append(std::to_string(batch));
   }
 
@@ -231,7 +231,7 @@ class ShardedExecutor {
     std::string text(layer);
     text.append(" for neighbouring rows of ").append(detail::sizes_text(x));
     text.append(" (batch, heads, width), ").append(std::to_string(sizeof(T)));
-    return text.append(" bytes a number, blocks of ").append(std::to_string(block));
+    return text.append(" bytes per number, blocks of ").append(std::to_string(block));
   }
 
   const Sharding& rows_;

@@ -30,7 +30,7 @@ Number number_at(const TensorSet& set, const std::string& name) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{} || end != text.data() + text.size() || number < Number{0}) {
     refuse_file(set.origin, quoted_name(name) + " in its metadata is " + quoted_name(text) +
-                                ", which is no number from 0 on");
+                                ", which is not a non-negative integer");
   }
   return number;
 }

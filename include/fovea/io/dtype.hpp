@@ -91,10 +91,9 @@ constexpr bool is_converted(Dtype dtype) { return dtype < Dtype::f6_e2m3; }
 /// The reason why elements of a type are not converted.
 inline std::string why_not_converted(Dtype dtype) {
   return "its type is " + std::string(names_of(dtype).safetensors) +
-         (dtype == Dtype::c64
-              ? ": complex numbers are not converted"
-              : ": elements of less than a byte are not converted, since the format does not say "
-                "in which order they are packed");
+         (dtype == Dtype::c64 ? ": complex numbers are not converted"
+                              : ": elements of less than a byte are not converted, since the "
+                                "format does not define how they are packed");
 }
 
 /// The type with this name in safetensors, if any.

@@ -37,7 +37,7 @@ class MappedFile {
     const bool is_socket = file.number < 0 && errno == ENXIO;  // or a device without a driver
     if (!is_socket && (file.number < 0 || ::fstat(file.number, &status) != 0)) cannot_read(path);
     if (is_socket || !S_ISREG(status.st_mode)) {
-      refuse_file(path, "cannot be read: it is no regular file");
+      refuse_file(path, "cannot be read: it is not a regular file");
     }
     const auto size = static_cast<std::size_t>(status.st_size);
     if (size == 0) return;

@@ -52,7 +52,7 @@ class NpyHeader {
 
  private:
   [[noreturn]] void no_dictionary() const {
-    refuse_file(file_, "its header is no dictionary of 'descr', 'fortran_order' and 'shape'");
+    refuse_file(file_, "its header is not a dictionary with 'descr', 'fortran_order' and 'shape'");
   }
 
   void skip_spaces() {
@@ -121,7 +121,7 @@ class NpyHeader {
     return extents;
   }
 
-  [[noreturn]] void no_sizes() const { refuse_file(file_, "its 'shape' holds no sizes"); }
+  [[noreturn]] void no_sizes() const { refuse_file(file_, "its 'shape' is not a tuple of sizes"); }
 
   std::string_view rest_;
   const std::string& file_;
@@ -160,7 +160,7 @@ inline std::string_view as_text(std::span<const std::byte> bytes) {
 inline StoredTensor parse_npy(std::span<const std::byte> bytes, const std::string& file) {
   constexpr std::string_view magic = "\x93NUMPY";
   const std::string_view text = detail::as_text(bytes);
-  if (!text.starts_with(magic)) refuse_file(file, "it is no .npy file");
+  if (!text.starts_with(magic)) refuse_file(file, "it is not a .npy file");
   const auto byte = [&](std::size_t i) {
     return i < bytes.size() ? std::to_integer<std::size_t>(bytes[i]) : std::size_t{0};
   };
@@ -229,12 +229,12 @@ inline TensorSet read_npy_folder(const std::string& folder) {
 inline void write_npy_folder(const std::string& folder, const TensorSet& set) {
   for (const auto& [name, tensor] : set.tensors) {
     if (name.empty() || name.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
-      refuse_file(folder, quoted_name(name) + " cannot be the name of a file");
+      refuse_file(folder, quoted_name(name) + " is not a valid file name");
     }
   }
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) refuse_file(folder, "cannot be made: " + error.message());
+  if (error) refuse_file(folder, "cannot be created: " + error.message());
   for (const auto& [name, tensor] : set.tensors) write_npy(folder + '/' + name + ".npy", tensor);
 }
 

@@ -70,7 +70,7 @@ void add_tensor(const std::string& name, const RowMatrix<T>& value, Dtype dtype,
   const StoredTensor tensor{.dtype = dtype, .shape = shape, .bytes = bytes_of(value, dtype, set)};
   if (!set.tensors.emplace(name, tensor).second) {
     refuse("parameters_of", "two parameters are called " + quoted_name(name),
-           "expected different names (LayerParts says how parts are named)");
+           "expected different names (LayerParts documents the names of parts)");
   }
 }
 
@@ -120,7 +120,7 @@ class LoadPlan {
   void add(const std::string& name, RowMatrix<T>& value) {
     if (!names_.insert(name).second) {
       refuse_file(set_.origin, "two parameters are called " + quoted_name(name) +
-                                   " (LayerParts says how parts are named)");
+                                   " (LayerParts documents the names of parts)");
     }
     std::vector<ParameterSource> sources = {{name}};
     if (options_.sources) sources = options_.sources(name);
@@ -136,7 +136,7 @@ class LoadPlan {
       }
     }
     if (all_there && first != value.cols()) {
-      wrong_shape(name, value, std::to_string(first) + " columns in all");
+      wrong_shape(name, value, std::to_string(first) + " columns in total");
     }
   }
 
@@ -150,7 +150,7 @@ class LoadPlan {
     std::string text;
     if (!missing_.empty()) text = "missing are " + quoted_names(missing_);
     if (!unknown.empty()) {
-      text += (text.empty() ? "" : "; ") + ("not of this model are " + quoted_names(unknown));
+      text += (text.empty() ? "" : "; ") + ("unknown are " + quoted_names(unknown));
     }
     if (!text.empty()) refuse_file(set_.origin, text);
     for (const std::function<void()>& read_columns : reads_) read_columns();
@@ -175,8 +175,8 @@ class LoadPlan {
     if (shape.size() != 2 || shape[0] != value.rows() || shape[1] > value.cols() - first) {
       wrong_shape(name, value,
                   quoted_name(source.name) + " of " + shape_text(tensor.shape) +
-                      (source.transposed ? " to be transposed" : "") +
-                      (first > 0 ? " behind " + std::to_string(first) + " columns" : ""));
+                      (source.transposed ? " (transposed)" : "") +
+                      (first > 0 ? " after " + std::to_string(first) + " columns" : ""));
     }
     reads_.push_back([&value, &tensor, transposed, first, count = shape[1]] {
       read_columns(value, tensor, transposed, first, count);

@@ -53,17 +53,17 @@ class SafetensorsHeader {
       if (name == nullptr) return known.clear();
       if (!known.insert(*name).second) twice = *name;
     });
-    if (!header.is_object()) refuse_file(file_, "its header is no JSON object of tensors");
+    if (!header.is_object()) refuse_file(file_, "its header is not a JSON object of tensors");
     if (!twice.empty()) refuse_file(file_, quoted_name(twice) + " appears twice in its header");
     return header;
   }
 
   void parse_metadata(const Json& value, TensorSet& set) const {
     if (value.is_null()) return;
-    if (!value.is_object()) refuse_file(file_, "its metadata is no JSON object");
+    if (!value.is_object()) refuse_file(file_, "its metadata is not a JSON object");
     for (const auto& [name, text] : value.items()) {
       if (!text.is_string()) {
-        refuse_file(file_, quoted_name(name) + " in its metadata is no string");
+        refuse_file(file_, quoted_name(name) + " in its metadata is not a string");
       }
       set.metadata.emplace(name, text.template get_ref<const std::string&>());
     }
@@ -86,7 +86,7 @@ class SafetensorsHeader {
     }
     if (!is_right) {
       refuse_file(file_,
-                  "the " + std::string(field) + " of " + quoted_name(name) + " is no list of " +
+                  "the " + std::string(field) + " of " + quoted_name(name) + " is not a list of " +
                       (length == 0 ? std::string() : std::to_string(length) + ' ') + "sizes");
     }
     return all;
@@ -94,7 +94,7 @@ class SafetensorsHeader {
 
   void parse_tensor(const std::string& name, const Json& value, std::span<const std::byte> data,
                     TensorSet& set) {
-    if (!value.is_object()) refuse_file(file_, quoted_name(name) + " is described by no object");
+    if (!value.is_object()) refuse_file(file_, quoted_name(name) + " is not a JSON object");
     const auto type = value.find("dtype");
     if (type == value.end() || !type->is_string()) {
       refuse_file(file_, quoted_name(name) + " has no dtype");
@@ -103,20 +103,20 @@ class SafetensorsHeader {
     const std::optional<Dtype> dtype = safetensors_dtype(type_name);
     if (!dtype) {
       refuse_file(file_, "the dtype of " + quoted_name(name) + " is " + quoted_name(type_name) +
-                             ", which is not known here");
+                             ", which is not supported");
     }
     const std::vector<Index> shape = sizes(value, "shape", name, 0);
     const std::vector<Index> place = sizes(value, "data_offsets", name, 2);
     if (place[0] > place[1] || place[1] > static_cast<Index>(data.size())) {
-      refuse_file(file_, "the data of " + quoted_name(name) + " lies at " +
-                             std::to_string(place[0]) + " to " + std::to_string(place[1]) + " of " +
+      refuse_file(file_, "the data of " + quoted_name(name) + " is at " + std::to_string(place[0]) +
+                             " to " + std::to_string(place[1]) + " of " +
                              std::to_string(data.size()) + " bytes");
     }
     const Index bytes = stored_bytes(*dtype, shape);
     if (bytes != place[1] - place[0]) {
       refuse_file(file_, quoted_name(name) + " has " + std::to_string(place[1] - place[0]) +
-                             " bytes of data, which are not those of " + shape_text(shape) +
-                             " of " + type_name);
+                             " bytes of data, which does not match " + shape_text(shape) + " of " +
+                             type_name);
     }
     const auto begin = static_cast<std::size_t>(place[0]);
     const auto end = static_cast<std::size_t>(place[1]);
@@ -136,7 +136,7 @@ class SafetensorsHeader {
       if (place.begin != next) {
         refuse_file(file_, "the data of " + quoted_name(place.name) + " begins at byte " +
                                std::to_string(place.begin) + "; expected " + std::to_string(next) +
-                               ", where that before it ends");
+                               ", the end of the data before it");
       }
       next = place.end;
     }
@@ -194,7 +194,7 @@ inline void write_safetensors(const std::string& path, const TensorSet& set) {
   for (const auto& [name, tensor] : set.tensors) {
     if (name == "__metadata__" || tensor.column_major || tensor.decode != nullptr) {
       refuse_file(path, quoted_name(name) + " cannot be written: it is " +
-                            (tensor.decode != nullptr ? "of a type that the format has not"
+                            (tensor.decode != nullptr ? "of a type that the format does not have"
                              : tensor.column_major    ? "column-major"
                                                       : "the name of the metadata"));
     }
@@ -208,7 +208,7 @@ inline void write_safetensors(const std::string& path, const TensorSet& set) {
   // Invalid UTF-8 is replaced visibly.
   const auto replace = nlohmann::json::error_handler_t::replace;
   std::string text = header.dump(-1, ' ', false, replace);
-  if (nlohmann::json::parse(text) != header) refuse_file(path, "a name or a string is no UTF-8");
+  if (nlohmann::json::parse(text) != header) refuse_file(path, "a name or string is not UTF-8");
   text.append((8 - text.size() % 8) % 8, ' ');
   const auto length = static_cast<std::uint64_t>(text.size());
   std::string first(sizeof(length), '\0');

@@ -114,7 +114,7 @@ void check_heads(const View<T>& x, Index first, Index heads, Index head_width) {
   if (x.heads() != 1) refuse_extent(name, "x", x.shape(), 1, "1: heads are columns of x");
   if (x.width() > 1 && x.strides()[3] != 1) {
     refuse(name, "stride of width of x", std::to_string(x.strides()[3]),
-           "1: the channels of a head lie side by side");
+           "1: the channels of a head are contiguous");
   }
   Index columns = 0;
   const bool are_sizes = first >= 0 && heads >= 0 && head_width >= 0;

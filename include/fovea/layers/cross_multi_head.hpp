@@ -51,7 +51,7 @@ class CrossMultiHeadDecoder;
 template <class Op, class T = float>
 class CrossMultiHead : public LayerCalls<CrossMultiHead<Op, T>, T, CrossTokens<T>> {
   static_assert(std::derived_from<Op, SoftmaxOperator<Op>>,
-                "CrossMultiHead takes a softmax operator, such as FullAttention");
+                "CrossMultiHead requires a softmax operator, such as FullAttention");
 
  public:
   /// State saved for backward, and buffers for gradients.
@@ -268,13 +268,14 @@ class CrossMultiHeadDecoder {
         !requires { op.modifier; },
         "a decoder of cross attention has no positions for a score modifier");
     static_assert(std::same_as<Pattern, Dense> || std::same_as<Pattern, Window>,
-                  "a decoder of cross attention is for operators whose rows see all keys, such as "
-                  "FullAttention");
+                  "a decoder of cross attention requires an operator whose rows see all keys, such "
+                  "as FullAttention");
     if constexpr (std::same_as<Pattern, Window>) {
       const Window seen = op.pattern(Index{0}, SequenceShape());
       if (seen.left == Window::kUnbounded && seen.right == Window::kUnbounded) return;
       refuse("CrossMultiHead", "the operator is causal or has a window",
-             "expected one whose rows see all keys in a decoder, where rows have no position");
+             "expected an operator whose rows see all keys, since rows have no positions in this "
+             "decoder");
     }
   }
 

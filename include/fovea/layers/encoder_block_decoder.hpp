@@ -27,8 +27,8 @@ class EncoderBlockDecoder {
       std::declval<const LayerDecoderShape&>()));
   static_assert(
       requires(const AttentionLayer layer) { layer.template decoder<S>({}); },
-      "fovea: a block has a decoder if its attention layer has one, as MultiHead of a causal "
-      "operator has");
+      "fovea: a block has a decoder only if its attention layer has one, for example MultiHead "
+      "with a causal operator");
 
  public:
   /// Scratch memory of a step. Decoders that are not used at the same time may share one.

@@ -104,7 +104,7 @@ class EncoderStack : public LayerCalls<EncoderStack<Block>, typename Block::Scal
                 E&& executor = {}) {
     check_backward("EncoderStack", tokens, tokens.x.width(), d_y, tokens.x.width(), d_x);
     if (saved.blocks.size() != blocks.size()) {
-      refuse("EncoderStack", "saved is of " + std::to_string(saved.blocks.size()) + " blocks",
+      refuse("EncoderStack", "saved has " + std::to_string(saved.blocks.size()) + " blocks",
              "expected " + std::to_string(blocks.size()) + ", from the forward pass of this stack");
     }
     auto&& threads = as_executor(executor);

@@ -57,7 +57,7 @@ struct StoredHeads {
 template <class Op, class T, class G = LearnedInputs<Op, T>>
 class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
   static_assert(DifferentiableAttention<Op, T>,
-                "fovea: a layer takes an operator that has a backward pass for its scalar");
+                "fovea: a layer requires an operator with a backward pass for its scalar type");
 
  public:
   Op op;                 ///< The operator; its options may change between steps.

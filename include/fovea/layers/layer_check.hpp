@@ -154,7 +154,7 @@ template <class T, class U>
 void check_saved(const char* layer, const View<T>& kept, const View<U>& x, Index width) {
   if (kept.batch() != x.batch() || kept.rows() != x.rows()) {
     refuse(layer,
-           "saved is of " + std::to_string(kept.batch()) + " sequences of " +
+           "saved has " + std::to_string(kept.batch()) + " sequences of " +
                std::to_string(kept.rows()) + " rows",
            "expected " + std::to_string(x.batch()) + " of " + std::to_string(x.rows()) +
                ", from the forward pass of this x");
@@ -183,7 +183,7 @@ inline void check_training(const char* layer, const std::optional<TrainingStep>&
 template <class T>
 void check_lengths(const char* layer, const Tokens<T>& tokens, Index rows) {
   if (!tokens.cu_seqlens.empty()) {
-    refuse_given(layer, "cu_seqlens", "the layer takes no packed sequences");
+    refuse_given(layer, "cu_seqlens", "the layer does not support packed sequences");
   }
   detail::check_key_lengths(layer, tokens.key_lengths, tokens.x.batch(), "x", rows, "x");
 }

@@ -58,7 +58,7 @@ class LearnedInputs<SinkhornAttention, T> : public NoLearnedInputs<T> {
     const Index blocks = detail::rows_of_sequence(x, executor) / block_;
     if (op.options.block != block_) {
       refuse(SinkhornAttention::name(), "block", std::to_string(op.options.block),
-             std::to_string(block_) + ", with which the layer was made");
+             std::to_string(block_) + ", as when the layer was constructed");
     }
     if (blocks > most_) {
       refuse(SinkhornAttention::name(), "x has " + std::to_string(blocks) + " blocks",

@@ -254,7 +254,7 @@ class Linear : public LayerCalls<Linear<T, W>, T> {
   template <class E = Serial>
   void backward(const View<const T>& x, Saved& /*saved*/, const View<const T>& d_y,
                 const View<T>& d_x, E&& executor = {}, OutputMode into = OutputMode::write) {
-    static_assert(std::same_as<T, W>, "weights of 16 bits are for inference alone");
+    static_assert(std::same_as<T, W>, "16-bit weights are for inference only");
     check_backward("Linear", x, in(), d_y, out(), d_x);
     auto&& threads = as_executor(executor);
     detail::add_outer_product(x, d_y, weight.gradient_sum(), threads);

@@ -44,7 +44,7 @@ void check_sequences(const char* layer, const Tokens<T>& tokens, Index rows) {
     refuse_extent(layer, "x", tokens.x.shape(), 0, "1, since cu_seqlens is given");
   }
   if (!tokens.key_lengths.empty()) {
-    refuse_given(layer, "key_lengths", "cu_seqlens says where sequences end");
+    refuse_given(layer, "key_lengths", "cu_seqlens determines the lengths");
   }
   detail::check_cu_seqlens(layer, "cu_seqlens", tokens.cu_seqlens, rows, "x");
 }

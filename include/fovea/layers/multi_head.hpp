@@ -182,8 +182,8 @@ class MultiHead : public LayerCalls<MultiHead<Op, T, W>, T, Tokens<T>> {
       refuse("MultiHead", "global_projections", "true",
              std::string("false: ") + Op::name() + " does not read them");
     }
-    refuse_if(options.rotary.has_value(), " with rotary: rotary positions do not turn them");
-    refuse_if(options.sinks, " with sinks: sinks have no gradient with them");
+    refuse_if(options.rotary.has_value(), " with rotary: rotary positions are not applied to them");
+    refuse_if(options.sinks, " with sinks: the gradient of sinks is not supported with them");
   }
 
   Index columns() const { return (sizes_.heads + 2 * sizes_.key_heads) * sizes_.head_width; }

@@ -38,8 +38,8 @@ struct LayerDecoderShape {
 template <class Op, class T = float, class W = T, class S = T>
 class MultiHeadDecoder {
   static_assert(IncrementalAttention<Op, S>,
-                "fovea: a layer has a decoder if its operator has one for this scalar, as causal "
-                "operators have");
+                "fovea: a layer has a decoder only if its operator has one for this scalar type, "
+                "as causal operators do");
 
  public:
   /// Scratch memory of a step. Decoders that are not used at the same time may share one.

@@ -170,7 +170,7 @@ class Rotary {
   /// \param rows the rows of the sequence, of which heads may have a part
   void check(const View<T>& heads, const RotaryCall<T>& call, Index rows) const {
     detail::check_extent(name(), "heads", heads.shape(), 3, head_width_,
-                         "the width of a head that it was made for");
+                         "the head width that it was constructed for");
     detail::check_distinct(name(), "heads", heads);
     if (!call.cu_seqlens.empty()) check_packed(heads, call, rows);
     const auto count = static_cast<Index>(call.positions.size());
@@ -224,8 +224,8 @@ class Rotary {
     }
     detail::check_extent(name(), "cosines", shape, 1, 1, "since all heads have the same angles");
     detail::check_extent(name(), "cosines", shape, 3, static_cast<Index>(frequencies_.size()),
-                         "the pairs of a head that are turned");
-    detail::check_extents(name(), "sines", call.sines.shape(), shape, "as of cosines");
+                         "the number of rotated pairs of a head");
+    detail::check_extents(name(), "sines", call.sines.shape(), shape, "the shape of cosines");
     detail::check_apart(name(), "heads", heads, "cosines", call.cosines);
     detail::check_apart(name(), "heads", heads, "sines", call.sines);
   }

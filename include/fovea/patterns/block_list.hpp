@@ -29,7 +29,7 @@ inline void check_block_rows(const char* op, Index block, Index key_blocks, cons
   const Index size = static_cast<Index>(columns.size());
   if (block < 1) refuse(op, "block", std::to_string(block), "at least 1");
   const Index end = (std::min)(key_blocks, (std::max)(kFarPosition / block, Index{1}));
-  if (offsets.empty()) refuse_missing(op, "offsets", "0, and where each row of columns ends");
+  if (offsets.empty()) refuse_missing(op, "offsets", "0, and the end of each row of columns");
   if (offsets.front() != 0) refuse(op, "offsets[0]", std::to_string(offsets.front()), "0");
   for (std::size_t r = 0; r + 1 < offsets.size(); ++r) {
     if (offsets[r + 1] < offsets[r] || offsets[r + 1] > size) {

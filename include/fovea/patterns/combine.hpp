@@ -43,10 +43,10 @@ void check_strided_ranges(const char* op, const Intervals<A>& a, const Intervals
       const auto name = [](const StridedRange& x) {
         return std::to_string(x.phase) + " + " + std::to_string(x.step) + " t";
       };
-      refuse(op,
-             "the patterns have keys at " + name(a.strided_range(s, 0)) + " and at " +
-                 name(b.strided_range(t, 0)),
-             "expected all keys or the same ones; EnumeratedPattern takes any predicate");
+      refuse(
+          op,
+          "the patterns have keys at " + name(a.strided_range(s, 0)) + " and at " + name(b.strided_range(t, 0)),
+          "expected all keys or equal keys; EnumeratedPattern supports any pattern");
     }
   }
 }
@@ -64,7 +64,7 @@ class DisjointUnion {
       refuse("unite",
              "the row steps of the patterns are " + std::to_string(a_.row_step()) + " and " +
                  std::to_string(b_.row_step()),
-             "expected equal ones; in_passes takes any");
+             "expected equal steps; in_stages supports any");
     }
   }
 
@@ -238,7 +238,7 @@ class Intersection {
       refuse("intersect",
              "the row steps of the patterns are " + std::to_string(a_.row_step()) + " and " +
                  std::to_string(b_.row_step()),
-             "expected equal ones, or one that is 1; EnumeratedPattern takes any predicate");
+             "expected equal steps, or one that is 1; EnumeratedPattern supports any pattern");
     }
     detail::check_strided_ranges("intersect", a_, b_, [&](Index s, Index t) {
       return detail::can_cut(a_, s, b_, t) || detail::can_cut(b_, t, a_, s);

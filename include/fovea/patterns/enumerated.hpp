@@ -54,11 +54,11 @@ class EnumeratedPattern {
              "the positions of the queries are " + range_text(shape.first_position, end - 1),
              "expected " +
                  range_text(listed.first_position, listed.first_position + listed.queries - 1) +
-                 ", which were enumerated");
+                 ", the enumerated positions");
     }
     if (shape.keys > listed.keys) {
       refuse("EnumeratedPattern", "the number of keys", std::to_string(shape.keys),
-             "at most " + std::to_string(listed.keys) + ", which were enumerated");
+             "at most " + std::to_string(listed.keys) + ", the enumerated positions");
     }
     return {*this, shape};
   }

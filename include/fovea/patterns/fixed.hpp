@@ -141,7 +141,7 @@ inline void check_fixed(const char* op, const FixedShape& shape) {
   check_strided(op, stride);
   if (summary < 1 || summary > stride) {
     refuse(op, "summary", std::to_string(summary),
-           range_text<Index>(1, stride) + " keys: a block is stride keys long");
+           range_text<Index>(1, stride) + " keys: a block has stride keys");
   }
   if (sub_block < 0 || sub_block >= stride / summary) {
     refuse(op, "sub-block", std::to_string(sub_block),

@@ -24,11 +24,11 @@ void check_cross_inputs(const char* op, const CrossInputs<T>& inputs) {
   static_cast<void>(isa_level());
   const Shape& shape = inputs.f1.shape();
   if (shape[1] != 1) {
-    refuse_extent(op, "f1", shape, 1, "1: the cross has channels, no heads");
+    refuse_extent(op, "f1", shape, 1, "1: the cross has no heads");
   }
   if (shape[2] > kLongestCross) {
     refuse_extent(op, "f1", shape, 2,
-                  "at most " + std::to_string(kLongestCross) + ", the most that FFTW takes");
+                  "at most " + std::to_string(kLongestCross) + ", the limit of FFTW");
   }
   if (inputs.f2.empty() && shape != Shape{}) refuse_missing(op, "f2");
   detail::check_extents(op, "f2", inputs.f2.shape(), shape, "the shape of f1");

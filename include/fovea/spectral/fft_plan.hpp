@@ -51,7 +51,7 @@ class FftPlan {
   explicit FftPlan(const FftShape& shape) : shape_(shape) {
     if (shape.size < 1 || shape.size > kMostElements) {
       refuse("FftPlan", "size", std::to_string(shape.size),
-             "1 to " + std::to_string(kMostElements) + ", the sizes that FFTW takes");
+             "1 to " + std::to_string(kMostElements) + ", the sizes that FFTW supports");
     }
     constexpr Index element = 2 * Index{sizeof(T)};
     // Enough for two arrays, and FFTW's roots and buffers.
@@ -65,7 +65,7 @@ class FftPlan {
     plan_ = Fftw<T>::plan(static_cast<int>(shape.size), in.data<T>(), out.data<T>(), sign, flags);
     if (plan_ == nullptr) {
       FOVEA_THROW(
-          std::runtime_error("FftPlan: FFTW has no plan of size " + std::to_string(shape.size)));
+          std::runtime_error("FftPlan: FFTW has no plan for size " + std::to_string(shape.size)));
     }
   }
   FftPlan(const FftPlan&) = delete;

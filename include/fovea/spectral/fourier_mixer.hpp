@@ -67,10 +67,9 @@ class FourierMixer {
   template <class Out, class E = Serial, class T = typename detail::CallScalar<Out>::Type>
   void forward(const View<const std::type_identity_t<T>>& x, Out&& out, E&& executor = {}) const {
     constexpr bool is_output = detail::OutputOf<Out, T> && std::floating_point<T>;
-    static_assert(
-        is_output,
-        "fovea: what is written is a tensor of float or double that is not const: an Eigen tensor "
-        "[B, 1, N, D], fovea::channels_view of one of [B, N, D], or a fovea::View");
+    static_assert(is_output,
+                  "fovea: outputs must be non-const tensors of float or double: an Eigen tensor "
+                  "[B, 1, N, D], fovea::channels_view of one of [B, N, D], or a fovea::View");
     check<T>(x, out);
     mix<T>(x, out, for_call(executor));
   }
@@ -82,10 +81,9 @@ class FourierMixer {
   void backward(const View<const std::type_identity_t<T>>& d_out, D&& d_x,
                 E&& executor = {}) const {
     constexpr bool is_output = detail::OutputOf<D, T> && std::floating_point<T>;
-    static_assert(
-        is_output,
-        "fovea: what is written is a tensor of float or double that is not const: an Eigen tensor "
-        "[B, 1, N, D], fovea::channels_view of one of [B, N, D], or a fovea::View");
+    static_assert(is_output,
+                  "fovea: outputs must be non-const tensors of float or double: an Eigen tensor "
+                  "[B, 1, N, D], fovea::channels_view of one of [B, N, D], or a fovea::View");
     check_backward<T>(d_out, d_x);
     mix<T>(d_out, d_x, for_call(executor));
   }

@@ -25,13 +25,12 @@ void check_mixer(const char* read, const View<const T>& x, const char* written,
   static_cast<void>(isa_level());
   const Shape& shape = x.shape();
   if (shape[1] != 1) {
-    refuse_extent(FourierMixer::name(), read, shape, 1, "1: the mixer has channels, no heads");
+    refuse_extent(FourierMixer::name(), read, shape, 1, "1: the mixer has no heads");
   }
   for (const std::size_t d : {std::size_t{2}, std::size_t{3}}) {
     if (shape[d] <= FourierMixer::kMostElements) continue;
-    refuse_extent(
-        FourierMixer::name(), read, shape, d,
-        "at most " + std::to_string(FourierMixer::kMostElements) + ", the most that FFTW takes");
+    refuse_extent(FourierMixer::name(), read, shape, d,
+                  "at most " + std::to_string(FourierMixer::kMostElements) + ", the limit of FFTW");
   }
   check_extents(FourierMixer::name(), written, out.shape(), shape,
                 std::string("the shape of ") + read);

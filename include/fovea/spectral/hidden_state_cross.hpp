@@ -67,10 +67,10 @@ class HiddenStateCross {
   template <class Out, class E = Serial, class T = typename detail::CallScalar<Out>::Type>
   void forward(const CrossInputs<T>& inputs, Out&& out, E&& executor = {}) const {
     constexpr bool is_output = detail::OutputOf<Out, T> && std::floating_point<T>;
-    static_assert(is_output,
-                  "fovea: out is a tensor of the scalar type of f1 and f2, float or double, that "
-                  "can be written: an Eigen tensor [B, 1, L, C], fovea::channels_view of one of "
-                  "[B, L, C], or a fovea::View");
+    static_assert(
+        is_output,
+        "fovea: out must be a writable tensor of the scalar type of f1 and f2, float or double: an "
+        "Eigen tensor [B, 1, L, C], fovea::channels_view of one of [B, L, C], or a fovea::View");
     if constexpr (is_output) {
       const View<T> to(out);
       check<T>(inputs, to);
@@ -88,10 +88,10 @@ class HiddenStateCross {
   void backward(const CrossInputs<T>& inputs, const D& d_out,
                 const CrossGrads<std::type_identity_t<T>>& grads, E&& executor = {}) const {
     constexpr bool is_gradient = detail::TensorOf<D, T> && std::floating_point<T>;
-    static_assert(is_gradient,
-                  "fovea: d_out is a tensor of the scalar type of f1 and f2, float or double: an "
-                  "Eigen tensor [B, 1, L, C], fovea::channels_view of one of [B, L, C], or a "
-                  "fovea::View");
+    static_assert(
+        is_gradient,
+        "fovea: d_out must be a tensor of the scalar type of f1 and f2, float or double: an Eigen "
+        "tensor [B, 1, L, C], fovea::channels_view of one of [B, L, C], or a fovea::View");
     if constexpr (is_gradient) {
       const View<const T> from(d_out);
       check_backward<T>(inputs, from, grads);

@@ -108,7 +108,7 @@ TEST_F(BertOfFiles, SaysWhichTensorsDoNotFit) {
   tiny_.weights = all;
   tiny_.weights["head.weight"] = all.at(bias);
   tiny_.write_tensors(path("model.safetensors"));
-  EXPECT_EQ(of_model(), "model.safetensors: not of this model are 'head.weight'");
+  EXPECT_EQ(of_model(), "model.safetensors: unknown are 'head.weight'");
   tiny_.weights = all;
   tiny_.weights.erase("embeddings.word_embeddings.weight");
   tiny_.write_tensors(path("model.safetensors"));
@@ -119,7 +119,7 @@ TEST_F(BertOfFiles, SaysWhichTensorsDoNotFit) {
   tiny_.write_tensors(path("model.safetensors"));
   EXPECT_EQ(of_model(),
             "model.safetensors: 'blocks.1.attention.qkv.bias' is [1, 24]; got "
-            "'encoder.layer.1.attention.self.value.bias' of [8] behind 20 columns");
+            "'encoder.layer.1.attention.self.value.bias' of [8] after 20 columns");
 }
 
 TEST_F(BertOfFiles, SaysWhatIsWrongWithTheFile) {
@@ -177,7 +177,7 @@ TEST_F(BertOfFiles, SaysWhatIsWrongWithTheConfig) {
             "model.safetensors: there is no tensor "
             "'encoder.layer.2.attention.self.query.weight'");
   EXPECT_EQ(of_config("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1").substr(0, 83),
-            "model.safetensors: not of this model are 'encoder.layer.1.attention.output.LayerNor");
+            "model.safetensors: unknown are 'encoder.layer.1.attention.output.LayerNor");
   for (const std::string& text :
        {std::string(), std::string("[1, 2]"), std::string("{\"a\": "), std::string("\xff\xfe"),
         std::string("nonsense"), tiny_.config() + std::string(1, '\0'),

@@ -177,7 +177,7 @@ TEST_F(ByteLearners, RefuseWhatIsNoCheckpointOfTheirs) {
     ByteSettings settings;
     return complaint([&] { models::load_byte_learner(other, settings); }).substr(other.size());
   };
-  EXPECT_EQ(with("operator", "half"), ": its operator is 'half', which is not known here");
+  EXPECT_EQ(with("operator", "half"), ": its operator is 'half', which is not supported");
   EXPECT_EQ(with("width", "9"),
             ": 'embedding.table' is [256, 8]; expected [256, 9], as its "
             "metadata has it");

@@ -310,7 +310,7 @@ TEST_F(BadLanguageModel, OptionsThatDoNotFit) {
   for (const char* flags : {"--model pipe --prompt a", "--model m.gguf --tokens pipe",
                             "--model m.gguf --perplexity pipe", "--model . --prompt a"}) {
     const std::string said = refusal(flags);
-    EXPECT_TRUE(said.ends_with(": cannot be read: it is no regular file")) << said;
+    EXPECT_TRUE(said.ends_with(": cannot be read: it is not a regular file")) << said;
   }
   EXPECT_EQ(refusal("--model none.gguf --prompt a").substr(0, 35),
             "none.gguf: there is no such file; `");
@@ -393,7 +393,7 @@ TEST_F(BadLanguageModel, FilesWhosePartsDoNotFit) {
   TinyLlama short_value;
   short_value.weights["blk.1.attn_v"].pop_back();
   EXPECT_EQ(of_model(short_value.bytes().file()),
-            "m.gguf: 'blocks.1.attention.qkv.weight' is [32, 64]; got 63 columns in all");
+            "m.gguf: 'blocks.1.attention.qkv.weight' is [32, 64]; got 63 columns in total");
 }
 
 TEST_F(BadLanguageModel, KeysThatAskForWhatIsNotComputed) {

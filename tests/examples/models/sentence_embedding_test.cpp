@@ -124,7 +124,7 @@ TEST_F(SentenceEmbedding, RefusesInASentenceAndWritesNothing) {
             name + "none.txt: cannot be read: No such file or directory\n");
   ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
   EXPECT_EQ(refusal("--model minilm --sentences pipe"),
-            name + "pipe: cannot be read: it is no regular file\n");
+            name + "pipe: cannot be read: it is not a regular file\n");
   EXPECT_EQ(refusal("--model minilm --npy '' un"), name + "--npy needs a value\n");
   EXPECT_EQ(refusal("--model minilm --npy none/e.npy un"),
             name + "none/e.npy: cannot be written: No such file or directory\n");
@@ -134,7 +134,7 @@ TEST_F(SentenceEmbedding, RefusesInASentenceAndWritesNothing) {
   std::filesystem::remove(folder_ / "minilm/model.safetensors");
   std::filesystem::rename(folder_ / "pipe", folder_ / "minilm/model.safetensors");
   EXPECT_EQ(refusal("--model minilm --npy e.npy un"),
-            name + "minilm/model.safetensors: cannot be read: it is no regular file\n");
+            name + "minilm/model.safetensors: cannot be read: it is not a regular file\n");
 }
 
 TEST_F(SentenceEmbedding, Helps) {

@@ -48,12 +48,14 @@ class BackwardCalls {
     constexpr bool is_out = std::floating_point<T> && detail::TensorOf<Out, T>;
     constexpr bool has_d_lse = std::same_as<D, typename detail::OutGradsFor<Op, T>::Type>;
     constexpr bool is_d_out = has_d_lse || detail::TensorOf<D, T>;
-    static_assert(is_out,
-                  "fovea: out is a tensor of float or double as forward wrote it: an Eigen tensor "
-                  "of rank 4, an Eigen matrix or a fovea::View; other scalars have no gradients");
-    static_assert(!is_out || is_d_out,
-                  "fovea: d_out is a tensor of the scalar type of out; evaluate other expressions, "
-                  "and convert other tensors, for instance by d_out.cast<float>()");
+    static_assert(
+        is_out,
+        "fovea: out must be the output of forward, a tensor of float or double: an Eigen tensor of "
+        "rank 4, an Eigen matrix or a fovea::View; other scalar types have no gradients");
+    static_assert(
+        !is_out || is_d_out,
+        "fovea: d_out must be a tensor of the same scalar type as out; evaluate expressions first, "
+        "and convert other tensors, for example with d_out.cast<float>()");
     constexpr bool runs_work = detail::ExecutorLike<E>;
     static_assert(runs_work, FOVEA_RUNS_WORK);
     constexpr bool is_whole = !ShardsRows<E>;

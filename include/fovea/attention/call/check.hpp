@@ -97,7 +97,7 @@ class TensorList {
 FOVEA_COLD inline void check_made_shape(const char* op, const char* tensor, const Shape& shape,
                                         const Shape& expected) {
   if (shape == expected) return;
-  check_extents(op, tensor, shape, expected, "as the shapes of the inputs require");
+  check_extents(op, tensor, shape, expected, "to match the inputs");
 }
 
 }  // namespace detail
@@ -200,7 +200,7 @@ FOVEA_COLD inline void check_packing(const char* op, const detail::InputShapes& 
     refuse_extent(op, "q", inputs.q, 0, "1, since cu_seqlens_q is given");
   }
   if (!inputs.key_lengths.empty()) {
-    refuse_given(op, "key_lengths", "cu_seqlens_q says where sequences end");
+    refuse_given(op, "key_lengths", "cu_seqlens_q determines the lengths");
   }
   if (!cu_k.empty() && cu_k.size() != cu_q.size()) {
     refuse(op, "the number of cu_seqlens_k", std::to_string(cu_k.size()),
@@ -251,14 +251,12 @@ FOVEA_COLD inline void check_alignment(const char* op, const detail::InputShapes
     if (length == keys) continue;
     if (!knows_positions()) return;
     const std::string rows = std::to_string(queries);
-    refuse(
-        op, "alignment",
-        "bottom_right, which lets the " + rows + " rows of q end at row " + std::to_string(keys) +
-            " of k, though key_lengths[" + std::to_string(b) + "] is " + std::to_string(length),
-        "CausalAlignment::key_length, which lets them end at key " + std::to_string(length) +
-            ", or, if position " + std::to_string(keys - queries) +
-            " of row 0 is meant, that in first_positions; top_left and as many rows of q as of k "
-            "are accepted, too");
+    refuse(op, "alignment",
+           "bottom_right, by which the " + rows + " rows of q end at row " + std::to_string(keys) +
+               " of k, though key_lengths[" + std::to_string(b) + "] is " + std::to_string(length),
+           "CausalAlignment::key_length, by which they end at key " + std::to_string(length) +
+               ", or first_positions, if row 0 has position " + std::to_string(keys - queries) +
+               "; top_left is also accepted, and so are as many rows of q as of k");
   }
 }
 

@@ -75,10 +75,10 @@ void check_decoder_rows(const char* op, const DecoderShape& shape, const In& inp
   detail::check_extent(op, "q", q.shape(), 1, shape.query_heads, "the query_heads of the decoder");
   detail::check_extent(op, "q", q.shape(), 3, shape.width, "the width of the decoder");
   if (!inputs.key_lengths.empty()) {
-    refuse_given(op, "key_lengths", "a decoder keeps its own length");
+    refuse_given(op, "key_lengths", "a decoder tracks its own length");
   }
   if (!inputs.cu_seqlens_q.empty() || !inputs.cu_seqlens_k.empty()) {
-    refuse_given(op, "cu_seqlens", "a decoder takes no packed sequences");
+    refuse_given(op, "cu_seqlens", "a decoder does not support packed sequences");
   }
   if constexpr (requires { inputs.first_positions; }) {
     if (!inputs.first_positions.empty()) {

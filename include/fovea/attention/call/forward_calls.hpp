@@ -33,11 +33,10 @@ class ForwardCalls {
             class S = SavedOf<Op, T>, class E = Serial>
   void forward(const In& inputs, Out&& out, S&& saved = {}, E&& executor = {}) const {
     constexpr bool is_output = detail::OutputOf<Out, T>;
-    static_assert(
-        is_output,
-        "fovea: out is a tensor of float, double, Eigen::bfloat16 or Eigen::half that can "
-        "be written: an Eigen tensor of rank 4, an Eigen matrix or a fovea::View, which "
-        "is neither const nor an expression");
+    static_assert(is_output,
+                  "fovea: out must be a writable tensor of float, double, Eigen::bfloat16 or "
+                  "Eigen::half: an Eigen tensor of rank 4, an Eigen matrix or a fovea::View, "
+                  "neither const nor an expression");
     constexpr bool is_family = std::convertible_to<const In&, InputsOf<Op, T>>;
     if constexpr (is_output && !is_family) detail::refuse_family<In>();
     constexpr bool saves = std::convertible_to<S, SavedOf<Op, T>>;
@@ -47,8 +46,8 @@ class ForwardCalls {
     constexpr bool is_whole = !ShardsRows<Runner>;
     static_assert(is_whole, FOVEA_SHARDS_NO_ROWS);
     static_assert(saves || std::same_as<E, Serial>,
-                  "fovea: write forward(inputs, out, saved, executor), where saved is the Saved<T> "
-                  "of this operator and scalar");
+                  "fovea: call forward(inputs, out, saved, executor), where saved is this "
+                  "operator's Saved<T> for this scalar type");
     if constexpr (is_output && is_family && runs_work && is_whole) {
       const View<T> to(out);
       const InputsOf<Op, T>& own = inputs;

@@ -70,9 +70,8 @@ class StepCalls {
     constexpr bool is_output = detail::OutputOf<Out, T>;
     static_assert(
         is_output,
-        "fovea: out is a tensor of the decoder's scalar type that can be written: an Eigen "
-        "tensor of rank 4, an Eigen matrix or a fovea::View, which is neither const nor "
-        "an expression");
+        "fovea: out must be a writable tensor of the decoder's scalar type: an Eigen tensor of "
+        "rank 4, an Eigen matrix or a fovea::View, neither const nor an expression");
     constexpr bool is_family = std::convertible_to<const In&, Inputs>;
     if constexpr (!is_family) detail::refuse_family<In>();
     constexpr bool saves = std::convertible_to<S, Saved>;
@@ -82,8 +81,8 @@ class StepCalls {
     constexpr bool is_whole = !ShardsRows<Runner>;
     static_assert(is_whole, FOVEA_SHARDS_NO_ROWS);
     static_assert(saves || std::same_as<E, Serial>,
-                  "fovea: write step(inputs, out, saved, executor), where saved is the Saved<T> of "
-                  "this operator and scalar");
+                  "fovea: call step(inputs, out, saved, executor), where saved is this operator's "
+                  "Saved<T> for this scalar type");
     if constexpr (is_output && is_family && runs_work && is_whole) {
       static_cast<D&>(*this).run_step(inputs, View<T>(out), detail::saved_or_none<Saved>(saved),
                                       for_call(detail::one_of<saves>(executor, saved)));

@@ -93,7 +93,8 @@ void check_dominant(const char* op, const FsatInputs<T>& inputs) {
     detail::check_extent(op, "dominant", x.shape(), d, q[d], whose[d]);
   }
   if (x.width() == 0) {
-    refuse_extent(op, "dominant", x.shape(), 3, "at least 1, the dominant queries of a key");
+    refuse_extent(op, "dominant", x.shape(), 3,
+                  "at least 1, the number of dominant queries of a key");
   }
   const Sequences<T> sequences(inputs);
   for (Index n = 0; n < sequences.count(); ++n) {

@@ -40,7 +40,7 @@ void LinearDecoderCore<Passes>::rollback(Index length) {
   if (length < 0 || length > length_ || (length != 0 && length < least)) {
     refuse(op_.name, "rollback", std::to_string(length),
            range_text(least, length_) +
-               ", or 0: earlier tokens are summed up already (keep a fork or a save)");
+               ", or 0: the state already contains earlier tokens (keep a fork or a save)");
   }
   if constexpr (Settings::kHasNear) near_->rollback(length);
   length_ = length;
@@ -110,7 +110,7 @@ const DecoderShape& LinearDecoderCore<Passes>::checked(const Settings& op,
   if (!op.far_field.causal) refuse(op.name, "causal", "false", "true: a decoder is causal");
   if (shape.rollback_tokens > 0) {
     refuse(op.name, "rollback_tokens", std::to_string(shape.rollback_tokens),
-           "0: tokens are summed up at once (keep a fork or a save)");
+           "0: tokens are added to the state at once (keep a fork or a save)");
   }
   return shape;
 }
@@ -187,8 +187,9 @@ void LinearDecoderCore<Passes>::check_step(const LinearFamilyInputs<T>& inputs, 
   check_decoder_rows(op_.name, shape_, inputs, length_ + tokens);
   const Index most = tokens + (length_ > 0 ? 1 : 0);
   if (inputs.q.rows() > most) {
-    refuse_extent(op_.name, "q", inputs.q.shape(), 2,
-                  "at most " + std::to_string(most) + ": earlier tokens are summed up already");
+    refuse_extent(
+        op_.name, "q", inputs.q.shape(), 2,
+        "at most " + std::to_string(most) + ": the state already contains earlier tokens");
   }
   // Only the sizes of earlier tokens matter now, so one element represents all of them.
   static const T element{};

@@ -94,7 +94,7 @@ class LinearStateReader {
       : op_(op), bytes_(bytes), left_(expected.left) {
     for (const std::int64_t number : expected.identity()) {
       if (get_number() != number) {
-        refuse_state("is that of another operator, shape, scalar or version");
+        refuse_state("belongs to another operator, shape, scalar type or version");
       }
     }
     length_ = get_number();
@@ -107,7 +107,7 @@ class LinearStateReader {
   /// Reads the next bytes.
   /// \throws std::invalid_argument if there are fewer
   void get(void* to, Index bytes) {
-    if (bytes > static_cast<Index>(bytes_.size())) refuse_state("is cut off");
+    if (bytes > static_cast<Index>(bytes_.size())) refuse_state("is truncated");
     if (bytes > 0) std::memcpy(to, bytes_.data(), static_cast<std::size_t>(bytes));
     bytes_ = bytes_.subspan(static_cast<std::size_t>(bytes));
   }
@@ -161,8 +161,7 @@ class LinearStateReader {
 
  private:
   [[noreturn]] void refuse_state(const char* what) const {
-    refuse(op_, std::string("state ") + what,
-           "expected the bytes that `save` of such a decoder gave");
+    refuse(op_, std::string("state ") + what, "expected the output of `save` of such a decoder");
   }
 
   std::int64_t get_number() {
@@ -178,7 +177,7 @@ class LinearStateReader {
     const bool fits = detail::multiply(shape.batch * shape.key_heads, rows, count) &&
                       detail::multiply(count, width, count) &&
                       detail::multiply(count, Index{sizeof(C)}, bytes);
-    if (!fits || bytes > static_cast<Index>(bytes_.size())) refuse_state("is cut off");
+    if (!fits || bytes > static_cast<Index>(bytes_.size())) refuse_state("is truncated");
     std::vector<C> numbers(static_cast<std::size_t>(count));
     get(numbers.data(), bytes);
     return numbers;

@@ -65,9 +65,9 @@ template <class T>
 void PerformerDecoderCore<T>::rollback(Index length) {
   const Index least = length_ == 0 ? 0 : (length_ - 1) / kLinearChunk * kLinearChunk + 1;
   if (length < 0 || length > length_ || (length != 0 && length < least)) {
-    refuse(
-        op_.name, "rollback", std::to_string(length),
-        range_text(least, length_) + ", or 0: earlier tokens are summed up already (keep a fork)");
+    refuse(op_.name, "rollback", std::to_string(length),
+           range_text(least, length_) +
+               ", or 0: the state already contains earlier tokens (keep a fork)");
   }
   for (Index head = 0; head < heads() && length > 0; ++head) undo_raises(head, length);
   length_ = length;
@@ -112,7 +112,7 @@ const PerformerDecoderShape& PerformerDecoderCore<T>::checked(const PerformerSet
   if (!op.visibility.causal) refuse(op.name, "causal", "false", "true: a decoder is causal");
   if (shape.rollback_tokens > 0) {
     refuse(op.name, "rollback_tokens", std::to_string(shape.rollback_tokens),
-           "0: tokens are summed up at once (keep a fork)");
+           "0: tokens are added to the state at once (keep a fork)");
   }
   return shape;
 }
@@ -170,8 +170,9 @@ void PerformerDecoderCore<T>::check_step(const PerformerInputs<T>& inputs,
   check_decoder_rows(op_.name, shape_, inputs, length_ + tokens);
   const Index most = tokens + (length_ > 0 ? 1 : 0);
   if (inputs.q.rows() > most) {
-    refuse_extent(op_.name, "q", inputs.q.shape(), 2,
-                  "at most " + std::to_string(most) + ": earlier tokens are summed up already");
+    refuse_extent(
+        op_.name, "q", inputs.q.shape(), 2,
+        "at most " + std::to_string(most) + ": the state already contains earlier tokens");
   }
   check_projection(
       op_.name, inputs.projection, shape_.width, shape_.features,

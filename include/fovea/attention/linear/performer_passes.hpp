@@ -22,7 +22,7 @@ struct PerformerSettings {
 /// The checks and the passes, for tensors of T. PerformerAttention documents them.
 template <class T>
 class PerformerPasses {
-  static_assert(std::floating_point<T>, "fovea: Performer attention takes float or double");
+  static_assert(std::floating_point<T>, "fovea: Performer attention supports float and double");
 
  public:
   /// Checks `forward`'s arguments.

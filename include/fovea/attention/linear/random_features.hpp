@@ -30,7 +30,7 @@ void check_projection(const char* op, const View<const T>& projection, Index wid
   const Shape& shape = projection.shape();
   detail::check_extent(op, "projection", shape, 0, 1, "since all sequences share it");
   detail::check_extent(op, "projection", shape, 1, 1, "since all heads share it");
-  if (shape[2] < 1) refuse_extent(op, "projection", shape, 2, "at least 1, the random features");
+  if (shape[2] < 1) refuse_extent(op, "projection", shape, 2, "at least 1 random feature");
   constexpr Index most = (std::numeric_limits<Index>::max)() / (Index{1} << 16);
   if (shape[2] > most) {
     refuse_extent(op, "projection", shape, 2, "at most " + std::to_string(most));

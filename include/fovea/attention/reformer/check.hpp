@@ -58,7 +58,7 @@ void check_reformer_inputs(const char* op, const ReformerOptions& options,
   check_reformer_options<T>(op, options, qk[2]);
   const Shape& w = inputs.projection.shape();
   if (inputs.projection.empty()) return;
-  detail::check_extent(op, "projection", w, 0, 1, "since all sequences are hashed alike");
+  detail::check_extent(op, "projection", w, 0, 1, "since all sequences use the same projections");
   detail::check_extent(op, "projection", w, 1, options.rounds, "the rounds of the options");
   detail::check_extent(op, "projection", w, 2, qk[3], "the width of qk");
   detail::check_extent(op, "projection", w, 3, options.buckets / 2,

@@ -47,7 +47,7 @@ struct ReformerOptions {
 /// The inputs of Reformer attention.
 template <class T>
 struct ReformerInputs {
-  static_assert(std::is_floating_point_v<T>, "fovea: Reformer attention takes float or double");
+  static_assert(std::is_floating_point_v<T>, "fovea: Reformer attention supports float and double");
 
   ViewMember<const T> qk = {};  ///< [B, H, N, D]: queries and, after normalisation, keys
   ViewMember<const T> v = {};   ///< [B, H, N, Dv]

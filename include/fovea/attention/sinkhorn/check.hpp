@@ -17,7 +17,7 @@ template <class T>
 void check_sinkhorn_rows(const char* op, const SinkhornInputs<T>& inputs) {
   check_inputs(op, inputs);
   detail::check_extent(op, "k", inputs.k.shape(), 2, inputs.q.rows(),
-                       "the rows of q: queries and keys are cut into the same blocks");
+                       "the rows of q: queries and keys are divided into the same blocks");
 }
 
 /// Checks the options, the number of rows and the key lengths.

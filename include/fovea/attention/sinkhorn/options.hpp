@@ -43,7 +43,7 @@ struct SinkhornOptions {
 /// The inputs of Sinkhorn attention.
 template <class T>
 struct SinkhornInputs {
-  static_assert(std::is_floating_point_v<T>, "fovea: Sinkhorn attention takes float or double");
+  static_assert(std::is_floating_point_v<T>, "fovea: Sinkhorn attention supports float and double");
 
   ViewMember<const T> q = {};  ///< [B, Hq, N, D]
   /// [B, Hk, N, D], where Hk divides Hq: query head h reads key head h / (Hq / Hk).

@@ -155,7 +155,7 @@ void SynthesizerDecoder<Op, T>::run_step(const InputsOf<Op, T>& inputs, const Vi
   const Index after = length() + count;
   const Index rows = out.rows();
   if (!inputs.key_lengths.empty()) {
-    refuse_given(Op::name(), "key_lengths", "a decoder keeps its own length");
+    refuse_given(Op::name(), "key_lengths", "a decoder tracks its own length");
   }
   if (rows > after) {
     refuse(Op::name(), "out has " + std::to_string(rows) + " rows",

@@ -42,8 +42,9 @@ struct BroadcastLogits {
     check_rows("bias", in.bias, bias);
     check_rows("mask", in.mask, mask);
     if (!bias || grads.bias.empty()) return;
-    refuse_given(op, "the gradient of bias",
-                 "bias has one row, and its sum over rows that are distributed is not computed");
+    refuse_given(
+        op, "the gradient of bias",
+        "bias has one row for all queries, and sums over distributed rows are not computed");
   }
 };
 

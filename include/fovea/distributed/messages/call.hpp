@@ -58,9 +58,8 @@ inline void check_scan_begins(const char* op, const char* which, const Sharding&
     refuse(op, "the first row of a range", std::to_string(range.begin),
            std::string("a multiple of ")
                .append(std::to_string(kReductionBlock))
-               .append(", the tokens that ")
-               .append(which)
-               .append(" add up at once"));
+               .append(", the reduction block of ")
+               .append(which));
   }
 }
 
@@ -212,7 +211,7 @@ std::string call_text(const char* op, std::string_view pass, const In& in, const
   using T = typename decltype(in.q)::Scalar;
   std::string text(op);
   text.append(pass).append(" of ").append(std::to_string(rows.count())).append(" rows, ");
-  text.append(std::to_string(sizeof(T))).append(" bytes a number, q ").append(sizes_text(in.q));
+  text.append(std::to_string(sizeof(T))).append(" bytes per number, q ").append(sizes_text(in.q));
   text.append(", k ").append(sizes_text(in.k)).append(", v ").append(sizes_text(in.v));
   text.append(" (batch, heads, width)").append(numbers_text(in));
   if constexpr (requires { in.bias; }) {

@@ -110,7 +110,7 @@ inline void check_collectively(const Communicator& ranks, const std::exception_p
   const int other = lowest_rank(ranks, own.text != first);
   if (other == ranks.size()) {
     FOVEA_THROW(std::invalid_argument(
-        std::string(first).append(": ranks differ in who holds which rows, or in the options")));
+        std::string(first).append(": ranks differ in their row layouts or options")));
   }
   const std::string second = text_of_rank(ranks, other, own.text);
   FOVEA_THROW(std::invalid_argument(rank_text(other)

@@ -37,7 +37,7 @@ inline constexpr std::size_t kMostMembers = 16;
 template <class A, std::size_t kMost = kMostMembers>
 constexpr std::size_t member_count() {
   static_assert(!has_members<A>(std::make_index_sequence<kMostMembers + 1>{}),
-                "for_each_member has yet to learn of so many members");
+                "for_each_member does not support that many members");
   if constexpr (has_members<A>(std::make_index_sequence<kMost>{})) {
     return kMost;
   } else {

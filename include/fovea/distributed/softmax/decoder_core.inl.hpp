@@ -96,7 +96,7 @@ void ShardedDecoderCore<T>::append_own(const KeyValueTokens<T>& tokens, Index co
     const Index own = own_count(length_ + count) - own_count(length_);
     if (tokens.k.rows() == own) return;
     refuse_extent(name_, "k", tokens.k.shape(), 2,
-                  std::to_string(own) + ", the tokens that this rank keeps");
+                  std::to_string(own) + ", the number of tokens on this rank");
   };
   append(".append_own", count, check,
          [&] { cache_.append(tokens.k, tokens.v, 0, tokens.k.rows()); });
@@ -295,7 +295,7 @@ std::string ShardedDecoderCore<T>::call_text(const std::string& call, Index numb
   std::string text(name_);
   text.append(call).append(std::to_string(number));
   text.append(" after ").append(std::to_string(length_)).append(" tokens, ");
-  text.append(std::to_string(sizeof(T))).append(" bytes a number, ");
+  text.append(std::to_string(sizeof(T))).append(" bytes per number, ");
   return text.append(detail::sizes_text(shape_));
 }
 

@@ -22,7 +22,7 @@ template <class T>
 std::string cross_text(const char* pass, const CrossInputs<T>& in, const Sharding& rows) {
   std::string text(HiddenStateCross::name());
   text.append(pass).append(" of ").append(std::to_string(rows.count())).append(" rows, ");
-  text.append(std::to_string(sizeof(T))).append(" bytes a number, f1 ").append(sizes_text(in.f1));
+  text.append(std::to_string(sizeof(T))).append(" bytes per number, f1 ").append(sizes_text(in.f1));
   text.append(", f2 ").append(sizes_text(in.f2));
   return text.append(" (batch, heads, width)").append(numbers_text(in));
 }
@@ -40,7 +40,7 @@ void check_cross(const CrossInputs<T>& in, const Sharding& rows, const Check& ch
                                    "the sequence");
   if (rows.count() <= kLongestCross) return;
   refuse(name, "rows of the sequence", std::to_string(rows.count()),
-         "at most " + std::to_string(kLongestCross) + ", the most that FFTW takes");
+         "at most " + std::to_string(kLongestCross) + ", the limit of FFTW");
 }
 
 }  // namespace detail

@@ -21,7 +21,7 @@ std::string mixer_text(const char* pass, const char* tensor, const View<const T>
                        const Sharding& rows) {
   std::string text(FourierMixer::name());
   text.append(pass).append(" of ").append(std::to_string(rows.count())).append(" rows, ");
-  text.append(std::to_string(sizeof(T))).append(" bytes a number, ").append(tensor).append(" ");
+  text.append(std::to_string(sizeof(T))).append(" bytes per number, ").append(tensor).append(" ");
   return text.append(sizes_text(x)).append(" (batch, heads, width)");
 }
 
@@ -35,7 +35,7 @@ void check_mixer(const char* tensor, const View<const T>& x, const Sharding& row
   check_tensors();
   if (rows.count() <= FourierMixer::kMostElements) return;
   refuse(name, "rows of the sequence", std::to_string(rows.count()),
-         "at most " + std::to_string(FourierMixer::kMostElements) + ", the most that FFTW takes");
+         "at most " + std::to_string(FourierMixer::kMostElements) + ", the limit of FFTW");
 }
 
 }  // namespace detail

@@ -42,7 +42,7 @@ std::string synthesizer_text(const char* op, std::string_view pass, const In& in
   using T = typename decltype(in.v)::Scalar;
   std::string text(op);
   text.append(pass).append(" of ").append(std::to_string(rows.count())).append(" rows, ");
-  text.append(std::to_string(sizeof(T))).append(" bytes a number");
+  text.append(std::to_string(sizeof(T))).append(" bytes per number");
   in.for_each_tensor([&](const char* name, const auto& x) {
     text.append(", ").append(name).append(" ").append(sizes_text(x));
   });
