@@ -17,7 +17,7 @@ cd "$(dirname "$0")/.."
 form=${1:-short}
 case $form in
   short | long | figures) ;;
-  *) echo "papers.sh: '$form' is none of short, long, figures" >&2; exit 2 ;;
+  *) echo "papers.sh: '$form' is not one of short, long, figures" >&2; exit 2 ;;
 esac
 shift $(($# < 1 ? $# : 1))
 runs=" $* "
@@ -91,7 +91,7 @@ if [ "$form" != figures ]; then
     learn texts "${topical[@]}" --systems "$list_systems"
     learn texts_policies "${topical[@]}" --systems "$policies"
   else
-    echo "== texts: left out, since there is no $fortunes (Debian: fortunes)"
+    echo "== texts: skipped, $fortunes not found (Debian: fortunes)"
   fi
 fi
 

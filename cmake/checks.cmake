@@ -6,14 +6,14 @@ if(FOVEA_CLANG_FORMAT)
     include/*.hpp tests/*.hpp tests/*.cpp bench/*.hpp bench/*.cpp examples/*.hpp examples/*.cpp)
   add_custom_target(check_format
     COMMAND ${FOVEA_CLANG_FORMAT} --dry-run -Werror ${FOVEA_SOURCES}
-    COMMENT "clang-format on every source" VERBATIM)
+    COMMENT "Checking formatting with clang-format" VERBATIM)
 endif()
 
 add_custom_target(header_times
   COMMAND bash ${PROJECT_SOURCE_DIR}/cmake/header_times.sh ${CMAKE_CXX_COMPILER}
           ${PROJECT_SOURCE_DIR}/include
           "-isystem$<JOIN:$<TARGET_PROPERTY:Eigen3::Eigen,INTERFACE_INCLUDE_DIRECTORIES>, -isystem>"
-  COMMENT "Seconds to compile each header alone, at -O2" USES_TERMINAL VERBATIM)
+  COMMENT "Measuring the compile time of each header at -O2" USES_TERMINAL VERBATIM)
 
 include(${CMAKE_CURRENT_LIST_DIR}/doxygen.cmake)
 
@@ -23,4 +23,4 @@ add_custom_target(compile_times
           ${PROJECT_SOURCE_DIR}/include
           $<JOIN:$<TARGET_PROPERTY:Eigen3::Eigen,INTERFACE_INCLUDE_DIRECTORIES>,$<SEMICOLON>>
           3 ${PROJECT_BINARY_DIR}/compile_times.json
-  COMMENT "Compiling small programs, in turns with one of Eigen's" USES_TERMINAL VERBATIM)
+  COMMENT "Measuring compile times of small programs, alternating with one that uses Eigen" USES_TERMINAL VERBATIM)

@@ -2,7 +2,7 @@
 # listed in doxygen_warnings.txt of the build.
 find_program(FOVEA_DOXYGEN doxygen)
 if(FOVEA_DOXYGEN)
-  option(FOVEA_DOXYGEN_UNDOCUMENTED "Warn of public names without a comment" ON)
+  option(FOVEA_DOXYGEN_UNDOCUMENTED "Warn about public names without a comment" ON)
   if(FOVEA_DOXYGEN_UNDOCUMENTED)
     set(FOVEA_DOXYGEN_UNDOCUMENTED YES)
   else()

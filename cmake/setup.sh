@@ -22,7 +22,7 @@ case ${1:-test} in
 esac
 
 if ! command -v dpkg-query > /dev/null; then
-  echo "setup.sh: not a Debian system; taking what is installed (needed: ${packages[*]})" >&2
+  echo "setup.sh: not a Debian system; using installed packages (needed: ${packages[*]})" >&2
   exit 0
 fi
 missing=()

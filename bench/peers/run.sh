@@ -61,9 +61,9 @@ install() {
   if ! "$venv/bin/python" -m pip install --disable-pip-version-check --retries 1 --timeout 20 \
     "$@" "$package" >> "$log" 2>&1; then
     grep -a 'ERROR' "$log" | tail -n 2 >&2 || true
-    echo "run.sh: no $package (log: $log)" >&2
+    echo "run.sh: cannot install $package (log: $log)" >&2
     if [[ $package == torch && $* == *"$cpu_index"* ]]; then
-      echo "run.sh: --torch-from-pypi takes PyTorch from PyPI, with several GB for GPUs; or" \
+      echo "run.sh: --torch-from-pypi installs PyTorch from PyPI, with several GB for GPUs; or" \
         "install it into $venv yourself" >&2
     fi
   fi

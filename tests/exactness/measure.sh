@@ -66,7 +66,7 @@ for part in "${parts[@]}"; do
       cmake --build build/documents --target documents
       ;;
     *)
-      echo "measure.sh: '$part' is none of suite, drawn, operators, functions, page" >&2
+      echo "measure.sh: '$part' is not one of suite, drawn, operators, functions, page" >&2
       exit 2
       ;;
   esac

@@ -17,7 +17,7 @@ if [[ -x $folder/venv/bin/python ]] \
 elif ! python3 -m venv "$folder/venv" \
   || ! "$folder/venv/bin/pip" install -q --disable-pip-version-check --retries 1 --timeout 20 \
     "onnx==$version"; then
-  echo "fetch_cases.sh: no package onnx $version" >&2
+  echo "fetch_cases.sh: cannot install the package onnx $version" >&2
   exit 77
 fi
 "$folder/venv/bin/python" -B "$here/attention_cases.py" "$cases.new"

@@ -21,6 +21,6 @@ set -euo pipefail
     wide[name] = 1
   }
   END {
-    printf "%d of %d functions that the linker may share hold wide instructions\n", found, seen
+    printf "%d of %d functions that the linker may merge contain wide instructions\n", found, seen
     exit found > 0 || seen == 0
   }'
