@@ -57,7 +57,7 @@ void expect_forward_of_failed_allocations(const Case<T>& op, const Problem<T>& p
   });
 }
 
-TEST_P(Conformance, ForwardOfFailedAllocations) {
+TEST_P(Conformance, ForwardWithFailedAllocations) {
   each([]<class T>(const Case<T>& op) {
     const auto expect = [&](const AttentionShape& shape) {
       expect_forward_of_failed_allocations(op, make_problem(op, shape));
@@ -107,7 +107,7 @@ void expect_backward_of_failed_allocations(const Case<T>& op, const Problem<T>& 
   });
 }
 
-TEST_P(Conformance, BackwardOfFailedAllocations) {
+TEST_P(Conformance, BackwardWithFailedAllocations) {
   each([]<class T>(const Case<T>& op) {
     const AttentionShape shape = {2, 4, 2, 150, 150, 8, 8};
     expect_backward_of_failed_allocations(op, make_problem(op, shape));
@@ -182,7 +182,7 @@ void expect_states_of_failed_allocations(const Decoding<T>& sequence, const AnyD
       });
 }
 
-TEST_P(Conformance, DecodersOfFailedAllocations) {
+TEST_P(Conformance, DecodersWithFailedAllocations) {
   each([]<class T>(const Case<T>& op) {
     if (!op.has_decoder) return;
     const Decoding<T> sequence{op};
@@ -278,7 +278,7 @@ void expect_select_of_failed_allocations(fovea::SketchSearch search, Index keys)
   });
 }
 
-TEST(SmartBirdSelect, OfFailedAllocations) {
+TEST(SmartBirdSelect, FailedAllocations) {
   expect_select_of_failed_allocations(fovea::SketchSearch::exhaustive, 90);
   expect_select_of_failed_allocations(fovea::SketchSearch::blocks, 9000);
 }

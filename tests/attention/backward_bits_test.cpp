@@ -33,7 +33,7 @@ Problem<T> composed_problem(const Case<T>& op, Index queries = 150, Index keys =
   return with_large_rows(std::move(problem));
 }
 
-TEST_P(Conformance, ThreadsChangeNoBitOfGradients) {
+TEST_P(Conformance, ThreadsDoNotChangeBitsOfGradients) {
   each([]<class T>(const Case<T>& op) {
     static fovea::ThreadPool pools[] = {fovea::ThreadPool(1), fovea::ThreadPool(2),
                                         fovea::ThreadPool(3), fovea::ThreadPool(4)};
@@ -53,7 +53,7 @@ TEST_P(Conformance, ThreadsChangeNoBitOfGradients) {
   });
 }
 
-TEST_P(Conformance, SchedulesChangeNoBitOfGradients) {
+TEST_P(Conformance, SchedulesDoNotChangeBitsOfGradients) {
   each([]<class T>(const Case<T>& op) {
     Backwards backwards;
     Shuffled shuffled;
@@ -74,7 +74,7 @@ TEST_P(Conformance, SchedulesChangeNoBitOfGradients) {
 
 /// The gradients of a head's q, k, v and beta are those of the head alone. (Those of bias, sink and
 /// blend logits are sums over what is broadcast.)
-TEST_P(Conformance, BatchAndHeadsChangeNoBitOfGradients) {
+TEST_P(Conformance, BatchAndHeadsDoNotChangeBitsOfGradients) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       Problem<T> problem = with_large_rows(make_problem(op, {2, 3, 3, 100, 140, 5, 7}, 22));
@@ -103,7 +103,7 @@ TEST_P(Conformance, BatchAndHeadsChangeNoBitOfGradients) {
   });
 }
 
-TEST_P(Conformance, StridesChangeNoBitOfGradients) {
+TEST_P(Conformance, StridesDoNotChangeBitsOfGradients) {
   each([]<class T>(const Case<T>& op) {
     const std::vector<std::array<std::size_t, 4>> orders = all_axis_orders();
     const Problem<T> problem = composed_problem(op, 37, 75);
@@ -139,7 +139,7 @@ View<U> with_idle_strides(const View<U>& x, Index stride) {
 
 /// Nobody takes a step along a dimension of one index, whatever its stride says. With sanitizers
 /// the test says more: such a stride does not fit what it would be multiplied by.
-TEST_P(Conformance, StridesOfOneIndexChangeNoBit) {
+TEST_P(Conformance, StridesOfOneIndexDoNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
     for (const auto& [queries, keys] : {std::array<Index, 2>{1, 1}, {1, 70}, {70, 1}}) {
       for (const Index width : {1, 5}) {
@@ -184,7 +184,7 @@ TEST_P(Conformance, StridesOfOneIndexChangeNoBit) {
 }
 
 /// Columns apart, one tensor at a time: other code, the same bits.
-TEST_P(Conformance, ColumnStridesChangeNoBitOfGradients) {
+TEST_P(Conformance, ColumnStridesDoNotChangeBitsOfGradients) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (const Index width : {4, 16, 33, 64}) {
@@ -205,7 +205,7 @@ TEST_P(Conformance, ColumnStridesChangeNoBitOfGradients) {
 }
 
 /// Inputs and d_out that are broadcast or run backwards.
-TEST_P(Conformance, BroadcastAndReversedInputsChangeNoBitOfGradients) {
+TEST_P(Conformance, BroadcastAndReversedInputsDoNotChangeBitsOfGradients) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (int mask = 1; mask < 16; mask += 2) {
@@ -281,7 +281,7 @@ TEST_P(Conformance, LevelsWithFusedMultiplyAddAgreeInGradients) {
 }
 
 /// What is not asked for changes nothing; and asking again gives the same bits.
-TEST_P(Conformance, GradientsDoNotDependOnWhichAreAskedFor) {
+TEST_P(Conformance, GradientsDoNotDependOnWhichAreRequested) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       const Problem<T> problem = composed_problem(op);

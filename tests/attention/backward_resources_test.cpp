@@ -45,7 +45,7 @@ Taken taken_by_backward(const Case<T>& op, Index n, AnyExecutor* executor = null
 }
 
 /// The weights alone would be n n elements: 9 MiB of float at the least n here.
-TEST_P(Conformance, BackwardTakesNoQuadraticMemory) {
+TEST_P(Conformance, BackwardMemoryIsNotQuadratic) {
   each([]<class T>(const Case<T>& op) {
     if (op.makes_lists)
       GTEST_SKIP() << "the tests of indexed, Smart Bird and FSAT attention count it";
@@ -76,7 +76,7 @@ TEST(OversizedOptions, OptionsCostWhatTheSequenceCostsBackwards) {
   expect_costs_of_sequences<double>();
 }
 
-TEST_P(Conformance, BackwardTakesScratchPerThread) {
+TEST_P(Conformance, BackwardScratchIsPerThread) {
   each([]<class T>(const Case<T>& op) {
     if (op.makes_lists)
       GTEST_SKIP() << "the tests of indexed, Smart Bird and FSAT attention count it";
@@ -112,7 +112,7 @@ TEST_P(Conformance, BackwardRunsOnASmallStack) {
 
 #if defined(__x86_64__)
 
-TEST_P(Conformance, ThreadsTakeTheCallersEnvironmentBackwards) {
+TEST_P(Conformance, ThreadsUseTheCallersFloatEnvironmentInBackward) {
   each([]<class T>(const Case<T>& op) {
     const double tiny = static_cast<double>(std::numeric_limits<T>::min());
     const Problem<T> problem = make_problem(op, {1, 4, 2, 150, 140, 5, 6}, 3,

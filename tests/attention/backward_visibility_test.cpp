@@ -64,7 +64,7 @@ Problem<T> problem_with_hidden_data(const Case<T>& op, Index queries, Index keys
   return problem;
 }
 
-TEST_P(Conformance, GradientsOfWhatIsNotVisibleAreZero) {
+TEST_P(Conformance, GradientsOfInvisibleInputsAreZero) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (const auto& [queries, keys] :
@@ -168,7 +168,7 @@ void expect_keys_reach_their_rows(const Case<T>& op, const Problem<T>& problem,
   }
 }
 
-TEST_P(Conformance, InvisibleKeysChangeNoBitOfGradients) {
+TEST_P(Conformance, InvisibleKeysDoNotChangeBitsOfGradients) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       Problem<T> small = make_problem(op, {2, 2, 1, 23, 29, 3, 5});
@@ -184,7 +184,7 @@ TEST_P(Conformance, InvisibleKeysChangeNoBitOfGradients) {
 }
 
 /// A row's query and its d_out reach the row and the keys that it sees.
-TEST_P(Conformance, RowsReachTheKeysThatTheySee) {
+TEST_P(Conformance, RowsAffectGradientsOfVisibleKeys) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (const auto& [queries, keys] : {std::array<Index, 2>{23, 29}, {70, 40}, {131, 140}}) {

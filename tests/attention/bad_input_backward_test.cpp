@@ -16,7 +16,7 @@ namespace fovea_test::attention_bad_input_backward {
 
 TYPED_TEST_SUITE(BadInput, Kinds);
 
-TYPED_TEST(BadInput, TheBackwardCallItselfIsAccepted) { this->expect_backward("accepted"); }
+TYPED_TEST(BadInput, ValidBackwardCallIsAccepted) { this->expect_backward("accepted"); }
 
 /// Everything that forward refuses of its inputs and options.
 TYPED_TEST(BadInput, BackwardRefusesInputsLikeForward) {
@@ -38,7 +38,7 @@ TYPED_TEST(BadInput, BackwardRefusesInputsLikeForward) {
                         Op({.dropout = {.probability = 1.0}}));
 }
 
-TYPED_TEST(BadInput, WhatBackwardReads) {
+TYPED_TEST(BadInput, InputsOfBackward) {
   auto& call = this->call_;
   call.lse = {};
   this->expect_backward("lse is required: the lse that forward saved");
@@ -98,7 +98,7 @@ TYPED_TEST(BadInput, LayoutsOfGradients) {
   this->expect_backward("accepted");
 }
 
-TYPED_TEST(BadInput, GradientsInTheMemoryOfWhatIsRead) {
+TYPED_TEST(BadInput, GradientsOverlappingInputs) {
   auto& call = this->call_;
   const auto expect = [&](const char* name, Index offset) {
     const std::string rest =
@@ -126,7 +126,7 @@ TYPED_TEST(BadInput, GradientsInTheMemoryOfWhatIsRead) {
       "the gradient of bias overlaps bias; outputs must not alias inputs or each other");
 }
 
-TYPED_TEST(BadInput, GradientsInTheMemoryOfEachOther) {
+TYPED_TEST(BadInput, GradientsOverlappingEachOther) {
   auto& call = this->call_;
   const auto expect = [&](const char* gradient, const char* name) {
     this->expect_backward(std::string("the gradient of ") + gradient +
@@ -178,7 +178,7 @@ TYPED_TEST(BadInput, GradientsThroughLse) {
 }
 
 /// What is read may share memory; gradients may stand between the elements of each other.
-TYPED_TEST(BadInput, BackwardCallsBesideTheRefusedOnes) {
+TYPED_TEST(BadInput, ValidBackwardCallsSimilarToRefusedOnes) {
   auto& call = this->call_;
   call.d_out = {call.at(3000), {2, 4, 6, 3}};
   this->expect_backward("accepted");

@@ -109,7 +109,7 @@ TEST_F(BadFsatInput, EntriesOfDominantIndices) {
   expect("dominant[1, 3, 8, 1] is -1" + number);
 }
 
-TEST_F(BadFsatInput, WhatLooksBadAndIsNot) {
+TEST_F(BadFsatInput, UnusualValidInputs) {
   entry(4, 0) = 1e30F;  // as Lmax: the last token
   entry(5, 1) = -0.0F;
   expect("accepted");
@@ -155,7 +155,7 @@ TEST_F(BadFsatInput, QueriesAndKeysAreTheSameTokens) {
   expect("cu_seqlens_k[1] is 4; expected 3, as cu_seqlens_q" + token);
 }
 
-TEST_F(BadFsatInput, WhatIsWritten) {
+TEST_F(BadFsatInput, WrittenTensors) {
   call_.out = {call_.at(3000), {2, 4, 9, 2}};
   EXPECT_EQ(call_.refusal(FsatAttention({.max_length = 9})),
             "FsatAttention: out has shape 2x4x9x2; expected 2x4x9x3, to match the inputs");

@@ -83,7 +83,7 @@ TEST_F(BadIndexedInput, EntriesOfLists) {
   expect("indices[1, 2, 1, 3] is 7" + ended);
 }
 
-TEST_F(BadIndexedInput, WhatLooksBadAndIsNot) {
+TEST_F(BadIndexedInput, UnusualValidInputs) {
   call_.lengths = {2, 0};  // lists may name keys beyond them
   expect("accepted");
   expect("accepted", {.causal = true});

@@ -76,7 +76,7 @@ class BadLinearInput : public testing::Test {
   Call<float> call_;
 };
 
-TEST_F(BadLinearInput, TheCallItselfIsAccepted) {
+TEST_F(BadLinearInput, ValidCallIsAccepted) {
   expect("accepted", Plain{});
   expect("accepted", Plain{{.causal = true}});
   expect("accepted", Fmm{{.band = {.left = 2, .right = 2}}});
@@ -260,7 +260,7 @@ void expect_right(const Case<T>& op) {
   }
 }
 
-TYPED_TEST(OddLinearInput, IsRight) {
+TYPED_TEST(OddLinearInput, IsAccepted) {
   using T = TypeParam;
   for (const bool causal : {false, true}) {
     for (const Index wide : {Index{20}, Index{1} << 40, kMost}) {

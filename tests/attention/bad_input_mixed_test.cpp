@@ -103,7 +103,7 @@ TEST(BadLinformerInput, Projections) {
   });
 }
 
-TEST(BadLinformerInput, Others) {
+TEST(BadLinformerInput, OtherInputs) {
   const LinformerAttention op;
   refused(op, "cu_seqlens must not be given: the projections have a fixed length",
           [](MixedCall& c) {

@@ -59,7 +59,7 @@ TYPED_TEST(BadInput, PackedSequences) {
   expect({0}, {0}, "cu_seqlens_q[0] is 0; expected 6, the rows of q");
 }
 
-TYPED_TEST(BadInput, PackedSequencesBesideOtherWaysToSaySo) {
+TYPED_TEST(BadInput, PackedSequencesWithConflictingInputs) {
   auto& call = this->call_;
   call.cu_q = {0, 2, 6};
   call.cu_k = {0, 4, 9};
@@ -69,7 +69,7 @@ TYPED_TEST(BadInput, PackedSequencesBesideOtherWaysToSaySo) {
   this->expect("key_lengths must not be given: cu_seqlens_q determines the lengths");
 }
 
-TYPED_TEST(BadInput, NoSequencesWork) {
+TYPED_TEST(BadInput, NoSequencesAreAccepted) {
   using T = typename TypeParam::Scalar;
   auto& call = this->call_;
   call.q = View<const T>(nullptr, {1, 4, 0, 5});
@@ -210,7 +210,7 @@ TYPED_TEST(BadInput, DropoutProbability) {
   expect(0.999, true);
 }
 
-TYPED_TEST(BadInput, OutputsInTheMemoryOfWhatChangesTheLogits) {
+TYPED_TEST(BadInput, OutputsOverlappingLogitModifiers) {
   auto& call = this->call_;
   const auto expect = [&](const char* name, auto&& spoil) {
     for (const bool in_out : {true, false}) {
@@ -234,7 +234,7 @@ TYPED_TEST(BadInput, OutputsInTheMemoryOfWhatChangesTheLogits) {
   });
 }
 
-TYPED_TEST(BadInput, OptionsTogetherAreAccepted) {
+TYPED_TEST(BadInput, CombinedOptionsAreAccepted) {
   using Op = typename TypeParam::Operator;
   auto& call = this->call_;
   call.bias = {call.at(5300), {1, 4, 6, 9}};

@@ -35,7 +35,7 @@ class BadPerformerInput : public testing::Test {
   Call<float> call_;
 };
 
-TEST_F(BadPerformerInput, TheCallItselfIsAccepted) {
+TEST_F(BadPerformerInput, ValidCallIsAccepted) {
   expect("accepted");
   expect("accepted", PerformerAttention({.causal = true}));
   call_.grads.projection = {call_.at(9500), {1, 1, 7, 5}};

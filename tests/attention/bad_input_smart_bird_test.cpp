@@ -89,7 +89,7 @@ TEST_F(BadSmartBird, Draws) {
   expect("draws has 1 head; expected 3, one for each pair");
 }
 
-TEST_F(BadSmartBird, WhatIsWritten) {
+TEST_F(BadSmartBird, WrittenTensors) {
   saved.indices = View<Index>(indices_.view().data(), {2, 3, 6, 3});
   expect("indices has shape 2x3x6x3; expected 2x3x6x4, to match the inputs");
   saved.indices = View<Index>(indices_.view().data(), {2, 3, 6, 4}, {72, 24, 4, 0});

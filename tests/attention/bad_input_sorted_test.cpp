@@ -164,7 +164,7 @@ TEST_F(BadReformerInput, Projection) {
   expect("accepted");
 }
 
-TEST_F(BadReformerInput, WhatIsWritten) {
+TEST_F(BadReformerInput, WrittenTensors) {
   const ReformerAttention op(good());
   out = {memory.at(0), {2, 2, 12, 3}};
   EXPECT_EQ(forward(op),
@@ -200,7 +200,7 @@ TEST_F(BadReformerInput, WhatIsWritten) {
       "ReformerAttention: buckets has shape 2x2x12x2; expected 2x2x2x12, to match the inputs");
 }
 
-TEST_F(BadReformerInput, EmptyTensorsAreFine) {
+TEST_F(BadReformerInput, EmptyTensorsAreAccepted) {
   for (const Shape& shape : {Shape{0, 2, 12, 5}, {2, 0, 12, 5}, {2, 2, 0, 5}}) {
     in = {View<const float>(memory.at(0), shape),
           View<const float>(memory.at(1000), {shape[0], shape[1], shape[2], 3})};
@@ -298,7 +298,7 @@ TEST_F(BadSinkhornInput, Lengths) {
   expect("accepted");
 }
 
-TEST_F(BadSinkhornInput, WhatIsWritten) {
+TEST_F(BadSinkhornInput, WrittenTensors) {
   const SinkhornAttention op({.block = 4, .iterations = 2});
   out = {memory.at(2500), {2, 4, 12, 3}};
   EXPECT_EQ(forward(op),
@@ -313,7 +313,7 @@ TEST_F(BadSinkhornInput, WhatIsWritten) {
   EXPECT_EQ(backward(op), "SinkhornAttention: lse is required: the lse that forward saved");
 }
 
-TEST_F(BadSinkhornInput, EmptyTensorsAreFine) {
+TEST_F(BadSinkhornInput, EmptyTensorsAreAccepted) {
   for (const Shape& shape : {Shape{0, 2, 12, 5}, {2, 0, 12, 5}, {2, 2, 0, 5}}) {
     const Shape values = {shape[0], shape[1], shape[2], 3};
     in = {View<const float>(memory.at(0), shape), View<const float>(memory.at(1000), shape),

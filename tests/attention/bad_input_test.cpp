@@ -17,7 +17,7 @@ namespace fovea_test::attention_bad_input {
 
 TYPED_TEST_SUITE(BadInput, Kinds);
 
-TYPED_TEST(BadInput, TheCallItselfIsAccepted) { this->expect("accepted"); }
+TYPED_TEST(BadInput, ValidCallIsAccepted) { this->expect("accepted"); }
 
 TYPED_TEST(BadInput, Batch) {
   auto& call = this->call_;
@@ -163,7 +163,7 @@ TYPED_TEST(BadInput, OutLayout) {
   this->expect("accepted");
 }
 
-TYPED_TEST(BadInput, OutInTheMemoryOfAnInput) {
+TYPED_TEST(BadInput, OutOverlappingAnInput) {
   auto& call = this->call_;
   const auto in_memory_of = [&](const std::string& input, Index offset) {
     call.out = {call.at(offset), {2, 4, 6, 3}};
@@ -182,7 +182,7 @@ TYPED_TEST(BadInput, OutInTheMemoryOfAnInput) {
   in_memory_of("none", 2000 + 2 * 2 * 9 * 3);
 }
 
-TYPED_TEST(BadInput, InterleavedTensorsThatShareNothingAreAccepted) {
+TYPED_TEST(BadInput, InterleavedDisjointTensorsAreAccepted) {
   using Op = typename TypeParam::Operator;
   using T = typename TypeParam::Scalar;
   Call<T>& call = this->call_;
@@ -231,7 +231,7 @@ TYPED_TEST(BadInput, Lse) {
   this->expect("accepted");
 }
 
-TYPED_TEST(BadInput, SizesBeyondReach) {
+TYPED_TEST(BadInput, OversizedTensors) {
   using T = typename TypeParam::Scalar;
   Call<T>& call = this->call_;
   const Index rows = kMost / 8 + 1;
@@ -260,7 +260,7 @@ TYPED_TEST(BadInput, SizesBeyondReach) {
 
 #if !defined(FOVEA_TEST_ASAN)
 /// Scratch that cannot be had is std::bad_alloc, before anything is written.
-TYPED_TEST(BadInput, ScratchBeyondMemory) {
+TYPED_TEST(BadInput, OversizedScratch) {
   using Op = typename TypeParam::Operator;
   using T = typename TypeParam::Scalar;
   Call<T>& call = this->call_;
@@ -274,7 +274,7 @@ TYPED_TEST(BadInput, ScratchBeyondMemory) {
 }
 #endif
 
-TYPED_TEST(BadInput, NoTensorsAreNoWork) {
+TYPED_TEST(BadInput, EmptyCallsAreAccepted) {
   using T = typename TypeParam::Scalar;
   this->call_.q = View<const T>();
   this->call_.k = View<const T>();
@@ -284,7 +284,7 @@ TYPED_TEST(BadInput, NoTensorsAreNoWork) {
   this->expect("accepted");
 }
 
-TYPED_TEST(BadInput, BroadcastInputsWork) {
+TYPED_TEST(BadInput, BroadcastInputsAreAccepted) {
   auto& call = this->call_;
   call.q = {call.at(0), {2, 4, 6, 5}, {0, 0, 0, 0}};
   call.k = {call.at(1), {2, 2, 9, 5}, {0, 0, 5, 1}};

@@ -45,7 +45,7 @@ class BigBird : public testing::Test {};
 TYPED_TEST_SUITE(BigBird, Scalars);
 
 /// Given what it would draw, it computes the same bits, a decoder too.
-TYPED_TEST(BigBird, GivenBlocksAreThoseThatWouldBeDrawn) {
+TYPED_TEST(BigBird, GivenBlocksEqualRandomBlocks) {
   using T = TypeParam;
   for (const BigBirdOptions& o :
        {BigBirdOptions{.block = kBlock, .global_blocks = 1, .random_blocks = 2, .seed = 3},
@@ -79,7 +79,7 @@ TYPED_TEST(BigBird, GivenBlocksAreThoseThatWouldBeDrawn) {
 }
 
 /// Lists of a user's own, some of whose blocks are global or in the window; heads take turns.
-TYPED_TEST(BigBird, GivenBlocksMayOverlapTheOthers) {
+TYPED_TEST(BigBird, GivenBlocksMayOverlapOtherBlocks) {
   using T = TypeParam;
   // Blocks 0 to 5 of queries; the second list ends before the last queries.
   const std::vector<BlockRows> lists = {{{0, 2, 4, 5, 8, 8, 10}, {0, 4, 1, 5, 2, 0, 3, 5, 1, 4}},
@@ -146,7 +146,7 @@ TYPED_TEST(BigBird, ListedBlocksMayBeSmall) {
   expect_grads_conform(made, make_problem(made, {1, 1, 1, 400, 400, 3, 2}));
 }
 
-TEST(BigBirdBadInput, IsNamed) {
+TEST(BigBirdBadInput, IsReported) {
   const auto message = [](const BigBirdOptions& options) {
     const Case<float> made =
         make_case<float>("op", BigBirdAttention(options), [](const Pair&) { return true; });

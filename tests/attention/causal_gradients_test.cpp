@@ -99,7 +99,7 @@ using Linear = fovea::LinearAttention<fovea::EluPlusOne>;
 using TwoMaps = fovea::LinearAttention<fovea::EluPlusOne, fovea::Tanh>;
 
 /// Lengths around chunks, segments, and the chunks that are at hand together.
-TEST(CausalGradients, HaveTheBitsOfOneThread) {
+TEST(CausalGradients, MatchOneThreadBitwise) {
   const Linear op{{.causal = true}};
   for (const Index n : {2 * kSegment, 2 * kSegment + 1, 3 * kSegment - 31, kTogether - 1, kTogether,
                         kTogether + 1, kTogether + kSegment + 33, 2 * kTogether + 40}) {
@@ -110,7 +110,7 @@ TEST(CausalGradients, HaveTheBitsOfOneThread) {
 }
 
 /// Rows before and behind the tokens, sequences of several lengths, and heads in groups.
-TEST(CausalGradients, HaveThemWhereverRowsStand) {
+TEST(CausalGradients, MatchAtAnyPosition) {
   const Linear op{{.causal = true}};
   const Linear top{{.causal = true, .alignment = fovea::CausalAlignment::top_left}};
   const Linear end{{.causal = true, .alignment = fovea::CausalAlignment::key_length}};
@@ -133,7 +133,7 @@ TEST(CausalGradients, HaveThemWhereverRowsStand) {
 
 /// Several maps, policies for denominators, a near field with gradients of its blend, and any of
 /// the gradients alone.
-TEST(CausalGradients, HaveThemWithEveryFarField) {
+TEST(CausalGradients, MatchWithEveryFarField) {
   for (const Denominator& policy :
        {Denominator::propagate(), Denominator::zero_row(), Denominator::signed_floor(0.25)}) {
     const TwoMaps maps{{.causal = true, .denominator = policy}};

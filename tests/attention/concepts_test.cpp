@@ -141,7 +141,7 @@ std::string names_of(const X& x) {
   return names;
 }
 
-TEST(Visitors, MeetEveryTensorOfAFamily) {
+TEST(Visitors, VisitEveryTensorOfAFamily) {
   EXPECT_EQ(names_of(fovea::SoftmaxInputs<float>{}), "q k v bias mask sink alibi_slopes");
   EXPECT_EQ(names_of(fovea::LinearInputs<float>{}), "q k v");
   EXPECT_EQ(names_of(fovea::DeltaInputs<float>{}), "q k v beta");
@@ -232,12 +232,12 @@ void check_attend() {
   EXPECT_TRUE(same_bits(expected, elements_of(mapped)));
 }
 
-TEST(Attend, TensorsOfBothOrders) {
+TEST(Attend, TensorsOfBothStorageOrders) {
   check_attend<Eigen::RowMajor>();
   check_attend<Eigen::ColMajor>();
 }
 
-TEST(Attend, OrdersMayBeMixed) {
+TEST(Attend, StorageOrdersMayBeMixed) {
   Tensors<Eigen::RowMajor> rows;
   Tensors<Eigen::ColMajor> columns;
   const LocalAttention op{{.left = 9, .right = 2}};
@@ -279,7 +279,7 @@ void check_matrices() {
   EXPECT_EQ((wide.array() == 5).count(), 60 * 20 - 40 * 4);
 }
 
-TEST(Attend, MatricesOfBothOrders) {
+TEST(Attend, MatricesOfBothStorageOrders) {
   check_matrices<Eigen::RowMajor>();
   check_matrices<Eigen::ColMajor>();
 }
@@ -301,7 +301,7 @@ TEST(Attend, Views) {
 }
 
 /// With a bias, by braces, by name, on a pool, and of another scalar.
-TEST(Attend, EverythingThatTheOperatorReads) {
+TEST(Attend, AllInputs) {
   const Tensors<Eigen::RowMajor> t;
   const FullAttention op;
   Eigen::Tensor<float, 4, Eigen::RowMajor> bias(1, 4, 70, 80);
@@ -360,7 +360,7 @@ void check_forward() {
   expect_written(true);
 }
 
-TEST(Forward, EveryFormOfTheCall) {
+TEST(Forward, AllOverloads) {
   check_forward<Eigen::RowMajor>();
   check_forward<Eigen::ColMajor>();
 }
@@ -402,7 +402,7 @@ void check_backward() {
   EXPECT_EQ(elements_of(d_k)[0], expected[2 * 4 * 70 * 5]);
 }
 
-TEST(Backward, EveryFormOfTheCall) {
+TEST(Backward, AllOverloads) {
   check_backward<Eigen::RowMajor>();
   check_backward<Eigen::ColMajor>();
 }

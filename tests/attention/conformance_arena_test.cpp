@@ -258,7 +258,7 @@ TEST_P(Conformance, DecodersInAnArena) {
 }
 
 /// What the system is asked for are small lists.
-TEST_P(Conformance, ArenaLeavesTheSystemSmallLists) {
+TEST_P(Conformance, CallsInAnArenaAllocateOnlySmallLists) {
   each([]<class T>(const Case<T>& op) {
     if (op.makes_lists)
       GTEST_SKIP() << "the tests of indexed, Smart Bird and FSAT attention count it";

@@ -22,7 +22,7 @@ Problem<T> composed_problem(const Case<T>& op, Index queries = 150, Index keys =
   return problem;
 }
 
-TEST_P(Conformance, ThreadsChangeNoBit) {
+TEST_P(Conformance, ThreadsDoNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
     static fovea::ThreadPool pools[] = {fovea::ThreadPool(1), fovea::ThreadPool(2),
                                         fovea::ThreadPool(3), fovea::ThreadPool(4)};
@@ -39,7 +39,7 @@ TEST_P(Conformance, ThreadsChangeNoBit) {
   });
 }
 
-TEST_P(Conformance, SchedulesChangeNoBit) {
+TEST_P(Conformance, SchedulesDoNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
     Backwards backwards;
     Shuffled shuffled;
@@ -56,7 +56,7 @@ TEST_P(Conformance, SchedulesChangeNoBit) {
   });
 }
 
-TEST_P(Conformance, BatchAndHeadsChangeNoBit) {
+TEST_P(Conformance, BatchAndHeadsDoNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       const Problem<T> problem = composed_problem(op);
@@ -77,7 +77,7 @@ TEST_P(Conformance, BatchAndHeadsChangeNoBit) {
   });
 }
 
-TEST_P(Conformance, GroupedHeadsAreRepeatedHeads) {
+TEST_P(Conformance, GroupedHeadsEqualRepeatedHeads) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (const Index key_heads : {1, 2, 3, 6}) {
@@ -97,7 +97,7 @@ TEST_P(Conformance, GroupedHeadsAreRepeatedHeads) {
 }
 
 /// A full key length is none; a shorter one is a shorter K for rows that then see the same keys.
-TEST_P(Conformance, KeyLengthsCutTheKeys) {
+TEST_P(Conformance, KeyLengthsEqualShorterSequences) {
   each([]<class T>(const Case<T>& op) {
     if (op.draws) GTEST_SKIP() << "it draws other keys in a shorter sequence";
     // What rows then see that are moved by it is tested with packed sequences (key_length_test).
@@ -125,7 +125,7 @@ TEST_P(Conformance, KeyLengthsCutTheKeys) {
   });
 }
 
-TEST_P(Conformance, AxisOrdersChangeNoBit) {
+TEST_P(Conformance, AxisOrdersDoNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
     const std::vector<std::array<std::size_t, 4>> orders = all_axis_orders();
     const Problem<T> problem = composed_problem(op, 37, 141);
@@ -150,7 +150,7 @@ TEST_P(Conformance, AxisOrdersChangeNoBit) {
 }
 
 /// Columns apart, one tensor at a time: other code, the same bits.
-TEST_P(Conformance, ColumnStridesChangeNoBit) {
+TEST_P(Conformance, ColumnStridesDoNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (const Index width : register_widths()) {
@@ -169,7 +169,7 @@ TEST_P(Conformance, ColumnStridesChangeNoBit) {
   });
 }
 
-TEST_P(Conformance, BroadcastInputsAreMaterialisedOnes) {
+TEST_P(Conformance, BroadcastInputsEqualMaterialisedOnes) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (int mask = 1; mask < 16; ++mask) {
@@ -192,7 +192,7 @@ TEST_P(Conformance, BroadcastInputsAreMaterialisedOnes) {
   });
 }
 
-TEST_P(Conformance, NegativeStridesOfInputsChangeNoBit) {
+TEST_P(Conformance, NegativeStridesOfInputsDoNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
     const Problem<T> problem = composed_problem(op, 37, 141);
     at_each_level([&] {
@@ -267,7 +267,7 @@ TEST_P(Conformance, LevelsWithFusedMultiplyAddAgree) {
   });
 }
 
-TEST_P(Conformance, RunsRepeatTheirBits) {
+TEST_P(Conformance, RepeatedRunsAreBitwiseEqual) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       const Problem<T> problem = composed_problem(op);

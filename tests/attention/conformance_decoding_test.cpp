@@ -68,7 +68,7 @@ std::vector<AttentionShape> decoded_shapes() {
           {2, 4, 2, 40, 40, 9, 0},   {2, 4, 2, 40, 40, 0, 0},     {0, 0, 2, 40, 40, 0, 0}};
 }
 
-TEST_P(Conformance, DecodingHasTheBitsOfForward) {
+TEST_P(Conformance, DecodingMatchesForwardBitwise) {
   each([]<class T>(const Case<T>& op) {
     if (!op.has_decoder) {
       if (op.decoder) {
@@ -96,7 +96,7 @@ TEST_P(Conformance, DecodingHasTheBitsOfForward) {
 
 /// The last row again and again, of tokens that came in a step or were appended, with query heads
 /// that share a key head and without: its keys are not given then.
-TEST_P(Conformance, AStepNeedsNoNewTokens) {
+TEST_P(Conformance, StepsMayHaveNoNewTokens) {
   each([]<class T>(const Case<T>& op) {
     if (!op.has_decoder) return;
     for (const Index key_heads : {1, 2, 4}) {
@@ -131,7 +131,7 @@ TEST_P(Conformance, AStepNeedsNoNewTokens) {
   });
 }
 
-TEST_P(Conformance, InvisibleTokensChangeNoBitOfDecodedRows) {
+TEST_P(Conformance, InvisibleTokensDoNotChangeBitsOfDecodedRows) {
   each([]<class T>(const Case<T>& op) {
     if (!op.has_decoder) return;
     at_each_level([&] {

@@ -50,7 +50,7 @@ TEST_P(LinearConformance, PackedSequences) {
 
 /// Column 0 of q and k is of this size in some rows: features are huge, or underflow to 0 in whole
 /// rows.
-TEST_P(LinearConformance, FeaturesFromNothingToHuge) {
+TEST_P(LinearConformance, FeaturesOfExtremeMagnitude) {
   each([]<class T>(const Case<T>& op) {
     // The square of an own map overflows first.
     const bool squares = op.name.find("own") != std::string::npos;
@@ -90,7 +90,7 @@ TEST_P(LinearConformance, GradientsOfLargeFeatures) {
 }
 
 /// A rate of a token that no row sees is not read, forward or backward; its gradient is +0.
-TEST_P(LinearConformance, HiddenRatesChangeNoBit) {
+TEST_P(LinearConformance, HiddenRatesDoNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
     if (!op.extras.beta) return;
     at_each_level([&] {
@@ -149,7 +149,7 @@ class Denominators : public testing::Test {
 };
 TYPED_TEST_SUITE(Denominators, Scalars);
 
-TYPED_TEST(Denominators, GoByThePolicy) {
+TYPED_TEST(Denominators, FollowThePolicy) {
   using T = TypeParam;
   using fovea::Denominator;
   const auto outputs = [](const Denominator& denominator) {
@@ -169,7 +169,7 @@ TYPED_TEST(Denominators, GoByThePolicy) {
 }
 
 /// Features that are all 0: 0 / 0, and what the policies make of it.
-TYPED_TEST(Denominators, OfNoFeatures) {
+TYPED_TEST(Denominators, WithoutFeatures) {
   using T = TypeParam;
   using fovea::Denominator;
   for (const bool causal : {false, true}) {

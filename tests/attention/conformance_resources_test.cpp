@@ -55,7 +55,7 @@ HeapUse heap_use_of_forward(const Case<T>& op, const Problem<T>& problem,
 }
 
 /// One forward pass takes its workspace, a few small objects, and nothing else.
-TEST_P(Conformance, TakesItsWorkspaceAndNoMore) {
+TEST_P(Conformance, AllocatesExactlyItsWorkspace) {
   each([]<class T>(const Case<T>& op) {
     if (op.makes_lists)
       GTEST_SKIP() << "the tests of indexed, Smart Bird and FSAT attention count it";
@@ -72,7 +72,7 @@ TEST_P(Conformance, TakesItsWorkspaceAndNoMore) {
   });
 }
 
-TEST_P(Conformance, FewQueriesTakeTheirWorkspace) {
+TEST_P(Conformance, FewQueriesAllocateExactlyTheirWorkspace) {
   each([]<class T>(const Case<T>& op) {
     if (op.makes_lists)
       GTEST_SKIP() << "the tests of indexed, Smart Bird and FSAT attention count it";
@@ -85,7 +85,7 @@ TEST_P(Conformance, FewQueriesTakeTheirWorkspace) {
   });
 }
 
-TEST_P(Conformance, ThreadsTakeAWorkspaceEach) {
+TEST_P(Conformance, EachOfTheThreadsAllocatesAWorkspace) {
   each([]<class T>(const Case<T>& op) {
     if (op.makes_lists)
       GTEST_SKIP() << "the tests of indexed, Smart Bird and FSAT attention count it";
@@ -160,7 +160,7 @@ TEST_P(Conformance, RunsOnASmallStack) {
 
 #if defined(__x86_64__)
 
-TEST_P(Conformance, LeavesMxcsrAlone) {
+TEST_P(Conformance, PreservesMxcsr) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (const unsigned mode : {0u, kFlushToZero, kDenormalsAreZero, kTowardsZero}) {
@@ -177,7 +177,7 @@ TEST_P(Conformance, LeavesMxcsrAlone) {
 
 /// Without subnormals in the data, flushing them changes no bit; unless dropout leaves of a row the
 /// faintest weights alone, whose products with values are subnormal.
-TEST_P(Conformance, FlushToZeroChangesNoBit) {
+TEST_P(Conformance, FlushToZeroDoesNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
     for (const double spread : {1.0, 60.0}) {
       const Problem<T> problem = make_problem(op, sizes(70, 150, 6, 5), 3,
@@ -200,7 +200,7 @@ TEST_P(Conformance, FlushToZeroChangesNoBit) {
   });
 }
 
-TEST_P(Conformance, ThreadsTakeTheCallersEnvironment) {
+TEST_P(Conformance, ThreadsUseTheCallersFloatEnvironment) {
   each([]<class T>(const Case<T>& op) {
     const double tiny = static_cast<double>(std::numeric_limits<T>::min());
     const Problem<T> problem = make_problem(op, {1, 4, 2, 150, 140, 5, 6}, 3,

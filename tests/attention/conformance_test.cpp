@@ -25,7 +25,7 @@ INSTANTIATE_TEST_SUITE_P(, IsaLevels,
                          [](const auto& level) { return fovea::name(level.param); });
 
 /// A case that is gone would leave what it covered untried.
-TEST(CoveredCases, AndThoseThatCoverThemExist) {
+TEST(CoveredCases, AndTheirRepresentativesExist) {
   const auto exists = [](const std::string& name) {
     return std::ranges::any_of(all_cases<float>(),
                                [&](const Case<float>& op) { return op.name == name; });
@@ -47,7 +47,7 @@ TEST_P(Conformance, EdgeSizes) {
 }
 
 /// The count does not take as long as there are rows, and does not overflow.
-TEST_P(Conformance, CountsPairsOfSequencesWithoutNumber) {
+TEST_P(Conformance, CountsPairsOfHugeSequences) {
   each([]<class T>(const Case<T>& op) {
     if (op.makes_lists) GTEST_SKIP() << "their tests count pairs";
     const Index some = op.attended_pairs(sizes(8192, 8192, 8, 5));
@@ -236,7 +236,7 @@ TEST_P(PlainConformance, OneHotGivesTheValueExactly) {
 }
 
 /// Weights sum to 1 within 2 u, and the output stays in the hull of the visible values.
-TEST_P(PlainConformance, WeightsAreAPartitionOfOne) {
+TEST_P(PlainConformance, WeightsSumToOne) {
   each([]<class T>(const Case<T>& op) {
     const AttentionShape shape = sizes(140, 2100, 8, 3);
     Problem<T> problem = make_problem(op, shape);

@@ -54,7 +54,7 @@ void expect_blind(const Case<T>& op, const Problem<T>& problem, const Result<T>&
   });
 }
 
-TEST_P(Conformance, InvisibleKeysChangeNoBit) {
+TEST_P(Conformance, InvisibleKeysDoNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       Problem<T> problem = make_problem(op, {2, 1, 1, 37, 41, 3, 5});
@@ -70,7 +70,7 @@ TEST_P(Conformance, InvisibleKeysChangeNoBit) {
   });
 }
 
-TEST_P(Conformance, InvisibleKeysOfOtherTilesChangeNoBit) {
+TEST_P(Conformance, InvisibleKeysOfOtherTilesDoNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (const Index queries : {300, 180}) {
@@ -87,7 +87,7 @@ TEST_P(Conformance, InvisibleKeysOfOtherTilesChangeNoBit) {
 }
 
 /// Everything from key j on, and everything before it.
-TEST_P(Conformance, InvisibleRangesChangeNoBit) {
+TEST_P(Conformance, InvisibleRangesDoNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       const Problem<T> problem = make_problem(op, sizes(210, 260, 4, 3));
@@ -155,7 +155,7 @@ void expect_hidden_bias_and_mask_change_no_bit(const Case<T>& op, const Problem<
 
 /// A number of the bias for pairs that pattern, lengths and mask hide; a flag of the mask for pairs
 /// that pattern, lengths and bias hide.
-TEST_P(Conformance, HiddenBiasAndMaskChangeNoBit) {
+TEST_P(Conformance, HiddenBiasAndMaskDoNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (const auto& [queries, keys] : {std::array<Index, 2>{70, 75}, {33, 270}, {140, 60}}) {
@@ -282,7 +282,7 @@ TEST_P(Conformance, PrefixesHaveTheSameBits) {
   });
 }
 
-TEST_P(Conformance, RowsAloneHaveTheSameBits) {
+TEST_P(Conformance, SingleRowsHaveTheSameBits) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (const auto& [queries, keys] :
@@ -343,7 +343,7 @@ template <class T>
 class Degenerate : public testing::Test {};
 TYPED_TEST_SUITE(Degenerate, Scalars);
 
-TYPED_TEST(Degenerate, WideWindowsAreFullAttention) {
+TYPED_TEST(Degenerate, WideWindowsEqualFullAttention) {
   using fovea::FullAttention;
   using fovea::LocalAttention;
   for (const Index wide : {2100, 1 << 20}) {

@@ -89,7 +89,7 @@ TEST_F(BadDecoderInput, KeysAndValues) {
   expect("v has 1 row; expected 2, the rows of k");
 }
 
-TEST_F(BadDecoderInput, WhatADecoderHasNoUseFor) {
+TEST_F(BadDecoderInput, InputsThatADecoderDoesNotSupport) {
   const std::vector<Index> lengths = {12, 12};
   in_.key_lengths = lengths;
   expect("key_lengths must not be given: a decoder tracks its own length");
@@ -187,7 +187,7 @@ TEST(DecoderErrors, Options) {
   }
 }
 
-TEST(DecoderErrors, WhatARingHasLost) {
+TEST(DecoderErrors, RollbackBeyondTheRing) {
   const LocalAttention op{{.left = 10}};
   const AttentionShape shape = {1, 1, 1, 500, 500, 2, 2};
   const TokenTensors<float> tokens(shape);
@@ -241,7 +241,7 @@ TEST(DecoderErrors, PatternsOfPositions) {
 }
 
 /// What plans refuse changes nothing.
-TEST(DecoderErrors, WhatAPatternRefuses) {
+TEST(DecoderErrors, PatternsThatRefuse) {
   const auto diagonal = [](Index i, Index j) { return i == j; };
   const fovea::SparseAttention op{{.patterns = {fovea::EnumeratedPattern(diagonal, {12, 12, 0})}}};
   const TokenTensors<float> tokens({1, 1, 1, 100, 100, 2, 2});
@@ -257,7 +257,7 @@ TEST(DecoderErrors, WhatAPatternRefuses) {
   EXPECT_EQ(tokens.out(0, 0, 11, 1), tokens.v(0, 0, 11, 1));
 }
 
-TEST(DecoderMemory, ARingStaysAsItIs) {
+TEST(DecoderMemory, ARingHasConstantSize) {
   const LocalAttention op{{.left = 20}};
   const TokenTensors<float> tokens({1, 2, 1, 3000, 3000, 8, 8});
   auto decoder = op.decoder<float>(tokens.decoder_shape());
@@ -303,7 +303,7 @@ TEST(DecoderMemory, FixedKeepsTheSummary) {
 }
 
 /// A step of many rows takes its memory and gives it back, but for the caches.
-TEST(DecoderMemory, StepsOfOneRowTakeNoMore) {
+TEST(DecoderMemory, StepsOfOneRowNeedNoMoreMemory) {
   const fovea::StridedAttention op{{.stride = 16, .heads = fovea::HeadAssignment::merged}};
   const TokenTensors<float> tokens({1, 2, 1, 3000, 3000, 8, 8});
   DecoderShape sizes = tokens.decoder_shape();
@@ -320,7 +320,7 @@ TEST(DecoderMemory, StepsOfOneRowTakeNoMore) {
   EXPECT_EQ(heap().bytes, before);
 }
 
-TEST(DecoderMemory, DoublesAndIsKept) {
+TEST(DecoderMemory, GrowsByDoubling) {
   const TokenTensors<float> tokens({1, 1, 1, 1000, 1000, 8, 8});
   const FullAttention op;
   auto decoder = op.decoder<float>(tokens.decoder_shape());

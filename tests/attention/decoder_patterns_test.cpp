@@ -68,7 +68,7 @@ TYPED_TEST(DecoderPatternsOf, Fixed) {
 }
 
 /// Keys of width 0 give means, values of width 0 nothing but lse; both are tokens all the same.
-TYPED_TEST(DecoderPatternsOf, WidthsOf0) {
+TYPED_TEST(DecoderPatternsOf, ZeroWidths) {
   const auto check = [](const auto& op) {
     for (const auto& [width, value_width] : {std::pair{0, 5}, std::pair{6, 0}, std::pair{0, 0}}) {
       expect_forward<TypeParam>(op, {2, 4, 2, 150, 150, width, value_width}, {1, 40, 3});
@@ -81,7 +81,7 @@ TYPED_TEST(DecoderPatternsOf, WidthsOf0) {
 }
 
 /// Tensors without elements may have no memory.
-TYPED_TEST(DecoderPatternsOf, WidthsOf0WithoutMemory) {
+TYPED_TEST(DecoderPatternsOf, ZeroWidthsWithoutMemory) {
   using T = TypeParam;
   const auto tensor = [](Index heads, Index n) { return View<T>(nullptr, {2, heads, n, 0}); };
   auto decoder = fovea::FullAttention{}.decoder<T>({.batch = 2, .query_heads = 4, .key_heads = 2});
@@ -127,7 +127,7 @@ TYPED_TEST(DecoderPatternsOf, HeadsOfDifferentPatterns) {
   }
 }
 
-TEST(DecoderPatterns, OptionsInAnyDivision) {
+TEST(DecoderPatterns, OptionsForAnyStepSizes) {
   const fovea::Dropout dropout{.probability = 0.3, .seed = 7};
   for (const auto& division : kDivisions) {
     for (const HeadAssignment heads : kAssignments) {
@@ -154,7 +154,7 @@ TEST(DecoderPatterns, Segments) {
   }
 }
 
-TEST(DecoderPatterns, TheSameBitsWithAnyExecutor) {
+TEST(DecoderPatterns, SameBitsWithAnyExecutor) {
   fovea::ThreadPool four(4);
   Backwards backwards;
   Shuffled shuffled;

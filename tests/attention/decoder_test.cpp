@@ -68,7 +68,7 @@ TYPED_TEST_SUITE(DecoderOf, Scalars);
 const std::vector<std::vector<Index>> kDivisions = {
     {1}, {3, 1, 70, 1, 1, 8, 130, 2}, {1000}, {64, 65, 16, 17}};
 
-TYPED_TEST(DecoderOf, FullAttentionInAnyDivision) {
+TYPED_TEST(DecoderOf, FullAttentionForAnyStepSizes) {
   for (const auto& division : kDivisions) {
     expect_forward<TypeParam>(kCausal, {2, 4, 2, 290, 290, 17, 9}, division);
     expect_forward<TypeParam>(kFull, {1, 3, 3, 270, 270, 64, 64}, division);
@@ -78,7 +78,7 @@ TYPED_TEST(DecoderOf, FullAttentionInAnyDivision) {
   }
 }
 
-TYPED_TEST(DecoderOf, WindowsInAnyDivision) {
+TYPED_TEST(DecoderOf, WindowsForAnyStepSizes) {
   for (const auto& division : kDivisions) {
     for (const auto& op :
          {LocalAttention{}, LocalAttention{{.left = 4, .right = 4}}, LocalAttention{{.left = 31}},
@@ -114,7 +114,7 @@ TYPED_TEST(DecoderOf, Borders) {
   }
 }
 
-TEST(Decoder, OptionsInAnyDivision) {
+TEST(Decoder, OptionsForAnyStepSizes) {
   const fovea::Dropout dropout{.probability = 0.3, .seed = 7};
   for (const auto& division : kDivisions) {
     for (const Beside& beside : {Beside{.bias = true}, Beside{.mask = true}, Beside{.alibi = true},
@@ -134,7 +134,7 @@ TEST(Decoder, OptionsInAnyDivision) {
 
 /// A window without an end on the right shows all later keys to a query, also beyond what the ring
 /// holds.
-TEST(Decoder, NoEndOnTheRight) {
+TEST(Decoder, WindowsWithoutARightSide) {
   const FullAttention op{{.window = {.left = 10}}};
   for (const auto& division : kDivisions) {
     expect_forward<float>(op, {1, 2, 1, 500, 500, 4, 4}, division);
@@ -160,7 +160,7 @@ TEST(Decoder, TokenByToken) {
   });
 }
 
-TEST(Decoder, ManyTokensUnderAWindow) {
+TEST(Decoder, ManyTokensWithAWindow) {
   const AttentionShape shape{1, 1, 1, 65536, 65536, 4, 4};
   const LocalAttention op{{.left = 70}};
   const TokenTensors<float> decoded(shape);
@@ -171,7 +171,7 @@ TEST(Decoder, ManyTokensUnderAWindow) {
   EXPECT_TRUE(same_results(decoded, expected));
 }
 
-TEST(Decoder, TheSameBitsWithAnyExecutor) {
+TEST(Decoder, SameBitsWithAnyExecutor) {
   fovea::ThreadPool two(2);
   fovea::ThreadPool four(4);
   Backwards backwards;
@@ -191,7 +191,7 @@ TEST(Decoder, TheSameBitsWithAnyExecutor) {
   }
 }
 
-TEST(Decoder, TheSameBitsInAnyLayout) {
+TEST(Decoder, SameBitsInAnyLayout) {
   const AttentionShape shape{2, 4, 2, 150, 150, 20, 12};
   const TokenTensors<float> expected(shape);
   auto dense = kCausal.decoder<float>(expected.decoder_shape());
@@ -218,7 +218,7 @@ TYPED_TEST(DecoderOf, RollBackAndFork) {
   }
 }
 
-TEST(Decoder, ClearBeginsAnew) {
+TEST(Decoder, ClearRestarts) {
   const AttentionShape shape{1, 1, 1, 300, 300, 8, 8};
   for (const FullAttention& op : {kCausal, FullAttention{{.causal = true, .window = {20, 0}}}}) {
     const TokenTensors<float> first(shape, {}, {}, 10);
@@ -238,7 +238,7 @@ TEST(Decoder, ClearBeginsAnew) {
 }
 
 /// A NaN reaches the rows that see it, and no bit of the others.
-TEST(Decoder, NaNReachesWhatSeesIt) {
+TEST(Decoder, NaNReachesRowsThatSeeIt) {
   at_each_level([] {
     for (const bool in_keys : {true, false}) {
       const AttentionShape shape{1, 1, 1, 200, 200, 8, 8};
@@ -265,7 +265,7 @@ TEST(Decoder, NaNReachesWhatSeesIt) {
 }
 
 /// Hidden by a mask, NaN changes no bit, and a row that sees nothing is 0.
-TEST(Decoder, HiddenNaNChangesNoBit) {
+TEST(Decoder, HiddenNaNDoesNotChangeBits) {
   at_each_level([] {
     const AttentionShape shape{1, 3, 1, 150, 150, 8, 8};
     TokenTensors<float> poisoned(shape, {.mask = true});

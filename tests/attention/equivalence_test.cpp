@@ -84,7 +84,7 @@ class Equivalence : public testing::Test {
 
 TYPED_TEST_SUITE(Equivalence, Scalars);
 
-TYPED_TEST(Equivalence, AMaskThatHidesNothingIsNone) {
+TYPED_TEST(Equivalence, AFullMaskHasNoEffect) {
   for (const Case<TypeParam>& op : {this->full(), this->causal(), this->local(4, 3)}) {
     this->for_each_problem(op, [&](const Problem<TypeParam>& problem) {
       const auto mask = this->template logits_of<bool>(problem, [](Index, Index) { return true; });
@@ -97,7 +97,7 @@ TYPED_TEST(Equivalence, AMaskThatHidesNothingIsNone) {
   }
 }
 
-TYPED_TEST(Equivalence, ABiasOfZeroIsNone) {
+TYPED_TEST(Equivalence, AZeroBiasHasNoEffect) {
   for (const Case<TypeParam>& op : {this->full(), this->causal(), this->local(4, 3)}) {
     this->for_each_problem(op, [&](const Problem<TypeParam>& problem) {
       const auto bias =
@@ -109,7 +109,7 @@ TYPED_TEST(Equivalence, ABiasOfZeroIsNone) {
   }
 }
 
-TYPED_TEST(Equivalence, AMaskSpellsAPattern) {
+TYPED_TEST(Equivalence, AMaskCanReplaceAPattern) {
   for (const Case<TypeParam>& op : {this->causal(), this->local(4, 3), this->local(90, 30)}) {
     this->for_each_problem(op, [&](const Problem<TypeParam>& problem) {
       const auto mask = this->template logits_of<bool>(
@@ -121,7 +121,7 @@ TYPED_TEST(Equivalence, AMaskSpellsAPattern) {
   }
 }
 
-TYPED_TEST(Equivalence, ABiasOfMinusInfinitySpellsAPattern) {
+TYPED_TEST(Equivalence, ABiasOfMinusInfinityCanReplaceAPattern) {
   for (const Case<TypeParam>& op : {this->causal(), this->local(4, 3), this->local(90, 30)}) {
     this->for_each_problem(op, [&](const Problem<TypeParam>& problem) {
       const auto bias = this->template logits_of<TypeParam>(problem, [&](Index row, Index j) {
@@ -135,7 +135,7 @@ TYPED_TEST(Equivalence, ABiasOfMinusInfinitySpellsAPattern) {
   }
 }
 
-TYPED_TEST(Equivalence, AMaskSpellsKeyLengths) {
+TYPED_TEST(Equivalence, AMaskCanReplaceKeyLengths) {
   const Case<TypeParam> op = this->causal();
   this->for_each_problem(op, [&](Problem<TypeParam> problem) {
     problem.key_lengths = {problem.shape.keys / 3, problem.shape.keys - 1};
@@ -148,7 +148,7 @@ TYPED_TEST(Equivalence, AMaskSpellsKeyLengths) {
   });
 }
 
-TYPED_TEST(Equivalence, ABiasSpellsAlibi) {
+TYPED_TEST(Equivalence, ABiasCanReplaceAlibi) {
   const Case<TypeParam> op = this->full();
   this->for_each_problem(op, [&](Problem<TypeParam> problem) {
     problem.slopes = {TypeParam(0.25), TypeParam(-0.0625)};
@@ -165,7 +165,7 @@ TYPED_TEST(Equivalence, ABiasSpellsAlibi) {
 }
 
 /// A sink is one more key whose value is 0.
-TYPED_TEST(Equivalence, AKeyWithoutAValueIsASink) {
+TYPED_TEST(Equivalence, AKeyWithoutAValueEqualsASink) {
   const Case<TypeParam> op = this->full();
   this->for_each_problem(op, [&](Problem<TypeParam> problem) {
     problem.sink = {TypeParam(0.5), TypeParam(-1.25)};
@@ -192,7 +192,7 @@ TYPED_TEST(Equivalence, AKeyWithoutAValueIsASink) {
   });
 }
 
-TYPED_TEST(Equivalence, ASinkOfMinusInfinityIsNone) {
+TYPED_TEST(Equivalence, ASinkOfMinusInfinityHasNoEffect) {
   for (const Case<TypeParam>& op : {this->full(), this->local(4, 3)}) {
     this->for_each_problem(op, [&](const Problem<TypeParam>& problem) {
       const std::vector<TypeParam> sink(2, -std::numeric_limits<TypeParam>::infinity());
@@ -204,7 +204,7 @@ TYPED_TEST(Equivalence, ASinkOfMinusInfinityIsNone) {
 }
 
 /// The seed of a dropout that drops nothing is nothing; another seed drops others.
-TYPED_TEST(Equivalence, DropoutOfProbabilityZeroIsNone) {
+TYPED_TEST(Equivalence, DropoutOfProbabilityZeroHasNoEffect) {
   const auto with = [](double p, std::uint64_t seed) {
     return softmax_case<TypeParam>(
         "dropout", FullAttention{{.dropout = {.probability = p, .seed = seed}}}, all_pairs);

@@ -48,7 +48,7 @@ struct Decoding {
   }
 };
 
-TEST_P(Conformance, BitsOfExecutorsThatMisbehave) {
+TEST_P(Conformance, BitsWithMisbehavingExecutors) {
   each([]<class T>(const Case<T>& op) {
     for (const AttentionShape& shape : kShapes) {
       const Problem<T> problem = make_problem(op, shape);
@@ -83,7 +83,7 @@ bool throws(F&& f) {
   return false;
 }
 
-TEST_P(Conformance, GoesOnAfterAnExecutorThatThrows) {
+TEST_P(Conformance, WorksAfterAnExecutorThrows) {
   each([]<class T>(const Case<T>& op) {
     const Problem<T> problem = make_problem(op, kShapes[0]);
     const Result<T> expected = run(op, problem);

@@ -131,7 +131,7 @@ TEST_P(Conformance, StaysWithinItsMemory) {
 }
 
 /// The fences themselves.
-TEST(FencedHeapDeathTest, SeesWhatLiesBeside) {
+TEST(FencedHeapDeathTest, DetectsAccessOutsideABlock) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   // A whole number of alignments: nothing stands between the piece and its fence.
   constexpr std::ptrdiff_t kCount = FencedHeap::kLeastAlignment == 1 ? 3 : 4;

@@ -43,7 +43,7 @@ struct Room {
   Tensor<float> out, lse;
 };
 
-TEST(FmmSaved, IsWhatLocalAttentionGives) {
+TEST(FmmSaved, EqualsLocalAttention) {
   for_each_problem([](const Fmm& op, const Problem<float>& problem) {
     SCOPED_TRACE(describe(problem));
     const AllInputs<float> in = problem.inputs();
@@ -93,7 +93,7 @@ AllInputs<float> with_logits(const Problem<float>& problem, const std::vector<fl
   return in;
 }
 
-TEST(FmmSaved, BackwardReadsItAndGivesTheSameBits) {
+TEST(FmmSaved, DoesNotChangeBitsOfBackward) {
   for_each_problem([](const Fmm& op, const Problem<float>& problem) {
     SCOPED_TRACE(describe(problem));
     for (const std::vector<float>& logits : {std::vector<float>{}, {-1, 0, 0.5f, 2}}) {

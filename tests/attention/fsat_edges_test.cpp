@@ -41,7 +41,7 @@ Tensor<Index> edges_of(const FsatAttention& op, const FsatInputs<T>& in) {
   return edges;
 }
 
-TEST(FsatEdges, AreThoseOfTheDefinition) {
+TEST(FsatEdges, MatchTheDefinition) {
   const FsatProblem<float> p = problem<float>();
   const FsatInputs<float> in = p.inputs();
   for (const EdgeSource source : {EdgeSource::predicted, EdgeSource::random, EdgeSource::both}) {
@@ -107,7 +107,7 @@ std::vector<T> both_passes(const FsatAttention& op, const FsatProblem<T>& p,
   return all;
 }
 
-TEST(FsatEdges, GivenAsRandomOnesTheyMakeTheSameCall) {
+TEST(FsatEdges, CanBePassedAsRandomIndices) {
   const FsatProblem<double> p = problem<double>();
   const FsatInputs<double> in = p.inputs();
   for (const EdgeSource source : {EdgeSource::random, EdgeSource::both}) {
@@ -125,7 +125,7 @@ TEST(FsatEdges, GivenAsRandomOnesTheyMakeTheSameCall) {
   }
 }
 
-TEST(FsatEdges, InferenceReadsNoRandomOnes) {
+TEST(FsatEdges, InferenceReadsNoRandomIndices) {
   const FsatProblem<float> p = problem<float>();
   FsatInputs<float> in = p.inputs();
   const FsatAttention op = made(EdgeSource::predicted);

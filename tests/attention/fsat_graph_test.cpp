@@ -102,7 +102,7 @@ template <class T>
 class FsatGraphs : public testing::Test {};
 TYPED_TEST_SUITE(FsatGraphs, Scalars);
 
-TYPED_TEST(FsatGraphs, AreThoseOfSets) {
+TYPED_TEST(FsatGraphs, MatchSets) {
   using T = TypeParam;
   for (const EdgeSource edges : {EdgeSource::predicted, EdgeSource::random, EdgeSource::both}) {
     for (const Index tokens : {1, 2, 5, 64, 311}) {
@@ -172,7 +172,7 @@ GraphNumbers<T> built_on(E&& executor, const fovea::FsatInputs<T>& in, const Fsa
 /// Fewer heads than threads: these share each of them. Slots are many, so that few tokens have
 /// edges enough, and stand twice with many keys; 1500 tokens are three parts, of which lengths and
 /// packed sequences end anywhere.
-TYPED_TEST(FsatGraphs, AreTheSameIfThreadsShareThem) {
+TYPED_TEST(FsatGraphs, DoNotDependOnThreads) {
   using T = TypeParam;
   for (const EdgeSource edges : {EdgeSource::predicted, EdgeSource::random, EdgeSource::both}) {
     FsatOptions options{.max_length = 1500, .seed = 5};
@@ -195,7 +195,7 @@ TYPED_TEST(FsatGraphs, AreTheSameIfThreadsShareThem) {
 }
 
 /// More tokens than parts are at their shortest.
-TYPED_TEST(FsatGraphs, AreTheSameIfPartsAreLong) {
+TYPED_TEST(FsatGraphs, DoNotDependOnTheLengthOfParts) {
   using T = TypeParam;
   constexpr Index tokens = 40'000;
   FsatOptions options{.max_length = tokens};

@@ -132,7 +132,7 @@ TYPED_TEST(Fsat, ConformsAtTheEndsOfAnIndex) {
 }
 
 /// No row of the output, and none of its gradients, depends on what an index of 1e30 means.
-TYPED_TEST(Fsat, TakesAnyFiniteIndex) {
+TYPED_TEST(Fsat, AcceptsAnyFiniteIndex) {
   using T = TypeParam;
   const FsatAttention op({.max_length = 20});
   for (const double huge :
@@ -211,7 +211,7 @@ void expect_part(const FsatProblem<T>& p, const FsatResult<T>& whole, const Fsat
 }
 
 /// What stands behind the length, NaN in the dominant indices too, changes no bit; there all is 0.
-TYPED_TEST(Fsat, AKeyLengthIsAShorterSequence) {
+TYPED_TEST(Fsat, AKeyLengthEqualsAShorterSequence) {
   using T = TypeParam;
   for (FsatOptions options : all_options(120)) {
     const FsatAttention op(options);
@@ -240,7 +240,7 @@ TYPED_TEST(Fsat, AKeyLengthIsAShorterSequence) {
 }
 
 /// Packed sequences are sequences alone; with random edges the first one, whose number is 0.
-TYPED_TEST(Fsat, PackedSequencesAreSequencesAlone) {
+TYPED_TEST(Fsat, PackedSequencesEqualSequencesAlone) {
   using T = TypeParam;
   for (const FsatOptions& options : all_options(60)) {
     const FsatAttention op(options);
@@ -257,7 +257,7 @@ TYPED_TEST(Fsat, PackedSequencesAreSequencesAlone) {
 }
 
 /// Every gradient is the same whichever of them are asked for.
-TYPED_TEST(Fsat, GradientsDoNotDependOnWhichAreAskedFor) {
+TYPED_TEST(Fsat, GradientsDoNotDependOnWhichAreRequested) {
   using T = TypeParam;
   const FsatAttention op({.max_length = 200, .edges = EdgeSource::both});
   const FsatProblem<T> p({.heads = 4, .key_heads = 2, .tokens = 200});
@@ -282,7 +282,7 @@ TYPED_TEST(Fsat, GradientsDoNotDependOnWhichAreAskedFor) {
 }
 
 /// Heads whose edges are more than the backward pass holds at once.
-TEST(FsatBackward, GroupsOfHeadsChangeNoBit) {
+TEST(FsatBackward, GroupsOfHeadsDoNotChangeBits) {
   const FsatAttention op({.max_length = 70'000});
   const FsatSizes s{.heads = 6,
                     .key_heads = 3,
@@ -321,7 +321,7 @@ TEST(FsatBackward, GroupsOfHeadsChangeNoBit) {
 
 /// Central differences in double of sum d_out out, by every number, while no index crosses an
 /// integer; not truncated, since truncation is no derivative.
-TEST(FsatDifferences, HoldEveryGradient) {
+TEST(FsatDifferences, MatchEveryGradient) {
   constexpr double step = 0x1p-16;
   for (FsatOptions options : all_options(30)) {
     options.truncate_gradient = false;
@@ -415,7 +415,7 @@ TEST(FsatStorage, RoundsTheFloatResult) {
 }
 
 /// Both passes take what they say and a few small objects: nothing of L x L.
-TYPED_TEST(Fsat, TakesItsWorkspaceAndNoMore) {
+TYPED_TEST(Fsat, AllocatesExactlyItsWorkspace) {
   using T = TypeParam;
   for (const EdgeSource edges : {EdgeSource::predicted, EdgeSource::both}) {
     for (const Index n : {300, 9000}) {
@@ -473,7 +473,7 @@ TYPED_TEST(Fsat, OneHeadIsSharedByThreads) {
   EXPECT_THROW(run_fsat(op, p, &executor), std::invalid_argument);
 }
 
-TYPED_TEST(Fsat, EmptyTensorsAreNothingToDo) {
+TYPED_TEST(Fsat, EmptyTensors) {
   using T = TypeParam;
   const FsatAttention op({.max_length = 5});
   for (const FsatSizes& s :

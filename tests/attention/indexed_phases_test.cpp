@@ -122,7 +122,7 @@ class IndexedPhasesOf : public testing::Test {
 };
 TYPED_TEST_SUITE(IndexedPhasesOf, Scalars);
 
-TYPED_TEST(IndexedPhasesOf, KeysAndValuesThatAreReadWhereTheyLie) {
+TYPED_TEST(IndexedPhasesOf, KeysAndValuesReadInPlace) {
   using T = TypeParam;
   const AttentionShape s{2, 4, 2, 1100, 5301, 64, 96};  // whole cache lines, blocks of odd sizes
   const Tensor<Index> lists = sharded_lists(s, 20);
@@ -139,7 +139,7 @@ TYPED_TEST(IndexedPhasesOf, KeysAndValuesThatAreReadWhereTheyLie) {
   });
 }
 
-TYPED_TEST(IndexedPhasesOf, LongSequencesHaveTheBitsOfFewRows) {
+TYPED_TEST(IndexedPhasesOf, LongSequencesMatchFewRowsBitwise) {
   using T = TypeParam;
   const AttentionShape s{2, 4, 2, 1100, 4300, 40, 25};
   const Tensor<Index> lists = sharded_lists(s, 20);
@@ -149,7 +149,7 @@ TYPED_TEST(IndexedPhasesOf, LongSequencesHaveTheBitsOfFewRows) {
   });
 }
 
-TYPED_TEST(IndexedPhasesOf, WhatOptionsHideIsHidden) {
+TYPED_TEST(IndexedPhasesOf, OptionsHideKeys) {
   using T = TypeParam;
   const AttentionShape s{2, 4, 2, 1100, 4300, 40, 25};
   const Tensor<Index> lists = sharded_lists(s, 20);
@@ -166,7 +166,7 @@ TYPED_TEST(IndexedPhasesOf, WhatOptionsHideIsHidden) {
   }
 }
 
-TYPED_TEST(IndexedPhasesOf, StridesChangeNoBit) {
+TYPED_TEST(IndexedPhasesOf, StridesDoNotChangeBits) {
   using T = TypeParam;
   const AttentionShape s{2, 2, 1, 1000, 4300, 33, 32};
   const Tensor<Index> lists = sharded_lists(s, 20);
@@ -214,7 +214,7 @@ TEST(IndexedPhases, StayWithinTheValues) {
 
 /// Keys that are not listed change nothing, whatever they hold, and nothing behind the last key is
 /// read: also where keys are half of what is computed at once.
-TYPED_TEST(IndexedPhasesOf, ReadsListedKeysAlone) {
+TYPED_TEST(IndexedPhasesOf, ReadsOnlyListedKeys) {
   using T = TypeParam;
   for (const Index width : {8, 16, 24, 40, 48}) {
     SCOPED_TRACE(width);
@@ -300,7 +300,7 @@ TYPED_TEST(IndexedPhasesOf, PackedSequences) {
 
 /// A call takes what it says, in few pieces, and more rows or keys take no more than a block of
 /// them.
-TYPED_TEST(IndexedPhasesOf, TakeTheirWorkspace) {
+TYPED_TEST(IndexedPhasesOf, AllocateExactlyTheirWorkspace) {
   using T = TypeParam;
   const AttentionShape s{1, 2, 1, 1100, 4300, 40, 25};
   const Tensor<Index> lists = sharded_lists(s, 20);

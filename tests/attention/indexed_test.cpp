@@ -102,7 +102,7 @@ template <class T>
 class Indexed : public testing::Test {};
 TYPED_TEST_SUITE(Indexed, Scalars);
 
-TYPED_TEST(Indexed, ListsOfAllKeysAreFullAttention) {
+TYPED_TEST(Indexed, ListsOfAllKeysEqualFullAttention) {
   using T = TypeParam;
   const AttentionShape s{2, 4, 2, 70, 90, 20, 7};
   const Tensor<Index> all = some_lists(s, 1, s.keys);
@@ -124,7 +124,7 @@ TYPED_TEST(Indexed, ListsOfAllKeysAreFullAttention) {
 }
 
 /// More places of lists, and lists that lie otherwise.
-TYPED_TEST(Indexed, PaddingAndStridesOfListsChangeNoBit) {
+TYPED_TEST(Indexed, PaddingAndStridesOfListsDoNotChangeBits) {
   using T = TypeParam;
   const AttentionShape s{2, 4, 2, 40, 60, 16, 9};
   at_each_level([&] {
@@ -141,7 +141,7 @@ TYPED_TEST(Indexed, PaddingAndStridesOfListsChangeNoBit) {
 }
 
 /// One head, and more entries than one group of heads holds.
-TYPED_TEST(Indexed, ThreadsChangeNoBit) {
+TYPED_TEST(Indexed, ThreadsDoNotChangeBits) {
   using T = TypeParam;
   fovea::ThreadPool pool(2);
   AnyExecutor executor = AnyExecutor::of(pool);
@@ -154,7 +154,7 @@ TYPED_TEST(Indexed, ThreadsChangeNoBit) {
 }
 
 /// Groups of heads are no part of a result: each batch entry and key head alone has its bits.
-TYPED_TEST(Indexed, HeadsAloneHaveTheSameBits) {
+TYPED_TEST(Indexed, SingleHeadsHaveTheSameBits) {
   using T = TypeParam;
   const AttentionShape s{2, 4, 2, 1500, 400, 2, 3};
   const Tensor<Index> lists = some_lists(s, 1, 400);  // 600 000 entries a head
@@ -213,7 +213,7 @@ fovea::IndexedShape with_lists(const AttentionShape& s, Index keys_per_row) {
 }
 
 /// Both passes take what they say and a few small objects.
-TYPED_TEST(Indexed, TakesItsWorkspaceAndNoMore) {
+TYPED_TEST(Indexed, AllocatesExactlyItsWorkspace) {
   using T = TypeParam;
   const IndexedAttention op;
   for (const Index n : {300, 9000}) {
@@ -244,7 +244,7 @@ TYPED_TEST(Indexed, TakesItsWorkspaceAndNoMore) {
 }
 
 /// Lists have no more keys than there are, however many places they have.
-TEST(IndexedMemory, FollowsTheKeysAndNotThePlaces) {
+TEST(IndexedMemory, DependsOnKeysNotOnTheWidthOfLists) {
   const IndexedAttention op;
   const AttentionShape s{1, 2, 1, 50, 50, 8, 8};
   const Index none = -1;
@@ -288,7 +288,7 @@ TEST(IndexedMemory, GradientOfQueriesAlone) {
   EXPECT_LE(heap().peak - before, 4096);
 }
 
-TEST(SortIndices, BringsKeysIntoOrderAndKeepsRepeats) {
+TEST(SortIndices, SortsKeysAndKeepsRepetitions) {
   std::vector<Index> lists = {5, -1, 3, 0, 2, 2, -1, -1, -1, -1, -1, -1, 7, 6, 5, 4};
   fovea::sort_indices({lists.data(), {1, 2, 2, 4}});
   EXPECT_EQ(lists, (std::vector<Index>{0, 3, 5, -1, 2, 2, -1, -1, -1, -1, -1, -1, 4, 5, 6, 7}));
@@ -310,14 +310,14 @@ TEST(SortIndices, OfEqualPlaces) {
   EXPECT_EQ(lists, sorted);
 }
 
-TEST(SortIndices, TouchesNothingBehindTheLastHead) {
+TEST(SortIndices, WritesNothingBeyondTheLastHead) {
   std::vector<Index> lists = {1, 0, 3, 2, 9, 8};
   fovea::sort_indices({lists.data(), {1, 2, 1, 2}});
   EXPECT_EQ(lists, (std::vector<Index>{0, 1, 2, 3, 9, 8}));
 }
 
 /// Lists of rows that see the keys of others: those of every sequence are looked at, and no more.
-TEST(CheckIndices, LooksAtTheListsThatThereAre) {
+TEST(CheckIndices, ChecksExistingListsOnly) {
   const std::vector<float> zeros(4);
   const View<const float> q(zeros.data(), {2, 1, 2, 1});
   std::vector<Index> lists = {0, 6, 1, 2, 9, 9};
@@ -330,7 +330,7 @@ TEST(CheckIndices, LooksAtTheListsThatThereAre) {
 }
 
 /// Of keys that no cache holds, what the next row reads is asked for, of the last row nothing.
-TEST(IndexedMemory, IsNotReadBehindTheLastList) {
+TEST(IndexedMemory, IsNotReadBeyondTheLastList) {
   const AttentionShape s{1, 1, 1, 3, 20000, 208, 16};
   between_fences([&] {
     const Problem<float> problem = make_problem(Case<float>{}, s);
@@ -343,7 +343,7 @@ TEST(IndexedMemory, IsNotReadBehindTheLastList) {
   });
 }
 
-TEST(RowLists, EntriesOfAKeyStandInTheOrderOfRows) {
+TEST(RowLists, EntriesOfAKeyAreOrderedByRow) {
   const std::vector<Index> lists = {0, 2, 3, 2, -1, -1, -1, -1, -1, 0, 2, 4};
   fovea::KeyLists all;
   all.data = lists.data();

@@ -214,7 +214,7 @@ template <class T>
 class KeyLength : public testing::Test {};
 TYPED_TEST_SUITE(KeyLength, Scalars);
 
-TYPED_TEST(KeyLength, OfSoftmaxAttentionIsThatOfPackedSequences) {
+TYPED_TEST(KeyLength, OfSoftmaxAttentionEqualsPackedSequences) {
   using T = TypeParam;
   constexpr Dropout some{.probability = 0.3, .seed = 12345};
   const FullAttention causal{
@@ -227,7 +227,7 @@ TYPED_TEST(KeyLength, OfSoftmaxAttentionIsThatOfPackedSequences) {
   });
 }
 
-TYPED_TEST(KeyLength, OfSparsePatternsIsThatOfPackedSequences) {
+TYPED_TEST(KeyLength, OfSparsePatternsEqualsPackedSequences) {
   using T = TypeParam;
   constexpr auto merged = HeadAssignment::merged;
   BigBirdOptions bird{.block = 8, .global_blocks = 1, .random_blocks = 2, .seed = 5};
@@ -247,7 +247,7 @@ TYPED_TEST(KeyLength, OfSparsePatternsIsThatOfPackedSequences) {
   });
 }
 
-TYPED_TEST(KeyLength, OfFarFieldsIsThatOfPackedSequences) {
+TYPED_TEST(KeyLength, OfFarFieldsEqualsPackedSequences) {
   using T = TypeParam;
   at_each_level([&] {
     expect_as_packed<T>("linear", LinearAttention<EluPlusOne, TanhPlusOne>{
@@ -262,7 +262,7 @@ TYPED_TEST(KeyLength, OfFarFieldsIsThatOfPackedSequences) {
   });
 }
 
-TYPED_TEST(KeyLength, OfListsIsThatOfPackedSequences) {
+TYPED_TEST(KeyLength, OfListsEqualsPackedSequences) {
   using T = TypeParam;
   at_each_level([&] {
     expect_as_packed<T>("indexed", IndexedAttention{{.causal = true, .alignment = kAlignment}});
@@ -312,7 +312,7 @@ TEST(KeyLength, NewRowsOfACacheSeeNoLaterToken) {
   EXPECT_EQ(cache.out(FullAttention{{.causal = true}}, in), (std::vector<float>{2, 2, 2}));
 }
 
-TEST(KeyLength, RowsThatEndElsewhereThanTheKeysAreRefused) {
+TEST(KeyLength, MisalignedRowsAreRefused) {
   const Cache cache;
   const std::string said =
       ": alignment is bottom_right, by which the 3 rows of q end at row 16 of k, though "
@@ -388,7 +388,7 @@ TYPED_TEST(KeyLength, RowsMayBeAtAnyPosition) {
   });
 }
 
-TEST(KeyLength, PositionsThatFitNoSequenceAreRefused) {
+TEST(KeyLength, InvalidPositionsAreRefused) {
   const Cache cache;
   const auto refused = [&](const std::vector<Index>& first) {
     auto in = cache.inputs();

@@ -24,7 +24,7 @@ template <class T>
 class LinearDecoderState : public testing::Test {};
 TYPED_TEST_SUITE(LinearDecoderState, Scalars);
 
-TYPED_TEST(LinearDecoderState, ASavedStateGoesOn) {
+TYPED_TEST(LinearDecoderState, ASavedStateCanBeContinued) {
   for_each_operator([](const auto& op, bool has_beta) {
     at_each_level([&] {
       const Stream<TypeParam> stream(kShape, has_beta);
@@ -60,7 +60,7 @@ std::string refused_state(const char* op, const char* what) {
   return std::string(op) + ": state " + what + "; expected the output of `save` of such a decoder";
 }
 
-TYPED_TEST(LinearDecoderState, RefusesStatesOfOthers) {
+TYPED_TEST(LinearDecoderState, RefusesStatesOfOtherDecoders) {
   using T = TypeParam;
   for_each_operator([](const auto& op, bool has_beta) {
     const Stream<T> stream(kShape, has_beta);
@@ -229,7 +229,7 @@ TYPED_TEST(LinearDecoderState, RefusesTokensThatAreNotItsLast) {
 }
 
 /// A band without an end is one of every length.
-TYPED_TEST(LinearDecoderState, SavesANearFieldWithoutAnEnd) {
+TYPED_TEST(LinearDecoderState, SavesAnUnboundedNearField) {
   using T = TypeParam;
   const FmmAttention<EluPlusOne> op{{.band = {.left = fovea::Window::kUnbounded}, .causal = true}};
   const Stream<T> stream({1, 2, 1, 90, 90, 3, 2}, false);

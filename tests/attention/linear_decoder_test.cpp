@@ -26,7 +26,7 @@ template <class T>
 class LinearDecoder : public testing::Test {};
 TYPED_TEST_SUITE(LinearDecoder, Scalars);
 
-TYPED_TEST(LinearDecoder, WidthsOf0) {
+TYPED_TEST(LinearDecoder, ZeroWidths) {
   for_each_operator([](const auto& op, bool has_beta) {
     for (const auto& [width, value_width] : {std::pair{0, 7}, std::pair{9, 0}, std::pair{0, 0}}) {
       const Stream<TypeParam> stream({2, 4, 2, 70, 70, width, value_width}, has_beta);
@@ -42,7 +42,7 @@ TYPED_TEST(LinearDecoder, WidthsOf0) {
   });
 }
 
-TYPED_TEST(LinearDecoder, ForksGoTheirOwnWays) {
+TYPED_TEST(LinearDecoder, ForksAreIndependent) {
   for_each_operator([](const auto& op, bool has_beta) {
     const Stream<TypeParam> stream(kShape, has_beta);
     const Stream<TypeParam> wrong(kShape, has_beta,
@@ -93,7 +93,7 @@ TYPED_TEST(LinearDecoder, RollsBackWithinTheChunk) {
   });
 }
 
-TYPED_TEST(LinearDecoder, TheSameBitsOnThreads) {
+TYPED_TEST(LinearDecoder, SameBitsOnThreads) {
   fovea::ThreadPool pool(3);
   AnyExecutor threads = AnyExecutor::of(pool);
   for_each_operator([&](const auto& op, bool has_beta) {
@@ -108,7 +108,7 @@ TYPED_TEST(LinearDecoder, TheSameBitsOnThreads) {
   });
 }
 
-TYPED_TEST(LinearDecoder, TakesConstantMemory) {
+TYPED_TEST(LinearDecoder, NeedsConstantMemory) {
   for_each_operator([](const auto& op, bool has_beta) {
     const Stream<TypeParam> stream({1, 2, 1, 9000, 9000, 8, 8}, has_beta);
     auto decoder = op.template decoder<TypeParam>(stream.decoder_shape());
@@ -256,7 +256,7 @@ Fills one_sided() {
   return {any.q, shifted(any.k), shifted(any.v)};
 }
 
-TYPED_TEST(LinearDecoder, LongSequencesKeepTheirDigits) {
+TYPED_TEST(LinearDecoder, LongSequencesStayAccurate) {
   using T = TypeParam;
   const AttentionShape shape{1, 2, 1, most_tokens(), most_tokens(), 8, 8};
   for (const bool is_one_sided : {false, true}) {
@@ -289,7 +289,7 @@ TYPED_TEST(LinearDecoder, LongSequencesKeepTheirDigits) {
 }
 
 /// The forward pass of the same length has the bits of the decoder.
-TYPED_TEST(LinearDecoder, LongSequencesAreTheForwardPass) {
+TYPED_TEST(LinearDecoder, LongSequencesMatchTheForwardPass) {
   for_each_operator([](const auto& op, bool has_beta) {
     const Stream<TypeParam> stream({1, 1, 1, 9000, 9000, 8, 5}, has_beta);
     auto decoder = op.template decoder<TypeParam>(stream.decoder_shape());

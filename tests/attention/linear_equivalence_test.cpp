@@ -80,7 +80,7 @@ class LinearEquivalence : public testing::Test {
 TYPED_TEST_SUITE(LinearEquivalence, Scalars);
 
 /// Blend weights (1, 0) and (0, 1).
-TYPED_TEST(LinearEquivalence, OneFieldAloneIsThatField) {
+TYPED_TEST(LinearEquivalence, OneFieldEqualsItsOperator) {
   using T = TypeParam;
   const T one = this->kInfinity;
   const T zero = -this->kInfinity;
@@ -97,7 +97,7 @@ TYPED_TEST(LinearEquivalence, OneFieldAloneIsThatField) {
 }
 
 /// A band that covers everything, and a far field of weight 0.
-TYPED_TEST(LinearEquivalence, AWideBandAloneIsFullAttention) {
+TYPED_TEST(LinearEquivalence, AWideBandEqualsFullAttention) {
   using T = TypeParam;
   for (const Index wide : {Index{2100}, Index{1} << 40}) {
     const FmmAttention<EluPlusOne> fmm{{.band = {.left = wide, .right = wide}}};
@@ -146,7 +146,7 @@ struct OwnElu {
 };
 
 /// Within the bounds of the built-in map's oracle.
-TYPED_TEST(LinearEquivalence, AnOwnMapIsTheBuiltInOne) {
+TYPED_TEST(LinearEquivalence, ACustomMapEqualsTheBuiltInOne) {
   using T = TypeParam;
   for (const bool causal : {false, true}) {
     Case<T> own = linear_case<T>("own", LinearAttention<OwnElu>{{.causal = causal}});
@@ -162,7 +162,7 @@ TYPED_TEST(LinearEquivalence, AnOwnMapIsTheBuiltInOne) {
 
 /// Features of several maps side by side, of which each has more than one part (kFeaturePart) and
 /// ends within a cache line.
-TYPED_TEST(LinearEquivalence, WideJointMapsAreThoseOfTheOracle) {
+TYPED_TEST(LinearEquivalence, WideJointMapsMatchTheOracle) {
   using T = TypeParam;
   for (const bool causal : {false, true}) {
     const Case<T> joint = linear_case<T>("joint", LinearAttention<EluPlusOne, fovea::TanhPlusOne>{{
@@ -193,7 +193,7 @@ TYPED_TEST(LinearEquivalence, TheDeltaRuleWithoutRatesIsZero) {
 }
 
 /// Keys of one feature and rates of 1 are a memory: a query reads the last value under its key.
-TYPED_TEST(LinearEquivalence, TheDeltaRuleRemembersByKey) {
+TYPED_TEST(LinearEquivalence, TheDeltaRuleStoresValuesByKey) {
   using T = TypeParam;
   const Case<T> op = delta_case<T>("delta", DeltaRuleAttention<Relu>{});
   const AttentionShape shape = sizes(200, 200, 5, 7);
@@ -217,7 +217,7 @@ TYPED_TEST(LinearEquivalence, TheDeltaRuleRemembersByKey) {
 /// Small integers whose features are integers: every sum is exact, so the linear form has the
 /// digits of the naive one.
 /// No values is no output, so that no gradient depends on denominators, which are exactly 0 here.
-TYPED_TEST(LinearEquivalence, WithoutValuesIsWithoutGradients) {
+TYPED_TEST(LinearEquivalence, NoValuesGiveNoGradients) {
   using T = TypeParam;
   const auto expect_zero = [](const std::string& name, const auto& op) {
     SCOPED_TRACE(name);

@@ -31,7 +31,7 @@ void expect_conforms(const MixedProblem<T>& p, std::optional<double> scale = {})
   at_each_level([&] { judge(run_mixed(op, p), "linformer"); });
 }
 
-TYPED_TEST(Linformer, IsTheOracle) {
+TYPED_TEST(Linformer, MatchesTheOracle) {
   using T = TypeParam;
   std::uint64_t seed = 1;
   for (const Index projected : {1, 3, 64, 97, 200}) {
@@ -69,7 +69,7 @@ TYPED_TEST(Linformer, LargeLogits) {
 }
 
 /// Rows of k and v from the key length on, and the columns of E and F that no sequence meets.
-TYPED_TEST(Linformer, WhatIsNotVisibleChangesNoBit) {
+TYPED_TEST(Linformer, InvisibleInputsDoNotChangeBits) {
   using T = TypeParam;
   MixedProblem<T> p({.keys = 70, .key_sharing = 2}, 10);
   p.key_lengths = {20, 45};
@@ -93,7 +93,7 @@ TYPED_TEST(Linformer, WhatIsNotVisibleChangesNoBit) {
 }
 
 /// A sequence of a key length is the sequence of so many tokens, which meets the first columns.
-TYPED_TEST(Linformer, AKeyLengthIsAShorterSequence) {
+TYPED_TEST(Linformer, AKeyLengthEqualsAShorterSequence) {
   using T = TypeParam;
   MixedProblem<T> p({.batch = 1, .keys = 150}, 11);
   p.key_lengths = {67};
@@ -122,7 +122,7 @@ TYPED_TEST(Linformer, VisibleNaNReachesItsHeads) {
   });
 }
 
-TYPED_TEST(Linformer, ThreadsChangeNoBit) {
+TYPED_TEST(Linformer, ThreadsDoNotChangeBits) {
   using T = TypeParam;
   MixedProblem<T> p({.batch = 3, .queries = 70, .keys = 530, .projected = 140}, 13);
   p.key_lengths = {530, 300, 1};
@@ -137,7 +137,7 @@ TYPED_TEST(Linformer, StaysWithinItsTensors) {
   });
 }
 
-TYPED_TEST(Linformer, LayoutsChangeNoBit) {
+TYPED_TEST(Linformer, LayoutsDoNotChangeBits) {
   using T = TypeParam;
   MixedProblem<T> p({.queries = 20, .keys = 290, .projected = 70}, 14);
   p.key_lengths = {270, 290};
@@ -161,7 +161,7 @@ TYPED_TEST(Linformer, BroadcastProjections) {
 }
 
 /// A sequence alone, with projections of one head, has the bits that it has among others.
-TYPED_TEST(Linformer, BatchAndHeadsChangeNoBit) {
+TYPED_TEST(Linformer, BatchAndHeadsDoNotChangeBits) {
   using T = TypeParam;
   const MixedProblem<T> p({.keys = 80, .projected = 70, .value_sharing = 1}, 16);
   const MixedResult<T> all = run_mixed(LinformerAttention{}, p);
@@ -185,14 +185,14 @@ TYPED_TEST(Linformer, BatchAndHeadsChangeNoBit) {
   });
 }
 
-TYPED_TEST(Linformer, TakesTheMemoryThatItSays) {
+TYPED_TEST(Linformer, AllocatesTheStatedMemory) {
   using T = TypeParam;
   expect_serves_in_arena(LinformerAttention{},
                          MixedProblem<T>({.queries = 150, .keys = 150, .projected = 40}, 17));
   expect_serves_in_arena(LinformerAttention{}, MixedProblem<T>({.width = 200}, 17, 60));
 }
 
-TYPED_TEST(Linformer, OfFailedAllocations) {
+TYPED_TEST(Linformer, FailedAllocations) {
   using T = TypeParam;
   MixedProblem<T> p({.queries = 70, .keys = 150, .projected = 70}, 21);
   p.key_lengths = {150, 90};
@@ -200,7 +200,7 @@ TYPED_TEST(Linformer, OfFailedAllocations) {
 }
 
 /// A projection that picks keys is full attention over these.
-TYPED_TEST(Linformer, UnitRowsPickKeys) {
+TYPED_TEST(Linformer, UnitProjectionsSelectKeys) {
   using T = TypeParam;
   const MixedProblem<T> p({.keys = 60, .projected = 60, .value_sharing = 1}, 18);
   p.e.fill([](Index, Index, Index n, Index d) { return n == d ? 1 : 0; });

@@ -54,7 +54,7 @@ TYPED_TEST(LongformerProjections, OfPackedSequences) {
 }
 
 /// Whichever allocation fails, all is written or nothing; and all memory stands between fences.
-TYPED_TEST(LongformerProjections, OfFailedAllocations) {
+TYPED_TEST(LongformerProjections, FailedAllocations) {
   using T = TypeParam;
   const LongformerOptions options = {.left = 9, .right = 5, .first_global = 2, .global = {7, 40}};
   const LongformerProblem<T> of({2, 4, 2, 60, 60, 6, 5}, options);
@@ -86,7 +86,7 @@ TYPED_TEST(LongformerProjections, OfFailedAllocations) {
 }
 
 /// The projections of all rows in their place change nothing.
-TYPED_TEST(LongformerProjections, TheSameOnesChangeNoBit) {
+TYPED_TEST(LongformerProjections, EqualProjectionsDoNotChangeBits) {
   using T = TypeParam;
   for (const LongformerOptions& options : all_options()) {
     LongformerProblem<T> of({2, 4, 2, 100, 100, 6, 5}, options);
@@ -101,7 +101,7 @@ TYPED_TEST(LongformerProjections, TheSameOnesChangeNoBit) {
   }
 }
 
-TYPED_TEST(LongformerProjections, ThreadsAndStridesChangeNoBit) {
+TYPED_TEST(LongformerProjections, ThreadsAndStridesDoNotChangeBits) {
   using T = TypeParam;
   fovea::ThreadPool pool(3);
   Backwards backwards;
@@ -132,7 +132,7 @@ TYPED_TEST(LongformerProjections, LevelsWithFmaHaveTheSameBits) {
 }
 
 /// q of global rows and global_q of the others are not read; nor is anything beyond the lengths.
-TYPED_TEST(LongformerProjections, WhatIsNotReadChangesNoBit) {
+TYPED_TEST(LongformerProjections, UnusedRowsDoNotChangeBits) {
   using T = TypeParam;
   const LongformerOptions options{.left = 9, .right = 5, .first_global = 3, .global = {40}};
   const std::vector<Index> lengths = {70, 50};
@@ -166,7 +166,7 @@ TYPED_TEST(LongformerProjections, InAnArena) {
   }
 }
 
-TEST(LongformerProjectionsBadInput, IsNamed) {
+TEST(LongformerProjectionsBadInput, IsReported) {
   const LongformerProblem<float> of({1, 2, 1, 9, 9, 4, 3},
                                     {.left = 2, .right = 2, .first_global = 1});
   const LongformerAttention op(of.options);
@@ -226,7 +226,7 @@ TEST(LongformerProjectionsBadInput, IsNamed) {
 }
 
 /// Every gradient by central differences.
-TEST(LongformerProjectionsGradients, AreCentralDifferences) {
+TEST(LongformerProjectionsGradients, MatchCentralDifferences) {
   const LongformerProblem<double> of(
       {2, 2, 1, 7, 7, 2, 2}, {.left = 1, .right = 1, .first_global = 1, .global = {4}}, {7, 5});
   const auto got = of.run();

@@ -127,7 +127,7 @@ template <class T>
 class Modified : public testing::Test {};
 TYPED_TEST_SUITE(Modified, Scalars);
 
-TYPED_TEST(Modified, IsToldThePositionsOfABiasOfAllPairs) {
+TYPED_TEST(Modified, GetsThePositionsOfAllPairs) {
   using T = TypeParam;
   at_each_level([] {
     expect_as_a_bias<T>(fovea::FullAttention{}, 70, 150, 80);
@@ -152,7 +152,7 @@ TYPED_TEST(Modified, IsToldThePositionsOfABiasOfAllPairs) {
 }
 
 /// Rows where the inputs say, forward and backward.
-TYPED_TEST(Modified, IsToldThePositionsThatTheInputsGive) {
+TYPED_TEST(Modified, GetsThePositionsInTheInputs) {
   using T = TypeParam;
   const Index first[] = {12, 12, 12};
   at_each_level([&] {
@@ -170,7 +170,7 @@ TYPED_TEST(Modified, IsToldThePositionsThatTheInputsGive) {
   EXPECT_EQ(pairs_outside, 0);
 }
 
-TYPED_TEST(Modified, TheDecoderAndThreadsGiveTheBitsOfOneCall) {
+TYPED_TEST(Modified, TheDecoderAndThreadsMatchOneCallBitwise) {
   using T = TypeParam;
   constexpr Index n = 70;
   // The rows of a step are its own, so what is told is that of the positions alone.
@@ -229,7 +229,7 @@ struct ByLogit {
   }
 };
 
-TYPED_TEST(Modified, IsAskedForTheLogitsOfPairsHiddenOnesAmongThem) {
+TYPED_TEST(Modified, IsCalledForHiddenPairsToo) {
   using T = TypeParam;
   constexpr Index n = 200;
   const Pairs<T> pairs(1, n, n, 0, {0, n, n});

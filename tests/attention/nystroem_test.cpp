@@ -41,7 +41,7 @@ void expect_conforms(const NystroemAttention& op, const MixedProblem<T>& p, bool
   at_each_level([&] { judge(run_mixed(op, p), "nystroem"); });
 }
 
-TYPED_TEST(Nystroem, IsTheOracle) {
+TYPED_TEST(Nystroem, MatchesTheOracle) {
   using T = TypeParam;
   std::uint64_t seed = 1;
   for (const NystroemScale scale : {NystroemScale::matrix, NystroemScale::batch_max}) {
@@ -94,7 +94,7 @@ TYPED_TEST(Nystroem, KeyLengths) {
 }
 
 /// Tokens from the length on change no bit, and the others have those of a shorter sequence.
-TYPED_TEST(Nystroem, WhatIsNotVisibleChangesNoBit) {
+TYPED_TEST(Nystroem, InvisibleInputsDoNotChangeBits) {
   using T = TypeParam;
   MixedProblem<T> p({.queries = 40, .keys = 40}, 42);
   p.key_lengths = {20, 36};
@@ -141,7 +141,7 @@ TYPED_TEST(Nystroem, TiesOfTheNorm) {
   for (const Index steps : {0, 1, 3}) expect_conforms(with(4, steps), p);
 }
 
-TYPED_TEST(Nystroem, ThreadsChangeNoBit) {
+TYPED_TEST(Nystroem, ThreadsDoNotChangeBits) {
   using T = TypeParam;
   MixedProblem<T> p({.batch = 3, .queries = 260, .keys = 260, .landmarks = 20}, 45);
   expect_same_bits_on_threads(with(20), p);
@@ -150,7 +150,7 @@ TYPED_TEST(Nystroem, ThreadsChangeNoBit) {
 }
 
 /// Of the two tensors of landmarks one alone is not read: both are computed again.
-TYPED_TEST(Nystroem, OneSavedTensorAloneChangesNoBit) {
+TYPED_TEST(Nystroem, OneSavedTensorDoesNotChangeBits) {
   using T = TypeParam;
   const MixedProblem<T> p({.queries = 40, .keys = 40}, 50);
   const NystroemAttention op = with(4);
@@ -171,14 +171,14 @@ TYPED_TEST(Nystroem, OneSavedTensorAloneChangesNoBit) {
   }
 }
 
-TYPED_TEST(Nystroem, LayoutsChangeNoBit) {
+TYPED_TEST(Nystroem, LayoutsDoNotChangeBits) {
   using T = TypeParam;
   MixedProblem<T> p({.queries = 140, .keys = 140, .landmarks = 10}, 46);
   expect_same_bits_in_layouts(with(10), p);
   expect_levels_agree(with(10), p);
 }
 
-TYPED_TEST(Nystroem, BatchAndHeadsChangeNoBit) {
+TYPED_TEST(Nystroem, BatchAndHeadsDoNotChangeBits) {
   using T = TypeParam;
   const MixedProblem<T> p({.queries = 60, .keys = 60}, 47);
   const MixedResult<T> all = run_mixed(with(4), p);
@@ -199,7 +199,7 @@ TYPED_TEST(Nystroem, BatchAndHeadsChangeNoBit) {
   });
 }
 
-TYPED_TEST(Nystroem, TakesTheMemoryThatItSays) {
+TYPED_TEST(Nystroem, AllocatesTheStatedMemory) {
   using T = TypeParam;
   MixedProblem<T> p({.queries = 160, .keys = 160, .landmarks = 8}, 48);
   expect_serves_in_arena(with(8), p);
@@ -208,7 +208,7 @@ TYPED_TEST(Nystroem, TakesTheMemoryThatItSays) {
   expect_serves_in_arena(with(8), MixedProblem<T>({.width = 200, .landmarks = 8}, 49, 30));
 }
 
-TYPED_TEST(Nystroem, OfFailedAllocations) {
+TYPED_TEST(Nystroem, FailedAllocations) {
   using T = TypeParam;
   MixedProblem<T> p({.queries = 80, .keys = 80, .landmarks = 8}, 53);
   p.key_lengths = {80, 40};
@@ -219,7 +219,7 @@ TYPED_TEST(Nystroem, OfFailedAllocations) {
 
 /// With a landmark for each token and enough steps it is full attention, and with fewer it is
 /// further away.
-TEST(NystroemLimit, NearsFullAttention) {
+TEST(NystroemLimit, ApproachesFullAttention) {
   const MixedProblem<double> p(
       {.batch = 1, .heads = 2, .key_heads = 2, .queries = 16, .keys = 16, .width = 8}, 50, 1.5);
   const Tensor<double> full(p.d_out.shape());

@@ -24,7 +24,7 @@ class Oracle : public testing::TestWithParam<const Case<double>*> {
   }
 };
 
-TEST_P(Oracle, GradientsAreCentralDifferences) {
+TEST_P(Oracle, GradientsMatchCentralDifferences) {
   const Case<double>& op = *GetParam();
   Problem<double> grouped = smooth(op, make_problem(op, {2, 2, 1, 4, 6, 3, 2}, 3));
   expect_derivatives(grouped);
@@ -34,14 +34,14 @@ TEST_P(Oracle, GradientsAreCentralDifferences) {
   expect_derivatives(more_queries);
 }
 
-TEST_P(Oracle, PackedGradientsAreCentralDifferences) {
+TEST_P(Oracle, PackedGradientsMatchCentralDifferences) {
   Problem<double> packed =
       smooth(*GetParam(), make_packed(*GetParam(), {1, 2, 1, 0, 0, 2, 2}, {2, 0, 3}, {3, 1, 2}));
   expect_derivatives(packed);
 }
 
 /// Values of 1 come out as what the sink leaves.
-TEST(OracleSink, TakesItsShare) {
+TEST(OracleSink, HasAWeight) {
   const Case<double> op =
       softmax_case<double>("sink", fovea::FullAttention{}, all_pairs, {.sink = true});
   const Problem<double> problem =
@@ -56,7 +56,7 @@ TEST(OracleSink, TakesItsShare) {
 
 /// Where the floor of a denominator holds, and does not: keys whose features have opposite signs in
 /// two columns.
-TEST(OracleFloor, HasDerivativesOfItsOwn) {
+TEST(OracleFloor, HasItsOwnDerivatives) {
   for (const bool causal : {false, true}) {
     const auto op =
         linear_case<double>("floor", fovea::LinearAttention<fovea::Tanh>{

@@ -22,7 +22,7 @@ Problem<T> packed_problem(const Case<T>& op, Index heads = 4, Index key_heads = 
                      {70, 5, 1, 0, 0, 40, 129, 141});
 }
 
-/// One key head, since the oracle takes its time; two are in PackedSequencesAreTheSequencesAlone.
+/// One key head, since the oracle takes its time; two are in PackedSequencesEqualSeparateSequences.
 TEST_P(Conformance, PackedSequences) {
   each([]<class T>(const Case<T>& op) {
     expect_conforms(op, packed_problem(op, 2, 1));
@@ -36,7 +36,7 @@ TEST_P(Conformance, PackedSequences) {
 }
 
 /// cu_seqlens_k is that of the queries if it is not given.
-TEST_P(Conformance, OneCuSeqlensServesBoth) {
+TEST_P(Conformance, OneCuSeqlensIsUsedForBoth) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       const std::vector<Index> lengths = {7, 0, 64, 30};
@@ -52,7 +52,7 @@ TEST_P(Conformance, OneCuSeqlensServesBoth) {
 }
 
 /// Key lengths and the ends of packed sequences may be integers of 32 bits.
-TEST_P(Conformance, IntegersOf32Bits) {
+TEST_P(Conformance, Integers32Bit) {
   each([]<class T>(const Case<T>& op) {
     const auto narrow = [](fovea::IndexSpan wide) {
       return std::vector<std::int32_t>(wide.begin(), wide.end());
@@ -73,7 +73,7 @@ TEST_P(Conformance, IntegersOf32Bits) {
 
 /// Packed queries are computed as blocks however few they are; others, if they are few, with the
 /// keys in the lanes.
-TEST_P(Conformance, OnePackedSequenceIsNone) {
+TEST_P(Conformance, OnePackedSequenceEqualsNoPacking) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       struct Size {
@@ -106,7 +106,7 @@ std::vector<T> rows_of(const std::vector<T>& all, const Shape& shape, Index firs
 
 /// Output, lse if there is one, and the gradients of q, k and v. (Those of bias and sink are sums
 /// over sequences.)
-TEST_P(Conformance, PackedSequencesAreTheSequencesAlone) {
+TEST_P(Conformance, PackedSequencesEqualSeparateSequences) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       const Problem<T> problem = packed_problem(op);
@@ -138,7 +138,7 @@ TEST_P(Conformance, PackedSequencesAreTheSequencesAlone) {
 
 /// Another order of tasks at every level, and threads at one of them: what they share does not
 /// depend on it.
-TEST_P(Conformance, ThreadsAndSchedulesChangeNoBitOfPackedSequences) {
+TEST_P(Conformance, ThreadsAndSchedulesDoNotChangeBitsOfPackedSequences) {
   each([]<class T>(const Case<T>& op) {
     static fovea::ThreadPool pools[] = {fovea::ThreadPool(2), fovea::ThreadPool(4)};
     const Problem<T> problem = packed_problem(op);

@@ -136,7 +136,7 @@ TYPED_TEST(Performer, FeaturesThatAreFarApart) {
 
 /// A token that raises references, and others after it, are taken back: the rows that follow have
 /// the bits of the forward pass without them.
-TYPED_TEST(Performer, TakesBackTokensThatRaiseReferences) {
+TYPED_TEST(Performer, RollsBackTokensThatRaiseReferences) {
   using T = TypeParam;
   // Logits grow from about -560 to -90, so that tokens raise references now and then, too; those
   // that are taken back raise them to 0 where their size is 0.
@@ -230,7 +230,7 @@ TEST(DrawProjection, PrefixesAndSeeds) {
 
 /// A projection that somebody has kept is that of its seed for ever: element [r, c] of the first
 /// block of a projection of one column is the length of its row, which one normal draw gives.
-TEST(DrawProjection, IsThatOfTheDocumentedDraws) {
+TEST(DrawProjection, MatchesTheDocumentedDraws) {
   const Tensor<double> column({1, 1, 3, 1});
   fovea::draw_projection(9, column.view());
   for (Index r = 0; r < 3; ++r) {
@@ -242,7 +242,7 @@ TEST(DrawProjection, IsThatOfTheDocumentedDraws) {
   }
 }
 
-TEST(DrawProjection, OfNoColumns) {
+TEST(DrawProjection, WithoutColumns) {
   const Tensor<double> none({1, 1, 3, 0});
   fovea::draw_projection(9, none.view());
   EXPECT_EQ(none.changed_gaps(), 0);

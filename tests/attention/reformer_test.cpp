@@ -117,7 +117,7 @@ TYPED_TEST(Reformer, ConformsForRowsOfAnyLength) {
 }
 
 /// With the correction, rows that several rounds find count once: softmax over the union.
-TYPED_TEST(Reformer, CorrectedIsSoftmaxOverTheUnion) {
+TYPED_TEST(Reformer, CorrectedEqualsSoftmaxOverTheUnion) {
   using T = TypeParam;
   using W = Wide<T>;
   for (ReformerOptions options : all_options(8, 4, 4)) {
@@ -168,7 +168,7 @@ TYPED_TEST(Reformer, BitsDoNotDependOnThreadsLevelsAndStrides) {
 
 /// A sequence among others, and one with a length that chunks divide, are that sequence alone; what
 /// is beyond the length may be NaN.
-TYPED_TEST(Reformer, ASequenceIsAlone) {
+TYPED_TEST(Reformer, SequencesAreIndependent) {
   using T = TypeParam;
   for (const ReformerOptions& options : all_options(8, 2, 6)) {
     const ReformerAttention op(options);
@@ -246,7 +246,7 @@ TYPED_TEST(Reformer, NanInTheProjectionReachesAllRows) {
 }
 
 /// The oracle's gradients are those of its output.
-TEST(ReformerOracle, GradientsAreDifferences) {
+TEST(ReformerOracle, GradientsMatchDifferences) {
   for (const ReformerOptions& options : all_options(4, 2, 4)) {
     ReformerProblem<double> p({.rows = 12, .width = 3, .value_width = 2});
     const auto loss = [&] {
@@ -282,7 +282,7 @@ TYPED_TEST(Reformer, StaysWithinItsMemory) {
   });
 }
 
-TYPED_TEST(Reformer, OfFailedAllocations) {
+TYPED_TEST(Reformer, FailedAllocations) {
   using T = TypeParam;
   const ReformerAttention op({.chunk = 10, .rounds = 2, .buckets = 4, .correct_duplicates = true});
   ReformerProblem<T> p({.batch = 2, .heads = 2, .rows = 100});
@@ -302,7 +302,7 @@ TYPED_TEST(Reformer, OfFailedAllocations) {
 }
 
 /// An arena of the bytes that the operator says is enough.
-TYPED_TEST(Reformer, AnArenaOfTheStatedBytesIsEnough) {
+TYPED_TEST(Reformer, RunsInAnArenaOfTheStatedSize) {
   using T = TypeParam;
   const ReformerAttention op({.chunk = 10, .rounds = 3, .buckets = 12, .causal = true});
   const ReformerProblem<T> p({.batch = 2, .heads = 2, .rows = 200});

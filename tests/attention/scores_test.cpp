@@ -109,7 +109,7 @@ TEST(Scores, OfEveryOperator) {
 }
 
 /// raw and capped are of all pairs; an invisible NaN reaches them alone.
-TEST(Scores, RawAndCappedKnowNoMask) {
+TEST(Scores, RawAndCappedLogitsIgnoreTheMask) {
   using fovea::FullAttention;
   const AttentionShape shape{1, 2, 1, 5, 9, 3, 2};
   const Problem<double> problem =
@@ -266,7 +266,7 @@ void expect_stored() {
   for (std::size_t i = 0; i < out.size(); ++i) EXPECT_EQ(out[i], forward[i]);
 }
 
-TEST(Scores, OfTensorsOf16Bits) {
+TEST(Scores, Of16BitTensors) {
   expect_stored<Eigen::half>();
   expect_stored<Eigen::bfloat16>();
 }

@@ -60,7 +60,7 @@ using Linear = fovea::LinearAttention<fovea::EluPlusOne>;
 using TwoMaps = fovea::LinearAttention<fovea::EluPlusOne, fovea::Tanh>;
 
 /// Lengths around chunks, segments, and the segments that are summed together.
-TEST(SharedStream, HasTheBitsOfOneThread) {
+TEST(SharedStream, MatchesOneThreadBitwise) {
   const Linear op{{.causal = true}};
   for (const Index n : {2 * kSegment, 2 * kSegment + 1, 3 * kSegment - 31, kTogether - 1, kTogether,
                         kTogether + 1, kTogether + kSegment + 33, 2 * kTogether + 40}) {
@@ -72,7 +72,7 @@ TEST(SharedStream, HasTheBitsOfOneThread) {
 }
 
 /// Rows before and behind the tokens, sequences of several lengths, and heads in groups.
-TEST(SharedStream, HasThemWhereverRowsStand) {
+TEST(SharedStream, MatchesAtAnyPosition) {
   const Linear op{{.causal = true}};
   const Linear top{{.causal = true, .alignment = fovea::CausalAlignment::top_left}};
   const Linear end{{.causal = true, .alignment = fovea::CausalAlignment::key_length}};
@@ -89,7 +89,7 @@ TEST(SharedStream, HasThemWhereverRowsStand) {
 }
 
 /// Several maps, policies for denominators, and a near field.
-TEST(SharedStream, HasThemWithEveryFarField) {
+TEST(SharedStream, MatchesWithEveryFarField) {
   const TwoMaps maps{{.causal = true, .denominator = Denominator::signed_floor(0.25)}};
   expect_same_bits<float>(maps, {1, 2, 1, 1700, 1700, 12, 17});
   const fovea::FmmTwoKernels fmm{

@@ -133,7 +133,7 @@ TYPED_TEST(Sinkhorn, BitsDoNotDependOnThreadsLevelsAndStrides) {
 }
 
 /// Rows that lie side by side, as in a transposed matrix.
-TYPED_TEST(Sinkhorn, TransposedKeysChangeNoBit) {
+TYPED_TEST(Sinkhorn, TransposedKeysDoNotChangeBits) {
   using T = TypeParam;
   const SinkhornOptions options{.block = 7, .iterations = 2};
   const SortProblem<T> p({.rows = 42, .width = 6, .value_width = 4, .block = 7});
@@ -158,7 +158,7 @@ TYPED_TEST(Sinkhorn, StaysWithinItsTensors) {
 
 /// A sequence among others, and one with a length, are that sequence alone; what is beyond the
 /// length may be NaN.
-TYPED_TEST(Sinkhorn, ASequenceIsAlone) {
+TYPED_TEST(Sinkhorn, SequencesAreIndependent) {
   using T = TypeParam;
   const SinkhornOptions options{.block = 8, .iterations = 3};
   SortProblem<T> all({.batch = 2, .heads = 3, .key_heads = 3, .rows = 64, .block = 8});
@@ -218,7 +218,7 @@ TYPED_TEST(Sinkhorn, NanOfASortingLogitReachesTheRowsThatDependOnIt) {
 }
 
 /// The oracle's gradients are those of its output.
-TEST(SinkhornOracle, GradientsAreDifferences) {
+TEST(SinkhornOracle, GradientsMatchDifferences) {
   for (const Index iterations : {0, 1, 3}) {
     const SinkhornOptions options{.block = 2, .iterations = iterations};
     SortProblem<double> p({.heads = 2, .rows = 6, .width = 3, .value_width = 2, .block = 2});
@@ -247,7 +247,7 @@ TEST(SinkhornOracle, GradientsAreDifferences) {
 
 /// An arena of the bytes that the operator says is enough; more sequences than are at work at once
 /// have the bits of each alone.
-TYPED_TEST(Sinkhorn, AnArenaOfTheStatedBytesIsEnough) {
+TYPED_TEST(Sinkhorn, RunsInAnArenaOfTheStatedSize) {
   using T = TypeParam;
   const SinkhornOptions options{.block = 10, .iterations = 3};
   const SortProblem<T> p({.batch = 2, .heads = 4, .key_heads = 2, .rows = 200, .block = 10});
@@ -263,7 +263,7 @@ TYPED_TEST(Sinkhorn, AnArenaOfTheStatedBytesIsEnough) {
   }
 }
 
-TYPED_TEST(Sinkhorn, OfFailedAllocations) {
+TYPED_TEST(Sinkhorn, FailedAllocations) {
   using T = TypeParam;
   const SinkhornAttention op({.block = 10, .iterations = 3});
   SortProblem<T> p({.batch = 2, .heads = 4, .key_heads = 2, .rows = 100, .block = 10});
@@ -280,7 +280,7 @@ TYPED_TEST(Sinkhorn, OfFailedAllocations) {
   });
 }
 
-TEST(SinkhornGroups, MoreSequencesThanAreAtWorkAtOnce) {
+TEST(SinkhornGroups, MoreSequencesThanAreComputedAtOnce) {
   const SinkhornOptions options{.block = 64, .iterations = 2};
   const SortSizes many{.batch = 3,
                        .heads = 2,

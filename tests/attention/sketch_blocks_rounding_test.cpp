@@ -30,7 +30,7 @@ double centre(Index group, Index c) {
 /// Large products cancel, and what is left of them is rounding, another one for each group of keys.
 /// A group is a block, of whose logits its mean knows nothing of that rounding. So a closed block
 /// may have larger logits than bounds say, as far as room was left for them.
-TEST_P(SketchBlocksRounding, IsTheExhaustiveOneWhereProductsCancel) {
+TEST_P(SketchBlocksRounding, EqualsTheExhaustiveChoiceWhereProductsCancel) {
   BirdProblem<float> problem(
       {.heads = 2, .queries = 64, .keys = kGroups * fovea::kBlockKeys, .sketch_width = kWidth});
   problem.sketch_q.fill([](Index, Index, Index i, Index c) {
@@ -50,7 +50,7 @@ TEST_P(SketchBlocksRounding, IsTheExhaustiveOneWhereProductsCancel) {
 
 /// Logits of a usual size that are products of very large numbers and very small ones: products of
 /// two queries are infinite, and variances of keys 0.
-TEST_P(SketchBlocksRounding, IsTheExhaustiveOneWhereSquaresAreInfinite) {
+TEST_P(SketchBlocksRounding, EqualsTheExhaustiveChoiceWhereSquaresAreInfinite) {
   for (const Index width : {1, 2, 4}) {
     for (const double size : {0x1p62, 0x1p66, 0x1p80, 0x1p100}) {
       SCOPED_TRACE(testing::Message() << "width " << width << ", size " << size);

@@ -83,13 +83,13 @@ void expect_all(SamplingPolicy policy) {
 
 class SketchBlocksChoice : public testing::TestWithParam<SamplingPolicy> {};
 
-TEST_P(SketchBlocksChoice, IsTheExhaustiveOne) {
+TEST_P(SketchBlocksChoice, EqualsTheExhaustiveChoice) {
   expect_all<float>(GetParam());
   expect_all<double>(GetParam());
 }
 
 /// Many rows and draws, so that some are near the edge of what can be decided.
-TEST_P(SketchBlocksChoice, IsTheExhaustiveOneForManyRows) {
+TEST_P(SketchBlocksChoice, EqualsTheExhaustiveChoiceForManyRows) {
   BirdProblem<float> problem({.heads = 8, .queries = 400, .keys = 4096});
   for (const std::uint64_t seed : {1u, 2u}) {
     expect_same_choice(problem, {.policy = GetParam(), .seed = seed});
@@ -99,7 +99,7 @@ TEST_P(SketchBlocksChoice, IsTheExhaustiveOneForManyRows) {
 }
 
 /// Few different keys: their scores differ by the draws alone, and under top_k they are ties.
-TEST_P(SketchBlocksChoice, IsTheExhaustiveOneAmongEqualKeys) {
+TEST_P(SketchBlocksChoice, EqualsTheExhaustiveChoiceAmongEqualKeys) {
   for (const Index different : {1, 3, 300}) {
     BirdProblem<float> problem({.heads = 2, .queries = 30, .keys = 4500});
     problem.sketch_k.fill([&](Index, Index, Index j, Index c) {
@@ -114,7 +114,7 @@ TEST_P(SketchBlocksChoice, IsTheExhaustiveOneAmongEqualKeys) {
 
 /// From logits that hardly differ to one whose weight is 1, so that p is infinite, and to more than
 /// bounds can say.
-TEST_P(SketchBlocksChoice, IsTheExhaustiveOneForAnySize) {
+TEST_P(SketchBlocksChoice, EqualsTheExhaustiveChoiceForAnySize) {
   for (const double size : {0.0, 1e-30, 1e-6, 0.01, 5.0, 30.0, 300.0, 1e4, 1e12, 1e18}) {
     SCOPED_TRACE(size);
     BirdProblem<float> problem({.heads = 2, .queries = 16, .keys = 3100}, size);
@@ -129,7 +129,7 @@ TEST_P(SketchBlocksChoice, IsTheExhaustiveOneForAnySize) {
 }
 
 /// Rows and keys that are no numbers, in blocks and behind them.
-TEST_P(SketchBlocksChoice, IsTheExhaustiveOneForNoNumbers) {
+TEST_P(SketchBlocksChoice, EqualsTheExhaustiveChoiceForNaN) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
   for (const float bad : {nan, infinity, -infinity, 3e38f}) {
@@ -147,14 +147,14 @@ TEST_P(SketchBlocksChoice, IsTheExhaustiveOneForNoNumbers) {
 }
 
 /// A sequence without blocks leaves those of the others as they are.
-TEST_P(SketchBlocksChoice, OfNoNumbersInOneSequence) {
+TEST_P(SketchBlocksChoice, WithNaNInOneSequence) {
   BirdProblem<float> problem({.batch = 3, .heads = 2, .queries = 20, .keys = 3100});
   problem.sketch_k(2, 0, 700, 2) = std::numeric_limits<float>::infinity();
   expect_same_choice(problem, {.policy = GetParam()});
   expect_same_choice(problem, {.policy = GetParam(), .causal = true});
 }
 
-TEST_P(SketchBlocksChoice, KeepsToLengthsPackingAndAlignment) {
+TEST_P(SketchBlocksChoice, RespectsLengthsPackingAndAlignment) {
   BirdProblem<float> padded({.batch = 4, .heads = 2, .queries = 30, .keys = 9300});
   padded.key_lengths = {9300, 0, 1100, 8191};
   expect_same_choice(padded, {.policy = GetParam()});
@@ -172,7 +172,7 @@ TEST_P(SketchBlocksChoice, KeepsToLengthsPackingAndAlignment) {
 }
 
 /// Every row of a causal sequence: before, at and behind the ends of segments.
-TEST_P(SketchBlocksChoice, IsTheExhaustiveOneForEveryPrefix) {
+TEST_P(SketchBlocksChoice, EqualsTheExhaustiveChoiceForEveryPrefix) {
   BirdProblem<float> problem({.heads = 1, .queries = 8400, .keys = 8400});
   problem.sketch_q.fill(clustered(1, 8, 0.3));
   problem.sketch_k.fill(clustered(2, 8, 0.3));
@@ -181,7 +181,7 @@ TEST_P(SketchBlocksChoice, IsTheExhaustiveOneForEveryPrefix) {
 
 /// Rows that see several segments, one behind the other: of twice the shortest one and itself, and
 /// of four times, twice and once its length.
-TEST_P(SketchBlocksChoice, IsTheExhaustiveOneBehindSeveralSegments) {
+TEST_P(SketchBlocksChoice, EqualsTheExhaustiveChoiceAfterSeveralSegments) {
   for (const Index keys :
        {3 * SketchSegments::kLeastSegment + 500, 7 * SketchSegments::kLeastSegment + 5}) {
     SCOPED_TRACE(keys);
@@ -193,7 +193,7 @@ TEST_P(SketchBlocksChoice, IsTheExhaustiveOneBehindSeveralSegments) {
   }
 }
 
-TEST_P(SketchBlocksChoice, TakesDraws) {
+TEST_P(SketchBlocksChoice, SupportsDraws) {
   const BirdProblem<float> problem({.heads = 2, .queries = 8, .keys = 2100});
   Tensor<float> draws({1, 2, 8, 2100});
   draws.fill([](Index b, Index h, Index i, Index j) { return uniform(hash(9, b, h, i, j)); });
@@ -217,7 +217,7 @@ TEST_P(SketchBlocksChoice, IsTheSameForAnyThreads) {
 INSTANTIATE_TEST_SUITE_P(Policies, SketchBlocksChoice, testing::ValuesIn(kPolicies), policy_name);
 
 /// Rows take blocks by themselves where there are enough keys.
-TEST(SketchBlocks, AreTakenByLongSequences) {
+TEST(SketchBlocks, AreUsedForLongSequences) {
   const auto has_blocks = [](const SmartBirdOptions& options, Index queries, Index keys,
                              Index width) {
     return SketchSegments::has_blocks(options, {.queries = queries, .keys = keys, .key_end = keys},
@@ -308,7 +308,7 @@ TEST(SketchBlocks, KnowTheLargestKeysOfTheirSequence) {
 }
 
 /// The blocks hold each key once, and bound it.
-TEST(SketchBlocks, HoldEveryKeyOnce) {
+TEST(SketchBlocks, ContainEveryKeyOnce) {
   const BirdProblem<float> problem({.queries = 1, .keys = 5000});
   const KernelCall call(problem);
   const SketchBlocks<float> blocks = call.blocks.of(0);
@@ -375,7 +375,7 @@ TEST(SketchBlocks, AreMostlyLeftClosed) {
   }
 }
 
-TEST(SketchBlocks, AreAskedForByName) {
+TEST(SketchBlocks, CanBeRequested) {
   const BirdProblem<float> problem({.queries = 5, .keys = 50});
   const SmartBirdAttention op({.search = static_cast<SketchSearch>(3)});
   EXPECT_THROW(static_cast<void>(op.select(problem.inputs().sketch(), 2)), std::invalid_argument);

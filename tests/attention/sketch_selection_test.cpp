@@ -111,13 +111,13 @@ void expect_all(SamplingPolicy policy) {
 
 class SketchSelection : public testing::TestWithParam<SamplingPolicy> {};
 
-TEST_P(SketchSelection, IsThatOfTheOracle) {
+TEST_P(SketchSelection, MatchesTheOracle) {
   expect_all<float>(GetParam());
   expect_all<double>(GetParam());
 }
 
 /// Draws that are given instead of the seed's, and the seed's own given.
-TEST_P(SketchSelection, TakesDraws) {
+TEST_P(SketchSelection, SupportsDraws) {
   const BirdProblem<float> problem({.heads = 2, .queries = 8, .keys = 700});
   Tensor<float> draws({1, 2, 8, 700});
   draws.fill([](Index b, Index h, Index i, Index j) { return uniform(hash(9, b, h, i, j)); });
@@ -150,7 +150,7 @@ TEST_P(SketchSelection, IsNotMisledByASample) {
   }
 }
 
-TEST_P(SketchSelection, KeepsToLengthsPackingAndAlignment) {
+TEST_P(SketchSelection, RespectsLengthsPackingAndAlignment) {
   BirdProblem<float> padded({.batch = 3, .heads = 2, .queries = 20, .keys = 90});
   padded.key_lengths = {90, 0, 37};
   expect_oracle(padded, {.policy = GetParam()});
@@ -168,7 +168,7 @@ TEST_P(SketchSelection, KeepsToLengthsPackingAndAlignment) {
 }
 
 /// Poisoned keys beyond what is visible change nothing.
-TEST_P(SketchSelection, DoesNotReadWhatIsInvisible) {
+TEST_P(SketchSelection, DoesNotReadInvisibleKeys) {
   BirdProblem<float> problem({.heads = 2, .queries = 40, .keys = 40});
   problem.key_lengths = {29};
   const SmartBirdAttention op({.keys_per_row = 6, .policy = GetParam(), .causal = true});
@@ -201,7 +201,7 @@ TEST_P(SketchSelection, IsTheSameForAnyThreads) {
 }
 
 /// Any layout of the sketch, of the draws and of the indices.
-TEST_P(SketchSelection, TakesAnyStrides) {
+TEST_P(SketchSelection, SupportsAnyStrides) {
   const BirdProblem<float> problem({.batch = 2, .heads = 3, .queries = 21, .keys = 45});
   const SmartBirdAttention op({.keys_per_row = 7, .policy = GetParam()});
   const std::vector<Index> expected = values_of(op.select(problem.inputs().sketch(), 3).view());
@@ -274,7 +274,7 @@ TEST(SketchSelectionEdges, AWeightOfZeroIsStillAVisibleKey) {
   EXPECT_EQ(keys_of(chosen.view(), 0, 0, 1), (std::vector<Index>{0, 1, 37, 38, 39}));
 }
 
-TEST(SketchSelectionEdges, ASketchThatIsNoNumberKeepsTheFirstKeys) {
+TEST(SketchSelectionEdges, ANaNSketchKeepsTheFirstKeys) {
   BirdProblem<float> problem({.heads = 2, .queries = 30, .keys = 30});
   problem.sketch_k(0, 0, 12, 1) = std::numeric_limits<float>::quiet_NaN();
   const IndexTensor chosen =
@@ -286,7 +286,7 @@ TEST(SketchSelectionEdges, ASketchThatIsNoNumberKeepsTheFirstKeys) {
 
 /// The chances of the 15 pairs of 6 keys, by a choice of its own made very often, against the
 /// frequencies of the operator's: chi-square with 14 degrees of freedom.
-TEST(SketchSelectionDistribution, IsThatOfDirectSampling) {
+TEST(SketchSelectionDistribution, EqualsDirectSampling) {
   constexpr Index keys = 6;
   constexpr Index heads = 64;
   constexpr Index rows = 400;

@@ -13,7 +13,7 @@
 namespace fovea_test::attention_small_work {
 
 /// Attention of few tokens takes no thread, of many it does.
-TEST(SmallWork, OperatorsTellHowMuchTheyDo) {
+TEST(SmallWork, OperatorsEstimateTheirWork) {
   Index calls = 0;
   const CountsCalls executor{calls};
   const auto run = [&](Index n) {
@@ -32,7 +32,7 @@ TEST(SmallWork, OperatorsTellHowMuchTheyDo) {
 }
 
 /// The other families, with 16 tokens and with many.
-TEST(SmallWork, EveryFamilyTellsHowMuchItDoes) {
+TEST(SmallWork, EveryFamilyEstimatesItsWork) {
   Index calls = 0;
   const CountsCalls executor{calls};
   const auto run = [&](Index n) {
@@ -63,7 +63,7 @@ TEST(SmallWork, EveryFamilyTellsHowMuchItDoes) {
 }
 
 /// One query is less work than a block of them, but most of it is reading the keys.
-TEST(SmallWork, ReadingKeysIsWork) {
+TEST(SmallWork, ReadingKeysCounts) {
   Index calls = 0;
   const CountsCalls executor{calls};
   const auto run = [&](Index keys) {

@@ -70,7 +70,7 @@ void expect_forward(const SmartBirdOptions& options, Index piece, Index width = 
   EXPECT_EQ(values_of(keys.view()), values_of(whole_keys.view()));
 }
 
-TEST(SmartBirdDecoding, StepsAreForward) {
+TEST(SmartBirdDecoding, StepsMatchForward) {
   for (const SamplingPolicy policy :
        {SamplingPolicy::squared_inverse_log, SamplingPolicy::top_k, SamplingPolicy::random}) {
     for (const Index piece : {1, 13, 75}) {
@@ -81,7 +81,7 @@ TEST(SmartBirdDecoding, StepsAreForward) {
   expect_forward<double>({.keys_per_row = 5, .causal = true}, 4);
 }
 
-TEST(SmartBirdDecoding, WidthsOf0) {
+TEST(SmartBirdDecoding, ZeroWidths) {
   for (const Index piece : {1, 20}) {
     for (const auto& [width, value_width] : {std::pair{0, 12}, std::pair{16, 0}, std::pair{0, 0}}) {
       expect_forward<float>({.keys_per_row = 9, .causal = true}, piece, width, value_width);
@@ -136,7 +136,7 @@ TEST(SmartBirdDecoding, ForksAndRollsBack) {
   EXPECT_TRUE(same_bits(out.values(), whole.values()));
 }
 
-TEST(SmartBirdDecoding, RefusesWhatDoesNotFit) {
+TEST(SmartBirdDecoding, RefusesMismatches) {
   const BirdProblem<float> problem({.queries = 10, .keys = 10});
   const SmartBirdAttention op({.keys_per_row = 4, .causal = true});
   auto decoder = op.decoder<float>(decoder_shape(problem.sizes));

@@ -90,7 +90,7 @@ TEST(SmartBird, AttendsWithinPackedSequences) {
 }
 
 /// Forward is IndexedAttention over what select gives; and what is saved is that.
-TEST(SmartBird, IsIndexedAttentionOverItsChoice) {
+TEST(SmartBird, EqualsIndexedAttentionOverItsChoice) {
   const BirdProblem<float> problem({.batch = 2, .heads = 4, .key_heads = 2});
   const SmartBirdAttention op({.keys_per_row = 6, .causal = true});
   AllInputs<float> in = problem.inputs();
@@ -137,7 +137,7 @@ TEST(SmartBird, BackwardWithAndWithoutSavedKeys) {
   EXPECT_TRUE(same_bits(with, gradients({lse.view(), indices.view()}, threads)));
 }
 
-TEST(SmartBird, ASketchThatIsNoNumberMakesNoneOfItsRows) {
+TEST(SmartBird, ANaNSketchGivesNaNRows) {
   BirdProblem<float> problem({.heads = 2, .key_heads = 2, .queries = 20, .keys = 20});
   const SmartBirdAttention op({.keys_per_row = 4, .causal = true});
   const Tensor<float> before(problem.out_shape());
@@ -163,7 +163,7 @@ TEST(SmartBird, ASketchThatIsNoNumberMakesNoneOfItsRows) {
   }
 }
 
-TEST(SmartBird, MoreKeysThanThereAre) {
+TEST(SmartBird, MoreKeysThanExist) {
   const BirdProblem<float> problem({.heads = 2, .key_heads = 2, .queries = 9, .keys = 9});
   const Tensor<float> out(problem.out_shape());
   SmartBirdAttention({.keys_per_row = 1000}).forward(problem.inputs(), out.view());
@@ -174,7 +174,7 @@ TEST(SmartBird, MoreKeysThanThereAre) {
       within_ratio(out.values(), softmax_oracle(in, everything).out, 16, {"smart_bird", "out"}));
 }
 
-TEST(SmartBird, TakesEigenTensorsOfSixteenBits) {
+TEST(SmartBird, SupportsEigenTensorsOf16Bits) {
   using Half = Eigen::Tensor<Eigen::bfloat16, 4, Eigen::RowMajor>;
   using Float = Eigen::Tensor<float, 4, Eigen::RowMajor>;
   const BirdProblem<float> problem({.heads = 2, .key_heads = 2, .queries = 15, .keys = 15});
@@ -237,7 +237,7 @@ void expect_workspace(Index n) {
   EXPECT_LE(heap().peak - before, 1024);
 }
 
-TEST(SmartBird, TakesItsWorkspaceAndNoMore) {
+TEST(SmartBird, AllocatesExactlyItsWorkspace) {
   for (const Index n : {300, 3000}) {
     expect_workspace<float>(n);
     expect_workspace<double>(n);
@@ -265,7 +265,7 @@ void expect_workspace_of_blocks(bool causal) {
   EXPECT_TRUE(same_bits(out.values(), again.values(), out.shape()));
 }
 
-TEST(SmartBird, BlocksAreInItsWorkspace) {
+TEST(SmartBird, TheWorkspaceIncludesBlocks) {
   for (const bool causal : {false, true}) {
     expect_workspace_of_blocks<float>(causal);
     expect_workspace_of_blocks<double>(causal);
@@ -273,7 +273,7 @@ TEST(SmartBird, BlocksAreInItsWorkspace) {
 }
 
 /// More keys than there are cost no more than all of them.
-TEST(SmartBird, CostsFollowTheKeysThatThereAre) {
+TEST(SmartBird, CostsDependOnExistingKeys) {
   const SmartBirdAttention all({.keys_per_row = 50, .causal = true});
   const SmartBirdAttention more({.keys_per_row = Index{1} << 60, .causal = true});
   const BirdProblem<float> problem(
@@ -325,7 +325,7 @@ TEST(SmartBird, CostsFollowTheKeysThatThereAre) {
   EXPECT_TRUE(same_bits(expected.out.values(), decoded.out.values()));
 }
 
-TEST(SmartBird, PairsAreThoseAttendedTo) {
+TEST(SmartBird, CountsAttendedPairs) {
   const SmartBirdAttention causal({.keys_per_row = 3, .causal = true});
   EXPECT_EQ(causal.attended_pairs({.queries = 5, .keys = 5}), 1 + 2 + 3 + 3 + 3);
   EXPECT_EQ(SmartBirdAttention({.keys_per_row = 8}).attended_pairs({.queries = 5, .keys = 6}), 30);

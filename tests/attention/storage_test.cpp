@@ -302,7 +302,7 @@ TYPED_TEST(StorageOf, NaNReachesTheRowsThatSeeIt) {
 }
 
 /// The rules of rounding at the ends of the range, seen through a whole pass.
-TYPED_TEST(StorageOf, ValuesOfEverySizeComeBack) {
+TYPED_TEST(StorageOf, ValuesOfEveryMagnitudeAreKept) {
   using S = TypeParam;
   const std::vector<S> values = {S(0.0F), std::numeric_limits<S>::denorm_min(),
                                  std::numeric_limits<S>::min(), S(-1.5F),
@@ -380,7 +380,7 @@ TYPED_TEST(StorageOf, DecodingEqualsForward) {
   });
 }
 
-TYPED_TEST(StorageOf, CacheTakesHalfTheMemory) {
+TYPED_TEST(StorageOf, CacheNeedsHalfTheMemory) {
   const fovea::DecoderShape shape{.width = 64, .value_width = 64, .reserve = 4096};
   const FullAttention op{{.causal = true}};
   EXPECT_EQ(2 * op.template decoder<TypeParam>(shape).memory_bytes(),

@@ -18,7 +18,7 @@ template <class Form>
 using Problem = SynthesizerProblem<Form>;
 
 /// Tokens in chunks, with rollback and fork, have the rows of the forward pass.
-TYPED_TEST(SynthesizerDecoder, GivesTheRowsOfForward) {
+TYPED_TEST(SynthesizerDecoder, MatchesForward) {
   using T = typename TypeParam::Scalar;
   for (const bool is_shared : {true, false}) {
     for (const Index chunk : {1, 3, 40}) {
@@ -65,7 +65,7 @@ TYPED_TEST(SynthesizerDecoder, GivesTheRowsOfForward) {
   }
 }
 
-TYPED_TEST(SynthesizerDecoder, Refuses) {
+TYPED_TEST(SynthesizerDecoder, Refusals) {
   using T = typename TypeParam::Scalar;
   const SynthesizerSizes sizes{.heads = 2, .key_heads = 2, .rows = 6};
   const Problem<TypeParam> problem(sizes, true);
@@ -102,7 +102,7 @@ TYPED_TEST(SynthesizerDecoder, Refuses) {
 }
 
 /// The memory of weights and tokens is no place for outputs: no input may change while it is read.
-TYPED_TEST(SynthesizerDecoder, DoesNotWriteOverWhatItReads) {
+TYPED_TEST(SynthesizerDecoder, DoesNotOverwriteItsInputs) {
   using T = typename TypeParam::Scalar;
   const SynthesizerSizes sizes{.heads = 2, .key_heads = 2, .rows = 6, .width = 6};
   const Problem<TypeParam> problem(sizes, true);

@@ -84,7 +84,7 @@ TYPED_TEST(Synthesizer, LengthsAndWeightsOfEachSequence) {
   }
 }
 
-TYPED_TEST(Synthesizer, NothingToDo) {
+TYPED_TEST(Synthesizer, EmptyTensors) {
   for (const SynthesizerSizes& s :
        {SynthesizerSizes{.batch = 0, .rows = 5},
         SynthesizerSizes{.heads = 0, .key_heads = 0, .rows = 5}, SynthesizerSizes{.rows = 0},
@@ -99,7 +99,7 @@ TYPED_TEST(Synthesizer, NothingToDo) {
   }
 }
 
-TYPED_TEST(Synthesizer, ThreadsAndStridesChangeNoBit) {
+TYPED_TEST(Synthesizer, ThreadsAndStridesDoNotChangeBits) {
   const SynthesizerSizes sizes{
       .batch = 3, .heads = 4, .key_heads = 2, .rows = 210, .width = 9, .hidden = 20, .columns = 7};
   fovea::ThreadPool pool(3);
@@ -137,7 +137,7 @@ TYPED_TEST(Synthesizer, LevelsWithFmaHaveTheSameBits) {
 
 /// Weights of its own for each sequence, all the same, give the rows of weights for all; and so a
 /// sequence has the bits that it has alone.
-TYPED_TEST(Synthesizer, ASequenceHasTheBitsThatItHasAlone) {
+TYPED_TEST(Synthesizer, ASequenceHasTheSameBitsAlone) {
   using T = typename TypeParam::Scalar;
   SynthesizerSizes sizes{.batch = 3, .heads = 2, .rows = 90, .hidden = 20};
   const Problem<TypeParam> together(sizes, true, {90, 50, 8});
@@ -165,7 +165,7 @@ TYPED_TEST(Synthesizer, ASequenceHasTheBitsThatItHasAlone) {
 
 /// What stands at keys beyond all lengths, after a causal row, or in columns that are not read, may
 /// be anything.
-TYPED_TEST(Synthesizer, WhatIsNotVisibleChangesNoBit) {
+TYPED_TEST(Synthesizer, InvisibleInputsDoNotChangeBits) {
   using T = typename TypeParam::Scalar;
   const SynthesizerSizes sizes{.batch = 2, .heads = 2, .key_heads = 1, .rows = 150, .columns = 9};
   const std::vector<Index> lengths = {140, 67};
@@ -196,7 +196,7 @@ TYPED_TEST(Synthesizer, WhatIsNotVisibleChangesNoBit) {
 }
 
 /// A NaN in what a row is made of reaches that row, and no other.
-TYPED_TEST(Synthesizer, WhatIsVisibleIsNotHidden) {
+TYPED_TEST(Synthesizer, VisibleInputsChangeResults) {
   using T = typename TypeParam::Scalar;
   const SynthesizerSizes sizes{.rows = 40};
   const auto clean = Problem<TypeParam>(sizes).run();
@@ -226,7 +226,7 @@ TEST(RandomSynthesizer, MinusInfinityHides) {
 }
 
 /// The factorised form is full attention of the scale 1.
-TEST(FactorisedSynthesizer, IsTheRandomFormOfTheProduct) {
+TEST(FactorisedSynthesizer, EqualsTheRandomFormOfTheProduct) {
   const SynthesizerProblem<FactorisedForm<double>> factors(
       {.heads = 2, .key_heads = 2, .rows = 30});
   const SynthesizerProblem<RandomForm<double>> product({.heads = 2, .key_heads = 2, .rows = 30});
@@ -281,14 +281,14 @@ void expect_all_central_differences() {
   }
 }
 
-TEST(SynthesizerGradients, AreCentralDifferences) {
+TEST(SynthesizerGradients, MatchCentralDifferences) {
   expect_all_central_differences<RandomForm<double>>();
   expect_all_central_differences<FactorisedForm<double>>();
   expect_all_central_differences<DenseForm<double>>();
 }
 
 /// One gradient alone has the bits that it has among the others.
-TYPED_TEST(Synthesizer, OneGradientAlone) {
+TYPED_TEST(Synthesizer, SingleGradients) {
   using T = typename TypeParam::Scalar;
   const Problem<TypeParam> problem({.batch = 2, .heads = 2, .rows = 70, .hidden = 9}, true);
   const auto expected = problem.run();
@@ -334,7 +334,7 @@ TYPED_TEST(Synthesizer, InAnArena) {
   }
 }
 
-TYPED_TEST(Synthesizer, OfFailedAllocations) {
+TYPED_TEST(Synthesizer, FailedAllocations) {
   using T = typename TypeParam::Scalar;
   const Problem<TypeParam> problem({.batch = 2, .heads = 2, .rows = 70, .hidden = 9}, true);
   const Tensor<T> out(problem.shape_of_out());
@@ -356,7 +356,7 @@ TYPED_TEST(Synthesizer, OfFailedAllocations) {
 }
 
 /// Tensors of 16 bits give what their values give in float, rounded.
-TEST(SynthesizerStorage, OfSixteenBits) {
+TEST(SynthesizerStorage, Of16Bits) {
   const SynthesizerProblem<FactorisedForm<float>> wide({.heads = 2, .key_heads = 2, .rows = 50});
   Eigen::Tensor<Eigen::bfloat16, 4> r1(1, 2, 50, 3), r2(1, 2, 50, 3), v(1, 2, 50, 5);
   Eigen::Tensor<Eigen::bfloat16, 4> out(1, 2, 50, 5), of_r(1, 2, 50, 5);

@@ -134,7 +134,7 @@ TEST(ThrowingPattern, ReachesTheCallerOfBackward) {
 }
 
 /// A decoder forgets the tokens of a step that threw.
-TEST(ThrowingPattern, LeavesADecoderAsItWas) {
+TEST(ThrowingPattern, LeavesADecoderUnchanged) {
   const AttentionShape shape{1, 4, 2, 300, 300, 8, 8};
   const TokenTensors<float> decoded(shape);
   const TokenTensors<float> expected(shape);

@@ -104,7 +104,7 @@ TEST_F(FoveaCompare, GroupedHeadsAreRightInEveryRow) {
 
 constexpr const char* kFew = "--repeat 1 --qkv . --operators local,strided";
 
-TEST_F(FoveaCompare, RunsWhatIsAskedForAndLaysAnotherRunOverIt) {
+TEST_F(FoveaCompare, RunsSelectedRowsAndOverlaysAnotherRun) {
   write_tensors(kWidth, 1);
   ASSERT_EQ(run(kFew + std::string(" --causal --lengths 16,64 --json first.json")), 0) << errors_;
   const std::string first = text_of("first.json");
@@ -175,7 +175,7 @@ std::vector<std::string> advised(const std::string& output) {
   return labels;
 }
 
-TEST_F(FoveaCompare, AdvisesWhichOperatorForSizesOfTheUser) {
+TEST_F(FoveaCompare, AdvisesForGivenSizes) {
   write_tensors(kWidth, 1);
   ASSERT_EQ(run("--advise --qkv . --repeat 1 --causal --lengths 160 --heads 6"), 0) << errors_;
   EXPECT_NE(
@@ -203,7 +203,7 @@ TEST_F(FoveaCompare, AdvisesWhichOperatorForSizesOfTheUser) {
   EXPECT_FALSE(has("out/time_not_causal.svg"));
 }
 
-TEST_F(FoveaCompare, AdviceOnAnotherWidthEmbedsTheSources) {
+TEST_F(FoveaCompare, AdviceForAnotherWidthEmbedsTheSources) {
   ASSERT_EQ(run("--advise --repeat 1 --lengths 64 --heads 2 --width 16 --operators local"), 0)
       << errors_;
   EXPECT_NE(output_.find("input: the sources of fovea, "), output_.npos) << output_;
@@ -222,7 +222,7 @@ TEST_F(FoveaCompare, AdviceOnAnotherWidthEmbedsTheSources) {
   EXPECT_EQ(errors_, "fovea_compare: --heads: 'none' is no whole number from 1 to 1024\n");
 }
 
-TEST_F(FoveaCompare, DrawsARunAgainFromItsJson) {
+TEST_F(FoveaCompare, PlotsARunFromItsJson) {
   write_tensors(kWidth, 1);
   ASSERT_EQ(run(kFew), 0) << errors_;
   ASSERT_EQ(run("--draw out/compare.json --plots again"), 0) << errors_;
@@ -235,7 +235,7 @@ TEST_F(FoveaCompare, DrawsARunAgainFromItsJson) {
   EXPECT_FALSE(has("none"));
 }
 
-TEST_F(FoveaCompare, ATypeThatCannotHoldTheNumbersIsRefused) {
+TEST_F(FoveaCompare, ATypeThatOverflowsIsRefused) {
   write_tensors(kWidth, 1e5F);
   EXPECT_EQ(run(kFew + std::string(" --dtype f16")), 1);
   EXPECT_NE(errors_.find("k.npy holds infinity at head 0, row 0, column 0 (as float16)"),
@@ -257,7 +257,7 @@ TEST_F(FoveaCompare, AnUnknownOperatorListsTheKnownOnes) {
   EXPECT_NE(errors_.find(", strided, synthesizer\n"), errors_.npos);
 }
 
-TEST_F(FoveaCompare, RunsOnTheTensorsThatTheProjectKeeps) {
+TEST_F(FoveaCompare, RunsOnTheRepositorysTensors) {
   ASSERT_EQ(run("--repeat 1 --operators local --lengths 64,2048 --limit 1e-9"), 0) << errors_;
   EXPECT_NE(output_.find("9 heads on 3 key heads, D = 64"), output_.npos) << output_;
   // Nothing is known of the first length, and all of the second is too long.
@@ -343,7 +343,7 @@ TEST_F(FoveaCompare, NanIsRefusedBeforeAnythingIsWritten) {
   EXPECT_FALSE(has("out"));
 }
 
-TEST_F(FoveaCompare, WhatIsNoRegularFileIsRefusedBeforeTheMeasuring) {
+TEST_F(FoveaCompare, IrregularFilesAreRefusedBeforeMeasuring) {
   write_tensors(kWidth, 1);
   ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
   EXPECT_EQ(run(kCompare + std::string(" --json pipe")), 1);
@@ -369,7 +369,7 @@ TEST_F(FoveaCompare, WhatIsNoRegularFileIsRefusedBeforeTheMeasuring) {
 }
 
 /// Nothing but the machine's facts comes before what is wrong with the tensors.
-TEST_F(FoveaCompare, TensorsThatDoNotFitAreNamed) {
+TEST_F(FoveaCompare, MismatchedTensorsAreReported) {
   const auto expect = [&](const std::string& message) {
     EXPECT_EQ(run(kCompare), 1);
     EXPECT_EQ(errors_, "fovea_compare: " + message + "\n");
@@ -393,7 +393,7 @@ TEST_F(FoveaCompare, TensorsThatDoNotFitAreNamed) {
 }
 
 /// The script builds nothing to help, and says what the program says.
-TEST_F(FoveaCompare, TheScriptHelpsAsTheProgramDoes) {
+TEST_F(FoveaCompare, TheScriptPrintsTheProgramsHelp) {
   ASSERT_EQ(run("--help"), 0);
   const std::string help = output_;
   EXPECT_EQ(help.find("fovea_compare: "), 0u);

@@ -23,7 +23,7 @@ constexpr const char* kSmall =
 constexpr const char* kOther =
     "--length 16 --width 8 --layers 2 --heads 2 --batch 8 --learning-rate 0.01 --held-out 16 ";
 
-TEST_F(FoveaLearning, LossesOfACopyFallAndAreDrawn) {
+TEST_F(FoveaLearning, LossesOfCopyDecreaseAndArePlotted) {
   EXPECT_EQ(run(std::string(kSmall) +
                 "--steps 200 --report 50 --systems full,linear:2 --seeds 2 --commit abc --json l"),
             0)
@@ -55,7 +55,7 @@ TEST_F(FoveaLearning, LossesOfACopyFallAndAreDrawn) {
   EXPECT_EQ(chart.find(">full<"), chart.npos);
 }
 
-TEST_F(FoveaLearning, AnInterruptionChangesNoBit) {
+TEST_F(FoveaLearning, InterruptionDoesNotChangeBits) {
   for (const char* task :
        {"--task copy --systems fmm:2:4 ", "--task list_ops --systems smart_bird:4 ",
         "--task list_ops --systems fsat:2 "}) {
@@ -94,7 +94,7 @@ TEST_F(FoveaLearning, EverySystemLearnsBothKindsOfTask) {
   }
 }
 
-TEST_F(FoveaLearning, RefusesInASentenceAndWritesNothing) {
+TEST_F(FoveaLearning, RefusesWithOneLineAndWritesNothing) {
   const auto refusal = [&](const std::string& arguments) {
     EXPECT_EQ(run(arguments), 1) << arguments;
     EXPECT_EQ(output_, "");
@@ -134,7 +134,7 @@ TEST_F(FoveaLearning, RefusesInASentenceAndWritesNothing) {
   EXPECT_EQ(refusal("--draw l --from other"), name + "other: it was not written by fovea_learning");
 }
 
-TEST_F(FoveaLearning, RefusesACheckpointOfOtherSettings) {
+TEST_F(FoveaLearning, RefusesACheckpointWithOtherSettings) {
   const std::string all = std::string(kSmall) + "--steps 4 --seeds 1 --checkpoints k --json ";
   EXPECT_EQ(run(all + "a"), 0) << errors_;
   EXPECT_EQ(run(std::string(kOther) + "--steps 4 --seeds 1 --checkpoints k --json b"), 1);

@@ -30,7 +30,7 @@ class FoveaQuality : public RunProgram {
   }
 };
 
-TEST_F(FoveaQuality, MeasuresAModelOfTheUser) {
+TEST_F(FoveaQuality, MeasuresAUsersModel) {
   write_tensors(70, 1);
   ASSERT_EQ(run("--qkv . --repeat 1"), 0) << errors_;
   EXPECT_EQ(errors_, "");
@@ -47,7 +47,7 @@ TEST_F(FoveaQuality, MeasuresAModelOfTheUser) {
   }
 }
 
-TEST_F(FoveaQuality, DrawsARunAgainFromItsJson) {
+TEST_F(FoveaQuality, PlotsARunFromItsJson) {
   write_tensors(70, 1);
   ASSERT_EQ(run("--qkv . --repeat 1"), 0) << errors_;
   ASSERT_EQ(run("--draw out/quality.json --plots again"), 0) << errors_;
@@ -59,7 +59,7 @@ TEST_F(FoveaQuality, DrawsARunAgainFromItsJson) {
 }
 
 /// The systems without a causal form, beside full attention that sees later keys.
-TEST_F(FoveaQuality, MeasuresWhatHasNoCausalForm) {
+TEST_F(FoveaQuality, MeasuresNonCausalOperators) {
   write_tensors(128, 1);
   ASSERT_EQ(run("--qkv . --repeat 1 --causal no"), 0) << errors_;
   EXPECT_EQ(errors_, "");
@@ -95,7 +95,7 @@ TEST_F(FoveaQuality, MeasuresWhatHasNoCausalForm) {
   EXPECT_NE(output_.find("Sinkhorn, b = 32: it has no causal form; "), output_.npos) << output_;
 }
 
-TEST_F(FoveaQuality, TakesOnePositionAndOneHead) {
+TEST_F(FoveaQuality, SupportsOnePositionAndOneHead) {
   write_tensors(1, 1);
   for (const char* causal : {"yes", "no"}) {
     EXPECT_EQ(run("--qkv . --repeat 1 --causal " + std::string(causal)), 0) << errors_;

@@ -83,7 +83,7 @@ void expect_bytes(const Json& all, const std::string& pass, int ranks, std::size
   EXPECT_EQ(means, of_choices);
 }
 
-TEST_F(FoveaScale, BytesOfTheModelAreThoseThatWereSent) {
+TEST_F(FoveaScale, ModelPredictsSentBytes) {
   for (const int ranks : {2, 3}) {
     for (const std::string pass : {"forward", "backward"}) {
       const std::string flag = pass == "forward" ? "" : " --backward";
@@ -97,13 +97,13 @@ TEST_F(FoveaScale, BytesOfTheModelAreThoseThatWereSent) {
   }
 }
 
-TEST_F(FoveaScale, BytesOfWhatIsUsualAreThoseThatWereSent) {
+TEST_F(FoveaScale, ModelPredictsSentBytesOfBaselines) {
   ASSERT_EQ(run_ranks(4, std::string(kSmall) + " --json scale.json"), 0) << errors_;
   expect_bytes(json(), "forward", 4, kOfChoices);
 }
 
 /// Ranks have several segments of keys each, and heads are fewer than they are.
-TEST_F(FoveaScale, BytesOfLongSequencesAreThoseThatWereSent) {
+TEST_F(FoveaScale, ModelPredictsSentBytesOfLongSequences) {
   const std::string some =
       " --operator lin --operator Lin --operator Luna --operator Nys --operator Perf --operator Rei"
       " --operator Sink --operator delta --operator fixed --operator mixer --operator decoding";
@@ -125,7 +125,7 @@ TEST_F(FoveaScale, OneRankSendsNothing) {
 }
 
 /// What takes long is left out, and so is what does not take so many rows.
-TEST_F(FoveaScale, TakesWhatIsAskedFor) {
+TEST_F(FoveaScale, RunsRequestedSystems) {
   const auto names = [&](const std::string& arguments) {
     EXPECT_EQ(run("--heads 2 --repeat 1 --json scale.json " + arguments), 0) << errors_;
     std::string all;
@@ -145,7 +145,7 @@ TEST_F(FoveaScale, TakesWhatIsAskedFor) {
   EXPECT_EQ(names("--rows 128 --operator FAT"), "FAT; ");
 }
 
-TEST_F(FoveaScale, TheModelIsDrawnOutTo4096Ranks) {
+TEST_F(FoveaScale, TheModelIsPlottedTo4096Ranks) {
   const std::string tokens = " --tokens 10000000 --network 25,1.5 --plots plots --json scale.json";
   ASSERT_EQ(run_ranks(2, "--weak --rows 512 --repeat 1 --operator full --operator linear" + tokens),
             0)
@@ -210,7 +210,7 @@ TEST_F(FoveaScale, PlotsAreByFamily) {
   EXPECT_EQ(count(luna, ">dashes: a further variant of the one in that colour<"), 1);
 }
 
-TEST_F(FoveaScale, PlotsAreDrawnAgainFromTheJson) {
+TEST_F(FoveaScale, PlotsCanBeRedrawnFromJson) {
   for (const std::string pass : {"", " --backward"}) {
     ASSERT_EQ(run("--rows 128 --heads 2 --repeat 1 --operator all --tokens 3000000 --network 25,1.5"
                   " --json scale.json --plots plots" +
@@ -235,7 +235,7 @@ TEST_F(FoveaScale, PlotsAreDrawnAgainFromTheJson) {
 }
 
 /// One head of a causal far field is a chain: two ranks take as long as one, so half is of use.
-TEST_F(FoveaScale, ItSaysWhereMoreRanksStopHelping) {
+TEST_F(FoveaScale, ReportsWhereMoreRanksStopHelping) {
   ASSERT_EQ(run(std::string(kSmall) + " --operator linear --tokens 1000000 --json scale.json"), 0)
       << errors_;
   const Json all = json();
@@ -258,7 +258,7 @@ TEST_F(FoveaScale, MemoryIsMeasured) {
   EXPECT_GT(number(results[0], "peak_bytes"), own);
 }
 
-TEST_F(FoveaScale, RefusesWhatItDoesNotUnderstand) {
+TEST_F(FoveaScale, RefusesUnknownArguments) {
   const std::vector<std::vector<std::string>> wrong = {
       {"--rows x", "--rows: 'x' is no whole number from 1 on"},
       {"--rows 1", "--rows: two rows for each rank are the least"},

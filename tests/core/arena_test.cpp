@@ -80,7 +80,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Arena, ExecutorSuite, Holders);
 
 constexpr Index kLargest = std::numeric_limits<Index>::max();
 
-TEST(Arena, PiecesAreAlignedAndApart) {
+TEST(Arena, PiecesAreAlignedAndDisjoint) {
   const std::vector<Index> sizes = {1, 63, 64, 65, 0, 1000, 7, 129};
   Index all = 0;
   for (const Index size : sizes) all += 3 * size;
@@ -104,7 +104,7 @@ TEST(Arena, PiecesAreAlignedAndApart) {
   }
 }
 
-TEST(Arena, TellsWhatACallNeeds) {
+TEST(Arena, ReportsTheSizeThatACallNeeds) {
   const auto take = [](Arena& arena, const std::vector<Index>& sizes) {
     return refusal([&] {
       ArenaLease lease(arena);
@@ -127,7 +127,7 @@ TEST(Arena, TellsWhatACallNeeds) {
   EXPECT_EQ(take(enough, many), "accepted");
 }
 
-TEST(Arena, SizesThatAreNone) {
+TEST(Arena, InvalidSizes) {
   EXPECT_EQ(refusal([] { Arena arena(-1); }), "Arena: size_bytes is -1; expected at least 0");
   EXPECT_THROW(Arena{kLargest}, std::bad_alloc);
   Arena arena(0);
@@ -173,7 +173,7 @@ TEST(Arena, ServesOneCallAtATime) {
   EXPECT_EQ(use(first), "accepted");
 }
 
-TEST(Arena, NoTaskRunsOnMemoryThatIsNotThere) {
+TEST(Arena, NoTaskRunsWithoutMemory) {
   Arena arena(100);
   const ThreadPool pool(3);
   const auto executor = arena.on(pool);
@@ -191,7 +191,7 @@ TEST(Arena, NoTaskRunsOnMemoryThatIsNotThere) {
   }
 }
 
-TEST(SystemMemory, TakesEachPieceFromTheSystem) {
+TEST(SystemMemory, AllocatesEachPieceFromTheSystem) {
   const ThreadPool pool(2);
   auto&& threads = fovea::for_work(pool, [] { return 0.0; });
   auto&& memory = memory_of(threads);

@@ -69,7 +69,7 @@ TEST(AwakeThreads, PassOnTheExceptionOfTheLowestIndex) {
 }
 
 /// A thread that watches does a job that nobody else works on.
-TEST(AwakeThreads, WorkOnWhatIsOffered) {
+TEST(AwakeThreads, RunOfferedWork) {
   AwakeThreads threads;
   threads.begin();
   const auto nothing = [](Index) {};
@@ -101,7 +101,7 @@ TEST(AwakeThreads, MayOutliveTheirPool) {
   pool.reset();
 }
 
-TEST(AwakeThreads, TakeSmallWork) {
+TEST(AwakeThreads, RunSmallWork) {
   const ThreadPool pool(2);
   const auto workers = [&] {
     return fovea::for_work(fovea::ExecutorRef(pool), [] { return 100.0; }).concurrency();
@@ -115,7 +115,7 @@ TEST(AwakeThreads, TakeSmallWork) {
   EXPECT_EQ(workers(), 1);
 }
 
-TEST(AwakeThreads, AreThoseBelowAnArena) {
+TEST(AwakeThreads, AreFoundBelowAnArena) {
   const ThreadPool pool(2);
   fovea::Arena arena(1 << 16);
   const auto executor = arena.on(pool);

@@ -7,7 +7,7 @@
 
 namespace fovea_test::core_cache_size {
 
-TEST(CacheSize, IsOneOfACache) {
+TEST(CacheSize, IsPlausible) {
   const fovea::Index bytes = fovea::second_cache_bytes();
   EXPECT_GE(bytes, fovea::Index{64} << 10);
   EXPECT_LE(bytes, fovea::Index{1} << 30);

@@ -69,7 +69,7 @@ void check_tensor() {
   EXPECT_EQ(made.dimension(3), 4);
 }
 
-TEST(EigenView, TensorsOfBothOrders) {
+TEST(EigenView, TensorsOfBothStorageOrders) {
   check_tensor<Eigen::RowMajor>();
   check_tensor<Eigen::ColMajor>();
 }
@@ -112,7 +112,7 @@ void check_matrix() {
   EXPECT_EQ(bool(made.IsRowMajor), Options == Eigen::RowMajor);
 }
 
-TEST(EigenView, MatricesOfBothOrders) {
+TEST(EigenView, MatricesOfBothStorageOrders) {
   check_matrix<Eigen::RowMajor>();
   check_matrix<Eigen::ColMajor>();
 }
@@ -128,7 +128,7 @@ TEST(EigenView, FixedSizesAndVectors) {
   expect_matrix(row);
 }
 
-TEST(EigenView, EmptyOnesAreViews) {
+TEST(EigenView, EmptyTensorsAreViews) {
   Eigen::Tensor<float, 4> tensor(2, 0, 3, 4);
   EXPECT_EQ(View<float>(tensor).size(), 0);
   Eigen::MatrixXf matrix(0, 4);
@@ -165,12 +165,12 @@ void check_channels() {
   }
 }
 
-TEST(EigenView, ChannelsOfBothOrders) {
+TEST(EigenView, ChannelsOfBothStorageOrders) {
   check_channels<Eigen::RowMajor>();
   check_channels<Eigen::ColMajor>();
 }
 
-TEST(EigenView, RowsOfBothOrders) {
+TEST(EigenView, RowsOfBothStorageOrders) {
   check_rows<Eigen::RowMajor>();
   check_rows<Eigen::ColMajor>();
 }

@@ -100,7 +100,7 @@ TEST(Misbehaving, ErrorsOfExecutorsReachTheCaller) {
 }
 
 /// Scratch memory that is taken for so many workers does, whatever an executor says next.
-TEST(Misbehaving, ConcurrencyIsAskedOnce) {
+TEST(Misbehaving, ConcurrencyIsReadOnce) {
   ChangesConcurrency executor;
   auto&& threads = fovea::for_work(executor, [] { return 1e9; });
   const Index first = fovea::worker_count(threads, 100);
@@ -175,7 +175,7 @@ class RefusedThreads {
   ~RefusedThreads() { threads_before = -1; }
 };
 
-TEST(RefusedThreads, APoolWorksWithThoseItGot) {
+TEST(RefusedThreads, APoolWorksWithFewerThreads) {
   constexpr int most = 8;
   const int before = threads_alive();
   for (const bool forever : {false, true}) {
@@ -205,7 +205,7 @@ struct StartsThreads {
 };
 
 /// An executor that is refused threads in the middle.
-TEST(RefusedThreads, TheCallerDoesTheTasksOfThreadsThatAreNotThere) {
+TEST(RefusedThreads, TheCallerRunsTheTasksOfMissingThreads) {
   StartsThreads executor;
   for (int n = 0; n < 5; ++n) {
     const RefusedThreads refused(n, true);
@@ -265,7 +265,7 @@ TEST(ForkedPool, WorksInTheChildAndEndsThere) {
 }
 
 /// While another thread of the parent is in calls of the pool.
-TEST(ForkedPool, WorksWhateverOthersWereAt) {
+TEST(ForkedPool, WorksWhateverOtherThreadsDid) {
   const ThreadPool pool(3);
   std::atomic<bool> done{false};
   std::thread other([&] {
@@ -297,7 +297,7 @@ TEST(ForkedPool, WorksInAChildOfATask) {
 }
 
 /// A pool of Eigen's that nobody used when the process was forked: the caller does all.
-TEST(ForkedPool, OfEigenLeavesAllToTheCaller) {
+TEST(ForkedPool, OfEigenLeavesAllTasksToTheCaller) {
   Eigen::ThreadPool pool(3);
   const EigenExecutor executor(&pool);
   expect_every_task_once(executor, 50);
@@ -311,7 +311,7 @@ TEST(ForkedPool, OfEigenLeavesAllToTheCaller) {
 #endif
 #endif
 
-TEST(CancelledPool, OfEigenLeavesAllToTheCaller) {
+TEST(CancelledPool, OfEigenLeavesAllTasksToTheCaller) {
   for (int round = 0; round < 20; ++round) {
     Eigen::ThreadPool pool(3);
     const EigenExecutor executor(&pool);

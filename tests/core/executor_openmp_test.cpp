@@ -30,7 +30,7 @@ struct ArenaHolder {
 using Holders = ::testing::Types<OpenMpHolder<1>, OpenMpHolder<2>, OpenMpHolder<4>, ArenaHolder>;
 INSTANTIATE_TYPED_TEST_SUITE_P(OpenMp, ExecutorSuite, Holders);
 
-TEST(OpenMpExecutor, TakesTheThreadCountOfOpenMp) {
+TEST(OpenMpExecutor, UsesTheThreadCountOfOpenMp) {
   const int before = omp_get_max_threads();
   omp_set_num_threads(3);
   EXPECT_EQ(OpenMpExecutor().concurrency(), 3);
@@ -38,7 +38,7 @@ TEST(OpenMpExecutor, TakesTheThreadCountOfOpenMp) {
   EXPECT_EQ(OpenMpExecutor(0).concurrency(), 1);
 }
 
-TEST(OpenMpExecutor, HasNoMoreThreadsThanItSays) {
+TEST(OpenMpExecutor, HasAtMostTheStatedThreads) {
   const OpenMpExecutor executor(2);
   std::atomic<int> most{0};
   executor.parallel_for(16, [&](Index) {

@@ -131,7 +131,7 @@ TYPED_TEST_P(ExecutorSuite, CallersShareIt) {
   for (const auto& tally : tallies) EXPECT_TRUE(tally->all(rounds));
 }
 
-TYPED_TEST_P(ExecutorSuite, RethrowsWhatTheLowestIndexThrew) {
+TYPED_TEST_P(ExecutorSuite, RethrowsTheExceptionOfTheLowestIndex) {
   auto& executor = this->executor();
   for (const Index lowest : {0, 1, 7, 38, 39}) {
     for (int round = 0; round < 5; ++round) {
@@ -152,7 +152,7 @@ TYPED_TEST_P(ExecutorSuite, RethrowsWhatTheLowestIndexThrew) {
   }
 }
 
-TYPED_TEST_P(ExecutorSuite, RethrowsWhatTheLowestTaskThrew) {
+TYPED_TEST_P(ExecutorSuite, RethrowsTheExceptionOfTheLowestTask) {
   auto& executor = this->executor();
   for (const Index lowest : {0, 1, 7, 38, 39}) {
     for (int round = 0; round < 5; ++round) {
@@ -204,7 +204,7 @@ TYPED_TEST_P(ExecutorSuite, ManyShortCalls) {
 }
 
 /// The tasks run as the caller computes, and afterwards the threads are as they were.
-TYPED_TEST_P(ExecutorSuite, TasksRunInTheCallersEnvironment) {
+TYPED_TEST_P(ExecutorSuite, TasksUseTheCallersFloatEnvironment) {
   auto& executor = this->executor();
   const int usual = std::fegetround();
   executor.parallel_for(40, [](Index) { linger(); });  // makes threads, which inherit what is usual
@@ -234,8 +234,9 @@ TYPED_TEST_P(ExecutorSuite, TasksRunInTheCallersEnvironment) {
 REGISTER_TYPED_TEST_SUITE_P(ExecutorSuite, ConcurrencyIsPositive, CallsEachIndexOnce,
                             NegativeCountCallsNothing, WritesAreSeenByTheCaller,
                             WorkersOwnTheirSlots, NestedCallsRunInTheirThread, CallersShareIt,
-                            RethrowsWhatTheLowestIndexThrew, RethrowsWhatTheLowestTaskThrew,
-                            RethrowsAnyType, NestedErrorReachesTheCaller, WorksAfterAnError,
-                            ManyShortCalls, TasksRunInTheCallersEnvironment);
+                            RethrowsTheExceptionOfTheLowestIndex,
+                            RethrowsTheExceptionOfTheLowestTask, RethrowsAnyType,
+                            NestedErrorReachesTheCaller, WorksAfterAnError, ManyShortCalls,
+                            TasksUseTheCallersFloatEnvironment);
 
 }  // namespace fovea_test

@@ -52,7 +52,7 @@ TEST(TbbExecutor, CountsTheArena) {
   arena.execute([] { EXPECT_EQ(TbbExecutor::concurrency(), 2); });
 }
 
-TEST(TbbExecutor, TakesNoOuterTaskWhileItWaits) {
+TEST(TbbExecutor, RunsNoOuterTaskWhileItWaits) {
   static thread_local bool waiting = false;
   const oneapi::tbb::global_control allowed(oneapi::tbb::global_control::max_allowed_parallelism,
                                             2);

@@ -133,7 +133,7 @@ class Occupation {
   std::latch ended_;
 };
 
-TEST(GuardedCalls, LeaveOutOnlyWhatIsAboveAnError) {
+TEST(GuardedCalls, SkipOnlyCallsAboveAnError) {
   fovea::detail::GuardedCalls calls;
   std::vector<Index> made;
   const auto call = [&](Index i) {
@@ -147,7 +147,7 @@ TEST(GuardedCalls, LeaveOutOnlyWhatIsAboveAnError) {
   EXPECT_EQ(error_of([&] { calls.rethrow(); }), "failed at 2");
 }
 
-TEST(GuardedCalls, KeepTheLowestOfErrorsThatMeet) {
+TEST(GuardedCalls, KeepTheLowestOfSimultaneousErrors) {
   for (int round = 0; round < 50; ++round) {
     fovea::detail::GuardedCalls calls;
     std::barrier meeting(4);
@@ -165,7 +165,7 @@ TEST(GuardedCalls, KeepTheLowestOfErrorsThatMeet) {
   }
 }
 
-TEST(ForEachTask, WorkersThatMeetDiffer) {
+TEST(ForEachTask, SimultaneousWorkersDiffer) {
   const ThreadPool pool(4);
   std::barrier meeting(4);
   Tally workers(4);
@@ -176,7 +176,7 @@ TEST(ForEachTask, WorkersThatMeetDiffer) {
   EXPECT_TRUE(workers.all(1));
 }
 
-TEST(ForEachTask, TakesAnyExecutor) {
+TEST(ForEachTask, AcceptsAnyExecutor) {
   ArchetypeExecutor executor;
   EXPECT_EQ(fovea::worker_count(executor, 50), 3);
   Tally runs(50);
@@ -215,7 +215,7 @@ struct Quits {
   }
 };
 
-TEST(ForEachTask, DoesWhatAnExecutorLeavesBehind) {
+TEST(ForEachTask, RunsTasksThatAnExecutorSkipped) {
   const auto no_memory = [] { throw std::bad_alloc(); };
   const auto no_threads = [] {
     throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
@@ -289,7 +289,7 @@ TEST(ThreadPool, UsesAllItsThreads) {
   }
 }
 
-TEST(ThreadPool, ManyShortCallsLeaveNothingBehind) {
+TEST(ThreadPool, ManyShortCallsLeaveNoHelpers) {
   const ThreadPool pool(3);
   for (int round = 0; round < 3000; ++round) {
     Index seen[3] = {};  // gone when a late helper comes
@@ -324,11 +324,11 @@ TEST(ThreadPool, AnotherPoolInsideACallRunsInline) {
   EXPECT_EQ(strays, 0);
 }
 
-TEST(ThreadPool, LivesAndDiesWithoutWork) {
+TEST(ThreadPool, CanBeDestroyedWithoutWork) {
   for (int round = 0; round < 50; ++round) const ThreadPool pool(1 + round % 4);
 }
 
-TEST(ThreadPool, DiesWithLateHelpersQueued) {
+TEST(ThreadPool, CanBeDestroyedWithHelpersQueued) {
   for (int round = 0; round < 50; ++round) {
     const ThreadPool pool(4);
     std::atomic<int> calls{0};
@@ -434,7 +434,7 @@ TEST(EigenExecutor, RunsInlineOnAThreadOfItsPool) {
   EXPECT_TRUE(inlined);
 }
 
-TEST(EigenExecutor, CallerDoesAllWhenThePoolIsBusy) {
+TEST(EigenExecutor, CallerRunsAllTasksWhenThePoolIsBusy) {
   Eigen::ThreadPool pool(2);
   const EigenExecutor executor(&pool);
   {
@@ -491,7 +491,7 @@ class RefusingPool : public Eigen::ThreadPoolInterface {
   std::vector<std::function<void()>> kept_;
 };
 
-TEST(EigenExecutor, AClosureThatIsRefusedOrNeverRunsIsNotMissed) {
+TEST(EigenExecutor, WorksIfAClosureIsRefusedOrNeverRuns) {
   for (const std::size_t accepted : {0u, 1u, 2u, 3u}) {
     RefusingPool pool(accepted);
     {
@@ -533,7 +533,7 @@ TEST_F(DefaultConcurrency, ObeysTheEnvironment) {
   EXPECT_EQ(ThreadPool().concurrency(), 3);
 }
 
-TEST_F(DefaultConcurrency, IgnoresWhatIsNoPositiveInteger) {
+TEST_F(DefaultConcurrency, IgnoresInvalidNumbers) {
   const int machine = without();
   EXPECT_GE(machine, 1);
   for (const char* text : {"", "0", "-2", "four", "4x", "4 ", " 4", "1.5", "99999999999"}) {

@@ -59,7 +59,7 @@ TEST(IndexSpan, ReadsIntegersOf32And64Bits) {
   EXPECT_TRUE(IndexSpan().empty());
 }
 
-TEST(IndexSpan, IsNoCopy) {
+TEST(IndexSpan, DoesNotCopy) {
   std::vector<int> lengths = {1, 2};
   const IndexSpan span = lengths;
   lengths[1] = 5;
@@ -87,7 +87,7 @@ static_assert(std::is_convertible_v<ViewMember<const float>, View<const float>>)
 static_assert(std::is_trivially_copyable_v<ViewMember<float>>);
 static_assert(sizeof(ViewMember<float>) == sizeof(View<float>));
 
-TEST(ViewMember, IsTheViewThatItIsMadeOf) {
+TEST(ViewMember, EqualsItsView) {
   Tensor4<float> tensor(2, 3, 4, 5);
   const ViewMember<const float> member = tensor;
   EXPECT_EQ(member.data(), tensor.data());
@@ -101,7 +101,7 @@ TEST(ViewMember, IsTheViewThatItIsMadeOf) {
   EXPECT_TRUE(ViewMember<float>({}).empty());
 }
 
-TEST(SpanMember, IsTheSpanThatItIsMadeOf) {
+TEST(SpanMember, EqualsItsSpan) {
   std::vector<float> numbers = {1, 2, 3};
   const fovea::SpanMember<const float> read = numbers;
   const fovea::SpanMember<float> written = numbers;

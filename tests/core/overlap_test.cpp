@@ -98,7 +98,7 @@ TEST(Overlap, SharedElementsAreThoseOfBruteForce) {
   EXPECT_LT(shared, 36000);
 }
 
-TEST(Overlap, DistinctIsNeverClaimedWrongly) {
+TEST(Overlap, DistinctHasNoFalsePositives) {
   int claimed = 0;
   for (std::uint64_t seed = 0; seed < 40000; ++seed) {
     Draw draw(seed);
@@ -173,7 +173,7 @@ TEST(Overlap, PackedTensorsShareNothing) {
 }
 
 /// Too long to decide counts as shared.
-TEST(Overlap, HardLayoutsEndAndAreSafe) {
+TEST(Overlap, HardLayoutsTerminateConservatively) {
   const View<float> a(far(0), {5000, 5000, 5000, 5000}, {1000003, 1000033, 1000037, 1000039});
   const View<float> b(far(1), {5000, 5000, 5000, 5000}, {1000081, 1000099, 1000117, 1000121});
   EXPECT_TRUE(shares_elements(a, b));

@@ -41,7 +41,7 @@ TEST(Philox, KnownAnswersAtRunTime) {
             (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
 }
 
-TEST(OpenUnit, FloatMapIsWhatItSays) {
+TEST(OpenUnit, FloatMapMatchesItsDefinition) {
   EXPECT_EQ(open_unit_float(0), 0x1p-24f);
   EXPECT_EQ(open_unit_float(kAllBits32), 1.0f - 0x1p-24f);
   EXPECT_LT(open_unit_float(kAllBits32), 1.0f);
@@ -60,7 +60,7 @@ TEST(OpenUnit, FloatMapIsWhatItSays) {
   EXPECT_EQ(wrong, 0u);
 }
 
-TEST(OpenUnit, DoubleMapIsWhatItSays) {
+TEST(OpenUnit, DoubleMapMatchesItsDefinition) {
   EXPECT_EQ(open_unit_double(0), 0x1p-53);
   EXPECT_EQ(open_unit_double(kAllBits64), 1.0 - 0x1p-53);
   EXPECT_LT(open_unit_double(kAllBits64), 1.0);

@@ -36,7 +36,7 @@ std::string strided(T* data, const Shape& shape, const Shape& strides) {
   return refusal([&] { View<T>(data, shape, strides); });
 }
 
-TEST(View, IsNoneAtFirst) {
+TEST(View, IsInitiallyEmpty) {
   const View<float> none;
   EXPECT_TRUE(none.empty());
   EXPECT_EQ(none.size(), 0);
@@ -48,7 +48,7 @@ TEST(View, IsNoneAtFirst) {
   EXPECT_FALSE((View<float>(nullptr, {1, 1, 0, 1}).empty()));
 }
 
-TEST(Messages, HoldNumbersInShort) {
+TEST(Messages, ContainShortNumbers) {
   EXPECT_EQ(fovea::to_string(1e300), "1e+300");
   EXPECT_EQ(fovea::to_string(-0.1), "-0.1");
   EXPECT_EQ(fovea::to_string(0.1F), "0.1");
@@ -78,7 +78,7 @@ TEST(View, IsRowMajorWithoutStrides) {
   }
 }
 
-TEST(View, TakesAnyStrides) {
+TEST(View, SupportsAnyStrides) {
   std::vector<int> data = {0, 1, 2, 3, 4, 5, 6, 7};
   const View<int> backwards(data.data() + 7, {1, 2, 2, 2}, {99, -4, -2, -1});
   EXPECT_EQ(backwards(0, 0, 0, 0), 7);
@@ -163,12 +163,12 @@ TEST(View, RefusesOffsetsThatDoNotFit) {
   EXPECT_EQ(strided(&x, {1, 0, 2, 1}, {0, 0, kMost, 0}), "accepted");           // no elements
 }
 
-TEST(View, ShapesAreWritten) {
+TEST(View, ShapesAsText) {
   EXPECT_EQ(fovea::to_string(Shape{2, 8, 4096, 64}), "2x8x4096x64");
   EXPECT_EQ(fovea::to_string(Shape{0, -1, 3, 0}), "0x-1x3x0");
 }
 
-TEST(Refuse, HasOneForm) {
+TEST(Refuse, HasAFixedForm) {
   using fovea::refuse_extent;
   EXPECT_EQ(refusal([] { fovea::refuse("Op", "left", "-1", "at least 0 keys"); }),
             "Op: left is -1; expected at least 0 keys");
@@ -191,7 +191,7 @@ TEST(Refuse, HasOneForm) {
 }
 
 /// The check that all refusals of the tests go through finds what it is there for.
-TEST(Refuse, ItsFormIsChecked) {
+TEST(Refuse, TheFormIsChecked) {
   EXPECT_EQ(fault_of_message("Op: left is -1; expected 0 to 3"), "");
   EXPECT_EQ(fault_of_message("rank 1: Op: out has strides [2, 1, 0, 0] for 1x2x3x4; they"), "");
   for (const char* const text :
@@ -203,7 +203,7 @@ TEST(Refuse, ItsFormIsChecked) {
   }
 }
 
-TEST(Refuse, WritesRanges) {
+TEST(Refuse, FormatsRanges) {
   EXPECT_EQ(fovea::range_text(0, 5), "0 to 5");
   EXPECT_EQ(fovea::range_text(-3, -3), "-3");
   EXPECT_EQ(fovea::range_text(0, -1), "none");

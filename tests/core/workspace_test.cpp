@@ -44,7 +44,7 @@ TEST(Workspace, LargeOneBeginsAtALargePage) {
   EXPECT_EQ(workspace.size_bytes(), 8);
 }
 
-TEST(Workspace, IsReadAsAnyTrivialType) {
+TEST(Workspace, CanHoldAnyTrivialType) {
   Workspace workspace(4, 3 * Index{sizeof(double)});
   EXPECT_EQ(workspace.size_bytes(), 96);
   workspace.data<double>()[11] = 2.5;
@@ -73,7 +73,7 @@ TEST(Workspace, SizeThatDoesNotFitIsBadAlloc) {
   EXPECT_THROW(Workspace(kLargest, kLargest), std::bad_alloc);
 }
 
-TEST(Workspace, MoveHandsTheBytesOver) {
+TEST(Workspace, MoveTransfersTheBytes) {
   Workspace first(128);
   int* const bytes = first.data<int>();
   bytes[3] = 42;

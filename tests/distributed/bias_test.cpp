@@ -171,7 +171,7 @@ std::vector<std::pair<Shape, Shape>> all_shapes(Index rows) {
           {{1, 1, rows, 1}, {1, 4, 1, 1}}};
 }
 
-TEST(DistributedBias, HasTheBitsOfOneProcess) {
+TEST(DistributedBias, EqualsOneProcess) {
   for (const Index rows : {1, 6}) {
     for (const auto& [bias, mask] : all_shapes(rows)) {
       const auto whole = whole_problem<float>(2, 4, 2, rows, bias, mask);
@@ -185,7 +185,7 @@ TEST(DistributedBias, HasTheBitsOfOneProcess) {
   }
 }
 
-TEST(DistributedBias, HasTheBitsOfOneProcessUnderEachPattern) {
+TEST(DistributedBias, EqualsOneProcessUnderEachPattern) {
   const auto whole = whole_problem<float>(2, 4, 2, 190, {1, 4, 190, 190}, {2, 1, 190, 190});
   for_each_softmax_operator(
       190, [&](const std::string& name, const auto& op) { check(name, op, whole); });
@@ -194,7 +194,7 @@ TEST(DistributedBias, HasTheBitsOfOneProcessUnderEachPattern) {
         whole_problem<float>(2, 4, 2, 190, {1, 1, 190, 190}, {}));
 }
 
-TEST(DistributedBias, HasTheBitsOfOneProcessInOtherTypes) {
+TEST(DistributedBias, EqualsOneProcessInOtherTypes) {
   const Shape bias = {1, 2, 130, 130};
   const Shape mask = {1, 1, 130, 130};
   const auto doubles = whole_problem<OtherScalar>(1, 2, 2, 130, bias, mask);
@@ -204,7 +204,7 @@ TEST(DistributedBias, HasTheBitsOfOneProcessInOtherTypes) {
   check_forward("causal", FullAttention{{.causal = true}}, halves);
 }
 
-TEST(DistributedBias, HasTheBitsOfOneProcessInLongformer) {
+TEST(DistributedBias, EqualsOneProcessInLongformer) {
   const Shape bias = {1, 2, 190, 190};
   const Shape mask = {2, 1, 190, 190};
   const auto whole = whole_problem<float>(2, 2, 1, 190, bias, mask);
@@ -212,13 +212,13 @@ TEST(DistributedBias, HasTheBitsOfOneProcessInLongformer) {
   check("Longformer", LongformerAttention{{.left = 9, .right = 5, .global = {0, 77}}}, whole, pool);
 }
 
-TEST(DistributedBias, HasTheBitsOfOneProcessInStages) {
+TEST(DistributedBias, EqualsOneProcessInStages) {
   const Index rows = 3 * fovea::kKeySegment + 100;
   const auto whole = whole_problem<float>(1, 1, 1, rows, {1, 1, 1, rows}, {1, 1, rows, 1});
   check_forward("causal", FullAttention{{.causal = true}}, whole);
 }
 
-TEST(DistributedBias, GoesWithLengthsSlopesAndSinks) {
+TEST(DistributedBias, WorksWithLengthsSlopesAndSinks) {
   const std::vector<float> slopes = {0.5F, 0.25F, 0.125F, 0.0625F};
   const std::vector<float> sinks = {1, -2, 0.5F, 3};
   const std::vector<Index> lengths = {150, 97};
@@ -231,7 +231,7 @@ TEST(DistributedBias, GoesWithLengthsSlopesAndSinks) {
 }
 
 /// A large lse has a second number, which is found with the bias.
-TEST(DistributedBias, GoesWithALargeLse) {
+TEST(DistributedBias, WorksWithALargeLse) {
   const auto whole = whole_problem<float>(1, 2, 2, 190, {1, 2, 190, 190}, {});
   whole.q.fill(gaussian(1, 4000));
   check("causal", FullAttention{{.causal = true}}, whole);
@@ -261,7 +261,7 @@ TEST(DistributedBias, SendsPairs) {
   EXPECT_EQ(sent(window, {1, 1, 200, 200}, {}), (is_first ? 4 * 4 : 9 * 9) * 4);
 }
 
-TEST(DistributedBias, IsRefusedWhereItDoesNotFit) {
+TEST(DistributedBias, IsRefusedIfItsShapeIsWrong) {
   const auto whole = whole_problem<float>(1, 2, 2, 70, {1, 1, 70, 70}, {1, 1, 70, 70});
   const Sharding rows(all_ranks(), RowLayout::contiguous(70, all_ranks().size()));
   const Tensors<float> own = parts_of(whole, rows);
@@ -290,7 +290,7 @@ TEST(DistributedBias, IsRefusedWhereItDoesNotFit) {
 }
 
 /// A gradient that is the sum over the rows of all ranks, and ranks of which one has a row for all.
-TEST(DistributedBias, IsRefusedInBackwardWhereItHasOneRow) {
+TEST(DistributedBias, IsRefusedInBackwardIfItHasOneRow) {
   const auto whole = whole_problem<float>(1, 2, 2, 70, {1, 1, 1, 70}, {1, 1, 70, 70});
   const Sharding rows(all_ranks(), RowLayout::contiguous(70, all_ranks().size()));
   const Tensors<float> own = parts_of(whole, rows);

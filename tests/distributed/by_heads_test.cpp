@@ -110,7 +110,7 @@ void check(const std::string& name, const ReformerAttention& op, const ReformerT
   }
 }
 
-TEST(DistributedReformer, HasTheBitsOfOneProcess) {
+TEST(DistributedReformer, EqualsOneProcess) {
   for (const Index heads : {1, 5}) {
     const Sizes sizes{.batch = 2, .heads = heads, .rows = 8 * 27};
     for (const FirstChunk first :
@@ -130,12 +130,12 @@ TEST(DistributedReformer, HasTheBitsOfOneProcess) {
   }
 }
 
-TEST(DistributedReformer, HasTheBitsOfOneProcessInDouble) {
+TEST(DistributedReformer, EqualsOneProcessInDouble) {
   check("another scalar", ReformerAttention{{.chunk = 20, .rounds = 2, .buckets = 4}},
         whole_reformer<OtherScalar>({.heads = 3, .rows = 240}, 2));
 }
 
-TEST(DistributedReformer, TakesLengthsAndAProjection) {
+TEST(DistributedReformer, SupportsLengthsAndAProjection) {
   const std::vector<Index> lengths = {97, 0, 240};
   Tensor<float> projection({1, 2, 5, 4});
   projection.fill(gaussian(9));
@@ -228,7 +228,7 @@ void check(const std::string& name, const SinkhornAttention& op, const SinkhornT
   }
 }
 
-TEST(DistributedSinkhorn, HasTheBitsOfOneProcess) {
+TEST(DistributedSinkhorn, EqualsOneProcess) {
   for (const Index iterations : {0, 5}) {
     for (const auto& [heads, key_heads] : {std::pair<Index, Index>{1, 1}, {6, 3}, {4, 4}}) {
       const Sizes sizes{.batch = 2, .heads = heads, .key_heads = key_heads, .rows = 12 * 19};
@@ -239,12 +239,12 @@ TEST(DistributedSinkhorn, HasTheBitsOfOneProcess) {
   }
 }
 
-TEST(DistributedSinkhorn, HasTheBitsOfOneProcessInDouble) {
+TEST(DistributedSinkhorn, EqualsOneProcessInDouble) {
   check("another scalar", SinkhornAttention{{.block = 20}},
         whole_sinkhorn<OtherScalar>({.heads = 2, .key_heads = 2, .rows = 240}, 20));
 }
 
-TEST(DistributedSinkhorn, TakesLengths) {
+TEST(DistributedSinkhorn, SupportsLengths) {
   const std::vector<Index> lengths = {96, 0, 240};
   auto whole = whole_sinkhorn<float>({.batch = 3, .heads = 4, .key_heads = 2, .rows = 240}, 12);
   whole.lengths = lengths;
@@ -258,7 +258,7 @@ TEST(DistributedSinkhorn, BlocksAreWithTheirFirstRows) {
 }
 
 /// Heads without a width are heads: they have an lse, and the other tensors' widths.
-TEST(DistributedByHeads, TakesHeadsWithoutWidth) {
+TEST(DistributedByHeads, SupportsZeroWidths) {
   for (const auto& [width, value_width] : {std::pair<Index, Index>{0, 3}, {5, 0}, {0, 0}}) {
     const Sizes sizes{.batch = 2,
                       .heads = 4,
@@ -274,7 +274,7 @@ TEST(DistributedByHeads, TakesHeadsWithoutWidth) {
 }
 
 /// Of every tensor the rank's rows of the others' heads travel, once.
-TEST(DistributedByHeads, SendsTheRowsOfTheOthersHeads) {
+TEST(DistributedByHeads, SendsRowsOfOtherRanksHeads) {
   const Index ranks = all_ranks().size();
   const Sizes sizes{.heads = ranks, .key_heads = ranks, .rows = 16 * ranks};
   const Sharding rows(all_ranks(), RowLayout::contiguous(sizes.rows, all_ranks().size()));
@@ -286,7 +286,7 @@ TEST(DistributedByHeads, SendsTheRowsOfTheOthersHeads) {
             Index{sizeof(float)} * 16 * (ranks - 1) * (sizes.width + 2 * sizes.value_width));
 }
 
-TEST(DistributedByHeads, RefusesWhatOneRankBrings) {
+TEST(DistributedByHeads, RefusesInvalidArgumentsOfOneRank) {
   const Sizes sizes{.heads = 2, .key_heads = 2, .rows = 72};
   const Sharding rows(all_ranks(), RowLayout::contiguous(72, all_ranks().size()));
   const Sharding blocks(all_ranks(), blocks_of(rows.layout(), 12));
@@ -343,7 +343,7 @@ TEST(DistributedByHeads, RefusesWhatOneRankBrings) {
 }
 
 /// What a rank throws while it computes its heads all throw, and nothing is written.
-TEST(DistributedByHeads, AThreadThatBreaks) {
+TEST(DistributedByHeads, AnExceptionInATask) {
   const Index ranks = all_ranks().size();
   const Sizes sizes{.heads = ranks, .key_heads = ranks, .rows = 1200};
   const Sharding rows(all_ranks(), RowLayout::zigzag(1200, all_ranks().size()));

@@ -19,7 +19,7 @@ namespace fovea_test::distributed_communicator {
 
 using fovea::distributed::detail::together;
 
-TEST(Communicator, KnowsItsRanks) {
+TEST(Communicator, HasItsRanks) {
   int rank = -1;
   int size = -1;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -32,7 +32,7 @@ TEST(Communicator, KnowsItsRanks) {
   EXPECT_EQ(second.rank(), rank);
 }
 
-TEST(Communicator, MayBeAPartOfTheWorld) {
+TEST(Communicator, MayBePartOfTheWorld) {
   MPI_Comm half = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, all_ranks().rank() % 2, 0, &half);
   {
@@ -43,13 +43,13 @@ TEST(Communicator, MayBeAPartOfTheWorld) {
   MPI_Comm_free(&half);
 }
 
-TEST(Communicator, RefusesWhatIsNone) {
+TEST(Communicator, RefusesInvalidOnes) {
   EXPECT_EQ(refusal([] { Communicator ranks(MPI_COMM_NULL); }),
             "Communicator: the communicator is MPI_COMM_NULL");
   EXPECT_EQ(refusal_before_init(), "Communicator: MPI is not initialised; call MPI_Init first");
 }
 
-TEST(Communicator, SaysWhichCallFailed) {
+TEST(Communicator, ReportsWhichCallFailed) {
   try {
     all_ranks().check(MPI_ERR_COMM, "MPI_Something");
     ADD_FAILURE() << "nothing was thrown";
@@ -62,14 +62,14 @@ TEST(Communicator, SaysWhichCallFailed) {
   }
 }
 
-TEST(Agreement, PassesIfNobodyFails) {
+TEST(Agreement, PassesIfNoRankFails) {
   int calls = 0;
   together(all_ranks(), "a call", [&] { ++calls; });
   EXPECT_EQ(calls, 1);
 }
 
 /// Every rank in turn fails, and all throw its message.
-TEST(Agreement, AllThrowWhatOneThrows) {
+TEST(Agreement, AllRanksThrowWhatOneThrows) {
   for (int culprit = 0; culprit < all_ranks().size(); ++culprit) {
     const bool fails = culprit == all_ranks().rank();
     const std::string begin = "rank " + std::to_string(culprit) + ": ";
@@ -103,7 +103,7 @@ TEST(Agreement, AllThrowWhatOneThrows) {
   }
 }
 
-TEST(Agreement, TheLowestRankIsHeard) {
+TEST(Agreement, TheErrorOfTheLowestRankIsThrown) {
   EXPECT_EQ(refusal([] {
               together(all_ranks(), "a call", [] {
                 throw std::invalid_argument("Op: " + std::to_string(all_ranks().rank()));

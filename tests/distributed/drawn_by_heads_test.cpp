@@ -113,7 +113,7 @@ void try_sinkhorn(Bytes& bytes) {
               layout, fovea::distributed::blocks_of(layout, options.block), bytes);
 }
 
-TEST(DistributedDrawnByHeads, HasTheBitsOfOneProcess) {
+TEST(DistributedDrawnByHeads, EqualsOneProcess) {
   each_drawn_over_ranks(60, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
     const bool is_reformer = bytes.once_in(2);

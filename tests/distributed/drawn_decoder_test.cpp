@@ -279,7 +279,7 @@ void try_any(Bytes& bytes) {
   }
 }
 
-TEST(DistributedDrawnDecoder, HasTheBitsOfOneProcess) {
+TEST(DistributedDrawnDecoder, EqualsOneProcess) {
   each_drawn_over_ranks(60, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
     with_any_drawn_scalar(bytes, [&]<class T>(T) { try_any<T>(bytes); });

@@ -204,7 +204,7 @@ void try_reformer(Bytes& bytes) {
   try_layer<T>("ReformerLayer, chunk " + std::to_string(chunk), layer, call, extras, true, bytes);
 }
 
-TEST(DistributedDrawnLayers, HaveTheBitsOfOneProcess) {
+TEST(DistributedDrawnLayers, EqualOneProcess) {
   each_drawn_over_ranks(60, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
     const Index kind = bytes(0, 4);

@@ -148,7 +148,7 @@ void try_any(Bytes& bytes) {
   }
 }
 
-TEST(DistributedDrawnLists, HaveTheBitsOfOneProcess) {
+TEST(DistributedDrawnLists, EqualOneProcess) {
   each_drawn_over_ranks(90, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
     with_any_drawn_scalar(bytes, [&]<class T>(T) { try_any<T>(bytes); });

@@ -186,7 +186,7 @@ void try_memory(Bytes& bytes) {
       });
 }
 
-TEST(DistributedDrawnOtherLayers, HaveTheBitsOfOneProcess) {
+TEST(DistributedDrawnOtherLayers, EqualOneProcess) {
   each_drawn_over_ranks(60, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
     with_drawn_scalar(bytes, [&]<class T>(T) {

@@ -105,7 +105,7 @@ void try_any(Bytes& bytes) {
   }
 }
 
-TEST(DistributedDrawnSoftmax, HasTheBitsOfOneProcess) {
+TEST(DistributedDrawnSoftmax, EqualsOneProcess) {
   each_drawn_over_ranks(120, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
     with_any_drawn_scalar(bytes, [&]<class T>(T) { try_any<T>(bytes); });

@@ -77,7 +77,7 @@ void try_fat(Bytes& bytes) {
   try_hidden_cross<fovea::FatLayer<T>, T>("FatLayer", options, sequence, bytes);
 }
 
-TEST(DistributedDrawnSpectralLayers, HaveTheBitsOfOneProcess) {
+TEST(DistributedDrawnSpectralLayers, EqualOneProcess) {
   each_drawn_over_ranks(60, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
     const Index kind = bytes(0, 2);

@@ -95,7 +95,7 @@ void try_cross(Bytes& bytes) {
                   layout, bytes, forward, backward);
 }
 
-TEST(DistributedDrawnSpectral, HasTheBitsOfOneProcess) {
+TEST(DistributedDrawnSpectral, EqualsOneProcess) {
   each_drawn_over_ranks(120, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
     const bool is_mixer = bytes.once_in(2);

@@ -69,7 +69,7 @@ const std::vector<RowLayout>& layouts() {
   return all;
 }
 
-TEST(ExchangePlan, RowsNeedWhatTheySeeAndNothingElse) {
+TEST(ExchangePlan, RowsNeedExactlyTheVisibleKeys) {
   for_each_operator([](const HeadPlans& plans, const auto& seen) {
     for (const RowLayout& layout : layouts()) {
       for (int rank = 0; rank < 3; ++rank) {
@@ -90,7 +90,7 @@ TEST(ExchangePlan, RowsNeedWhatTheySeeAndNothingElse) {
   });
 }
 
-TEST(ExchangePlan, RowsThatSeeTheirRangeAlone) {
+TEST(ExchangePlan, RowsThatSeeOnlyTheirRange) {
   for_each_operator([](const HeadPlans& plans, const auto& seen) {
     for (const RowLayout& layout : layouts()) {
       for (const Range& range : layout.of(1)) {
@@ -118,7 +118,7 @@ TEST(ExchangePlan, RowsThatSeeTheirRangeAlone) {
   EXPECT_LE(rows, 200 - 2 * 5);
 }
 
-TEST(ExchangePlan, WhatIsReceivedIsSentOnce) {
+TEST(ExchangePlan, ReceivedRowsAreSentOnce) {
   for_each_operator([](const HeadPlans& plans, const auto& /*seen*/) {
     for (const RowLayout& layout : layouts()) {
       const auto needs = [&](int rank) { return keys_seen(plans, layout.of(rank), kRows); };

@@ -63,35 +63,35 @@ template <class T>
 class DistributedMixer : public testing::Test {};
 TYPED_TEST_SUITE(DistributedMixer, Scalars);
 
-TYPED_TEST(DistributedMixer, HasTheBitsOfOneProcessWithAnyRows) {
+TYPED_TEST(DistributedMixer, EqualsOneProcessWithAnyRows) {
   for (const Index rows : {1, 2, 3, 5, 12, 31, 64, 211}) check(Call<TypeParam>(2, rows, 24));
 }
 
-TYPED_TEST(DistributedMixer, HasTheBitsOfOneProcessWithAnyColumns) {
+TYPED_TEST(DistributedMixer, EqualsOneProcessWithAnyColumns) {
   for (const Index rows : {5, 64}) {
     for (const Index width : {1, 2, 3, 4, 5, 6, 67}) check(Call<TypeParam>(2, rows, width));
   }
 }
 
 /// Several blocks of pairs of columns on each of two ranks, and blocks of many pairs of rows.
-TYPED_TEST(DistributedMixer, HasTheBitsOfOneProcessWithManyColumns) {
+TYPED_TEST(DistributedMixer, EqualsOneProcessWithManyColumns) {
   check(Call<TypeParam>(1, 300, 258));
   check(Call<TypeParam>(1, 1009, 33));
 }
 
-TYPED_TEST(DistributedMixer, TakesNothing) {
+TYPED_TEST(DistributedMixer, SupportsEmptyTensors) {
   check(Call<TypeParam>(0, 10, 4));
   check(Call<TypeParam>(2, 0, 4));
   check(Call<TypeParam>(2, 10, 0));
 }
 
-TEST(DistributedMixerThreads, ChangeNoBit) {
+TEST(DistributedMixerThreads, DoNotChangeBits) {
   fovea::ThreadPool pool(3);
   check(Call<float>(1, 1500, 150), AnyExecutor::of(pool));
 }
 
 /// Whether rows lie so that each is on the rank of its mirror image, or not.
-TEST(DistributedMixerTraffic, IsWhatTheLayoutSays) {
+TEST(DistributedMixerTraffic, FollowsFromTheLayout) {
   const Index ranks = all_ranks().size();
   const Index count = 64 * ranks;
   const Index width = 8 * ranks - 1;
@@ -115,7 +115,7 @@ TEST(DistributedMixerTraffic, IsWhatTheLayoutSays) {
             sums + results + count / 2 * width);
 }
 
-TEST(DistributedMixerBadInput, IsNamedOnAllRanks) {
+TEST(DistributedMixerBadInput, IsReportedOnAllRanks) {
   const Call<float> whole(1, 40, 6);
   const Sharding rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
   const Call<float> own(whole, rows);
@@ -156,7 +156,7 @@ TEST(DistributedMixerBadInput, IsNamedOnAllRanks) {
 }
 
 /// A rank whose arena is too small is named, and nobody waits for it.
-TEST(DistributedMixerMemory, IsThatOfTheArena) {
+TEST(DistributedMixerMemory, IsAllocatedInTheArena) {
   const Call<float> whole(1, 200, 90);
   const Sharding rows(all_ranks(), RowLayout::zigzag(200, all_ranks().size()));
   const Call<float> own(whole, rows);

@@ -49,18 +49,18 @@ void check_all(const FsatCall<T>& whole, const AnyExecutor& executor = in_this_t
                         [&](const FsatOptions& options) { check(options, whole, executor); });
 }
 
-TEST(DistributedFsatBackward, HasTheBitsOfOneProcess) {
+TEST(DistributedFsatBackward, EqualsOneProcess) {
   for (const Index tokens : {1, 6, 333}) {
     check_all(FsatCall<float>({.batch = 2, .heads = 4, .key_heads = 2, .tokens = tokens}, 1));
   }
 }
 
-TEST(DistributedFsatBackward, HasTheBitsOfOneProcessInDouble) {
+TEST(DistributedFsatBackward, EqualsOneProcessInDouble) {
   check_all(FsatCall<OtherScalar>({.tokens = 1500}, 2));
 }
 
 /// Dominant indices beyond the length are not read, and have no gradient.
-TEST(DistributedFsatBackward, TakesKeyLengthsAndThreads) {
+TEST(DistributedFsatBackward, SupportsKeyLengthsAndThreads) {
   FsatCall<float> whole({.batch = 3, .tokens = 300}, 4);
   whole.lengths = {300, 131, 0};
   for (Index h = 0; h < 2; ++h) {
@@ -73,7 +73,7 @@ TEST(DistributedFsatBackward, TakesKeyLengthsAndThreads) {
 }
 
 /// With a large lse a second number of each row travels, since no other rank has all its keys.
-TEST(DistributedFsatBackward, HasTheBitsOfOneProcessIfLseIsLarge) {
+TEST(DistributedFsatBackward, EqualsOneProcessIfLseIsLarge) {
   const FsatCall<float> whole({.tokens = 333}, 6);
   whole.q.fill(gaussian(1, 300));
   check_all(whole);
@@ -83,7 +83,7 @@ TEST(DistributedFsatBackward, HasTheBitsOfOneProcessIfLseIsLarge) {
 }
 
 /// Ranks may want different gradients.
-TEST(DistributedFsatBackward, WritesWhatIsWanted) {
+TEST(DistributedFsatBackward, WritesRequestedGradients) {
   const FsatCall<float> whole({.tokens = 100}, 5);
   const FsatAttention op(FsatOptions{.max_length = 100});
   op.forward(whole.inputs(), whole.out.view(), whole.saved());

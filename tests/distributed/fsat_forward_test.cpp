@@ -42,23 +42,23 @@ void check_all(const FsatCall<T>& whole, const AnyExecutor& executor = in_this_t
                         [&](const FsatOptions& options) { check(options, whole, executor); });
 }
 
-TEST(DistributedFsat, HasTheBitsOfOneProcess) {
+TEST(DistributedFsat, EqualsOneProcess) {
   for (const Index tokens : {1, 6, 333}) {
     check_all(FsatCall<float>({.batch = 2, .heads = 4, .key_heads = 2, .tokens = tokens}, 1));
   }
 }
 
-TEST(DistributedFsat, HasTheBitsOfOneProcessInDouble) {
+TEST(DistributedFsat, EqualsOneProcessInDouble) {
   check_all(FsatCall<OtherScalar>({.tokens = 700}, 2));
 }
 
 /// Long enough for the phases of one process.
-TEST(DistributedFsat, HasTheBitsOfOneProcessWithManyRows) {
+TEST(DistributedFsat, EqualsOneProcessWithManyRows) {
   check_all(FsatCall<float>({.heads = 1, .key_heads = 1, .tokens = 9000}, 3));
 }
 
 /// Dominant indices beyond the length are not read.
-TEST(DistributedFsat, TakesKeyLengths) {
+TEST(DistributedFsat, SupportsKeyLengths) {
   FsatCall<float> whole({.batch = 3, .tokens = 300}, 4);
   whole.lengths = {300, 131, 0};
   for (Index h = 0; h < 2; ++h) {
@@ -95,7 +95,7 @@ TEST(DistributedFsat, SendsKeysToTheirQueries) {
   EXPECT_EQ(sent, all_ranks().rank() == 0 ? 3 * row : 0);
 }
 
-TEST(DistributedFsat, RefusesWhatDoesNotFit) {
+TEST(DistributedFsat, RefusesMismatches) {
   const FsatCall<float> whole({.tokens = 40}, 7);
   const Sharding rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
   const FsatCall<float> own(whole, rows);

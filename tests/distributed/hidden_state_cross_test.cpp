@@ -70,18 +70,16 @@ void check(const Call<T>& whole, const AnyExecutor& executor = in_this_thread())
   }
 }
 
-TEST(DistributedCross, HasTheBitsOfOneProcess) {
+TEST(DistributedCross, EqualsOneProcess) {
   for (const Index rows : {1, 6, 333}) check(Call<float>(2, rows, 24));
 }
 
 /// Some ranks have no channel.
-TEST(DistributedCross, HasTheBitsOfOneProcessWithFewChannels) { check(Call<float>(1, 100, 2)); }
+TEST(DistributedCross, EqualsOneProcessWithFewChannels) { check(Call<float>(1, 100, 2)); }
 
-TEST(DistributedCross, HasTheBitsOfOneProcessForManyColumns) {
-  check(Call<OtherScalar>(1, 700, 9));
-}
+TEST(DistributedCross, EqualsOneProcessForManyColumns) { check(Call<OtherScalar>(1, 700, 9)); }
 
-TEST(DistributedCross, TakesKeyLengths) {
+TEST(DistributedCross, SupportsKeyLengths) {
   Call<float> whole(3, 300, 20);
   whole.lengths = {300, 131, 0};
   check(whole);
@@ -93,7 +91,7 @@ TEST(DistributedCross, RunsOnThreads) {
 }
 
 /// Ranks may want different gradients.
-TEST(DistributedCross, WritesWhatIsWanted) {
+TEST(DistributedCross, WritesRequestedGradients) {
   const Call<float> whole(1, 60, 10);
   const HiddenStateCross op;
   op.backward(whole.inputs(), View<const float>(whole.d_out.view()), whole.grads());
@@ -107,7 +105,7 @@ TEST(DistributedCross, WritesWhatIsWanted) {
   expect_if_wanted(!is_even, own.d_f2, whole.d_f2, rows);
 }
 
-TEST(DistributedCross, RefusesWhatDoesNotFit) {
+TEST(DistributedCross, RefusesMismatches) {
   const Call<float> whole(1, 40, 6);
   const Sharding rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
   const Call<float> own(whole, rows);

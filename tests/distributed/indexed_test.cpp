@@ -124,7 +124,7 @@ void check(const IndexedAttention& op, const Tensors<T>& whole) {
   }
 }
 
-TEST(DistributedIndexed, HasTheBitsOfOneProcess) {
+TEST(DistributedIndexed, EqualsOneProcess) {
   for (const bool causal : {false, true}) {
     for (const Index rows : {1, 6, 333}) {
       check(IndexedAttention{{.causal = causal}}, whole_problem<float>(2, 4, 2, rows, 13));
@@ -134,7 +134,7 @@ TEST(DistributedIndexed, HasTheBitsOfOneProcess) {
   }
 }
 
-TEST(DistributedIndexed, TakesKeyLengths) {
+TEST(DistributedIndexed, SupportsKeyLengths) {
   Tensors<float> whole = whole_problem<float>(3, 2, 1, 200, 20);
   whole.key_lengths = {200, 93, 0};
   check(IndexedAttention{}, whole);
@@ -142,7 +142,7 @@ TEST(DistributedIndexed, TakesKeyLengths) {
 }
 
 /// With a large lse a second number of each row travels, since no other rank has all its keys.
-TEST(DistributedIndexed, HasTheBitsOfOneProcessIfLseIsLarge) {
+TEST(DistributedIndexed, EqualsOneProcessIfLseIsLarge) {
   const Tensors<float> whole = whole_problem<float>(1, 4, 2, 333, 13);
   whole.q.fill(gaussian(1, 300));
   check(IndexedAttention{}, whole);
@@ -152,7 +152,7 @@ TEST(DistributedIndexed, HasTheBitsOfOneProcessIfLseIsLarge) {
 }
 
 /// Keys that lists name and that are not visible change nothing, and do not travel.
-TEST(DistributedIndexed, InvisibleKeysMayHoldAnything) {
+TEST(DistributedIndexed, InvisibleKeysMayContainAnything) {
   Tensors<float> whole = whole_problem<float>(1, 2, 2, 120, 4);
   for (Index h = 0; h < 2; ++h) {
     for (Index n = 0; n < 120; ++n) {
@@ -175,7 +175,7 @@ TEST(DistributedIndexed, InvisibleKeysMayHoldAnything) {
 }
 
 /// Ranks may want different gradients.
-TEST(DistributedIndexed, WritesWhatIsWanted) {
+TEST(DistributedIndexed, WritesRequestedGradients) {
   const auto whole = whole_problem<float>(1, 2, 2, 100, 9);
   const IndexedAttention op{{.causal = true}};
   op.forward(whole.inputs(), whole.out.view(), whole.saved());
@@ -195,7 +195,7 @@ TEST(DistributedIndexed, WritesWhatIsWanted) {
   expect_if_wanted(is_even, own.d_v, whole.d_v, rows);
 }
 
-TEST(DistributedIndexed, RefusesWhatOneRankBrings) {
+TEST(DistributedIndexed, RefusesInvalidArgumentsOfOneRank) {
   const auto whole = whole_problem<float>(1, 2, 2, 70, 5);
   const Sharding rows(all_ranks(), RowLayout::contiguous(70, all_ranks().size()));
   const Tensors<float> own = parts_of(whole, rows);
@@ -224,7 +224,7 @@ TEST(DistributedIndexed, RefusesWhatOneRankBrings) {
 }
 
 /// A rank whose threads break still sends what others need.
-TEST(DistributedIndexed, AThreadThatBreaks) {
+TEST(DistributedIndexed, AnExceptionInATask) {
   const auto whole = whole_problem<float>(1, 8, 2, 3000, 64);
   const Sharding rows(all_ranks(), RowLayout::zigzag(3000, all_ranks().size()));
   const Tensors<float> own = parts_of(whole, rows);

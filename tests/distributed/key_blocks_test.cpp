@@ -15,7 +15,7 @@ using fovea::Range;
 using fovea::distributed::KeyBlocks;
 using fovea::distributed::RowLayout;
 
-TEST(KeyBlocks, AreThoseOfTheLayout) {
+TEST(KeyBlocks, FollowFromTheLayout) {
   for (const int ranks : {1, 2, 3, 7}) {
     for (const Index block : {1, 4, 10}) {
       const KeyBlocks blocks(block, ranks);
@@ -38,7 +38,7 @@ TEST(KeyBlocks, AreThoseOfTheLayout) {
   }
 }
 
-TEST(KeyBlocks, RangesHoldThePositionsOfARank) {
+TEST(KeyBlocks, RangesContainTheRanksPositions) {
   const KeyBlocks blocks(5, 3);
   for (const Index begin : {0, 3, 14, 15, 29}) {
     for (const Index end : {begin, begin + 1, begin + 4, begin + 40}) {
@@ -57,7 +57,7 @@ TEST(KeyBlocks, RangesHoldThePositionsOfARank) {
   }
 }
 
-TEST(KeyBlocks, NeighboursAreTogether) {
+TEST(KeyBlocks, AdjacentBlocksAreMerged) {
   const KeyBlocks blocks(5, 3);
   EXPECT_TRUE(blocks.are_together(5, 9));
   EXPECT_FALSE(blocks.are_together(4, 5));

@@ -188,7 +188,7 @@ void for_each_operator(CausalAlignment alignment, const F& f) {
     SmartBirdAttention{{.keys_per_row = kListed, .causal = true, .alignment = alignment}});
 }
 
-TEST(DistributedKeyLength, HasTheBitsOfOneProcess) {
+TEST(DistributedKeyLength, EqualsOneProcess) {
   Given<float> given;
   given.lengths = {kRows, 97};
   for_each_operator<float>(
@@ -196,7 +196,7 @@ TEST(DistributedKeyLength, HasTheBitsOfOneProcess) {
       [&](const std::string& name, const auto& op) { expect_bits_of_one(name, op, given); });
 }
 
-TEST(DistributedKeyLength, HasTheBitsOfOneProcessAtPositionsThatInputsGive) {
+TEST(DistributedKeyLength, EqualsOneProcessAtGivenPositions) {
   Given<OtherScalar> given;
   given.lengths = {kRows, 150};
   given.first_positions = {0, 11};
@@ -205,7 +205,7 @@ TEST(DistributedKeyLength, HasTheBitsOfOneProcessAtPositionsThatInputsGive) {
       [&](const std::string& name, const auto& op) { expect_bits_of_one(name, op, given); });
 }
 
-TEST(DistributedKeyLength, RanksThatMeanOtherPositionsAreToldApart) {
+TEST(DistributedKeyLength, DifferentPositionsOnRanksAreRefused) {
   Given<float> given;
   given.has_bias = false;
   given.lengths = {kRows, 97};

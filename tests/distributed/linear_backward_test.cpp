@@ -53,7 +53,7 @@ void check_all(const LinearProblem<T>& whole, bool keeps,
       [&](const std::string& name, const auto& op) { check(name, op, whole, keeps, executor); });
 }
 
-TEST(DistributedLinearBackward, HasTheBitsOfOneProcess) {
+TEST(DistributedLinearBackward, EqualsOneProcess) {
   for (const Index rows : {1, 6, 333}) check_all(LinearProblem<float>(2, 4, 2, rows), true);
 }
 
@@ -61,17 +61,17 @@ TEST(DistributedLinearBackward, ComputesTheNearFieldAgain) {
   check_all(LinearProblem<float>(1, 2, 2, 150), false);
 }
 
-TEST(DistributedLinearBackward, HasTheBitsOfOneProcessInDouble) {
+TEST(DistributedLinearBackward, EqualsOneProcessInDouble) {
   check_all(LinearProblem<OtherScalar>(1, 2, 2, 200), true);
 }
 
 /// Several segments: states go over them, and sums are folded in their order.
-TEST(DistributedLinearBackward, HasTheBitsOfOneProcessOverSegments) {
+TEST(DistributedLinearBackward, EqualsOneProcessOverSegments) {
   check_all(LinearProblem<float>(1, 4, 2, 5 * fovea::kLinearSegment + 77), true);
 }
 
 /// Rows behind the last key read the last chunk of keys token by token, wherever it is.
-TEST(DistributedLinearBackward, TakesKeyLengths) {
+TEST(DistributedLinearBackward, SupportsKeyLengths) {
   const Index count = 3 * fovea::kLinearSegment + 5;
   LinearProblem<float> whole(4, 2, 1, count);
   whole.lengths = {count, fovea::kLinearSegment + 130, 0, 2 * fovea::kLinearSegment};
@@ -79,7 +79,7 @@ TEST(DistributedLinearBackward, TakesKeyLengths) {
 }
 
 /// Without values there is no output, so that denominators of exactly 0 reach no gradient.
-TEST(DistributedLinearBackward, WithoutValuesIsWithoutGradients) {
+TEST(DistributedLinearBackward, NoValuesGiveNoGradients) {
   using fovea::Relu;
   LinearProblem<float> whole(1, 2, 1, fovea::kLinearSegment + 77, 0);
   whole.q.fill(constant(-1));
@@ -97,7 +97,7 @@ TEST(DistributedLinearBackward, WithoutValuesIsWithoutGradients) {
 }
 
 /// A floor keeps signs of each row from the first step to the second.
-TEST(DistributedLinearBackward, KeepsWhatAFloorNeeds) {
+TEST(DistributedLinearBackward, SavesWhatADenominatorFloorNeeds) {
   const fovea::LinearAttention<fovea::Tanh, EluPlusOne> op(
       {.causal = true, .denominator = fovea::Denominator::signed_floor(0.1)});
   check("floor", op, LinearProblem<float>(1, 4, 2, 2 * fovea::kLinearSegment + 77), true);
@@ -241,7 +241,7 @@ TEST(DistributedLinearBackward, SendsStatesAndNoRows) {
 }
 
 /// Ranks may want different gradients.
-TEST(DistributedLinearBackward, WritesWhatIsWanted) {
+TEST(DistributedLinearBackward, WritesRequestedGradients) {
   const LinearProblem<float> whole(1, 2, 2, 300);
   const fovea::FmmOneKernel op({.band = {.left = 6}, .causal = true});
   op.backward(whole.inputs(op), View<const float>(whole.out.view()), {},
@@ -258,7 +258,7 @@ TEST(DistributedLinearBackward, WritesWhatIsWanted) {
   expect_if_wanted(is_even, own.d_v, whole.d_v, rows);
 }
 
-TEST(DistributedLinearBackward, RefusesWhatDoesNotFit) {
+TEST(DistributedLinearBackward, RefusesMismatches) {
   const LinearProblem<float> whole(1, 2, 2, 40);
   const Sharding rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
   const LinearProblem<float> own(whole, rows);
@@ -297,7 +297,7 @@ TEST(DistributedLinearBackward, RefusesWhatDoesNotFit) {
 }
 
 /// Of no sequences at all the gradients of a blend's logits are 0.
-TEST(DistributedLinearBackward, LogitsOfNoSequences) {
+TEST(DistributedLinearBackward, LogitsWithoutSequences) {
   using Op = fovea::FmmAttention<fovea::EluPlusOne>;
   const Sharding rows(all_ranks(),
                       RowLayout::contiguous(16 * all_ranks().size(), all_ranks().size()));

@@ -41,20 +41,20 @@ void check_all(const LinearProblem<T>& whole, const AnyExecutor& executor = in_t
       [&](const std::string& name, const auto& op) { check(name, op, whole, executor); });
 }
 
-TEST(DistributedLinear, HasTheBitsOfOneProcess) {
+TEST(DistributedLinear, EqualsOneProcess) {
   for (const Index rows : {1, 6, 333}) check_all(LinearProblem<float>(2, 4, 2, rows));
 }
 
-TEST(DistributedLinear, HasTheBitsOfOneProcessInDouble) {
+TEST(DistributedLinear, EqualsOneProcessInDouble) {
   check_all(LinearProblem<OtherScalar>(1, 2, 2, 200));
 }
 
 /// Several segments, whose sums are folded in their order.
-TEST(DistributedLinear, HasTheBitsOfOneProcessOverSegments) {
+TEST(DistributedLinear, EqualsOneProcessOverSegments) {
   check_all(LinearProblem<float>(1, 2, 1, 3 * fovea::kLinearSegment + 77));
 }
 
-TEST(DistributedLinear, TakesKeyLengths) {
+TEST(DistributedLinear, SupportsKeyLengths) {
   LinearProblem<float> whole(3, 2, 2, 300);
   whole.lengths = {300, 130, 0};
   check_all(whole);
@@ -81,7 +81,7 @@ TEST(DistributedLinear, SendsStatesAndNoRows) {
   EXPECT_EQ(sent(causal, 4000), state);
 }
 
-TEST(DistributedLinear, RefusesWhatDoesNotFit) {
+TEST(DistributedLinear, RefusesMismatches) {
   const LinearProblem<float> whole(1, 2, 2, 40);
   const Sharding rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
   const LinearProblem<float> own(whole, rows);

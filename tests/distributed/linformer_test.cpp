@@ -173,7 +173,7 @@ void check(const LinformerAttention& op, const Tensors<T>& whole, bool keeps,
   for (const RowLayout& layout : layouts) expect_same(op, whole, keeps, layout, executor);
 }
 
-TEST(DistributedLinformer, HasTheBitsOfOneProcess) {
+TEST(DistributedLinformer, EqualsOneProcess) {
   for (const Index rows : {1, 6, 333}) {
     check(LinformerAttention(), Tensors<float>({.batch = 2, .rows = rows, .value_sharing = 2}),
           true);
@@ -183,18 +183,18 @@ TEST(DistributedLinformer, HasTheBitsOfOneProcess) {
 }
 
 /// More projected keys than go along at once, and more chains than a product takes.
-TEST(DistributedLinformer, HasTheBitsOfOneProcessInBlocks) {
+TEST(DistributedLinformer, EqualsOneProcessInBlocks) {
   check(LinformerAttention(),
         Tensors<float>({.batch = 3, .rows = 1700, .projected = 150, .value_sharing = 2}), true);
   check(LinformerAttention({.scale = -0.3}),
         Tensors<float>({.rows = 70, .projected = 200, .width = 33, .value_width = 16}), true);
 }
 
-TEST(DistributedLinformer, HasTheBitsOfOneProcessInDouble) {
+TEST(DistributedLinformer, EqualsOneProcessInDouble) {
   check(LinformerAttention(), Tensors<OtherScalar>({.rows = 400, .projected = 70}), true);
 }
 
-TEST(DistributedLinformer, TakesKeyLengths) {
+TEST(DistributedLinformer, SupportsKeyLengths) {
   Tensors<float> whole({.batch = 5, .rows = 300, .key_sharing = 2});
   whole.lengths = {300, 130, 0, 1, 128};
   check(LinformerAttention(), whole, true);
@@ -211,7 +211,7 @@ TEST(DistributedLinformer, RunsOnThreads) {
 }
 
 /// A large lse has a low part, which the rank of a row finds and that of its block reads.
-TEST(DistributedLinformer, TakesLargeLogits) {
+TEST(DistributedLinformer, SupportsLargeLogits) {
   const Tensors<float> whole({.rows = 333, .projected = 70});
   whole.q.fill(gaussian(1, 9));
   whole.k.fill(gaussian(2, 30));
@@ -222,7 +222,7 @@ TEST(DistributedLinformer, TakesLargeLogits) {
 }
 
 /// Ranks may want different gradients.
-TEST(DistributedLinformer, WritesWhatIsWanted) {
+TEST(DistributedLinformer, WritesRequestedGradients) {
   const Tensors<float> whole({.rows = 300});
   const LinformerAttention op;
   op.forward(whole.inputs(), whole.out.view(), whole.saved(true));
@@ -293,12 +293,12 @@ TEST(DistributedLinformer, SendsGradientsOfProjectedKeysAndNoRows) {
   EXPECT_EQ(sent(ranks * (block + 1)), expected + read + made);
 }
 
-TEST(DistributedLinformer, NothingIsASumOfNothing) {
+TEST(DistributedLinformer, SumsOfNothingAreZero) {
   check(LinformerAttention(), Tensors<float>({.rows = 0}), true);
   check(LinformerAttention(), Tensors<float>({.batch = 0, .rows = 70}), true);
 }
 
-TEST(DistributedLinformer, RefusesWhatOneRankBrings) {
+TEST(DistributedLinformer, RefusesInvalidArgumentsOfOneRank) {
   const Tensors<float> whole({.rows = 70});
   const Sharding rows(all_ranks(), RowLayout::contiguous(70, all_ranks().size()));
   const Tensors<float> own(whole, rows);
@@ -346,7 +346,7 @@ TEST(DistributedLinformer, RefusesWhatOneRankBrings) {
   }
 }
 
-TEST(DistributedLinformer, RefusesGradientsThatDoNotFit) {
+TEST(DistributedLinformer, RefusesMismatchedGradients) {
   const Tensors<float> whole({.rows = 70});
   const Sharding rows(all_ranks(), RowLayout::contiguous(70, all_ranks().size()));
   const Tensors<float> own(whole, rows);
@@ -379,7 +379,7 @@ TEST(DistributedLinformer, RefusesGradientsThatDoNotFit) {
 }
 
 /// A rank whose threads break still sends what others wait for.
-TEST(DistributedLinformer, AThreadThatBreaks) {
+TEST(DistributedLinformer, AnExceptionInATask) {
   const Tensors<float> whole({.query_heads = 8, .key_heads = 8, .rows = 300});
   const Sharding rows(all_ranks(), RowLayout::zigzag(300, all_ranks().size()));
   const Tensors<float> own(whole, rows);

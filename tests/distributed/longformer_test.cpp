@@ -150,7 +150,7 @@ std::vector<LongformerOptions> all_options(Index rows) {
   return all;
 }
 
-TEST(DistributedLongformer, HasTheBitsOfOneProcess) {
+TEST(DistributedLongformer, EqualsOneProcess) {
   for (const Index rows : {1, 6, 333}) {
     for (const bool has_global : {false, true}) {
       const auto whole = whole_problem<float>(2, 4, 2, rows, has_global);
@@ -162,7 +162,7 @@ TEST(DistributedLongformer, HasTheBitsOfOneProcess) {
   }
 }
 
-TEST(DistributedLongformer, HasTheBitsOfOneProcessInDouble) {
+TEST(DistributedLongformer, EqualsOneProcessInDouble) {
   auto whole = whole_problem<OtherScalar>(1, 2, 2, 250, true);
   for (const LongformerOptions& options : all_options(250)) {
     for (const bool has_d_lse : {false, true}) {
@@ -174,12 +174,12 @@ TEST(DistributedLongformer, HasTheBitsOfOneProcessInDouble) {
 }
 
 /// The keys of global rows come in stages where there are many.
-TEST(DistributedLongformer, HasTheBitsOfOneProcessInStages) {
+TEST(DistributedLongformer, EqualsOneProcessInStages) {
   const auto whole = whole_problem<float>(1, 1, 1, 4 * fovea::kKeySegment + 100, true);
   check("long", LongformerAttention{{.left = 9, .right = 5, .global = {0, 5000}}}, whole);
 }
 
-TEST(DistributedLongformer, TakesLengthsAndSlopes) {
+TEST(DistributedLongformer, SupportsLengthsAndSlopes) {
   const std::vector<float> slopes = {0.5F, 0.25F, 0.125F, 0.0625F};
   const std::vector<Index> lengths = {250, 97};
   auto whole = whole_problem<float>(2, 4, 2, 250, true);
@@ -188,7 +188,7 @@ TEST(DistributedLongformer, TakesLengthsAndSlopes) {
   check("lengths", LongformerAttention{{.left = 9, .right = 5, .global = {60, 120}}}, whole);
 }
 
-TEST(DistributedLongformer, SinksHaveTheBitsOfOneProcess) {
+TEST(DistributedLongformer, SinksEqualOneProcess) {
   auto whole = whole_problem<float>(1, 2, 2, 200, false);
   const std::vector<float> sinks = {1, -2};
   whole.more.sink = sinks;
@@ -209,7 +209,7 @@ TEST(DistributedLongformer, SinksHaveTheBitsOfOneProcess) {
   EXPECT_EQ(got, expected);
 }
 
-TEST(DistributedLongformer, RefusesWhatOneRankBrings) {
+TEST(DistributedLongformer, RefusesInvalidArgumentsOfOneRank) {
   const auto whole = whole_problem<float>(1, 2, 2, 70, true);
   const Sharding rows(all_ranks(), RowLayout::contiguous(70, all_ranks().size()));
   const auto own = parts_of(whole, rows);
@@ -246,7 +246,7 @@ TEST(DistributedLongformer, RefusesWhatOneRankBrings) {
 }
 
 /// A rank whose threads break in the first pass still sends what others need in the second.
-TEST(DistributedLongformer, AThreadThatBreaks) {
+TEST(DistributedLongformer, AnExceptionInATask) {
   const auto whole = whole_problem<float>(1, 8, 2, 3000, true);
   const Sharding rows(all_ranks(), RowLayout::zigzag(3000, all_ranks().size()));
   const auto own = parts_of(whole, rows);

@@ -176,23 +176,23 @@ void check_steps(const Sizes& sizes, const AnyExecutor& executor = in_this_threa
   check(LunaUnpack(), Step<T>(sizes, false), executor);
 }
 
-TEST(DistributedLuna, HasTheBitsOfOneProcess) {
+TEST(DistributedLuna, EqualsOneProcess) {
   for (const Index rows : {1, 6, 40, 333}) check_steps<float>({2, 4, 2, 5, rows});
   check_steps<float>({1, 2, 2, 1, 100});
   check_steps<float>({1, 2, 1, 200, 150});
 }
 
-TEST(DistributedLuna, HasTheBitsOfOneProcessForLongerSequences) {
+TEST(DistributedLuna, EqualsOneProcessForLongerSequences) {
   check_steps<OtherScalar>({1, 2, 1, 16, 700});
 }
 
 /// Several segments of keys, whose running softmaxes are merged in their order.
-TEST(DistributedLuna, HasTheBitsOfOneProcessOverSegments) {
+TEST(DistributedLuna, EqualsOneProcessOverSegments) {
   check_steps<float>({1, 4, 2, 9, 4 * kKeySegment + 77});
   check_steps<OtherScalar>({1, 1, 1, 70, 2 * kKeySegment});
 }
 
-TEST(DistributedLuna, TakesKeyLengths) {
+TEST(DistributedLuna, SupportsKeyLengths) {
   Step<float> pack({4, 2, 2, 5, 3 * kKeySegment + 5}, true);
   pack.lengths = {3 * kKeySegment + 5, 0, kKeySegment, 2 * kKeySegment + 1};
   check(LunaPack(), pack);
@@ -201,7 +201,7 @@ TEST(DistributedLuna, TakesKeyLengths) {
   check(LunaUnpack(), unpack);
 }
 
-TEST(DistributedLuna, TakesSlopesAndSinks) {
+TEST(DistributedLuna, SupportsSlopesAndSinks) {
   for (const bool is_pack : {true, false}) {
     Step<float> step({1, 4, 2, 6, 2 * kKeySegment + 9}, is_pack);
     step.slopes = {0.5F, 0.25F, 0.01F, 0.001F};
@@ -220,7 +220,7 @@ TEST(DistributedLuna, RunsOnThreads) {
 }
 
 /// What the rounding of a large lse took is found with all keys.
-TEST(DistributedLuna, HasTheBitsOfOneProcessIfLseIsLarge) {
+TEST(DistributedLuna, EqualsOneProcessIfLseIsLarge) {
   const Sizes sizes = {2, 2, 1, 70, 2 * kKeySegment + 300};
   Step<float> pack(sizes, true, 4000);
   pack.lengths = {2 * kKeySegment + 300, kKeySegment + 3};
@@ -258,7 +258,7 @@ void check_wishes(const Op& op) {
   for (const float x : (is_even ? own.d_v : own.d_k).values()) EXPECT_EQ(x, 77);
 }
 
-TEST(DistributedLuna, WritesWhatIsWanted) {
+TEST(DistributedLuna, WritesRequestedGradients) {
   check_wishes(LunaPack());
   check_wishes(LunaUnpack());
 }
@@ -308,7 +308,7 @@ TEST(DistributedLuna, SendsSumsOfPackedRows) {
 }
 
 /// Keys and values of a segment that lies on two ranks go to the first, and their gradients back.
-TEST(DistributedLuna, SendsRowsOfBrokenSegments) {
+TEST(DistributedLuna, SendsRowsOfDividedSegments) {
   if (all_ranks().size() != 2) GTEST_SKIP() << "counted for two ranks";
   const Index rows = 2 * kKeySegment;
   const Sizes sizes = {2, 4, 2, 6, rows};
@@ -321,7 +321,7 @@ TEST(DistributedLuna, SendsRowsOfBrokenSegments) {
   EXPECT_EQ(got.backward, pack * 5 + 10 * row);
 }
 
-TEST(DistributedLuna, RefusesWhatDoesNotFit) {
+TEST(DistributedLuna, RefusesMismatches) {
   const int ranks = all_ranks().size();
   const bool is_last = all_ranks().rank() == ranks - 1;
   const std::string begin = "rank " + std::to_string(ranks - 1) + ": LunaPack: ";
@@ -431,7 +431,7 @@ TEST(DistributedLuna, RefusesBiasAndMask) {
   check_refusal_of_logits(LunaUnpack());
 }
 
-TEST(DistributedLuna, TakesMemoryOfAnArena) {
+TEST(DistributedLuna, AllocatesInAnArena) {
   fovea::Arena arena(Index{1} << 27);
   fovea::ThreadPool pool(2);
   const AnyExecutor executor = AnyExecutor::of(pool, &arena);
@@ -455,13 +455,13 @@ TEST(DistributedLuna, TakesMemoryOfAnArena) {
   EXPECT_EQ(text.substr(0, begin.size()), begin) << text;
 }
 
-TEST(DistributedLuna, TakesSequencesWithoutRows) {
+TEST(DistributedLuna, SupportsSequencesWithoutRows) {
   check_steps<float>({2, 2, 1, 3, 0});
   check_steps<float>({2, 2, 1, 0, 90});
 }
 
 /// The other ones of keys and values are read nevertheless: an lse depends on keys alone.
-TEST(DistributedLuna, TakesKeysOrValuesWithoutWidth) {
+TEST(DistributedLuna, SupportsKeysOrValuesOfWidth0) {
   for (const Index rows : {Index{90}, 2 * kKeySegment + 30}) {
     check_steps<float>({.batch = 1,
                         .query_heads = 2,

@@ -130,7 +130,7 @@ NystroemAttention with(Index landmarks, NystroemScale scale = NystroemScale::mat
   return NystroemAttention({.landmarks = landmarks, .first_scale = scale});
 }
 
-TEST(DistributedNystroem, HasTheBitsOfOneProcess) {
+TEST(DistributedNystroem, EqualsOneProcess) {
   for (const Index rows : {4, 12, 336}) {
     check(with(4), Tensors<float>({2, 4, 2, rows, 4}));
     check(with(2, NystroemScale::batch_max), Tensors<float>({2, 4, 4, rows, 2}));
@@ -138,11 +138,11 @@ TEST(DistributedNystroem, HasTheBitsOfOneProcess) {
   check(with(1), Tensors<float>({1, 2, 1, 1, 1}));
 }
 
-TEST(DistributedNystroem, HasTheBitsOfOneProcessInDouble) {
+TEST(DistributedNystroem, EqualsOneProcessInDouble) {
   check(with(8), Tensors<OtherScalar>({1, 2, 1, 2 * kKeySegment + 88, 8}));
 }
 
-TEST(DistributedNystroem, TakesKeyLengths) {
+TEST(DistributedNystroem, SupportsKeyLengths) {
   Tensors<float> whole({4, 2, 2, 2 * kKeySegment + 96, 16});
   whole.lengths = {2 * kKeySegment + 96, 0, 160, kKeySegment + 32};
   check(with(16, NystroemScale::batch_max), whole);
@@ -154,7 +154,7 @@ TEST(DistributedNystroem, RunsOnThreads) {
 }
 
 /// What the rounding of a large lse took is found over landmarks, and over all keys.
-TEST(DistributedNystroem, HasTheBitsOfOneProcessIfLseIsLarge) {
+TEST(DistributedNystroem, EqualsOneProcessIfLseIsLarge) {
   const Tensors<float> whole({1, 2, 1, kKeySegment + 80, 4}, 9000);
   check(with(4), whole);
   for (const Tensor<float>* lse : {&whole.lse, &whole.landmark_lse}) {
@@ -164,7 +164,7 @@ TEST(DistributedNystroem, HasTheBitsOfOneProcessIfLseIsLarge) {
   }
 }
 
-TEST(DistributedNystroem, RefusesWhatDoesNotFit) {
+TEST(DistributedNystroem, RefusesMismatches) {
   const int ranks = all_ranks().size();
   const bool is_last = all_ranks().rank() == ranks - 1;
   const std::string begin = "rank " + std::to_string(ranks - 1) + ": NystroemAttention: ";
@@ -218,7 +218,7 @@ TEST(DistributedNystroem, SendsLandmarks) {
   }
 }
 
-TEST(DistributedNystroem, TakesMemoryOfAnArena) {
+TEST(DistributedNystroem, AllocatesInAnArena) {
   fovea::Arena arena(Index{1} << 27);
   fovea::ThreadPool pool(2);
   const AnyExecutor executor = AnyExecutor::of(pool, &arena);
@@ -242,7 +242,7 @@ TEST(DistributedNystroem, TakesMemoryOfAnArena) {
   EXPECT_EQ(text.substr(0, begin.size()), begin) << text;
 }
 
-TEST(DistributedNystroem, TakesSequencesWithoutRows) {
+TEST(DistributedNystroem, SupportsSequencesWithoutRows) {
   check(with(3), Tensors<float>({2, 2, 1, 0, 3}));
 }
 

@@ -62,7 +62,7 @@ int options_told(Op op) {
   return count;
 }
 
-TEST(OptionsText, TellsEveryOption) {
+TEST(OptionsText, ContainsEveryOption) {
   const BlockRows blocks = {{0, 1}, {3}};
   constexpr Dropout dropout = {.probability = 0.5, .seed = 3};
   EXPECT_EQ(options_told(FullAttention({.dropout = dropout})), 8);
@@ -107,7 +107,7 @@ TEST(OptionsText, IsShortForDefaults) {
   EXPECT_EQ(options_text(FullAttention{{.dropout = {0, 7}}}), "");
 }
 
-TEST(OptionsText, TellsMapsModifiersAndDenominators) {
+TEST(OptionsText, ContainsMapsModifiersAndDenominators) {
   EXPECT_EQ(options_text(LinearAttention<EluPlusOne, Relu>{}), ", elu(x) + 1, max(x, 0)");
   EXPECT_EQ(options_text(FmmFastWeight{}), ", delta rule of elu(x) + 1");
   EXPECT_EQ(options_text(LinearAttention<Tanh>{{.denominator = Denominator::signed_floor(0.25)}}),

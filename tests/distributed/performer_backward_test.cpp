@@ -68,21 +68,21 @@ void check(const PerformerOfRows<T>& whole, const AnyExecutor& executor = in_thi
   }
 }
 
-TEST(DistributedPerformerBackward, HasTheBitsOfOneProcess) {
+TEST(DistributedPerformerBackward, EqualsOneProcess) {
   for (const Index rows : {1, 6, 333}) check(PerformerOfRows<float>(2, 4, 2, rows));
 }
 
-TEST(DistributedPerformerBackward, HasTheBitsOfOneProcessInDouble) {
+TEST(DistributedPerformerBackward, EqualsOneProcessInDouble) {
   check(PerformerOfRows<OtherScalar>(1, 2, 2, 200));
 }
 
 /// Several segments: states go over them, and sums are folded in their order.
-TEST(DistributedPerformerBackward, HasTheBitsOfOneProcessOverSegments) {
+TEST(DistributedPerformerBackward, EqualsOneProcessOverSegments) {
   check(PerformerOfRows<float>(1, 4, 2, 5 * kLinearSegment + 77));
 }
 
 /// Blocks of rows behind the last token begin anywhere, and may lie on two ranks.
-TEST(DistributedPerformerBackward, TakesKeyLengths) {
+TEST(DistributedPerformerBackward, SupportsKeyLengths) {
   const Index count = 3 * kLinearSegment + 5;
   PerformerOfRows<float> whole(5, 2, 1, count);
   whole.lengths = {count, kLinearSegment + 130, 0, 2 * kLinearSegment, kLinearSegment - 40};
@@ -94,7 +94,7 @@ TEST(DistributedPerformerBackward, TakesKeyLengths) {
 
 /// The first sequence and the last one cancel: of the one between them there is left in the
 /// gradient of the projection what a sum in this order leaves.
-TEST(DistributedPerformerBackward, AddsUpInTheOrderOfOneProcess) {
+TEST(DistributedPerformerBackward, SumsInTheOrderOfOneProcess) {
   const PerformerOfRows<float> whole(3, 2, 1, kLinearSegment + 300);
   for (const Tensor<float>* x : {&whole.q, &whole.k, &whole.v, &whole.d_out}) {
     x->fill([&](Index b, Index h, Index n, Index c) { return (*x)(b % 2, h, n, c); });
@@ -116,7 +116,7 @@ TEST(DistributedPerformerBackward, RunsOnThreadsAndInAnArena) {
   check(whole, executor);
 }
 
-TEST(DistributedPerformerBackward, NothingIsASumOfNothing) {
+TEST(DistributedPerformerBackward, SumsOfNothingAreZero) {
   for (const bool causal : {true, false}) {
     const Sharding rows(all_ranks(), RowLayout::contiguous(0, all_ranks().size()));
     const PerformerOfRows<float> own(PerformerOfRows<float>(2, 2, 1, 0), rows);
@@ -162,7 +162,7 @@ TEST(DistributedPerformerBackward, SendsStatesAndNoRows) {
 }
 
 /// Ranks may want different gradients, but for that of the projection.
-TEST(DistributedPerformerBackward, WritesWhatIsWanted) {
+TEST(DistributedPerformerBackward, WritesRequestedGradients) {
   const PerformerOfRows<float> whole(1, 2, 2, 300);
   for (const bool causal : {true, false}) {
     const PerformerAttention op({.causal = causal});
@@ -181,7 +181,7 @@ TEST(DistributedPerformerBackward, WritesWhatIsWanted) {
   }
 }
 
-TEST(DistributedPerformerBackward, RefusesWhatDoesNotFit) {
+TEST(DistributedPerformerBackward, RefusesMismatches) {
   const PerformerOfRows<float> whole(1, 2, 2, 40);
   const Sharding rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
   const PerformerOfRows<float> own(whole, rows);

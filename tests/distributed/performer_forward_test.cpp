@@ -37,20 +37,20 @@ void check(const PerformerOfRows<T>& whole, const AnyExecutor& executor = in_thi
   }
 }
 
-TEST(DistributedPerformer, HasTheBitsOfOneProcess) {
+TEST(DistributedPerformer, EqualsOneProcess) {
   for (const Index rows : {1, 6, 333}) check(PerformerOfRows<float>(2, 4, 2, rows));
 }
 
-TEST(DistributedPerformer, HasTheBitsOfOneProcessInDouble) {
+TEST(DistributedPerformer, EqualsOneProcessInDouble) {
   check(PerformerOfRows<OtherScalar>(1, 2, 2, 200));
 }
 
 /// Several segments, which have references of their own and are folded in their order.
-TEST(DistributedPerformer, HasTheBitsOfOneProcessOverSegments) {
+TEST(DistributedPerformer, EqualsOneProcessOverSegments) {
   check(PerformerOfRows<float>(1, 4, 2, 3 * fovea::kLinearSegment + 77));
 }
 
-TEST(DistributedPerformer, TakesKeyLengths) {
+TEST(DistributedPerformer, SupportsKeyLengths) {
   PerformerOfRows<float> whole(3, 2, 2, 300);
   whole.lengths = {300, 130, 0};
   check(whole);
@@ -69,7 +69,7 @@ TEST(DistributedPerformer, RunsOnThreadsAndInAnArena) {
 }
 
 /// A NaN reaches the rows that it reaches in one process.
-TEST(DistributedPerformer, LetsNoNumberStopAtAnEndOfRanges) {
+TEST(DistributedPerformer, PropagatesNaNAcrossRanges) {
   PerformerOfRows<float> whole(1, 2, 1, 400);
   whole.k(0, 0, 210, 2) = std::numeric_limits<float>::quiet_NaN();
   whole.k(0, 0, 350, 1) = std::numeric_limits<float>::infinity();
@@ -115,7 +115,7 @@ TEST(DistributedPerformer, SendsStatesAndNoRows) {
   EXPECT_EQ(sent(false, 4 * segment), heads * (2 * (all - own) + own + 32) * number);
 }
 
-TEST(DistributedPerformer, RefusesWhatDoesNotFit) {
+TEST(DistributedPerformer, RefusesMismatches) {
   const PerformerOfRows<float> whole(1, 2, 2, 40);
   const Sharding rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
   const PerformerOfRows<float> own(whole, rows);

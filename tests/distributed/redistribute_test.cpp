@@ -103,7 +103,7 @@ TEST(Redistribute, GathersToOneRankAndScatters) {
   expect_own_part(back, whole, sharded, "scattered");
 }
 
-TEST(Redistribute, RefusesWhatDoesNotFit) {
+TEST(Redistribute, RefusesMismatches) {
   const int size = all_ranks().size();
   const Sharding from(all_ranks(), RowLayout::contiguous(20, size));
   const Sharding longer(all_ranks(), RowLayout::contiguous(21, size));

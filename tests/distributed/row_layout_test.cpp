@@ -21,7 +21,7 @@ std::vector<RowLayout> layouts(Index rows, int ranks) {
           RowLayout::zigzag(rows, ranks, 16)};
 }
 
-TEST(RowLayout, HoldsEveryRowOnce) {
+TEST(RowLayout, ContainsEveryRowOnce) {
   for (const Index rows : {0, 1, 5, 64, 1000}) {
     for (const int ranks : {1, 2, 3, 7, 100}) {
       for (const RowLayout& layout : layouts(rows, ranks)) {
@@ -46,7 +46,7 @@ TEST(RowLayout, HoldsEveryRowOnce) {
   }
 }
 
-TEST(RowLayout, IsWhatItsNameSays) {
+TEST(RowLayout, MatchesItsName) {
   using Ranges = std::vector<Range>;
   EXPECT_EQ(RowLayout::contiguous(10, 3).of(0), (Ranges{{0, 4}}));
   EXPECT_EQ(RowLayout::contiguous(10, 3).of(2), (Ranges{{7, 10}}));
@@ -64,7 +64,7 @@ TEST(RowLayout, IsWhatItsNameSays) {
   EXPECT_NE(RowLayout::zigzag(8, 2), RowLayout::contiguous(8, 2));
 }
 
-TEST(RowLayout, RefusesWhatIsNoLayout) {
+TEST(RowLayout, RefusesInvalidLayouts) {
   const auto refused = [](std::vector<std::vector<Range>> list) {
     return refusal([&] { RowLayout made(std::move(list)); });
   };

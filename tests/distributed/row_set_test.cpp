@@ -29,7 +29,7 @@ std::vector<Range> ranges_of(const std::vector<bool>& flags) {
   return ranges;
 }
 
-TEST(RowSet, HoldsWhatWasAdded) {
+TEST(RowSet, ContainsWhatWasAdded) {
   Draw draw(5);
   for (const Index rows : {1, 63, 64, 65, 128, 300}) {
     for (int trial = 0; trial < 40; ++trial) {

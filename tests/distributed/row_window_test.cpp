@@ -32,7 +32,7 @@ Index resident() {
   return pages * static_cast<Index>(sysconf(_SC_PAGESIZE));
 }
 
-TEST(RowWindow, TakesMemoryForWhatIsWritten) {
+TEST(RowWindow, AllocatesMemoryForWrittenRows) {
   const Index before = resident();
   const RowWindow window(Index{1} << 38);  // 256 GiB of addresses
   EXPECT_LT(resident() - before, Index{1} << 20);
@@ -45,7 +45,7 @@ TEST(RowWindow, TakesMemoryForWhatIsWritten) {
   EXPECT_EQ(window.data()[first + 5], std::byte{0});
 }
 
-TEST(RowWindow, KeepsTheNeighboursOfWhatItForgets) {
+TEST(RowWindow, KeepsNeighboursOfDroppedRows) {
   constexpr Index size = 100'000;
   const RowWindow window(size);
   const auto value = [](Index n) { return static_cast<std::byte>(n % 7 + 1); };
@@ -76,7 +76,7 @@ TEST(RowWindow, MovesAndMayBeEmpty) {
   EXPECT_EQ(none.data(), nullptr);
 }
 
-TEST(RowWindow, GivesItsMemoryToTheNextOneOfItsSize) {
+TEST(RowWindow, ReusesItsMemoryForTheSameSize) {
   RowWindow home;
   const std::byte* first = nullptr;
   {
@@ -101,7 +101,7 @@ TEST(RowWindow, GivesItsMemoryToTheNextOneOfItsSize) {
   EXPECT_EQ(home.size_bytes(), 100'001);
 }
 
-TEST(LargePages, AreThoseOfWhichMostIsWritten) {
+TEST(LargePages, AreUsedWhereMostIsWritten) {
   constexpr Index page{fovea::kLargePage};
   const RowWindow window(10 * page);
   const Index first = page - static_cast<Index>(reinterpret_cast<std::uintptr_t>(window.data()) %
@@ -127,7 +127,7 @@ TEST(LargePages, AreThoseOfWhichMostIsWritten) {
   EXPECT_EQ(window.data()[first + page], std::byte{0});
 }
 
-TEST(LargePages, LieInTheWindow) {
+TEST(LargePages, AreInsideTheWindow) {
   constexpr Index page{fovea::kLargePage};
   const RowWindow window(page);
   LargePages pages(window);
@@ -136,7 +136,7 @@ TEST(LargePages, LieInTheWindow) {
   EXPECT_EQ(pages.found().size(), is_aligned ? 1U : 0U);
 }
 
-TEST(RowWindow, RefusesWhatNoMachineHas) {
+TEST(RowWindow, RefusesImpossibleSizes) {
   EXPECT_THROW(RowWindow(Index{1} << 62), std::bad_alloc);
   EXPECT_THROW(RowTensors<float>(1 << 20, Index{1} << 40, {{8, 64}}), std::bad_alloc);
 }
@@ -159,7 +159,7 @@ TEST(RowTensors, PutAndGetRowsOfARank) {
   EXPECT_EQ(back, a);
 }
 
-TEST(RowTensors, ForgetAllButSomeRows) {
+TEST(RowTensors, DropAllButSomeRows) {
   RowWindow home;
   const std::vector<Range> own = {{20, 3000}, {5000, 5001}};
   const Index rows = 8192;

@@ -33,7 +33,7 @@ class DistributedConvolution : public testing::Test {};
 TYPED_TEST_SUITE(DistributedConvolution, Scalars);
 
 /// Some reach beyond the ranges beside their own, and some beyond the sequence.
-TYPED_TEST(DistributedConvolution, HasTheBitsOfOneProcess) {
+TYPED_TEST(DistributedConvolution, EqualsOneProcess) {
   using T = TypeParam;
   for (const Index taps : {Index{1}, Index{5}, 4 * kReductionBlock + 3}) {
     check_layer<T>(made<T>(kLayerWidth, taps));
@@ -42,7 +42,7 @@ TYPED_TEST(DistributedConvolution, HasTheBitsOfOneProcess) {
 }
 
 /// The gradient goes along the ranks in parts.
-TYPED_TEST(DistributedConvolution, OfManyChannelsHasTheBitsOfOneProcess) {
+TYPED_TEST(DistributedConvolution, OfManyChannelsEqualsOneProcess) {
   using T = TypeParam;
   check_layer<T>(made<T>(330, 5), 330, {}, {2, 1, 5 * kReductionBlock + 2, 330});
 }
@@ -55,7 +55,7 @@ TYPED_TEST(DistributedConvolution, LengthsCountTokensOfTheWholeSequence) {
   check_layer<T>(made<T>(9, 7), 9, tokens, {3, 1, 5 * kReductionBlock, 9});
 }
 
-TEST(DistributedConvolutionThreads, ChangeNoBit) {
+TEST(DistributedConvolutionThreads, DoNotChangeBits) {
   fovea::ThreadPool pool(3);
   check_layer<float>(made<float>(200, 9), 200, {}, {1, 1, 20 * kReductionBlock, 200}, pool);
 }
@@ -84,14 +84,14 @@ TEST(DistributedConvolutionInto, AddsToTheGradientOfX) {
 }
 
 /// A forward pass needs no chains, and a range may be shorter than what taps reach.
-TEST(DistributedConvolutionForward, TakesAnyLayout) {
+TEST(DistributedConvolutionForward, SupportsAnyLayout) {
   std::vector<RowLayout> layouts = layouts_of(211, all_ranks().size());
   layouts.push_back(RowLayout::block_cyclic(211, all_ranks().size(), 1));
   for (const Index taps : {5, 91})
     check_forward<float>(made<float>(6, taps), {2, 1, 211, 6}, layouts);
 }
 
-TEST(DistributedConvolutionTraffic, IsTheRowsThatTapsReach) {
+TEST(DistributedConvolutionTraffic, CountsTheRowsThatTapsReach) {
   const Index ranks = all_ranks().size();
   const Sharding rows(all_ranks(),
                       RowLayout::contiguous(ranks * kReductionBlock, all_ranks().size()));
@@ -106,7 +106,7 @@ TEST(DistributedConvolutionTraffic, IsTheRowsThatTapsReach) {
 }
 
 /// What is wrong on one rank all say, and nothing is written.
-TEST(DistributedConvolutionBadInput, IsNamedOnAllRanks) {
+TEST(DistributedConvolutionBadInput, IsReportedOnAllRanks) {
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;
   const Sharding rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kReductionBlock));

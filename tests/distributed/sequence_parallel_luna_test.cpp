@@ -127,7 +127,7 @@ void check(const LunaLayerOptions& options, const Sizes& sizes,
   }
 }
 
-TEST(DistributedLunaLayer, HasTheBitsOfOneProcess) {
+TEST(DistributedLunaLayer, EqualsOneProcess) {
   const LunaLayerOptions options = {.width = 48, .heads = 4, .key_heads = 2, .bias = true};
   for (const bool uses_packed : {true, false}) {
     check<float>(options, {2, 9 * kReductionBlock + 17, 5}, {}, uses_packed);
@@ -145,7 +145,7 @@ TEST(DistributedLunaLayer, RunsOnThreads) {
 }
 
 /// A forward pass needs no chains.
-TEST(DistributedLunaLayer, GoesForwardOverAnyLayout) {
+TEST(DistributedLunaLayer, ForwardSupportsAnyLayout) {
   Initialiser initialiser(3);
   const LunaLayer<float> layer({.width = 8, .heads = 2}, initialiser);
   Both<float> x({1, 1, 211, 8}, {1, 1, 3, 8});
@@ -165,7 +165,7 @@ TEST(DistributedLunaLayer, GoesForwardOverAnyLayout) {
 }
 
 /// Lengths count tokens of all ranks, and all have as many packed rows.
-TEST(DistributedLunaLayer, RefusesTokensThatDoNotFit) {
+TEST(DistributedLunaLayer, RefusesMismatchedTokens) {
   Initialiser initialiser(3);
   const LunaLayer<float> layer({.width = 8, .heads = 2}, initialiser);
   const Sharding rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kReductionBlock));

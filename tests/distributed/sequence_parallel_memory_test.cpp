@@ -69,7 +69,7 @@ template <class T>
 class DistributedMemory : public testing::Test {};
 TYPED_TEST_SUITE(DistributedMemory, Scalars);
 
-TYPED_TEST(DistributedMemory, HasTheBitsOfOneProcess) {
+TYPED_TEST(DistributedMemory, EqualsOneProcess) {
   using T = TypeParam;
   const Index count = 5 * kReductionBlock + 17;
   Tensor<T> x({2, 1, count, 12}), memory({2, 1, count, 10}), d_y(x.shape());

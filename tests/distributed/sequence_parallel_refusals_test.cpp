@@ -22,7 +22,7 @@ using fovea::kReductionBlock;
 using fovea::distributed::sequence_parallel;
 
 /// What one rank throws, all throw, and no gradient has changed.
-TEST(DistributedLayerBadInput, IsNamedOnAllRanks) {
+TEST(DistributedLayerBadInput, IsReportedOnAllRanks) {
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;
   const Sharding rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kReductionBlock));
@@ -59,7 +59,7 @@ TEST(DistributedLayerBadInput, IsNamedOnAllRanks) {
             "reduction block of gradients of weights");
 }
 
-TEST(DistributedLayerBadInput, IsSeenWhereLayersDiffer) {
+TEST(DistributedLayerBadInput, IncludesDifferentLayers) {
   if (all_ranks().size() == 1) GTEST_SKIP() << "nobody to differ from";
   const bool is_first = all_ranks().rank() == 0;
   const Sharding rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kReductionBlock));
@@ -78,7 +78,7 @@ TEST(DistributedLayerBadInput, IsSeenWhereLayersDiffer) {
 }
 
 /// What a layer computes with beside its parameters: found out by its sums, or at the end.
-TEST(DistributedLayerBadInput, IsSeenWhereOptionsDiffer) {
+TEST(DistributedLayerBadInput, IncludesDifferentOptions) {
   if (all_ranks().size() == 1) GTEST_SKIP() << "nobody to differ from";
   const bool is_last = all_ranks().rank() + 1 == all_ranks().size();
   const Sharding rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kReductionBlock));
@@ -127,7 +127,7 @@ TEST(DistributedLayerBadInput, IsSeenWhereOptionsDiffer) {
 }
 
 /// What a program throws between two layers, all throw; and behind the last one.
-TEST(DistributedLayerBadInput, OfTheProgramItselfIsThrownByAll) {
+TEST(DistributedLayerBadInput, ExceptionsOfTheProgramAreThrownByAll) {
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;
   const Sharding rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kReductionBlock));
@@ -169,7 +169,7 @@ TEST(DistributedLayerBadInput, MayBeCaughtByTheProgram) {
 }
 
 /// A rank that brings other rows than it holds reads and writes nothing behind them.
-TEST(DistributedLayerBadInput, IsARankWithOtherRows) {
+TEST(DistributedLayerBadInput, IncludesADifferentNumberOfRows) {
   const int last = all_ranks().size() - 1;
   const Sharding rows(
       all_ranks(), RowLayout::contiguous(7 * kReductionBlock, all_ranks().size(), kReductionBlock));
@@ -205,7 +205,7 @@ TEST(DistributedLayerBadInput, IsARankWithOtherRows) {
 }
 
 /// So is what a layer gives out to others.
-TEST(DistributedLayerBadInput, IsARankThatGivesOtherRows) {
+TEST(DistributedLayerBadInput, IncludesWrongRowsOfOneRank) {
   const int last = all_ranks().size() - 1;
   const Sharding rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kReductionBlock));
   const Index held = fovea::distributed::blocks_of(rows.layout(), 10).count(all_ranks().rank());

@@ -40,14 +40,14 @@ TYPED_TEST_SUITE(DistributedSinkhornLayer, Scalars);
 
 /// Blocks that ranges of tokens cut, that are as long as several of them, and more of them than are
 /// added up at once.
-TYPED_TEST(DistributedSinkhornLayer, HasTheBitsOfOneProcess) {
+TYPED_TEST(DistributedSinkhornLayer, EqualsOneProcess) {
   using T = TypeParam;
   check_layer<T>(made<T>(20, 12, 60), 20, {}, {2, 1, 9 * kReductionBlock, 20});
   check_layer<T>(made<T>(6, 3 * kReductionBlock, 3), 6, {}, {1, 1, 9 * kReductionBlock, 6});
   check_layer<T>(made<T>(6, 2, 5 * kReductionBlock), 6, {}, {1, 1, 7 * kReductionBlock + 6, 6});
 }
 
-TYPED_TEST(DistributedSinkhornLayer, TakesLengths) {
+TYPED_TEST(DistributedSinkhornLayer, SupportsLengths) {
   using T = TypeParam;
   const std::vector<Index> lengths = {15 * 12, 0, 48 * 12};
   Tokens<T> tokens;
@@ -55,13 +55,13 @@ TYPED_TEST(DistributedSinkhornLayer, TakesLengths) {
   check_layer<T>(made<T>(20, 12, 48), 20, tokens, {3, 1, 48 * 12, 20});
 }
 
-TEST(DistributedSinkhornLayerThreads, ChangeNoBit) {
+TEST(DistributedSinkhornLayerThreads, DoNotChangeBits) {
   fovea::ThreadPool pool(3);
   check_layer<float>(made<float>(48, 10, 64), 48, {}, {2, 1, 10 * kReductionBlock, 48}, pool);
 }
 
 /// A forward pass needs no chains.
-TEST(DistributedSinkhornLayerForward, TakesAnyLayout) {
+TEST(DistributedSinkhornLayerForward, SupportsAnyLayout) {
   check_forward<float>(made<float>(6, 7, 40), {2, 1, 210, 6}, layouts_of(210, all_ranks().size()));
 }
 
@@ -88,7 +88,7 @@ std::string said_to(Index count, Index block = 7, Index rows_missing = 0) {
   });
 }
 
-TEST(DistributedSinkhornLayerBadInput, IsNamedOnAllRanks) {
+TEST(DistributedSinkhornLayerBadInput, IsReportedOnAllRanks) {
   EXPECT_EQ(said_to(280), "accepted");
   EXPECT_EQ(said_to(287),
             "rank 0: SinkhornAttention: x has 41 blocks; expected at most 40, the "

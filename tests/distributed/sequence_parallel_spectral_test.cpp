@@ -34,7 +34,7 @@ template <class T>
 class DistributedSpectralLayer : public testing::Test {};
 TYPED_TEST_SUITE(DistributedSpectralLayer, Scalars);
 
-TYPED_TEST(DistributedSpectralLayer, BlocksOfMixersHaveTheBitsOfOneProcess) {
+TYPED_TEST(DistributedSpectralLayer, BlocksOfMixersEqualOneProcess) {
   using T = TypeParam;
   using Mixer = fovea::FourierMixerLayer<T>;
   Initialiser initialiser(3);
@@ -42,7 +42,7 @@ TYPED_TEST(DistributedSpectralLayer, BlocksOfMixersHaveTheBitsOfOneProcess) {
   check_layer<T>(fovea::PostNormBlock<Mixer, T>(Mixer(12), 12, 20, initialiser), 12, {}, shape);
 }
 
-TYPED_TEST(DistributedSpectralLayer, FsatHasTheBitsOfOneProcess) {
+TYPED_TEST(DistributedSpectralLayer, FsatEqualsOneProcess) {
   using T = TypeParam;
   const std::vector<Index> lengths = {3 * kReductionBlock + 9, 0};
   Tokens<T> tokens;
@@ -63,7 +63,7 @@ TYPED_TEST(DistributedSpectralLayer, FsatHasTheBitsOfOneProcess) {
   }
 }
 
-TYPED_TEST(DistributedSpectralLayer, FatHasTheBitsOfOneProcess) {
+TYPED_TEST(DistributedSpectralLayer, FatEqualsOneProcess) {
   using T = TypeParam;
   const std::vector<Index> lengths = {3 * kReductionBlock + 9, 0};
   Tokens<T> tokens;
@@ -83,7 +83,7 @@ TYPED_TEST(DistributedSpectralLayer, FatHasTheBitsOfOneProcess) {
 }
 
 /// Lengths are those of the whole sequence.
-TEST(DistributedSpectralLayerBadInput, IsALengthBeyondTheSequence) {
+TEST(DistributedSpectralLayerBadInput, IncludesALengthBeyondTheSequence) {
   fovea::FatLayerOptions options;
   options.width = 6;
   Initialiser initialiser(3);

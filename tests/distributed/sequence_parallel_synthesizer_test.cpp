@@ -53,12 +53,8 @@ TYPED_TEST(DistributedSynthesizerLayer, HasTheBitsOfOneProcess) {
 }
 
 TYPED_TEST(DistributedSynthesizerLayer, HasTheBitsOfOneProcessInDouble) {
-  const auto layer = TestFixture::template made<OtherScalar>({.width = 6,
-                                                              .heads = 2,
-                                                              .head_width = 4,
-                                                              .length = 9 * kReductionBlock,
-                                                              .hidden = 7,
-                                                              .bias = false});
+  const auto layer = TestFixture::template made<OtherScalar>(
+      {.width = 6, .heads = 2, .head_width = 4, .length = 9 * kReductionBlock, .hidden = 7, .bias = false});
   check_layer<OtherScalar>(layer, 6, {}, {1, 1, 9 * kReductionBlock, 6});
 }
 
@@ -73,7 +69,7 @@ TYPED_TEST(DistributedSynthesizerLayer, MayBeInABlockOnThreads) {
 }
 
 /// A forward pass needs no chains.
-TYPED_TEST(DistributedSynthesizerLayer, GoesForwardOverAnyLayout) {
+TYPED_TEST(DistributedSynthesizerLayer, ForwardSupportsAnyLayout) {
   const auto layer = TestFixture::template made<float>({.width = 6, .heads = 2, .length = 250});
   check_forward<float>(layer, {1, 1, 211, 6}, layouts_of(211, all_ranks().size()));
 }

@@ -33,7 +33,7 @@ template <class T>
 class DistributedLayer : public testing::Test {};
 TYPED_TEST_SUITE(DistributedLayer, Scalars);
 
-TYPED_TEST(DistributedLayer, LinearHasTheBitsOfOneProcess) {
+TYPED_TEST(DistributedLayer, LinearEqualsOneProcess) {
   using T = TypeParam;
   Initialiser initialiser(1);
   check_layer<T>(fovea::Linear<T>(kWidth, 70, initialiser), 70);
@@ -45,7 +45,7 @@ TYPED_TEST(DistributedLayer, LinearHasTheBitsOfOneProcess) {
 }
 
 /// Ranks have a few tokens of few sequences, or none.
-TYPED_TEST(DistributedLayer, LinearTakesAnyLength) {
+TYPED_TEST(DistributedLayer, LinearSupportsAnyLength) {
   using T = TypeParam;
   Initialiser initialiser(1);
   const fovea::Linear<T> layer(3, 4, initialiser);
@@ -55,7 +55,7 @@ TYPED_TEST(DistributedLayer, LinearTakesAnyLength) {
   }
 }
 
-TYPED_TEST(DistributedLayer, NothingIsASumOfNothing) {
+TYPED_TEST(DistributedLayer, SumsOfNothingAreZero) {
   using T = TypeParam;
   Initialiser initialiser(1);
   for (const Shape& shape : {Shape{0, 1, 200, 6}, Shape{2, 1, 0, 6}}) {
@@ -68,13 +68,13 @@ TYPED_TEST(DistributedLayer, NothingIsASumOfNothing) {
   }
 }
 
-TYPED_TEST(DistributedLayer, NormsHaveTheBitsOfOneProcess) {
+TYPED_TEST(DistributedLayer, NormsEqualOneProcess) {
   using T = TypeParam;
   check_layer<T>(fovea::LayerNorm<T>(kWidth));
   check_layer<T>(fovea::RmsNorm<T>(kWidth));
 }
 
-TYPED_TEST(DistributedLayer, NetworksHaveTheBitsOfOneProcess) {
+TYPED_TEST(DistributedLayer, NetworksEqualOneProcess) {
   using T = TypeParam;
   Initialiser initialiser(2);
   check_layer<T>(fovea::FeedForward<T>(kWidth, 100, initialiser));
@@ -88,7 +88,7 @@ TYPED_TEST(DistributedLayer, DropoutDropsTheSame) {
   check_layer<T>(fovea::DropoutLayer<T>(0.4), kWidth, tokens);
 }
 
-TYPED_TEST(DistributedLayer, AttentionHasTheBitsOfOneProcess) {
+TYPED_TEST(DistributedLayer, AttentionEqualsOneProcess) {
   using T = TypeParam;
   Initialiser initialiser(3);
   const fovea::MultiHeadOptions plain = {.width = kWidth, .heads = 4, .sketch_width = 3};
@@ -213,7 +213,7 @@ TYPED_TEST(DistributedLayer, LengthsCountTokensOfTheWholeSequence) {
 }
 
 /// What rows are hashed by is the layer's; chunks go over the ends of ranges.
-TYPED_TEST(DistributedLayer, ReformerHasTheBitsOfOneProcess) {
+TYPED_TEST(DistributedLayer, ReformerEqualsOneProcess) {
   using T = TypeParam;
   Initialiser initialiser(5);
   const std::vector<Index> lengths = {3 * kReductionBlock + 9, 8 * kReductionBlock};
@@ -263,7 +263,7 @@ TYPED_TEST(DistributedLayer, AllRanksHaveTheMeanOfTheWholeSequence) {
 }
 
 /// A batch of none has means of none, which no rank divides by.
-TYPED_TEST(DistributedLayer, TakesNoSequences) {
+TYPED_TEST(DistributedLayer, SupportsNoSequences) {
   using T = TypeParam;
   const Sharding rows(all_ranks(), RowLayout::contiguous(300, all_ranks().size(), kReductionBlock));
   const Tensor<T> x({0, 1, rows.own_count(), 5}), d_x(x.shape()), y({0, 1, 1, 5});
@@ -280,7 +280,7 @@ TYPED_TEST(DistributedLayer, TakesNoSequences) {
 }
 
 /// Blocks of a model in training: dropout of weights and of activations.
-TYPED_TEST(DistributedLayer, StacksHaveTheBitsOfOneProcess) {
+TYPED_TEST(DistributedLayer, StacksEqualOneProcess) {
   using T = TypeParam;
   using Attention = MultiHead<fovea::FullAttention, T>;
   using Block = fovea::EncoderBlock<Attention, T>;
@@ -296,14 +296,14 @@ TYPED_TEST(DistributedLayer, StacksHaveTheBitsOfOneProcess) {
   check_layer<T>(fovea::EncoderStack<Block>(blocks), kWidth, tokens);
 }
 
-TEST(DistributedLayerThreads, ChangeNoBit) {
+TEST(DistributedLayerThreads, DoNotChangeBits) {
   fovea::ThreadPool pool(3);
   Initialiser initialiser(2);
   check_layer<float>(fovea::FeedForward<float>(160, 300, initialiser), 160, {},
                      {1, 1, 40 * kReductionBlock + 3, 160}, pool);
 }
 
-TEST(DistributedLayerMemory, MayBeThatOfAnArena) {
+TEST(DistributedLayerMemory, CanBeAllocatedInAnArena) {
   fovea::Arena arena(Index{1} << 22);
   fovea::ThreadPool pool(2);
   auto executor = arena.on(pool);
@@ -315,7 +315,7 @@ TEST(DistributedLayerMemory, MayBeThatOfAnArena) {
 }
 
 /// A forward pass needs no chains.
-TEST(DistributedLayerForward, TakesAnyLayout) {
+TEST(DistributedLayerForward, SupportsAnyLayout) {
   Initialiser initialiser(3);
   using Attention = MultiHead<fovea::FullAttention, float>;
   const Attention layer(fovea::FullAttention{},
@@ -324,7 +324,7 @@ TEST(DistributedLayerForward, TakesAnyLayout) {
 }
 
 /// Positions are those of the sequence, in whatever order its rows are spread, heads and all.
-TEST(DistributedRotary, TurnsByPositionsInTheSequence) {
+TEST(DistributedRotary, UsesPositionsInTheSequence) {
   constexpr Index count = 211, width = 8;
   Tensor<double> heads({2, 3, count, width}), cosines({1, 1, count + 5, width / 2});
   heads.fill(gaussian(5));
@@ -360,7 +360,7 @@ TEST(DistributedRotary, TurnsByPositionsInTheSequence) {
   }
 }
 
-TEST(DistributedLayerTraffic, IsASumForEachNeighbourAndForAll) {
+TEST(DistributedLayerTraffic, CountsSumsToNeighboursAndToAll) {
   const Index ranks = all_ranks().size();
   const Sharding rows(all_ranks(), RowLayout::contiguous(ranks * kReductionBlock,
                                                          all_ranks().size(), kReductionBlock));

@@ -62,7 +62,7 @@ std::vector<Index> own_words(const std::vector<Index>& words, const Sharding& ro
   return own;
 }
 
-TYPED_TEST(DistributedWords, AModelOfWordsHasTheBitsOfOneProcess) {
+TYPED_TEST(DistributedWords, AModelOfWordsEqualsOneProcess) {
   using T = TypeParam;
   constexpr Index rows = 5 * kReductionBlock + 3;
   std::vector<Index> words;
@@ -89,7 +89,7 @@ TYPED_TEST(DistributedWords, AModelOfWordsHasTheBitsOfOneProcess) {
 }
 
 /// Its gradient goes from rank to rank in parts.
-TYPED_TEST(DistributedWords, ALargeTableHasTheBitsOfOneProcess) {
+TYPED_TEST(DistributedWords, ALargeTableEqualsOneProcess) {
   using T = TypeParam;
   constexpr Index rows = 5 * kReductionBlock + 3;
   std::vector<Index> words;

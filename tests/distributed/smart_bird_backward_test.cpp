@@ -48,19 +48,19 @@ void check_all(SmartBirdProblem<T>& whole, const AnyExecutor& executor = in_this
   }
 }
 
-TEST(DistributedSmartBirdBackward, HasTheBitsOfOneProcess) {
+TEST(DistributedSmartBirdBackward, EqualsOneProcess) {
   for (const Index rows : {1, 7, 333}) {
     SmartBirdProblem<float> whole(2, 4, 2, rows);
     check_all(whole);
   }
 }
 
-TEST(DistributedSmartBirdBackward, HasTheBitsOfOneProcessInDouble) {
+TEST(DistributedSmartBirdBackward, EqualsOneProcessInDouble) {
   SmartBirdProblem<OtherScalar> whole(1, 2, 2, 1500);
   check_all(whole);
 }
 
-TEST(DistributedSmartBirdBackward, TakesKeyLengthsAndThreads) {
+TEST(DistributedSmartBirdBackward, SupportsKeyLengthsAndThreads) {
   SmartBirdProblem<float> whole(3, 2, 2, 200);
   whole.lengths = {200, 77, 0};
   fovea::ThreadPool pool(3);
@@ -75,7 +75,7 @@ TEST(DistributedSmartBirdBackward, RowsWithoutASketchHaveNoKeys) {
 }
 
 /// Ranks may want different gradients.
-TEST(DistributedSmartBirdBackward, WritesWhatIsWanted) {
+TEST(DistributedSmartBirdBackward, WritesRequestedGradients) {
   SmartBirdProblem<float> whole(1, 2, 2, 100);
   const SmartBirdAttention op{{.keys_per_row = kChosenKeys}};
   op.forward(whole.inputs(), whole.out.view(), whole.saved());
@@ -94,7 +94,7 @@ TEST(DistributedSmartBirdBackward, WritesWhatIsWanted) {
   expect_if_wanted(true, own.d_v, whole.d_v, rows);
 }
 
-TEST(DistributedSmartBirdBackward, RefusesWhatDoesNotFit) {
+TEST(DistributedSmartBirdBackward, RefusesMismatches) {
   SmartBirdProblem<float> whole(1, 2, 2, 40);
   const Sharding rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
   SmartBirdProblem<float> own(whole, rows);

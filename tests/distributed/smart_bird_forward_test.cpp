@@ -60,19 +60,19 @@ void check_all(SmartBirdProblem<T>& whole, const AnyExecutor& executor = in_this
   }
 }
 
-TEST(DistributedSmartBird, HasTheBitsOfOneProcess) {
+TEST(DistributedSmartBird, EqualsOneProcess) {
   for (const Index rows : {1, 7, 333}) {
     SmartBirdProblem<float> whole(2, 4, 2, rows);
     check_all(whole);
   }
 }
 
-TEST(DistributedSmartBird, HasTheBitsOfOneProcessInDouble) {
+TEST(DistributedSmartBird, EqualsOneProcessInDouble) {
   SmartBirdProblem<OtherScalar> whole(1, 2, 2, 150);
   check_all(whole);
 }
 
-TEST(DistributedSmartBird, HasTheBitsOfOneProcessOverBlocksOfKeys) {
+TEST(DistributedSmartBird, EqualsOneProcessOverBlocksOfKeys) {
   SmartBirdProblem<float> whole(1, 1, 1, 5000);
   check(SmartBirdAttention{{.keys_per_row = kChosenKeys,
                             .policy = fovea::SamplingPolicy::top_k,
@@ -81,7 +81,7 @@ TEST(DistributedSmartBird, HasTheBitsOfOneProcessOverBlocksOfKeys) {
         whole);
 }
 
-TEST(DistributedSmartBird, TakesKeyLengthsAndThreads) {
+TEST(DistributedSmartBird, SupportsKeyLengthsAndThreads) {
   SmartBirdProblem<float> whole(3, 2, 2, 200);
   whole.lengths = {200, 77, 0};
   fovea::ThreadPool pool(3);

@@ -107,7 +107,7 @@ void check(const std::string& name, const Op& op, const Tensors<T>& whole) {
   }
 }
 
-TEST(DistributedBackward, HasTheBitsOfOneProcess) {
+TEST(DistributedBackward, EqualsOneProcess) {
   for (const Index rows : {1, 6, 333}) {
     const auto whole = whole_problem<float>(2, 4, 2, rows);
     for_each_softmax_operator(
@@ -116,14 +116,14 @@ TEST(DistributedBackward, HasTheBitsOfOneProcess) {
   }
 }
 
-TEST(DistributedBackward, HasTheBitsOfOneProcessInDouble) {
+TEST(DistributedBackward, EqualsOneProcessInDouble) {
   const auto whole = whole_problem<OtherScalar>(1, 2, 2, 700);
   for_each_softmax_operator(
       700, [&](const std::string& name, const auto& op) { check(name, op, whole); });
 }
 
 /// The gradient with respect to lse travels with the rows of queries.
-TEST(DistributedBackward, HasTheBitsOfOneProcessThroughLse) {
+TEST(DistributedBackward, EqualsOneProcessThroughLse) {
   for (const Index rows : {6, 333}) {
     auto whole = whole_problem<float>(2, 4, 2, rows);
     whole.has_d_lse = true;
@@ -139,7 +139,7 @@ TEST(DistributedBackward, HasTheBitsOfOneProcessThroughLse) {
 
 /// Where rows of a block see a key in different runs, a key of a rank gets the sums of a block's
 /// runs as one number, however few rows of the block the keys of the rank are seen by.
-TEST(DistributedBackward, HasTheBitsOfOneProcessIfRunsShareKeys) {
+TEST(DistributedBackward, EqualsOneProcessIfRunsShareKeys) {
   const auto near = fovea::intersect(fovea::BlockWindow{15, 1, 1}, fovea::fixed_local(14));
   const auto beyond =
       fovea::subtract(fovea::FixedSummary{{3, 1, 0, false}}, fovea::unite(near, fovea::Causal{}));
@@ -148,7 +148,7 @@ TEST(DistributedBackward, HasTheBitsOfOneProcessIfRunsShareKeys) {
 }
 
 /// With a large lse a second number of each row travels, which is found with the keys of its rank.
-TEST(DistributedBackward, HasTheBitsOfOneProcessIfLseIsLarge) {
+TEST(DistributedBackward, EqualsOneProcessIfLseIsLarge) {
   const auto whole = whole_problem<float>(1, 2, 2, 333, 4000);
   check("causal", FullAttention{{.causal = true}}, whole);
   check("strided, merged",
@@ -196,7 +196,7 @@ void check_sinks(const Op& op, const Tensors<T>& whole) {
   }
 }
 
-TEST(DistributedBackward, SinksHaveTheBitsOfOneProcess) {
+TEST(DistributedBackward, SinksEqualOneProcess) {
   for (const Index rows : {1, 64, 333}) {
     check_sinks(FullAttention{{.causal = true}}, whole_problem<float>(2, 4, 2, rows));
     auto through_lse = whole_problem<OtherScalar>(3, 2, 1, rows);
@@ -208,7 +208,7 @@ TEST(DistributedBackward, SinksHaveTheBitsOfOneProcess) {
 }
 
 /// Ranks may want different gradients.
-TEST(DistributedBackward, WritesWhatIsWanted) {
+TEST(DistributedBackward, WritesRequestedGradients) {
   const auto whole = whole_problem<float>(1, 2, 2, 100);
   const FullAttention op{{.causal = true}};
   op.forward(whole.inputs(), whole.out.view(), whole.saved());

@@ -59,7 +59,7 @@ struct Pair {
 const std::vector<Index> kLengths = {1, 1, 5, 1, 9, 70};
 constexpr Index kAppended = 4 * fovea::kKeySegment - 4;
 
-TEST(DistributedDecoder, HasTheBitsOfOneProcess) {
+TEST(DistributedDecoder, EqualsOneProcess) {
   const Pair<float> tokens({1, 4, 2, kAppended + 90, kAppended + 90, 8, 8});
   const auto expect = [&](const std::string& name, const auto& op) {
     tokens.expect_same(name, op, kAppended, kLengths);
@@ -79,7 +79,7 @@ TEST(DistributedDecoder, HasTheBitsOfOneProcess) {
 }
 
 /// Bands and runs of long steps, whose keys travel.
-TEST(DistributedDecoder, HasTheBitsOfOneProcessWhereKeysTravel) {
+TEST(DistributedDecoder, EqualsOneProcessIfKeysAreSent) {
   const Pair<float> tokens({2, 4, 2, kAppended + 90, kAppended + 90, 5, 7}, {},
                            {.order = {0, 2, 1, 3}, .offset = 3, .gap = 5});
   const auto expect = [&](const std::string& name, const auto& op) {
@@ -98,7 +98,7 @@ class DistributedDecoderOf : public testing::Test {};
 using Scalars = ScalarsAnd<Eigen::bfloat16, Eigen::half>;
 TYPED_TEST_SUITE(DistributedDecoderOf, Scalars);
 
-TYPED_TEST(DistributedDecoderOf, HasTheBitsOfOneProcess) {
+TYPED_TEST(DistributedDecoderOf, EqualsOneProcess) {
   const Index appended = 2 * fovea::kKeySegment - 3;
   for (const auto& [heads, key_heads] : {std::pair<Index, Index>{6, 2}, {1, 1}}) {
     const Pair<TypeParam> pair({2, heads, key_heads, appended + 50, appended + 50, 17, 9});
@@ -125,7 +125,7 @@ TEST(DistributedDecoder, NoWidth) {
   }
 }
 
-TEST(DistributedDecoder, TakesSlopesAndSinks) {
+TEST(DistributedDecoder, SupportsSlopesAndSinks) {
   const Index appended = 3 * fovea::kKeySegment - 3;
   const Pair<float> pair({2, 4, 2, appended + 8, appended + 8, 5, 7},
                          {.alibi = true, .sink = true});
@@ -161,13 +161,13 @@ TEST(DistributedDecoder, TakesBiasAndMask) {
 }
 
 /// A prompt from nothing on, and steps behind it.
-TEST(DistributedDecoder, BeginsWithAPrompt) {
+TEST(DistributedDecoder, SupportsAPrompt) {
   const Pair<float> pair({1, 2, 1, 2400, 2400, 3, 5});
   pair.expect_same("causal", kCausal, 0, {2040, 1, 9, 1, 149});
   pair.expect_same("full", FullAttention{}, 0, {2400});
 }
 
-TEST(DistributedDecoder, TheSameBitsWithAnyThreads) {
+TEST(DistributedDecoder, SameBitsWithAnyThreads) {
   const Index appended = 8 * fovea::kKeySegment - 4;  // all ranks have some
   const Pair<float> pair({1, 2, 2, appended + 40, appended + 40, 16, 16});
   fovea::ThreadPool pool(3);
@@ -230,7 +230,7 @@ TEST(DistributedDecoder, AppendsTheTokensOfEachRank) {
 }
 
 /// A rank holds its share, and sends the running softmaxes of its segments to each other rank.
-TEST(DistributedDecoder, HoldsItsShare) {
+TEST(DistributedDecoder, StoresItsShareOfTheTokens) {
   const Index keys = 8 * fovea::kKeySegment;
   const TokenTensors<float> tokens({1, 2, 2, keys, keys, 16, 16});
   auto decoder = sharded_decoder<float>(kCausal, tokens.decoder_shape());
@@ -307,7 +307,7 @@ TEST_F(DistributedDecoderErrors, OneRankWithAWrongTensor) {
   expect(begin + "key_lengths must not be given: a decoder tracks its own length");
 }
 
-TEST_F(DistributedDecoderErrors, RanksThatDoDifferentThings) {
+TEST_F(DistributedDecoderErrors, RanksThatMakeDifferentCalls) {
   if (last == 0) GTEST_SKIP() << "one rank does one thing";
   const std::string of =
       " after 10 tokens, 4 bytes per number, q 2x4x5, k 2x2x5, v 2x2x3 "
@@ -343,7 +343,7 @@ TEST_F(DistributedDecoderErrors, OtherCalls) {
   expect_as_before();
 }
 
-TEST_F(DistributedDecoderErrors, WhatNeedsNoRanks) {
+TEST_F(DistributedDecoderErrors, CallsThatNeedNoRanks) {
   const DecoderShape shape = tokens_.decoder_shape();
   const std::string bounded =
       "every head has a bounded window; keep the small cache on every rank, with op.decoder";
@@ -358,7 +358,7 @@ TEST_F(DistributedDecoderErrors, WhatNeedsNoRanks) {
 }
 
 /// All ranks hear of it, and the tokens of the step are gone again.
-TEST_F(DistributedDecoderErrors, AThreadThatBreaks) {
+TEST_F(DistributedDecoderErrors, AnExceptionInATask) {
   Breaking executor{all_ranks().rank() == 0};  // which keeps all tokens
   try {
     decoder_.step(in_, out_, saved_, executor);

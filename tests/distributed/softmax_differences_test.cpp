@@ -164,7 +164,7 @@ TEST_F(DistributedDifferences, OfOptionsOfOtherOperators) {
        fovea::FsatAttention(wide), plain, edged);
 }
 
-TEST_F(DistributedDifferences, OfRowsOfTheirOwn) {
+TEST_F(DistributedDifferences, OfRowsOfARank) {
   fovea::LongformerInputs<float> in;
   in.q = in.k = in.v = in.global_q = in.global_k = in.global_v = x_.view();
   fovea::LongformerAttention op({.left = 4, .right = 4, .first_global = is_first_ ? 2 : 1});

@@ -82,7 +82,7 @@ void check(const std::string& name, const Op& op, const Problem<T>& problem) {
   }
 }
 
-TEST(DistributedForward, HasTheBitsOfOneProcess) {
+TEST(DistributedForward, EqualsOneProcess) {
   for (const Index rows : {1, 6, 333}) {
     const Problem<float> problem(2, 4, 2, rows, 5, 7);
     for_each_softmax_operator(
@@ -91,7 +91,7 @@ TEST(DistributedForward, HasTheBitsOfOneProcess) {
   }
 }
 
-TEST(DistributedForward, HasTheBitsOfOneProcessInOtherTypes) {
+TEST(DistributedForward, EqualsOneProcessInOtherTypes) {
   const Problem<OtherScalar> doubles(1, 2, 2, 200, 5, 3);
   const Problem<Eigen::half> halves(1, 2, 1, 200, 6, 3);
   for_each_softmax_operator(200, [&](const std::string& name, const auto& op) {
@@ -101,7 +101,7 @@ TEST(DistributedForward, HasTheBitsOfOneProcessInOtherTypes) {
 }
 
 /// Keys of long sequences come in stages, at whose ends the sums of a segment are closed.
-TEST(DistributedForward, HasTheBitsOfOneProcessInStages) {
+TEST(DistributedForward, EqualsOneProcessInStages) {
   for (const Index rows : {4 * fovea::kKeySegment, 4 * fovea::kKeySegment + 333}) {
     const Problem<float> problem(1, 1, 1, rows, 3, 2);
     check("full", FullAttention{}, problem);
@@ -123,7 +123,7 @@ TEST(DistributedForward, TakesLengthsSlopesAndSinks) {
 }
 
 /// What no row of a rank sees changes nothing there.
-TEST(DistributedForward, InvisibleRowsMayHoldAnything) {
+TEST(DistributedForward, InvisibleRowsMayContainAnything) {
   Problem<float> problem(1, 2, 2, 300, 5, 7);
   const fovea::StridedAttention op{{.stride = 16}};
   const auto poison = std::numeric_limits<float>::quiet_NaN();
@@ -204,7 +204,7 @@ TEST_F(DistributedErrors, OneRankWithAWrongTensor) {
   EXPECT_EQ(refused(good, out), "accepted");
 }
 
-TEST_F(DistributedErrors, WhatIsOfTheSequence) {
+TEST_F(DistributedErrors, ErrorsOfTheWholeSequence) {
   SoftmaxInputs<float> in = good;
   const std::vector<Index> ends = {0, 70};
   if (is_last) in.cu_seqlens_q = ends;
@@ -217,7 +217,7 @@ TEST_F(DistributedErrors, WhatIsOfTheSequence) {
             begin + "key_lengths[0] is 71; expected 0 to 70, the rows of the sequence");
 }
 
-TEST_F(DistributedErrors, RanksThatDoDifferentThings) {
+TEST_F(DistributedErrors, RanksThatMakeDifferentCalls) {
   if (last == 0) GTEST_SKIP() << "one rank does one thing";
   std::string text;
   if (is_last) {
@@ -242,7 +242,7 @@ TEST_F(DistributedErrors, RanksThatDoDifferentThings) {
 }
 
 /// A rank that cannot even begin does not let the others wait.
-TEST_F(DistributedErrors, AnExecutorThatIsInUse) {
+TEST_F(DistributedErrors, AnArenaExecutorInUse) {
   Refusing executor{is_last};
   EXPECT_EQ(refusal([&] {
               fovea::distributed::forward(FullAttention{}, good, out.view(), rows, executor);
@@ -256,7 +256,7 @@ TEST_F(DistributedErrors, AnExecutorThatIsInUse) {
 }
 
 /// A rank whose threads break in the middle still sends what others need, and all hear of it.
-TEST_F(DistributedErrors, AThreadThatBreaks) {
+TEST_F(DistributedErrors, AnExceptionInATask) {
   const Problem<float> large(1, 8, 2, 3000, 5, 7);
   const Sharding sharded(all_ranks(), RowLayout::zigzag(3000, all_ranks().size()));
   const Tensor<float> lq = own_part(large.q, sharded);

@@ -144,21 +144,21 @@ void for_each_problem(const F& f) {
   }
 }
 
-TYPED_TEST(DistributedSynthesizer, HasTheBitsOfOneProcess) {
+TYPED_TEST(DistributedSynthesizer, EqualsOneProcess) {
   for_each_problem<TypeParam>([](const auto& problem) { check_forward(problem); });
 }
 
-TYPED_TEST(DistributedSynthesizer, HasTheBitsOfOneProcessOnThreads) {
+TYPED_TEST(DistributedSynthesizer, EqualsOneProcessOnThreads) {
   fovea::ThreadPool pool(2);
   check_forward(
       SynthesizerProblem<TypeParam>({.heads = 2, .key_heads = 1, .rows = 333, .width = 9}), pool);
 }
 
-TYPED_TEST(DistributedSynthesizer, GradientsHaveTheBitsOfOneProcess) {
+TYPED_TEST(DistributedSynthesizer, GradientsEqualOneProcess) {
   for_each_problem<TypeParam>([](const auto& problem) { check_backward(problem); });
 }
 
-TYPED_TEST(DistributedSynthesizer, GradientsHaveTheBitsOfOneProcessOnThreads) {
+TYPED_TEST(DistributedSynthesizer, GradientsEqualOneProcessOnThreads) {
   fovea::ThreadPool pool(2);
   check_backward(
       SynthesizerProblem<TypeParam>({.heads = 2, .key_heads = 1, .rows = 333, .width = 9}), pool);

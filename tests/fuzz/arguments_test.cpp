@@ -12,6 +12,6 @@ namespace fovea_test::fuzz_arguments {
 TEST(DrawnArguments, AreRefused) { each_drawn(3000, 1, try_arguments); }
 
 /// What libFuzzer has kept, each of which reaches other code.
-TEST(DrawnArguments, TheCorpusIsRight) { each_kept("arguments", 50, try_arguments); }
+TEST(DrawnArguments, TheCorpusPasses) { each_kept("arguments", 50, try_arguments); }
 
 }  // namespace fovea_test::fuzz_arguments

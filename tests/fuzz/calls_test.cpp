@@ -9,13 +9,13 @@
 
 namespace fovea_test::fuzz_calls {
 
-TEST(DrawnCalls, DoAsTheirOraclesDo) {
+TEST(DrawnCalls, MatchTheirOracles) {
   each_drawn(600, 1, try_call);
   const auto [judged, undecided] = reformer_calls();
   EXPECT_GT(judged, undecided) << "rounding decides too many buckets to tell anything";
 }
 
 /// What libFuzzer has kept, each of which reaches other code.
-TEST(DrawnCalls, TheCorpusIsRight) { each_kept("calls", 50, try_call); }
+TEST(DrawnCalls, TheCorpusPasses) { each_kept("calls", 50, try_call); }
 
 }  // namespace fovea_test::fuzz_calls

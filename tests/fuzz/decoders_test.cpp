@@ -9,9 +9,9 @@
 
 namespace fovea_test::fuzz_decoders {
 
-TEST(DrawnDecoders, HaveTheBitsOfForward) { each_drawn(600, 1, try_decoder); }
+TEST(DrawnDecoders, MatchForwardBitwise) { each_drawn(600, 1, try_decoder); }
 
 /// What libFuzzer has kept, each of which reaches other code.
-TEST(DrawnDecoders, TheCorpusIsRight) { each_kept("decoders", 50, try_decoder); }
+TEST(DrawnDecoders, TheCorpusPasses) { each_kept("decoders", 50, try_decoder); }
 
 }  // namespace fovea_test::fuzz_decoders

@@ -14,7 +14,7 @@ bool reads(const std::string& bytes) {
   return read_model_file(std::as_bytes(std::span<const char>(bytes)));
 }
 
-TEST(ModelFiles, BeginWithWholeOnes) {
+TEST(ModelFiles, StartFromValidFiles) {
   const ScratchFolder folder;
   const auto seeds = model_file_seeds(folder / "seed");
   EXPECT_EQ(seeds.size(), 5u);
@@ -67,7 +67,7 @@ TEST(ModelFiles, ChangedBytesDoNoHarm) {
 }
 
 /// What libFuzzer has kept, each of which reaches other code.
-TEST(ModelFiles, TheCorpusDoesNoHarm) {
+TEST(ModelFiles, TheCorpusPassesSafely) {
   Index accepted = 0;
   each_kept("model_files", 500, [&](std::span<const std::uint8_t> bytes) {
     accepted += read_model_file(std::as_bytes(bytes)) ? 1 : 0;

@@ -9,14 +9,14 @@
 
 namespace fovea_test::fuzz_operators {
 
-TEST(DrawnOperators, DoAsTheirOraclesDo) { each_drawn(600, 1, try_operator); }
+TEST(DrawnOperators, MatchTheirOracles) { each_drawn(600, 1, try_operator); }
 
 /// 5023: gradients of joint maps, whose gauge did not count their roundings. 6596: that of a bias
 /// of one number, which is 0, where the oracle had what its own roundings left. 16814: the same of
 /// queries whose keys are the same.
-TEST(DrawnOperators, WhatWasFoundIsMended) { these_drawn({5023, 6596, 16814}, 1, try_operator); }
+TEST(DrawnOperators, PastFailuresPass) { these_drawn({5023, 6596, 16814}, 1, try_operator); }
 
 /// What libFuzzer has kept, each of which reaches other code.
-TEST(DrawnOperators, TheCorpusIsRight) { each_kept("operators", 50, try_operator); }
+TEST(DrawnOperators, TheCorpusPasses) { each_kept("operators", 50, try_operator); }
 
 }  // namespace fovea_test::fuzz_operators

@@ -9,9 +9,9 @@
 
 namespace fovea_test::fuzz_transforms {
 
-TEST(DrawnTransforms, DoAsTheirDefinitionsSay) { each_drawn(600, 1, try_transform); }
+TEST(DrawnTransforms, MatchTheirDefinitions) { each_drawn(600, 1, try_transform); }
 
 /// What libFuzzer has kept, each of which reaches other code.
-TEST(DrawnTransforms, TheCorpusIsRight) { each_kept("transforms", 50, try_transform); }
+TEST(DrawnTransforms, TheCorpusPasses) { each_kept("transforms", 50, try_transform); }
 
 }  // namespace fovea_test::fuzz_transforms

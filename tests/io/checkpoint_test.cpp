@@ -28,7 +28,7 @@ std::vector<double> steps(TinyModel<Layer>& model, fovea::Adam<double>& adam, in
   return losses;
 }
 
-TEST(Checkpoint, TrainingGoesOnWithTheSameBits) {
+TEST(Checkpoint, TrainingContinuesWithTheSameBits) {
   const ScratchFolder folder;
   for (const int before : {0, 1, 7}) {
     TinyModel<Layer> model = make_model(1);
@@ -51,7 +51,7 @@ TEST(Checkpoint, TrainingGoesOnWithTheSameBits) {
 }
 
 /// What an operator's layer learns beside its projections is in the checkpoint, too.
-TEST(Checkpoint, HoldsProjectionsOfGlobalRows) {
+TEST(Checkpoint, ContainsProjectionsOfGlobalRows) {
   using Global = fovea::MultiHead<fovea::LongformerAttention, double>;
   const auto make = [](std::uint64_t seed) {
     fovea::Initialiser initialiser(seed);
@@ -69,7 +69,7 @@ TEST(Checkpoint, HoldsProjectionsOfGlobalRows) {
   EXPECT_EQ(other.step(others, fovea::Serial{}), model.step(adam, fovea::Serial{}));
 }
 
-TEST(Checkpoint, HoldsTheParametersUnderTheirNames) {
+TEST(Checkpoint, ContainsTheParametersByName) {
   TinyModel<Layer> model = make_model(1);
   fovea::Adam<double> adam = make_adam();
   const auto set = fovea::checkpoint_of(model, adam);
@@ -79,7 +79,7 @@ TEST(Checkpoint, HoldsTheParametersUnderTheirNames) {
   EXPECT_EQ(steps(other, others, 3), steps(model, adam, 3));
 }
 
-TEST(Checkpoint, WhatIsWrongChangesNothing) {
+TEST(Checkpoint, InvalidFilesChangeNothing) {
   TinyModel<Layer> model = make_model(1);
   fovea::Adam<double> adam = make_adam();
   steps(model, adam, 2);

@@ -81,7 +81,7 @@ TEST(Npy, ReadsShapesOfAnyRank) {
   EXPECT_EQ(parse_npy(as_bytes(none), "x").size(), 0);
 }
 
-TEST(Npy, TurnsFortranOrderIntoRowMajor) {
+TEST(Npy, ConvertsFortranOrderToRowMajor) {
   const std::string two = file(dictionary("<f4", true, "(2, 3)"), kSix);
   EXPECT_EQ(values_of(parse_npy(as_bytes(two), "x")), (std::vector<float>{1, 3, 5, 2, 4, 6}));
   std::vector<float> values(24);
@@ -116,7 +116,7 @@ TEST(Npy, ReadsEveryTypeInEveryVersion) {
   EXPECT_EQ(read("<f8", many, 1), std::vector<float>(many.begin(), many.end()));
 }
 
-TEST(Npy, NamesTheFileAndWhatIsWrong) {
+TEST(Npy, ReportsTheFileAndTheError) {
   EXPECT_EQ(message_of("hello"), "x.npy: it is not a .npy file");
   EXPECT_EQ(message_of(""), "x.npy: it is not a .npy file");
   const auto refused = [](const std::string& dtype, const std::string& shape) {
@@ -151,7 +151,7 @@ TEST(Npy, NamesTheFileAndWhatIsWrong) {
             std::string::npos);
 }
 
-TEST(Npy, RefusesEveryBeginningOfAFile) {
+TEST(Npy, RefusesTruncatedFiles) {
   const std::string whole = file(dictionary("<f4", false, "(2, 3)"), kSix);
   for (std::size_t size = 0; size < whole.size(); ++size) {
     EXPECT_NE(message_of(whole.substr(0, size)), "accepted") << size;
@@ -182,7 +182,7 @@ TEST(Npy, ReadsWhatItWrote) {
   EXPECT_FALSE(std::filesystem::exists(folder / "y.npy"));
 }
 
-TEST(Npy, AFolderHoldsATensorInEachFile) {
+TEST(Npy, ADirectoryHasOneTensorPerFile) {
   const ScratchFolder folder;
   const std::string inner = folder / "inner";
   TensorSet set;

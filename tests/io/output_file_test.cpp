@@ -61,7 +61,7 @@ std::string refusal_of(const std::string& path) {
   return checked;
 }
 
-TEST_F(OutputFile, IsMadeAndReplacedAsAWhole) {
+TEST_F(OutputFile, IsCreatedAndReplacedAtomically) {
   const std::string file = path("a.json");
   check_output(file);
   EXPECT_EQ(names(), Names{});  // looking leaves nothing
@@ -121,7 +121,7 @@ TEST_F(OutputFile, RefusesDevices) {
   EXPECT_TRUE(fs::is_symlink(path("link")));
 }
 
-TEST_F(OutputFile, RefusesWhatIsNoRegularFile) {
+TEST_F(OutputFile, RefusesIrregularFiles) {
   const std::string says = "; results are written to regular files only";
   fs::create_directory(path("directory"));
   EXPECT_EQ(refusal_of(path("directory")), path("directory") + ": is a directory" + says);
@@ -135,7 +135,7 @@ TEST_F(OutputFile, RefusesWhatIsNoRegularFile) {
   EXPECT_EQ(names(), (Names{"directory", "pipe", "link"}));
 }
 
-TEST_F(OutputFile, NamesThePathThatCannotBeWritten) {
+TEST_F(OutputFile, ReportsThePathThatCannotBeWritten) {
   write_file(path("file"), "");
   fs::create_symlink("round", path("round"));
   for (const char* name : {"no directory/file", "file/below", "round"}) {
@@ -164,7 +164,7 @@ class FullDisk {
   void (*handler_)(int) = std::signal(SIGXFSZ, SIG_IGN);
 };
 
-TEST_F(OutputFile, AFullDiskLeavesWhatWasThere) {
+TEST_F(OutputFile, AFullDiskKeepsTheOldFile) {
   const std::string file = path("a.json");
   write_file(file, "before");
   const std::string text(10000, 'x');
@@ -200,7 +200,7 @@ class PlainUser {
   bool was_root_ = ::geteuid() == 0;
 };
 
-TEST_F(OutputFile, OfADirectoryThatIsClosedIsWrittenInPlace) {
+TEST_F(OutputFile, InAReadOnlyDirectoryIsWrittenInPlace) {
   const PlainUser user(path(""));
   fs::create_directory(path("closed"));
   const std::string file = path("closed/file");

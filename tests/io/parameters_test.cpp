@@ -58,7 +58,7 @@ std::string message_of(Layer& layer, const TensorSet& set, const LoadOptions& op
   return "accepted";
 }
 
-TEST(Parameters, HaveTheirOwnBitsAfterAFile) {
+TEST(Parameters, RoundTripBitwise) {
   const ScratchFolder folder;
   const Block saved = make_block(1);
   const TensorSet set = fovea::parameters_of(saved);
@@ -80,7 +80,7 @@ TEST(Parameters, RowsAreVectorsAndMatricesAreInByOut) {
   EXPECT_EQ(set.at("norm1.scale").shape, (std::vector<Index>{6}));
 }
 
-TEST(Parameters, MayBeOfSixteenBitsInTheFile) {
+TEST(Parameters, MayBeStoredIn16Bits) {
   const Block saved = make_block(1);
   for (const Dtype dtype : {Dtype::f16, Dtype::bf16, Dtype::f64}) {
     const TensorSet set = fovea::parameters_of(saved, dtype);
@@ -102,7 +102,7 @@ TEST(Parameters, MayBeOfSixteenBitsInTheFile) {
   }
 }
 
-TEST(Parameters, OfEightBitsAreWidenedAndOthersRefusedByName) {
+TEST(Parameters, Of8BitsAreWidenedAndOthersRefused) {
   const Block before = make_block(1);
   TensorSet set = fovea::parameters_of(before);
   set.origin = "x";
@@ -139,7 +139,7 @@ TEST(Parameters, MissingAndUnknownNamesAreListed) {
   EXPECT_EQ(message_of(block, set, {.allow_unknown = true}), "accepted");
 }
 
-TEST(Parameters, ShapesAreThoseOfTheLayer) {
+TEST(Parameters, ShapesMustMatchTheLayer) {
   Initialiser initialiser(1);
   Linear<float> layer(2, 3, initialiser);
   const std::vector<float> six = {1, 2, 3, 4, 5, 6};
@@ -159,7 +159,7 @@ TEST(Parameters, ShapesAreThoseOfTheLayer) {
 }
 
 /// A framework's names and layout: [outputs, inputs], and three maps in place of one.
-TEST(Parameters, ComeFromTensorsOfAnotherModel) {
+TEST(Parameters, CanBeReadFromAnotherModel) {
   Initialiser initialiser(1);
   fovea::MultiHead<fovea::FullAttention, double> layer(
       fovea::FullAttention{}, {.width = 2, .heads = 2, .key_heads = 1, .bias = true}, initialiser);
@@ -251,7 +251,7 @@ struct Twins : fovea::LayerParts<Twins> {
   }
 };
 
-TEST(Parameters, OfOneNameAreRefused) {
+TEST(Parameters, WithEqualNamesAreRefused) {
   Twins twins;
   EXPECT_EQ(refusal([&] { (void)fovea::parameters_of(twins); }),
             "parameters_of: two parameters are called 'w'; expected different names (LayerParts "

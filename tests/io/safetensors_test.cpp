@@ -144,7 +144,7 @@ TEST(Safetensors, WidensFloatsOf8BitsExactly) {
   EXPECT_TRUE(std::isnan(scales[255]));
 }
 
-TEST(Safetensors, RefusesATensorOfATypeThatIsNotConvertedWhereItIsRead) {
+TEST(Safetensors, RefusesUnsupportedTypesWhenTensorsAreRead) {
   for (const auto& [dtype, shape, size] : {std::tuple{"F4", "[2,8]", 8},
                                            {"F6_E2M3", "[4]", 3},
                                            {"F6_E3M2", "[8]", 6},
@@ -184,7 +184,7 @@ TEST(Safetensors, RefusesATensorOfATypeThatIsNotConvertedWhereItIsRead) {
             "x: 'w' has 1 bytes of data, which does not match [3] of F4");
 }
 
-TEST(Safetensors, NamesTheFileAndWhatIsWrong) {
+TEST(Safetensors, ReportsTheFileAndTheError) {
   EXPECT_EQ(message_of(""), "x: it is too short for a safetensors file");
   EXPECT_NE(message_of(file("{}", 0, 3)).find("its header has 3 bytes"), std::string::npos);
   EXPECT_NE(message_of(file("{}", 0, ~std::uint64_t{0})).find("its header"), std::string::npos);
@@ -241,7 +241,7 @@ TEST(Safetensors, RefusesNamesThatAppearTwiceAndBytesOfTwoTensors) {
             "x: the data of 'v' begins at byte 1; expected 2, the end of the data before it");
 }
 
-TEST(Safetensors, RefusesDeepHeadersWithoutGoingDown) {
+TEST(Safetensors, RefusesDeeplyNestedHeaders) {
   const std::size_t depth = 1'000'000;
   EXPECT_NE(message_of(file(std::string(depth, '['), 0)).find("no JSON"), std::string::npos);
   const std::string nested = R"({"w":)" + std::string(depth, '[') + std::string(depth, ']') + "}";
@@ -254,7 +254,7 @@ TEST(Safetensors, NamesInMessagesAreShortAndPrintable) {
   EXPECT_EQ(message, "x: '" + std::string(100, '?') + "...' is not a JSON object");
 }
 
-TEST(Safetensors, RefusesEveryBeginningOfAFile) {
+TEST(Safetensors, RefusesTruncatedFiles) {
   const std::string whole = file(kTwo, 8);
   for (std::size_t size = 0; size < whole.size(); ++size) {
     EXPECT_NE(message_of(whole.substr(0, size)), "accepted") << size;
@@ -306,7 +306,7 @@ TEST(Safetensors, ChangedBytesDoNoHarm) {
 }
 
 /// Nothing that is read waits: the alarm would end the program.
-TEST(Safetensors, RefusesWhatIsNoRegularFileAtOnce) {
+TEST(Safetensors, RefusesIrregularFilesAtOnce) {
   const ScratchFolder folder;
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
   ASSERT_EQ(::mknod((folder / "socket").c_str(), S_IFSOCK | 0600, 0), 0);
@@ -391,7 +391,7 @@ TEST(Safetensors, DataBeginsAtAMultipleOfEight) {
   }
 }
 
-TEST(Safetensors, WritesNothingWhereItRefuses) {
+TEST(Safetensors, WritesNothingIfItRefuses) {
   const ScratchFolder folder;
   const std::string path = folder / "x.safetensors";
   const auto refused = [&](const TensorSet& set) {

@@ -31,7 +31,7 @@ double by_hand(ActivationKind kind, double x) {
   return std::nan("");
 }
 
-TEST(ActivationFunction, IsItsDefinition) {
+TEST(ActivationFunction, MatchesItsDefinition) {
   const Activations x = drawn({2, 1, 5, 70}, 1, 3);
   for (const ActivationKind kind : kKinds) {
     const Activations y(x.shape());

@@ -38,7 +38,7 @@ TEST(Tokens, HaveLengths) {
   EXPECT_EQ(some.with(x.view()).length(1), 0);
 }
 
-TEST(RowBlocks, AreEachRowOnce) {
+TEST(RowBlocks, CoverEachRowOnce) {
   fovea::ThreadPool pool(3);
   const AnyExecutor three = AnyExecutor::of(pool);
   for (const Index rows : {0, 1, 95, 96, 97, 400}) {
@@ -54,7 +54,7 @@ TEST(RowBlocks, AreEachRowOnce) {
   }
 }
 
-TEST(AsHeads, AreColumnsThatAreThere) {
+TEST(AsHeads, MustBeExistingColumns) {
   const Tensor<double> x({1, 1, 2, 10});
   const auto message = [](const View<double>& from, Index first, Index heads, Index width) {
     return refusal([&] { static_cast<void>(fovea::as_heads(from, first, heads, width)); });
@@ -73,7 +73,7 @@ TEST(AsHeads, AreColumnsThatAreThere) {
       "as_heads: stride of width of x is 2; expected 1: the channels of a head are contiguous");
 }
 
-TEST(AsHeads, AreColumnsSideBySide) {
+TEST(AsHeads, AreContiguousColumns) {
   const Tensor<double> x({2, 1, 3, 10}, {.gap = 1});
   x.fill([](Index b, Index, Index n, Index d) { return 100 * b + 10 * n + d; });
   const View<double> heads = fovea::as_heads(x.view(), 4, 2, 3);

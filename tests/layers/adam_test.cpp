@@ -80,7 +80,7 @@ void expect_textbook(const AdamOptions& options) {
   EXPECT_EQ(adam.steps(), 6);
 }
 
-TEST(Adam, IsTheTextbook) { expect_textbook({.learning_rate = 0.1}); }
+TEST(Adam, MatchesTheTextbook) { expect_textbook({.learning_rate = 0.1}); }
 TEST(Adam, Decays) { expect_textbook({.learning_rate = 0.1, .weight_decay = 0.3}); }
 TEST(Adam, Clips) { expect_textbook({.learning_rate = 0.1, .clip_norm = 1.5}); }
 
@@ -93,7 +93,7 @@ struct Large {
   }
 };
 
-TEST(Adam, ThreadsChangeNoBit) {
+TEST(Adam, ThreadsDoNotChangeBits) {
   const auto run = [](auto&& executor) {
     Large model;
     draw_parameters(model, 1);

@@ -55,7 +55,7 @@ TEST(CrossEntropy, NothingToLearn) {
   for (const double d : d_logits.values()) EXPECT_EQ(d, 0);
 }
 
-TEST(CrossEntropy, TakesTargetsOf32And64Bits) {
+TEST(CrossEntropy, SupportsTargetsOf32And64Bits) {
   const Activations logits = drawn({2, 1, 3, 3}, 1, 2);
   const std::vector<std::int32_t> narrow(kTargets.begin(), kTargets.end());
   const std::vector<long long> wide(kTargets.begin(), kTargets.end());
@@ -73,7 +73,7 @@ TEST(CrossEntropy, TakesTargetsOf32And64Bits) {
 }
 
 /// Of any width, targets that are no class are refused before anything is written.
-TEST(CrossEntropy, WritesNothingForTargetsThatAreNoClass) {
+TEST(CrossEntropy, WritesNothingForInvalidTargets) {
   const Activations logits = drawn({1, 1, 2, 3}, 1), d_logits(logits.shape());
   const auto expect_refusals = [&](auto bits) {
     using Target = decltype(bits);

@@ -87,7 +87,7 @@ void expect_by_hand(const Op& op, double bound) {
   EXPECT_TRUE(close_to({got.begin(), got.end()}, expected.values(), bound));
 }
 
-TEST(CrossMultiHead, IsTheOperatorBetweenProjections) {
+TEST(CrossMultiHead, EqualsTheOperatorBetweenProjections) {
   expect_by_hand<double>(FullAttention(), 1e-13);
   expect_by_hand<float>(FullAttention(), 1e-5);
   // Where rows stand among the keys is up to the operator.
@@ -145,7 +145,7 @@ TEST(CrossMultiHead, GradientOfTheBias) {
 }
 
 /// Layers that read one memory add to one gradient; a gradient that is not given is not written.
-TEST(CrossMultiHead, GradientsAreAddedOrLeftOut) {
+TEST(CrossMultiHead, GradientsAreAddedOrOmitted) {
   auto layer = make<double>();
   const Activations x = drawn(kX, 11), memory = drawn(kMemory, 13), y(kX), d_y = drawn(kX, 12);
   const Activations d_memory(kMemory), sum = filled(kMemory, 2), d_x(kX), alone(kX);
@@ -162,7 +162,7 @@ TEST(CrossMultiHead, GradientsAreAddedOrLeftOut) {
   EXPECT_TRUE(same_bits(alone.values(), d_x.values()));
 }
 
-TEST(CrossMultiHead, ThreadsChangeNoBit) {
+TEST(CrossMultiHead, ThreadsDoNotChangeBits) {
   auto layer = make<double>();
   const Activations x = drawn({2, 1, 150, kWidth}, 1), memory = drawn({2, 1, 210, kMemoryWidth}, 2);
   const Activations d_y = drawn(x.shape(), 3);
@@ -212,10 +212,10 @@ void expect_decoded_bits() {
   }
 }
 
-TEST(CrossMultiHeadDecoder, GivesTheBitsOfForward) { expect_decoded_bits<double>(); }
-TEST(CrossMultiHeadDecoder, GivesTheBitsOfForwardInFloat) { expect_decoded_bits<float>(); }
+TEST(CrossMultiHeadDecoder, MatchesForwardBitwise) { expect_decoded_bits<double>(); }
+TEST(CrossMultiHeadDecoder, MatchesForwardBitwiseInFloat) { expect_decoded_bits<float>(); }
 
-TEST(CrossMultiHead, DropsInTrainingAlone) {
+TEST(CrossMultiHead, DropsOnlyInTraining) {
   const auto dropping = make<double>(FullAttention{{.dropout = {.probability = 0.4}}});
   const auto plain = make<double>();
   const Activations x = drawn(kX, 11), memory = drawn(kMemory, 13);

@@ -13,7 +13,7 @@ Layer layer(Index width, Index taps = 5) {
   return Layer(width, initialiser, {.taps = taps});
 }
 
-TEST(DepthwiseConv, IsItsDefinition) {
+TEST(DepthwiseConv, MatchesItsDefinition) {
   for (const Index rows : {1, 2, 4, 300}) {
     const Layer conv = layer(3);
     const Activations x = drawn({2, 1, rows, 3}, 1);
@@ -33,7 +33,7 @@ TEST(DepthwiseConv, IsItsDefinition) {
   }
 }
 
-TEST(DepthwiseConv, ALengthIsTheShorterSequence) {
+TEST(DepthwiseConv, ALengthEqualsAShorterSequence) {
   const Layer conv = layer(3);
   const Activations x = drawn({2, 1, 9, 3}, 1);
   const Activations y(x.shape());
@@ -57,7 +57,7 @@ TEST(DepthwiseConv, Gradients) {
   }
 }
 
-TEST(DepthwiseConv, ThreadsChangeNoBit) {
+TEST(DepthwiseConv, ThreadsDoNotChangeBits) {
   Layer conv = layer(70);
   expect_same_bits_for_threads(conv, {2, 1, 300, 70}, {2, 1, 300, 70}, alone);
 }

@@ -39,7 +39,7 @@ double share_that_differs(const std::vector<double>& a, const std::vector<double
   return static_cast<double>(count) / static_cast<double>(a.size());
 }
 
-TEST(DropoutLayer, DropsByTheDrawsOfItsPlace) {
+TEST(DropoutLayer, DropsByTheDrawsOfItsPosition) {
   const DropoutLayer<double> layer(0.3, DropoutPlace::after_attention);
   const Shape shape = {2, 1, 5, 7};
   const std::vector<double> got = factors(layer, shape, kStep);
@@ -55,7 +55,7 @@ TEST(DropoutLayer, DropsByTheDrawsOfItsPlace) {
   });
 }
 
-TEST(DropoutLayer, DropsAsManyAsItsProbabilitySays) {
+TEST(DropoutLayer, DropsWithTheGivenProbability) {
   const Shape shape = {2, 1, 200, 101};
   for (const double p : {0.1, 0.5, 0.9}) {
     const std::vector<double> got = factors(DropoutLayer<double>(p), shape, kStep);
@@ -70,7 +70,7 @@ TEST(DropoutLayer, DropsAsManyAsItsProbabilitySays) {
   }
 }
 
-TEST(DropoutLayer, OtherStepsSeedsLayersAndPlacesDropOthers) {
+TEST(DropoutLayer, DependsOnStepSeedLayerAndPosition) {
   const Shape shape = {1, 1, 100, 40};
   const DropoutLayer<double> layer(0.5);
   const std::vector<double> got = factors(layer, shape, kStep);
@@ -177,7 +177,7 @@ std::vector<double> output(const Layer& layer, const Tokens<double>& tokens) {
 }
 
 /// The draws of weights are those of the step, the place and the operator's own seed.
-TEST(AttentionDropout, IsThatOfTheOperator) {
+TEST(AttentionDropout, EqualsTheOperators) {
   const Activations x = drawn(kShape, 1);
   for (const std::uint64_t own : {std::uint64_t{0}, std::uint64_t{9}}) {
     const auto layer = multi_head(full(0.4, own));
@@ -227,7 +227,7 @@ TEST(AttentionDropout, ProbabilitiesOutOfRangeAreRefusedInEvaluationToo) {
             "FullAttention: dropout.probability is 1; expected at least 0 and less than 1");
 }
 
-TEST(BlockDropout, IsItsPartsOneAfterTheOther) {
+TEST(BlockDropout, EqualsTheCompositionOfItsParts) {
   Block<fovea::FullAttention> made = block(0.4);
   const Activations x = drawn(kShape, 1);
   const Tokens<double> tokens = in_training<double>(x.view());
@@ -266,7 +266,7 @@ TEST(BlockDropout, EvaluationHasNone) {
 }
 
 /// Its blocks are numbered, so what each of them drops is that of its own number.
-TEST(BlockDropout, BlocksOfAStackDropOthers) {
+TEST(BlockDropout, BlocksOfAStackDropDifferentElements) {
   const Activations x = drawn(kShape, 1);
   const auto made = stack(0.4);
   const std::vector<double> got = output(made, in_training<double>(x.view()));
@@ -289,14 +289,14 @@ TEST(BlockDropout, Gradients) {
                          {.tolerance = 1e-6});
 }
 
-TEST(BlockDropout, ThreadsChangeNoBit) {
+TEST(BlockDropout, ThreadsDoNotChangeBits) {
   auto made = stack(0.4);
   const Shape shape = {2, 1, 300, 4};
   expect_same_bits_for_threads(made, shape, shape,
                                [](const View<const double>& x) { return in_training<double>(x); });
 }
 
-TEST(BlockDropout, BackwardIsOfTheSameStep) {
+TEST(BlockDropout, BackwardRequiresTheSameStep) {
   auto made = block(0.4);
   const Activations x = drawn(kShape, 1);
   const Activations y(kShape), d_x(kShape);

@@ -30,7 +30,7 @@ TEST(Embedding, IsTokenPlusPosition) {
   });
 }
 
-TEST(Embedding, BeginsAtAnyPosition) {
+TEST(Embedding, StartsAtAnyPosition) {
   const Layer embedding = layer(5, 6, 70);
   const Activations y({2, 1, 3, 70});
   embedding.forward_from(3, kTokens, y.view());
@@ -151,7 +151,7 @@ TEST(Embedding, Refusals) {
             "Embedding: y has 5 rows; expected at most 4, max_length");
 }
 
-TEST(Embedding, TakesTokensOf32And64Bits) {
+TEST(Embedding, SupportsTokensOf32And64Bits) {
   const std::vector<std::int32_t> narrow(kTokens.begin(), kTokens.end());
   const std::vector<long long> wide(kTokens.begin(), kTokens.end());
   const Activations d_y = drawn({2, 1, 3, 70}, 1);

@@ -35,7 +35,7 @@ void copy(Block& from, const std::string& prefix, auto& to) {
   EXPECT_EQ(next, values.size());
 }
 
-TEST(EncoderBlock, IsItsPartsOneAfterTheOther) {
+TEST(EncoderBlock, EqualsTheCompositionOfItsParts) {
   Block made = block();
   fovea::Initialiser initialiser(1);
   fovea::LayerNorm<double> norm1(4);
@@ -67,7 +67,7 @@ TEST(EncoderBlock, Gradients) {
   expect_layer_gradients(made, kShape, kShape, with_lengths, {.tolerance = 1e-6});
 }
 
-TEST(EncoderBlock, ThreadsChangeNoBit) {
+TEST(EncoderBlock, ThreadsDoNotChangeBits) {
   Block made = block(16);
   expect_same_bits_for_threads(made, {2, 1, 300, 16}, {2, 1, 300, 16}, alone);
 }

@@ -27,7 +27,7 @@ Stack<Op, T> make_stack(const Op& op, int blocks) {
 
 const fovea::FullAttention kCausal{{.causal = true}};
 
-TEST(EncoderStack, IsItsBlocksOneAfterTheOther) {
+TEST(EncoderStack, EqualsTheCompositionOfItsBlocks) {
   for (const int blocks : {0, 1, 2, 3}) {
     const auto stack = make_stack<double>(kCausal, blocks);
     Activations x = drawn({2, 1, 9, kWidth}, 1);
@@ -51,12 +51,12 @@ TEST(EncoderStack, Gradients) {
   }
 }
 
-TEST(EncoderStack, ThreadsChangeNoBit) {
+TEST(EncoderStack, ThreadsDoNotChangeBits) {
   auto stack = make_stack<double>(kCausal, 2);
   expect_same_bits_for_threads(stack, {2, 1, 300, kWidth}, {2, 1, 300, kWidth}, alone);
 }
 
-TEST(EncoderStack, BackwardAsksForWhatForwardSaved) {
+TEST(EncoderStack, BackwardRequiresSavedTensors) {
   auto stack = make_stack<double>(kCausal, 2);
   const Activations x = drawn({1, 1, 3, kWidth}, 1);
   const Activations y(x.shape());
@@ -89,10 +89,10 @@ void expect_decoded_bits() {
   });
 }
 
-TEST(EncoderStackDecoder, GivesTheBitsOfForward) { expect_decoded_bits<double>(); }
-TEST(EncoderStackDecoder, GivesTheBitsOfForwardInFloat) { expect_decoded_bits<float>(); }
+TEST(EncoderStackDecoder, MatchesForwardBitwise) { expect_decoded_bits<double>(); }
+TEST(EncoderStackDecoder, MatchesForwardBitwiseInFloat) { expect_decoded_bits<float>(); }
 
-TEST(EncoderStackDecoder, ForksAreIndependentAndTokensAreTakenBack) {
+TEST(EncoderStackDecoder, ForksAreIndependentAndTokensAreRolledBack) {
   const auto stack = make_stack<double>(kCausal, 3);
   const Activations x = drawn({1, 1, 20, kWidth}, 3);
   const Activations expected(x.shape());

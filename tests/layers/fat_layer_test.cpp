@@ -28,7 +28,7 @@ Layer layer(HiddenMapKind map) {
 
 Tokens<double> with_lengths(const View<const double>& x) { return Tokens<double>(x, kLengths); }
 
-TEST(FatLayer, IsItsDefinition) {
+TEST(FatLayer, MatchesItsDefinition) {
   Layer made = layer(HiddenMapKind::fully_connected);
   const Activations x = drawn(kShape, 11);
   const Activations y(kShape);
@@ -99,7 +99,7 @@ TEST(FatLayer, BackwardRefusesOtherLengths) {
             "FatLayer: key_lengths[1] is 10; expected 0 to 9, the rows of x");
 }
 
-TEST(FatLayer, ThreadsChangeNoBit) {
+TEST(FatLayer, ThreadsDoNotChangeBits) {
   Layer made = layer(HiddenMapKind::convolution);
   expect_same_bits_for_threads(made, {2, 1, 200, 6}, {2, 1, 200, 6}, alone);
 }

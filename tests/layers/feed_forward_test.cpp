@@ -14,7 +14,7 @@ Layer layer(Index width, Index hidden) {
   return made;
 }
 
-TEST(FeedForward, IsItsPartsOneAfterTheOther) {
+TEST(FeedForward, EqualsTheCompositionOfItsParts) {
   Layer layers = layer(3, 5);
   std::vector<fovea::RowMatrix<double>> w;
   layers.visit([&](fovea::Parameter<double>& p) { w.push_back(p.value); });
@@ -40,7 +40,7 @@ TEST(FeedForward, Gradients) {
   expect_layer_gradients(layers, {2, 1, 4, 3}, {2, 1, 4, 3}, alone);
 }
 
-TEST(FeedForward, ThreadsChangeNoBit) {
+TEST(FeedForward, ThreadsDoNotChangeBits) {
   Layer layers = layer(20, 40);
   expect_same_bits_for_threads(layers, {2, 1, 200, 20}, {2, 1, 200, 20}, alone);
 }

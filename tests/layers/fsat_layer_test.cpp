@@ -82,7 +82,7 @@ double distance_to_integers(Layer& made, const FsatLayerOptions& chosen, const A
   return least;
 }
 
-TEST(FsatLayer, IsItsDefinition) {
+TEST(FsatLayer, MatchesItsDefinition) {
   for (const Kind& kind : kKinds) {
     const FsatLayerOptions chosen = options(kind.map, kind.edges, true);
     Layer made = layer(chosen);
@@ -225,7 +225,7 @@ TEST(FsatLayer, GradientsTruncated) {
   }
 }
 
-TEST(FsatLayer, ThreadsChangeNoBit) {
+TEST(FsatLayer, ThreadsDoNotChangeBits) {
   for (const Kind& kind : kKinds) {
     FsatLayerOptions chosen = options(kind.map, kind.edges, true);
     chosen.attention.max_length = 300;
@@ -234,7 +234,7 @@ TEST(FsatLayer, ThreadsChangeNoBit) {
   }
 }
 
-TEST(FsatLayer, ALengthIsTheShorterSequence) {
+TEST(FsatLayer, ALengthEqualsAShorterSequence) {
   Layer made = layer(options(HiddenMapKind::convolution, EdgeSource::predicted, true));
   const Activations x = drawn(kShape, 11);
   const Activations y(kShape);
@@ -251,7 +251,7 @@ TEST(FsatLayer, ALengthIsTheShorterSequence) {
   EXPECT_TRUE(same_bits(again.values(), y.values()));
 }
 
-TEST(FsatLayer, IndicesBeginSpreadOverTheSequence) {
+TEST(FsatLayer, InitialIndicesAreSpreadOverTheSequence) {
   fovea::Initialiser initialiser(3);
   Layer made(options(HiddenMapKind::fully_connected, EdgeSource::predicted, true), initialiser);
   const Weights weights = weights_of(made);
@@ -319,7 +319,7 @@ TEST(FsatLayer, OneAndTwoTokens) {
 }
 
 /// The cross mixes all rows, and the layer predicts its own indices.
-TEST(FsatLayer, TakesNeitherPackedSequencesNorIndices) {
+TEST(FsatLayer, RefusesPackedSequencesAndIndices) {
   const Layer made = layer(options(HiddenMapKind::fully_connected, EdgeSource::predicted, true));
   const Index width = made.sizes().width;
   const Activations x = filled({1, 1, 6, width}, 1), y(x.shape());

@@ -17,7 +17,7 @@ GatedFeedForward<double> made(GateKind gate, bool bias, Index width = 4, Index h
   return layer;
 }
 
-TEST(GatedFeedForward, IsItsDefinition) {
+TEST(GatedFeedForward, MatchesItsDefinition) {
   GatedFeedForward<double> layer = made(GateKind::silu, true);
   std::vector<fovea::RowMatrix<double>> w;
   std::vector<std::string> names;
@@ -59,7 +59,7 @@ TEST(GatedFeedForward, Gradients) {
   }
 }
 
-TEST(GatedFeedForward, ThreadsChangeNoBit) {
+TEST(GatedFeedForward, ThreadsDoNotChangeBits) {
   GatedFeedForward<double> layer = made(GateKind::silu, false, 16, 40);
   expect_same_bits_for_threads(layer, {2, 1, 300, 16}, {2, 1, 300, 16}, alone);
 }
@@ -116,7 +116,7 @@ void expect_decoded_bits() {
   }
 }
 
-TEST(LlamaBlocks, DecodeWithTheBitsOfForward) {
+TEST(LlamaBlocks, DecodingEqualsForwardBitwise) {
   expect_decoded_bits<double>();
   expect_decoded_bits<float>();
 }

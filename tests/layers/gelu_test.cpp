@@ -43,7 +43,7 @@ TEST(Gelu, Ends) {
   EXPECT_TRUE(std::isnan(y[4]));
 }
 
-TEST(Gelu, AnElementsBitsAreItsOwn) {
+TEST(Gelu, ElementsAreIndependent) {
   const std::vector<double> x = drawn({1, 1, 1, 150}, 5).values();
   const std::vector<double> y = gelu(x);
   for (std::size_t i = 0; i < x.size(); ++i) EXPECT_TRUE(same_bits(gelu({x[i]}), {y[i]}));
@@ -56,7 +56,7 @@ TEST(Gelu, Gradients) {
   }
 }
 
-TEST(Gelu, BackwardRefusesWhatForwardDoes) {
+TEST(Gelu, BackwardRefusesWhatForwardRefuses) {
   Layer layer;
   const Activations x = drawn({1, 2, 2, 3}, 5), d_y = drawn({1, 1, 2, 3}, 6), d_x({1, 1, 2, 3});
   Layer::Saved saved;
@@ -64,7 +64,7 @@ TEST(Gelu, BackwardRefusesWhatForwardDoes) {
             "Gelu: x has 2 heads; expected 1, since layers take activations [B, 1, L, width]");
 }
 
-TEST(Gelu, BackwardRefusesTheMemoryOfX) {
+TEST(Gelu, BackwardRefusesOverlapsWithX) {
   Layer layer;
   const Activations x = drawn({1, 1, 2, 3}, 5), d_y = drawn({1, 1, 2, 3}, 6);
   Layer::Saved saved;
@@ -72,7 +72,7 @@ TEST(Gelu, BackwardRefusesTheMemoryOfX) {
             "Gelu: d_x overlaps x; outputs must not alias inputs or each other");
 }
 
-TEST(Gelu, ThreadsChangeNoBit) {
+TEST(Gelu, ThreadsDoNotChangeBits) {
   Layer layer;
   expect_same_bits_for_threads(layer, {2, 1, 300, 9}, {2, 1, 300, 9}, alone);
 }

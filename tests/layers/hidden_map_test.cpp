@@ -20,7 +20,7 @@ Layer layer(Index in, Index out, HiddenMapKind kind) {
 constexpr HiddenMapKind kKinds[] = {HiddenMapKind::fully_connected, HiddenMapKind::convolution,
                                     HiddenMapKind::two_fully_connected};
 
-TEST(HiddenMap, IsItsPartsOneAfterTheOther) {
+TEST(HiddenMap, EqualsTheCompositionOfItsParts) {
   for (const HiddenMapKind kind : {HiddenMapKind::fully_connected, HiddenMapKind::convolution}) {
     Layer map = layer(3, 4, kind);
     std::vector<fovea::RowMatrix<double>> weights;
@@ -106,7 +106,7 @@ TEST(HiddenMap, GradientsOfAllFunctions) {
   }
 }
 
-TEST(HiddenMap, ThreadsChangeNoBit) {
+TEST(HiddenMap, ThreadsDoNotChangeBits) {
   for (const HiddenMapKind kind : kKinds) {
     Layer map = layer(20, 24, kind);
     expect_same_bits_for_threads(map, {2, 1, 200, 20}, {2, 1, 200, 24}, alone);

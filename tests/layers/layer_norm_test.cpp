@@ -13,7 +13,7 @@ Layer layer(Index width) {
   return made;
 }
 
-TEST(LayerNorm, IsItsDefinition) {
+TEST(LayerNorm, MatchesItsDefinition) {
   for (const Index width : {1, 3, 16, 37, 70}) {
     const Layer norm = layer(width);
     const Activations x = drawn({2, 1, 5, width}, 1);
@@ -52,7 +52,7 @@ TEST(LayerNorm, Gradients) {
   }
 }
 
-TEST(LayerNorm, ThreadsChangeNoBit) {
+TEST(LayerNorm, ThreadsDoNotChangeBits) {
   Layer norm = layer(150);
   expect_same_bits_for_threads(norm, {2, 1, 300, 150}, {2, 1, 300, 150}, alone);
 }

@@ -55,7 +55,7 @@ struct Model : fovea::LayerParts<Model> {
   Linear<double> head{4, 2, initialiser, {.bias = false, .name = "map"}};
 };
 
-TEST(LayerParts, NamesTellTheWayToAParameter) {
+TEST(LayerParts, NamesContainThePathToAParameter) {
   Model model;
   Names expected = {"embedding.table", "embedding.position"};
   for (const std::string block : {"blocks.0.", "blocks.1."}) {
@@ -71,7 +71,7 @@ TEST(LayerParts, NamesTellTheWayToAParameter) {
   EXPECT_EQ(names_of(model), expected);
 }
 
-TEST(LayerParts, AConstantModelGivesTheSameParametersToRead) {
+TEST(LayerParts, AConstModelHasTheSameParameters) {
   Model model;
   std::vector<const Parameter<double>*> parameters;
   model.visit([&](Parameter<double>& p) { parameters.push_back(&p); });
@@ -83,7 +83,7 @@ TEST(LayerParts, AConstantModelGivesTheSameParametersToRead) {
   EXPECT_EQ(fovea::parameter_count(constant), fovea::parameter_count(model));
 }
 
-TEST(LayerParts, EveryOperatorsLayerHasNamesThatDiffer) {
+TEST(LayerParts, ParametersOfEveryOperatorsLayerHaveUniqueNames) {
   const auto expect_distinct = [](const auto& op, std::size_t count) {
     fovea::Initialiser initialiser(1);
     const auto block = make_block(op, initialiser);
@@ -116,7 +116,7 @@ struct OuterModel : fovea::LayerParts<OuterModel> {
   }
 };
 
-TEST(LayerParts, AVisitOfOnesOwnIsAPart) {
+TEST(LayerParts, CustomVisitFunctionsAreSupported) {
   fovea::Initialiser initialiser(1);
   OuterModel model;
   model.inner.first = Linear<double>(2, 3, initialiser, {.name = "first"});

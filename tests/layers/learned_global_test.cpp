@@ -45,7 +45,7 @@ Tokens<double> packed(const View<const double>& x) {
   return made;
 }
 
-TEST(LearnedGlobal, IsTheOperatorBetweenProjections) {
+TEST(LearnedGlobal, EqualsTheOperatorBetweenProjections) {
   for (const bool causal : {false, true}) {
     Layer layer = make(causal);
     const Activations x = drawn(kShape, 21);
@@ -69,7 +69,7 @@ TEST(LearnedGlobal, IsTheOperatorBetweenProjections) {
   }
 }
 
-TEST(LearnedGlobal, GradientsAreDifferences) {
+TEST(LearnedGlobal, GradientsMatchDifferences) {
   for (const bool causal : {false, true}) {
     Layer layer = make(causal);
     expect_layer_gradients(layer, kShape, kShape, with_lengths);
@@ -81,7 +81,7 @@ TEST(LearnedGlobal, GradientsAreDifferences) {
 }
 
 /// With the weights of the other rows, the projections of global rows change nothing.
-TEST(LearnedGlobal, CopiesOfTheOtherProjectionsAreOneSet) {
+TEST(LearnedGlobal, EqualProjectionsEqualOneSet) {
   Layer layer = make();
   const Weights weights = weights_of(layer);
   layer.visit([&](fovea::Parameter<double>& p) {
@@ -115,7 +115,7 @@ TEST(LearnedGlobal, ListsItsWeightsOnlyIfItHasThem) {
   EXPECT_EQ(names(make(false, chosen)), plain);
 }
 
-TEST(LearnedGlobal, RefusesWhatGlobalRowsDoNotGoWith) {
+TEST(LearnedGlobal, RefusesOptionsThatGlobalRowsDoNotSupport) {
   EXPECT_EQ(refusal([&] { static_cast<void>(make(true).decoder()); }),
             "LongformerAttention: global_projections is true; expected false: a decoder keeps one "
             "set of keys and values");

@@ -39,7 +39,7 @@ Tokens<double> tokens(const View<const double>& x) {
 }
 
 /// The sorting logits are a linear map of sums of blocks.
-TEST(LearnedSorting, IsTheOperatorBetweenProjections) {
+TEST(LearnedSorting, EqualsTheOperatorBetweenProjections) {
   Layer layer = make();
   const Activations x = drawn(kShape, 21);
   const Activations y(kShape);
@@ -61,7 +61,7 @@ TEST(LearnedSorting, IsTheOperatorBetweenProjections) {
   EXPECT_TRUE(close_to(y.values(), expected.values(), 1e-13));
 }
 
-TEST(LearnedSorting, GradientsAreDifferences) {
+TEST(LearnedSorting, GradientsMatchDifferences) {
   Layer layer = make();
   // The columns of a fifth block have no gradient.
   const Activations x = drawn(kShape, 11);
@@ -83,7 +83,7 @@ TEST(LearnedSorting, BitsAreTheSameForAnyThreads) {
   expect_same_bits_for_threads(layer, kShape, kShape, tokens);
 }
 
-TEST(LearnedSorting, RefusesMoreBlocksThanItHasColumns) {
+TEST(LearnedSorting, RefusesTooManyBlocks) {
   Layer layer = make();
   const Activations x = drawn({1, 1, 18, kWidth}, 1);
   const Activations y(x.shape());

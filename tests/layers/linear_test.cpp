@@ -63,7 +63,7 @@ TEST(Linear, Gradients) {
   }
 }
 
-TEST(Linear, AddsToTheGradientOfXIfAsked) {
+TEST(Linear, AddsToTheGradientOfXIfRequested) {
   Layer linear = layer(4, 3);
   const Activations x = drawn({1, 1, 6, 4}, 1);
   const Activations d_y = drawn({1, 1, 6, 3}, 2);
@@ -82,7 +82,7 @@ TEST(Linear, AddsToTheGradientOfXIfAsked) {
   linear.backward(x.view(), saved, d_y.view(), {});
 }
 
-TEST(Linear, ThreadsChangeNoBit) {
+TEST(Linear, ThreadsDoNotChangeBits) {
   Layer small = layer(24, 70);
   expect_same_bits_for_threads(small, {2, 1, 300, 24}, {2, 1, 300, 70}, alone);
   Layer large = layer(160, 130);

@@ -43,7 +43,7 @@ std::vector<double> authors_slopes(Index heads) {
   return slopes;
 }
 
-TEST(AlibiSlopes, AreThoseOfTheAuthors) {
+TEST(AlibiSlopes, MatchTheAuthors) {
   for (Index heads = 1; heads < 35; ++heads) {
     EXPECT_TRUE(close_to(fovea::alibi_slopes(heads), authors_slopes(heads), 1e-14)) << heads;
   }
@@ -168,7 +168,7 @@ void expect_by_hand(const Case& of, double bound) {
   EXPECT_TRUE(close_to({got.begin(), got.end()}, expected.values(), bound));
 }
 
-TEST(LogitTerms, AreThoseOfTheOperatorByHand) {
+TEST(LogitTerms, MatchDirectCallsOfTheOperator) {
   for (const Case& of : kCases) {
     SCOPED_TRACE(of.name);
     expect_by_hand<double>(of, 1e-13);
@@ -244,7 +244,7 @@ TEST(LogitTerms, GradientOfTheBias) {
   }
 }
 
-TEST(LogitTerms, ThreadsChangeNoBit) {
+TEST(LogitTerms, ThreadsDoNotChangeBits) {
   Case of = kCases.back();
   of.x = {1, 1, 300, kWidth};
   of.bias = {1, kHeads, 300, 300};
@@ -265,7 +265,7 @@ TEST(LogitTerms, ThreadsChangeNoBit) {
 }
 
 /// Packed sequences are those sequences alone, for operators of every family.
-TEST(LogitTerms, PackedSequencesKnowNothingOfEachOther) {
+TEST(LogitTerms, PackedSequencesAreIndependent) {
   for_each_causal_operator([](const char* name, const auto& op) {
     if (std::string(name) == "smart bird") return;  // its draws know the number of the sequence
     SCOPED_TRACE(name);
@@ -303,7 +303,7 @@ TEST(LogitTerms, DecodersHaveSlopesAndSinks) {
   }
 }
 
-TEST(LogitTerms, SinksAreAParameterThatBeginsAsZero) {
+TEST(LogitTerms, SinksAreAParameterThatIsInitiallyZero) {
   fovea::Initialiser initialiser(1);
   MultiHeadOptions options = {.width = 4, .heads = 2};
   options.sinks = true;
@@ -333,7 +333,7 @@ std::string refused(const Op& op, const std::function<void(Tokens<double>&)>& ch
   });
 }
 
-TEST(LogitTerms, WhatAnOperatorDoesNotReadIsRefused) {
+TEST(LogitTerms, UnsupportedTermsAreRefused) {
   const fovea::LinearAttention<fovea::EluPlusOne> linear;
   const Activations bias = filled({1, 1, 3, 3}, 0);
   const Tensor<bool> mask({1, 1, 3, 3});

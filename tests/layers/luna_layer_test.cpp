@@ -38,7 +38,7 @@ std::vector<double> both(const Activations& x, const Activations& packed) {
   return all;
 }
 
-TEST(LunaLayer, IsTwoAttentionsBetweenProjections) {
+TEST(LunaLayer, EqualsTwoAttentionsBetweenProjections) {
   auto layer = make<double>();
   const Activations x = drawn(kX, 21), packed = drawn(kPacked, 22), y(kX), y_packed(kPacked);
   layer.forward(tokens(x, packed), {y.view(), y_packed.view()});
@@ -86,7 +86,7 @@ TEST(LunaLayer, Gradients) {
 }
 
 /// The packed sequence goes from layer to layer.
-TEST(LunaLayer, RefusesTokensThatDoNotFit) {
+TEST(LunaLayer, RefusesMismatchedTokens) {
   auto layer = make<double>();
   const Activations x = drawn(kX, 11), packed = drawn(kPacked, 13), y(kX), y_packed(kPacked);
   LunaLayer<double>::Saved saved;
@@ -136,7 +136,7 @@ TEST(LunaLayer, GradientsThroughTwoLayers) {
   expect_gradients(first, x, d_x, d_z, forward, backward);
 }
 
-TEST(LunaLayer, HiddenTokensChangeNoBit) {
+TEST(LunaLayer, HiddenTokensDoNotChangeBits) {
   auto layer = make<float>();
   Tensor<float> x(kX), packed(kPacked), y(kX), y_packed(kPacked);
   x.fill(gaussian(1));
@@ -154,7 +154,7 @@ TEST(LunaLayer, HiddenTokensChangeNoBit) {
   EXPECT_TRUE(same_bits(rows.data(), after.data(), seen, {1, 1, 11, kWidth}));
 }
 
-TEST(LunaLayer, ThreadsChangeNoBit) {
+TEST(LunaLayer, ThreadsDoNotChangeBits) {
   const auto run = [](auto&& executor) {
     auto layer = make<double>();
     const Shape shape = {2, 1, 300, kWidth}, packed_shape = {2, 1, 20, kWidth};
@@ -176,7 +176,7 @@ TEST(LunaLayer, ThreadsChangeNoBit) {
   EXPECT_TRUE(same_bits(run(fovea::Serial{}), run(AnyExecutor::of(pool))));
 }
 
-TEST(LunaLayer, Refuses) {
+TEST(LunaLayer, Refusals) {
   auto layer = make<double>();
   const Activations x = drawn(kX, 1), packed = drawn(kPacked, 2), y(kX), y_packed(kPacked);
   const Activations other({1, 1, 3, kWidth}), narrow({2, 1, 3, 5});

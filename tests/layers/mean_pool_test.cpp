@@ -8,7 +8,7 @@ namespace fovea_test::layers_mean_pool {
 using Layer = fovea::MeanPool<double>;
 using fovea::Tokens;
 
-TEST(MeanPool, IsTheMeanOfTheVisible) {
+TEST(MeanPool, IsTheMeanOfVisibleRows) {
   const Activations x = drawn({3, 1, 5, 4}, 1);
   const Activations y({3, 1, 1, 4});
   const std::vector<Index> lengths = {5, 2, 0};

@@ -155,7 +155,7 @@ TEST(LayerMessages, Lengths) {
   EXPECT_EQ(with({-1, 3}), "DepthwiseConv: key_lengths[0] is -1; expected 0 to 3, the rows of x");
 }
 
-TYPED_TEST(Messages, WhatWasSavedIsOfOtherTokens) {
+TYPED_TEST(Messages, SavedTensorsOfOtherTokens) {
   using Layer = TypeParam;
   // These two save nothing.
   if constexpr (!std::is_same_v<Layer, fovea::Linear<double>> &&

@@ -43,7 +43,7 @@ void expect_bits_of_forward(const Op& op) {
   }
 }
 
-TEST(MultiHeadDecoder, GivesTheBitsOfForwardWhateverThePieces) {
+TEST(MultiHeadDecoder, MatchesForwardBitwiseForAnyStepSizes) {
   for_each_causal_operator([](const char* name, const auto& op) {
     SCOPED_TRACE(name);
     expect_bits_of_forward<float>(op);
@@ -51,7 +51,7 @@ TEST(MultiHeadDecoder, GivesTheBitsOfForwardWhateverThePieces) {
   });
 }
 
-TEST(MultiHeadDecoder, ForksAreIndependentAndTokensAreTakenBack) {
+TEST(MultiHeadDecoder, ForksAreIndependentAndTokensAreRolledBack) {
   for_each_causal_operator([](const char* name, const auto& op) {
     SCOPED_TRACE(name);
     fovea::Initialiser initialiser(1);
@@ -79,7 +79,7 @@ TEST(MultiHeadDecoder, ForksAreIndependentAndTokensAreTakenBack) {
   });
 }
 
-TEST(MultiHeadDecoder, WhatItRefusesLeavesItAsItWas) {
+TEST(MultiHeadDecoder, RefusedCallsLeaveItUnchanged) {
   fovea::Initialiser initialiser(1);
   const auto layer = make_multi_head<fovea::FullAttention, double>(
       fovea::FullAttention{{.causal = true}}, initialiser);
@@ -179,7 +179,7 @@ void expect_short_cache(const Op& op) {
             0.6 * static_cast<double>(layer.decoder(shape).memory_bytes()));
 }
 
-TEST(MultiHeadDecoder, CachesOf16BitsHaveBitsOfTheirOwn) {
+TEST(MultiHeadDecoder, CachesOf16BitsHaveTheirOwnBits) {
   const fovea::FullAttention full{{.causal = true}};
   expect_short_cache<Eigen::half>(full);
   expect_short_cache<Eigen::bfloat16>(full);
@@ -215,7 +215,7 @@ void expect_short_weights() {
                         expected.values(), x.shape()));
 }
 
-TEST(MultiHeadDecoder, WeightsOf16BitsAreThoseFloats) {
+TEST(MultiHeadDecoder, WeightsOf16BitsEqualTheirFloats) {
   expect_short_weights<Eigen::half>();
   expect_short_weights<Eigen::bfloat16>();
 }

@@ -27,7 +27,7 @@ TEST(Parameter, IsDrawnUniformlyBetweenItsBounds) {
 }
 
 /// A model that is to be loaded draws nothing, and one that is only called has no gradients.
-TEST(Parameter, ZerosAreNotDrawn) {
+TEST(Parameter, ZeroInitialisationDrawsNothing) {
   Initialiser zeros = Initialiser::zeros();
   fovea::FeedForward<float> layer(3, 5, zeros);
   layer.visit([](const Parameter<float>& p) {
@@ -37,7 +37,7 @@ TEST(Parameter, ZerosAreNotDrawn) {
   });
 }
 
-TEST(Parameter, DrawsAreTheGeneratorsOwn) {
+TEST(Parameter, DrawsDependOnTheGeneratorOnly) {
   Initialiser initialiser(42);
   Parameter<double> first("first", 2, 3);
   Parameter<double> second("second", 2, 3);
@@ -50,7 +50,7 @@ TEST(Parameter, DrawsAreTheGeneratorsOwn) {
   EXPECT_EQ(rounded.value(1, 2), static_cast<float>(first.value(1, 2)));
 }
 
-TEST(Parameter, LayersGiveTheirsInAFixedOrder) {
+TEST(Parameter, LayersVisitParametersInAFixedOrder) {
   Initialiser initialiser(1);
   fovea::FeedForward<double> layer(3, 5, initialiser);
   std::vector<std::string> names;

@@ -73,7 +73,7 @@ std::pair<std::vector<double>, std::vector<double>> both_ways() {
   return {got, expected};
 }
 
-TEST(PostNormBlock, IsItsPartsOneAfterTheOther) {
+TEST(PostNormBlock, EqualsTheCompositionOfItsParts) {
   const auto [got, expected] = both_ways<double>();
   EXPECT_TRUE(close_to(got, expected, 1e-14));
   const auto [got_in_float, expected_in_float] = both_ways<float>();
@@ -114,12 +114,12 @@ TEST(PostNormBlock, GradientsWithOtherParts) {
   expect_layer_gradients(made, kShape, kShape, with_lengths, {.tolerance = 1e-6});
 }
 
-TEST(PostNormBlock, ThreadsChangeNoBit) {
+TEST(PostNormBlock, ThreadsDoNotChangeBits) {
   Block<double> made = block<double>(16);
   expect_same_bits_for_threads(made, {2, 1, 300, 16}, {2, 1, 300, 16}, alone);
 }
 
-TEST(PostNormBlock, ParametersAreCalledAsThoseOfEncoderBlock) {
+TEST(PostNormBlock, ParametersHaveTheNamesOfEncoderBlock) {
   std::vector<std::string> names;
   block<double>().visit([&](const std::string& name, const auto&) { names.push_back(name); });
   EXPECT_EQ(names, (std::vector<std::string>{
@@ -128,7 +128,7 @@ TEST(PostNormBlock, ParametersAreCalledAsThoseOfEncoderBlock) {
                        "feed_forward.out.bias", "norm2.scale", "norm2.shift"}));
 }
 
-TEST(PostNormBlock, RefusesWhatDoesNotFit) {
+TEST(PostNormBlock, RefusesMismatches) {
   Block<double> made = block<double>();
   const Activations x = drawn({1, 1, 5, 3}, 1);
   const Activations right = drawn(kShape, 1);
@@ -186,7 +186,7 @@ void expect_decoded_bits() {
   });
 }
 
-TEST(PostNormBlockDecoder, GivesTheBitsOfForward) { expect_decoded_bits<double>(); }
-TEST(PostNormBlockDecoder, GivesTheBitsOfForwardInFloat) { expect_decoded_bits<float>(); }
+TEST(PostNormBlockDecoder, MatchesForwardBitwise) { expect_decoded_bits<double>(); }
+TEST(PostNormBlockDecoder, MatchesForwardBitwiseInFloat) { expect_decoded_bits<float>(); }
 
 }  // namespace fovea_test::layers_post_norm_block

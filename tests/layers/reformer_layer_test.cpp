@@ -35,7 +35,7 @@ Tokens<double> tokens(const View<const double>& x) {
   return made;
 }
 
-TEST(ReformerLayer, IsTheOperatorBetweenProjections) {
+TEST(ReformerLayer, EqualsTheOperatorBetweenProjections) {
   ReformerLayer<double> layer = make(options());
   const Activations x = drawn(kShape, 21);
   const Activations y(kShape);
@@ -49,7 +49,7 @@ TEST(ReformerLayer, IsTheOperatorBetweenProjections) {
   EXPECT_TRUE(close_to(y.values(), expected.values(), 1e-13));
 }
 
-TEST(ReformerLayer, GradientsAreDifferences) {
+TEST(ReformerLayer, GradientsMatchDifferences) {
   for (const bool causal : {false, true}) {
     ReformerLayerOptions chosen = options();
     chosen.attention.causal = causal;
@@ -64,7 +64,7 @@ TEST(ReformerLayer, BitsAreTheSameForAnyThreads) {
   expect_same_bits_for_threads(layer, kShape, kShape, tokens);
 }
 
-TEST(ReformerLayer, RefusesWhatItsOperatorDoes) {
+TEST(ReformerLayer, RefusesWhatItsOperatorRefuses) {
   ReformerLayer<double> layer = make(options());
   const Activations x = drawn({1, 1, 10, kWidth}, 1);
   const Activations y(x.shape());

@@ -27,7 +27,7 @@ std::vector<double> oracle(const Layer& norm, const Activations& x, double epsil
   return expected;
 }
 
-TEST(RmsNorm, IsItsDefinition) {
+TEST(RmsNorm, MatchesItsDefinition) {
   for (const Index width : {1, 3, 16, 37, 70}) {
     const Layer norm = layer(width);
     const Activations x = drawn({2, 1, 5, width}, 1);
@@ -59,7 +59,7 @@ TEST(RmsNorm, OfHugeAndTinyRows) {
   for (const float at : y.values()) EXPECT_FLOAT_EQ(at, 1);
 }
 
-TEST(RmsNorm, TheOptionIsWhatIsAdded) {
+TEST(RmsNorm, EpsilonIsAdded) {
   const Layer norm(5, {.epsilon = 0.25});
   const Activations x = drawn({1, 1, 3, 5}, 1);
   const Activations y(x.shape());
@@ -90,7 +90,7 @@ TEST(RmsNorm, Gradients) {
   }
 }
 
-TEST(RmsNorm, ThreadsChangeNoBit) {
+TEST(RmsNorm, ThreadsDoNotChangeBits) {
   Layer norm = layer(150);
   expect_same_bits_for_threads(norm, {2, 1, 300, 150}, {2, 1, 300, 150}, alone);
 }

@@ -29,7 +29,7 @@ Activations turned(const RotaryOptions& options, Index first, bool is_back = fal
   return x;
 }
 
-TEST(Rotary, TurnsPairsByTheirPosition) {
+TEST(Rotary, RotatesPairsByTheirPosition) {
   for (const RotaryPairing pairing : {RotaryPairing::halves, RotaryPairing::neighbours}) {
     for (const Index width : {0, 8}) {
       const RotaryOptions options{
@@ -122,7 +122,7 @@ TEST(Rotary, StretchesFrequenciesByYarn) {
   }
 }
 
-TEST(Rotary, ProductsKnowTheDistanceAlone) {
+TEST(Rotary, ProductsDependOnTheDistanceOnly) {
   const Activations near = turned({}, 3);
   const Activations far = turned({}, 1003);
   const auto product = [&](const Activations& x, Index n, Index m) {
@@ -240,7 +240,7 @@ using Scalars = ScalarsAnd<Eigen::bfloat16, Eigen::half>;
 TYPED_TEST_SUITE(Heads, Scalars);
 
 /// Bits and gaps, in every layout of heads and tables, for every way to say where rows are.
-TYPED_TEST(Heads, LieAnywhere) {
+TYPED_TEST(Heads, MayBeAnywhereInMemory) {
   using T = TypeParam;
   fovea::ThreadPool pool(2);
   for (const Angles angles :
@@ -263,7 +263,7 @@ TYPED_TEST(Heads, LieAnywhere) {
 }
 
 /// Of heads that were cut out of others, those between them are not touched.
-TEST(Rotary, TurnsNoHeadBetweenThoseOfAView) {
+TEST(Rotary, RotatesOnlyHeadsOfAView) {
   const Activations x = drawn({kBatch, 5, kRows, kHeadWidth}, 1);
   const Activations before = x.in({});
   const auto every_other = [](const Activations& of) {
@@ -329,7 +329,7 @@ TEST(Rotary, BackwardIsTheGradient) {
   }
 }
 
-TEST(Rotary, PackedSequencesBeginAgain) {
+TEST(Rotary, PackedSequencesRestartPositions) {
   const Activations packed = drawn({1, kHeads, kRows, kHeadWidth}, 1);
   const Activations apart = packed.in({});
   const std::vector<Index> ends = {0, 3, 3, kRows};
@@ -441,12 +441,12 @@ TEST(Rotary, GradientsOfALayer) {
   }
 }
 
-TEST(Rotary, ThreadsChangeNoBitOfALayer) {
+TEST(Rotary, ThreadsDoNotChangeBitsOfALayer) {
   Layer layer = rotary_layer(RotaryPairing::halves, 40);
   expect_same_bits_for_threads(layer, {2, 1, 300, 6}, {2, 1, 300, 6}, alone);
 }
 
-TEST(Rotary, DecodersGoOnWhereTheyAre) {
+TEST(Rotary, DecodersContinueAtTheirPosition) {
   for (const RotaryPairing pairing : {RotaryPairing::halves, RotaryPairing::neighbours}) {
     const Layer layer = rotary_layer(pairing);
     const Activations x = drawn({2, 1, 50, 6}, 1);

@@ -30,7 +30,7 @@ TEST(RateSchedule, WarmsUpAndDecays) {
   EXPECT_EQ(rates(schedule, 6), (std::vector<double>{2, 4, 6, 8, 8, 8}));
 }
 
-TEST(RateSchedule, MayHaveNoWarmUpOrNothingElse) {
+TEST(RateSchedule, MayHaveNoWarmUpOrOnlyWarmUp) {
   EXPECT_EQ(rates({.peak = 2, .total_steps = 2, .decay = RateDecay::linear}, 3),
             (std::vector<double>{2, 1, 0}));
   EXPECT_EQ(rates({.peak = 2, .warmup_steps = 2, .total_steps = 2}, 3),

@@ -456,7 +456,7 @@ Outcome outcome_of(const Case& of, const Views& views) {
   return result;
 }
 
-TEST(Strides, AreAllRightOrRefused) {
+TEST(Strides, AreSupportedOrRefused) {
   for (const Case& of : all_cases()) {
     for (std::size_t t = 0; t < of.places.size(); ++t) {
       const Place& place = of.places[t];

@@ -249,9 +249,9 @@ void expect_case(const Node& node) {
   expect_near(to, expected, q_heads, bound);
 }
 
-TEST(Onnx, HasTheCases) { EXPECT_EQ(read_cases().size(), 93U) << "FOVEA_ONNX_CASES"; }
+TEST(Onnx, FindsTheCases) { EXPECT_EQ(read_cases().size(), 93U) << "FOVEA_ONNX_CASES"; }
 
-TEST(Onnx, AttentionByOneCall) {
+TEST(Onnx, AttentionMatches) {
   for (const Node& node : read_cases()) {
     SCOPED_TRACE(node.name);
     EXPECT_NO_THROW(expect_case<float>(node)) << "float";

@@ -30,7 +30,7 @@ void expect_same(const P& pattern) {
   }
 }
 
-TEST(AnyPattern, SaysWhatThePatternSays) {
+TEST(AnyPattern, MatchesItsPattern) {
   expect_same(fovea::Window{7, 3});
   expect_same(fovea::Causal{});
   expect_same(fovea::StridedKeys{8});
@@ -111,7 +111,7 @@ TEST(AnyPattern, SeesNothingBeyondItsReach) {
   }
 }
 
-TEST(AnyPlan, AnEmptyOneHasNoBlocks) {
+TEST(AnyPlan, IsEmptyWithoutBlocks) {
   const AnyPlan none;
   EXPECT_EQ(none.block_count(), 0);
   EXPECT_EQ(none.key_block_count(), 0);

@@ -33,7 +33,7 @@ struct Ends {
 };
 static_assert(fovea::Pattern<Ends>);
 
-TEST(UserPattern, IsAPlanLikeEveryOther) {
+TEST(UserPattern, CanBeUsedAsAPattern) {
   for_each_shape(200, [](const SequenceShape& shape) {
     expect_mask(FirstHalf{}, shape, "first half",
                 [](Index i, Index j) { return j <= i / 2 && i >= 0; });

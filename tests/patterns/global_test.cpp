@@ -49,7 +49,7 @@ TEST(GlobalTokens, FirstAndLastMatchTheReferenceMask) {
 }
 
 /// Neighbours share a run, and their rows a block of their own that sees all without bounds.
-TEST(GlobalTokens, RowsStandApart) {
+TEST(GlobalTokens, GlobalRowsAreSeparateBlocks) {
   const SequenceShape shape = SequenceShape::of(4096, 4096, CausalAlignment::top_left);
   const auto plan = GlobalTokens::first(64).plan(shape);
   BlockStorage storage(plan.most_runs());

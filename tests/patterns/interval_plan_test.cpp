@@ -262,7 +262,7 @@ TEST(PlanStats, DensityAndFlops) {
   EXPECT_EQ(flops.backward(10), 2 * (192 + 64) * 10);
 }
 
-TEST(BlockStorage, HoldsTheRunsThatItWasMadeFor) {
+TEST(BlockStorage, HasTheCapacityItWasAllocatedFor) {
   BlockStorage one;
   EXPECT_EQ(one.capacity(), 1);
   EXPECT_NE(one.lower(0), one.upper(0));

@@ -51,7 +51,7 @@ std::vector<int> pairs_of(const PlanPart& part) {
   return shown.pairs;
 }
 
-TEST(PlanPart, RowsAndKeysCutInPiecesShowEachPairOnce) {
+TEST(PlanPart, PartsOfRowsAndKeysContainEachPairOnce) {
   for (const AnyPattern& pattern : patterns()) {
     for (Index pass = 0; pass < pattern.pass_count(); ++pass) {
       const AnyPlan whole = pattern.plan(pass, {kRows, kRows, 0});
@@ -85,7 +85,7 @@ TEST(PlanPart, RowsAndKeysCutInPiecesShowEachPairOnce) {
   }
 }
 
-TEST(PlanPart, KeepsRowsThatSeeNothingOrLeavesThemOut) {
+TEST(PlanPart, KeepsOrOmitsRowsThatSeeNothing) {
   const AnyPlan whole(fovea::Window{3, 0}.plan({kRows, kRows, 0}));
   const Range rows = {100, 600};
   const auto blocks_and_rows = [&](PlanPart::EmptyPieces unseen) {
@@ -186,7 +186,7 @@ TEST(PlanPart, GradientsOfRanksAddEachPairOnce) {
 
 /// Blocks that lie in a rank's rows come once, for both gradients; only those across an end come
 /// twice.
-TEST(PlanPart, BlocksOfOwnRowsAreLookedAtOnce) {
+TEST(PlanPart, BlocksOfOwnRowsAreVisitedOnce) {
   const AnyPlan whole(fovea::Causal{}.plan({kRows, kRows, 0}));
   const Range own = {10, 500};
   const PlanPart part = PlanPart::of_gradients(whole, {&own, 1});

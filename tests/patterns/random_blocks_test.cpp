@@ -22,7 +22,7 @@ std::set<Index> drawn(const RandomBlocks& pattern, Index own, Index key_blocks) 
 }
 
 /// Distinct, as many as asked for if there are, and none that is skipped.
-TEST(RandomBlocks, DrawsKeepTheirPromise) {
+TEST(RandomBlocks, DrawsMatchTheDocumentation) {
   for (const bool causal : {true, false}) {
     for (const Index near : {-1, 0, 1}) {
       for (const Index first : {0, 2}) {
@@ -50,7 +50,7 @@ TEST(RandomBlocks, DrawsKeepTheirPromise) {
 
 /// More queries than keys: their blocks draw, too, unless the last blocks are skipped, which are
 /// theirs.
-TEST(RandomBlocks, QueriesBehindTheKeysDraw) {
+TEST(RandomBlocks, QueriesBeyondTheKeysDraw) {
   RandomBlocks pattern{4, 3, 10, 7, 3};
   for (Index own = 0; own < 20; ++own) EXPECT_EQ(drawn(pattern, own, 10).size(), 3u) << own;
   pattern.skip_last = 1;
@@ -59,7 +59,7 @@ TEST(RandomBlocks, QueriesBehindTheKeysDraw) {
   }
 }
 
-TEST(RandomBlocks, PlanShowsWhatIsDrawn) {
+TEST(RandomBlocks, PlanContainsDrawnBlocks) {
   for (const Index block : {1, 4, 16, 60, 200}) {
     for (const bool causal : {true, false}) {
       for (const Index near : {-1, 1}) {
@@ -75,7 +75,7 @@ TEST(RandomBlocks, PlanShowsWhatIsDrawn) {
 }
 
 /// All keys of a drawn block are seen, by all of its queries, causal: up to their own position.
-TEST(RandomBlocks, WholeBlocksAreDrawn) {
+TEST(RandomBlocks, EntireBlocksAreDrawn) {
   for (const bool causal : {true, false}) {
     const RandomBlocks pattern{8, 3, 16, 11, 0, causal};
     for (Index own = 0; own < 16; ++own) {
@@ -130,7 +130,7 @@ TEST(RandomBlocks, LastBlocksAreSkipped) {
 }
 
 /// A longer sequence does not change the draws of causal rows.
-TEST(RandomBlocks, CausalDrawsDependOnNoLength) {
+TEST(RandomBlocks, CausalDrawsDoNotDependOnTheLength) {
   for (Index own = 0; own < 12; ++own) {
     EXPECT_EQ(drawn({4, 3, 12, 9, 0, true}, own, 40), drawn({4, 3, 40, 9, 0, true}, own, 40));
   }

@@ -66,7 +66,7 @@ TEST(Window, BlocksOfLongSequencesMatchTheReferenceMask) {
   }
 }
 
-TEST(Window, NamedOnesAreWhatTheySay) {
+TEST(Window, NamedWindowsMatchTheirNames) {
   for (const Index queries : {1, 5, 70}) {
     for (const Index keys : {1, 6, 90}) {
       const SequenceShape shape = SequenceShape::of(queries, keys, CausalAlignment::bottom_right);

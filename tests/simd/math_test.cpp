@@ -214,7 +214,7 @@ double ulp_error(T y, Wide<T> exact_value) {
   return static_cast<double>(std::ldexp(difference, -exponent));
 }
 
-TEST(UlpError, SeesEveryKindOfError) {
+TEST(UlpError, DetectsEveryKindOfError) {
   EXPECT_EQ(ulp_error(1.0f, 1.0), 0.5);
   EXPECT_EQ(ulp_error(std::nextafter(1.0f, 2.0f), 1.0), 1.0);
   EXPECT_EQ(ulp_error(3e-45f, 0x1p-149), 1.0);
@@ -469,8 +469,8 @@ class MathLevel : public testing::TestWithParam<IsaLevel> {
 
 TEST_P(MathLevel, SpecialValuesAreExactFloat) { check_specials<float>(); }
 TEST_P(MathLevel, SpecialValuesAreExactDouble) { check_specials<double>(); }
-TEST_P(MathLevel, TailsAreTheBodyFloat) { check_tails<float>(); }
-TEST_P(MathLevel, TailsAreTheBodyDouble) { check_tails<double>(); }
+TEST_P(MathLevel, TailsEqualTheBodyFloat) { check_tails<float>(); }
+TEST_P(MathLevel, TailsEqualTheBodyDouble) { check_tails<double>(); }
 TEST_P(MathLevel, TanhIsOddFloat) { check_odd<float>(); }
 TEST_P(MathLevel, TanhIsOddDouble) { check_odd<double>(); }
 

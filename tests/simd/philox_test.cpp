@@ -47,7 +47,7 @@ std::uint64_t pick(std::uint64_t seed, Index n) {
   return h % 3 == 0 ? edges[h / 3 % std::size(edges)] : hash(seed, n, 1, 0, 0);
 }
 
-TEST(PhiloxLanes, WordsAreThoseOfTheScalarCode) {
+TEST(PhiloxLanes, WordsEqualTheScalarCode) {
   at_each_level([] {
     const PhiloxOperations operations = at_level();
     for (std::uint64_t round = 0; round < 200; ++round) {
@@ -94,14 +94,14 @@ void expect_draws(int bits, Operation numerators, bool one_i) {
   }
 }
 
-TEST(PhiloxLanes, NumeratorsAreTheDraws) {
+TEST(PhiloxLanes, NumeratorsEqualTheDraws) {
   at_each_level([] {
     expect_draws<float, std::int32_t>(24, at_level().float_numerators, false);
     expect_draws<double, std::int64_t>(53, at_level().double_numerators, false);
   });
 }
 
-TEST(PhiloxLanes, NumeratorsOfARowAreTheDraws) {
+TEST(PhiloxLanes, NumeratorsOfARowEqualTheDraws) {
   at_each_level([] {
     expect_draws<float, std::int32_t>(24, at_level().float_row_numerators, true);
     expect_draws<double, std::int64_t>(53, at_level().double_row_numerators, true);

@@ -11,7 +11,7 @@
 
 namespace fovea_test::spectral_allocation_failure {
 
-TEST(HiddenStateCross, OfFailedAllocations) {
+TEST(HiddenStateCross, FailedAllocations) {
   const CrossCase<float> problem({2, 1, 70, 40}, {70, 33});
   const auto expected = problem.run();
   const HiddenStateCross op;

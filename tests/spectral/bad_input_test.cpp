@@ -80,7 +80,7 @@ TEST_F(CrossBadInput, KeyLengths) {
   }
 }
 
-TEST_F(CrossBadInput, MemoryOfItsOwn) {
+TEST_F(CrossBadInput, OverlappingMemory) {
   EXPECT_EQ(forward({f1_.view(), f2_.view()}, f2_.view()),
             "HiddenStateCross: out overlaps f2; outputs must not alias inputs or each other");
   EXPECT_EQ(backward({f1_.view(), f2_.view()}, out_.view(), {out_.view()}),

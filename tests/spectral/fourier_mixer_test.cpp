@@ -89,7 +89,7 @@ TYPED_TEST(Mixer, Strides) {
 }
 
 /// Reads and writes end with the tensors.
-TYPED_TEST(Mixer, NothingBesideTheTensors) {
+TYPED_TEST(Mixer, StaysWithinItsTensors) {
   for (const Guard guard : {Guard::before, Guard::behind}) {
     const Layout layout{.guard = guard};
     for (const Index d : {1, 33, 64})
@@ -108,7 +108,7 @@ TYPED_TEST(Mixer, StaysWithinItsMemory) {
   }
 }
 
-TYPED_TEST(Mixer, ThreadsAndBatchChangeNoBit) {
+TYPED_TEST(Mixer, ThreadsAndBatchDoNotChangeBits) {
   using T = TypeParam;
   fovea::ThreadPool pool(3);
   Backwards backwards;
@@ -143,7 +143,7 @@ TYPED_TEST(Mixer, LevelsWithFmaHaveTheSameBits) {
 
 /// The derivative of <g, forward> in every element, by central differences: of a linear function
 /// they are exact but for rounding.
-TEST(MixerGradients, AreCentralDifferences) {
+TEST(MixerGradients, MatchCentralDifferences) {
   for (const Index n : {1, 2, 5, 12}) {
     for (const Index d : {1, 3, 8}) {
       const Shape shape = {2, 1, n, d};
@@ -171,7 +171,7 @@ TEST(MixerGradients, AreCentralDifferences) {
   }
 }
 
-TYPED_TEST(Mixer, WhatIsNotFiniteStaysInItsSequence) {
+TYPED_TEST(Mixer, NonFiniteValuesStayInTheirSequence) {
   using T = TypeParam;
   const Shape shape = {2, 1, 20, 18};
   const auto clean = mixed(drawn<T>(shape));
@@ -190,7 +190,7 @@ TYPED_TEST(Mixer, WhatIsNotFiniteStaysInItsSequence) {
   }
 }
 
-TEST(MixerBadInput, IsNamed) {
+TEST(MixerBadInput, IsReported) {
   const Tensor<float> x = drawn<float>({2, 1, 4, 3});
   const Tensor<float> out(x.shape());
   out.fill(constant(7));
@@ -256,7 +256,7 @@ TEST(MixerMemory, InAnArena) {
   EXPECT_EQ(FourierMixer().workspace_bytes<float>(0, 512), 0);
 }
 
-TEST(MixerMemory, OfFailedAllocations) {
+TEST(MixerMemory, FailedAllocations) {
   const Tensor<float> x = drawn<float>({2, 1, 70, 40});
   const auto expected = mixed(x);
   serial_and_in_a_pool([&](AnyExecutor* executor) {

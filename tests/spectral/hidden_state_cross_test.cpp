@@ -118,7 +118,7 @@ TYPED_TEST(Cross, Strides) {
 }
 
 /// Reads and writes end with the tensors.
-TYPED_TEST(Cross, NothingBesideTheTensors) {
+TYPED_TEST(Cross, StaysWithinItsTensors) {
   for (const Guard guard : {Guard::before, Guard::behind}) {
     const Layout layout{.guard = guard};
     this->expect_oracle(CrossCase<TypeParam>({1, 1, 100, 17}, {}, layout), layout);
@@ -148,7 +148,7 @@ TYPED_TEST(Cross, LastRowsAreZeroBits) {
 }
 
 /// The transform's size is that of the sequence, not of the tensor; and other channels do not meet.
-TYPED_TEST(Cross, ASequenceHasTheBitsThatItHasAlone) {
+TYPED_TEST(Cross, ASequenceHasTheSameBitsAlone) {
   using T = TypeParam;
   const CrossCase<T> padded({2, 1, 300, 40}, {211, 300});
   at_each_level([&] {
@@ -171,7 +171,7 @@ TYPED_TEST(Cross, ASequenceHasTheBitsThatItHasAlone) {
   });
 }
 
-TYPED_TEST(Cross, ThreadsChangeNoBit) {
+TYPED_TEST(Cross, ThreadsDoNotChangeBits) {
   using T = TypeParam;
   fovea::ThreadPool pool(3);
   Backwards backwards;
@@ -211,7 +211,7 @@ TYPED_TEST(Cross, LevelsWithFmaHaveTheSameBits) {
 }
 
 /// Without one of the gradients the other has the same bits.
-TYPED_TEST(Cross, OneGradientAlone) {
+TYPED_TEST(Cross, SingleGradients) {
   using T = TypeParam;
   const CrossCase<T> of({2, 1, 60, 20}, {60, 33});
   const auto expected = of.run();
@@ -225,7 +225,7 @@ TYPED_TEST(Cross, OneGradientAlone) {
   EXPECT_TRUE(same_bits(d_f2.values(), expected.d_f2));
 }
 
-TYPED_TEST(Cross, WhatIsNotFiniteStaysInItsChannel) {
+TYPED_TEST(Cross, NonFiniteValuesStayInTheirChannel) {
   using T = TypeParam;
   for (const T bad : {std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::infinity()}) {
     for (const Index row : {0, 5, 19}) {
@@ -254,7 +254,7 @@ TYPED_TEST(Cross, WhatIsNotFiniteStaysInItsChannel) {
 
 /// The derivative of <g, forward> in every element, by central differences: of a bilinear function
 /// they are exact but for rounding.
-TEST(CrossGradients, AreCentralDifferences) {
+TEST(CrossGradients, MatchCentralDifferences) {
   for (const Index n : {1, 2, 5, 12, 33}) {
     CrossCase<double> of({2, 1, n, 3}, {n, n / 2 + 1});
     const auto got = of.run();
@@ -286,7 +286,7 @@ TEST(CrossGradients, AreCentralDifferences) {
 }
 
 /// The scalar is that of what is written or of its gradient, whatever kind of tensor that is.
-TEST(CrossCalls, TakeTensorsInBraces) {
+TEST(CrossCalls, AcceptBracedTensors) {
   CrossCase<double> of({1, 1, 7, 2}, {});
   const auto expected = of.run();
   const auto of_eigen = [](const Tensor<double>& x) {

@@ -65,7 +65,7 @@ TYPED_TEST(Plans, AreTransforms) {
   }
 }
 
-TYPED_TEST(Plans, AreKeptByAllThatTheyDependOn) {
+TYPED_TEST(Plans, AreCachedByAllParameters) {
   using T = TypeParam;
   const FftShape shape{36};
   const auto plan = fft_plan<T>(shape);
@@ -90,7 +90,7 @@ TYPED_TEST(Plans, AreBoundedInNumber) {
   EXPECT_EQ(held->shape().size, 2);
 }
 
-TEST(SharedCaches, DropWhatWasUsedLongestAgo) {
+TEST(SharedCaches, EvictTheLeastRecentlyUsed) {
   SharedCache<int, int> cache(2);
   int made = 0;
   const auto find = [&](int key) {
@@ -107,7 +107,7 @@ TEST(SharedCaches, DropWhatWasUsedLongestAgo) {
   EXPECT_EQ(find(1), 501);
 }
 
-TEST(SharedCaches, AreAsBeforeWhereNothingCouldBeMade) {
+TEST(SharedCaches, AreUnchangedIfCreationFails) {
   SharedCache<int, int> cache(1);
   cache.find_or_make(1, [] { return std::make_shared<int>(7); });
   const auto fails = []() -> std::shared_ptr<int> { throw std::bad_alloc(); };
@@ -118,7 +118,7 @@ TEST(SharedCaches, AreAsBeforeWhereNothingCouldBeMade) {
 std::atomic<int> locked{0};
 std::atomic<int> times_locked{0};
 
-TEST(FftwLocks, TheLockOfTheUserIsHeldInPlansAndTheirEnd) {
+TEST(FftwLocks, TheUsersLockIsHeldDuringPlanningAndDestruction) {
   fovea::set_fftw_lock(
       [] {
         EXPECT_EQ(locked++, 0);
@@ -166,7 +166,7 @@ TEST(PlanThreads, PlanAtOnce) {
   EXPECT_EQ(differences, 0);
 }
 
-TEST(TransformSizes, AreGoodAndNearlyAsShort) {
+TEST(TransformSizes, AreFastSizesCloseToTheLength) {
   static_assert(fovea::is_good_size(1) && fovea::is_good_size(2 * 3 * 5 * 7 * 8));
   static_assert(!fovea::is_good_size(11) && !fovea::is_good_size(2 * 13));
   static_assert(transform_size(1) == TransformSize{1, 2});

@@ -257,7 +257,7 @@ double stress_seconds() {
   return text == nullptr ? 3 : std::atof(text);
 }
 
-TEST(Stress, ThreadsThatShareEverything) {
+TEST(Stress, ThreadsShareOneOperator) {
   const std::vector<Subject> subjects = make_subjects();
   Stress stress(subjects);
   const auto end =

@@ -75,7 +75,7 @@ const Meanings& our_names() {
   return names;
 }
 
-TEST(TestNames, HaveOneMeaning) { EXPECT_EQ(complaints(our_names()), ""); }
+TEST(TestNames, AreUnique) { EXPECT_EQ(complaints(our_names()), ""); }
 
 TEST(TestNames, WereRead) {
   EXPECT_GT(our_names().size(), 200u);
@@ -92,7 +92,7 @@ std::string with_header(const std::string& text) {
   return complaints(names);
 }
 
-TEST(TestNames, OfASecondMeaningAreFound) {
+TEST(TestNames, DuplicatesAreFound) {
   for (const char* text :
        {"struct Tensor {", "template <class T>\nclass Tensor final : public Base<T> {",
         "using Tensor = int;", "template <class T>\nconcept Tensor = true;",
@@ -104,7 +104,7 @@ TEST(TestNames, OfASecondMeaningAreFound) {
   EXPECT_EQ(with_header("using other::Index;"), "Index: fovea::Index other::Index\n");
 }
 
-TEST(TestNames, OfOneMeaningOrASpaceOfTheirOwnAreNot) {
+TEST(TestNames, DistinctNamesAreAccepted) {
   for (const char* text : {"using fovea::Index;", "struct Tensor;",
                            "namespace own {\n\nstruct Tensor {\n};\n\n}  // namespace own",
                            "  struct Tensor {", "struct Unheard {", "Tensor<int> made() {"}) {

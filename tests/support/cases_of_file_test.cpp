@@ -5,14 +5,14 @@
 
 namespace fovea_test::support_cases_of_file {
 
-TEST(CasesOfFile, AreThoseOfTheStem) {
+TEST(CasesOfFile, MatchTheStem) {
   EXPECT_EQ(cases_of_file("support/cases_of_file"),
-            "CasesOfFile.AreThoseOfTheStem:CasesOfFile.StandInTests:");
+            "CasesOfFile.MatchTheStem:CasesOfFile.AreInTests:");
   EXPECT_EQ(cases_of_file("cases_of_file"), cases_of_file("support/cases_of_file"));
   EXPECT_EQ(cases_of_file("of_file"), "");
   EXPECT_EQ(cases_of_file("support/compare"), "");
 }
 
-TEST(CasesOfFile, StandInTests) { EXPECT_EQ(case_without_file(), nullptr); }
+TEST(CasesOfFile, AreInTests) { EXPECT_EQ(case_without_file(), nullptr); }
 
 }  // namespace fovea_test::support_cases_of_file

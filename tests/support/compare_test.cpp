@@ -67,7 +67,7 @@ TYPED_TEST(Compare, FailsOnNaNInTheGauge) {
   EXPECT_FALSE(this->judge());
 }
 
-TYPED_TEST(Compare, FailsWhenNaNIsExpectedAndANumberComes) {
+TYPED_TEST(Compare, FailsOnANumberInsteadOfNaN) {
   this->expected_.value[5] = kNaN<Wide<TypeParam>>;
   EXPECT_FALSE(this->judge());
   this->got_[5] = kInfinity<TypeParam>;
@@ -87,7 +87,7 @@ TYPED_TEST(Compare, InfinityMustBeTheSameOne) {
   EXPECT_FALSE(this->judge());
 }
 
-TYPED_TEST(Compare, FailsOnZerosHoweverWideTheGauge) {
+TYPED_TEST(Compare, FailsOnZerosForAnyGauge) {
   this->got_.assign(this->got_.size(), TypeParam{0});
   EXPECT_FALSE(this->judge());
   for (auto& gauge : this->expected_.gauge) gauge = Wide<TypeParam>(1e30);
@@ -116,7 +116,7 @@ TYPED_TEST(Compare, TheBoundIsSharp) {
   EXPECT_TRUE(this->judge());
 }
 
-TYPED_TEST(Compare, TellsTheWorst) {
+TYPED_TEST(Compare, ReportsTheWorst) {
   this->set_error(123, 3);
   this->set_error(124, 5);
   EXPECT_TRUE(within_ratio(this->got_, this->expected_, 5.01));
@@ -132,7 +132,7 @@ TYPED_TEST(Compare, FailsOnAnErrorWithoutAGauge) {
   EXPECT_FALSE(this->judge());
 }
 
-TYPED_TEST(Compare, AsksNoMoreThanIsDemanded) {
+TYPED_TEST(Compare, RequiresNoMoreThanDemanded) {
   using T = TypeParam;
   const auto judged = [&](T got) {
     this->got_[5] = got;
@@ -157,7 +157,7 @@ TYPED_TEST(Compare, FailsOnAnotherSize) {
   EXPECT_FALSE(within_ratio(std::vector<TypeParam>{}, this->expected_, this->kBound));
 }
 
-TYPED_TEST(Compare, BitsSeeOneUlpSignsAndNaN) {
+TYPED_TEST(Compare, BitsDetectOneUlpSignsAndNaN) {
   using T = TypeParam;
   const std::vector<T> a = {0, 1, kNaN<T>, 3};
   EXPECT_TRUE(same_bits(a, a));

@@ -27,7 +27,7 @@ std::string written(Exactness& table) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-TEST(ExactnessTable, HoldsTheWorstOfEachTypeAndLevel) {
+TEST(ExactnessTable, ContainsTheWorstOfEachTypeAndLevel) {
   Exactness table;
   const AtLevel baseline(IsaLevel::baseline);
   const std::string level = fovea::name(fovea::isa_level());
@@ -46,14 +46,14 @@ TEST(ExactnessTable, NaNIsTheWorst) {
   EXPECT_NE(written(table).find("\tnan\t3\n"), std::string::npos);
 }
 
-TEST(ExactnessTable, CountsComparisonsByBitsOfTheTestThatRuns) {
+TEST(ExactnessTable, CountsBitwiseComparisonsOfTheCurrentTest) {
   Exactness table;
   table.bits(3);
   table.bits(4);
   EXPECT_EQ(written(table), "bits\tCountsComparisonsByBitsOfTheTestThatRuns\t2\t7\n");
 }
 
-TEST(ExactnessTable, WithoutANameNothingIsKept) {
+TEST(ExactnessTable, IsNotWrittenWithoutAName) {
   Exactness table;
   table.error<float>("ratio", {}, 1, 1);
   EXPECT_EQ(written(table), "");

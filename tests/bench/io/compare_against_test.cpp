@@ -41,7 +41,7 @@ TEST(ReadRun, ReadsWhatWasWritten) {
   EXPECT_FALSE(other.seconds(run.rows[2]));
 }
 
-TEST(ReadComparison, HasWhatPlotsAndReportAreMadeOf) {
+TEST(ReadComparison, HasTheDataOfPlotsAndReport) {
   Comparison run;
   run.command = {"compare", "--causal"};
   run.input = "a \"text\"";
@@ -87,7 +87,7 @@ std::string refusal_of(const std::string& text) {
   return "accepted";
 }
 
-TEST(ReadRun, RefusesWhatIsNone) {
+TEST(ReadRun, RefusesInvalidOnes) {
   for (const char* text :
        {"", "{", "[]", "{\"program\": \"fovea_bench\"}", "{\"program\": \"fovea_compare\"}",
         R"({"program": "fovea_compare", "results": [{"milliseconds": 1}]})",

@@ -44,7 +44,7 @@ TEST(CompareArguments, HaveDefaults) {
   EXPECT_FALSE(a.lengths_given);
 }
 
-TEST(CompareArguments, TakeBothForms) {
+TEST(CompareArguments, AcceptBothForms) {
   const CompareArguments a =
       parse({"--text", "a b.txt", "--lengths=64,32,64", "--heads", "2", "--width=16", "--threads",
              "3", "--repeat", "1", "--json=x.json", "--plots", "dir", "--causal", "--limit", "0.5",
@@ -64,12 +64,12 @@ TEST(CompareArguments, TakeBothForms) {
   EXPECT_EQ(a.against_file, "y.json");
 }
 
-TEST(CompareArguments, ATextIsComparedAtLengthsOfItsOwn) {
+TEST(CompareArguments, ATextHasItsOwnDefaultLengths) {
   EXPECT_EQ(parse({"--text", "t"}).lengths, (std::vector<fovea::Index>{1024, 4096, 16384}));
   EXPECT_EQ(parse({"--text", "t", "--lengths", "7"}).lengths, (std::vector<fovea::Index>{7}));
 }
 
-TEST(CompareArguments, AdviceIsForSizesOfTheUser) {
+TEST(CompareArguments, AdviceUsesGivenSizes) {
   const CompareArguments a = parse({"--advise", "--lengths", "96", "--heads=4", "--width", "8"});
   EXPECT_TRUE(a.advise && a.heads_given && a.width_given && !a.causal);
   EXPECT_EQ(a.heads, 4);
@@ -77,13 +77,13 @@ TEST(CompareArguments, AdviceIsForSizesOfTheUser) {
   EXPECT_FALSE(parse({"--advise"}).heads_given);
 }
 
-TEST(CompareArguments, DrawsAloneOrWithADirectory) {
+TEST(CompareArguments, DrawsWithOrWithoutADirectory) {
   EXPECT_EQ(parse({"--draw", "x.json", "--plots", "y"}).drawn_file, "x.json");
   EXPECT_EQ(message_of({"--draw", "x.json", "--advise"}),
             "--draw measures nothing; beside it only --plots has a meaning");
 }
 
-TEST(CompareArguments, HelpStandsAnywhere) {
+TEST(CompareArguments, HelpMayBeAnywhere) {
   EXPECT_TRUE(parse({"--threads", "2", "--help"}).help);
   EXPECT_TRUE(parse({"-h"}).help);
 }

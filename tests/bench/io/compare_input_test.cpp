@@ -19,7 +19,7 @@ using bench::Index;
 
 const std::string kText = "Attention operators on real input, and the same input every time. ";
 
-TEST(Gaussian, IsAFunctionOfItsCoordinates) {
+TEST(Gaussian, DependsOnItsCoordinatesOnly) {
   EXPECT_EQ(bench::gaussian(1, 2, 3), bench::gaussian(1, 2, 3));
   EXPECT_NE(bench::gaussian(1, 2, 3), bench::gaussian(1, 2, 4));
   EXPECT_NE(bench::gaussian(1, 2, 3), bench::gaussian(1, 3, 3));
@@ -50,7 +50,7 @@ TEST(EmbedText, IsTheSameEveryTime) {
   EXPECT_EQ(a.v, b.v);
 }
 
-TEST(EmbedText, ShorterSequencesAreBeginnings) {
+TEST(EmbedText, ShorterSequencesArePrefixes) {
   const HeadTensors whole = bench::embed_text(kText, 64, 2, 8);
   const HeadTensors part = bench::embed_text(kText, 16, 2, 8);
   const auto a = whole.first(16);
@@ -127,7 +127,7 @@ std::string refusal_of(const HeadTensors& tensors, Index n) {
   return "accepted";
 }
 
-TEST(CheckFinite, NamesTheTensorAndTheFirstPlace) {
+TEST(CheckFinite, ReportsTheTensorAndTheFirstPosition) {
   HeadTensors x = bench::embed_text(kText, 10, 2, 4);
   EXPECT_EQ(refusal_of(x, 10), "accepted");
   x.k[(1 * 10 + 7) * 4 + 2] = std::numeric_limits<float>::quiet_NaN();
@@ -142,7 +142,7 @@ TEST(CheckFinite, NamesTheTensorAndTheFirstPlace) {
                 end);
 }
 
-TEST(Repeated, RowsAndHeadsBeginAgain) {
+TEST(Repeated, RowsAndHeadsRepeat) {
   const HeadTensors text = bench::embed_text(kText, 10, 4, 3);
   HeadTensors x = text;  // of 4 heads, pairs share keys
   x.k_shape[1] = x.v_shape[1] = 2;

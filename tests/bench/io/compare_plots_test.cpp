@@ -47,7 +47,7 @@ const bench::Plot& plot(const std::vector<bench::Plot>& plots, const std::string
   return *std::ranges::find(plots, file, &bench::Plot::file);
 }
 
-TEST(Plots, HaveALineForEachLabelWithItsRows) {
+TEST(Plots, HaveOneLinePerLabel) {
   const auto plots = bench::compare_plots();
   Comparison run = comparison();
   run.rows.push_back(row("full", "full, wide", 512, 0.004));
@@ -62,7 +62,7 @@ TEST(Plots, HaveALineForEachLabelWithItsRows) {
 }
 
 /// Whatever is dashed, it is not for being causal: each picture has one kind alone.
-TEST(Plots, HaveWhatIsCausalAndWhatIsNotApart) {
+TEST(Plots, SeparateCausalAndNonCausal) {
   const auto plots = bench::compare_plots();
   const auto causal = bench::series_of(comparison().rows, plot(plots, "time_causal"));
   ASSERT_EQ(causal.size(), 1u);
@@ -81,7 +81,7 @@ TEST(Plots, HaveWhatIsCausalAndWhatIsNotApart) {
   }
 }
 
-TEST(Plots, OfDistancesHaveAMarkForEachOperatorAndTheFastest) {
+TEST(Plots, OfDistancesMarkEachOperatorAndTheFastest) {
   Comparison run = comparison();
   EXPECT_TRUE(bench::distance_picture(run, false).series.empty());
   const double distances[] = {0, 0, 0.5, 0.25};
@@ -102,7 +102,7 @@ TEST(Plots, OfDistancesHaveAMarkForEachOperatorAndTheFastest) {
   EXPECT_NE(bench::svg_text(drawn).find(">fastest within each distance<"), std::string::npos);
 }
 
-TEST(Plots, AreWrittenWhereThereIsALine) {
+TEST(Plots, AreWrittenIfThereIsALine) {
   Comparison run = comparison();
   std::erase_if(run.rows, [](const Row& r) { return r.names.pass == Pass::decode; });
   const auto drawn = bench::draw_plots(run, bench::compare_plots(), testing::TempDir());
@@ -114,7 +114,7 @@ TEST(Plots, AreWrittenWhereThereIsALine) {
   }
 }
 
-TEST(Plots, AnotherRunLiesBehindWhatBothMeasured) {
+TEST(Plots, AnotherRunIsDrawnBehind) {
   const auto plots = bench::compare_plots();
   const bench::Plot& shown = plot(plots, "time_not_causal");
   bench::SvgPlot picture = bench::picture_of(comparison(), shown);

@@ -87,19 +87,19 @@ TEST(DocumentSketch, SharesKeyHeadsAsTheAttentionDoes) {
   expect_best_of_rank(Document(60, 4, 2, 8), 4);
 }
 
-TEST(DocumentSketch, TakesFewerRowsThanColumnsAndARankBeyondTheMatrix) {
+TEST(DocumentSketch, SupportsFewRowsAndLargeRanks) {
   expect_best_of_rank(Document(9, 3, 3, 8), 4);
   expect_best_of_rank(Document(40, 1, 1, 3), 5);
 }
 
-TEST(DocumentSketch, OfOneKeyIsNothing) {
+TEST(DocumentSketch, OfOneKeyIsZero) {
   const Document document(1, 2, 2, 4);
   const Sketch<double> sketch = bench::document_sketch(document.in, 4);
   for (const double x : sketch.q) EXPECT_EQ(x, 0);
   for (const double x : sketch.k) EXPECT_EQ(x, 0);
 }
 
-TEST(DocumentSketch, GivesTheLastRowsTheirQueries) {
+TEST(DocumentSketch, ContainsQueriesOfTheLastRows) {
   const Document document(20, 2, 2, 4);
   const Sketch<double> sketch = bench::document_sketch(document.in, 4);
   AllInputs<double> last = document.in;

@@ -43,7 +43,7 @@ TEST(Json, NestsObjectsAndArrays) {
             "}");
 }
 
-TEST(Json, NumbersReadBackAsTheyWere) {
+TEST(Json, NumbersRoundTrip) {
   for (const double x : {0.0, 0.1, -1.0 / 3, 1e300, 5e-324, 123456789012.0}) {
     EXPECT_EQ(std::strtod(json_number(x).c_str(), nullptr), x);
   }
@@ -58,7 +58,7 @@ TEST(Json, StringsAreEscaped) {
             "\"\xc3\xa9 \xe2\x82\xac \xf0\x9f\x99\x82\"");
 }
 
-TEST(Json, WhatIsNoUtf8IsReplaced) {
+TEST(Json, InvalidUtf8IsReplaced) {
   for (const char* bytes : {"\xff", "\x80", "\xc0", "\xc3", "\xe2\x82", "\xed\xa0"}) {
     EXPECT_EQ(json_string(bytes).substr(0, 7), "\"\\ufffd") << bytes;
   }

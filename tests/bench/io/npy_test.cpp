@@ -48,7 +48,7 @@ TEST(Npy, HeadsAreRowMajor) {
   EXPECT_EQ(heads_of(stored({2, 3}, true), "x").values, (std::vector<float>{1, 3, 5, 2, 4, 6}));
 }
 
-TEST(Npy, HeadsAreOfFloatingPointAndNotEmpty) {
+TEST(Npy, HeadsMustBeFloatingPointAndNotEmpty) {
   EXPECT_EQ(message_of({.dtype = Dtype::f32, .shape = {0, 3}}), "x.npy: it has a dimension of 0");
   StoredTensor integers = stored({2, 3});
   integers.dtype = Dtype::i32;

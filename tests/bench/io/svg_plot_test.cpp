@@ -42,7 +42,7 @@ SvgPlot plot_of(int lines, bool in_column) {
   return plot;
 }
 
-TEST(SvgPlot, NamesOfLinesStandApart) {
+TEST(SvgPlot, LabelsDoNotOverlap) {
   for (const bool in_column : {true, false}) {
     for (const int lines : {1, 2, 9, 26}) {
       const auto names = names_in(bench::svg_text(plot_of(lines, in_column)));
@@ -59,7 +59,7 @@ TEST(SvgPlot, NamesOfLinesStandApart) {
   }
 }
 
-TEST(SvgPlot, PutsPointsWhereTheirValuesAre) {
+TEST(SvgPlot, PlacesPointsByTheirValues) {
   const std::string svg = bench::svg_text(plot_of(1, true));
   const std::size_t at = svg.find("points=\"") + 8;
   const double x0 = std::stod(svg.substr(at));
@@ -70,7 +70,7 @@ TEST(SvgPlot, PutsPointsWhereTheirValuesAre) {
   EXPECT_NEAR(x1, 86 + 640 * std::log(2 * 1.06) / whole, 0.06);
 }
 
-TEST(SvgPlot, EscapesMarkupAndLeavesOutWhatHasNoPlace) {
+TEST(SvgPlot, EscapesMarkupAndOmitsInvalidPoints) {
   SvgPlot plot = plot_of(1, true);
   plot.series.push_back({"<zero> & \"none\"", "full", {{512, 0}, {1024, 3}}});
   plot.series.push_back({"nothing", "full", {{512, -1}, {1024, std::nan("")}}});
@@ -82,7 +82,7 @@ TEST(SvgPlot, EscapesMarkupAndLeavesOutWhatHasNoPlace) {
   EXPECT_EQ(svg.find("inf"), svg.npos);
 }
 
-TEST(SvgPlot, HasAPictureWithoutLines) {
+TEST(SvgPlot, IsValidWithoutLines) {
   SvgPlot plot = plot_of(0, true);
   EXPECT_EQ(bench::svg_text(plot).find("nan"), std::string::npos);
 }
@@ -103,7 +103,7 @@ TEST(SvgPlot, AFaintLineHasNoName) {
 }
 
 /// The legend says what there is, and nothing else.
-TEST(SvgPlot, SaysWhatALineMeans) {
+TEST(SvgPlot, ExplainsLines) {
   SvgPlot plot = plot_of(2, true);
   plot.line = "an <operator>";
   const std::string plain = bench::svg_text(plot);
@@ -121,7 +121,7 @@ TEST(SvgPlot, SaysWhatALineMeans) {
 }
 
 /// Where all lines are single points, the legend has a mark alone.
-TEST(SvgPlot, ALegendHasALineWhereThereIsOne) {
+TEST(SvgPlot, LegendsShowLineStyles) {
   SvgPlot plot = plot_of(2, false);
   const auto lines_in = [&] {
     const std::string svg = bench::svg_text(plot);
@@ -135,7 +135,7 @@ TEST(SvgPlot, ALegendHasALineWhereThereIsOne) {
 }
 
 /// A name that found its place far from its point has a line to it.
-TEST(SvgPlot, LinesToNamesCrossNoName) {
+TEST(SvgPlot, LeaderLinesDoNotCrossLabels) {
   SvgPlot plot{"p", "", "", {.label = "ms"}, {.label = "distance"}, {}, false};
   plot.series.push_back({"far", "full", {{1, 1}}});
   plot.series.push_back({"near", "full", {{10, 10}}});
@@ -165,7 +165,7 @@ TEST(SvgPlot, LinesToNamesCrossNoName) {
   EXPECT_GT(leaders, 0);
 }
 
-TEST(SvgPlot, IsAsWideAsWhatStandsInIt) {
+TEST(SvgPlot, IsAsWideAsItsContent) {
   for (const bool is_subtitle : {true, false}) {
     SvgPlot plot = plot_of(1, false);
     const auto width = [&] {
@@ -210,7 +210,7 @@ double contrast(std::string_view a, std::string_view b) {
   return (std::max(x, y) + 0.05) / (std::min(x, y) + 0.05);
 }
 
-TEST(SystemStyles, CanBeReadOnLightAndOnDarkPaper) {
+TEST(SystemStyles, AreReadableOnLightAndDarkBackgrounds) {
   for (const bench::SystemStyle& style : bench::kSystemStyles) {
     EXPECT_GE(contrast(style.light, "#ffffff"), 3) << style.system;
     EXPECT_GE(contrast(style.dark, "#14171a"), 3) << style.system;

@@ -53,7 +53,7 @@ struct Evaluator {
   }
 };
 
-TEST(ListOps, ValueAndShapeAreThoseOfTheTokens) {
+TEST(ListOps, ValueAndShapeMatchTheTokens) {
   const ListOps trees(20, 300);
   std::map<Index, int> operators;
   Index deepest = 0;
@@ -79,7 +79,7 @@ TEST(ListOps, ValueAndShapeAreThoseOfTheTokens) {
   for (Index op = 10; op < 14; ++op) EXPECT_GT(operators[op], 1000) << op;
 }
 
-TEST(ListOps, MakesOfArgumentsWhatTheOperatorsSay) {
+TEST(ListOps, EvaluatesOperators) {
   EXPECT_EQ(ListOps::apply(ListOps::kMin, {4, 2, 9}), 2);
   EXPECT_EQ(ListOps::apply(ListOps::kMax, {4, 2, 9}), 9);
   EXPECT_EQ(ListOps::apply(ListOps::kMedian, {9, 2, 4}), 4);
@@ -87,7 +87,7 @@ TEST(ListOps, MakesOfArgumentsWhatTheOperatorsSay) {
   EXPECT_EQ(ListOps::apply(ListOps::kSumModulo, {9, 2, 4}), 5);
 }
 
-TEST(ListOps, DrawsAreThoseOfTheNumbersAlone) {
+TEST(ListOps, DrawsDependOnTheNumbersOnly) {
   const ListOps trees(20, 300);
   const auto tokens = [&](std::uint64_t seed, Index batch, Index sequence) {
     Draws draws(seed, batch, sequence);
@@ -101,7 +101,7 @@ TEST(ListOps, DrawsAreThoseOfTheNumbersAlone) {
   EXPECT_NE(tokens(1, 2, 3), tokens(1, 2, 4));
 }
 
-TEST(ListOps, RefusesLengthsThatNoTreeHas) {
+TEST(ListOps, RefusesImpossibleLengths) {
   EXPECT_THROW(ListOps(0, 10), std::invalid_argument);
   EXPECT_THROW(ListOps(10, 9), std::invalid_argument);
   EXPECT_THROW(ListOps(1, 3), std::invalid_argument);

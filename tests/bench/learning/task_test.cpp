@@ -19,7 +19,7 @@ using learning::Index;
 using learning::kUnasked;
 using learning::LabelledTexts;
 
-TEST(CopyTask, AsksForTheSymbolsOnceMore) {
+TEST(CopyTask, ExpectsTheSymbolsAgain) {
   constexpr Index length = 37, sequences = 50;
   const CopyTask task(length);
   const Batch batch = task.draw(sequences, 4, 9);
@@ -86,7 +86,7 @@ TEST(LabelledTexts, HoldsOutEveryTenthText) {
   EXPECT_THROW(LabelledTexts({a, "nowhere"}, 3), std::runtime_error);
 }
 
-TEST(LabelledTexts, TextsStandBetweenPercentSigns) {
+TEST(LabelledTexts, TextsAreSeparatedByPercentSigns) {
   const std::vector<std::string> texts = LabelledTexts::texts_of("%\none\nmore\n%\n%\ntwo %\n%");
   EXPECT_EQ(texts, (std::vector<std::string>{"one\nmore\n", "two %\n"}));
   EXPECT_TRUE(LabelledTexts::texts_of("").empty());

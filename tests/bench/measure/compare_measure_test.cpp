@@ -79,7 +79,7 @@ Row measured(const Entry& entry, std::vector<float>* kept = nullptr) {
   return row;
 }
 
-TEST(Measure, MarksWhatThrows) {
+TEST(Measure, MarksRowsThatThrow) {
   for (const char* step : {"scratch", "prepare", "run", "error"}) {
     const Row row = measured(throwing(step, std::runtime_error("f2 is too wide")));
     EXPECT_TRUE(row.failed) << step;
@@ -90,7 +90,7 @@ TEST(Measure, MarksWhatThrows) {
   EXPECT_EQ(measured(throwing("run", std::bad_alloc())).skipped, "not enough memory");
 }
 
-TEST(Measure, SkipsWhatCannotRunWithoutTrying) {
+TEST(Measure, SkipsRowsThatCannotRun) {
   Entry entry = throwing("prepare", std::runtime_error("tried"));
   entry.obstacle = [](const bench::AttentionShape& s) {
     return s.value_width == 3 ? std::string("v is too wide") : std::string();
@@ -105,7 +105,7 @@ TEST(Measure, SkipsWhatCannotRunWithoutTrying) {
   EXPECT_EQ(row.skipped, "its scratch is larger than the free memory: 4096 PiB");
 }
 
-TEST(Measure, WritesWhatDidNotRun) {
+TEST(Measure, WritesRowsThatDidNotRun) {
   bench::Comparison run;
   run.rows = {measured(throwing("run", std::runtime_error("f2 is too wide")))};
   run.rows.push_back(run.rows[0]);

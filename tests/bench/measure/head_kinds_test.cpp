@@ -34,7 +34,7 @@ WeightShares shares_of(double (*logit)(Index j), Index step = 1, bool causal = t
   return bench::weight_shares(in, 0, causal, step);
 }
 
-TEST(WeightShares, AreThoseOfUniformWeights) {
+TEST(WeightShares, MatchUniformWeights) {
   const WeightShares shares = shares_of([](Index) { return 0.0; });
   double sink = 0;
   double nearby = 0;
@@ -59,7 +59,7 @@ TEST(WeightShares, AreOfBothSidesIfNotCausal) {
   EXPECT_NEAR(shares.sink + shares.nearby + shares.distant, 1, 1e-9);
 }
 
-TEST(WeightShares, TellTheKinds) {
+TEST(WeightShares, DistinguishTheKinds) {
   const auto sink = shares_of([](Index j) { return j < 4 ? 9.0 : 0.0; });
   EXPECT_GT(sink.sink, 0.9);
   EXPECT_EQ(sink.kind(), HeadKind::sink);
@@ -94,7 +94,7 @@ TEST(KeptTensors, AreSmall) {
   EXPECT_LE(bytes, 4000000u);
 }
 
-TEST(KeptTensors, AreMissedByTheirName) {
+TEST(KeptTensors, AreReportedIfMissing) {
   bench::CompareArguments arguments;
   arguments.lengths = {512};
   std::string what;

@@ -13,7 +13,7 @@ namespace fovea_test::bench_measure_last_rows {
 
 using bench::Index;
 
-TEST(LastRows, AreComparedWithThoseOfFullAttention) {
+TEST(LastRows, AreComparedWithFullAttention) {
   const bench::HeadTensors tensors = bench::embed_text("a text that is repeated", 40, 2, 8);
   const auto in = tensors.first(40);
   bench::ThreadPool pool(2);

@@ -24,7 +24,7 @@ Eigen::MatrixXd band_and_rest(Index n) {
   return map;
 }
 
-TEST(MapSplit, TakesTheBandAlone) {
+TEST(MapSplit, SelectsTheBand) {
   const Eigen::MatrixXd map = band_and_rest(40);
   const Eigen::MatrixXd rest = bench::without_band(map, 3);
   for (Index i = 0; i < 40; ++i) {

@@ -62,14 +62,14 @@ class QualityOfBothSides : public Quality {
   }
 };
 
-TEST_F(Quality, FullAttentionIsItself) {
+TEST_F(Quality, FullAttentionHasNoError) {
   const Found found = found_of(bench::quality_choices()[0]);
   EXPECT_EQ(found.distance, 0);
   EXPECT_NEAR(found.cosine, 1, 1e-9);
   EXPECT_EQ(found.weight, 1);
 }
 
-TEST_F(Quality, EveryChoiceRunsAndCarriesAShareOfTheWeight) {
+TEST_F(Quality, EveryChoiceRunsAndHasAShareOfTheWeight) {
   for (const Choice& choice : bench::quality_choices()) {
     const Found found = found_of(choice, 3);
     const std::string name = choice.series + ", " + choice.parameter;
@@ -86,7 +86,7 @@ TEST_F(Quality, EveryChoiceRunsAndCarriesAShareOfTheWeight) {
   }
 }
 
-TEST_F(Quality, WiderWindowsCarryMore) {
+TEST_F(Quality, WiderWindowsHaveALargerShare) {
   std::map<std::string, double> last;
   for (const Choice& choice : bench::quality_choices()) {
     if (choice.system != "local" && choice.system != "longformer") continue;
@@ -97,7 +97,7 @@ TEST_F(Quality, WiderWindowsCarryMore) {
   EXPECT_EQ(last["window"], 1);  // 512 keys are all of them
 }
 
-TEST_F(QualityOfBothSides, EveryChoiceRunsAndCarriesAShareOfTheWeight) {
+TEST_F(QualityOfBothSides, EveryChoiceRunsAndHasAShareOfTheWeight) {
   std::vector<Choice> all = bench::quality_choices(false);
   for (Choice& choice : bench::mixed_choices(kRows)) all.push_back(std::move(choice));
   Index with_obstacle = 0;
@@ -121,7 +121,7 @@ TEST_F(QualityOfBothSides, EveryChoiceRunsAndCarriesAShareOfTheWeight) {
 }
 
 /// Where as much is computed as full attention has, it is full attention.
-TEST_F(QualityOfBothSides, WhatMixesNothingIsFullAttention) {
+TEST_F(QualityOfBothSides, UnmixedOperatorsEqualFullAttention) {
   expect_full(bench::linformer_choice(kRows));
   expect_full(bench::sinkhorn_choice(kRows, kRows));
   expect_full(bench::fsat_choice(kRows, kRows));
@@ -132,7 +132,7 @@ TEST_F(QualityOfBothSides, WhatMixesNothingIsFullAttention) {
             found_of(bench::nystroem_choice(1, kRows)).distance);
 }
 
-TEST_F(QualityOfBothSides, LinformerMeansAreThoseOfSegments) {
+TEST_F(QualityOfBothSides, LinformerMeansAreSegmentMeans) {
   AllInputs<float> in = in_;
   const std::vector<float> ones(static_cast<std::size_t>(4 * kRows * 8), 1);
   in.q = fovea::View<const float>(ones.data(), in.q.shape());
@@ -183,14 +183,14 @@ TEST_F(QualityOfBothSides, BlocksAreSortedByTheirMeanLogits) {
   EXPECT_NEAR(logits[25 + 3 * 5 + 1], sum / (2 * 16 * 16) / std::sqrt(8.0), 1e-5);
 }
 
-TEST_F(Quality, SmartBirdWithAllKeysIsFullAttention) {
+TEST_F(Quality, SmartBirdWithAllKeysEqualsFullAttention) {
   const Found found =
       found_of(bench::smart_bird_choice("", fovea::SamplingPolicy::top_k, kRows), 2);
   EXPECT_LT(found.distance, 1e-5);
   EXPECT_NEAR(found.weight, 1, 1e-5);
 }
 
-TEST_F(Quality, OwnBestKeysCarryMoreThanThoseOfASketch) {
+TEST_F(Quality, BestKeysHaveALargerShareThanSketchedKeys) {
   const Result best(in_);
   bench::attend_to_best(in_, {.keys_per_row = 10, .causal = true}, best, pool_);
   for (const auto policy : {fovea::SamplingPolicy::top_k, fovea::SamplingPolicy::random}) {
@@ -199,7 +199,7 @@ TEST_F(Quality, OwnBestKeysCarryMoreThanThoseOfASketch) {
   }
 }
 
-TEST_F(Quality, ABlendOfFullAttentionTakesIt) {
+TEST_F(Quality, ABlendWithFullAttentionSelectsIt) {
   // Where the near field is full attention and the far field is not, nothing of the far field.
   const Result far_field(in_);
   fovea::LinearAttention<fovea::EluPlusOne>({.causal = true})
@@ -211,7 +211,7 @@ TEST_F(Quality, ABlendOfFullAttentionTakesIt) {
   }
 }
 
-TEST_F(Quality, TheBlendIsNoFartherThanTheNearFieldAlone) {
+TEST_F(Quality, TheBlendIsAtLeastAsGoodAsTheNearField) {
   for (Index h = 0; h < 4; ++h) {
     const Found blended = found_of(bench::fmm_choice<fovea::EluPlusOne>(5), h);
     const Found near_field =

@@ -41,9 +41,9 @@ std::vector<std::string> labels(const CompareArguments& arguments) {
 
 using Labels = std::vector<std::string>;
 
-TEST(Selection, TakesAllThatHaveALabel) { EXPECT_EQ(labels({}).size(), 6u); }
+TEST(Selection, SelectsAllWithALabel) { EXPECT_EQ(labels({}).size(), 6u); }
 
-TEST(Selection, KeepsFullAttentionBesideWhatIsAskedFor) {
+TEST(Selection, KeepsFullAttentionWithTheSelection) {
   CompareArguments arguments;
   arguments.operators = {"strided"};
   EXPECT_EQ(labels(arguments), (Labels{"full", "full, causal", "strided", "strided, training"}));
@@ -56,7 +56,7 @@ TEST(Selection, KeepsFullAttentionBesideWhatIsAskedFor) {
             (Labels{"full, causal", "full, decoding", "strided", "strided, training"}));
 }
 
-TEST(Selection, OfTrainingStepsCausalOnesAreThoseOfCausalOperators) {
+TEST(Selection, CausalTrainingStepsAreThoseOfCausalOperators) {
   std::vector<Entry> all = entries();
   all.push_back(entry("reformer", "Reformer, training", false, Pass::training));
   CompareArguments arguments;
@@ -64,7 +64,7 @@ TEST(Selection, OfTrainingStepsCausalOnesAreThoseOfCausalOperators) {
   EXPECT_EQ(bench::selected(all, arguments).size(), 4u);
 }
 
-TEST(Selection, AdvisesOnForwardPassesOfTheLibraryThatAreCausalOrNotAsAsked) {
+TEST(Selection, AdvisesOnForwardPassesOfTheRequestedKind) {
   std::vector<Entry> all = entries();
   all.push_back(entry("naive_eigen", "Eigen", false));
   all.push_back(entry("strided", "strided, mask", true, Pass::dense_mask));
@@ -99,7 +99,7 @@ Row row(const char* op, const char* label, Index n, std::optional<double> speed_
   return made;
 }
 
-TEST(SixteenBits, LeaveWhatTakesThemAndTellTheOthers) {
+TEST(SixteenBits, SelectSupportedRowsAndReportTheOthers) {
   std::vector<Entry> all = entries();
   all.push_back(entry("sinkhorn", "Sinkhorn", false));
   all.push_back(entry("fsat", "FSAT", false));
@@ -130,7 +130,7 @@ TEST(SixteenBits, LeaveWhatTakesThemAndTellTheOthers) {
   }
 }
 
-TEST(Overtakings, AreFromWhereAnOperatorStaysFaster) {
+TEST(Overtakings, AreWhereAnOperatorBecomesFaster) {
   const auto all = bench::overtakings(
       {row("full", "full, causal", 512, 2.0), row("a", "a", 512, 1.5), row("b", "b", 512, 1.2),
        row("c", "c", 512, 0.5), row("a", "a", 1024, 3.0), row("b", "b", 1024, 0.9),
@@ -151,7 +151,7 @@ Row far_row(const char* label, bool causal, Index n, double seconds, double dist
   return made;
 }
 
-TEST(Fastest, AreThoseThanWhichNoOtherIsFasterAndNearer) {
+TEST(Fastest, AreParetoOptimal) {
   const std::vector<Row> rows = {
       far_row("full", true, 64, 9, 0),        far_row("same", true, 64, 8, 1e-7),
       far_row("slower", true, 64, 7, 0.5),    far_row("near", true, 64, 4, 0.25),

@@ -83,7 +83,7 @@ void expect_gradients(const Op& op, Index heads, const ReferenceMask& reference_
   }
 }
 
-TEST(GradientReference, OfHeadsThatShareAKeyHead) {
+TEST(GradientReference, WithSharedKeyHeads) {
   for (const Index heads : {Index{2}, Index{6}}) {
     expect_gradients(fovea::FullAttention{}, heads, fovea_test::all_pairs);
     expect_gradients(fovea::FullAttention{{.causal = true}}, heads,
@@ -92,7 +92,7 @@ TEST(GradientReference, OfHeadsThatShareAKeyHead) {
 }
 
 /// The heads of a group may differ in what they see.
-TEST(GradientReference, OfHeadsWithPatternsOfTheirOwn) {
+TEST(GradientReference, WithPatternsByHead) {
   constexpr Index stride = 4;
   const ReferenceMask reference_mask = [](const fovea_test::Pair& p) {
     const Index back = p.i() - p.j;
@@ -104,7 +104,7 @@ TEST(GradientReference, OfHeadsWithPatternsOfTheirOwn) {
 }
 
 /// A row whose largest weight meets a value of 0: what is left is e^-150, which a float is not.
-TEST(RowReference, WeightsBelowTheSmallestFloatAreNoErrors) {
+TEST(RowReference, WeightsBelowTheSmallestFloatAreIgnored) {
   const std::vector<float> q = {1};
   const std::vector<float> k = {0, -150};
   const std::vector<float> v = {0, 1};

@@ -68,7 +68,7 @@ void expect_masks(const Op& op) {
   }
 }
 
-TEST(HeadPatterns, CountsAreThoseOfAllHeads) {
+TEST(HeadPatterns, CountsCoverAllHeads) {
   expect_counts(fovea::FullAttention{{.causal = true}});
   expect_counts(fovea::StridedAttention({.stride = 16}));
   expect_counts(fovea::StridedAttention({.stride = 16, .heads = fovea::HeadAssignment::merged}));
@@ -81,7 +81,7 @@ TEST(HeadPatterns, MasksShowWhatPatternsAllow) {
   expect_masks(fovea::BigBirdAttention({.block = 16}));
 }
 
-TEST(HeadPatterns, TellWhatIsCausal) {
+TEST(HeadPatterns, ReportCausality) {
   using fovea::HeadAssignment;
   EXPECT_TRUE(bench::is_causal(fovea::FullAttention{{.causal = true}}));
   EXPECT_TRUE(bench::is_causal(fovea::LocalAttention{{128, 0}}));

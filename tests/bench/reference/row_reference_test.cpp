@@ -19,7 +19,7 @@ using fovea::View;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-TEST(RowReference, ErrorsBeyondTheRoundingCount) {
+TEST(RowReference, OnlyErrorsBeyondRoundingCount) {
   const Rounding half = bench::rounding_to<Eigen::half, float>();
   Error error;
   error.add(0x1p-11, 1, 0x1p-24, half);
@@ -75,7 +75,7 @@ TEST(StoredCall, RoundsInputsAndWidensWhatIsStored) {
   expect_rounded_value<Eigen::bfloat16>();
 }
 
-TEST(StoredCall, OfTheArithmeticsTypeTakesTensorsAsTheyAre) {
+TEST(StoredCall, OfTheArithmeticTypeUsesTensorsInPlace) {
   std::vector<float> x = {1, 2};
   const View<float> view(x.data(), {1, 1, 1, 2});
   bench::AllInputs<float> in;

@@ -55,7 +55,7 @@ class BertOfFiles : public testing::Test {
   ScratchFolder folder_;
 };
 
-TEST_F(BertOfFiles, ComputesWhatThePapersSay) {
+TEST_F(BertOfFiles, MatchesThePapers) {
   const Bert made = model();
   for (const std::vector<Index>& tokens :
        {std::vector<Index>{2, 3}, {2, 5, 6, 9, 10, 3}, {2, 1, 1, 7, 8, 4, 0, 11, 5, 3}}) {
@@ -73,7 +73,7 @@ TEST_F(BertOfFiles, ComputesWhatThePapersSay) {
   }
 }
 
-TEST_F(BertOfFiles, TakesTheTanhFormOfGelu) {
+TEST_F(BertOfFiles, SupportsTheTanhFormOfGelu) {
   const std::vector<Index> tokens = {2, 5, 6, 9, 10, 3};
   const std::vector<float> erf = models::embed(model(), tokens, fovea::Serial{});
   EXPECT_EQ(of_config("\"gelu\"", "\"gelu_new\""), "read");
@@ -99,7 +99,7 @@ TEST_F(BertOfFiles, KeepsNoGradients) {
   EXPECT_EQ(values, stored - unused);  // but for the types and the pooler
 }
 
-TEST_F(BertOfFiles, SaysWhichTensorsDoNotFit) {
+TEST_F(BertOfFiles, ReportsMismatchedTensors) {
   const auto all = tiny_.weights;
   const std::string bias = "encoder.layer.1.attention.self.key.bias";
   tiny_.weights.erase(bias);
@@ -122,7 +122,7 @@ TEST_F(BertOfFiles, SaysWhichTensorsDoNotFit) {
             "'encoder.layer.1.attention.self.value.bias' of [8] after 20 columns");
 }
 
-TEST_F(BertOfFiles, SaysWhatIsWrongWithTheFile) {
+TEST_F(BertOfFiles, ReportsInvalidFiles) {
   fs::resize_file(path("model.safetensors"), fs::file_size(path("model.safetensors")) - 1);
   EXPECT_EQ(of_model().substr(0, 32), "model.safetensors: the data of '");
   fs::resize_file(path("model.safetensors"), 100);
@@ -133,7 +133,7 @@ TEST_F(BertOfFiles, SaysWhatIsWrongWithTheFile) {
   EXPECT_EQ(of_model(), "model.safetensors: cannot be read: No such file or directory");
 }
 
-TEST_F(BertOfFiles, SaysWhatIsWrongWithTheConfig) {
+TEST_F(BertOfFiles, ReportsInvalidConfigs) {
   EXPECT_EQ(of_config("\"bert\"", "\"llama\""),
             "config.json: 'model_type' is 'llama'; expected 'bert'");
   EXPECT_EQ(of_config("\"gelu\"", "\"relu\""),

@@ -58,7 +58,7 @@ class ByteLearners : public testing::Test {
   fovea::ThreadPool pool_{2};
 };
 
-TEST_F(ByteLearners, TheTextHasAPartToLearnAndAPartToGuess) {
+TEST_F(ByteLearners, TheTextHasALearnableAndARandomPart) {
   std::ofstream(text_path_) << "aaaaaaaaabbbbbbbbbcccccccccddd";  // 30
   const ByteText text(text_path_, 2);
   EXPECT_EQ(text.size(), 30);
@@ -92,7 +92,7 @@ TEST_F(ByteLearners, LearnWithEveryOperator) {
   }
 }
 
-TEST_F(ByteLearners, GoOnFromACheckpointWithTheSameBits) {
+TEST_F(ByteLearners, ContinueFromACheckpointWithTheSameBits) {
   const ByteText text(text_path_, 16);
   const std::string path = folder_ / "model";
   for (const std::string& op : models::byte_operators()) {
@@ -166,7 +166,7 @@ TEST_F(ByteLearners, BytesAreDrawnFromTheLikeliest) {
   EXPECT_NEAR(counts['c'] / 4000.0, 0.1, 0.03);
 }
 
-TEST_F(ByteLearners, RefuseWhatIsNoCheckpointOfTheirs) {
+TEST_F(ByteLearners, RefuseOtherCheckpoints) {
   const std::string path = folder_ / "model";
   models::make_byte_learner(small("full"))->save(path);
   const auto with = [&](const std::string& name, const std::string& value) {

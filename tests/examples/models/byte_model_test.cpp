@@ -49,7 +49,7 @@ TEST_F(ByteModelProgram, LearnsWithSeveralOperatorsAndDrawsTheirLosses) {
   }
 }
 
-TEST_F(ByteModelProgram, GoesOnFromACheckpointWithTheSameBits) {
+TEST_F(ByteModelProgram, ContinuesFromACheckpointWithTheSameBits) {
   const std::string steps = std::string(kSmall) + "--steps 12 ";
   EXPECT_EQ(run(steps + "--save whole --threads 2"), 0) << errors_;
   EXPECT_EQ(run(steps + "--save half --until 5"), 0) << errors_;
@@ -71,7 +71,7 @@ TEST_F(ByteModelProgram, ContinuesATextTheSameWayTwice) {
   EXPECT_EQ(output_, "\n");
 }
 
-TEST_F(ByteModelProgram, RefusesInASentenceAndWritesNothing) {
+TEST_F(ByteModelProgram, RefusesWithOneLineAndWritesNothing) {
   const auto refusal = [&](const std::string& arguments) {
     EXPECT_EQ(run(arguments), 1) << arguments;
     EXPECT_EQ(output_, "");
@@ -110,7 +110,7 @@ TEST_F(ByteModelProgram, RefusesInASentenceAndWritesNothing) {
             name + "text: it has 2");
 }
 
-TEST_F(ByteModelProgram, Helps) {
+TEST_F(ByteModelProgram, PrintsHelp) {
   EXPECT_EQ(run("--help"), 0);
   EXPECT_TRUE(output_.starts_with("byte_model: ")) << output_;
 }

@@ -93,7 +93,7 @@ TEST_F(LanguageModel, ComputesTheLogitsOfEachKindOfAttention) {
   expect_logits("--attention smart_bird:64", tiny_, sees_all);
 }
 
-TEST_F(LanguageModel, SmartBirdKeepsKeysWhateverThePieces) {
+TEST_F(LanguageModel, SmartBirdKeepsKeysForAnyStepSizes) {
   const std::string read = "--model m.gguf --prompt '" + kPrompt + "' --count 0 --logits ";
   ASSERT_EQ(run(read + "full.npy"), 0) << errors_;
   ASSERT_EQ(run(read + "all.npy --attention smart_bird:3 --threads 1"), 0) << errors_;
@@ -158,7 +158,7 @@ TEST_F(LanguageModel, ContinuesATextTheLikeliestWay) {
   EXPECT_NE(output_, first);
 }
 
-TEST_F(LanguageModel, TakesPromptsOfAnyBytes) {
+TEST_F(LanguageModel, AcceptsPromptsOfAnyBytes) {
   const std::string prompt = "--an apple";
   const auto expected = [&](const std::string& arguments) {
     EXPECT_EQ(run("--model m.gguf --count 5 " + arguments), 0) << errors_;
@@ -171,7 +171,7 @@ TEST_F(LanguageModel, TakesPromptsOfAnyBytes) {
   expected("--chat ''");
 }
 
-TEST_F(LanguageModel, StopsWhereItsPositionsEnd) {
+TEST_F(LanguageModel, StopsAtItsLastPosition) {
   EXPECT_EQ(run("--model m.gguf --prompt '" + kPrompt + "' --count 1000 --temperature 2"), 0);
   const std::size_t comma = errors_.find("then ");
   ASSERT_NE(comma, std::string::npos) << errors_;
@@ -193,7 +193,7 @@ TEST_F(LanguageModel, MeasuresPerplexity) {
   EXPECT_NE(output_.find(" of 20 tokens, "), std::string::npos);
 }
 
-TEST_F(LanguageModel, WritesWhatAttentionReads) {
+TEST_F(LanguageModel, WritesTheInputsOfAttention) {
   put("text", kPrompt);
   EXPECT_EQ(run("--model m.gguf --dump-qkv out --text text --layer 1 --length 20"), 0) << errors_;
   TinyLlama::Heads heads;
@@ -291,7 +291,7 @@ class BadLanguageModel : public LanguageModel {
   }
 };
 
-TEST_F(BadLanguageModel, OptionsThatDoNotFit) {
+TEST_F(BadLanguageModel, InvalidOptions) {
   const std::string one =
       "expected one of --prompt, --chat, --perplexity, --dump-qkv and --tokens; see --help";
   EXPECT_EQ(refusal(""), one);
@@ -332,7 +332,7 @@ TEST_F(BadLanguageModel, OptionsThatDoNotFit) {
             "none/l.npy: cannot be written: No such file or directory");
 }
 
-TEST_F(BadLanguageModel, AttentionThatDoesNotFit) {
+TEST_F(BadLanguageModel, InvalidAttention) {
   const auto of = [&](const std::string& attention) {
     return refusal("--model m.gguf --prompt a --logits l.npy --attention " + attention);
   };
@@ -352,7 +352,7 @@ TEST_F(BadLanguageModel, AttentionThatDoesNotFit) {
   EXPECT_NE(of("half").find("expected full, window:W,sink:S, "), std::string::npos);
 }
 
-TEST_F(BadLanguageModel, FilesThatEndTooSoon) {
+TEST_F(BadLanguageModel, TruncatedFiles) {
   const std::string whole = tiny_.bytes().file();
   for (std::size_t part = 0; part < 16; ++part) {
     const std::string said = of_model(whole.substr(0, 1 + whole.size() * part / 16));
@@ -362,7 +362,7 @@ TEST_F(BadLanguageModel, FilesThatEndTooSoon) {
   EXPECT_EQ(refusal("--model m.gguf --prompt a"), "m.gguf: it is no GGUF file");
 }
 
-TEST_F(BadLanguageModel, FilesWhosePartsDoNotFit) {
+TEST_F(BadLanguageModel, InconsistentFiles) {
   const auto changed = [&](const std::string& from, const std::string& to) {
     std::string bytes = tiny_.bytes().file();
     const std::size_t at = bytes.find(from);
@@ -396,7 +396,7 @@ TEST_F(BadLanguageModel, FilesWhosePartsDoNotFit) {
             "m.gguf: 'blocks.1.attention.qkv.weight' is [32, 64]; got 63 columns in total");
 }
 
-TEST_F(BadLanguageModel, KeysThatAskForWhatIsNotComputed) {
+TEST_F(BadLanguageModel, UnsupportedKeys) {
   const auto of_keys = [&](const auto& add) { return of_model(with(tiny_, add)); };
   const std::string unknown = "m.gguf: these keys are not understood: ";
   for (const char* name : {"attention.scale", "logit_scale", "attn_logit_softcapping",
@@ -454,7 +454,7 @@ TEST_F(BadLanguageModel, KeysThatAskForWhatIsNotComputed) {
   expect_logits("", tiny_, sees_all);
 }
 
-TEST_F(BadLanguageModel, TensorsThatAreNotBehindEachOther) {
+TEST_F(BadLanguageModel, TensorsWithGapsOrOverlaps) {
   const std::string whole = tiny_.bytes().file();
   const auto moved = [&](const std::string& name, std::int64_t by) {
     std::string bytes = whole;
@@ -506,7 +506,7 @@ TEST_F(BadLanguageModel, ChangedBytesDoNoHarm) {
   }
 }
 
-TEST_F(LanguageModel, Helps) {
+TEST_F(LanguageModel, PrintsHelp) {
   EXPECT_EQ(run("--help"), 0);
   EXPECT_TRUE(output_.starts_with("language_model: ")) << output_;
 }

@@ -40,7 +40,7 @@ TEST_F(SentenceEmbedding, PrintsCosines) {
   EXPECT_EQ(output_, expected);
 }
 
-TEST_F(SentenceEmbedding, WritesThemForOtherPrograms) {
+TEST_F(SentenceEmbedding, WritesEmbeddings) {
   put("lines.txt", "The cat sat.\n\nbad \xff bytes");
   EXPECT_EQ(run("--model=minilm --sentences lines.txt --npy e.npy --json e.json --threads 2 un"), 0)
       << errors_;
@@ -68,7 +68,7 @@ TEST_F(SentenceEmbedding, WritesThemForOtherPrograms) {
   EXPECT_EQ(text_of("e.npy"), first);
 }
 
-TEST_F(SentenceEmbedding, OfManySentencesPrintsTheNearest) {
+TEST_F(SentenceEmbedding, PrintsTheNearestOfManySentences) {
   std::string lines;
   for (int i = 0; i < 17; ++i) lines += i % 2 == 0 ? "the cat\n" : "un\n";
   put("lines.txt", lines);
@@ -90,7 +90,7 @@ TEST_F(SentenceEmbedding, PrintsTokens) {
   EXPECT_EQ(output_, "2 5 7 3\n2 11 3 9 3\n2 3\n2 5 5 5 5 5 3\n");
 }
 
-TEST_F(SentenceEmbedding, SaysWhatIsLeftOutOfALongSentence) {
+TEST_F(SentenceEmbedding, ReportsTruncatedSentences) {
   EXPECT_EQ(run("--model minilm un 'the the the the the the the'"), 0);
   EXPECT_EQ(errors_,
             "note: sentence 2 has 9 tokens; the last 2 are left out, since this model's sentences "
@@ -106,7 +106,7 @@ TEST_F(SentenceEmbedding, FindsItsModel) {
             "where it is\n");
 }
 
-TEST_F(SentenceEmbedding, RefusesInASentenceAndWritesNothing) {
+TEST_F(SentenceEmbedding, RefusesWithOneLineAndWritesNothing) {
   const auto refusal = [&](const std::string& arguments) {
     EXPECT_EQ(run(arguments), 1) << arguments;
     EXPECT_EQ(output_, "");
@@ -137,7 +137,7 @@ TEST_F(SentenceEmbedding, RefusesInASentenceAndWritesNothing) {
             name + "minilm/model.safetensors: cannot be read: it is not a regular file\n");
 }
 
-TEST_F(SentenceEmbedding, Helps) {
+TEST_F(SentenceEmbedding, PrintsHelp) {
   EXPECT_EQ(run("--help"), 0);
   EXPECT_TRUE(output_.starts_with("sentence_embedding: ")) << output_;
   for (const char* flag : {"--model", "--sentences", "--json", "--npy", "--tokens", "--threads"}) {

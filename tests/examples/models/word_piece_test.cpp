@@ -33,7 +33,7 @@ Ids pieces(std::string_view text, const Words& vocabulary = kVocabulary) {
   return {ids.begin() + 1, ids.end() - 1};
 }
 
-TEST(WordPiece, ControlsGoAndSpacesSplit) {
+TEST(WordPiece, RemovesControlsAndSplitsAtSpaces) {
   EXPECT_EQ(words(" a\tb\nc\rd\xC2\xA0"
                   "e\xE3\x80\x80"
                   "f  "),
@@ -50,7 +50,7 @@ TEST(WordPiece, ControlsGoAndSpacesSplit) {
   EXPECT_EQ(words(" \t "), Words{});
 }
 
-TEST(WordPiece, PunctuationIsAlone) {
+TEST(WordPiece, SeparatesPunctuation) {
   EXPECT_EQ(words("don't (stop)..."), (Words{"don", "'", "t", "(", "stop", ")", ".", ".", "."}));
   EXPECT_EQ(
       words("a$b^c`d~e|f+g=h<i"),  // no punctuation in Unicode, but here
@@ -60,7 +60,7 @@ TEST(WordPiece, PunctuationIsAlone) {
   EXPECT_EQ(words("5€ × ½"), (Words{"5€", "×", "½"}));  // symbols are none
 }
 
-TEST(WordPiece, AccentsAndUpperCaseGo) {
+TEST(WordPiece, RemovesAccentsAndUpperCase) {
   EXPECT_EQ(words("Café ÀÉÎÕÜ Ångström"), (Words{"cafe", "aeiou", "angstrom"}));
   EXPECT_EQ(words("cafe\xCC\x81 \xCC\x81"), (Words{"cafe"}));  // a mark of its own
   EXPECT_EQ(words("Žluťoučký ŁÓDŹ ØRE ß ẞ"), (Words{"zlutoucky", "łodz", "øre", "ß", "ß"}));
@@ -74,7 +74,7 @@ TEST(WordPiece, AccentsAndUpperCaseGo) {
   EXPECT_EQ(words("ொ"), (Words{"\u0bc6\u0bbe"}));  // one that becomes two
 }
 
-TEST(WordPiece, CaseStaysWhereTheModelWantsIt) {
+TEST(WordPiece, KeepsCaseForCasedModels) {
   EXPECT_EQ(words("Café ΣΑ", {.lower_case = false}), (Words{"Café", "ΣΑ"}));
   EXPECT_EQ(words("e\xCC\x81.", {.lower_case = false}), (Words{"e\xCC\x81", "."}));
 }
@@ -86,7 +86,7 @@ TEST(WordPiece, IdeographsAreWords) {
   EXPECT_EQ(words("我们", {.space_ideographs = false}), (Words{"我们"}));
 }
 
-TEST(WordPiece, WhatIsNoUtf8Goes) {
+TEST(WordPiece, RemovesInvalidUtf8) {
   EXPECT_EQ(words("a\xff"
                   "b\xc3(\xe2\x82z\x80\xed\xa0\x80"
                   "y\xf4\x90\x80\x80w\xc0\xaf"
@@ -145,7 +145,7 @@ TEST(WordPiece, TablesAscend) {
   EXPECT_GT(folded.size(), 2000u);
 }
 
-TEST(WordPiece, TheLongestPieceIsFirst) {
+TEST(WordPiece, MatchesTheLongestPiece) {
   EXPECT_EQ(pieces("unaffable"), (Ids{3, 4, 5}));
   EXPECT_EQ(pieces("UNAFFABLE."), (Ids{3, 4, 5, 13}));
   EXPECT_EQ(pieces("uffa"), (Ids{7, 9, 6}));  // u ##ff ##a
@@ -172,7 +172,7 @@ TEST(WordPiece, SpecialTokensMayStandInTheText) {
   EXPECT_EQ(pieces("[[SEP]]"), (Ids{11, 2, 12}));
 }
 
-TEST(WordPiece, WhatIsTooLongIsCutAndCounted) {
+TEST(WordPiece, TruncatesLongTextsAndCountsTokens) {
   const WordPiece tokenizer(kVocabulary, "words");
   EXPECT_EQ(tokenizer.encode("a a a", 5).ids, (Ids{1, 10, 10, 10, 2}));
   EXPECT_EQ(tokenizer.encode("a a a", 5).left_out, 0u);

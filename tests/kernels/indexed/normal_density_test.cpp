@@ -52,7 +52,7 @@ TYPED_TEST(NormalDensity, IsTheExponential) {
 }
 
 /// At its peak and far from it, where squares overflow: never a NaN.
-TYPED_TEST(NormalDensity, HasEnds) {
+TYPED_TEST(NormalDensity, HandlesExtremes) {
   using T = TypeParam;
   constexpr T most = std::numeric_limits<T>::max();
   at_each_level([&] {

@@ -274,7 +274,7 @@ class IndexedPhases : public testing::Test {
 using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(IndexedPhases, Scalars);
 
-TYPED_TEST(IndexedPhases, HaveTheBitsOfRows) {
+TYPED_TEST(IndexedPhases, MatchRowsBitwise) {
   for (const Index width : {1, 15, 16, 17, 32, 40, 64, 128, 200}) {
     for (const bool causal : {false, true}) {
       this->expect_bits_of_rows({.width = width, .value_width = width + 3, .causal = causal},
@@ -283,7 +283,7 @@ TYPED_TEST(IndexedPhases, HaveTheBitsOfRows) {
   }
 }
 
-TYPED_TEST(IndexedPhases, BlocksAndSlicesChangeNoBit) {
+TYPED_TEST(IndexedPhases, BlocksAndSlicesDoNotChangeBits) {
   std::vector<Cut> cuts;
   for (const Index block : {1, 2, 7, 64, 112, 113, 224, 225, 226}) cuts.push_back({.block = block});
   for (const Index lines : {1, 2, 3, 8}) cuts.push_back({.block = 100, .lines = lines});
@@ -302,7 +302,7 @@ TYPED_TEST(IndexedPhases, ListsOfAnyLength) {
                             {{.block = 2500}, {.block = 1100}});
 }
 
-TYPED_TEST(IndexedPhases, ColumnsAndEntriesThatLieApart) {
+TYPED_TEST(IndexedPhases, StridedColumnsAndEntries) {
   this->expect_bits_of_rows({.width = 20, .value_width = 33, .innermost = 3},
                             {{}, {.block = 41, .lines = 2}});
 }

@@ -15,7 +15,7 @@
 
 namespace fovea_test::kernels_indexed_random_points {
 
-TEST(RandomPoints, AreTheScalarDraws) {
+TEST(RandomPoints, EqualScalarDraws) {
   constexpr std::uint64_t seed = 0x123456789abcdef0;
   for (const Index slots_per_key : {1, 2, 3, 4, 5, 8, 13}) {
     for (const Index keys : {0, 1, 7, 40}) {

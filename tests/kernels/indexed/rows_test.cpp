@@ -376,7 +376,7 @@ TYPED_TEST(IndexedRows, AnyStrides) {
 
 /// Lists of any length one behind the other, with factors and without; rows of more entries than a
 /// cache line holds weights among short ones.
-TYPED_TEST(IndexedRows, ListsOneBehindTheOther) {
+TYPED_TEST(IndexedRows, ConsecutiveLists) {
   for (const bool factors : {false, true}) {
     for (const Index length : {0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 20, 40, 100}) {
       for (const bool causal : {false, true}) {

@@ -68,7 +68,7 @@ TYPED_TEST(Activation, Tanh) {
   });
 }
 
-TYPED_TEST(Activation, AnElementsBitsAreItsOwn) {
+TYPED_TEST(Activation, ElementsAreIndependent) {
   using T = TypeParam;
   using Kernels = fovea::LayerKernels<T>;
   const std::vector<T> x = range<T>(-7, 7, 0.31);

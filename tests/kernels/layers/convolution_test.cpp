@@ -68,7 +68,7 @@ TYPED_TEST(Convolution, Rows) {
   }
 }
 
-TYPED_TEST(Convolution, GradientOfItsWeights) {
+TYPED_TEST(Convolution, GradientOfWeights) {
   using T = TypeParam;
   for (const Sizes& size : kSizes) {
     const DrawnRows<T> x(size.rows, size.width, 1);

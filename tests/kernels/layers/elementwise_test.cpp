@@ -32,7 +32,7 @@ TYPED_TEST(Elementwise, Sigmoid) {
   });
 }
 
-TYPED_TEST(Elementwise, AnElementsBitsAreItsOwn) {
+TYPED_TEST(Elementwise, ElementsAreIndependent) {
   using T = TypeParam;
   using Kernels = fovea::LayerKernels<T>;
   const std::vector<T> x = range<T>(-7, 7, 0.31);

@@ -39,7 +39,7 @@ fovea::GatedArgs<T> args_of(const DrawnRows<T>& gates, const DrawnRows<T>& ups,
   return args;
 }
 
-TYPED_TEST(Gated, IsItsDefinitionInBothPasses) {
+TYPED_TEST(Gated, MatchesItsDefinitionInBothPasses) {
   using T = TypeParam;
   for (const GateKind kind : {GateKind::silu, GateKind::gelu, GateKind::gelu_tanh}) {
     for (const Index width : {1, 5, 16, 19, 64}) {
@@ -75,7 +75,7 @@ TYPED_TEST(Gated, IsItsDefinitionInBothPasses) {
   }
 }
 
-TYPED_TEST(Gated, HasEnds) {
+TYPED_TEST(Gated, HandlesExtremes) {
   using T = TypeParam;
   constexpr T inf = std::numeric_limits<T>::infinity();
   constexpr T most = std::numeric_limits<T>::max();
@@ -99,7 +99,7 @@ TYPED_TEST(Gated, HasEnds) {
   }
 }
 
-TYPED_TEST(Gated, AnElementsBitsAreItsOwn) {
+TYPED_TEST(Gated, ElementsAreIndependent) {
   using T = TypeParam;
   at_each_level([&] {
     const DrawnRows<T> gates(1, 37, 1), ups(1, 37, 2), d_y(1, 37, 3);

@@ -19,7 +19,7 @@ long double below(long double x) { return std::erfc(-x / std::sqrt(2.0L)) / 2; }
 long double bell(long double x) { return std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0L)); }
 
 /// The relative error counts, down to the smallest normal numbers.
-TYPED_TEST(Gelu, KeepsItsDigitsInTheTail) {
+TYPED_TEST(Gelu, IsAccurateInTheTail) {
   using T = TypeParam;
   using Kernels = fovea::LayerKernels<T>;
   const double low = sizeof(T) == 4 ? -12.9 : -37.4;
@@ -72,7 +72,7 @@ TYPED_TEST(Gelu, HasATanhForm) {
   });
 }
 
-TYPED_TEST(Gelu, HasEnds) {
+TYPED_TEST(Gelu, HandlesExtremes) {
   using T = TypeParam;
   using Kernels = fovea::LayerKernels<T>;
   constexpr T inf = std::numeric_limits<T>::infinity();

@@ -109,7 +109,7 @@ TYPED_TEST(Product, IsTheSumOfProducts) {
 }
 
 /// However many rows and columns are computed beside it, and wherever they lie.
-TYPED_TEST(Product, AnElementsBitsAreThoseOfItsRowAndColumn) {
+TYPED_TEST(Product, ElementsDependOnTheirRowAndColumnOnly) {
   using T = TypeParam;
   const Sizes all{101, 45, 150};
   const DrawnProduct<T> product(all, false, false);
@@ -182,7 +182,7 @@ TYPED_TEST(StoredProduct, HasTheBitsOfItsFloats) {
   }
 }
 
-TYPED_TEST(Product, RowsAreAddedUp) {
+TYPED_TEST(Product, RowsAreSummed) {
   using T = TypeParam;
   for (const Index width : {1, 4, 7, 16, 70}) {
     for (const Index count : {0, 1, 33}) {

@@ -106,7 +106,7 @@ void expect_turned(Index pairs, Index head_width, RotaryPairing pairing, const P
   }
 }
 
-TYPED_TEST(Rotary, TurnsPairsAsComplexNumbers) {
+TYPED_TEST(Rotary, RotatesPairsAsComplexNumbers) {
   using T = TypeParam;
   at_each_level([&] {
     for (const RotaryPairing pairing : {RotaryPairing::halves, RotaryPairing::neighbours}) {

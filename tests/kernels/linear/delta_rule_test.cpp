@@ -463,7 +463,7 @@ TYPED_TEST(DeltaRule, AnyLength) {
   this->check({.tokens = 700, .rows = 700});
 }
 
-TYPED_TEST(DeltaRule, RowsBeforeAndBehindTheTokens) {
+TYPED_TEST(DeltaRule, RowsBeforeAndAfterTheTokens) {
   for (const Index first : {-40, -1, 3, 35, 60}) {
     for (const Index rows : {1, 7, 100}) {
       this->check({.heads = 2, .tokens = 50, .rows = rows, .first = first});
@@ -478,7 +478,7 @@ TYPED_TEST(DeltaRule, Maps) {
   this->check({.width = 20, .map = own});
 }
 
-TYPED_TEST(DeltaRule, EdgesOfBeta) {
+TYPED_TEST(DeltaRule, ExtremesOfBeta) {
   this->check({.beta = 0});
   this->check({.beta = 1});
 }
@@ -567,7 +567,7 @@ class DeltaRuleBits : public testing::Test {
 };
 TYPED_TEST_SUITE(DeltaRuleBits, Scalars);
 
-TYPED_TEST(DeltaRuleBits, AnyDivisionOfTheTokens) {
+TYPED_TEST(DeltaRuleBits, AnyDivisionIntoSteps) {
   at_each_level([&] {
     for (const Sizes& sizes : this->cases()) {
       const Call<TypeParam> call(sizes);
@@ -655,7 +655,7 @@ TYPED_TEST(DeltaRuleBits, NaNBeyond) {
 }
 
 /// Tokens behind the last row are not read, and their gradients are 0.
-TYPED_TEST(DeltaRuleBits, TokensBehindTheLastRow) {
+TYPED_TEST(DeltaRuleBits, TokensAfterTheLastRow) {
   const TypeParam nan = std::numeric_limits<TypeParam>::quiet_NaN();
   const Sizes sizes = {.tokens = 70, .rows = 40};
   at_each_level([&] {

@@ -185,7 +185,7 @@ TYPED_TEST(LinearGrad, WideHeadsStayWithinTheirScratch) {
   }
 }
 
-TYPED_TEST(LinearGrad, DoesNotDriftOnTheSameTokens) {
+TYPED_TEST(LinearGrad, DoesNotDriftOnRepeatedTokens) {
   for (const bool causal : {true, false}) {
     Setup s;
     s.causal = causal;
@@ -267,7 +267,7 @@ TYPED_TEST(LinearGrad, DividesByTheDenominatorsOfTheForwardPass) {
   });
 }
 
-TYPED_TEST(LinearGrad, AddsToWhatIsThere) {
+TYPED_TEST(LinearGrad, Accumulates) {
   for (const bool causal : {true, false}) {
     Setup s{causal, 2, 40, 45, 6, 9, -3};
     s.maps = {FeatureMapKind::relu, FeatureMapKind::elu_plus_one};
@@ -315,7 +315,7 @@ TYPED_TEST(LinearGrad, DoesNotDependOnStridesOrCalls) {
   }
 }
 
-TYPED_TEST(LinearGrad, MakesWhatIsWantedAlone) {
+TYPED_TEST(LinearGrad, ComputesRequestedGradientsOnly) {
   for (const bool causal : {true, false}) {
     const Problem<TypeParam> p(Setup{causal, 2, 40, 45, 20, 9, 5});
     at_each_level([&] {
@@ -358,7 +358,7 @@ void poison(const Tensor<T>& x, Index h, Index n) {
   for (Index c = 0; c < x.shape()[3]; ++c) x(0, h, n, c) = bad[c % 2];
 }
 
-TYPED_TEST(LinearGrad, NothingPassesFromTokensToEarlierRows) {
+TYPED_TEST(LinearGrad, TokensDoNotAffectEarlierRows) {
   const Setup s{true, 2, 75, 90, 20, 9, 10};
   at_each_level([&] {
     const Result<TypeParam> clean = run(Problem<TypeParam>(s));
@@ -383,7 +383,7 @@ TYPED_TEST(LinearGrad, NothingPassesFromTokensToEarlierRows) {
   });
 }
 
-TYPED_TEST(LinearGrad, NothingPassesFromRowsToLaterTokensOrOtherRows) {
+TYPED_TEST(LinearGrad, RowsDoNotAffectLaterTokensOrOtherRows) {
   const Setup s{true, 2, 75, 90, 20, 9, 10};
   at_each_level([&] {
     const Result<TypeParam> clean = run(Problem<TypeParam>(s));

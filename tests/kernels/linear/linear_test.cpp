@@ -372,7 +372,7 @@ TYPED_TEST(LinearAttention, AnyLength) {
   }
 }
 
-TYPED_TEST(LinearAttention, RowsBeforeAndBehindTheTokens) {
+TYPED_TEST(LinearAttention, RowsBeforeAndAfterTheTokens) {
   for (const Index first : {-40, -1, 3, 35}) {
     for (const Index rows : {1, 7, 100}) {
       this->check({.heads = 2, .tokens = 50, .rows = rows, .first = first});
@@ -469,7 +469,7 @@ class LinearAttentionBits : public LinearAttention<T> {
 };
 TYPED_TEST_SUITE(LinearAttentionBits, Scalars);
 
-TYPED_TEST(LinearAttentionBits, AnyDivisionOfTheTokens) {
+TYPED_TEST(LinearAttentionBits, AnyDivisionIntoSteps) {
   at_each_level([&] {
     for (const Sizes& sizes : this->cases()) {
       const Call<TypeParam> call(sizes);

@@ -87,7 +87,7 @@ TYPED_TEST(RandomFeatures, LogitsOfAnySizesAndLayouts) {
   });
 }
 
-TYPED_TEST(RandomFeatures, KeysStopWhereALogitIsAboveTheReference) {
+TYPED_TEST(RandomFeatures, KeysStopAtALogitAboveTheReference) {
   using T = TypeParam;
   at_each_level([] {
     for (const Index features : {1, 7, 16, 37}) {
@@ -121,7 +121,7 @@ TYPED_TEST(RandomFeatures, KeysStopWhereALogitIsAboveTheReference) {
   });
 }
 
-TYPED_TEST(RandomFeatures, QueriesHaveALargestFeatureOf1) {
+TYPED_TEST(RandomFeatures, TheLargestFeatureOfAQueryIs1) {
   using T = TypeParam;
   at_each_level([] {
     for (const Index features : {1, 7, 16, 37}) {
@@ -143,7 +143,7 @@ TYPED_TEST(RandomFeatures, QueriesHaveALargestFeatureOf1) {
   });
 }
 
-TYPED_TEST(RandomFeatures, SegmentsAreJoinedToTheLargestReference) {
+TYPED_TEST(RandomFeatures, SegmentsAreMergedAtTheLargestReference) {
   using T = TypeParam;
   at_each_level([] {
     constexpr Index kFeatures = 19, kValues = 5, kSegments = 3;

@@ -108,7 +108,7 @@ TEST(SketchBounds, Hold) {
 }
 
 /// What is left open falls with the third power of the size of a block.
-TEST(SketchBounds, AreNearForSmallBlocks) {
+TEST(SketchBounds, AreTightForSmallBlocks) {
   at_each_level([] {
     double before = expect_bounds(DrawnBlocks<double>(4, 0.08, 1), 1, 10);
     EXPECT_LT(before, 1);

@@ -127,7 +127,7 @@ void expect_policies() {
   expect_all_certain<SamplingPolicy::raw, T>();
 }
 
-TEST(SketchHits, AreCertainForAllNormalisersOfAnInterval) {
+TEST(SketchHits, AreCertainForAllNormalisersInAnInterval) {
   at_each_level([] {
     expect_policies<float>();
     expect_policies<double>();

@@ -59,11 +59,11 @@ class SoftmaxBlock : public testing::Test {};
 using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(SoftmaxBlock, Scalars);
 
-TYPED_TEST(SoftmaxBlock, AnyBlockFollowsTheOracle) {
+TYPED_TEST(SoftmaxBlock, AnyBlockMatchesTheOracle) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) expect_block<TypeParam>(seed);
 }
 
-TYPED_TEST(SoftmaxBlock, OptionsFollowTheirFormulas) {
+TYPED_TEST(SoftmaxBlock, OptionsMatchTheirFormulas) {
   using T = TypeParam;
   for (std::uint64_t seed = 200; seed < 225; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -90,7 +90,7 @@ TYPED_TEST(SoftmaxBlock, OptionsFollowTheirFormulas) {
 }
 
 /// Rows across a segment's end that begin at different keys, each against itself alone.
-TYPED_TEST(SoftmaxBlock, TilesAndSegmentsLieAtAbsoluteKeys) {
+TYPED_TEST(SoftmaxBlock, TilesAndSegmentsHaveAbsolutePositions) {
   const Data<TypeParam> data(1);
   Block block;
   block.block = {7, 1, 40, nullptr, 0};
@@ -137,7 +137,7 @@ TYPED_TEST(SoftmaxBlock, BandsMayGoBackwards) {
 }
 
 /// Keys that no row, or some rows, see may hold anything.
-TYPED_TEST(SoftmaxBlock, InvisibleKeysChangeNoBit) {
+TYPED_TEST(SoftmaxBlock, InvisibleKeysDoNotChangeBits) {
   using T = TypeParam;
   at_each_level([] {
     for (std::uint64_t seed = 100; seed < 140; ++seed) {

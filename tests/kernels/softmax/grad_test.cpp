@@ -283,7 +283,7 @@ TYPED_TEST(SoftmaxGrad, MatchesTheReferenceMask) {
 /// A tile of few keys that many rows see late: the first row that sees one of them stands behind
 /// the last key. The tile before it leaves gradients of logits in the scratch where this tile has
 /// no keys, and the block of keys goes on there.
-TYPED_TEST(SoftmaxGrad, AddsNothingBehindTheLastKeyOfATile) {
+TYPED_TEST(SoftmaxGrad, AddsNothingBeyondTheLastKeyOfATile) {
   using T = TypeParam;
   constexpr Index keys = 20;
   Blocks blocks;
@@ -310,7 +310,7 @@ TYPED_TEST(SoftmaxGrad, AddsNothingBehindTheLastKeyOfATile) {
 
 /// A key that holds NaN reaches the gradients of the rows that see it, of itself, and nothing else;
 /// the tiles around it take the slow path, with the same bits.
-TYPED_TEST(SoftmaxGrad, NaNReachesOnlyWhatSeesIt) {
+TYPED_TEST(SoftmaxGrad, NaNReachesOnlyRowsThatSeeIt) {
   using T = TypeParam;
   const Problem<T> problem(16, 20);
   for_each_blocks([&](const Blocks& blocks, std::uint64_t seed) {
@@ -367,7 +367,7 @@ TYPED_TEST(SoftmaxGrad, RowsOfABlockMayBeTakenInParts) {
 }
 
 /// The low parts of lse end with the block's last row, and a page that nobody may touch follows.
-TYPED_TEST(SoftmaxGrad, ReadsLowPartsOfItsRowsAlone) {
+TYPED_TEST(SoftmaxGrad, ReadsOnlyLowPartsOfItsRows) {
   using T = TypeParam;
   const Problem<T> problem(16, 20);
   for_each_blocks([&](const Blocks& blocks, std::uint64_t) {

@@ -311,7 +311,7 @@ TYPED_TEST(ScoreMapTile, SoftCapIsWithinSixUlp) {
   }
 }
 
-TYPED_TEST(ScoreMapTile, DropoutIsTheRuleOfTheScalarDraws) {
+TYPED_TEST(ScoreMapTile, DropoutMatchesScalarDraws) {
   using T = TypeParam;
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     DrawnTile<T> drawn(seed);

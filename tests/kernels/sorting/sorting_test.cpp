@@ -56,7 +56,7 @@ TYPED_TEST(SortingKernels, BucketsAreFirstMaxima) {
   }
 }
 
-TYPED_TEST(SortingKernels, MergesRowsWhereTheyStand) {
+TYPED_TEST(SortingKernels, MergesRowsInPlace) {
   using T = TypeParam;
   const std::vector<std::int32_t> rows = {4, 0, 3};
   const std::vector<T> before = {2, 0.5, 1};
@@ -91,7 +91,7 @@ TYPED_TEST(SortingKernels, MergesRowsWhereTheyStand) {
 
 /// The gradient that arrives at unit rows goes on to the rows through the division by their length,
 /// unless that was not what divided them; all rows at all widths against plain sums.
-TYPED_TEST(SortingKernels, GradientsGoThroughLengths) {
+TYPED_TEST(SortingKernels, GradientsIncludeTheNormalisation) {
   using T = TypeParam;
   constexpr T nan = std::numeric_limits<T>::quiet_NaN();
   const std::vector<std::int32_t> rows = {2, 0, 3};
@@ -142,7 +142,7 @@ TYPED_TEST(SortingKernels, GradientsGoThroughLengths) {
 }
 
 /// Normalised columns sum to 1, and what is subtracted is the same for a column.
-TYPED_TEST(SortingKernels, ColumnsOfLogarithmsAreNormalised) {
+TYPED_TEST(SortingKernels, ColumnsAreNormalisedInLogSpace) {
   using T = TypeParam;
   for (const Index n : {1, 5, 16, 70, 150}) {
     std::vector<T> x;
