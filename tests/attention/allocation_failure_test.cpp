@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(OPTIMISED ALONE HEAP SHARDS 4)
 /// \file
-/// Memory that cannot be had: whichever allocation of a call fails, once or from then on, the call
-/// throws std::bad_alloc and has changed nothing, or does all of its work without; nothing leaks,
-/// and the same call gives the right bits afterwards.
+/// Failing allocations: whichever allocation of a call fails, once or from then on, the call throws
+/// std::bad_alloc and changes nothing, or completes without it; nothing leaks, and the same call
+/// then gives the right bits.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -112,7 +112,7 @@ TEST_P(Conformance, BackwardWithFailedAllocations) {
     const AttentionShape shape = {2, 4, 2, 150, 150, 8, 8};
     expect_backward_of_failed_allocations(op, make_problem(op, shape));
     if (!has_own_path(op.name)) return;
-    if (op.is_softmax) {  // rows with a large lse take memory of their own
+    if (op.is_softmax) {  // rows with a large lse need extra memory
       expect_backward_of_failed_allocations(
           op, make_problem(op, {1, 2, 1, 70, 70, 8, 8}, 1,
                            {gaussian(1, 60), gaussian(2, 60), gaussian(3)}));
@@ -141,7 +141,7 @@ struct Decoding {
     return part;
   }
 
-  /// What a decoder makes of the next tokens.
+  /// A decoder's results for the next tokens.
   Result<T> next(const AnyDecoder<T>& decoder, Index count) const {
     const Written<T> to(op, {1, 4, count, 8});
     decoder.step(tokens(decoder.length(), count), to.out.view(), to.saved());

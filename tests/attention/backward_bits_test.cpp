@@ -2,7 +2,7 @@
 // fovea_test(OPTIMISED ALONE SHARDS 4)
 /// \file
 /// Gradients of every operator: the same bits for any threads, batch, heads, strides, storage and
-/// level, and whichever of them are asked for.
+/// level, and whichever of them are requested.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -216,7 +216,7 @@ TEST_P(Conformance, BroadcastAndReversedInputsDoNotChangeBitsOfGradients) {
           reversed.reversed[d] = (mask >> d & 1) != 0;
         }
         const Problem<T> problem = make_problem(op, {2, 2, 2, 35, 70, 4, 3}, 31);
-        Tensor<T> d_out = make_d_out(problem).in(thin);  // the last element stands for its axis
+        Tensor<T> d_out = make_d_out(problem).in(thin);  // the last element is checked for its axis
         const Tensor<T> whole = d_out.in(Layout{});
         const Problem<T> backwards = problem.in(reversed, reversed, reversed, reversed);
         const Gradients<T> expected = run_backward(op, problem, whole);
@@ -280,7 +280,7 @@ TEST_P(Conformance, LevelsWithFusedMultiplyAddAgreeInGradients) {
   });
 }
 
-/// What is not asked for changes nothing; and asking again gives the same bits.
+/// Gradients that are not requested have no effect, and repeated calls give the same bits.
 TEST_P(Conformance, GradientsDoNotDependOnWhichAreRequested) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {

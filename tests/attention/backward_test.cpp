@@ -374,7 +374,7 @@ TYPED_TEST(LargeLse, LeavesWeightsThatSumToOne) {
   });
 }
 
-/// A caller's lse may be that of more keys than the call has: rounding alone is mended.
+/// A caller's lse may include more keys than the call has: only rounding errors are corrected.
 TYPED_TEST(LargeLse, OfMoreKeysStaysAsItIs) {
   using T = TypeParam;
   at_each_level([&] {

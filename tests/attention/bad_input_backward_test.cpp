@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Every refusal of backward: the exact message, `check_backward` and `backward` alike, and nothing
-/// written; and the calls beside them that must work.
+/// Every refusal of backward: the exact message, from `check_backward` and from `backward`, with
+/// nothing written; and similar calls that must work.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -177,7 +177,7 @@ TYPED_TEST(BadInput, GradientsThroughLse) {
          name + ": the gradient of q overlaps d_lse; outputs must not alias inputs or each other");
 }
 
-/// What is read may share memory; gradients may stand between the elements of each other.
+/// Inputs may share memory; gradients may be interleaved.
 TYPED_TEST(BadInput, ValidBackwardCallsSimilarToRefusedOnes) {
   auto& call = this->call_;
   call.d_out = {call.at(3000), {2, 4, 6, 3}};

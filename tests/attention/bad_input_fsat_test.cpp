@@ -113,7 +113,7 @@ TEST_F(BadFsatInput, UnusualValidInputs) {
   entry(4, 0) = 1e30F;  // as Lmax: the last token
   entry(5, 1) = -0.0F;
   expect("accepted");
-  call_.lengths = {9, 3};  // what stands behind is not looked at
+  call_.lengths = {9, 3};  // what follows is not read
   entry(3, 0) = static_cast<float>(kNan);
   entry(8, 1) = -1;
   expect("accepted");

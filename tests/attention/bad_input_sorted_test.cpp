@@ -75,7 +75,7 @@ class BadReformerInput : public testing::Test {
   }
   static ReformerOptions good() { return {.chunk = 4, .rounds = 2, .buckets = 6}; }
 
-  /// Of both passes. \param message "accepted", or what stands behind the operator's name
+  /// Of both passes. \param message "accepted", or the text after the operator's name
   void expect(const std::string& message, const ReformerOptions& options = good()) {
     const std::string whole = message == "accepted" ? message : "ReformerAttention: " + message;
     const ReformerAttention op(options);

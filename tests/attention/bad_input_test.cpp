@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Every refusal of the operators: the exact message, `check` and `forward` alike, and nothing
-/// written; and the inputs beside them that must work.
+/// Every refusal of the operators: the exact message, from `check` and from `forward`, with nothing
+/// written; and similar inputs that must work.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -259,7 +259,7 @@ TYPED_TEST(BadInput, OversizedTensors) {
 }
 
 #if !defined(FOVEA_TEST_ASAN)
-/// Scratch that cannot be had is std::bad_alloc, before anything is written.
+/// If scratch cannot be allocated, std::bad_alloc is thrown before anything is written.
 TYPED_TEST(BadInput, OversizedScratch) {
   using Op = typename TypeParam::Operator;
   using T = typename TypeParam::Scalar;

@@ -115,8 +115,8 @@ TYPED_TEST(BigBird, GivenBlocksMayOverlapOtherBlocks) {
   }
 }
 
-/// Where a block of rows holds several blocks of the pattern, what lies between the keys that its
-/// rows see is seen by none of them: no gradient waits for it.
+/// If a block of rows contains several blocks of the pattern, keys between those that its rows see
+/// are seen by none of them, so no gradient waits for these.
 TYPED_TEST(BigBird, BlocksMayBeSmall) {
   using T = TypeParam;
   for (const Index block : {3, 9, 13}) {

@@ -30,7 +30,7 @@ struct Extras {
   bool beta = false;             // in (0, 1)
   std::string near_logits = {};  // of "hd"
   std::string far_logits = {};
-  Index features = 0;  // rows of a normal projection [1, 1, R, D]; 0: there is none
+  Index features = 0;  // rows of a normal projection [1, 1, R, D]; 0: none
 };
 
 /// One operator with its options, as the properties use it.
@@ -68,9 +68,9 @@ struct Case {
   bool signed_weights = false;
   /// Whether heads see different keys.
   bool by_head = false;
-  /// Whether a row's keys stand in several runs, whose order is that of its position.
+  /// Whether a row's keys are in several runs, whose order depends on its position.
   bool in_runs = false;
-  /// Whether a row's keys do not go into it alike: a band among them has weights of its own.
+  /// Whether a row's keys have different kinds of weights, such as those of a band.
   bool has_band = false;
   /// Whether the pattern has passes, between which something of each row waits.
   bool staged = false;
@@ -79,10 +79,10 @@ struct Case {
   /// Whether queries and keys are the same tokens: as many, and beyond a key length there are
   /// neither. Problems get as many of both as the larger number asks for.
   bool is_square = false;
-  /// Whether it says more memory for backward passes than those of the suite take: that of sums
-  /// over sequences, where each one has weights of its own here.
+  /// Whether its workspace_bytes for backward exceeds what the suite's calls allocate: it includes
+  /// sums over sequences, but each sequence has its own weights here.
   bool sums_sequences = false;
-  /// The keys that its options ask for: problems get at least so many.
+  /// The number of keys that its options require: problems have at least that many.
   Index least_keys = 0;
   /// Whether its calls take packed sequences.
   bool packs = true;

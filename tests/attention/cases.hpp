@@ -14,9 +14,9 @@
 
 namespace fovea_test {
 
-/// To enter an operator, add a line to one of them: a name, the operator, its reference mask, what
-/// it takes beside q, k and v; and, if it is neither softmax nor linear attention, `make_case` with
-/// oracles of its own. T is float or double.
+/// To enter an operator, add a line to one of them: a name, the operator, its reference mask, its
+/// inputs besides q, k and v; and, if it is neither softmax nor linear attention, `make_case` with
+/// its oracles. T is float or double.
 template <class T>
 std::vector<Case<T>> softmax_cases();
 template <class T>

@@ -27,7 +27,7 @@ constexpr Index kSegment = fovea::kStateSegment;
 /// The tokens whose products are at hand together.
 constexpr Index kTogether = fovea::GradStates<float>::chunks(1) * fovea::kLinearChunk;
 
-/// Which gradients are asked for, and what is done to them.
+/// Which gradients are requested, and how they are compared.
 struct Wanted {
   bool q = true;
   bool k = true;
@@ -35,7 +35,7 @@ struct Wanted {
   bool logits = false;
 };
 
-/// One problem, and room for its gradients.
+/// One problem, and memory for its gradients.
 template <class T>
 struct GradProblem {
   /// \param sizes batch, query heads, key heads, queries, keys, D, Dv
@@ -158,7 +158,7 @@ TEST(CausalGradients, DivideFewHeads) {
     return most;
   };
   EXPECT_EQ(calls(1, 4 * kSegment), 6);
-  EXPECT_EQ(calls(1, kSegment), 0);  // the executor is not asked for one task
+  EXPECT_EQ(calls(1, kSegment), 0);  // a single task does not use the executor
   EXPECT_EQ(calls(2, kSegment), 2);
 }
 

@@ -126,7 +126,7 @@ static_assert(!std::convertible_to<fovea::SmartBirdInputs<float>, fovea::Softmax
 static_assert(!std::convertible_to<fovea::SoftmaxInputs<float>, fovea::LinearInputs<float>>);
 static_assert(!std::convertible_to<fovea::SmartBirdSaved<float>, fovea::SoftmaxSaved<float>>);
 static_assert(!std::convertible_to<fovea::DeltaGrads<float>, fovea::LinearGrads<float>>);
-// A shape that says more is an AttentionShape too, and not the other way round.
+// A shape with more sizes converts to AttentionShape, but not vice versa.
 static_assert(std::convertible_to<fovea::IndexedShape, AttentionShape>);
 static_assert(!std::convertible_to<AttentionShape, fovea::IndexedShape>);
 

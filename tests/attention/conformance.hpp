@@ -39,7 +39,8 @@ struct Result {
   Index at(Index b, Index h, Index n) const { return (b * shape[1] + h) * shape[2] + n; }
 };
 
-/// Runs forward into NaN; what stands between the elements of out and lse must stay.
+/// Runs forward with outputs initialised to NaN; memory between the elements of out and lse must
+/// not change.
 template <class T>
 Result<T> run(const Case<T>& op, const AllInputs<T>& in, AnyExecutor* executor = nullptr,
               const Layout& layout = {}) {
@@ -97,7 +98,7 @@ bool same_keys(const Case<T>& op, const AttentionShape& a, Index row_a, const At
   return true;
 }
 
-/// out and lse against the oracle, at every level. \param data names a row of its own in the table
+/// out and lse against the oracle, at every level. \param data names a separate row in the table
 template <class T>
 void expect_conforms(const Case<T>& op, const Problem<T>& problem, const std::string& data = "") {
   SCOPED_TRACE(describe(problem));
@@ -187,7 +188,7 @@ inline std::string test_name(const testing::TestParamInfo<Subject>& info) {
   return name_of(info.param);
 }
 
-/// Widths that fill registers, for D = Dv: kernels have code of their own for them.
+/// Widths that fill registers, for D = Dv: kernels have special code for them.
 inline std::vector<Index> register_widths() { return {2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256}; }
 
 /// Without those that an operator of as many queries as keys has met before: of two numbers it

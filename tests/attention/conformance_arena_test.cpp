@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(OPTIMISED ALONE HEAP SHARDS 4)
 /// \file
-/// Every operator with scratch memory of an arena: the size that the operator tells is enough, the
-/// bits stay, less memory or an arena in use is refused before anything is written, and the system
-/// is asked for nothing large.
+/// Every operator with scratch memory in an arena: workspace_bytes is sufficient, the bits are the
+/// same, less memory or an arena in use is refused before anything is written, and nothing large is
+/// allocated elsewhere.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -188,7 +188,7 @@ TEST_P(Conformance, ForwardInAnArena) {
 
 TEST_P(Conformance, BackwardInAnArena) {
   each([]<class T>(const Case<T>& op) {
-    // Rows with a large lse take memory of their own; an arena has it for any.
+    // Rows with a large lse need extra memory, which workspace_bytes includes.
     for (const double spread : {1.0, 60.0}) {
       const Problem<T> problem =
           make_problem(op, AttentionShape{2, 4, 2, 150, 150, 8, 8}, 1,
@@ -257,7 +257,7 @@ TEST_P(Conformance, DecodersInAnArena) {
   });
 }
 
-/// What the system is asked for are small lists.
+/// Only small lists are allocated elsewhere.
 TEST_P(Conformance, CallsInAnArenaAllocateOnlySmallLists) {
   each([]<class T>(const Case<T>& op) {
     if (op.makes_lists)

@@ -96,7 +96,8 @@ TEST_P(Conformance, GroupedHeadsEqualRepeatedHeads) {
   });
 }
 
-/// A full key length is none; a shorter one is a shorter K for rows that then see the same keys.
+/// A full key length has no effect; a shorter one equals a shorter K for rows that then see the
+/// same keys.
 TEST_P(Conformance, KeyLengthsEqualShorterSequences) {
   each([]<class T>(const Case<T>& op) {
     if (op.draws) GTEST_SKIP() << "it draws other keys in a shorter sequence";
@@ -179,7 +180,7 @@ TEST_P(Conformance, BroadcastInputsEqualMaterialisedOnes) {
           const Problem<T> problem = make_problem(op, {2, 2, 2, 35, 135, 4, 3}, 31);
           Problem<T> broadcast = make_problem(op, problem.shape, 31);
           const auto make = [&](Tensor<T>& thin, const Tensor<T>& full) {
-            thin = full.in(layout);  // the last element written stands for its axis
+            thin = full.in(layout);  // the last element written is checked for its axis
             full.fill([&](Index b, Index h, Index n, Index d) { return thin(b, h, n, d); });
           };
           if (which == 0) make(broadcast.q, problem.q);

@@ -168,7 +168,7 @@ TYPED_TEST(Denominators, FollowThePolicy) {
   });
 }
 
-/// Features that are all 0: 0 / 0, and what the policies make of it.
+/// Features that are all 0: 0 / 0, and the results of the policies.
 TYPED_TEST(Denominators, WithoutFeatures) {
   using T = TypeParam;
   using fovea::Denominator;

@@ -338,7 +338,7 @@ TEST(DecoderMemory, GrowsByDoubling) {
   EXPECT_EQ(reserved.memory_bytes(), 300 * 16 * 4);
 }
 
-/// Memory that cannot be had changes nothing.
+/// A failed allocation changes nothing.
 TEST(DecoderMemory, BadAlloc) {
   const TokenTensors<float> tokens({1, 2, 1, 60, 60, 8, 8});
   const TokenTensors<float> expected({1, 2, 1, 60, 60, 8, 8});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tokens that a decoder takes one after the other, and what `forward` makes of the same ones.
+/// Tokens for a decoder, and the results of `forward` for them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ using fovea::DecoderShape;
 using fovea::FullAttention;
 using fovea::LocalAttention;
 
-/// What beside q, k and v a call takes.
+/// A call's inputs besides q, k and v.
 struct Beside {
   bool bias = false;
   bool mask = false;

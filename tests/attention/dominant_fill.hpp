@@ -23,7 +23,7 @@ struct FsatSizes {
 };
 
 /// Dominant indices of any size up to `most`, half of them within a short piece of the sequence, so
-/// that queries have many keys, few or none; some are integers, and some stand twice with a key.
+/// that queries have many keys, few or none; some are integers, and some occur twice for a key.
 inline Fill dominant_fill(std::uint64_t seed, double most) {
   return [=](Index b, Index h, Index j, Index m) {
     if (m % 4 == 3 && j % 2 == 0) m -= 1;

@@ -92,7 +92,7 @@ TYPED_TEST(Equivalence, AFullMaskHasNoEffect) {
       in.mask = mask.view();
       this->expect_same(op, problem, op, in);
       if (op.name != "local")
-        this->expect_same_bits(op, problem, in);  // a band has a form of its own
+        this->expect_same_bits(op, problem, in);  // a band has a separate kernel
     });
   }
 }

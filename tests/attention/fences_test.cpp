@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(OPTIMISED HEAP)
 /// \file
-/// Every operator with all of its memory between pages that nobody may touch: what it reads, what
-/// it writes, what it saves, its scratch and its decoder. It stays within each piece, uses none
-/// that it gave back, and its bits depend on nothing that it has not written.
+/// Every operator with all of its memory between guard pages: inputs, outputs, saved tensors,
+/// scratch and decoders. It stays within each piece, uses no freed memory, and its results do not
+/// depend on uninitialised memory.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -133,7 +133,7 @@ TEST_P(Conformance, StaysWithinItsMemory) {
 /// The fences themselves.
 TEST(FencedHeapDeathTest, DetectsAccessOutsideABlock) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  // A whole number of alignments: nothing stands between the piece and its fence.
+  // A multiple of the alignment, so that the guard page follows immediately.
   constexpr std::ptrdiff_t kCount = FencedHeap::kLeastAlignment == 1 ? 3 : 4;
   const volatile std::size_t count = kCount;
   const auto touch = [&](Fence fence, std::ptrdiff_t place) {

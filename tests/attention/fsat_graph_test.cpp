@@ -169,9 +169,9 @@ GraphNumbers<T> built_on(E&& executor, const fovea::FsatInputs<T>& in, const Fsa
   return all;
 }
 
-/// Fewer heads than threads: these share each of them. Slots are many, so that few tokens have
-/// edges enough, and stand twice with many keys; 1500 tokens are three parts, of which lengths and
-/// packed sequences end anywhere.
+/// Fewer heads than threads: threads share each of them. There are many slots, so that few tokens
+/// have enough edges, many of them twice; 1500 tokens are three parts, in which lengths and packed
+/// sequences end anywhere.
 TYPED_TEST(FsatGraphs, DoNotDependOnThreads) {
   using T = TypeParam;
   for (const EdgeSource edges : {EdgeSource::predicted, EdgeSource::random, EdgeSource::both}) {

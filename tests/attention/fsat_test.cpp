@@ -210,7 +210,8 @@ void expect_part(const FsatProblem<T>& p, const FsatResult<T>& whole, const Fsat
   expect_part(whole.d_dominant, p.dominant.shape(), part.d_dominant, batch, first, count);
 }
 
-/// What stands behind the length, NaN in the dominant indices too, changes no bit; there all is 0.
+/// Rows beyond the length, even with NaN in the dominant indices, have no effect; their results are
+/// 0.
 TYPED_TEST(Fsat, AKeyLengthEqualsAShorterSequence) {
   using T = TypeParam;
   for (FsatOptions options : all_options(120)) {
@@ -256,7 +257,7 @@ TYPED_TEST(Fsat, PackedSequencesEqualSequencesAlone) {
   }
 }
 
-/// Every gradient is the same whichever of them are asked for.
+/// Every gradient is the same whichever of them are requested.
 TYPED_TEST(Fsat, GradientsDoNotDependOnWhichAreRequested) {
   using T = TypeParam;
   const FsatAttention op({.max_length = 200, .edges = EdgeSource::both});
@@ -449,7 +450,7 @@ TYPED_TEST(Fsat, AllocatesExactlyItsWorkspace) {
   }
 }
 
-/// One head whose graph threads share: the same bits, in an arena of the size that is told.
+/// One head whose graph threads share: the same bits, in an arena of the stated size.
 TYPED_TEST(Fsat, OneHeadIsSharedByThreads) {
   using T = TypeParam;
   FsatOptions options{.max_length = 1100};

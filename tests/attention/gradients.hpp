@@ -28,7 +28,7 @@ struct Wanted {
   bool projection = true;
 };
 
-/// What one backward pass writes, in logical order; what was not asked for is empty.
+/// The gradients of one backward pass, in logical order; empty if not requested.
 template <class T>
 struct Gradients {
   AttentionShape shape;
@@ -99,8 +99,8 @@ struct GradStorage {
   }
 };
 
-/// Runs forward, then backward into NaN; out, lse and the gradients lie in `layout`, and what
-/// stands between their elements must stay.
+/// Runs forward, then backward with outputs initialised to NaN; out, lse and the gradients have
+/// `layout`, and memory between their elements must not change.
 /// \param d_lse if it is given, op has backward_through_lse, and the executor is not used backwards
 template <class T>
 Gradients<T> run_backward(const Case<T>& op, const AllInputs<T>& in, const View<const T>& d_out,
@@ -167,7 +167,7 @@ testing::AssertionResult same_bits(const Gradients<T>& a, const Gradients<T>& b,
   return same;
 }
 
-/// Gradients against their oracle. \param data names a row of its own in the table of worst errors
+/// Gradients against their oracle. \param data names a separate row in the table of worst errors
 template <class T>
 void expect_within(const Case<T>& op, const Gradients<T>& got, const ExpectedGrads<T>& expected,
                    const std::string& data = "") {

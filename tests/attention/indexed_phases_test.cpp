@@ -65,7 +65,7 @@ struct Result {
   Tensor<T> out, lse;
 };
 
-/// The same elements one after the other, from the beginning of a cache line on.
+/// The same elements, contiguous from the start of a cache line.
 template <class T>
 View<const T> aligned_copy(const View<const T>& x, fovea::Workspace& memory) {
   memory = fovea::Workspace(x.batch() * x.heads() * x.rows() * x.width(), Index{sizeof(T)});
@@ -226,7 +226,7 @@ TYPED_TEST(IndexedPhasesOf, ReadsOnlyListedKeys) {
     });
     s.keys *= 2;
     const Problem<T> problem = make_problem(Case<T>{}, s);
-    // They begin with a cache line, and a page that nobody may touch follows.
+    // They start at a cache line, and a guard page follows.
     Problem<T> poisoned = make_problem(Case<T>{}, s);
     poisoned.k = problem.k.in({.guard = Guard::behind});
     for (Index n = 1; n < s.keys; n += 2) {

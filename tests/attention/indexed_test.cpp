@@ -123,7 +123,7 @@ TYPED_TEST(Indexed, ListsOfAllKeysEqualFullAttention) {
   });
 }
 
-/// More places of lists, and lists that lie otherwise.
+/// Longer lists, and lists with other strides.
 TYPED_TEST(Indexed, PaddingAndStridesOfListsDoNotChangeBits) {
   using T = TypeParam;
   const AttentionShape s{2, 4, 2, 40, 60, 16, 9};
@@ -329,7 +329,8 @@ TEST(CheckIndices, ChecksExistingListsOnly) {
   EXPECT_THROW(check(), std::invalid_argument);
 }
 
-/// Of keys that no cache holds, what the next row reads is asked for, of the last row nothing.
+/// If keys exceed the caches, the next row's keys are prefetched; nothing is prefetched for the
+/// last row.
 TEST(IndexedMemory, IsNotReadBeyondTheLastList) {
   const AttentionShape s{1, 1, 1, 3, 20000, 208, 16};
   between_fences([&] {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(OPTIMISED ALONE SHARDS 4)
 /// \file
-/// Saved states of the decoders of linear attention, FMM attention and the delta rule: what is
-/// saved goes on where it was, and bytes of other decoders or of nobody are refused.
+/// Saved states of the decoders of linear attention, FMM attention and the delta rule: a restored
+/// decoder continues where it was, and states of other decoders and arbitrary bytes are refused.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -98,8 +98,8 @@ TYPED_TEST(LinearDecoderState, RefusesStatesOfOtherDecoders) {
 }
 
 /// A saved state, spoilt in one of the ways that files are, or that someone may choose.
-/// \param length where the number of tokens stands; behind the states stand that of the first token
-/// held and how many they are
+/// \param length offset of the number of tokens; after the states come the position of the first
+/// stored token and their number
 std::vector<std::byte> spoilt(std::vector<std::byte> state, std::size_t length, std::size_t held,
                               Draw& draw) {
   constexpr Index least = std::numeric_limits<Index>::min();

@@ -20,7 +20,7 @@ using fovea::EluPlusOne;
 using fovea::FmmAttention;
 using fovea::LinearAttention;
 
-/// A sequence and the rows that a decoder makes of it.
+/// A sequence and a decoder's results for it.
 template <class T>
 struct Stream {
   Case<T> plain = softmax_case<T>("plain", fovea::FullAttention{}, all_pairs);

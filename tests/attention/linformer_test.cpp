@@ -92,7 +92,7 @@ TYPED_TEST(Linformer, InvisibleInputsDoNotChangeBits) {
   });
 }
 
-/// A sequence of a key length is the sequence of so many tokens, which meets the first columns.
+/// A key length equals a shorter sequence with the first columns of the projections.
 TYPED_TEST(Linformer, AKeyLengthEqualsAShorterSequence) {
   using T = TypeParam;
   MixedProblem<T> p({.batch = 1, .keys = 150}, 11);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Calls of Longformer attention whose rows of global positions have projections of their own: what
-/// they read, what they write, and what that should be.
+/// Calls of Longformer attention with separate projections for global rows: inputs, outputs and
+/// expected results.
 #pragma once
 
 #include <algorithm>

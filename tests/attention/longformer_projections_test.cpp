@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(HEAP)
 /// \file
-/// Longformer whose rows of global positions have projections of their own: such rows are softmax
-/// attention of these alone, and all others are as without them. Against the oracle, by bits, with
-/// what is not visible, without memory, and what it refuses.
+/// Longformer with separate projections for global rows: these rows are softmax attention over the
+/// separate projections, and other rows are as without them. Compared with the oracle and by bits;
+/// invisible inputs, failing allocations, refusals.
 #include <algorithm>
 #include <limits>
 
@@ -53,7 +53,7 @@ TYPED_TEST(LongformerProjections, OfPackedSequences) {
   this->expect_oracle(of);
 }
 
-/// Whichever allocation fails, all is written or nothing; and all memory stands between fences.
+/// Whichever allocation fails, everything is written or nothing; all memory is between guard pages.
 TYPED_TEST(LongformerProjections, FailedAllocations) {
   using T = TypeParam;
   const LongformerOptions options = {.left = 9, .right = 5, .first_global = 2, .global = {7, 40}};

@@ -146,7 +146,7 @@ struct MixedWritten {
   Tensor<T> out, lse, keys, values, mark_lse, marks, d_q, d_k, d_v, d_e, d_f;
 };
 
-/// Runs both passes into NaN; what stands between elements must stay.
+/// Runs both passes with outputs initialised to NaN; memory between elements must not change.
 /// \param saves whether the forward pass keeps what the backward pass would compute again
 template <class T, class Op>
 MixedResult<T> run_mixed(const Op& op, const MixedProblem<T>& p, AnyExecutor* executor = nullptr,
@@ -204,7 +204,7 @@ void expect_same_bits_on_threads(const Op& op, const MixedProblem<T>& p) {
   });
 }
 
-/// Every order of axes, columns that lie apart, gaps, and inputs with negative strides.
+/// Every order of axes, strided columns, gaps, and inputs with negative strides.
 template <class T, class Op>
 void expect_same_bits_in_layouts(const Op& op, const MixedProblem<T>& p) {
   at_each_level([&] {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a user's modifier of logits is told of each pair: every form of the kernels names the
-/// positions, the head and the sequence that a bias of all pairs has. (The conformance suite has an
-/// operator with a modifier; here the modifier depends on the pair.)
+/// The arguments that a user's score modifier gets for each pair: every kernel passes the position,
+/// head and sequence that a full bias has. (The conformance suite has an operator with a modifier;
+/// here the modifier depends on the pair.)
 #include "fovea/attention/modified.hpp"
 
 #include <gtest/gtest.h>
@@ -173,7 +173,7 @@ TYPED_TEST(Modified, GetsThePositionsInTheInputs) {
 TYPED_TEST(Modified, TheDecoderAndThreadsMatchOneCallBitwise) {
   using T = TypeParam;
   constexpr Index n = 70;
-  // The rows of a step are its own, so what is told is that of the positions alone.
+  // A step has its own row numbers, so only positions are compared.
   const ByPosition by;
   const Pairs<T> pairs(3, n, n, 0, ByPair{0, n, n});
   const ModifiedAttention op(fovea::FullAttention{{.causal = true}}, by);

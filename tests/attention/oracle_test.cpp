@@ -54,8 +54,7 @@ TEST(OracleSink, HasAWeight) {
   }
 }
 
-/// Where the floor of a denominator holds, and does not: keys whose features have opposite signs in
-/// two columns.
+/// Denominators below and above the floor: keys whose features have opposite signs in two columns.
 TEST(OracleFloor, HasItsOwnDerivatives) {
   for (const bool causal : {false, true}) {
     const auto op =

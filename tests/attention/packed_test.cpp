@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(OPTIMISED)
 /// \file
-/// Every operator on packed sequences, forward and backward: each sequence is a problem of its own.
+/// Every operator on packed sequences, forward and backward: each sequence is a separate problem.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -172,7 +172,7 @@ TEST_P(Conformance, LevelsWithFusedMultiplyAddAgreeOnPackedSequences) {
   });
 }
 
-/// Every tensor touches a page that cannot be read, and lies in an odd layout.
+/// Every tensor ends at a guard page and has an odd layout.
 TEST_P(Conformance, PackedSequencesStayInTheirTensors) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {

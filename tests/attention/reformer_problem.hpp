@@ -91,7 +91,8 @@ struct ReformerResult {
   }
 };
 
-/// Runs forward and backward into NaN; what stands between the elements must stay.
+/// Runs forward and backward with outputs initialised to NaN; memory between the elements must not
+/// change.
 template <class T>
 ReformerResult<T> run_reformer(const ReformerAttention& op, const ReformerProblem<T>& p,
                                AnyExecutor* executor = nullptr, const Layout& layout = {},

@@ -270,7 +270,7 @@ TEST(ReformerOracle, GradientsMatchDifferences) {
   }
 }
 
-/// Chunks of whole cache lines, whose tables leave no room between them.
+/// Chunks of whole cache lines, whose tables have no gaps.
 TYPED_TEST(Reformer, StaysWithinItsMemory) {
   using T = TypeParam;
   const ReformerAttention op({.chunk = 8, .rounds = 1, .buckets = 2, .across_buckets = false});

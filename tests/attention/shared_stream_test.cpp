@@ -111,7 +111,7 @@ TEST(SharedStream, DividesFewHeads) {
   };
   const Linear op{{.causal = true}};
   EXPECT_EQ(calls(op, 1, 4 * kSegment), 6);
-  EXPECT_EQ(calls(op, 1, kSegment), 0);  // the executor is not asked for one task
+  EXPECT_EQ(calls(op, 1, kSegment), 0);  // a single task does not use the executor
   EXPECT_EQ(calls(op, 2, kSegment), 2);
   const fovea::FmmTwoKernels fmm{
       {.band = {3, 2}, .causal = true, .denominator = Denominator::signed_floor(0.5)}};

@@ -81,7 +81,8 @@ struct SortResult {
   }
 };
 
-/// Runs forward and backward into NaN; what stands between the elements must stay.
+/// Runs forward and backward with outputs initialised to NaN; memory between the elements must not
+/// change.
 template <class T>
 SortResult<T> run_sort(const SinkhornOptions& options, const SortProblem<T>& p,
                        AnyExecutor* executor = nullptr, const Layout& layout = {}) {

@@ -132,7 +132,7 @@ TYPED_TEST(Sinkhorn, BitsDoNotDependOnThreadsLevelsAndStrides) {
   }
 }
 
-/// Rows that lie side by side, as in a transposed matrix.
+/// Contiguous columns, as in a transposed matrix.
 TYPED_TEST(Sinkhorn, TransposedKeysDoNotChangeBits) {
   using T = TypeParam;
   const SinkhornOptions options{.block = 7, .iterations = 2};
@@ -245,8 +245,8 @@ TEST(SinkhornOracle, GradientsMatchDifferences) {
   }
 }
 
-/// An arena of the bytes that the operator says is enough; more sequences than are at work at once
-/// have the bits of each alone.
+/// An arena of workspace_bytes is sufficient; more sequences than are computed at once have the
+/// bits of separate calls.
 TYPED_TEST(Sinkhorn, RunsInAnArenaOfTheStatedSize) {
   using T = TypeParam;
   const SinkhornOptions options{.block = 10, .iterations = 3};

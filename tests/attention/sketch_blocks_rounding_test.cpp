@@ -27,9 +27,9 @@ double centre(Index group, Index c) {
   return c < 5 ? drawn(c) : drawn(0) + drawn(1) + drawn(2) - drawn(3) - drawn(4);
 }
 
-/// Large products cancel, and what is left of them is rounding, another one for each group of keys.
-/// A group is a block, of whose logits its mean knows nothing of that rounding. So a closed block
-/// may have larger logits than bounds say, as far as room was left for them.
+/// Large products cancel, and the remaining rounding error differs for each group of keys. A group
+/// is a block, whose mean does not contain that error. So logits in a skipped block may exceed its
+/// bound, within the tolerance for rounding.
 TEST_P(SketchBlocksRounding, EqualsTheExhaustiveChoiceWhereProductsCancel) {
   BirdProblem<float> problem(
       {.heads = 2, .queries = 64, .keys = kGroups * fovea::kBlockKeys, .sketch_width = kWidth});

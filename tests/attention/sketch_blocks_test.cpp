@@ -179,8 +179,8 @@ TEST_P(SketchBlocksChoice, EqualsTheExhaustiveChoiceForEveryPrefix) {
   expect_same_choice(problem, {.keys_per_row = 4, .policy = GetParam(), .causal = true});
 }
 
-/// Rows that see several segments, one behind the other: of twice the shortest one and itself, and
-/// of four times, twice and once its length.
+/// Rows that see several consecutive segments: of twice and once the shortest length, and of four
+/// times, twice and once.
 TEST_P(SketchBlocksChoice, EqualsTheExhaustiveChoiceAfterSeveralSegments) {
   for (const Index keys :
        {3 * SketchSegments::kLeastSegment + 500, 7 * SketchSegments::kLeastSegment + 5}) {
@@ -239,7 +239,7 @@ TEST(SketchBlocks, AreUsedForLongSequences) {
   EXPECT_TRUE(has_blocks({.search = SketchSearch::blocks}, 1, 1024, 4));
 }
 
-/// In front of every position stand segments, one behind the other, and less than the shortest one.
+/// Before every position there are consecutive segments and a rest below the shortest length.
 TEST(SketchBlocks, SegmentsEndNearEveryPosition) {
   constexpr Index keys = 40000;
   std::vector<SketchSegment> segments;
@@ -287,7 +287,7 @@ struct KernelCall {
   SketchBlockKeys<float> blocks;
 };
 
-/// What is known of the keys of a sequence comes of all its segments, and of no other sequence.
+/// Statistics of a sequence's keys include all of its segments, and no other sequence.
 TEST(SketchBlocks, KnowTheLargestKeysOfTheirSequence) {
   constexpr Index keys = 3 * SketchSegments::kLeastSegment;
   for (const bool causal : {false, true}) {

@@ -2,7 +2,7 @@
 // fovea_test(OPTIMISED)
 /// \file
 /// The choice of keys by a sketch against the oracle that sorts all scores, at every level, and
-/// against direct sampling; what a sketch that is no number, ties and edges make of it.
+/// against direct sampling; including NaN in the sketch, ties and edge cases.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -284,8 +284,8 @@ TEST(SketchSelectionEdges, ANaNSketchKeepsTheFirstKeys) {
   }
 }
 
-/// The chances of the 15 pairs of 6 keys, by a choice of its own made very often, against the
-/// frequencies of the operator's: chi-square with 14 degrees of freedom.
+/// The probabilities of the 15 pairs of 6 keys, from many direct samples, compared with the
+/// operator's frequencies: chi-square with 14 degrees of freedom.
 TEST(SketchSelectionDistribution, EqualsDirectSampling) {
   constexpr Index keys = 6;
   constexpr Index heads = 64;

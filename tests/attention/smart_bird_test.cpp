@@ -2,7 +2,7 @@
 // fovea_test(HEAP)
 /// \file
 /// Smart Bird attention beyond the conformance suite: that it is attention over the keys that the
-/// oracle chooses, its gradients, and what a sketch that is no number makes of a row.
+/// oracle chooses, its gradients, and rows whose sketch contains NaN.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -150,7 +150,7 @@ TEST(SmartBird, ANaNSketchGivesNaNRows) {
     op.forward(problem.inputs(), out.view(), AllSaved<float>{lse.view()});
     for (Index h = 0; h < 2; ++h) {
       for (Index i = 0; i < 20; ++i) {
-        // A product of -infinity is a weight of 0, and harms nobody.
+        // A product of -infinity is a weight of 0.
         const bool harmless = std::isinf(bad) && problem.sketch_q(0, 0, i, 2) < 0;
         const bool is_bad = i >= 12 && !harmless;
         EXPECT_EQ(std::isnan(out(0, h, i, 0)), is_bad) << "row " << i;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(OPTIMISED LEVELS)
 /// \file
-/// Tensors of 16 bits: the result is, bit for bit, what the tile form of the float kernel makes of
-/// the same numbers, rounded to nearest even once; for any shape, strides, options and level, and
-/// for every kind of Eigen tensor. lse is a float, and the float kernel's.
+/// Tensors of 16 bits: the result equals, bit for bit, that of the float tile kernel for the same
+/// numbers, rounded once to nearest even; for any shape, strides, options and level, and for every
+/// kind of Eigen tensor. lse is a float, and the float kernel's.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -120,7 +120,7 @@ void expect_rounded(const Op& op, const Problem<S>& problem, const Layout& layou
   expect_rounded(op, problem, problem.inputs(), problem.float_inputs(), layout);
 }
 
-/// Every pattern: more than 32 keys wide, since narrow bands have a form of their own in float.
+/// Every pattern: more than 32 keys wide, since float has a separate kernel for narrow bands.
 template <class S>
 void expect_rounded_by_every_pattern(const Problem<S>& problem, const Layout& layout = {}) {
   expect_rounded(FullAttention{}, problem, layout);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rows of a residue class that lie pages apart: neighbouring classes are packed together, and
+/// Rows of a residue class that are pages apart: neighbouring classes are packed together, and
 /// every row has the bits of dense attention over its class.
 #include <gtest/gtest.h>
 
@@ -152,7 +152,7 @@ struct FirstKeys {
   FirstKeysPlan plan(const fovea::SequenceShape& shape) const { return FirstKeysPlan(shape); }
 };
 
-/// Keys that lie in no class are read where they stand.
+/// Keys in no class are read in place.
 TEST(StridedPacking, PackNoKeysOfOtherSteps) {
   const fovea::SparseAttention op{{.patterns = {FirstKeys{}}}};
   expect_bits_of_narrow_rows(op, 400, 400, [](auto&) {});

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The Synthesizer in the conformance suite: the bias of a problem is R, its q and k are R1 and R2,
-/// for each sequence. (The dense form, which has no room for them, is held by
-/// synthesizer_test.cpp.)
+/// for each sequence. (The dense form has other inputs; synthesizer_test.cpp tests it.)
 #include "attention/cases.hpp"
 #include "fovea/attention/factorised_synthesizer.hpp"
 #include "fovea/attention/random_synthesizer.hpp"

@@ -31,7 +31,7 @@ struct SynthesizerSizes {
   Index columns = 0;      // Nmax beyond N
   bool is_shared = true;  // whether the weights are those of all sequences
   bool has_biases = true;
-  bool has_token_heads = true;  // whether each head has tokens of its own
+  bool has_token_heads = true;  // whether each head has its own tokens
 
   Index weights() const { return is_shared ? 1 : batch; }
 };

@@ -2,8 +2,8 @@
 // fovea_test(OPTIMISED HEAP)
 /// \file
 /// The three forms of the Synthesizer: against their oracle at every level, by central differences,
-/// by bits over threads, strides, batch and levels; what is not visible; arenas and memory that
-/// cannot be had.
+/// by bits over threads, strides, batch and levels; what is not visible; arenas and failing
+/// allocations.
 #include <cmath>
 #include <limits>
 
@@ -135,8 +135,8 @@ TYPED_TEST(Synthesizer, LevelsWithFmaHaveTheSameBits) {
   }
 }
 
-/// Weights of its own for each sequence, all the same, give the rows of weights for all; and so a
-/// sequence has the bits that it has alone.
+/// Equal weights given for each sequence have the results of shared weights, so a sequence has the
+/// same bits alone.
 TYPED_TEST(Synthesizer, ASequenceHasTheSameBitsAlone) {
   using T = typename TypeParam::Scalar;
   SynthesizerSizes sizes{.batch = 3, .heads = 2, .rows = 90, .hidden = 20};
@@ -163,8 +163,8 @@ TYPED_TEST(Synthesizer, ASequenceHasTheSameBitsAlone) {
   }
 }
 
-/// What stands at keys beyond all lengths, after a causal row, or in columns that are not read, may
-/// be anything.
+/// Keys beyond all lengths, keys after a causal row and columns that are not read may contain
+/// anything.
 TYPED_TEST(Synthesizer, InvisibleInputsDoNotChangeBits) {
   using T = typename TypeParam::Scalar;
   const SynthesizerSizes sizes{.batch = 2, .heads = 2, .key_heads = 1, .rows = 150, .columns = 9};
@@ -195,7 +195,7 @@ TYPED_TEST(Synthesizer, InvisibleInputsDoNotChangeBits) {
   }
 }
 
-/// A NaN in what a row is made of reaches that row, and no other.
+/// A NaN in a row's inputs reaches that row and no other.
 TYPED_TEST(Synthesizer, VisibleInputsChangeResults) {
   using T = typename TypeParam::Scalar;
   const SynthesizerSizes sizes{.rows = 40};
@@ -306,7 +306,7 @@ TYPED_TEST(Synthesizer, SingleGradients) {
   }
 }
 
-/// An arena of the size that the operator tells serves, and the system is asked for nothing large.
+/// An arena of the stated size is sufficient, and nothing large is allocated elsewhere.
 TYPED_TEST(Synthesizer, InAnArena) {
   using T = typename TypeParam::Scalar;
   for (const bool is_shared : {true, false}) {

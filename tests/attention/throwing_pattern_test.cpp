@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A user's pattern whose plan throws while threads are at work: what it throws reaches the caller,
-/// no thread waits for another that is gone, and operators, decoders and pools go on.
+/// A user's pattern whose plan throws while threads are running: the exception reaches the caller,
+/// no thread waits forever, and operators, decoders and pools remain usable.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -28,7 +28,7 @@ void ask() {
   if (--questions_left == 0) throw std::domain_error("the user's pattern");
 }
 
-/// A plan of the library that throws at one of the questions that are asked of blocks.
+/// A plan of the library that throws in one of its functions for blocks.
 template <class P>
 struct ThrowingPlan {
   P plan;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(ALONE FULL PROGRAM fovea_compare)
 // The program as users run it: real tensors with grouped heads, input and paths that it refuses,
-// what it prints where nobody watches, and its report in a browser.
+// its output without a terminal, and its report in a browser.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -54,7 +54,7 @@ Index with_fftw(const std::string& all) {
 
 constexpr const char* kCompare = "--repeat 1 --qkv .";
 
-/// What stands on stderr beside the note that the machine was busy.
+/// The text on stderr without the note that the machine was busy.
 std::string without_notes(const std::string& errors) {
   std::string rest;
   std::istringstream lines(errors);
@@ -67,7 +67,7 @@ std::string without_notes(const std::string& errors) {
 TEST_F(FoveaCompare, GroupedHeadsAreRightInEveryRow) {
   write_tensors(kWidth, 1);
   EXPECT_EQ(run(kCompare), 0) << output_ << errors_;
-  EXPECT_EQ(without_notes(errors_), "");  // no progress where nobody watches
+  EXPECT_EQ(without_notes(errors_), "");  // no progress without a terminal
   EXPECT_NE(output_.find("4 heads on 2 key heads, D = 8"), output_.npos) << output_;
   for (const char* mark : {"WRONG", "FAILED", "skipped", " nan", " inf"}) {
     EXPECT_EQ(output_.find(mark), output_.npos) << output_;
@@ -78,7 +78,7 @@ TEST_F(FoveaCompare, GroupedHeadsAreRightInEveryRow) {
   EXPECT_EQ(count(all, "\"pass\": \"training\""), 15 + count(all, "\"label\": \"FSAT, training\""));
   EXPECT_EQ(count(all, "\"full\": \"full, causal\""), 14);  // of the rows that are causal
   EXPECT_EQ(count(all, "\"commit\": "), 1);
-  // Nothing lies about but what is told of.
+  // No files except those that the output names.
   for (const auto& entry : fs::directory_iterator(folder_ / "out")) {
     const std::string extension = entry.path().extension().string();
     EXPECT_TRUE(extension == ".json" || extension == ".svg" || extension == ".html")

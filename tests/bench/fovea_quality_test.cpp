@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(ALONE FULL PROGRAM fovea_quality)
-// The program as users run it: a small model of their own, and what it refuses.
+// The program as users run it: with a small model, and what it refuses.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -58,7 +58,7 @@ TEST_F(FoveaQuality, PlotsARunFromItsJson) {
   EXPECT_EQ(errors_.find("fovea_quality: q.npy: is no result of fovea_quality: "), 0u) << errors_;
 }
 
-/// The systems without a causal form, beside full attention that sees later keys.
+/// The systems without a causal form, with full attention that sees later keys.
 TEST_F(FoveaQuality, MeasuresNonCausalOperators) {
   write_tensors(128, 1);
   ASSERT_EQ(run("--qkv . --repeat 1 --causal no"), 0) << errors_;

@@ -27,7 +27,7 @@ class FoveaScale : public RunProgram {
  protected:
   FoveaScale() : RunProgram(FOVEA_PROGRAM) {}
 
-  /// Returns the exit status of so many ranks of the program.
+  /// Returns the exit status of that many ranks of the program.
   int run_ranks(int ranks, const std::string& arguments) {
     return shell(std::string(FOVEA_MPIRUN) + " " + std::to_string(ranks) + " '" FOVEA_PROGRAM "' " +
                  arguments);
@@ -74,7 +74,7 @@ void expect_bytes(const Json& all, const std::string& pass, int ranks, std::size
       if (is_exact || ranks == 1) {
         EXPECT_EQ(counted, modelled) << sent << " of " << what;
       } else {
-        // The keys that are chosen do not lie quite evenly.
+        // The chosen keys are not quite evenly distributed.
         EXPECT_LT(counted, 1.15 * modelled) << sent << " of " << what;
         EXPECT_GT(counted, 0.6 * modelled) << sent << " of " << what;
       }
@@ -124,7 +124,7 @@ TEST_F(FoveaScale, OneRankSendsNothing) {
   }
 }
 
-/// What takes long is left out, and so is what does not take so many rows.
+/// Slow systems are omitted, and so are those that do not support that many rows.
 TEST_F(FoveaScale, RunsRequestedSystems) {
   const auto names = [&](const std::string& arguments) {
     EXPECT_EQ(run("--heads 2 --repeat 1 --json scale.json " + arguments), 0) << errors_;
@@ -184,8 +184,8 @@ TEST_F(FoveaScale, TheModelIsPlottedTo4096Ranks) {
   EXPECT_FALSE(has("plots/scale_time_patterns_causal.svg"));
 }
 
-/// Main operators have pictures of their own, and so has each family that has others; what is
-/// causal is in other pictures than what is not.
+/// Main operators have separate plots, and so does each family with others; causal and non-causal
+/// systems are in different plots.
 TEST_F(FoveaScale, PlotsAreByFamily) {
   ASSERT_EQ(run("--rows 128 --repeat 1 --plots plots --operator all"), 0) << errors_;
   const std::vector<std::pair<std::string, std::string>> lines = {

@@ -119,7 +119,7 @@ TEST(Arena, ReportsTheSizeThatACallNeeds) {
             "Arena: size_bytes is 100; expected at least 101, which the call needs");
   EXPECT_EQ(take(arena, {60, 60, 60}),
             "Arena: size_bytes is 100; expected at least 180, which the call needs");
-  // More pieces than there is room to align: what the message says is enough.
+  // More pieces than can be aligned: the size in the message is sufficient.
   const std::vector<Index> many(100, 1);
   EXPECT_EQ(take(arena, many),
             "Arena: size_bytes is 100; expected at least 4352, which the call needs");

@@ -22,7 +22,7 @@ using fovea::ThreadPool;
 using fovea::detail::AwakeThreads;
 using fovea::detail::PoolJob;
 
-/// Calls of all sizes, one after another: each index once.
+/// Consecutive calls of all sizes: each index once.
 void call_often(const ThreadPool& pool) {
   for (Index round = 0; round < 3000; ++round) {
     const Index n = round % 9;
@@ -68,7 +68,7 @@ TEST(AwakeThreads, PassOnTheExceptionOfTheLowestIndex) {
   }
 }
 
-/// A thread that watches does a job that nobody else works on.
+/// A waiting thread runs a job that no other thread runs.
 TEST(AwakeThreads, RunOfferedWork) {
   AwakeThreads threads;
   threads.begin();

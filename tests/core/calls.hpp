@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the calls of executors do in tests, and what comes of them.
+/// Calls for tests of executors, and their effects.
 #pragma once
 
 #include <chrono>

@@ -28,7 +28,7 @@ static_assert(Viewable<Eigen::TensorMap<const Tensor<Eigen::RowMajor>>>);
 static_assert(Viewable<Matrix<Eigen::RowMajor>> && Viewable<Eigen::Map<Matrix<Eigen::ColMajor>>>);
 static_assert(Viewable<Eigen::Matrix3f> && Viewable<Eigen::VectorXf>);
 static_assert(Viewable<Eigen::Block<Eigen::MatrixXf>> && Viewable<Eigen::Ref<Eigen::MatrixXf>>);
-// What has no memory of its own is no view.
+// Expressions without memory do not convert to views.
 static_assert(!Viewable<int> && !Viewable<std::vector<float>>);
 static_assert(!Viewable<decltype(Eigen::MatrixXf() + Eigen::MatrixXf())>);
 // A const tensor gives a view of const, never a writable one.

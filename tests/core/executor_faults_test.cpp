@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(ALONE HEAP LINK ${CMAKE_DL_LIBS})
 /// \file
-/// Executors that do not do as they should, and pools that cannot have what they ask for: threads
-/// that the system refuses, memory that cannot be had, pools of a process that was forked, pools of
-/// Eigen that are cancelled.
+/// Misbehaving executors, and pools without resources: threads that the system refuses, failing
+/// allocations, pools after a fork, Eigen pools that are cancelled.
 #define EIGEN_USE_THREADS
 #include <gtest/gtest.h>
 
@@ -99,7 +98,8 @@ TEST(Misbehaving, ErrorsOfExecutorsReachTheCaller) {
   }
 }
 
-/// Scratch memory that is taken for so many workers does, whatever an executor says next.
+/// Scratch memory for that many workers is sufficient even if the executor's concurrency then
+/// changes.
 TEST(Misbehaving, ConcurrencyIsReadOnce) {
   ChangesConcurrency executor;
   auto&& threads = fovea::for_work(executor, [] { return 1e9; });
@@ -296,7 +296,7 @@ TEST(ForkedPool, WorksInAChildOfATask) {
   EXPECT_EQ(results, std::vector<std::string>(3, "well"));
 }
 
-/// A pool of Eigen's that nobody used when the process was forked: the caller does all.
+/// An Eigen pool that was idle when the process was forked: the caller runs all tasks.
 TEST(ForkedPool, OfEigenLeavesAllTasksToTheCaller) {
   Eigen::ThreadPool pool(3);
   const EigenExecutor executor(&pool);
@@ -320,7 +320,7 @@ TEST(CancelledPool, OfEigenLeavesAllTasksToTheCaller) {
   }
 }
 
-/// Cancelled while its threads are in calls: these end, and nobody waits for others.
+/// Cancelled while its threads are in calls: these end, and no thread waits for others.
 TEST(CancelledPool, OfEigenEndsTheCallsThatRun) {
   for (int round = 0; round < 20; ++round) {
     Eigen::ThreadPool pool(3);

@@ -202,7 +202,7 @@ TEST(ForEachTask, OneWorkerNeedsNoExecutorCall) {
   EXPECT_EQ(runs, 1);
 }
 
-/// Runs the first so many calls, then throws what it is given, if anything.
+/// Runs the first calls, then throws the given exception, if any.
 struct Quits {
   Index calls;
   std::function<void()> end;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Members of what a call is given: integers of 32 and 64 bits from every kind of memory, and what
-/// a view or a span of numbers can be made of.
+/// Members of inputs: 32- and 64-bit integers from every kind of memory, and what converts to a
+/// view or a span of numbers.
 #include "fovea/core/members.hpp"
 
 #include <gtest/gtest.h>

@@ -94,7 +94,7 @@ TEST(Overlap, SharedElementsAreThoseOfBruteForce) {
     ASSERT_EQ(shares_elements(b, a), expected) << "seed " << seed;
     shared += expected ? 1 : 0;
   }
-  EXPECT_GT(shared, 4000);  // both answers were asked for
+  EXPECT_GT(shared, 4000);  // both results were requested
   EXPECT_LT(shared, 36000);
 }
 

@@ -36,7 +36,7 @@ struct Tensors {
   Tensor<bool> mask;
   Tensor<T> d_out, d_q, d_k, d_v;
   Tensor<Compute<T>> d_bias;
-  SoftmaxInputs<T> more = {};  // what is read beside
+  SoftmaxInputs<T> more = {};  // other inputs
 
   template <class In = SoftmaxInputs<T>>
   In inputs() const {
@@ -52,7 +52,7 @@ struct Tensors {
     return in;
   }
   SoftmaxSaved<T> saved() const { return {lse.view()}; }
-  /// \param has_bias whether that of the bias is wanted, too
+  /// \param has_bias whether the gradient of bias is requested, too
   template <class Grads>
   Grads grads(bool has_bias) const {
     Grads all;
@@ -64,7 +64,7 @@ struct Tensors {
   }
 };
 
-/// \param bias, mask their shapes; without a width there is none
+/// \param bias, mask their shapes; omitted if the width is 0
 template <class T>
 Tensors<T> whole_problem(Index batch, Index query_heads, Index key_heads, Index rows,
                          const Shape& bias, const Shape& mask) {

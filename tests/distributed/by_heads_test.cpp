@@ -45,7 +45,7 @@ template <class T>
 struct ReformerTensors {
   Tensor<T> qk, v, d_out;
   Tensor<T> out, lse, round_lse, d_qk, d_v;
-  ReformerInputs<T> more = {};  // what is read beside
+  ReformerInputs<T> more = {};  // other inputs
 
   ReformerInputs<T> inputs() const {
     ReformerInputs<T> in = more;

@@ -219,7 +219,7 @@ class ShardedDecoderTrial {
   std::string said_;
 };
 
-/// One or two segments, or so many that all ranks have some; or a few tokens.
+/// One or two segments, or enough for all ranks to have some; or a few tokens.
 AttentionShape drawn_tokens(Bytes& bytes) {
   AttentionShape s;
   s.width = bytes.once_in(6) ? 0 : bytes(1, 20);

@@ -24,7 +24,7 @@ Shape blend_shape(const AttentionShape& s, const std::string& dims) {
   return {1, extent('h', s.query_heads), 1, extent('d', s.value_width)};
 }
 
-/// What an operator has beside queries, keys and values.
+/// An operator's inputs besides queries, keys and values.
 struct FarExtras {
   Extras blend = {};
   bool has_near = false;

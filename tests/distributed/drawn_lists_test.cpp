@@ -16,7 +16,7 @@
 
 namespace fovea_test::distributed_drawn_lists {
 
-/// Ascending keys in places that lie `step` apart on average, then -1.
+/// Ascending keys, `step` apart on average, then -1.
 Tensor<Index> drawn_lists(Bytes& bytes, const AttentionShape& s, std::uint64_t seed) {
   const Index places = bytes(1, 12);
   const Index step = bytes.once_in(2) ? 2 : bytes(1, 200);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Layers over ranks beside MultiHead of most operators, with drawn options, sizes, data and
-/// places: the bits are those of one process, also of the gradients of all parameters.
+/// Layers over ranks other than MultiHead, with random options, sizes, data and layouts: results
+/// and gradients of all parameters have the bits of one process.
 #include <gtest/gtest.h>
 
 #include <optional>

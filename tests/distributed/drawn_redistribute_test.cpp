@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Rows move between any two drawn layouts, of numbers of any type, wherever they lie in memory.
+/// Rows are redistributed between any two random layouts, for any type and strides.
 #include <gtest/gtest.h>
 
 #include "distributed/drawn_ranks.hpp"

@@ -12,7 +12,7 @@
 
 namespace fovea_test::distributed_drawn_softmax {
 
-/// For a sequence of so many rows.
+/// For a sequence of that many rows.
 fovea::LongformerAttention drawn_longformer(Bytes& bytes, Index rows) {
   fovea::LongformerAttention op;
   draw_softmax(bytes, op.options);
@@ -39,7 +39,7 @@ struct SoftmaxCall : ShardedCall<T> {
                          {1, 1, 1, s.shape.query_heads}, gaussian(s.seed + 700, 0.1))),
         sink(this->add("sink", read_if(extras.sink), Held::numbers, {1, 1, 1, s.shape.query_heads},
                        gaussian(s.seed + 800))),
-        // Of a bias with one row for all there is none over ranks.
+        // A bias with one row for all queries has no distributed gradient.
         d_bias(this->add("d_bias", gradient_if(extras.bias.find('q') != std::string::npos),
                          Held::rows, bias.whole.shape())),
         d_sink(this->add("d_sink", gradient_if(extras.sink), Held::numbers, sink.whole.shape())) {
@@ -68,7 +68,7 @@ struct SoftmaxCall : ShardedCall<T> {
   ShardedTensor<fovea::Compute<T>>&slopes, &sink, &d_bias, &d_sink;
 };
 
-/// \param draw draw(rows) draws the operator for a sequence of so many rows
+/// \param draw draw(rows) draws the operator for a sequence of that many rows
 template <class T, class Draw>
 void try_softmax(Bytes& bytes, const Draw& draw) {
   const Extras extras = drawn_extras(bytes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Calls over ranks as bytes choose them: what becomes of each tensor, which part of it a rank has,
-/// and where that lies in memory.
+/// Random distributed calls, derived from bytes: the use of each tensor, each rank's part of it,
+/// and its memory layout.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ enum class Held {
   columns,  // that its rows meet
   blocks,   // rows that belong to blocks of the sequence
   whole,
-  numbers  // all of them, one behind the other
+  numbers  // all of them, concatenated
 };
 
 /// The two calls that are compared.
@@ -99,7 +99,7 @@ struct ShardedTensor final : AnyShardedTensor {
     if (role != Role::read) own.fill(constant(77));
   }
 
-  /// The tensor as a call takes it, which is none if this rank does not want it.
+  /// The tensor for a call; empty if this rank does not request it.
   View<T> in(Where where) const {
     if (role == Role::none) return {};
     if (where == Where::ranks && !is_wanted) return {};
@@ -234,8 +234,8 @@ class ShardedTensors {
   DrawnSequence sequence;
 };
 
-/// Those of attention. An operator's own calls add theirs, and make of them inputs(where),
-/// saved(where) and grads(where).
+/// The tensors of attention. An operator's calls add others, and return inputs(where), saved(where)
+/// and grads(where).
 template <class T>
 class ShardedCall : public ShardedTensors<T> {
  public:

@@ -25,7 +25,7 @@ struct Passes {
   bool keeps = true;      // whether the forward pass keeps what the backward pass may make again
   bool is_alike = false;  // whether all ranks want the same tensors
   bool takes_lengths = true;
-  /// Whether wrong calls are tried, too. A longer tensor may be right where nobody differs.
+  /// Whether invalid calls are tried, too. A longer tensor may be valid if all ranks agree.
   bool refuses = all_ranks().size() > 1;
 };
 
@@ -55,7 +55,7 @@ void refuse_together(ShardedTensors<T>& call, const Passes& passes, Bytes& bytes
   if (is_odd) x.take_back();
 }
 
-/// Which of them this rank wants, and where they lie.
+/// Which of them this rank requests, and their memory.
 template <class T, class RowsOf>
 void sharded_tensors(ShardedTensors<T>& call, const Passes& passes, const AnyShardedTensor* lse,
                      const RowsOf& rows_of, Bytes& bytes, Bytes& own) {
@@ -91,8 +91,8 @@ void call_over_ranks(const Call& call, const Sharding& rows, AnyExecutor& execut
 }
 
 /// Compares a call over ranks with one process.
-/// \param what the call is   \param lse the tensor that is not wanted without a backward pass, or
-/// null   \param layout of rows   \param blocks of rows that belong to blocks
+/// \param what the call is   \param lse the tensor that is not requested without a backward pass,
+/// or null   \param layout of rows   \param blocks of rows that belong to blocks
 /// \param forward, backward called as forward(where), or as forward(where, rows, executor)
 template <class T, class Forward, class Backward>
 void compare_sharded(const std::string& what, ShardedTensors<T>& call, const Passes& passes,
@@ -157,7 +157,7 @@ void compare_sharded(const std::string& what, ShardedTensors<T>& call, const Pas
 
 /// The same for attention, whose passes over ranks are found by their arguments. Tensors of 16 bits
 /// have no backward pass.
-/// \param made of what the operator is   \param call a ShardedCall of the operator
+/// \param made what the operator is constructed from   \param call a SpreadCall of the operator
 /// \param are_alike whether all ranks want the same tensors
 template <class Op, class Call>
 void try_sharded(const Op& op, const std::string& made, Call& call, bool are_alike,

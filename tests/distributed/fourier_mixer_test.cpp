@@ -27,7 +27,7 @@ struct Call {
     x.fill(gaussian(1));
     d_out.fill(gaussian(2));
   }
-  /// Every tensor of a rank lies otherwise in memory.
+  /// Every tensor of a rank has a different layout in memory.
   Call(const Call& whole, const Sharding& rows)
       : x(own_part(whole.x, rows, {.order = {2, 0, 1, 3}, .gap = 1})),
         out(own_part(whole.out, rows, {.order = {0, 1, 3, 2}, .gap = 2})),
@@ -90,7 +90,7 @@ TEST(DistributedMixerThreads, DoNotChangeBits) {
   check(Call<float>(1, 1500, 150), AnyExecutor::of(pool));
 }
 
-/// Whether rows lie so that each is on the rank of its mirror image, or not.
+/// Whether each row is on the rank of its mirror image.
 TEST(DistributedMixerTraffic, FollowsFromTheLayout) {
   const Index ranks = all_ranks().size();
   const Index count = 64 * ranks;
@@ -142,7 +142,7 @@ TEST(DistributedMixerBadInput, IsReportedOnAllRanks) {
   expect_refusal(own.x.view(), longer.view());
   expect_refusal(heads.view(), own.out.view());
   expect_refusal(own.out.view(), own.out.view());
-  if (last == 0) return;  // alone, so nobody waits
+  if (last == 0) return;  // alone, so no rank waits
   const Tensor<float> wide({1, 1, count, 7});
   const Tensor<float> to(wide.shape());
   const std::string text = refusal([&] {
@@ -155,7 +155,7 @@ TEST(DistributedMixerBadInput, IsReportedOnAllRanks) {
                       "a number, x 1x1x6 (batch, heads, width)");
 }
 
-/// A rank whose arena is too small is named, and nobody waits for it.
+/// A rank whose arena is too small is reported, and no rank waits for it.
 TEST(DistributedMixerMemory, IsAllocatedInTheArena) {
   const Call<float> whole(1, 200, 90);
   const Sharding rows(all_ranks(), RowLayout::zigzag(200, all_ranks().size()));

@@ -65,7 +65,7 @@ struct Call {
   }
 };
 
-/// What is given beside the tensors.
+/// Arguments besides the tensors.
 template <class T>
 struct Given {
   Tensor<T> projection{{1, 1, 4, kWidth}};

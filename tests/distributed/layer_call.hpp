@@ -60,7 +60,7 @@ struct LayerCall {
     }
   }
 
-  /// All gradients of parameters, one behind the other.
+  /// All gradients of parameters, concatenated.
   std::vector<T> gradients() {
     std::vector<T> all;
     fovea::for_each_parameter(model, [&](auto& parameter) {
@@ -106,7 +106,7 @@ void expect_same(const std::vector<T>& got, const std::vector<T>& want, const st
 inline constexpr Index kLayerWidth = 48;
 
 /// Compares a layer over every layout with one process.
-/// \param out channels of y   \param with what tokens have beside x
+/// \param out channels of y   \param with members of tokens besides x
 template <class T, class Layer, class X = fovea::Serial>
 void check_layer(const Layer& layer, Index out = kLayerWidth, const Tokens<T>& with = {},
                  Shape shape = {2, 1, 9 * fovea::kReductionBlock + 17, kLayerWidth},
@@ -129,8 +129,8 @@ void check_layer(const Layer& layer, Index out = kLayerWidth, const Tokens<T>& w
   }
 }
 
-/// Compares the forward pass of a layer, which needs no chains, over some layouts with one process.
-/// Rows of own tensors stand apart, and nothing is written between them.
+/// Compares a layer's forward pass, which supports any ranges, over some layouts with one process.
+/// Rows of its tensors have gaps, in which nothing is written.
 /// \param shape of x, and of y
 template <class T, class Layer>
 void check_forward(const Layer& layer, const Shape& shape, const std::vector<RowLayout>& layouts) {

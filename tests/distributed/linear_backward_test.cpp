@@ -96,7 +96,7 @@ TEST(DistributedLinearBackward, NoValuesGiveNoGradients) {
   expect_zero("delta rule", fovea::DeltaRuleAttention<Relu>());
 }
 
-/// A floor keeps signs of each row from the first step to the second.
+/// With a floor, the signs of each row are kept from the first step to the second.
 TEST(DistributedLinearBackward, SavesWhatADenominatorFloorNeeds) {
   const fovea::LinearAttention<fovea::Tanh, EluPlusOne> op(
       {.causal = true, .denominator = fovea::Denominator::signed_floor(0.1)});
@@ -202,7 +202,7 @@ TEST(DistributedLinearBackward, BlendsADeltaRule) {
   check_blend(one, LinearProblem<float>(2, 8, 4, 1500), {0.2F}, true, AnyExecutor::of(pool));
 }
 
-/// Columns with logits of their own need the far field once more.
+/// Columns with their own logits need the far field again.
 TEST(DistributedLinearBackward, BlendsColumns) {
   const fovea::Band band = {.left = 6};
   LinearProblem<float> whole(3, 2, 1, fovea::kLinearSegment + 99);
@@ -284,7 +284,7 @@ TEST(DistributedLinearBackward, RefusesMismatches) {
     if (is_last) wanted.near_logits = View<float>(to.data(), {1, 2, 1, 1});
     const std::string other = refused(fmm, blended, own.saved(fmm), wanted);
     EXPECT_NE(other.find("gradients of logits"), std::string::npos) << other;
-    // So is whether columns have logits of their own.
+    // So is whether columns have their own logits.
     wanted.near_logits = View<float>(to.data(), {1, 2, 1, 1});
     if (is_last) {
       blended.near_logits = View<const float>(logits.data(), {1, 2, 1, 7});

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Ranks whose far fields, or the bands beside them, differ in their options are refused before
-/// they send what others do not expect.
+/// Ranks whose far fields or bands have different options are refused before they send unexpected
+/// messages.
 #include <gtest/gtest.h>
 
 #include "fovea/attention/fmm.hpp"

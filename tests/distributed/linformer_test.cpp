@@ -244,8 +244,8 @@ TEST(DistributedLinformer, WritesRequestedGradients) {
   EXPECT_EQ(own.d_f.values(), is_even ? std::vector<float>(d_f.size(), 77) : d_f);
 }
 
-/// Where ranges begin with chains, the projected keys and values travel: from range to range, and
-/// to all. Rows travel where a chain lies on two ranks.
+/// If ranges begin at reduction blocks, only projected keys and values are sent, from range to
+/// range and then to all ranks. Rows are sent if a reduction block is on two ranks.
 TEST(DistributedLinformer, SendsProjectedKeysAndNoRows) {
   const Index ranks = all_ranks().size();
   const auto sent = [&](Index count, Index multiple) {

@@ -27,7 +27,7 @@ template <class T>
 struct Tensors {
   Tensor<T> q, k, v, global_q, global_k, global_v, out, lse, d_out, d_lse;
   Tensor<T> d_q, d_k, d_v, d_global_q, d_global_k, d_global_v;
-  LongformerInputs<T> more = {};  // what is read beside
+  LongformerInputs<T> more = {};  // other inputs
   bool has_global = true;
   bool has_d_lse = false;
 

@@ -307,7 +307,7 @@ TEST(DistributedLuna, SendsSumsOfPackedRows) {
   }
 }
 
-/// Keys and values of a segment that lies on two ranks go to the first, and their gradients back.
+/// Keys and values of a segment on two ranks are sent to the first, and their gradients back.
 TEST(DistributedLuna, SendsRowsOfDividedSegments) {
   if (all_ranks().size() != 2) GTEST_SKIP() << "counted for two ranks";
   const Index rows = 2 * kKeySegment;

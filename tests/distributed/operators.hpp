@@ -34,7 +34,7 @@ inline fovea::BlockRows own_and_first_blocks(fovea::Index rows, fovea::Index blo
   return blocks;
 }
 
-/// Calls f(name, op) for each, for a sequence of so many rows.
+/// Calls f(name, op) for each, for a sequence of that many rows.
 template <class F>
 void for_each_softmax_operator(fovea::Index rows, const F& f) {
   using fovea::HeadAssignment;

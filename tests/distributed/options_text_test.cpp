@@ -36,7 +36,7 @@ void with_each_change(const X& x, const std::function<void()>& f) {
   } else if constexpr (requires { value.emplace(); }) {
     value.emplace();
   } else if constexpr (requires { value.push_back({}); }) {
-    if (value.empty()) return;  // what its elements are nobody knows
+    if (value.empty()) return;  // the meaning of its elements is unknown
     value.push_back(value.back());
   } else if constexpr (std::is_empty_v<X>) {
     return;
@@ -114,7 +114,7 @@ TEST(OptionsText, ContainsMapsModifiersAndDenominators) {
             ", tanh(x), options {false, 0, {2, 0.25}, 0}");
   EXPECT_EQ(options_text(ModifiedAttention(LocalAttention{{.left = 3}}, Halved{})),
             ", modified, options {3, 0, {}, 0, {}, {0}}");
-  // Patterns are told by the numbers of their plans.
+  // Patterns are identified by hashes of their plans.
   EXPECT_EQ(options_text(SparseAttention{{.patterns = {Causal{}, Dense{}}}}),
             ", options {{?, ?}, {}, 0, {}, {0}}");
 }

@@ -81,7 +81,7 @@ TEST(DistributedPerformerBackward, EqualsOneProcessOverSegments) {
   check(PerformerOfRows<float>(1, 4, 2, 5 * kLinearSegment + 77));
 }
 
-/// Blocks of rows behind the last token begin anywhere, and may lie on two ranks.
+/// Blocks of rows after the last token begin anywhere, and may be on two ranks.
 TEST(DistributedPerformerBackward, SupportsKeyLengths) {
   const Index count = 3 * kLinearSegment + 5;
   PerformerOfRows<float> whole(5, 2, 1, count);

@@ -45,7 +45,7 @@ TEST(DistributedPerformer, EqualsOneProcessInDouble) {
   check(PerformerOfRows<OtherScalar>(1, 2, 2, 200));
 }
 
-/// Several segments, which have references of their own and are folded in their order.
+/// Several segments, which have their own references and are folded in order.
 TEST(DistributedPerformer, EqualsOneProcessOverSegments) {
   check(PerformerOfRows<float>(1, 4, 2, 3 * fovea::kLinearSegment + 77));
 }

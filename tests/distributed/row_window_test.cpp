@@ -83,7 +83,7 @@ TEST(RowWindow, ReusesItsMemoryForTheSameSize) {
     const RowWindow window(100'000, home);
     window.data()[70'000] = std::byte{7};
     first = window.data();
-    // One that is made meanwhile has memory of its own.
+    // Another one constructed meanwhile has separate memory.
     EXPECT_NE(RowWindow(100'000, home).data(), first);
   }
   EXPECT_EQ(home.size_bytes(), 100'000);
@@ -95,7 +95,7 @@ TEST(RowWindow, ReusesItsMemoryForTheSameSize) {
   }
   {
     const RowWindow larger(100'001, home);
-    EXPECT_EQ(home.size_bytes(), 0);  // nobody wants it
+    EXPECT_EQ(home.size_bytes(), 0);  // it is not used
     EXPECT_EQ(larger.data()[70'000], std::byte{0});
   }
   EXPECT_EQ(home.size_bytes(), 100'001);
@@ -120,7 +120,7 @@ TEST(LargePages, AreUsedWhereMostIsWritten) {
   ASSERT_EQ(pages.found().size(), 2U);
   EXPECT_EQ(pages.found()[0], bytes(0, 16));
   EXPECT_EQ(pages.found()[1], bytes(24, 56));
-  // What was written before they were asked for stays.
+  // What was written before they were requested is kept.
   window.data()[first + 5] = std::byte{3};
   for (const Range& some : pages.found()) window.take_large_pages(some);
   EXPECT_EQ(window.data()[first + 5], std::byte{3});

@@ -32,7 +32,7 @@ template <class T>
 class DistributedConvolution : public testing::Test {};
 TYPED_TEST_SUITE(DistributedConvolution, Scalars);
 
-/// Some reach beyond the ranges beside their own, and some beyond the sequence.
+/// Some reach beyond the adjacent ranges, and some beyond the sequence.
 TYPED_TEST(DistributedConvolution, EqualsOneProcess) {
   using T = TypeParam;
   for (const Index taps : {Index{1}, Index{5}, 4 * kReductionBlock + 3}) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Luna layers over ranks, one behind the other: the bits of one process. All ranks have the packed
-/// sequence and its gradient, and what is made of it counts once.
+/// Consecutive Luna layers over ranks: the bits of one process. All ranks have the packed sequence
+/// and its gradient, and its contributions count once.
 #include <gtest/gtest.h>
 
 #include "distributed/layer_call.hpp"

@@ -77,7 +77,7 @@ TEST(DistributedLayerBadInput, IncludesDifferentLayers) {
       "sum over tokens of 6x6, 4 bytes per number, batch 1");
 }
 
-/// What a layer computes with beside its parameters: found out by its sums, or at the end.
+/// Options of a layer besides its parameters: differences are found in its sums, or at the end.
 TEST(DistributedLayerBadInput, IncludesDifferentOptions) {
   if (all_ranks().size() == 1) GTEST_SKIP() << "nobody to differ from";
   const bool is_last = all_ranks().rank() + 1 == all_ranks().size();

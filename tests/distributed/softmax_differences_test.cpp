@@ -86,8 +86,8 @@ TEST_F(DistributedDifferences, OfOptions) {
   EXPECT_EQ(forward(is_first_ ? full : seeded, rows_), "accepted");
 }
 
-/// The last rank alone, whose rows are last, sees what all see with an option of its own: no
-/// message changes by it.
+/// Only the last rank, which has the last rows, has a different option under which it sees the same
+/// keys, so messages are the same.
 TEST_F(DistributedDifferences, OfTheLastRankAlone) {
   const bool is_last = all_ranks().rank() + 1 == size_;
   out_.fill(constant(7));
@@ -99,7 +99,7 @@ TEST_F(DistributedDifferences, OfTheLastRankAlone) {
   EXPECT_NE(backward(FullAttention{{.causal = !is_last}}, rows_), "accepted");
 }
 
-/// Patterns of their own have no words, but numbers.
+/// User patterns are identified by hashes, not by text.
 TEST_F(DistributedDifferences, OfPatterns) {
   const bool is_last = all_ranks().rank() + 1 == size_;
   const SparseAttention causal{{.patterns = {fovea::Causal{}}}};

@@ -52,7 +52,7 @@ struct Problem {
 
   Tensor<T> q, k, v, out;
   Tensor<Compute<T>> lse;
-  SoftmaxInputs<T> more;  // what it reads beside
+  SoftmaxInputs<T> more;  // other inputs
 };
 
 /// Compares a call over ranks with one process.

@@ -119,7 +119,7 @@ struct ReservedCall {
   }
 
  private:
-  /// One key length that is none, or lengths for more sequences than there are.
+  /// An invalid key length, or lengths for too many sequences.
   void spoil_lengths(Bytes& bytes, Problem<T>& problem) {
     std::vector<Index>& lengths = problem.key_lengths;
     lengths.assign(as_size(problem.shape.batch), problem.shape.keys);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One trial of a call of an operator that reads tensors of its own kind: with drawn options, its
-/// results and all of its gradients against its oracle, and the same bits elsewhere. What is wrong
-/// is said by GoogleTest's expectations.
+/// One trial of an operator with its own kinds of tensors and random options: results and all
+/// gradients compared with its oracle, and the same bits for other layouts and threads. Failures
+/// are GoogleTest expectations.
 #pragma once
 
 #include <span>

@@ -18,7 +18,7 @@ inline std::string drawn_name(const std::string& name) { return name + " drawn";
 
 inline std::uint64_t drawn_seed(Bytes& bytes) { return static_cast<std::uint64_t>(bytes(1, 255)); }
 
-/// How far normal data lie apart.
+/// The standard deviation of normal data.
 inline double drawn_sharded(Bytes& bytes) {
   static const std::vector<double> all = {1, 1, 1, 1, 4, 1e-3};
   return drawn_of(bytes, all);

@@ -82,7 +82,7 @@ void try_fsat(Bytes& bytes) {
 
 BirdSizes drawn_bird_sizes(Bytes& bytes) {
   BirdSizes s{.queries = drawn_rows(bytes), .keys = drawn_rows(bytes)};
-  if (bytes.once_in(12)) {  // so many that blocks of keys are searched
+  if (bytes.once_in(12)) {  // enough for blocks of keys to be searched
     s.queries = bytes(1, 8);
     s.keys = 1024 + bytes(0, 200);
   }

@@ -177,7 +177,7 @@ struct DrawnSparse {
   std::string made = {};
 };
 
-/// Trees of patterns, or such a tree and what another one shows besides in a pass of its own.
+/// Trees of patterns, or such a tree and another one in a separate pass.
 inline DrawnSparse drawn_sparse(Bytes& bytes) {
   constexpr Index keys = 390;  // of blocks that are listed
   DrawnSparse drawn;

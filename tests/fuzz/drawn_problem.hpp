@@ -111,8 +111,8 @@ void poison_rows(Bytes& bytes, const std::vector<Index>& lengths,
   }
 }
 
-/// A place in memory, between guard pages now and then. Tensors that are written lie in it, too:
-/// none of its strides is negative.
+/// A memory layout, sometimes between guard pages. It is also used for outputs, so no stride is
+/// negative.
 inline Layout drawn_layout(Bytes& bytes) {
   static const std::vector<std::array<std::size_t, 4>> orders = all_axis_orders();
   Layout layout;

@@ -38,7 +38,7 @@ struct SmallModel {
   fovea::Adam<float> adam;
 };
 
-/// Reads all numbers of all tensors, which must lie within these bytes, and loads them.
+/// Reads and loads all tensors, whose data must be within these bytes.
 inline void read_all(std::span<const std::byte> bytes, const fovea::TensorSet& set) {
   for (const auto& [name, tensor] : set.tensors) {
     require(tensor.bytes.empty() ||

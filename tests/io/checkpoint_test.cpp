@@ -50,7 +50,7 @@ TEST(Checkpoint, TrainingContinuesWithTheSameBits) {
   }
 }
 
-/// What an operator's layer learns beside its projections is in the checkpoint, too.
+/// What an operator's layer learns besides its projections is in the checkpoint, too.
 TEST(Checkpoint, ContainsProjectionsOfGlobalRows) {
   using Global = fovea::MultiHead<fovea::LongformerAttention, double>;
   const auto make = [](std::uint64_t seed) {

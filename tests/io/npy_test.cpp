@@ -88,7 +88,7 @@ TEST(Npy, ConvertsFortranOrderToRowMajor) {
   for (std::size_t i = 0; i < 24; ++i) values[i] = static_cast<float>(i);
   const std::string three = file(dictionary("<f4", true, "(2, 3, 4)"), values);
   const auto y = values_of(parse_npy(as_bytes(three), "x"));
-  // Element [h, n, d] stands at h + 2 n + 6 d.
+  // Element [h, n, d] is at h + 2 n + 6 d.
   for (std::size_t h = 0; h < 2; ++h) {
     for (std::size_t n = 0; n < 3; ++n) {
       for (std::size_t d = 0; d < 4; ++d) {

@@ -88,7 +88,7 @@ TEST_F(OutputFile, KeepsThePermissionsOfTheFile) {
 TEST_F(OutputFile, IsWrittenThroughLinks) {
   fs::create_directory(path("kept"));
   write_file(path("kept/file"), "before");
-  fs::create_symlink("kept/file", path("near"));            // relative to where it stands
+  fs::create_symlink("kept/file", path("near"));            // relative to its directory
   fs::create_symlink(path("near"), path("kept/far"));       // a link to a link
   fs::create_symlink("kept/not there yet", path("empty"));  // to nothing
   write_file(path("kept/far"), "after");

@@ -24,8 +24,8 @@ using fovea::parse_safetensors;
 using fovea::StoredTensor;
 using fovea::TensorSet;
 
-/// A file with this header, whose length is given unless it is to be wrong, and so many bytes of
-/// data, 0, 1, 2, ...
+/// A file with this header, its length (unless it should be wrong), and that many bytes of data, 0,
+/// 1, 2, ...
 std::string file(const std::string& header, std::size_t data, std::uint64_t length) {
   std::string bytes(8, '\0');
   std::memcpy(bytes.data(), &length, 8);
@@ -263,7 +263,7 @@ TEST(Safetensors, RefusesTruncatedFiles) {
   EXPECT_NE(message_of(whole + "x"), "accepted");
 }
 
-/// Changed bytes are refused in words or read as other tensors that lie within the file.
+/// Changed bytes are refused with a message, or read as other tensors within the file.
 TEST(Safetensors, ChangedBytesDoNoHarm) {
   const std::string whole = file(kTwo, 8);
   std::mt19937 random(1);

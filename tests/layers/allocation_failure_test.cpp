@@ -41,7 +41,7 @@ Block make_block() {
   return {std::move(attention), kWidth, 16, initialiser};
 }
 
-/// The gradients of all parameters, one after the other.
+/// The gradients of all parameters, concatenated.
 std::vector<double> gradients_of(Block& block) {
   std::vector<double> all;
   block.visit([&](fovea::Parameter<double>& p) {

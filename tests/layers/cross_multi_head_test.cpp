@@ -90,7 +90,7 @@ void expect_by_hand(const Op& op, double bound) {
 TEST(CrossMultiHead, EqualsTheOperatorBetweenProjections) {
   expect_by_hand<double>(FullAttention(), 1e-13);
   expect_by_hand<float>(FullAttention(), 1e-5);
-  // Where rows stand among the keys is up to the operator.
+  // The operator determines the positions of rows among the keys.
   const fovea::CausalAlignment top = fovea::CausalAlignment::top_left;
   expect_by_hand<double>(FullAttention({.causal = true, .alignment = top}), 1e-13);
   expect_by_hand<double>(

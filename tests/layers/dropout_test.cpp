@@ -265,7 +265,7 @@ TEST(BlockDropout, EvaluationHasNone) {
   EXPECT_TRUE(same_bits(decoded(decoder, x, {1, 3}, fovea::Serial{}).values(), expected));
 }
 
-/// Its blocks are numbered, so what each of them drops is that of its own number.
+/// Its blocks are numbered, and each drops elements by its number.
 TEST(BlockDropout, BlocksOfAStackDropDifferentElements) {
   const Activations x = drawn(kShape, 1);
   const auto made = stack(0.4);

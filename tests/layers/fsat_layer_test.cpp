@@ -244,7 +244,7 @@ TEST(FsatLayer, ALengthEqualsAShorterSequence) {
   for_each_index(shorter.shape(), [&](Index, Index, Index n, Index c) {
     EXPECT_NEAR(shorter(0, 0, n, c), y(1, 0, n, c), 1e-13);
   });
-  // What stands behind the end changes no bit.
+  // Data beyond the end have no effect.
   for (Index c = 0; c < kWidth; ++c) x(1, 0, 7, c) = 1e3;
   const Activations again(kShape);
   made.forward(with_lengths(x.view()), again.view());

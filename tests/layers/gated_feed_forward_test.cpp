@@ -73,7 +73,7 @@ TEST(GatedFeedForward, Refusals) {
             "GatedFeedForward: x has width 3; expected 4, the width of the layer");
 }
 
-/// What models of the Llama kind are made of.
+/// The layers of Llama-like models.
 template <class T>
 using LlamaBlock = fovea::EncoderBlock<fovea::MultiHead<fovea::FullAttention, T>, T,
                                        fovea::RmsNorm<T>, GatedFeedForward<T>>;

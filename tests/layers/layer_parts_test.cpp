@@ -98,7 +98,7 @@ TEST(LayerParts, ParametersOfEveryOperatorsLayerHaveUniqueNames) {
   expect_distinct(fovea::SmartBirdAttention{}, 13);
 }
 
-/// What has only a `visit` of its own, without names, may be a part, too.
+/// A type with its own `visit`, without names, may be a part, too.
 struct OldModel {
   Linear<double> first, second;
   template <class F>

@@ -99,7 +99,7 @@ TEST(LearnedGlobal, EqualProjectionsEqualOneSet) {
   EXPECT_TRUE(same_bits(y.values(), expected.values()));
 }
 
-/// Parameters have names that checkpoints tell apart, and those that are not there are not listed.
+/// Parameters have unique names, and absent ones are not listed.
 TEST(LearnedGlobal, ListsItsWeightsOnlyIfItHasThem) {
   const auto names = [](const Layer& layer) {
     std::vector<std::string> all;

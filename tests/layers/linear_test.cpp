@@ -105,7 +105,7 @@ TEST(Linear, ThreadsShareTheColumnsOfFewRows) {
   EXPECT_EQ(most, CountsTasks::concurrency());
 }
 
-/// Sequences of one row in a cache of many: the rows of the product lie as far apart as sequences.
+/// Sequences of one row in a cache of many rows: the product's rows have the stride of sequences.
 TEST(Linear, MultipliesOneRowOfEachSequence) {
   const Layer linear = layer(20, 33);
   const Activations x = drawn({5, 1, 7, 20}, 1), y({5, 1, 7, 33}), expected_y({5, 1, 7, 33});

@@ -26,7 +26,7 @@ constexpr MultiHeadOptions kGrouped = {.width = kWidth,
                                        .features = 5};
 constexpr MultiHeadOptions kPlain = {.width = kWidth, .heads = 2, .sketch_width = 3, .features = 4};
 
-/// What the tests know of an operator.
+/// The properties of an operator for the tests.
 struct Traits {
   bool has_lists = false;
   bool has_dominant = false;

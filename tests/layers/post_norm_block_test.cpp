@@ -40,7 +40,7 @@ void copy(const Block<T>& from, const std::string& prefix, auto& to) {
   EXPECT_EQ(next, values.size());
 }
 
-/// y of the block, and of its parts one after the other.
+/// y of the block, and of the composition of its parts.
 template <class T>
 std::pair<std::vector<double>, std::vector<double>> both_ways() {
   const Block<T> made = block<T>();

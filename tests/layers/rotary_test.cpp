@@ -18,7 +18,7 @@ using Rotary = fovea::Rotary<T>;
 
 constexpr Index kHeads = 3, kRows = 7, kHeadWidth = 12;
 
-/// Heads beside columns that are not theirs.
+/// Heads between other columns.
 View<double> heads_of(const Activations& x) {
   return fovea::as_heads(x.view(), 5, kHeads, kHeadWidth);
 }
@@ -213,7 +213,7 @@ struct Turning {
   }
 };
 
-/// Heads turned token by token, each a tensor of its own at its position.
+/// Heads rotated token by token, each as a separate tensor at its position.
 template <class T>
 std::vector<T> turned_alone(const Rotary<T>& rotary, const Tensor<T>& x, const Turning<T>& by) {
   const Tensor<T> all = x.in({});

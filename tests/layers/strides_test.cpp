@@ -2,8 +2,8 @@
 // fovea_test(NEEDS fftw)
 /// \file
 /// All layers that take views, in every layout of each of their tensors: the bits are those of
-/// dense tensors, or the layout is refused before anything is written. Tensors lie between pages
-/// that nobody may touch.
+/// dense tensors, or the layout is refused before anything is written. Tensors are between guard
+/// pages.
 #include <functional>
 #include <memory>
 
@@ -48,7 +48,7 @@ struct Case {
   std::vector<Place> places;
   std::function<void(const Views&)> forward;
   std::function<void(const Views&)> backward = [](const Views&) {};
-  /// What a call computes beside tensors: gradients of parameters, 0 before `backward`, or a loss.
+  /// A call's results besides tensors: gradients of parameters, 0 before `backward`, or a loss.
   std::function<std::vector<double>()> others = [] { return std::vector<double>(); };
 };
 
@@ -67,7 +67,7 @@ std::vector<Place> usual(const Shape& y = kX) {
       {"x", kX, both}, {"y", y, forward, true}, {"d_y", y, backward}, {"d_x", kX, backward, true}};
 }
 
-/// A layer of x alone, or of what `input` makes of all tensors.
+/// A layer of x alone, or of the result of `input`.
 template <class Layer, class Input>
 Case case_of(const std::string& name, Layer made, std::vector<Place> places, Input input) {
   const auto layer = std::make_shared<Layer>(std::move(made));
@@ -481,9 +481,8 @@ TEST(Strides, AreSupportedOrRefused) {
   }
 }
 
-/// A tensor that is written, one row into the memory of another tensor of the same call, is
-/// refused. Only one that the call does not read may lie there: then results are right all the
-/// same.
+/// An output that overlaps another tensor of the call by one row is refused, unless the call does
+/// not read that tensor; then results are right.
 TEST(Strides, OverlapsAreRefused) {
   for (const Case& of : all_cases()) {
     const Outcome expected = outcome_of(of, views_of(tensors_of(of)));

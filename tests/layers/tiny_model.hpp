@@ -75,7 +75,7 @@ class TinyModel : public fovea::LayerParts<TinyModel<AttentionLayer>> {
   fovea::Buffer<double> x_, y_, mean_, logits_, d_logits_, d_mean_, d_y_, d_x_;
 };
 
-/// The losses of so many steps. \param prepare (layer, step) before each step
+/// The losses of that many steps. \param prepare (layer, step) before each step
 template <class AttentionLayer, class E, class Prepare>
 std::vector<double> losses(const AttentionLayer& layer, int steps, E&& executor,
                            Prepare&& prepare) {

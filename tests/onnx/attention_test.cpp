@@ -88,7 +88,7 @@ std::vector<Node> read_cases() {
   return all;
 }
 
-/// Numbers of T, and how the operator's tensor [B, H, N, D] lies in them.
+/// Numbers of T, and the strides of the operator's tensor [B, H, N, D] in them.
 template <class T>
 struct Held {
   std::vector<T> numbers;
@@ -160,7 +160,7 @@ void expect_near(const View<T>& got, const Array& expected, double heads, double
   }
 }
 
-/// The bound of results of T, of inputs that stand for those of `type`.
+/// The bound for results of T with inputs of `type`.
 template <class T>
 double bound_of(const std::string& type) {
   const double of_reference = type == "float32" ? 1e-6 : type == "float16" ? 2e-3 : 2e-2;
@@ -170,7 +170,7 @@ double bound_of(const std::string& type) {
   return std::max(of_reference, of_inputs);
 }
 
-/// The options that the attributes stand for.
+/// The options for the attributes.
 fovea::FullOptions options_of(const Node& node) {
   fovea::FullOptions options;
   options.causal = node.attribute("is_causal", 0) != 0;

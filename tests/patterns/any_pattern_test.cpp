@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tests of patterns/any_pattern.hpp: what stands behind one type says what it says itself.
+/// Tests of patterns/any_pattern.hpp: the erased pattern has the properties of the original one.
 #include "fovea/patterns/any_pattern.hpp"
 
 #include "fovea/patterns/fixed.hpp"
@@ -93,7 +93,7 @@ TEST(AnyPattern, KnowsTheReceptiveFieldOfItsPasses) {
   expect(merged.receptive_field(1), far, far);
 }
 
-/// Nothing that a pattern shows lies beyond its reach.
+/// No visible key is beyond a pattern's reach.
 TEST(AnyPattern, SeesNothingBeyondItsReach) {
   for (const AnyPattern& pattern :
        {AnyPattern(fovea::Window{7, 3}), AnyPattern(fovea::DilatedWindow{3, 2, 5}),

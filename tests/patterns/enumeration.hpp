@@ -26,7 +26,7 @@ using fovea::SequenceShape;
 inline constexpr CausalAlignment kAlignments[] = {CausalAlignment::bottom_right,
                                                   CausalAlignment::top_left};
 
-/// What a plan shows: how often each row stands in it, and each pair.
+/// The contents of a plan: how often each row and each pair occurs.
 struct Shown {
   std::vector<int> rows;      // [queries]
   std::vector<int> pairs;     // [queries, keys]
@@ -66,7 +66,7 @@ inline void add_row(Shown& shown, const QueryBlock& block, Index r, Index keys) 
   if (seen > block.most_keys) shown.fault = "more than most_keys";
 }
 
-/// The slow count of PlanStats::computed_pairs: key by key, whether it lies between visible ones.
+/// The slow count of PlanStats::computed_pairs: key by key, whether it is between visible ones.
 inline Index computed_pairs_of(const QueryBlock& block) {
   Index pairs = 0;
   for (Index n = 0; n < block.run_count; ++n) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Patterns of any type as one, so that trees of them need no instantiations of their own.
+/// Patterns of any type as one type, so that trees of them need few instantiations.
 #pragma once
 
 #include <functional>
@@ -17,9 +17,8 @@ using fovea::Index;
 using fovea::Intervals;
 using fovea::StridedRange;
 
-/// A pattern of any type, which says what that one says: all pairs as one instantiation, since each
-/// of its own would take minutes to compile. Its functions are members that are called like those
-/// of a pattern.
+/// A pattern of any type with the properties of that one, as a single type: separate instantiations
+/// for all pairs would take minutes to compile. It has a pattern's member functions.
 struct ErasedPattern {
   template <fovea::IntervalPattern P>
   static ErasedPattern of(const P& pattern) {

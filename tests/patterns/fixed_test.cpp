@@ -134,7 +134,7 @@ TEST(BlockWindow, ReachEndsFarAwayOrWithItsBlock) {
   expect({most / 2, most, most}, most / 2 - 1);
 }
 
-/// Blocks of rows lie in blocks of the pattern, so that their rows see the same.
+/// Blocks of rows are within blocks of the pattern, so that their rows see the same keys.
 TEST(BlockWindow, RowsOfABlockShareTheirKeys) {
   const SequenceShape shape = SequenceShape::of(1000, 1037, CausalAlignment::bottom_right);
   for (const Index block : {16, 32, 64}) {

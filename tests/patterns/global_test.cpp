@@ -48,7 +48,7 @@ TEST(GlobalTokens, FirstAndLastMatchTheReferenceMask) {
   }
 }
 
-/// Neighbours share a run, and their rows a block of their own that sees all without bounds.
+/// Neighbours share a run, and their rows have a separate block that sees all keys without bounds.
 TEST(GlobalTokens, GlobalRowsAreSeparateBlocks) {
   const SequenceShape shape = SequenceShape::of(4096, 4096, CausalAlignment::top_left);
   const auto plan = GlobalTokens::first(64).plan(shape);

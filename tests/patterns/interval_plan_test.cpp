@@ -20,7 +20,7 @@ namespace fovea_test::patterns_interval_plan {
 
 using namespace fovea;
 
-/// A pattern that counts how often it is asked.
+/// A pattern that counts calls of its functions.
 template <class P>
 struct Counted {
   P pattern;
@@ -234,7 +234,7 @@ TEST(IntervalPlan, VisiblePairsBeyondTheFarthestPosition) {
   }
 }
 
-/// A column of summary keys is one block of keys; nobody asks for those of the other columns.
+/// A column of summary keys is one block of keys; those of other columns are not requested.
 TEST(IntervalPlan, KeysOfASummaryAreBlocksOfOneColumn) {
   const auto plan = FixedSummary{{128, 8}}.plan({16384, 16384, 0});
   ASSERT_EQ(plan.key_block_count(), 128);

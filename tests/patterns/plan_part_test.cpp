@@ -184,8 +184,8 @@ TEST(PlanPart, GradientsOfRanksAddEachPairOnce) {
   }
 }
 
-/// Blocks that lie in a rank's rows come once, for both gradients; only those across an end come
-/// twice.
+/// Blocks within a rank's rows are visited once, for both gradients; only those across an end are
+/// visited twice.
 TEST(PlanPart, BlocksOfOwnRowsAreVisitedOnce) {
   const AnyPlan whole(fovea::Causal{}.plan({kRows, kRows, 0}));
   const Range own = {10, 500};

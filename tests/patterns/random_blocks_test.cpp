@@ -21,7 +21,7 @@ std::set<Index> drawn(const RandomBlocks& pattern, Index own, Index key_blocks) 
   return blocks;
 }
 
-/// Distinct, as many as asked for if there are, and none that is skipped.
+/// Distinct, as many as requested if there are, and none that is skipped.
 TEST(RandomBlocks, DrawsMatchTheDocumentation) {
   for (const bool causal : {true, false}) {
     for (const Index near : {-1, 0, 1}) {

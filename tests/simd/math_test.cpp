@@ -207,7 +207,7 @@ double ulp_error(T y, Wide<T> exact_value) {
   if (exact_value == 0) exponent = Limits::min_exponent;
   exponent = std::clamp(exponent, Limits::min_exponent, Limits::max_exponent) - Limits::digits;
   W difference = std::abs(static_cast<W>(y) - exact_value);
-  if (std::isinf(y)) {  // it stands for the number after the largest
+  if (std::isinf(y)) {  // it represents the number after the largest
     const W next = std::copysign(std::ldexp(W(1), Limits::max_exponent), static_cast<W>(y));
     difference = std::abs(next - exact_value);
   }

@@ -76,7 +76,7 @@ std::vector<float> rounding_samples() {
       all.push_back(from_bits(static_cast<std::uint32_t>(upper) + lower));
     }
   }
-  // Subnormal binary16 numbers: their middles lie elsewhere in a float.
+  // Subnormal binary16 numbers: their midpoints have other bits in a float.
   for (int i = 0; i < 2048; ++i) {
     const float middle = std::ldexp(static_cast<float>(2 * i + 1), -25);
     for (const float x : {std::nextafter(middle, 0.0F), middle, std::nextafter(middle, 1.0F)}) {

@@ -87,7 +87,7 @@ inline bool any_of(const Int<T>* mask) {
   return any(load_int<T>(mask));
 }
 
-/// The lanes of x and of their bits whose bits are set, one behind the other.
+/// The selected lanes of x and of their bits, packed.
 template <class T>
 inline void pack_lanes(const T* x, std::uint32_t bits_set, T* y, Int<T>* integers) {
   store_lanes(y, load(x), bits_set);

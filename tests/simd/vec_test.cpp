@@ -253,7 +253,7 @@ class VecLevel : public testing::TestWithParam<IsaLevel> {
     }
   }
 
-  /// Every mask; what stands behind the lanes of a mask may be anything.
+  /// Every mask; lanes beyond the selected ones may contain anything.
   template <class T>
   void check_pack() {
     const auto operations = operations_at<T>(GetParam());

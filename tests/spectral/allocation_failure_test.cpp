@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(HEAP NEEDS fftw)
 /// \file
-/// Memory that cannot be had by the Fourier cross, plans among it, as in
+/// Failing allocations in the Fourier cross, including plans, as in
 /// tests/attention/allocation_failure_test.cpp.
 #include <gtest/gtest.h>
 

@@ -110,7 +110,7 @@ TEST_F(CrossBadInput, InputsMayShareMemory) {
             "accepted");
 }
 
-/// Nothing of that size is touched, asked for or planned.
+/// Nothing of that size is accessed, allocated or planned.
 TEST_F(CrossBadInput, TooLongForFftw) {
   float one = 0;
   const Index rows = (Index{1} << 30) + 1;

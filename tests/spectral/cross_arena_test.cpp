@@ -17,8 +17,8 @@ namespace fovea_test::spectral_cross_arena {
 
 using fovea::Arena;
 
-/// An arena of the size that the operator tells serves, a byte less is refused with nothing
-/// written, and the system is asked for nothing large.
+/// An arena of the stated size is sufficient, a byte less is refused with nothing written, and
+/// nothing large is allocated elsewhere.
 template <class T>
 void expect_serves(const CrossCase<T>& problem, int workers) {
   const auto [batch, heads, length, channels] = problem.f1.shape();

@@ -60,7 +60,7 @@ class CrossCase {
     Reference<T> out, d_f1, d_f2;
   };
 
-  /// Gauges of 0, where only +0 will do, from the rows on that are 0.
+  /// Gauges of 0, which require +0, for rows that must be 0.
   Expectation expected() const {
     const Reference<T> none = cross_reference<T>(f1.shape());
     Expectation to{none, none, none};

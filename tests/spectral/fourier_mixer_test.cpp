@@ -4,7 +4,7 @@
 /// FourierMixer against the double loops of its definition, at every level: sizes of every kind,
 /// strides, guards; its backward pass is its transpose, by central differences; neither threads,
 /// batch, strides nor the levels with a fused multiply-add change a bit; what it refuses; arenas
-/// and memory that cannot be had.
+/// and failing allocations.
 #include "fovea/spectral/fourier_mixer.hpp"
 
 #include <gtest/gtest.h>

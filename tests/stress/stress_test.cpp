@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(NEEDS fftw)
 /// \file
-/// Threads that share operators, pools, plans of FFTW and decoders, all at once: they call
-/// operators on pools of their own and of others, inside each other's tasks, with pools that come
-/// and go and tasks that throw, and all results must be the bits of one thread alone. For
-/// FOVEA_STRESS_SECONDS, which ThreadSanitizer watches in the preset `tsan`.
+/// Threads that share operators, pools, FFTW plans and decoders: they call operators on their own
+/// and others' pools and inside each other's tasks, with temporary pools and tasks that throw, and
+/// all results must have the bits of a single thread. It runs for FOVEA_STRESS_SECONDS, under
+/// ThreadSanitizer in the preset `tsan`.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -210,7 +210,7 @@ class Stress {
         check(pick(), own);
         break;
       }
-      case 2:  // beside tasks that throw
+      case 2:  // together with tasks that throw
         expect_error(pool, draw(0, 20));
         break;
       default:

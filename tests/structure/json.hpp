@@ -19,7 +19,7 @@ struct Json {
   std::vector<std::string> keys = {};  ///< of an object, in the order of `items`
   std::vector<Json> items = {};        ///< of an array or object
 
-  /// The member of that name, or the item of that number; nullptr if there is none.
+  /// The member of that name, or the item of that index; nullptr if absent.
   const Json* find(const std::string& key) const {
     for (std::size_t i = 0; i < items.size(); ++i) {
       if (kind == Kind::object ? keys[i] == key : std::to_string(i) == key) return &items[i];
@@ -28,7 +28,7 @@ struct Json {
   }
 };
 
-/// Reads JSON; \throws std::runtime_error what is none.
+/// Reads JSON;   \throws std::runtime_error if it is invalid.
 class JsonReader {
  public:
   static Json read(const std::string& text) {

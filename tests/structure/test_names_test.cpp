@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Some test programs compile several tests as one unit, and which ones changes with every test
-/// that is added. So a name of the headers of tests, all of which stand in one namespace, has one
-/// meaning in all of them. The reference mask is also broken on purpose.
+/// Some test programs compile several tests as one translation unit, and which ones changes with
+/// every new test. So a name in the tests' headers, which share a namespace, must have one meaning.
+/// Violations are also made on purpose.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -19,7 +19,7 @@ namespace fovea_test::structure_test_names {
 
 namespace fs = std::filesystem;
 
-/// What each name stands for, and where: a header that defines it, or what it is an other name of.
+/// The meaning of each name: the header that defines it, or the name that it is an alias of.
 using Meanings = std::map<std::string, std::set<std::string>>;
 
 /// Adds the types, concepts and variables that a header has in fovea_test itself.
@@ -83,7 +83,7 @@ TEST(TestNames, WereRead) {
   EXPECT_EQ(our_names().at("Index"), std::set<std::string>{"fovea::Index"});
 }
 
-/// What is said if a header of this text stands beside ours.
+/// The complaint if a header with this text is added.
 std::string with_header(const std::string& text) {
   Meanings names = our_names();
   std::istringstream header("namespace fovea_test {\n\n" + text +

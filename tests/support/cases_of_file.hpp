@@ -33,8 +33,7 @@ inline std::string cases_of_file(std::string_view stem) {
   return patterns;
 }
 
-/// A case that stands in another file than a _test.cpp, so that no stem would run it; null if there
-/// is none.
+/// A case outside of _test.cpp files, so that no stem would run it; null if there is none.
 inline const testing::TestInfo* case_without_file() {
   const testing::TestInfo* found = nullptr;
   for_each_case([&](const testing::TestInfo& info) {

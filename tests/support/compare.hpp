@@ -25,7 +25,7 @@ namespace fovea_test {
 template <class T>
 inline constexpr Wide<T> kFaint = Wide<T>{std::numeric_limits<T>::min()} / kRoundoff<T>;
 
-/// What is asked of an element.
+/// The requirement for an element.
 enum class Demand : unsigned char {
   ratio,       // to be the value, within the bound
   not_finite,  // to be infinite or NaN: which of them the order of the operations decides

@@ -81,7 +81,7 @@ void on_executor(const AnyExecutor* executor, F&& f) {
   executor == nullptr ? f(fovea::Serial{}) : f(*executor);
 }
 
-/// Two threads that sleep, as far as it says; it counts how often it is asked to run something.
+/// Claims to have two sleeping threads, and counts its calls.
 struct CountsCalls {
   Index& calls;
 
@@ -152,7 +152,7 @@ struct InThreadsOfTheirOwn {
   }
 };
 
-/// An executor that breaks where it is told to.
+/// An executor that fails at a given call.
 struct Breaking {
   static constexpr bool kTakesSmallWork = true;
   bool breaks = false;
@@ -165,7 +165,7 @@ struct Breaking {
   }
 };
 
-/// An executor whose memory is somebody else's where it is told so, as that of an Arena may be.
+/// An executor whose memory can be in use by another call, like an Arena's.
 struct Refusing {
   bool refuses = false;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What tests of memory that cannot be had are written with.
+/// Helpers for tests with failing allocations.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Heap memory between pages that nobody may touch. operator new asks it for memory while a
-/// FencedHeap lives (memory.hpp): an access beyond a piece, or to one that is freed, is a crash,
-/// and what stands between a piece and its fence is looked at when it is freed.
+/// Heap memory between guard pages. operator new uses it while a FencedHeap exists (memory.hpp): an
+/// access beyond a piece, or to a freed one, is a crash, and the gap between a piece and its guard
+/// page is checked when it is freed.
 #pragma once
 
 #include <sys/mman.h>
@@ -44,7 +44,7 @@ class FencedHeap {
   static bool lives() { return is_on(); }
   /// How many pieces there were in all.
   static std::ptrdiff_t pieces() { return count(); }
-  /// How many bytes beside pieces were found changed.
+  /// The number of bytes outside of pieces that were found changed.
   static std::ptrdiff_t changed() { return changes(); }
 
   /// Memory for a piece. \param alignment a power of two
@@ -70,7 +70,7 @@ class FencedHeap {
     return pieces() > 0 && data >= region().data() && data < region().data() + region().size();
   }
 
-  /// Gives the piece back, for good: nobody gets its addresses again. Returns its size.
+  /// Frees the piece; its addresses are not reused. Returns its size.
   static std::size_t release(void* data) {
     const Piece piece = piece_at(data);
     std::byte* const first = static_cast<std::byte*>(data);
@@ -97,8 +97,8 @@ class FencedHeap {
   static std::size_t rounded(std::size_t size, std::size_t unit) {
     return (size + unit - 1) / unit * unit;
   }
-  /// Addresses of all pieces, which are memory only where one is: as many as can be had, since
-  /// valgrind has fewer.
+  /// The address space of all pieces, without memory where there is none: as large as possible,
+  /// since valgrind allows less.
   static std::span<std::byte> region() {
     static const std::span<std::byte> all = [] {
       std::size_t size = kMostReserved;
@@ -117,7 +117,7 @@ class FencedHeap {
     const auto place = static_cast<const std::byte*>(data) - region().data();
     return pieces[static_cast<std::size_t>(place) / kPage];
   }
-  /// Addresses, or null if there are not so many.
+  /// Addresses, or null if there are not that many.
   static std::byte* reserved(std::size_t size, int access) {
     void* const begin =
         mmap(nullptr, size + kLargest, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

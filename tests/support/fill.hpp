@@ -37,7 +37,7 @@ inline double uniform(std::uint64_t bits) {
   return (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
 }
 
-/// Numbers from a seed, one after the other, each in [low, high].
+/// A sequence of numbers from a seed, each in [low, high].
 class Draw {
  public:
   explicit Draw(std::uint64_t seed) : seed_(seed) {}

@@ -27,8 +27,8 @@ FencedHeap::FencedHeap(Fence fence, unsigned char fill) {
 
 namespace {
 
-// The size stands before each piece, at the piece's own alignment. Neither function is inlined: a
-// compiler that sees free() beside a call of operator new takes the two for a mismatch.
+// The size is stored before each piece, with the piece's alignment. Neither function is inlined: a
+// compiler that sees free() with operator new reports a mismatch.
 [[gnu::noinline]] void* allocate(std::size_t size, std::size_t alignment) {
   if (FailingHeap::strikes()) throw std::bad_alloc();
   if (FencedHeap::lives()) {

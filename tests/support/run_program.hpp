@@ -18,7 +18,7 @@
 
 namespace fovea_test {
 
-/// How often a text stands in another.
+/// How often a text occurs in another.
 inline Index count(const std::string& text, const std::string& of) {
   Index n = 0;
   for (std::size_t at = 0; (at = text.find(of, at)) != text.npos; at += of.size()) ++n;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Bits that may depend neither on who runs a call nor on how its tensors lie.
+/// Results whose bits must not depend on the executor or on the tensors' layouts.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,9 +15,9 @@
 
 namespace fovea_test {
 
-/// Runs a call on several threads, in odd schedules, with columns that lie apart and in front of
-/// memory that may not be read, at every level; all results must have the same bits, those of
-/// levels with fused multiply-adds among each other.
+/// Runs a call on several threads, in odd schedules, with strided columns and before guard pages,
+/// at every level; all results must have the same bits, those of levels with fused multiply-adds
+/// among each other.
 /// \param make make(layout) is what the call reads
 /// \param run run(read, executor, layout) is what it writes; the executor may be null
 template <class Make, class Run>

@@ -21,7 +21,7 @@ template <class... More>
 using ScalarsAnd = testing::Types<float, double, More...>;
 template <template <class> class... Of>
 using OfEachScalar = testing::Types<Of<float>..., Of<double>...>;
-/// Defines what a macro makes of each scalar, for instance explicit instantiations.
+/// Expands a macro for each scalar type, for example for explicit instantiations.
 #define FOVEA_TEST_SCALARS(define) define(float) define(double)
 #else
 using OtherScalar = float;

@@ -26,7 +26,7 @@ namespace fovea_test {
 /// Where the storage of a tensor touches a page that cannot be read or written.
 enum class Guard { none, before, behind };
 
-/// How a tensor lies in memory.
+/// The layout of a tensor in memory.
 struct Layout {
   /// The axes (0 batch, 1 heads, 2 rows, 3 width) from the slowest to the fastest.
   std::array<std::size_t, 4> order = {0, 1, 2, 3};
@@ -47,7 +47,7 @@ inline std::vector<std::array<std::size_t, 4>> all_axis_orders() {
   return orders;
 }
 
-/// Bytes that begin at, or end at, a page that cannot be touched; every page beside them is one.
+/// Bytes that begin or end at a guard page; all adjacent pages are guard pages.
 class GuardedBytes {
  public:
   GuardedBytes(std::size_t size, Guard guard) {
@@ -74,8 +74,8 @@ class GuardedBytes {
   std::size_t mapped_ = 0;
 };
 
-/// Memory of the heap. It begins with a cache line if it is whole lines, as that of tensor
-/// libraries does: kernels may read such rows where they lie.
+/// Memory of the heap. It begins at a cache line if its size is a multiple of one, as in tensor
+/// libraries: kernels may read such rows in place.
 class HeapBytes {
  public:
   explicit HeapBytes(std::size_t size) : is_aligned_(size % kLine == 0) {
@@ -177,7 +177,7 @@ class Tensor {
       last += reach;
       stride = stride * std::max<Index>(1, shape_[axis]) + layout.gap;
     }
-    // A guard must stand at the tensor's own end.
+    // A guard page must follow the tensor's own end.
     storage_ = size_of(shape_) == 0 ? 0 : last + 1 + (layout.guard == Guard::none ? layout.gap : 0);
     if (storage_ == 0) first_ = 0;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Another run is read back from its JSON, and what is none is refused by its name.
+// Another run is read back from its JSON, and files that are not runs are refused by name.
 #define FOVEA_BENCH_FLAGS "of a test"
 #include "bench/io/compare_against.hpp"
 

@@ -133,7 +133,7 @@ TEST(CheckFinite, ReportsTheTensorAndTheFirstPosition) {
   x.k[(1 * 10 + 7) * 4 + 2] = std::numeric_limits<float>::quiet_NaN();
   const std::string end = " (as float32): the operators' results could not be judged";
   EXPECT_EQ(refusal_of(x, 10), "dir: k.npy holds NaN at head 1, row 7, column 2" + end);
-  EXPECT_EQ(refusal_of(x, 7), "accepted");  // rows that nobody reads
+  EXPECT_EQ(refusal_of(x, 7), "accepted");  // rows that are not read
   x.k[(0 * 10 + 8) * 4 + 3] = -std::numeric_limits<float>::infinity();
   x.v[3] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_EQ(refusal_of(x, 10),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Pictures: every line has its name, no name covers another, and what stands there is escaped.
+// Plots: every line has a label, labels do not overlap, and text is escaped.
 #include "bench/io/svg_plot.hpp"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ TEST(SvgPlot, LabelsDoNotOverlap) {
     for (const int lines : {1, 2, 9, 26}) {
       const auto names = names_in(bench::svg_text(plot_of(lines, in_column)));
       ASSERT_EQ(names.size(), static_cast<std::size_t>(lines));
-      if (!in_column && lines > 9) continue;  // there is no room around two points
+      if (!in_column && lines > 9) continue;  // there is no space around two points
       for (std::size_t i = 0; i < names.size(); ++i) {
         for (std::size_t j = 0; j < i; ++j) {
           const bool apart =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The copy task and labelled texts: what is asked, what is held out, and what is refused.
+// The copy task and labelled texts: targets, held-out data and refusals.
 #include "bench/learning/task.hpp"
 
 #include <gtest/gtest.h>

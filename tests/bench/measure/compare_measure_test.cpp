@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What fovea_compare makes of a cell: what cannot run is marked and takes nothing with it, and like
-// is compared with like.
+// Cells of fovea_compare: a row that cannot run is marked without affecting others, and only
+// comparable rows are compared.
 #define FOVEA_BENCH_FLAGS "of a test"
 #include "bench/measure/compare_measure.hpp"
 

@@ -10,7 +10,7 @@ namespace fovea_test::bench_measure_map_split {
 
 using bench::Index;
 
-/// A band of half width 3 beside a rest of rank 2.
+/// A band of half width 3 plus a rest of rank 2.
 Eigen::MatrixXd band_and_rest(Index n) {
   Eigen::MatrixXd map(n, n);
   for (Index i = 0; i < n; ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the probe makes of its slices. How fast they are is nobody's to say.
+// The probe's results for given slices; their speed is not tested.
 #include "bench/measure/probe.hpp"
 
 #include <gtest/gtest.h>

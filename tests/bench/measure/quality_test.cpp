@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the operators of fovea_quality make of random heads: where the answer is known, and what
-// holds for any.
+// The results of fovea_quality for random heads: known answers, and properties that always hold.
 #include "bench/measure/quality.hpp"
 
 #include <gtest/gtest.h>

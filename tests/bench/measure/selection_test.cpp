@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which rows are asked for, and where an operator overtakes full attention.
+// The selection of rows, and where an operator becomes faster than full attention.
 #define FOVEA_BENCH_FLAGS "of a test"
 #include "bench/measure/selection.hpp"
 

@@ -35,7 +35,7 @@ constexpr Shape shape_of_rows(Index rows, Index width, Index group = 1) {
   return {1, kHeads * group, rows, width};
 }
 
-/// Tensors of one problem; what an operator reads beside them is in FarData.
+/// Tensors of one problem; an operator's other inputs are in FarData.
 struct Problem {
   std::vector<T> q, k, v;
   bench::AllInputs<T> inputs;

@@ -101,7 +101,7 @@ TEST(HeadPatterns, ReportCausality) {
   }
 }
 
-/// A row with so many visible pairs for each query.
+/// A row with that many visible pairs for each query.
 Cell cell(Pass pass, Index pairs) {
   Entry entry;
   entry.names = {.op = "op", .variant = "v", .pass = pass};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The kernels of all families stand in one unit, as in a program of headers alone that calls
-/// layers and operators of every family: no name of one family hides or doubles one of another.
+/// The kernels of all families in one translation unit, as in a header-only program that uses every
+/// family: names of different families must not collide.
 #include <fovea/kernels/table.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A decoder of FSAT attention, which there is none of, and of an operator that has one.
+/// A decoder of FSAT attention, which does not exist, and of an operator that has one.
 #include <fovea/attention.hpp>
 
 #ifdef WITH_DECODER

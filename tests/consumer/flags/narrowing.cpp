@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A change of sign that the user asked to be told of, after the headers.
+/// A sign conversion after the headers, about which the user requested a warning.
 #include <fovea/fovea.hpp>
 
 unsigned narrowed(int x) { return x; }

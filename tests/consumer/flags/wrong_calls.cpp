@@ -25,7 +25,7 @@ const fovea::Tensor4<float> v;
 
 }  // namespace
 
-/// An executor that stands for a sequence of which some rows are elsewhere.
+/// An executor for a sequence with rows on other ranks.
 struct Elsewhere : fovea::Serial {
   static constexpr bool kShardsRows = true;
 };

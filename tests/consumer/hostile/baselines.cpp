@@ -16,7 +16,7 @@ namespace baselines_family {
 
 using namespace problem;
 
-/// Operators without keys of their own.
+/// Operators without their own keys.
 void train_others(fovea::ThreadPool& pool, Digest& digest) {
   const Numbers<float> qk(kQ, 1), v(kQ, 3), d_out(kQ, 4);
   Numbers<float> out(kQ), lse(kRow), d_qk(kQ), d_v(kQ);

@@ -27,7 +27,7 @@ hostile::Result HOSTILE_UNIT(io)(int level, int /*threads*/) {
     fovea::from_bytes(found.dtype, found.bytes.data(), found.size(), values.data());
     digest.add(values.data(), values.size());
   }
-  // 0x3fc0 is 1.5 as a bfloat16, whose lower byte stands first in every file.
+  // 0x3fc0 is 1.5 as a bfloat16; files are little-endian.
   const std::byte half[] = {std::byte{0xc0}, std::byte{0x3f}};
   float value = 0;
   fovea::from_bytes(fovea::Dtype::bf16, half, 1, &value);

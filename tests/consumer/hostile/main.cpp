@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Runs every unit that it is linked with, HOSTILE_UNITS(f), at every level and with several
-/// threads, and prints what came of it; hostile.py judges.
+/// Runs all linked units, HOSTILE_UNITS(f), at every level and with several threads, and prints the
+/// results, which hostile.py checks.
 #include <cinttypes>
 #include <cstdio>
 #include <initializer_list>

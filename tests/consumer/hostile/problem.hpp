@@ -87,8 +87,8 @@ class Digest {
   double size_ = 0;
 };
 
-/// The sizes of a problem: 2 sequences, 4 query heads on 2 key heads, 150 tokens, so many that
-/// operators wake threads.
+/// The sizes of a problem: 2 sequences, 4 query heads on 2 key heads, 150 tokens, enough for
+/// operators to use threads.
 inline constexpr Shape kQ{2, 4, 150, 24};
 inline constexpr Shape kKey{2, 2, 150, 24};
 inline constexpr Shape kRow{2, 4, 150, 1};
@@ -98,7 +98,7 @@ inline constexpr Shape kKeyPrompt{2, 2, 9, 24};
 inline constexpr Shape kToken{2, 4, 1, 24};
 inline constexpr Shape kKeyToken{2, 2, 1, 24};
 
-/// Both passes of an operator on q and k of kQ and kKey. \param saved beside lse, if it has any
+/// Both passes of an operator on q and k of kQ and kKey. \param saved besides lse, if any
 template <class Op>
 void train(const Op& op, const typename Op::template Inputs<float>& inputs, fovea::ThreadPool& pool,
            Digest& digest, typename Op::template Saved<float> saved = {}) {

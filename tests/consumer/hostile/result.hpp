@@ -12,11 +12,11 @@ namespace hostile {
 struct Result {
   int level;           ///< the instruction-set level at which it ran
   std::uint64_t bits;  ///< a hash of the bits of all results
-  double sum;          ///< all results, each times a weight of its own
+  double sum;          ///< all results, each times a different weight
   double size;         ///< the sum of the magnitudes of these products
 };
 
-/// Calls every operator of a family, at most at `level` (1, 3 or 4) and with so many threads.
+/// Calls every operator of a family, at most at `level` (1, 3 or 4) and with that many threads.
 using Unit = Result (*)(int level, int threads);
 
 }  // namespace hostile

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One program of units with different flags: each must run at the level that it is told, and at
-/// levels v3 and v4 all must give the same bits.
+/// One program of units with different flags: each must run at the requested level, and at levels
+/// v3 and v4 all must give the same bits.
 #include <cmath>
 #include <cstdio>
 #include <cstring>

@@ -43,7 +43,7 @@ class BertOfFiles : public testing::Test {
   std::string of_model() const {
     return complaint([&] { model(); });
   }
-  /// Of a config.json where one text stands for another.
+  /// For a config.json in which a text is replaced.
   std::string of_config(const std::string& from, const std::string& to) const {
     std::string config = tiny_.config();
     config.replace(config.find(from), from.size(), to);

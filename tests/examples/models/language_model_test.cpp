@@ -19,8 +19,8 @@ namespace fovea_test::examples_models_language_model {
 using Ids = std::vector<Index>;
 
 const std::string kPrompt = "an apple and the pear, 12";
-/// Of kPrompt by hand: "an" is a merge, and so are "Ġthe", "Ġ" being the space before it, and each
-/// digit is a piece of its own.
+/// Of kPrompt by hand: "an" is a merge, and so is "Ġthe", where "Ġ" is the space before it, and
+/// each digit is a separate piece.
 const Ids kPromptIds = {259, 32, 97,  112, 112, 108, 101, 32, 259, 100,
                         258, 32, 112, 101, 97,  114, 44,  32, 49,  50};
 

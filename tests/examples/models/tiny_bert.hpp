@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A BERT of a few random weights in a folder, as its checkpoints lie there, and what it computes
-/// in plain loops of double.
+/// A BERT with a few random weights, stored like its checkpoints, and its results by plain loops in
+/// double.
 #pragma once
 
 #include <cmath>

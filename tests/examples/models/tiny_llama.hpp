@@ -138,7 +138,7 @@ struct TinyLlama {
 
   /// The token that ends a text.
   Index end() const { return static_cast<Index>(tokens.size()) - 1; }
-  /// The bytes that a token stands for.
+  /// The bytes of a token.
   std::string bytes_of(Index token) const {
     if (token < 256) return {static_cast<char>(token)};
     constexpr const char* merged[] = {"th", "the", " the", "an"};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(NEEDS io)
-// The rules of BERT's tokenizer, one after the other, on small vocabularies. That it gives the
-// tokens of the reference is what examples/models/check_sentences.py holds it to.
+// The rules of BERT's tokenizer, on small vocabularies. examples/models/check_sentences.py compares
+// its tokens with the reference implementation's.
 #include "examples/models/word_piece.hpp"
 
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ TEST(WordPiece, SeparatesPunctuation) {
 
 TEST(WordPiece, RemovesAccentsAndUpperCase) {
   EXPECT_EQ(words("Café ÀÉÎÕÜ Ångström"), (Words{"cafe", "aeiou", "angstrom"}));
-  EXPECT_EQ(words("cafe\xCC\x81 \xCC\x81"), (Words{"cafe"}));  // a mark of its own
+  EXPECT_EQ(words("cafe\xCC\x81 \xCC\x81"), (Words{"cafe"}));  // a separate mark
   EXPECT_EQ(words("Žluťoučký ŁÓDŹ ØRE ß ẞ"), (Words{"zlutoucky", "łodz", "øre", "ß", "ß"}));
   EXPECT_EQ(words("ΣΊΣΥΦΟΣ ΐ Ώ ᾧ"), (Words{"σισυφοσ", "ι", "ω", "ω"}));  // no last sigma
   EXPECT_EQ(words("ЁЖ Й Ї"), (Words{"еж", "и", "і"}));
@@ -82,7 +82,7 @@ TEST(WordPiece, KeepsCaseForCasedModels) {
 TEST(WordPiece, IdeographsAreWords) {
   EXPECT_EQ(words("abc我们d"), (Words{"abc", "我", "们", "d"}));
   EXPECT_EQ(words("日本語です"), (Words{"日", "本", "語", "てす"}));
-  EXPECT_EQ(words("\uF900x\U0002F800"), (Words{"\u8C48", "x", "\u4E3D"}));  // what they stand for
+  EXPECT_EQ(words("\uF900x\U0002F800"), (Words{"\u8C48", "x", "\u4E3D"}));  // their meaning
   EXPECT_EQ(words("我们", {.space_ideographs = false}), (Words{"我们"}));
 }
 

@@ -31,7 +31,7 @@ struct Sizes {
   Index width = 64;
   Index value_width = 64;
   bool causal = false;
-  Index innermost = 1;  // stride of columns, and of entries; rows lie apart if it is not 1
+  Index innermost = 1;  // stride of columns, and of entries; rows have gaps if it is not 1
 };
 
 /// How the phases cut the work.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Random points against the scalar draws that define them, at every level, for all numbers of
-/// slots around those of vectors, from any key on; nothing beside them is touched.
+/// slots around those of vectors, from any key on; nothing else is written.
 #include "fovea/kernels/indexed/random_points.hpp"
 
 #include <gtest/gtest.h>

@@ -2,8 +2,7 @@
 /// \file
 /// The kernels of attention over lists of keys against plain loops, forward and backward: any width
 /// and length of list, any strides, what is not visible poisoned, every level; and by bits between
-/// the levels that have a fused multiply-add. Lists of any length one behind the other, and
-/// factors.
+/// the levels that have a fused multiply-add. Consecutive lists of any length, and factors.
 #include "fovea/kernels/indexed/rows.hpp"
 
 #include <gtest/gtest.h>
@@ -33,7 +32,7 @@ struct Sizes {
   Index value_width = 16;
   bool causal = false;
   Index innermost = 1;  // stride of columns, and of entries
-  bool packed = false;  // lists one behind the other, with what the row sees and no more
+  bool packed = false;  // consecutive lists that contain only what the row sees
   bool factors = false;
 };
 
@@ -151,8 +150,8 @@ class Call {
     return bits % 7 == 0 ? 0 : static_cast<T>(uniform(bits) * 3 - 1);
   }
 
-  /// What rows see as lists one behind the other, and the factors of the entries, nothing behind
-  /// the last one.
+  /// The keys of rows as consecutive lists, and the factors of the entries, with nothing after the
+  /// last one.
   void pack() {
     begin_.push_back(0);
     for (Index r = 0; r < s_.rows; ++r) {
@@ -313,7 +312,7 @@ class Call {
   Layout layout_;
   Tensor<T> q_, k_, v_, d_out_;
   Tensor<Index> list_;
-  std::vector<Index> keys_, begin_;  // of lists one behind the other
+  std::vector<Index> keys_, begin_;  // of consecutive lists
   std::vector<T> factors_;
 };
 
@@ -374,8 +373,8 @@ TYPED_TEST(IndexedRows, AnyStrides) {
   }
 }
 
-/// Lists of any length one behind the other, with factors and without; rows of more entries than a
-/// cache line holds weights among short ones.
+/// Consecutive lists of any length, with and without factors; rows with more entries than weights
+/// in a cache line among short ones.
 TYPED_TEST(IndexedRows, ConsecutiveLists) {
   for (const bool factors : {false, true}) {
     for (const Index length : {0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 20, 40, 100}) {

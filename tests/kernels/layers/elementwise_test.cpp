@@ -46,7 +46,7 @@ TYPED_TEST(Elementwise, ElementsAreIndependent) {
   });
 }
 
-/// Rows lie apart, and the result may take the place of what it is made of.
+/// Rows have gaps, and the result may overwrite an input.
 TYPED_TEST(Elementwise, Rows) {
   using T = TypeParam;
   for (const Index width : {1, 5, 16, 19}) {

@@ -64,7 +64,7 @@ TYPED_TEST(Gated, MatchesItsDefinitionInBothPasses) {
           }
         }
         EXPECT_TRUE(y.has_its_gaps() && d_gate.has_its_gaps() && d_up.has_its_gaps());
-        // Gradients may take the place of what they are made of.
+        // Gradients may overwrite inputs.
         args.d_gate = gates.data(), args.d_gate_row = gates.row;
         args.d_up = ups.data(), args.d_up_row = ups.row;
         fovea::LayerKernels<T>().gated_grad(args);

@@ -159,7 +159,7 @@ TYPED_TEST(Norm, OfARowOfZerosIsTheShift) {
   });
 }
 
-/// From numbers whose squares underflow beside epsilon to those whose squares nearly overflow.
+/// From numbers whose squares vanish relative to epsilon to those whose squares nearly overflow.
 TYPED_TEST(Norm, OfHugeAndTinyRows) {
   using T = TypeParam;
   const double huge = std::sqrt(static_cast<double>(std::numeric_limits<T>::max()) / 100) / 8;

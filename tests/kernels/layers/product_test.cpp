@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Matrix products of layers against sums in double, at every level: all the ways in which their
-/// operands may lie in memory, sizes around those of panels, chains and blocks.
+/// Matrix products of layers against sums in double, at every level: all supported layouts of
+/// operands, sizes around those of panels, reduction blocks and tiles.
 #include "fovea/core/eigen.hpp"
 #include "fovea/kernels/layers/table.hpp"
 
@@ -108,7 +108,7 @@ TYPED_TEST(Product, IsTheSumOfProducts) {
   }
 }
 
-/// However many rows and columns are computed beside it, and wherever they lie.
+/// However many other rows and columns are computed, and for any strides.
 TYPED_TEST(Product, ElementsDependOnTheirRowAndColumnOnly) {
   using T = TypeParam;
   const Sizes all{101, 45, 150};
@@ -145,8 +145,7 @@ class StoredProduct : public testing::Test {};
 using Stored = testing::Types<Eigen::bfloat16, Eigen::half>;
 TYPED_TEST_SUITE(StoredProduct, Stored);
 
-/// Weights of 16 bits give the bits of the floats that they stand for, in every form, for few rows
-/// and for many.
+/// 16-bit weights give the bits of the equal floats, in every kernel, for few rows and for many.
 TYPED_TEST(StoredProduct, HasTheBitsOfItsFloats) {
   using W = TypeParam;
   constexpr fovea::Storage kStored = fovea::kStorage<W>;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The kernels of the delta rule against loops over tokens, forward and backward, at every level:
-/// any sizes, maps and layouts; central differences; and by bits: sequences divided anyhow, v3 and
-/// v4, 16-bit storage, and NaN where nobody looks.
+/// any sizes, maps and layouts; central differences; and by bits: any division of sequences, v3 and
+/// v4, 16-bit storage, and NaN in memory that must not be read.
 #include "fovea/kernels/linear/delta_rule.hpp"
 
 #include <gtest/gtest.h>
@@ -69,7 +69,7 @@ struct Memory {
   T* data;
 };
 
-/// What a call is made of.
+/// The arguments of a call.
 template <class T>
 struct Tensors {
   explicit Tensors(const Sizes& s)

@@ -271,8 +271,8 @@ void negate(const T* x, T* y, Index n) noexcept {
 template <class T>
 class FeatureRows : public testing::Test {
  protected:
-  /// Rows of a width, between guard pages, in a layout: each element is the map of its own number
-  /// alone, the padding is 0, and nothing is written behind it.
+  /// Rows between guard pages: each element is the map of its number, the padding is 0, and nothing
+  /// is written after it.
   static void check(FeatureMapKind kind, Index width, Index column, Guard guard) {
     constexpr Index rows = 3;
     Layout layout;
@@ -322,7 +322,7 @@ TYPED_TEST(FeatureRows, EveryKindWidthAndStride) {
   });
 }
 
-/// What is stored in 16 bits is mapped as the float that it stands for.
+/// 16-bit numbers are mapped as the equal floats.
 TEST(StoredFeatureRows, Bfloat16) {
   at_each_level([] {
     constexpr Index width = 19;

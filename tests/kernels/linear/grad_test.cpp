@@ -207,9 +207,9 @@ TYPED_TEST(LinearGrad, DoesNotDriftOnRepeatedTokens) {
   }
 }
 
-/// What a causal forward pass divides by and what the gradients are divided by have the same bits:
-/// so a row that one of them floors, or leaves out, is one of the other. Only token 0 has a value,
-/// which every row weighs with 1, so a row is the inverse of its denominator.
+/// Causal forward passes and gradients use denominators with the same bits, so a floored or skipped
+/// row is the same in both. Only token 0 has a value, which every row weighs with 1, so a row is
+/// the inverse of its denominator.
 TYPED_TEST(LinearGrad, DividesByTheDenominatorsOfTheForwardPass) {
   using T = TypeParam;
   Setup s;

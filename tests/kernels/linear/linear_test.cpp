@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The kernels of linear attention against loops over pairs, at every level: any sizes, maps,
-/// policies and layouts; and by bits: sequences divided anyhow, rows alone, v3 and v4, and NaN
-/// where nobody looks.
+/// policies and layouts; and by bits: any division of sequences, single rows, v3 and v4, and NaN in
+/// memory that must not be read.
 #include "fovea/kernels/linear/linear.hpp"
 
 #include <gtest/gtest.h>
@@ -262,7 +262,7 @@ struct Terms {
   W normaliser_size = 0;   // over features: what signed_floor takes
 };
 
-/// Rows one after the other, from running sums: a long sequence stays linear.
+/// Successive rows, from running sums, so that long sequences take linear time.
 template <class T>
 Reference<T> Call<T>::expected(bool causal) const {
   const Index dv = s_.value_width;
@@ -420,7 +420,7 @@ TYPED_TEST(LinearAttention, ZeroDenominators) {
 /// Features far from 1: as small as 1e-30, and as large as 1e4 and their products with them.
 TYPED_TEST(LinearAttention, FarFeatures) {
   const double small = sizeof(TypeParam) == 4 ? -69 : -600;
-  // Rows of 32 features lie without a gap.
+  // Rows of 32 features have no gaps.
   for (const Index width : {20, 32}) {
     this->check({.tokens = 40, .rows = 40, .width = width, .offset = small});
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What block_bounds.inl.hpp makes of moments, for one row: what bounds_test.cpp compiles once per
-/// level.
+/// The bounds of block_bounds.inl.hpp for one row, compiled once per level by bounds_test.cpp.
 
 #include "fovea/kernels/sketch/unfused.inl.hpp"
 

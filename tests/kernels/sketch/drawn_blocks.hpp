@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Drawn keys of a sketch in blocks, and what the kernels know of these, for their tests.
+/// Random keys of a sketch in blocks, with the blocks' statistics, for tests of kernels.
 #pragma once
 
 #include <algorithm>

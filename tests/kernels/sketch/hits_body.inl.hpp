@@ -31,7 +31,7 @@ template <SamplingPolicy P, class T>
 inline void choose_of_all(const SketchSelectArgs<T>& args, const RowOfTest<T>& row, Index head,
                           Index* to) {
   SketchHits<P, T> hits(args, row.memory, row.order, row.room);
-  // No threshold lets so many keys pass, so that all are candidates, whatever their draws.
+  // No threshold selects that many keys, so all are candidates.
   const auto wanted = static_cast<T>(2 * row.keys);
   hits.candidates().find({row.logits, row.keys, row.most, row.normaliser, true}, wanted);
   hits.find(head, 0);

@@ -23,7 +23,7 @@
 
 namespace {
 
-/// A row's keys, and room to choose among them.
+/// A row's keys, and memory for the selection.
 template <class T>
 struct RowOfTest {
   using Index = fovea::Index;

@@ -15,7 +15,7 @@
 /// all keys.
 /// \param q [width, kSketchRows]   \param memory sketch_block_scratch(...) elements
 /// \param scores [kSketchRows, sketch_room(args.key_end)]
-/// \param rows [kSketchRows] with room for all keys, written
+/// \param rows [kSketchRows], with memory for all keys, written
 template <class T>
 inline void keep_all_keys(const SketchSelectArgs<T>& args, const T* q, T* memory, T* scores,
                           KeptKeys<T>* rows) {

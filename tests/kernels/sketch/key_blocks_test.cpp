@@ -58,7 +58,7 @@ namespace {
 using fovea::kBlockKeys;
 using fovea::kSketchRows;
 
-/// Behind the blocks stand keys in none.
+/// After the blocks there are keys outside of blocks.
 constexpr Index kBehind = 100;
 constexpr Index kKeys = kBlocks * kBlockKeys + kBehind;
 
@@ -122,7 +122,7 @@ struct Sequence {
   fovea::SketchSelectArgs<T> args;
 };
 
-/// Scratch of the size that is asked for, with numbers around it that are not to be written.
+/// Scratch of the required size, between numbers that must not change.
 template <class T>
 class Fenced {
  public:

@@ -7,7 +7,7 @@
 
 #include "fovea/kernels/sketch/sampling.inl.hpp"
 
-/// The elements below a bound, one behind the other. \returns how many
+/// The elements below a bound, packed. \returns how many
 template <class T>
 inline Index below(const T* x, Index n, T bound, T* values, Int<T>* places) {
   Index count = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(ALONE)
 /// \file
-/// The parts that the choice of keys is made of, at every level: lists of lanes, arithmetic that is
-/// not fused, and the K largest of some numbers.
+/// The building blocks of the selection of keys, at every level: lists of lanes, unfused
+/// arithmetic, and the K largest numbers.
 #include <gtest/gtest.h>
 
 #include <algorithm>

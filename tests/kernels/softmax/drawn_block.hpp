@@ -37,8 +37,8 @@ struct Block {
 
   bool sees(Index r, Index j) const { return j < key_end && shows(runs, r, j); }
 
-  /// The block of its row r alone, its runs cut to what that row sees: tiles and segments must lie
-  /// where they lay.
+  /// The block of row r alone, with only the keys that it sees; tiles and segments must keep their
+  /// positions.
   Block alone(Index r) const {
     Block one;
     one.runs = runs;
@@ -110,7 +110,7 @@ inline void draw_bounds(Draw& draw, Index rows, Index count, std::vector<Index>&
   }
 }
 
-/// Runs one after the other over the keys, each with its own step and bounds.
+/// Consecutive runs of keys, each with its own step and bounds.
 inline Block draw_block(std::uint64_t seed) {
   Draw draw(seed);
   Block made;
@@ -245,7 +245,7 @@ std::vector<T> row_of(const Written<T>& written, const Data<T>& data, const Bloc
   return all;
 }
 
-/// Every option at once, for rows and keys that lie apart: what a row of a block should be.
+/// The expected row of a block, with all options and strided rows and keys.
 template <class T>
 class MappedBlock {
  public:

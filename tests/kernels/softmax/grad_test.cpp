@@ -280,9 +280,9 @@ TYPED_TEST(SoftmaxGrad, MatchesTheReferenceMask) {
   }
 }
 
-/// A tile of few keys that many rows see late: the first row that sees one of them stands behind
-/// the last key. The tile before it leaves gradients of logits in the scratch where this tile has
-/// no keys, and the block of keys goes on there.
+/// A tile with few keys, which only late rows see: the first such row is after the last key. The
+/// preceding tile leaves gradients of logits in scratch beyond this tile's keys, within the block
+/// of keys.
 TYPED_TEST(SoftmaxGrad, AddsNothingBeyondTheLastKeyOfATile) {
   using T = TypeParam;
   constexpr Index keys = 20;
@@ -366,7 +366,7 @@ TYPED_TEST(SoftmaxGrad, RowsOfABlockMayBeTakenInParts) {
   });
 }
 
-/// The low parts of lse end with the block's last row, and a page that nobody may touch follows.
+/// The low parts of lse end with the block's last row, and a guard page follows.
 TYPED_TEST(SoftmaxGrad, ReadsOnlyLowPartsOfItsRows) {
   using T = TypeParam;
   const Problem<T> problem(16, 20);

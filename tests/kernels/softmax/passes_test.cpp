@@ -58,7 +58,7 @@ TYPED_TEST(CarriedSoftmaxTest, AreOneListOfRuns) {
   for (std::uint64_t seed = 300; seed < 360; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Block block = draw_block(seed);
-    block.block.most_keys = fovea::kUnboundedKeys;  // passes know no band
+    block.block.most_keys = fovea::kUnboundedKeys;  // passes have no band
     const Data<T> data(seed);
     Options<T> options;
     if (seed % 3 == 0) options.sink = T{0.5};
@@ -79,7 +79,7 @@ TYPED_TEST(CarriedSoftmaxTest, CarryWhatOptionsHide) {
   }
 }
 
-/// Keys as a compact cache holds them, beside all of them: of every `stride` keys some columns.
+/// Keys as in a compact cache, and all keys: some columns of every `stride` keys.
 template <class T>
 void expect_compact_keys(Index stride, std::uint64_t seed) {
   SCOPED_TRACE("stride " + std::to_string(stride) + ", seed " + std::to_string(seed));
@@ -137,7 +137,7 @@ void expect_compact_keys(Index stride, std::uint64_t seed) {
 
 TYPED_TEST(CarriedSoftmaxTest, CompactKeysGiveTheSameBits) {
   for (std::uint64_t seed = 1; seed < 8; ++seed) {
-    // Rows of all keys at the last stride lie so far apart that tiles are packed.
+    // With the last stride, rows are so far apart that tiles are packed.
     for (const Index stride : {1, 2, 5, 150}) expect_compact_keys<TypeParam>(stride, seed);
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The kernels of few rows against the block kernel, by bits: any bounds, rows, heads and runs,
-/// keys in rows of their own, K, V and scratch between guard pages.
+/// separate keys for rows; K, V and scratch between guard pages.
 #include "fovea/kernels/softmax/row.hpp"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ struct Sizes {
   Index rows = 1;
   Index first_key = 0;  // of the first run
   Index keys = 100;     // of a run
-  Index runs = 1;       // neighbours, or one after the other if their step is 1
+  Index runs = 1;       // neighbours, consecutive if their step is 1
   Index step = 1;
   bool compact = false;  // K and V hold the keys of the runs alone
   Index width = 8;
@@ -233,7 +233,7 @@ TYPED_TEST(SoftmaxRow, AnyWidth) {
   }
 }
 
-/// Keys and values whose columns do not lie side by side, or whose rows do.
+/// Keys and values with strided columns, or contiguous in rows.
 TYPED_TEST(SoftmaxRow, AnyStrides) {
   for (const Layout& layout : {Layout{.order = {0, 1, 3, 2}}, Layout{.innermost = 2, .gap = 1}}) {
     for (const Index rows : {1, 2, 9}) {
@@ -255,7 +255,7 @@ TYPED_TEST(SoftmaxRow, Segments) {
   }
 }
 
-/// Runs of any step, one after the other.
+/// Consecutive runs of any step.
 TYPED_TEST(SoftmaxRow, Runs) {
   for (const Index step : {1, 2, 3, 16, 130}) {
     for (const Index first : std::vector<Index>{0, 131, 2047 * step}) {
@@ -277,7 +277,7 @@ TYPED_TEST(SoftmaxRow, Runs) {
   this->expect_equal({.rows = 3, .keys = 2500, .runs = 3, .step = 4, .width = 2});
 }
 
-/// Keys that stand closer in K and V than their positions say.
+/// Keys that are stored more densely in K and V than their positions.
 TYPED_TEST(SoftmaxRow, CompactKeys) {
   for (const Index runs : {1, 3, 8}) {
     for (const Index first : {0, 5, 8 * 130, 16 * 130}) {

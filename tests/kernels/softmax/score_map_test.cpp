@@ -2,7 +2,8 @@
 // fovea_test(ALONE)
 /// \file
 /// kernels/score_map.inl.hpp and score_map_tile.inl.hpp against loops over pairs, at every level:
-/// any strides and steps, tails and padding, NaN where nobody looks, storage between guard pages.
+/// any strides and steps, tails and padding, NaN in memory that must not be read, storage between
+/// guard pages.
 #include "fovea/kernels/softmax/score_map.hpp"
 
 #include <gtest/gtest.h>
@@ -28,7 +29,7 @@ using fovea::Index;
 
 constexpr int kTileLanes = 32;
 
-/// A tile and where it lies; see TilePlace of the kernels.
+/// A tile and its position; see TilePlace of the kernels.
 template <class T>
 struct TileCase {
   fovea::ScoreMap<T> map;

@@ -25,7 +25,7 @@
 
 namespace fovea_test {
 
-/// What the oracles know of the delta rule.
+/// The delta rule's parameters for the oracles.
 template <class T>
 struct OracleDelta {
   OracleMap<T> map;
@@ -188,8 +188,8 @@ Reference<T> delta_oracle(const bench::AllInputs<T>& in, const OracleDelta<T>& o
 
 namespace detail {
 
-/// The reverse sweep over one key head. `by_state` is the gradient by the state after the token
-/// that the sweep stands at; matrices are [D, Dv].
+/// The reverse sweep over one key head. `by_state` is the gradient by the state after the sweep's
+/// current token; matrices are [D, Dv].
 template <class T, class D>
 class DeltaSweep {
  public:

@@ -57,8 +57,8 @@ OracleMap<T> relu() {
                                     : x; }, false};
 }
 
-/// phi(x); 0 or infinite where T has no other number for it: beside it there may be nothing, and
-/// then 0 / 0 is what T gives.
+/// phi(x); 0 or infinite where T cannot represent it: if there are no other terms, T then computes
+/// 0 / 0.
 template <class T>
 Wide<T> feature(const OracleMap<T>& map, Wide<T> x) {
   const Wide<T> value = map.value(x);

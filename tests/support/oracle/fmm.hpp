@@ -14,7 +14,7 @@
 
 namespace fovea_test {
 
-/// What the oracles know of FMM attention.
+/// FMM attention's parameters for the oracles.
 template <class T>
 struct OracleFmm {
   OracleOperator<T> near_field;

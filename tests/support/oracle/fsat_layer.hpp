@@ -22,7 +22,7 @@ using Weights = std::map<std::string, DoubleMatrix>;
 
 inline double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
-/// x W + b, without b if there is none of that name.
+/// x W + b, without b if there is no parameter of that name.
 inline DoubleMatrix affine(const DoubleMatrix& x, const Weights& weights, const std::string& name) {
   const DoubleMatrix& w = weights.at(name + ".weight");
   const auto bias = weights.find(name + ".bias");

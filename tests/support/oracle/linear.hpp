@@ -25,7 +25,7 @@ namespace fovea_test {
 
 enum class OraclePolicy { propagate, zero_row, signed_floor };
 
-/// What the oracles know of linear attention.
+/// Linear attention's parameters for the oracles.
 template <class T>
 struct OracleLinear {
   std::vector<OracleMap<T>> maps;
@@ -71,7 +71,7 @@ struct OracleLinearRow {
   }
 };
 
-/// One row of one head: where it stands, and the rows of k that it sees.
+/// One row of one head: its position, and the rows of k that it sees.
 struct OracleLinearPlace {
   Index batch;
   Index head;

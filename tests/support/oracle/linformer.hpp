@@ -61,7 +61,7 @@ void add_projection(const View<const T>& e, const View<const T>& x, Index b, Ind
 
 }  // namespace detail
 
-/// \param d_out of the output; where it is none, there are no gradients
+/// \param d_out of the output; if empty, there are no gradients
 template <class T>
 ExpectedLinformer<T> linformer_oracle(const bench::AllInputs<T>& in, std::optional<double> scale,
                                       const View<const T>& d_out = {}) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Nystroem attention as MATHS.md, section 7 writes it, by plain loops, for numbers or for dual
-/// numbers, whose second part is a derivative. How far rounding may lead it astray is found by
-/// trying: the inputs and each matrix on the way are changed by a roundoff, their derivatives
-/// likewise and apart, and the largest change of a result is what its roundings may make of it.
-/// (Without the derivatives' own roundoff gradients that cancel seemed to be exact.)
+/// Nystroem attention as defined in MATHS.md, section 7, by plain loops, for numbers or for dual
+/// numbers, whose second part is a derivative. The effect of rounding is estimated by perturbation:
+/// the inputs and each intermediate matrix are changed by a roundoff, and so, separately, are their
+/// derivatives; the largest change of a result is its gauge. (Without perturbed derivatives,
+/// gradients that cancel seemed to be exact.)
 #pragma once
 
 #include <algorithm>
@@ -213,8 +213,8 @@ std::vector<OracleMatrix<S>> nystroem_heads(const std::vector<OracleHead<S>>& he
   return out;
 }
 
-/// What both passes should give, and for each tensor the change that roundings may make of any of
-/// its elements, as a multiple of the roundoff of T.
+/// The expected results of both passes, and for each tensor the largest effect of rounding on any
+/// of its elements, as a multiple of the roundoff of T.
 template <class T>
 struct ExpectedNystroem {
   Reference<T> out, q, k, v;

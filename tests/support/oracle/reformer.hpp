@@ -79,7 +79,7 @@ class OracleHashes {
                           : 1 / std::sqrt(width == 0 ? 1 : static_cast<W>(width));
   }
 
-  /// The candidates of row i in round r, one after the other: a row of both chunks is there twice.
+  /// The candidates of row i in round r, in order; a row in both chunks occurs twice.
   std::vector<Index> candidates(Index r, Index i) const {
     const std::vector<Index>& order = orders_[as_size(r)];
     const auto place = std::find(order.begin(), order.end(), i) - order.begin();

@@ -234,7 +234,8 @@ ExpectedSinkhorn<T> sinkhorn_oracle(const fovea::SinkhornInputs<T>& in,
             const W ds = scale * p[n] * (products[n].value - delta.value);
             const W ds_size = std::abs(scale) * size * (products[n].magnitude + delta.magnitude);
             const auto place = static_cast<Index>(n);
-            // What flows to row n of the 2 b: to a row of its own, or of the blocks of the sum.
+            // Propagates the gradient of row n of the 2 b rows: to a row of the own block, or of
+            // the blocks of the sum.
             const auto flow = [&](Reference<T>& grad, const View<const T>& x, Index c, W value,
                                   W gauge) {
               if (place >= block) {

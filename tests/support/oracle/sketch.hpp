@@ -21,10 +21,10 @@ using fovea::SamplingPolicy;
 struct OracleChoice {
   std::vector<Index> keys;  // ascending
   bool is_decided = true;   // whether rounding cannot make it another choice
-  bool is_a_number = true;  // whether alpha is made of numbers
+  bool is_a_number = true;  // whether alpha contains no NaN
 };
 
-/// A score, and what rounding may make of it.
+/// A score, and its rounding error.
 template <class T>
 struct OracleScore {
   Wide<T> value;

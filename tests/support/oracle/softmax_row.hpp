@@ -19,7 +19,7 @@
 
 namespace fovea_test {
 
-/// What the oracles know of an operator.
+/// An operator's parameters for the oracles.
 template <class T>
 struct OracleOperator {
   Wide<T> scale = 1;
@@ -34,7 +34,7 @@ struct OracleOperator {
   }
 };
 
-/// Where one sequence lies in the tensors: a batch entry, or a piece of packed rows.
+/// The position of one sequence in the tensors: a batch entry, or a part of packed rows.
 struct OracleSequence {
   Index index;
   Index batch;
@@ -85,9 +85,8 @@ U broadcast_at(const View<U>& x, const Shape& index) {
   return x(b, h, i, j);
 }
 
-/// The weights of one row. Vectors are over the visible keys. A faint weight may come out as 0:
-/// that is in the gauge, since beside a sink, or where dropout took the others, there may be no
-/// other.
+/// The weights of one row. Vectors are over the visible keys. A tiny weight may be rounded to 0:
+/// the gauge includes that, since with a sink or dropout there may be no other weight.
 template <class T>
 struct OracleRow {
   Index batch = 0;               // of the tensors
