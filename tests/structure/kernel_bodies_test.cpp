@@ -38,7 +38,8 @@ Names includes(const std::string& text) {
 }
 
 /// The block with the dependencies of a body, which only editors compile.
-const std::regex kEditorBlock("#if !defined\\(FOVEA_LEVEL\\)[^\n]*\n#pragma once\n[\\s\\S]*?#endif");
+const std::regex kEditorBlock(
+    "#if !defined\\(FOVEA_LEVEL\\)[^\n]*\n#pragma once\n[\\s\\S]*?#endif");
 
 /// What is wrong with a body, given the bodies that precede it in its list; empty if nothing is.
 std::string complaint(const std::string& body, const std::string& text, const Names& before) {
