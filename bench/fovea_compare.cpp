@@ -261,7 +261,7 @@ void report(const Comparison& run, const OtherRun* other) {
   std::vector<std::string> paragraphs;
   if (!faster.empty()) paragraphs.push_back(overtaking + ".");
   if (!run.left_out.empty()) {
-    paragraphs.push_back("Left out, without tensors of 16 bits: " + run.left_out + ".");
+    paragraphs.push_back("Omitted, no 16-bit support: " + run.left_out + ".");
   }
   fovea::write_file(directory + "/report.html", html_report(run, drawn, paragraphs));
   std::printf("%s/report.html: which operator, table and plots on one page\n", directory.c_str());
@@ -293,7 +293,7 @@ bool judge(const Comparison& run) {
   if (least < 0.9) {
     std::fprintf(stderr,
                  "note: the machine was busy: one cell had its cores for only %.0f %% of the time, "
-                 "and its speed is that much too low\n",
+                 "which lowers its speed accordingly\n",
                  least * 100);
   }
   if (!right) {
@@ -352,7 +352,7 @@ int run_program(int argc, char** argv) {
   std::printf("%s, threads: %d, type: %s\n", heads_and_width(run.shape).c_str(),
               run.arguments.threads, type_name(run.arguments));
   const std::string left_out =
-      run.left_out.empty() ? "" : "without tensors of 16 bits, left out: " + run.left_out;
+      run.left_out.empty() ? "" : "omitted, no 16-bit support: " + run.left_out;
   std::printf("%s%s\n", left_out.c_str(), left_out.empty() ? "" : "\n");
   const OtherRun* const beside = other ? &*other : nullptr;
   run_all(run, std::move(entries), tensors, beside, json_file);

@@ -270,7 +270,7 @@ std::string table_json(const std::vector<LayerRow>& rows, const CompareArguments
   json.member("width", kWidth);
   json.member("heads", kHeads);
   json.member("threads", arguments.threads);
-  json.member("peak_bytes", "allocated at most by operator new; weights are not among them");
+  json.member("peak_bytes", "peak of memory allocated by operator new, without weights");
   json.begin_array("results");
   for (const LayerRow& row : rows) {
     json.begin_object();

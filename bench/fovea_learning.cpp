@@ -207,8 +207,7 @@ std::string json_of(const Settings& settings, const std::string& commit,
   json.member("held_out", settings.held_out);
   json.member("learning_rate", settings.learning_rate);
   json.member("caption", kCaption);
-  json.member("what",
-              "loss in nats of an answer and share of right answers, on sequences held out");
+  json.member("what", "loss in nats per answer and accuracy, on held-out sequences");
   json.begin_array("systems");
   for (const SystemRuns& system : all) {
     json.begin_object();

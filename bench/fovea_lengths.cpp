@@ -111,7 +111,8 @@ std::string figure_json(const Comparison& run) {
   json.member("heads", run.shape.query_heads);
   json.member("width", run.shape.width);
   json.member("threads", run.arguments.threads);
-  json.member("peak_bytes", "allocated at most, beside q, k, v and the gradient of the output");
+  json.member("peak_bytes",
+              "peak of allocated memory, without q, k, v and the gradient of the output");
   json.member("seconds", run.seconds);
   json.begin_array("results");
   for (const Row& row : run.rows) {

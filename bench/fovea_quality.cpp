@@ -198,7 +198,7 @@ void print(const QualityRun& all) {
                 number(row.mean(&Found::distance, all.kinds)).c_str(), kinds.c_str(),
                 number(row.mean(&Found::cosine, all.kinds)).c_str(), row.is_best ? " *" : "");
   }
-  if (!all.run.left_out.empty()) std::printf("\nleft out: %s\n", all.run.left_out.c_str());
+  if (!all.run.left_out.empty()) std::printf("\nomitted: %s\n", all.run.left_out.c_str());
   std::printf("\nweight of full attention on the keys of each policy\n%-20s", "K");
   for (const Index k : kKeysOfFigure) std::printf(" %7td", k);
   for (const PolicyRow& row : all.policies) {
@@ -206,8 +206,8 @@ void print(const QualityRun& all) {
     for (const Found& found : row.of_keys) std::printf(" %7.3f", found.weight);
   }
   std::printf(
-      "\n\nwhat a band |i - j| < k and the best rest of rank r leave of the map (Frobenius), "
-      "and the rank of the rest, first %td tokens\n%-6s %5s %7s %7s %7s %7s %7s\n",
+      "\n\nrelative error (Frobenius) of the map without its band |i - j| < k by the best matrix "
+      "of rank r, and its rank, first %td tokens\n%-6s %5s %7s %7s %7s %7s %7s\n",
       kRankRows, "heads", "k", "r = 0", "r = 1", "r = 2", "r = 3", "rank");
   for (const SplitRow& row : all.splits) {
     std::printf("%-6s %5td %7.3f %7.3f %7.3f %7.3f %7.1f\n", name(row.kind), row.band,

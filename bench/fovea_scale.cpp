@@ -50,12 +50,10 @@ void print_titles(const Run& run) {
   std::printf("%d ranks, N = %td, %td heads, D = %td, %s passes; ", run.at.ranks.size(),
               run.at.rows, run.asked.heads, kWidth, run.asked.backward ? "backward" : "forward");
   if (run.at.ranks.size() > 1) {
-    std::printf("a message takes %.1f us, and %.1f GB go in a second", network.latency * 1e6,
-                network.bandwidth * 1e-9);
+    std::printf("%.1f us per message, %.1f GB/s", network.latency * 1e6, network.bandwidth * 1e-9);
   }
 #if !defined(__OPTIMIZE__)
-  std::printf(
-      "\nThis program was built without optimisation: its times say nothing of the library.");
+  std::printf("\nThis program was built without optimisation; its times are not representative.");
 #endif
   std::printf("\n%-24s %10s %10s %10s %7s %7s %10s %10s %10s %10s\n", "operator", "one, ms",
               "alone, ms", "ranks, ms", "ratio", "best", "sent", "in model", "waited, ms",
@@ -118,7 +116,7 @@ void choose_systems(Run& run) {
     if (run.at.rows % system.multiple == 0) {
       run.systems.push_back(std::move(system));
     } else {
-      left_out += (left_out.empty() ? "" : "; ") + system.look.name + ": N is a multiple of " +
+      left_out += (left_out.empty() ? "" : "; ") + system.look.name + ": N must be a multiple of " +
                   std::to_string(system.multiple);
     }
   }
@@ -128,7 +126,7 @@ void choose_systems(Run& run) {
                         std::string(asked.backward ? "with a backward pass " : "") +
                         "begins with '" + asked.names.front() + "'");
   }
-  if (run.is_first() && !left_out.empty()) std::printf("left out: %s\n", left_out.c_str());
+  if (run.is_first() && !left_out.empty()) std::printf("omitted: %s\n", left_out.c_str());
 }
 
 int run_program(int argc, char** argv) {
@@ -145,7 +143,7 @@ int run_program(int argc, char** argv) {
   }
   run.at.rows = asked.weak ? asked.rows * ranks.size() : asked.rows;
   if (run.at.rows < 2 * Index{ranks.size()}) {
-    throw ArgumentError("--rows: two rows for each rank are the least");
+    throw ArgumentError("--rows: at least two rows per rank are required");
   }
   if (run.is_first() && !asked.json.empty()) fovea::check_output(asked.json);
   choose_systems(run);

@@ -107,7 +107,7 @@ std::string search_json(const std::vector<std::string>& command, const std::vect
   JsonWriter json;
   json.begin_object();
   write_facts(json, "fovea_search", command);
-  json.member("what", "the choice of 20 keys for each row and 8 heads, d = 4, B = 1, float32");
+  json.member("what", "selection of 20 keys for each row, 8 heads, d = 4, B = 1, float32");
   json.member("threads", 1);
   json.begin_array("results");
   for (const Times& times : all) {

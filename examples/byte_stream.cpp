@@ -177,7 +177,7 @@ int main(int argc, char** argv) try {
     right = asked = 0;
     next_report *= 2;
   }
-  std::printf("the memory stayed the same: %s\n", is_constant ? "yes" : "no");
+  std::printf("memory is constant: %s\n", is_constant ? "yes" : "no");
   return is_constant ? 0 : 1;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "byte_stream: %s\n", error.what());

@@ -63,8 +63,8 @@ int main() {
     return std::equal(a.data(), a.data() + a.size(), b.data());
   };
   const bool agree = same(out, again) && same(out, step) && !same(out, own);
-  std::printf("row 300 of head 2 attends to %td of 301 keys, the first of them %td\n",
-              chosen.shape()[3], chosen(0, 2, 300, 0));
+  std::printf("row 300 of head 2 attends to %td of 301 keys, the first at %td\n", chosen.shape()[3],
+              chosen(0, 2, 300, 0));
   std::printf("one call, two calls and the decoder agree: %s\n", agree ? "yes" : "no");
   return agree ? 0 : 1;
 }

@@ -35,7 +35,7 @@ int main() {
   const fovea::BlockSparseAttention listed{{.block = 1024, .layouts = {rows}}};
   if (listed.attended_pairs({.queries = n, .keys = n}, 0) != 3 * 1024 * 1024) return EXIT_FAILURE;
   const auto by_blocks = fovea::attend(listed, q, k, v);
-  std::printf("by blocks: %td rows\n", by_blocks.dimension(2));
+  std::printf("in blocks: %td rows\n", by_blocks.dimension(2));
 
   std::printf("row 1000 of head 0 begins with %.4f\n", static_cast<double>(out(0, 0, 1000, 0)));
   return EXIT_SUCCESS;

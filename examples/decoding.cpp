@@ -41,6 +41,6 @@ int main() {
     const Tensor expected_row = tokens(expected, i, 1);
     same = same && std::memcmp(row.data(), expected_row.data(), sizeof(float) * heads * d) == 0;
   }
-  std::printf("%td tokens, the bits of one call: %s\n", decoder.length(), same ? "yes" : "no");
+  std::printf("%td tokens, same bits as one call: %s\n", decoder.length(), same ? "yes" : "no");
   return same ? 0 : 1;
 }

@@ -201,7 +201,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "draw_patterns: cannot write %s\n", file.c_str());
     return 1;
   }
-  std::printf("%s: %zu pictures, as many pairs as the plans have: %s\n", file.c_str(), sheet.size(),
+  std::printf("%s: %zu pictures, pairs equal those of the plans: %s\n", file.c_str(), sheet.size(),
               sheet.counts_agree() ? "yes" : "no");
   return sheet.counts_agree() ? 0 : 1;
 }

@@ -216,7 +216,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "draw_weights: cannot write %s\n", file.c_str());
     return 1;
   }
-  std::printf("%s: %zu maps; rows sum to 1 where they must: %s\n", file.c_str(), pictures.size(),
+  std::printf("%s: %zu maps; rows sum to 1 where required: %s\n", file.c_str(), pictures.size(),
               sums_are_right ? "yes" : "no");
   return sums_are_right ? 0 : 1;
 }

@@ -32,6 +32,6 @@ int main() {
     decoder.step(token, row);
     for (fovea::Index c = 0; c < width; ++c) same = same && row(0, 0, 0, c) == y(0, 0, i, c);
   }
-  std::printf("3 blocks, token by token the bits of the whole: %s\n", same ? "yes" : "no");
+  std::printf("3 blocks, token by token, same bits as one call: %s\n", same ? "yes" : "no");
   return same ? 0 : 1;
 }

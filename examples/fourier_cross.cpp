@@ -53,6 +53,6 @@ int main() {
     same_rows = same_rows && has_key != is_zero;
   }
   std::printf("the cross agrees with its definition: %s\n", error < 1e-5 * largest ? "yes" : "no");
-  std::printf("%td of %td rows are no key's dominant index, and +0: %s\n", without, n,
+  std::printf("%td of %td rows are not a dominant index, and +0: %s\n", without, n,
               same_rows ? "yes" : "no");
 }

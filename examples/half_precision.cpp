@@ -26,7 +26,7 @@ int main() {
   for (Eigen::Index i = 0; i < out.size(); ++i) {
     same = same && out.data()[i] == Eigen::bfloat16(out32.data()[i]);
   }
-  std::printf("%zu bytes per number, the float result rounded: %s\n", sizeof(*out.data()),
+  std::printf("%zu bytes per number, equals the rounded float result: %s\n", sizeof(*out.data()),
               same ? "yes" : "no");
   return same ? 0 : 1;
 }

@@ -210,18 +210,17 @@ int main(int argc, char** argv) try {
     }
   }
   const std::string text = file.empty() ? sums(bytes) : read(file, bytes);
-  if (text.size() <= kDecoded) throw std::runtime_error("too few bytes to show anything");
+  if (text.size() <= kDecoded) throw std::runtime_error("too few bytes");
   Document document(text);
   std::printf("%td bytes, %td heads of width %td, %d threads, level %s, ", document.length(),
               kHeads, kWidth, fovea::default_concurrency(), fovea::name(fovea::isa_level()));
   const bool same = show_all(document);
   std::printf(
-      "\npairs      that are visible, of those of full causal attention\n"
-      "time       of one forward pass, the fastest of 3\n"
-      "distance   of the output from that of full attention, relative (root mean square). Nothing\n"
-      "           is trained here: a model learns to use the pattern that it has\n"
-      "next byte  through the decoder, after all bytes before it: the mean of the last %td\n\n"
-      "The decoder gives the bits of one call: %s\n",
+      "\npairs      visible, relative to full causal attention\ntime       of one forward pass, "
+      "the fastest of 3\ndistance   of the output from that of full attention, relative (root mean "
+      "square). Nothing\n           is trained here: a trained model adapts to its pattern\nnext "
+      "byte  through the decoder, after all bytes before it: the mean of the last %td\n\nThe "
+      "decoder has the same bits as one call: %s\n",
       kDecoded, same ? "yes" : "no");
   return same ? 0 : 1;
 } catch (const std::exception& error) {

@@ -80,7 +80,7 @@ bool run(const distributed::Communicator& ranks) {
                         same(whole.d_k, expected.d_k) && same(whole.d_v, expected.d_v);
   std::printf("%d ranks of up to %td rows, rank 0 sent %td bytes of keys and values\n",
               ranks.size(), rows.own_count(), sent.bytes_sent);
-  std::printf("the bits of one process, forward and backward: %s\n", all_same ? "yes" : "no");
+  std::printf("same bits as one process, forward and backward: %s\n", all_same ? "yes" : "no");
   return all_same;
 }
 

@@ -104,7 +104,7 @@ bool run(const distributed::Communicator& ranks) {
                     whole.classes.weight.value == sharded.classes.weight.value;
   std::printf("%d ranks, five steps: the loss falls by more than a tenth: %s\n", ranks.size(),
               after < 0.9 * before ? "yes" : "no");
-  std::printf("all weights have the bits of one process: %s\n", same ? "yes" : "no");
+  std::printf("all weights have the same bits as one process: %s\n", same ? "yes" : "no");
   return same;
 }
 

@@ -58,9 +58,9 @@ int main() {
   // The same call backwards: of a gradient, or of what was turned.
   rotary.turn(turned, {.positions = near, .backward = true});
 
-  std::printf("1000 positions on, the same rows: %s; without positions, others: %s\n",
+  std::printf("rows are the same 1000 positions later: %s; and differ without positions: %s\n",
               difference(out, moved) < 1e-4F ? "yes" : "no",
               difference(out, still) > 1e-2F ? "yes" : "no");
-  std::printf("by tables the same: %s; turned back: %s\n", apart < 1e-6F ? "yes" : "no",
+  std::printf("equal with tables: %s; inverse rotation: %s\n", apart < 1e-6F ? "yes" : "no",
               difference(turned, q) < 1e-6F ? "yes" : "no");
 }

@@ -75,7 +75,7 @@ int main() {
     last = model.step(x, target, adam);
     same = same && last == other.step(x, target, others);
   }
-  std::printf("loss below half of the first: %s, goes on with the same bits: %s\n",
+  std::printf("loss below half of the first: %s, continues with the same bits: %s\n",
               last < first / 2 ? "yes" : "no", same ? "yes" : "no");
 
   try {

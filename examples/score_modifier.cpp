@@ -59,7 +59,7 @@ int main() {
   const fovea::FullAttention causal{{.causal = true}};
   fovea::ModifiedAttention(causal, relative).forward({.q = q, .k = k, .v = v}, out);
   causal.forward({.q = q, .k = k, .v = v, .bias = bias}, same);
-  std::printf("relative positions: as a tensor of biases: %s\n",
+  std::printf("relative positions: equal to a bias tensor: %s\n",
               largest_difference(out, same) < 1e-5f ? "yes" : "no");
 
   // Training: the gradients of both caps.
@@ -74,6 +74,6 @@ int main() {
                     {.q = e_q, .k = e_k, .v = e_v});
   const float difference = std::max({largest_difference(out, same), largest_difference(d_q, e_q),
                                      largest_difference(d_k, e_k), largest_difference(d_v, e_v)});
-  std::printf("tanh cap: as the built-in one, backward too: %s\n",
+  std::printf("tanh cap: equal to the built-in one, also backward: %s\n",
               difference < 1e-4f ? "yes" : "no");
 }

@@ -282,9 +282,9 @@ int main(int argc, char** argv) try {
   if (!drawing::write_png(file, picture, kColours)) {
     throw std::runtime_error("cannot write " + file);
   }
-  std::printf("%s: %td words. %td keys of each row have %.2f of the weight; random ones %.2f\n",
+  std::printf("%s: %td words. %td keys of each row have %.2f of the weight; random keys %.2f\n",
               file.c_str(), x.rows(), kKeysPerRow, found, by_chance);
-  std::printf("the sketch finds more than twice what chance does: %s\n",
+  std::printf("the sketch finds more than twice as much as random keys: %s\n",
               found > 2 * by_chance ? "yes" : "no");
   return found > 2 * by_chance ? 0 : 1;
 } catch (const std::exception& error) {

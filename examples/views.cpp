@@ -38,6 +38,6 @@ int main() {
   const auto bytes = [](const Tensor& x) { return sizeof(float) * std::size_t(x.size()); };
   const bool same = std::memcmp(out_data.data(), expected.data(), bytes(expected)) == 0 &&
                     std::memcmp(rows.data(), expected.data(), bytes(rows)) == 0;
-  std::printf("the bits of a dense [B, H, N, D]: %s\n", same ? "yes" : "no");
+  std::printf("same bits as a dense [B, H, N, D]: %s\n", same ? "yes" : "no");
   return same ? 0 : 1;
 }

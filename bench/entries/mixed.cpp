@@ -250,7 +250,7 @@ Entry mixed_entry(Names names, const Op& op, Index rows, std::vector<Family> fam
   if constexpr (std::is_same_v<Op, NystroemAttention>) {
     entry.obstacle = [](const AttentionShape& s) -> std::string {
       const bool divides = s.queries % kLandmarks == 0 && s.keys % kLandmarks == 0;
-      return divides ? "" : "N is no multiple of 64";
+      return divides ? "" : "N is not a multiple of 64";
     };
   }
   return entry;

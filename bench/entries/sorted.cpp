@@ -267,7 +267,7 @@ std::function<void(ThreadPool&)> full_pass(const AllInputs<float>& in, Index row
 }
 
 std::string why_not(const AttentionShape& shape) {
-  return shape.keys % kRows == 0 && shape.queries == shape.keys ? "" : "N is no multiple of 64";
+  return shape.keys % kRows == 0 && shape.queries == shape.keys ? "" : "N is not a multiple of 64";
 }
 
 enum class Beside { nothing, full, blocks };

@@ -22,7 +22,7 @@ inline void check_memory(Index heads, Index rows, Index width) {
       6.0 * sizeof(float) * static_cast<double>(rows) * static_cast<double>(heads * width);
   if (bytes <= static_cast<double>(available_bytes())) return;
   throw std::runtime_error("q, k, v and three outputs take " + human_bytes(bytes) +
-                           ", more than the free memory; ask for shorter --lengths");
+                           ", more than the free memory; use shorter --lengths");
 }
 
 /// The text that is asked for, or the project's sources, embedded. \param what is told of it, for
@@ -82,7 +82,7 @@ inline HeadTensors tensors_to_advise_on(const CompareArguments& asked,
     CompareArguments drawn = asked;
     drawn.heads = heads;
     HeadTensors tensors = embedded_document(drawn, root, what);
-    what += ", embedded by random tables, since the trained model's heads have width " +
+    what += ", embedded with random tables, since the trained model's heads have width " +
             std::to_string(x.q_shape[3]);
     return tensors;
   }

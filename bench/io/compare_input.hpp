@@ -230,9 +230,9 @@ inline HeadTensors tensors_of_directory(CompareArguments& arguments,
   const std::string directory =
       kept ? (root / kKeptTensors).generic_string() : arguments.qkv_directory;
   if (kept && !std::filesystem::exists(directory + "/q.npy")) {
-    throw std::runtime_error(directory +
-                             ": the tensors that came with this build's sources are no longer "
-                             "there; give --qkv DIR or --text FILE");
+    throw std::runtime_error(
+        directory +
+        ": the tensors of this build's source tree no longer exist; give --qkv DIR or --text FILE");
   }
   HeadTensors tensors = read_qkv(directory);
   const Index rows = tensors.q_shape[2];

@@ -37,7 +37,7 @@ inline std::string source_document(const std::filesystem::path& root) {
   }
   if (document.empty()) {
     throw std::runtime_error(root.string() +
-                             ": the sources of this build are no longer there; give --text FILE");
+                             ": the source tree of this build no longer exists; give --text FILE");
   }
   return document;
 }

@@ -79,7 +79,7 @@ inline std::string advice(const std::vector<Row>& rows, bool causal, Index n) {
   for (const Row& row : rows) {
     if (row.n != n || row.causal != causal || row.names.pass != Pass::forward) continue;
     if (!row.skipped.empty()) {
-      left_out += "left out: " + row.names.label + ": " + row.skipped + "\n";
+      left_out += "omitted: " + row.names.label + ": " + row.skipped + "\n";
       continue;
     }
     sorted.push_back(&row);
@@ -101,12 +101,11 @@ inline std::string advice(const std::vector<Row>& rows, bool causal, Index n) {
                   row->error.ratio <= kErrorLimit ? "" : "  WRONG");
     text += line;
   }
-  text +=
-      left_out +
-      "speed-up and distance, |out - full| / |full|, are from full attention; memory is scratch\n"
-      "* no other operator is both faster and nearer to full attention\n";
+  text += left_out +
+          "speed-up and distance |out - full| / |full| are relative to full attention; memory is "
+          "scratch\n* no other operator is both faster and nearer to full attention\n";
   if (compared > 0) {
-    text += "distances are those of the last " + std::to_string(compared) +
+    text += "distances are for the last " + std::to_string(compared) +
             " rows: full attention of all rows would take longer than --limit\n";
   }
   return text;

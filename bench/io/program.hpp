@@ -32,7 +32,7 @@ int exit_status(const char* program, const Run& run) {
     std::fprintf(stderr, "%s: %s\n", program, error.what());
     return 2;
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "%s: not enough memory; ask for shorter --lengths\n", program);
+    std::fprintf(stderr, "%s: not enough memory; use shorter --lengths\n", program);
     return 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s\n", program, error.what());

@@ -22,7 +22,7 @@ class RunReader {
       : file_(file), program_(program), object_(object) {}
 
   [[noreturn]] void refuse(const std::string& why) const {
-    throw std::runtime_error(file_ + ": is no result of " + program_ + ": " + why);
+    throw std::runtime_error(file_ + ": is not a result of " + program_ + ": " + why);
   }
 
   bool has(const char* key) const { return object_.find(key) != nullptr; }
@@ -65,7 +65,7 @@ inline fovea_test::Json read_result(const std::string& file, const std::string& 
   } catch (const std::runtime_error& error) {
     why = error.what();
   }
-  if (!why.empty()) throw std::runtime_error(file + ": is no result of " + program + ": " + why);
+  if (!why.empty()) throw std::runtime_error(file + ": is not a result of " + program + ": " + why);
   return root;
 }
 

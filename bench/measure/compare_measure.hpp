@@ -190,7 +190,7 @@ Row measure(const Entry& entry, const HeadTensorsOf<T>& tensors, Index n, int re
   try {
     const Runner<T>& runner = entry.template runner<T>();
     if (!runner.prepare) {
-      row.skipped = "there is no measurement in double";
+      row.skipped = "not measured in double";
       return row;
     }
     const AllInputs<T> in = inputs_of(entry, tensors, n);

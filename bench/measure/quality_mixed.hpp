@@ -22,7 +22,7 @@ namespace bench {
 /// Why a length cannot be cut into parts of so many rows; nothing if it can.
 inline std::string why_not_cut(Index rows, Index parts) {
   if (rows % parts == 0) return {};
-  return "N = " + std::to_string(rows) + " is no multiple of " + std::to_string(parts);
+  return "N = " + std::to_string(rows) + " is not a multiple of " + std::to_string(parts);
 }
 
 /// Linformer attention whose projections are the means of P segments of tokens: the mean pooling

@@ -68,12 +68,12 @@ namespace detail {
 
 /// Why an entry has no pass with tensors of 16 bits.
 inline std::string why_no_16_bits(const Entry& entry) {
-  if (entry.names.pass == Pass::training) return "gradients are of float and double";
+  if (entry.names.pass == Pass::training) return "gradients exist for float and double only";
   if (entry.names.op == "mixer" || entry.names.op == "fsat") {
-    return "Fourier transforms are of float and double";
+    return "Fourier transforms exist for float and double only";
   }
-  if (entry.names.op.ends_with("_eigen")) return "the baselines are of float and double";
-  return "the operators are of float and double";
+  if (entry.names.op.ends_with("_eigen")) return "the baselines exist for float and double only";
+  return "these operators exist for float and double only";
 }
 
 }  // namespace detail

@@ -55,8 +55,8 @@ inline double bytes_per_token(const Outlook& at, Index tokens) {
 /// Speeds over one rank, and bytes a token.
 inline void print_outlook(const std::vector<OutlookOfSystem>& all, const ScaleArguments& asked) {
   std::printf(
-      "\nThe model, for %.3g tokens, %.3g GB/s and %.3g us: bytes a token, and speed over one "
-      "rank, of R ranks; and the ranks from which less than half of each is of use\n%-24s",
+      "\nThe model, for %.3g tokens, %.3g GB/s and %.3g us: bytes per token and speed-up over one "
+      "rank on R ranks; half: the number of ranks from which efficiency is below one half\n%-24s",
       static_cast<double>(asked.tokens), asked.network.bandwidth * 1e-9,
       asked.network.latency * 1e6, "operator");
   const int shown[] = {2, 16, 128, 1024, 4096};

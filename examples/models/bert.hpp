@@ -193,7 +193,7 @@ class Bert : public fovea::LayerParts<Bert> {
       if (shape == std::vector<Index>{rows, columns}) return;
       fovea::refuse_file(set.origin, fovea::quoted_name(name) + " is " + fovea::shape_text(shape) +
                                          "; expected " + fovea::shape_text({rows, columns}) +
-                                         ", as config.json has it");
+                                         ", as in config.json");
     };
     check("embeddings.word_embeddings.weight", sizes.vocabulary, sizes.width);
     check("embeddings.position_embeddings.weight", sizes.positions, sizes.width);
@@ -300,7 +300,7 @@ struct SentenceTokens {
 inline void check_pooling(const std::string& folder, Index width) {
   if (const auto config = JsonSettings::if_there(folder + "/1_Pooling/config.json")) {
     if (!config->flag("pooling_mode_mean_tokens", true)) {
-      config->wrong("pooling_mode_mean_tokens", "true: no other pooling is computed here");
+      config->wrong("pooling_mode_mean_tokens", "true: other kinds of pooling are not supported");
     }
     for (const char* other :
          {"pooling_mode_cls_token", "pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens",

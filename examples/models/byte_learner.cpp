@@ -21,7 +21,7 @@ ByteText::ByteText(const std::string& path, Index length) {
   if (size() - train_ <= length) {
     fovea::refuse_file(path, "it has " + std::to_string(size()) + " bytes; expected at least " +
                                  std::to_string(10 * (length + 1)) +
-                                 ", since a tenth of them is not learnt and --length is " +
+                                 ", since a tenth of them is held out and --length is " +
                                  std::to_string(length));
   }
 }
@@ -74,7 +74,7 @@ Number number_of(const fovea::TensorSet& set, const std::string& name, Number lo
   if (error != std::errc{} || end != text.data() + text.size() ||
       !(number >= low && number <= high)) {
     fovea::refuse_file(set.origin, fovea::quoted_name(name) + " in its metadata is " +
-                                       fovea::quoted_name(text) + ", which no model has");
+                                       fovea::quoted_name(text) + ", which no model supports");
   }
   return number;
 }
@@ -104,7 +104,7 @@ std::unique_ptr<ByteLearner> load_byte_learner(const std::string& path, ByteSett
     if (shape != std::vector<Index>{rows, columns}) {
       fovea::refuse_file(path, fovea::quoted_name(name) + " is " + fovea::shape_text(shape) +
                                    "; expected " + fovea::shape_text({rows, columns}) +
-                                   ", as its metadata has it");
+                                   ", as in its metadata");
     }
   };
   check("embedding.table", kBytes, settings.width);

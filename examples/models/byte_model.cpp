@@ -130,11 +130,11 @@ Course learn(ByteLearner& learner, const ByteSettings& settings, const models::B
                     learner.validate(text, pool)};
     course.bytes_per_second =
         static_cast<double>(steps * settings.batch * settings.length) / seconds;
-    std::fprintf(stderr,
-                 "%-10s step %6td of %td  bits per byte: learnt %.4f, not learnt %.4f  %.0f "
-                 "tokens/s\n",
-                 settings.op.c_str(), loss.step, settings.steps, loss.train, loss.validation,
-                 course.bytes_per_second);
+    std::fprintf(
+        stderr,
+        "%-10s step %6td of %td  bits per byte: training %.4f, held out %.4f  %.0f tokens/s\n",
+        settings.op.c_str(), loss.step, settings.steps, loss.train, loss.validation,
+        course.bytes_per_second);
     course.losses.push_back(loss);
     sum = 0;
     summed = 0;
@@ -251,9 +251,7 @@ void run(const models::CommandLine& line) {
   if (line.has("--text")) {
     const models::ByteText text(line.text("--text"), settings.length);
     const double unigram_bits = text.unigram_bits();
-    std::fprintf(stderr,
-                 "%td bytes, of which %td are learnt; how often each byte is guesses it in %.4f "
-                 "bits\n",
+    std::fprintf(stderr, "%td bytes, %td of them for training; byte frequencies give %.4f bits\n",
                  text.size(), text.train_size(), unigram_bits);
     std::vector<Course> courses;
     for (const std::string& op : operators) {

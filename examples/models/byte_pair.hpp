@@ -117,8 +117,8 @@ class BytePairs {
     for (const char* added : {"add_bos_token", "add_eos_token", "add_space_prefix"}) {
       const std::string key = std::string("tokenizer.ggml.") + added;
       if (!file.has(key) || !file.at<bool>(key)) continue;
-      fovea::refuse_file(origin, fovea::quoted_name(key) +
-                                     " is true; expected false, since nothing is added to a text");
+      fovea::refuse_file(
+          origin, fovea::quoted_name(key) + " is true; expected false, since no tokens are added");
     }
     const auto& tokens = file.at<std::vector<std::string>>("tokenizer.ggml.tokens");
     const auto& kinds = file.at<std::vector<std::int64_t>>("tokenizer.ggml.token_type");
@@ -187,7 +187,7 @@ class BytePairs {
     const auto& kind = file.at<std::string>("tokenizer.ggml.model");
     const auto& pieces = file.at<std::string>("tokenizer.ggml.pre");
     if (kind != "gpt2" || (pieces != "smollm" && pieces != "gpt-2")) {
-      fovea::refuse_file(file.tensors.origin, "its tokens are of the kind " +
+      fovea::refuse_file(file.tensors.origin, "its tokenizer is " +
                                                   fovea::quoted_name(kind + ", " + pieces) +
                                                   "; expected 'gpt2, smollm' or 'gpt2, gpt-2'");
     }
@@ -242,7 +242,7 @@ class BytePairs {
 
   [[noreturn]] static void wrong_merge(const Gguf& file, std::size_t rank) {
     fovea::refuse_file(file.tensors.origin,
-                       "merge " + std::to_string(rank) + " of its tokens is of none of them");
+                       "merge " + std::to_string(rank) + " of its tokens is not one of them");
   }
 
   /// The longest special token that a text begins with, and its size; 0 if there is none.

@@ -10,7 +10,7 @@
 namespace models {
 
 /// What is said of an operator for which `cannot_decode`.
-inline constexpr const char* kCannotDecode = "it sees what follows a token, so it cannot decode";
+inline constexpr const char* kCannotDecode = "it sees later tokens, so it cannot decode";
 
 /// Whether an operator of this name sees what follows a token.
 inline bool cannot_decode(std::string_view name) {

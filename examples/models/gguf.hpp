@@ -70,7 +70,7 @@ class GgufReader {
     Gguf all;
     all.tensors.origin = file_;
     if (bytes_.size() < 4 || std::memcmp(bytes_.data(), "GGUF", 4) != 0) {
-      fovea::refuse_file(file_, "it is no GGUF file");
+      fovea::refuse_file(file_, "it is not a GGUF file");
     }
     at_ = 4;
     const auto version = number<std::uint32_t>();
@@ -106,7 +106,7 @@ class GgufReader {
   }
 
   std::span<const std::byte> take(std::size_t size) {
-    if (size > bytes_.size() - at_) fovea::refuse_file(file_, "it ends too soon");
+    if (size > bytes_.size() - at_) fovea::refuse_file(file_, "it is truncated");
     at_ += size;
     return bytes_.subspan(at_ - size, size);
   }
@@ -122,7 +122,7 @@ class GgufReader {
   std::size_t count(std::size_t least_bytes) {
     const auto many = number<std::uint64_t>();
     if (many > (bytes_.size() - at_) / least_bytes) {
-      fovea::refuse_file(file_, "it ends too soon for " + std::to_string(many) + " entries");
+      fovea::refuse_file(file_, "it is too short for " + std::to_string(many) + " entries");
     }
     return static_cast<std::size_t>(many);
   }
@@ -219,7 +219,7 @@ class GgufReader {
         fovea::refuse_file(file_, "the data of " + fovea::quoted_name(place.name) +
                                       " begins at byte " + std::to_string(place.offset) +
                                       "; expected " + std::to_string(next) +
-                                      ", behind those before it, aligned");
+                                      ", after the preceding data, aligned");
       }
       if (next > room || place.size > room - next) {
         fovea::refuse_file(file_, "it ends before the data of " + fovea::quoted_name(place.name));
@@ -236,7 +236,7 @@ class GgufReader {
     const auto alignment = static_cast<std::size_t>(all.size_at(key, 1, 1 << 20));
     if (alignment % 8 != 0 || !std::has_single_bit(alignment)) {
       fovea::refuse_file(file_, fovea::quoted_name(key) + " is " + std::to_string(alignment) +
-                                    "; expected a power of 2 from 8 on");
+                                    "; expected a power of 2 of at least 8");
     }
     return alignment;
   }
@@ -256,7 +256,7 @@ class GgufReader {
     const Index floats = fovea::stored_bytes(fovea::Dtype::f32, shape);
     if (floats < 0 || shape.back() % format.numbers != 0) {
       fovea::refuse_file(file_, "the shape of " + fovea::quoted_name(name) + " is " +
-                                    fovea::shape_text(shape) + ", which cannot be");
+                                    fovea::shape_text(shape) + ", which is impossible");
     }
     const Index blocks = floats / static_cast<Index>(sizeof(float)) / format.numbers;
     return static_cast<std::size_t>(blocks) * static_cast<std::size_t>(format.bytes);

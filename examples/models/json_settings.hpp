@@ -24,7 +24,7 @@ class JsonSettings {
  public:
   /// \throws std::runtime_error "<file>: <what is wrong>"
   explicit JsonSettings(const std::string& path) : path_(path), all_(parsed(path)) {
-    if (!all_.is_object()) fovea::refuse_file(path, "it is no JSON object");
+    if (!all_.is_object()) fovea::refuse_file(path, "it is not a JSON object");
   }
 
   /// The objects of a JSON list in a file. \throws as above
@@ -36,7 +36,7 @@ class JsonSettings {
       is_list = all[i].is_object();
       objects.push_back(JsonSettings(path, all[i]));
     }
-    if (!is_list) fovea::refuse_file(path, "it is no JSON list of objects");
+    if (!is_list) fovea::refuse_file(path, "it is not a JSON list of objects");
     return objects;
   }
 
@@ -111,7 +111,7 @@ class JsonSettings {
       if (std::find(ignored.begin(), ignored.end(), name) == ignored.end()) others.push_back(name);
     }
     if (others.empty()) return;
-    fovea::refuse_file(path_, "these members are not understood: " + fovea::quoted_names(others));
+    fovea::refuse_file(path_, "unknown members: " + fovea::quoted_names(others));
   }
 
   /// Says what was expected of a member. \throws std::runtime_error

@@ -79,8 +79,8 @@ std::string model_file(const models::CommandLine& line) {
   std::error_code error;
   if (!std::filesystem::exists(file, error)) {
     fovea::refuse_file(file,
-                       "there is no such file; `bash examples/models/fetch_models.sh` fetches the "
-                       "model, and --model says where it is");
+                       "no such file; `bash examples/models/fetch_models.sh` downloads the model, "
+                       "and --model sets its path");
   }
   return file;
 }

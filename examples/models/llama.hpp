@@ -109,7 +109,7 @@ Llama<Op, W> load_llama(const LlamaSizes& sizes, const Op& op, const fovea::Tens
     fovea::load_parameters(model, set, {.sources = source_of});
     return model;
   } catch (const std::invalid_argument& error) {
-    fovea::refuse_file(set.origin, std::string("its sizes do not go together: ") + error.what());
+    fovea::refuse_file(set.origin, std::string("its sizes are inconsistent: ") + error.what());
   }
 }
 

@@ -83,8 +83,7 @@ class ModelKeys {
       if (key.starts_with(prefix_) && known_.count(key) == 0) others.push_back(key);
     }
     if (others.empty()) return;
-    fovea::refuse_file(file_.tensors.origin,
-                       "these keys are not understood: " + fovea::quoted_names(others));
+    fovea::refuse_file(file_.tensors.origin, "unknown keys: " + fovea::quoted_names(others));
   }
 
  private:
@@ -150,8 +149,8 @@ inline LlamaSizes llama_sizes(const Gguf& file) {
   constexpr Index most = 1 << 24;
   const auto& kind = file.at<std::string>("general.architecture");
   if (kind != "llama") {
-    fovea::refuse_file(file.tensors.origin, "it is a model of the kind " +
-                                                fovea::quoted_name(kind) + "; expected 'llama'");
+    fovea::refuse_file(file.tensors.origin,
+                       "its architecture is " + fovea::quoted_name(kind) + "; expected 'llama'");
   }
   detail::ModelKeys keys(file, kind);
   LlamaSizes sizes;

@@ -59,8 +59,8 @@ void check_files(const std::string& folder) {
     std::error_code error;
     if (std::filesystem::exists(folder + name, error)) continue;
     fovea::refuse_file(folder + name,
-                       "there is no such file; `bash examples/models/fetch_models.sh` fetches the "
-                       "model, and --model says where it is");
+                       "no such file; `bash examples/models/fetch_models.sh` downloads the model, "
+                       "and --model sets its path");
   }
 }
 
@@ -195,7 +195,7 @@ void run(const models::CommandLine& line) {
     const auto& [ids, left_out] = sentences[i].tokens;
     if (left_out == 0) continue;
     std::fprintf(stderr,
-                 "note: sentence %zu has %zu tokens; the last %zu are left out, since this model's "
+                 "note: sentence %zu has %zu tokens; the last %zu are omitted, since this model's "
                  "sentences have at most %zu\n",
                  i + 1, ids.size() + left_out, left_out, ids.size());
   }

@@ -43,7 +43,7 @@ class WordPiece {
       const auto found = ids_.find(std::string_view(token));
       if (found == ids_.end()) {
         fovea::refuse_file(origin, "there is no " + std::string(token) +
-                                       " in it; expected a vocabulary of BERT, a token a line");
+                                       " in it; expected a BERT vocabulary, one token per line");
       }
       return found->second;
     };

@@ -124,7 +124,8 @@ TEST_F(FoveaCompare, RunsSelectedRowsAndOverlaysAnotherRun) {
   EXPECT_EQ(text_of("out/time_not_causal.svg").find("dotted: "), plot.npos);
 
   EXPECT_EQ(run(kFew + std::string(" --against q.npy")), 1);
-  EXPECT_EQ(errors_.find("fovea_compare: q.npy: is no result of fovea_compare: "), 0u) << errors_;
+  EXPECT_EQ(errors_.find("fovea_compare: q.npy: is not a result of fovea_compare: "), 0u)
+      << errors_;
 }
 
 /// Every operator that takes them, and one line of what does not.
@@ -142,8 +143,7 @@ TEST_F(FoveaCompare, TensorsOf16BitsAreRightInEveryRow) {
     EXPECT_EQ(count(all, "\"error_ratio\": "), 29);
     EXPECT_EQ(count(all, "\"pass\": \"decode\""), 10);
     EXPECT_EQ(count(all, "\"pass\": \"training\""), 0);
-    EXPECT_EQ(count(output_, "\nwithout tensors of 16 bits, left out: full, causal, training; "),
-              1);
+    EXPECT_EQ(count(output_, "\nomitted, no 16-bit support: full, causal, training; "), 1);
     for (const char* left : {"Sinkhorn", "performer", "Synthesizer, dense", "Eigen, naive"}) {
       EXPECT_EQ(count(all, "\"label\": \"" + std::string(left) + "\""), 0);
       EXPECT_NE(output_.find(left), output_.npos);
@@ -156,8 +156,9 @@ TEST_F(FoveaCompare, TensorsOf16BitsAreRightInEveryRow) {
     EXPECT_EQ(all.substr(distance, 36).find("\"relative_difference_from_full\": 0"), 0u);
   }
   ASSERT_EQ(run(kCompare + std::string(" --dtype bf16 --operators sinkhorn")), 0) << errors_;
-  EXPECT_NE(output_.find("left out: Sinkhorn (the operators are of float and double) | Sinkhorn, "
-                         "training (gradients are of float and double)\n"),
+  EXPECT_NE(output_.find("omitted, no 16-bit support: Sinkhorn (these operators exist for float "
+                         "and double only) | "
+                         "Sinkhorn, training (gradients exist for float and double only)\n"),
             output_.npos)
       << output_;
 }
@@ -168,7 +169,7 @@ std::vector<std::string> advised(const std::string& output) {
   std::istringstream lines(output.substr(output.find("\noperator ") + 1));
   std::string line;
   std::getline(lines, line);
-  while (std::getline(lines, line) && !line.starts_with("left out: ") &&
+  while (std::getline(lines, line) && !line.starts_with("omitted: ") &&
          !line.starts_with("speed-up ")) {
     labels.push_back(line.substr(0, line.find("  ")));
   }
@@ -207,17 +208,16 @@ TEST_F(FoveaCompare, AdviceForAnotherWidthEmbedsTheSources) {
   ASSERT_EQ(run("--advise --repeat 1 --lengths 64 --heads 2 --width 16 --operators local"), 0)
       << errors_;
   EXPECT_NE(output_.find("input: the sources of fovea, "), output_.npos) << output_;
-  EXPECT_NE(
-      output_.find(", embedded by random tables, since the trained model's heads have width 64"
-                   "\n2 heads, D = 16, "),
-      output_.npos)
+  EXPECT_NE(output_.find(", embedded with random tables, since the trained model's heads have "
+                         "width 64\n2 heads, D = 16, "),
+            output_.npos)
       << output_;
   EXPECT_EQ(advised(output_).size(), 2u);
   write_tensors(kWidth, 1);
   EXPECT_EQ(run("--advise --qkv . --width 16"), 1);
   EXPECT_EQ(errors_, "fovea_compare: .: has width 8; --width asks for 16\n");
   EXPECT_EQ(run("--advise --lengths 16777216 --heads 1024"), 1);
-  EXPECT_NE(errors_.find("more than the free memory; ask for shorter --lengths"), errors_.npos);
+  EXPECT_NE(errors_.find("more than the free memory; use shorter --lengths"), errors_.npos);
   EXPECT_EQ(run("--advise --heads none"), 2);
   EXPECT_EQ(errors_, "fovea_compare: --heads: 'none' is no whole number from 1 to 1024\n");
 }
@@ -231,7 +231,8 @@ TEST_F(FoveaCompare, PlotsARunFromItsJson) {
   }
   EXPECT_NE(text_of("again/report.html").find("<h2>Which operator</h2>"), std::string::npos);
   EXPECT_EQ(run("--draw q.npy --plots none"), 1);
-  EXPECT_EQ(errors_.find("fovea_compare: q.npy: is no result of fovea_compare: "), 0u) << errors_;
+  EXPECT_EQ(errors_.find("fovea_compare: q.npy: is not a result of fovea_compare: "), 0u)
+      << errors_;
   EXPECT_FALSE(has("none"));
 }
 
@@ -282,7 +283,7 @@ TEST_F(FoveaCompare, OneHeadOneRowAndOtherWidths) {
       EXPECT_EQ(output_.find(mark), output_.npos) << output_;
     }
     // Sinkhorn, Reformer and Nystroem attention, and their training.
-    EXPECT_EQ(count(output_, " skipped: N is no multiple of 64\n"), rows % 64 == 0 ? 0 : 6);
+    EXPECT_EQ(count(output_, " skipped: N is not a multiple of 64\n"), rows % 64 == 0 ? 0 : 6);
     ASSERT_EQ(run(kCompare + std::string(" --dtype f16")), 0) << output_ << errors_;
     for (const char* mark : {"WRONG", "FAILED", " nan", " inf"}) {
       EXPECT_EQ(output_.find(mark), output_.npos) << output_;

@@ -55,7 +55,8 @@ TEST_F(FoveaQuality, PlotsARunFromItsJson) {
     EXPECT_EQ(text_of(std::string("again") + picture), text_of(std::string("out") + picture));
   }
   EXPECT_EQ(run("--draw q.npy"), 1);
-  EXPECT_EQ(errors_.find("fovea_quality: q.npy: is no result of fovea_quality: "), 0u) << errors_;
+  EXPECT_EQ(errors_.find("fovea_quality: q.npy: is not a result of fovea_quality: "), 0u)
+      << errors_;
 }
 
 /// The systems without a causal form, with full attention that sees later keys.
@@ -64,7 +65,7 @@ TEST_F(FoveaQuality, MeasuresNonCausalOperators) {
   ASSERT_EQ(run("--qkv . --repeat 1 --causal no"), 0) << errors_;
   EXPECT_EQ(errors_, "");
   EXPECT_NE(output_.find("D = 8, N = 128, not causal\n"), output_.npos) << output_;
-  EXPECT_NE(output_.find("\nleft out: Nystroem, m = 256: N = 128 is no multiple of 256\n"),
+  EXPECT_NE(output_.find("\nomitted: Nystroem, m = 256: N = 128 is not a multiple of 256\n"),
             output_.npos)
       << output_;
   const std::string json = text_of("out/quality.json");

@@ -141,7 +141,7 @@ TEST_F(FoveaScale, RunsRequestedSystems) {
   for (const char* other : {"Synthesizer", "FAT", "Sinkhorn", "Nystroem"}) {
     EXPECT_EQ(usual.find(other), usual.npos) << other;
   }
-  EXPECT_NE(output_.find("Sinkhorn 64: N is a multiple of 64"), output_.npos) << output_;
+  EXPECT_NE(output_.find("Sinkhorn 64: N must be a multiple of 64"), output_.npos) << output_;
   EXPECT_EQ(names("--rows 128 --operator FAT"), "FAT; ");
 }
 
@@ -225,12 +225,12 @@ TEST_F(FoveaScale, PlotsCanBeRedrawnFromJson) {
   }
   ASSERT_EQ(run("--memory --rows 256 --operator linear --json memory.json"), 0) << errors_;
   EXPECT_EQ(run("--draw memory.json"), 1);
-  EXPECT_NE(errors_.find("memory.json: is no result of fovea_scale: it lacks outlook"),
+  EXPECT_NE(errors_.find("memory.json: is not a result of fovea_scale: it lacks outlook"),
             errors_.npos)
       << errors_;
   put("other.json", R"({"program": "fovea_lengths"})");
   EXPECT_EQ(run("--draw other.json"), 1);
-  EXPECT_NE(errors_.find("other.json: is no result of fovea_scale"), errors_.npos) << errors_;
+  EXPECT_NE(errors_.find("other.json: is not a result of fovea_scale"), errors_.npos) << errors_;
   EXPECT_FALSE(has("out"));
 }
 
@@ -261,13 +261,13 @@ TEST_F(FoveaScale, MemoryIsMeasured) {
 TEST_F(FoveaScale, RefusesUnknownArguments) {
   const std::vector<std::vector<std::string>> wrong = {
       {"--rows x", "--rows: 'x' is no whole number from 1 on"},
-      {"--rows 1", "--rows: two rows for each rank are the least"},
+      {"--rows 1", "--rows: at least two rows per rank are required"},
       {"--tokens -1", "--tokens: '-1' is no whole number from 1 on"},
       {"--network 3,2,1", "--network: '3,2,1' is not two numbers"},
       {"--operator no", "--operator: none begins with 'no'"},
       {"--operator decoding --backward",
        "--operator: none with a backward pass begins with 'decoding'"},
-      {"--operator Nys --rows 1100", "--rows: Nystroem 64: N is a multiple of 64"},
+      {"--operator Nys --rows 1100", "--rows: Nystroem 64: N must be a multiple of 64"},
       {"--rows", "'--rows' is not understood; see --help"}};
   for (const std::vector<std::string>& call : wrong) {
     EXPECT_EQ(run(call[0]), 2) << call[0];

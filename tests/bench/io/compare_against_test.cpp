@@ -94,7 +94,7 @@ TEST(ReadRun, RefusesInvalidOnes) {
         R"({"program": "fovea_compare", "results": [{"milliseconds": 0, "operator": "a",
             "label": "a", "pass": "forward", "n": 1, "workspace_bytes": 1}]})"}) {
     const std::string message = refusal_of(text);
-    EXPECT_NE(message.find("against.json: is no result of fovea_compare: "), message.npos)
+    EXPECT_NE(message.find("against.json: is not a result of fovea_compare: "), message.npos)
         << text << ": " << message;
   }
   EXPECT_THROW(bench::read_run("/nowhere/x.json"), std::runtime_error);

@@ -103,8 +103,8 @@ TEST(KeptTensors, AreReportedIfMissing) {
     FAIL();
   } catch (const std::runtime_error& error) {
     EXPECT_STREQ(error.what(),
-                 "/nowhere/bench/data: the tensors that came with this build's sources are no "
-                 "longer there; give --qkv DIR or --text FILE");
+                 "/nowhere/bench/data: the tensors of this build's source tree no longer exist; "
+                 "give --qkv DIR or --text FILE");
   }
 }
 

@@ -116,7 +116,7 @@ TEST_F(QualityOfBothSides, EveryChoiceRunsAndHasAShareOfTheWeight) {
     }
   }
   EXPECT_EQ(with_obstacle, 7);  // 80 rows: Nystroem and Sinkhorn want multiples of 32 and more
-  EXPECT_EQ(bench::sinkhorn_choice(32, kRows).obstacle, "N = 80 is no multiple of 32");
+  EXPECT_EQ(bench::sinkhorn_choice(32, kRows).obstacle, "N = 80 is not a multiple of 32");
 }
 
 /// Where as much is computed as full attention has, it is full attention.

@@ -118,11 +118,11 @@ TEST(SixteenBits, SelectSupportedRowsAndReportTheOthers) {
   }
   for (const bench::TensorType type : {bench::TensorType::f16, bench::TensorType::bf16}) {
     std::vector<Entry> kept = all;
-    EXPECT_EQ(
-        bench::keep_16_bits(kept, type),
-        "full, causal; full, decoding; strided; ; Sinkhorn; Luna (the operators are of float "
-        "and double) | strided, training (gradients are of float and double) | FSAT (Fourier "
-        "transforms are of float and double) | Eigen (the baselines are of float and double)");
+    EXPECT_EQ(bench::keep_16_bits(kept, type),
+              "full, causal; full, decoding; strided; ; Sinkhorn; Luna (these operators exist for "
+              "float and double only) | strided, training (gradients exist for float and double "
+              "only) | FSAT (Fourier transforms exist for float and double only) | Eigen (the "
+              "baselines exist for float and double only)");
     ASSERT_EQ(kept.size(), 2u);
     EXPECT_EQ(kept[1].names.label, "local, 128");
     EXPECT_EQ(kept[1].f32.workspace_bytes({}, 1), type == bench::TensorType::f16 ? 2 : 3);

@@ -163,16 +163,15 @@ TEST_F(BertOfFiles, ReportsInvalidConfigs) {
   EXPECT_EQ(with(R"("pruned_heads": {"0": [1]})"),
             R"(config.json: 'pruned_heads' is '{"0":[1]}'; expected {})");
   EXPECT_EQ(with(R"("embedding_size": 4, "pad_token_id": 0, "rope_scaling": {"factor": 2})"),
-            "config.json: these members are not understood: 'embedding_size', "
-            "'rope_scaling'");
+            "config.json: unknown members: 'embedding_size', 'rope_scaling'");
   EXPECT_EQ(with(R"("pruned_heads": {}, "torch_dtype": "float32", "rope_scaling": null)"), "read");
   // Sizes that the file does not have, before memory is taken for them.
   EXPECT_EQ(of_config("\"hidden_size\": 8", "\"hidden_size\": 65536"),
             "model.safetensors: 'embeddings.word_embeddings.weight' is [12, 8]; expected [12, "
-            "65536], as config.json has it");
+            "65536], as in config.json");
   EXPECT_EQ(of_config("\"intermediate_size\": 12", "\"intermediate_size\": 13"),
             "model.safetensors: 'encoder.layer.0.intermediate.dense.weight' is [12, 8]; expected "
-            "[13, 8], as config.json has it");
+            "[13, 8], as in config.json");
   EXPECT_EQ(of_config("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1000"),
             "model.safetensors: there is no tensor "
             "'encoder.layer.2.attention.self.query.weight'");
@@ -183,12 +182,12 @@ TEST_F(BertOfFiles, ReportsInvalidConfigs) {
         std::string("nonsense"), tiny_.config() + std::string(1, '\0'),
         tiny_.config() + std::string(1, '\0') + "{}", "\xef\xbb\xbf" + tiny_.config()}) {
     put("config.json", text);
-    EXPECT_EQ(of_model(), "config.json: it is no JSON object") << text;
+    EXPECT_EQ(of_model(), "config.json: it is not a JSON object") << text;
   }
   std::string deep;
   for (int i = 0; i < 200000; ++i) deep += "{\"a\":";
   put("config.json", deep);
-  EXPECT_EQ(of_model(), "config.json: it is no JSON object");
+  EXPECT_EQ(of_model(), "config.json: it is not a JSON object");
   fs::remove(path("config.json"));
   EXPECT_EQ(of_model(), "config.json: cannot be read: No such file or directory");
 }
@@ -225,9 +224,7 @@ TEST_F(BertOfFiles, TokensGoWithTheModel) {
             "sentence_bert_config.json: 'do_lower_case' is 'true'; expected false, as in "
             "tokenizer_config.json");
   put("sentence_bert_config.json", R"({"max_seq_length": 7, "transformer_task": "fill-mask"})");
-  EXPECT_EQ(of_tokens(),
-            "sentence_bert_config.json: these members are not understood: "
-            "'transformer_task'");
+  EXPECT_EQ(of_tokens(), "sentence_bert_config.json: unknown members: 'transformer_task'");
   put("sentence_bert_config.json", R"({"max_seq_length": 7})");
   put("tokenizer_config.json",
       R"({"model_max_length": 8, "cls_token": {"content": "[CLS]"}, "sep_token": "[SEP]"})");
@@ -261,8 +258,8 @@ TEST_F(BertOfFiles, PoolingIsTheMean) {
                            "pooling_mode_lasttoken": false, "include_prompt": true})"),
             "read");
   EXPECT_EQ(of_pooling(R"({"pooling_mode_mean_tokens": false})"),
-            "'pooling_mode_mean_tokens' is 'false'; expected true: no other pooling is computed "
-            "here");
+            "'pooling_mode_mean_tokens' is 'false'; expected true: other kinds of pooling are not "
+            "supported");
   for (const std::string mode :
        {"cls_token", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken"}) {
     EXPECT_EQ(of_pooling(("{\"pooling_mode_" + mode + "\": true}").c_str()),
@@ -270,8 +267,7 @@ TEST_F(BertOfFiles, PoolingIsTheMean) {
   }
   EXPECT_EQ(of_pooling(R"({"word_embedding_dimension": 9})"),
             "'word_embedding_dimension' is '9'; expected 8");
-  EXPECT_EQ(of_pooling(R"({"pooling_mode": "mean"})"),
-            "these members are not understood: 'pooling_mode'");
+  EXPECT_EQ(of_pooling(R"({"pooling_mode": "mean"})"), "unknown members: 'pooling_mode'");
   EXPECT_EQ(of("config_sentence_transformers.json",
                R"({"prompts": {"query": "q: "}, "default_prompt_name": "query"})"),
             "'default_prompt_name' is 'query'; expected null");
@@ -289,7 +285,7 @@ TEST_F(BertOfFiles, PoolingIsTheMean) {
       of_modules(R"([{"path": "3_Pooling", "type": "sentence_transformers.models.Pooling"}])"),
       "'path' is '3_Pooling'; expected \"1_Pooling\"");
   for (const char* none : {"{}", "[1]", "[{}", ""}) {
-    EXPECT_EQ(of_modules(none), "it is no JSON list of objects") << none;
+    EXPECT_EQ(of_modules(none), "it is not a JSON list of objects") << none;
   }
 }
 

@@ -72,8 +72,8 @@ TEST_F(ByteLearners, TheTextHasALearnableAndARandomPart) {
   EXPECT_NEAR(text.unigram_bits(), 3 * 0.3 * std::log2(1 / 0.3) + 0.1 * std::log2(10), 1e-12);
   EXPECT_EQ(complaint([&] { ByteText(text_path_, 3); }),
             text_path_ +
-                ": it has 30 bytes; expected at least 40, since a tenth of them is not "
-                "learnt and --length is 3");
+                ": it has 30 bytes; expected at least 40, since a tenth of them is held out and "
+                "--length is 3");
 }
 
 TEST_F(ByteLearners, LearnWithEveryOperator) {
@@ -179,11 +179,10 @@ TEST_F(ByteLearners, RefuseOtherCheckpoints) {
   };
   EXPECT_EQ(with("operator", "half"), ": its operator is 'half', which is not supported");
   EXPECT_EQ(with("width", "9"),
-            ": 'embedding.table' is [256, 8]; expected [256, 9], as its "
-            "metadata has it");
-  EXPECT_EQ(with("width", "-1"), ": 'width' in its metadata is '-1', which no model has");
+            ": 'embedding.table' is [256, 8]; expected [256, 9], as in its metadata");
+  EXPECT_EQ(with("width", "-1"), ": 'width' in its metadata is '-1', which no model supports");
   EXPECT_EQ(with("learning_rate", "nan"),
-            ": 'learning_rate' in its metadata is 'nan', which no model has");
+            ": 'learning_rate' in its metadata is 'nan', which no model supports");
   EXPECT_EQ(with("layers", "4096"), ": there is no tensor 'blocks.2.feed_forward.in.weight'");
   EXPECT_EQ(with("operator", "delta").substr(0, 14), ": missing are ");
   EXPECT_EQ(complaint([&] { models::make_byte_learner(small("half")); }).substr(0, 26),

@@ -83,7 +83,7 @@ TEST_F(ByteModelProgram, RefusesWithOneLineAndWritesNothing) {
   EXPECT_EQ(refusal("--text text --operator full,half"),
             name + "--operator half: it is not known; see --help");
   EXPECT_EQ(refusal("--text text --operator fsat --save model"),
-            name + "--operator fsat: it sees what follows a token, so it cannot decode");
+            name + "--operator fsat: it sees later tokens, so it cannot decode");
   EXPECT_EQ(refusal(std::string(kSmall) + "--save model --generate 3 --prompt 'seventeen letters'"),
             name + "the prompt has 17 bytes; the model has positions for 16");
   EXPECT_EQ(refusal("--text text --operator full,local --save model"),

@@ -312,8 +312,7 @@ TEST_F(BadLanguageModel, InvalidOptions) {
     const std::string said = refusal(flags);
     EXPECT_TRUE(said.ends_with(": cannot be read: it is not a regular file")) << said;
   }
-  EXPECT_EQ(refusal("--model none.gguf --prompt a").substr(0, 35),
-            "none.gguf: there is no such file; `");
+  EXPECT_EQ(refusal("--model none.gguf --prompt a").substr(0, 35), "none.gguf: no such file; `");
   const std::string model = "--model m.gguf ";
   EXPECT_EQ(refusal(model + "--prompt '" + kPrompt + kPrompt + kPrompt + "' --logits l.npy"),
             "the prompt has 60 tokens; the model has positions for 40");
@@ -337,8 +336,8 @@ TEST_F(BadLanguageModel, InvalidAttention) {
     return refusal("--model m.gguf --prompt a --logits l.npy --attention " + attention);
   };
   for (const char* name : {"fsat", "fat", "fnet", "linformer", "nystromformer", "sinkhorn"}) {
-    EXPECT_EQ(of(name), std::string("--attention ") + name +
-                            ": it sees what follows a token, so it cannot decode");
+    EXPECT_EQ(of(name),
+              std::string("--attention ") + name + ": it sees later tokens, so it cannot decode");
   }
   EXPECT_EQ(of("window:0"), "--attention window:0: window is 0; expected 1 to " +
                                 std::to_string(fovea::kFarPosition));
@@ -359,7 +358,7 @@ TEST_F(BadLanguageModel, TruncatedFiles) {
     EXPECT_TRUE(said.starts_with("m.gguf: it ")) << said;
   }
   put("m.gguf", "");
-  EXPECT_EQ(refusal("--model m.gguf --prompt a"), "m.gguf: it is no GGUF file");
+  EXPECT_EQ(refusal("--model m.gguf --prompt a"), "m.gguf: it is not a GGUF file");
 }
 
 TEST_F(BadLanguageModel, InconsistentFiles) {
@@ -373,15 +372,14 @@ TEST_F(BadLanguageModel, InconsistentFiles) {
   EXPECT_NE(renamed.find("blk.1.ffn_up.weight"), std::string::npos) << renamed;
   EXPECT_NE(renamed.find("blk.1.ffn_xx.weight"), std::string::npos) << renamed;
   EXPECT_EQ(changed("smollm", "sm0llm"),
-            "m.gguf: its tokens are of the kind 'gpt2, sm0llm'; expected 'gpt2, smollm' or 'gpt2, "
-            "gpt-2'");
+            "m.gguf: its tokenizer is 'gpt2, sm0llm'; expected 'gpt2, smollm' or 'gpt2, gpt-2'");
   EXPECT_EQ(changed("general.arch", "general.ARCH"), "m.gguf: there is no 'general.architecture'");
   const std::string huge(8, '\x7f');
   const std::string key = "llama.embedding_length";
   EXPECT_TRUE(changed(key.substr(0, 5), key.substr(0, 5) + huge).starts_with("m.gguf: "))
       << errors_;
   std::string entries = tiny_.bytes().file();
-  EXPECT_TRUE(of_model(entries.replace(8, 8, huge)).starts_with("m.gguf: it ends too soon for"));
+  EXPECT_TRUE(of_model(entries.replace(8, 8, huge)).starts_with("m.gguf: it is truncated for"));
   TinyLlama other;
   other.tokens.push_back("more");
   other.kinds.push_back(1);
@@ -398,7 +396,7 @@ TEST_F(BadLanguageModel, InconsistentFiles) {
 
 TEST_F(BadLanguageModel, UnsupportedKeys) {
   const auto of_keys = [&](const auto& add) { return of_model(with(tiny_, add)); };
-  const std::string unknown = "m.gguf: these keys are not understood: ";
+  const std::string unknown = "m.gguf: unknown keys: ";
   for (const char* name : {"attention.scale", "logit_scale", "attn_logit_softcapping",
                            "embedding_scale", "rope.scaling.yarn_ext_factor",
                            "rope.scaling.yarn_log_multiplier", "final_logit_softcapping"}) {
@@ -433,12 +431,12 @@ TEST_F(BadLanguageModel, UnsupportedKeys) {
               file.string("llama.rope.scaling.type", "yarn");
               file.number("llama.rope.scaling.factor", 6, 0.5F);
             }),
-            "m.gguf: its sizes do not go together: MultiHead: rotary.yarn.factor is 0.5; expected "
-            "a finite number, at least 1");
+            "m.gguf: its sizes are inconsistent: MultiHead: rotary.yarn.factor is 0.5; expected a "
+            "finite number, at least 1");
   for (const std::string name : {"add_bos_token", "add_eos_token", "add_space_prefix"}) {
     const std::string key = "tokenizer.ggml." + name;
     EXPECT_EQ(of_keys([&](GgufBytes& file) { file.number(key, 7, true); }),
-              "m.gguf: '" + key + "' is true; expected false, since nothing is added to a text");
+              "m.gguf: '" + key + "' is true; expected false, since no tokens are added");
   }
   // These change nothing.
   put("m.gguf", with(tiny_, [](GgufBytes& file) {
@@ -469,7 +467,7 @@ TEST_F(BadLanguageModel, TensorsWithGapsOrOverlaps) {
   for (const std::int64_t by : {-32, 4, 32, -4096, 1 << 30}) {  // over others, not aligned, gaps
     const std::string said = moved(name, by);
     EXPECT_TRUE(said.starts_with("m.gguf: the data of '" + name + "' begins at byte ")) << said;
-    EXPECT_TRUE(said.ends_with(", behind those before it, aligned")) << said;
+    EXPECT_TRUE(said.ends_with(", after the preceding data, aligned")) << said;
   }
   const auto of_alignment = [&](std::size_t alignment) {
     return with(tiny_, [&](GgufBytes& file) { file.align(alignment); });
@@ -477,7 +475,7 @@ TEST_F(BadLanguageModel, TensorsWithGapsOrOverlaps) {
   for (const std::size_t alignment : {1U, 3U, 4U, 24U, 33U}) {
     EXPECT_EQ(of_model(of_alignment(alignment)), "m.gguf: 'general.alignment' is " +
                                                      std::to_string(alignment) +
-                                                     "; expected a power of 2 from 8 on");
+                                                     "; expected a power of 2 of at least 8");
   }
   EXPECT_EQ(of_model(with(tiny_, [](GgufBytes& file) { file.size("general.alignment", 0); })),
             "m.gguf: 'general.alignment' is 0; expected 1 to 1048576");

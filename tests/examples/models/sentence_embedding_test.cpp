@@ -93,17 +93,17 @@ TEST_F(SentenceEmbedding, PrintsTokens) {
 TEST_F(SentenceEmbedding, ReportsTruncatedSentences) {
   EXPECT_EQ(run("--model minilm un 'the the the the the the the'"), 0);
   EXPECT_EQ(errors_,
-            "note: sentence 2 has 9 tokens; the last 2 are left out, since this model's sentences "
+            "note: sentence 2 has 9 tokens; the last 2 are omitted, since this model's sentences "
             "have at most 7\n");
 }
 
 TEST_F(SentenceEmbedding, FindsItsModel) {
   EXPECT_EQ(run("un", "FOVEA_MODELS=."), 0) << errors_;
   EXPECT_EQ(run("un", "FOVEA_MODELS= HOME=/nowhere"), 1);
-  EXPECT_EQ(errors_,
-            "sentence_embedding: /nowhere/.cache/fovea/models/minilm/config.json: there is no such "
-            "file; `bash examples/models/fetch_models.sh` fetches the model, and --model says "
-            "where it is\n");
+  EXPECT_EQ(
+      errors_,
+      "sentence_embedding: /nowhere/.cache/fovea/models/minilm/config.json: no such file; `bash "
+      "examples/models/fetch_models.sh` downloads the model, and --model sets its path\n");
 }
 
 TEST_F(SentenceEmbedding, RefusesWithOneLineAndWritesNothing) {

@@ -198,9 +198,9 @@ TEST(WordPiece, VocabulariesAreFiles) {
     return std::string("read");
   };
   std::ofstream(path) << "[UNK]\n[CLS]\n";
-  EXPECT_EQ(message(), ": there is no [SEP] in it; expected a vocabulary of BERT, a token a line");
+  EXPECT_EQ(message(), ": there is no [SEP] in it; expected a BERT vocabulary, one token per line");
   std::ofstream(path).close();
-  EXPECT_EQ(message(), ": there is no [UNK] in it; expected a vocabulary of BERT, a token a line");
+  EXPECT_EQ(message(), ": there is no [UNK] in it; expected a BERT vocabulary, one token per line");
   std::filesystem::remove(path);
   EXPECT_EQ(message(), ": cannot be read: No such file or directory");
 }
