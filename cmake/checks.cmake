@@ -17,7 +17,7 @@ add_custom_target(header_times
 
 include(${CMAKE_CURRENT_LIST_DIR}/doxygen.cmake)
 
-# Seconds, memory and code size of small programs, beside one of Eigen's.
+# Seconds, memory and code size of small programs, compared with one that uses Eigen.
 add_custom_target(compile_times
   COMMAND bash ${PROJECT_SOURCE_DIR}/bench/compile_times/run.sh ${CMAKE_CXX_COMPILER}
           ${PROJECT_SOURCE_DIR}/include

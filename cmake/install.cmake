@@ -49,7 +49,7 @@ if(FOVEA_INSTALL_COMPILED)
   set(FOVEA_LIB_PKGCONFIG_DIR ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
   file(RELATIVE_PATH FOVEA_LIB_PC_TO_PREFIX /prefix/${FOVEA_LIB_PKGCONFIG_DIR} /prefix)
   configure_file(cmake/fovea-compiled.pc.in fovea-compiled.pc @ONLY)
-  # Only beside its libraries, which are OPTIONAL above.
+  # Only with its libraries, which are OPTIONAL above.
   install(CODE "
     if(EXISTS \"$<TARGET_FILE:fovea_compiled_32>\" AND EXISTS \"$<TARGET_FILE:fovea_compiled_64>\")
       file(INSTALL \"${PROJECT_BINARY_DIR}/fovea-compiled.pc\"

@@ -1,4 +1,4 @@
-# The C++ of the pages for users must stand in examples/, which are compiled and run; and the output
+# C++ code on the pages for users must be in examples/, which are compiled and run; and the output
 # that README.md shows must be the one that the test of quickstart asks for. Indentation does not
 # count.
 cmake_minimum_required(VERSION 3.24)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What it costs to compile fovea: seconds, memory and code size of small programs, beside a program
+# What it costs to compile fovea: seconds, memory and code size of small programs, and of a program
 # of Eigen's alone (a product and a Jacobi SVD), compiled in turns with them. Prints a table, and
 # writes JSON to the file that is named last.
 # usage: run.sh COMPILER INCLUDE_DIRECTORY EIGEN_DIRECTORY ROUNDS [FILE.json]

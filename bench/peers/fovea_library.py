@@ -38,7 +38,7 @@ def _address(array: np.ndarray | None) -> ctypes.c_void_p:
 
 
 class FoveaLibrary:
-    """The shared object, with threads of its own."""
+    """The shared object, with its own threads."""
 
     name = "fovea"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One row: every library's fastest form, checked, then timed beside the others."""
+"""One row: the fastest variant of every library, checked, then timed, alternating."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from fovea_library import FoveaLibrary
 from problem import Problem
 from rows import Row
 
-# A row's figures, flat, as they stand in the JSON.
+# A row's figures, as in the JSON.
 Figures = dict[str, Any]
 
 # Whom a row is about to call, in case that it ends the process.
@@ -33,7 +33,7 @@ class _Candidates:
             self._choose(problem, library)
 
     def _choose(self, problem: Problem, library: Library) -> None:
-        """Takes the fastest form; one that raises is left out with a note."""
+        """Selects the fastest variant; one that raises is omitted with a note."""
         forms = library.forms(problem)
         for form in forms:
             try:

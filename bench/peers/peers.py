@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Times fovea beside PyTorch, OpenVINO and ONNX Runtime, in turns in one process.
+"""Times fovea, PyTorch, OpenVINO and ONNX Runtime, alternating in one process.
 
 run.sh sets up what this program needs. It leaves with 0 if all rows were measured and all results
 agree, 1 if not, 2 if it was called wrongly or something that it cannot do without is missing.
@@ -92,7 +92,7 @@ def missing_at_all(options: argparse.Namespace) -> str:
 
 
 def partial(path: Path) -> Path:
-    """Where the rows stand until all are measured."""
+    """The file for rows until all are measured."""
     return path.absolute().with_name(path.name + ".partial")
 
 

@@ -78,7 +78,7 @@ def script(results: list[dict[str, Any]], subtitle: str, output: Path) -> str:
 
 
 def draw(results: list[dict[str, Any]], subtitle: str, output: Path) -> str:
-    """Draws the picture. Returns why there is none, or nothing."""
+    """Draws the picture. Returns the reason if it cannot, or nothing."""
     if not any(key.endswith("_ratio") for row in results for key in row):
         return "no plot: no peer was measured"
     try:

@@ -5,7 +5,7 @@ import numpy as np
 
 import rows
 
-# How the elements of a type of numbers lie in a numpy array; numpy has no bfloat16.
+# The numpy type that stores each type of numbers; numpy has no bfloat16.
 ARRAY_TYPES = {rows.F32: np.float32, rows.BF16: np.uint16, rows.F16: np.float16}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is measured: the rows, their names and their useful flops. It needs no package."""
+"""What is measured: the rows, their names and their useful flops. Needs no packages."""
 
 import re
 from dataclasses import dataclass
@@ -126,7 +126,7 @@ ROWS: list[Row] = _all_rows()
 
 
 class NoSuchRow(ValueError):
-    """No row has a name that was asked for."""
+    """No row has a requested name."""
 
 
 def chosen(threads: int, pattern: str, quick: bool) -> list[Row]:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Times fovea beside other libraries (peers.py --help): sets up a virtual environment with them,
+# Compares the speed of fovea and other libraries (peers.py --help): sets up a virtual environment with them,
 # builds fovea's shared object, and runs the program with the arguments that are left.
 # usage: run.sh [--venv DIR] [--build DIR] [--torch-from-pypi] [--setup-only] [OPTION ...]
 #   --venv DIR           the virtual environment (or FOVEA_PEERS_VENV); default build/peers/venv.

@@ -93,7 +93,7 @@ class Turns:
             (self._calls[name] + self._is_warmed[name]) * once[name] for name in runs)
 
     def rounds(self, asked: int) -> int:
-        """How many of the rounds that are asked for there is time for."""
+        """How many of the requested rounds fit into the time limit."""
         return min(asked, max(LEAST_ROUNDS, int(ROW_SECONDS / self._round_seconds)))
 
     def times(self, rounds: int, before_round: Callable[[], object]) -> dict[str, Times]:

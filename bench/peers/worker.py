@@ -45,7 +45,7 @@ class Job:
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """What must stand in the environment before the libraries are loaded.
+    """The environment variables to set before the libraries are loaded.
 
     glibc hands large temporaries back to the system and gets them again as new pages at every
     call, which costs PyTorch much of its time, unless it is told not to.

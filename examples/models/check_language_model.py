@@ -88,7 +88,7 @@ def check(what, holds, detail=""):
 
 
 def check_tokens(program, tokenizer, texts):
-    # Drawn strings stand in one text, each between two special tokens.
+    # Random strings in one text, each between two special tokens.
     end = "<|endoftext|>"
     joined = end + end.join(drawn_strings()) + end
     holds = check(f"tokens of {DRAWN} drawn strings",

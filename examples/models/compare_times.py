@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Times models beside frameworks: compare_times.py TIME_MODELS MODELS_DIR JSON [TASK ...]
+"""Compares the speed of models with frameworks: compare_times.py TIME_MODELS MODELS_DIR JSON [TASK ...]
 
 Tasks: prefill (SmolLM2, 2048 tokens, beside PyTorch), decode (tokens a second beside the bound of
 reading 16-bit weights once), load (135 million weights from safetensors), embed (MiniLM, 256 tokens,
@@ -25,7 +25,7 @@ BYTES_OF_WEIGHT = 2
 
 
 class Worker:
-    """time_models, which is asked for one thing after the other."""
+    """A running time_models, which measures one task at a time."""
 
     def __init__(self, program, models):
         self.process = subprocess.Popen(

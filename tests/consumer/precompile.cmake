@@ -1,4 +1,4 @@
-# Compiles HEADERS beside itself, for those who say -include HEADERS: GCC and Clang look there first.
+# Precompiles HEADERS next to the file, where GCC and Clang look first for -include HEADERS.
 cmake_minimum_required(VERSION 3.24)
 list(TRANSFORM EIGEN PREPEND -isystem)
 execute_process(

@@ -11,7 +11,7 @@ string(REPLACE "\n" ";" commands "${CMAKE_MATCH_1}")
 set(ENV{CXX} ${COMPILER})
 set(ENV{Eigen3_DIR} ${EIGEN_DIR})
 set(ENV{CMAKE_CXX_COMPILER_LAUNCHER} ${CMAKE_CURRENT_LIST_DIR}/compile_nothing.sh)
-# install_by(commands prefix): runs the commands in a directory of their own.
+# install_by(commands prefix): runs the commands in a separate directory.
 function(install_by commands prefix)
   file(REMOVE_RECURSE ${WORK} ${prefix})
   file(MAKE_DIRECTORY ${WORK})

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Makes the JSON files of this folder and the page beside them: runs the whole suite, then drawn cases
+# Generates the JSON files and the page of this directory: runs the whole suite, then random cases
 # (FOVEA_TRIALS, 20000) of operators and decoders, then every float, or every FOVEA_MATH_STRIDE-th,
 # through every function, and every FOVEA_MAP_STRIDE-th (61) through the feature maps.
 #

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What becomes of the lines that test programs leave."""
+"""Tests of the tables made from the lines that test programs write."""
 
 import sys
 import unittest

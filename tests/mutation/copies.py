@@ -32,7 +32,7 @@ class Switch:
 
 @dataclass(frozen=True)
 class Test:
-    """What runs a test, and in which environment besides."""
+    """The command of a test, and its additional environment."""
 
     command: list[str]  # the program and its arguments, or those of what starts it on ranks
     program: str
@@ -140,12 +140,12 @@ class Copy:
             ["cmake", "--build", str(self.build), "-j", str(self.jobs), "--target",
              *sorted({self.known[test].target for test in tests}), "--", "-k", "0"],
             capture_output=True, text=True, errors="replace", check=False)
-        # A generator may have asked for colours.
+        # The environment may request colours.
         plain = re.sub(r"\x1b\[[0-9;]*[mK]", "", done.stdout)
         return [] if done.returncode == 0 else plain.splitlines()
 
     def run(self, test: str, seconds: float, **environment: str) -> bool:
-        """Whether the test passes, in a folder of its own."""
+        """Whether the test passes, in a separate directory."""
         known = self.known[test]
         # A rank that stops at its first failure would let the others wait.
         stop = ["--gtest_fail_fast"] if known.command[0] == known.program else []
@@ -159,7 +159,7 @@ class Copy:
                 try:
                     return running.wait(seconds) == 0
                 except subprocess.TimeoutExpired:
-                    # What started ranks ends them, if it is asked to.
+                    # The launcher of ranks ends them on SIGTERM.
                     running.terminate()
                     try:
                         running.wait(10)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What became of mistakes: which are alive, what is known of these, and how many were killed."""
+"""Results of mutants: which survived, their verdicts, and how many were killed."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Reason:
 
 
 def known_survivors() -> dict[tuple[str, str, str], Reason]:
-    """By header, line and what the mistake makes of it."""
+    """By header, line and mutated line."""
     lines = [line.split("\t") for line in SURVIVORS.read_text().splitlines()[1:]]
     return {(path, before, after): Reason(verdict, text)
             for path, before, after, verdict, text in lines}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# The directories that are mutated, from the lowest one up.
+# The mutated directories, from the lowest layer up.
 DIRECTORIES = ("core", "simd", "patterns", "kernels", "attention", "spectral", "distributed", "layers",
           "io")
 
@@ -29,7 +29,7 @@ class Mutant:
 
     @property
     def mistake(self) -> tuple[str, str, str]:
-        """What it is, wherever in the header its line may stand."""
+        """Its identity, independent of the line number."""
         return self.path, self.before.strip(), self.after.strip()
 
 
@@ -86,7 +86,7 @@ def is_code(line: str) -> bool:
 
 
 def mutants_of_line(path: str, number: int, line: str) -> Iterator[Mutant]:
-    """All mistakes that the rules make of one line; a comment at its end is left as it is."""
+    """All mutants of one line by the rules; a trailing comment is kept."""
     if not is_code(line):
         return
     code = line.split("  //")[0]
@@ -98,7 +98,7 @@ def mutants_of_line(path: str, number: int, line: str) -> Iterator[Mutant]:
 
 
 def mutants_of(include: Path, directory: str) -> list[Mutant]:
-    """All mistakes in the headers of a directory, in the order of their places."""
+    """All mutants in a directory's headers, in order."""
     found = []
     roots = sorted((include / directory).rglob("*.hpp")) + sorted(include.glob(f"{directory}.hpp"))
     for file in roots:

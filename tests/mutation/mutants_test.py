@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the rules make of lines, and what switches make of them."""
+"""Tests of the mutation rules and of switches."""
 
 import os
 import shutil

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Makes small mistakes in the headers, one after the other, and asks whether the tests see them.
+"""Makes small changes to the headers, and lists those that no test detects.
 
-Everything happens in a copy of the sources with a build of its own, of the level of this machine
-alone. It is compiled once, with all mistakes as switches (switches.py). Each test first runs without
-a mistake and says which ones it came by; then each mistake is asked of those tests alone until one
-fails or hangs: that kills the mutant. First come quick tests and those that killed others of the
-same header or folder. What survives is listed: it is a hole in the tests, or changes nothing that
-can be seen, or only a test sees it that was not asked because of --patience. A mistake that does not
-compile is not counted.
+This uses a copy of the sources with a separate build for the level of this machine. It is compiled
+once, with all mutants as switches (switches.py). Each test first runs without a mutant and reports
+the switches that it reaches; then each mutant is run with only the tests that reach it, until one
+fails or hangs, which kills the mutant. Quick tests, and those that killed others of the same header
+or directory, run first. Survivors are listed: a hole in the tests, no observable change, or only
+detected by a test that was skipped because of --patience. Mutants that do not compile are not
+counted.
 """
 
 import argparse
@@ -29,8 +29,8 @@ from fates import ALIVE, asked_again, known_survivors, mistake_of, reason_of, su
 
 
 def without_mistakes(copy: Copy, tests: list[str]) -> tuple[dict[str, float], dict[int, list[str]]]:
-    """Runs every test as it is. Returns the seconds that each took that passes, and which of these
-    come by each switch."""
+    """Runs every test without mutants. Returns the seconds of each test that passes, and which of
+    these reach each switch."""
     seconds: dict[str, float] = {}
     reached: dict[int, list[str]] = {}
 
@@ -64,7 +64,7 @@ def known_without_mistakes(copy: Copy, tests: list[str],
 
 
 class Order:
-    """Which tests are asked of a mutant first: those that kill soonest, by their seconds and by what
+    """Which tests a mutant runs first: those that kill soonest, by their seconds and by what
     became of other mutants of the same header and of the same folder."""
 
     def __init__(self, seconds: dict[str, float], patience: float) -> None:
@@ -119,22 +119,21 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
         prog="mutate.py", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--directories", default=",".join(mutants.DIRECTORIES),
                         help="comma-separated: " + ",".join(mutants.DIRECTORIES))
-    parser.add_argument("--count", type=int, default=1000, help="mutants in all (1000)")
-    parser.add_argument("--seed", type=int, default=1, help="which ones are drawn (1)")
+    parser.add_argument("--count", type=int, default=1000, help="number of mutants (1000)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random selection (1)")
     parser.add_argument("--again", type=Path, metavar="FILE",
-                        help="first ask those again that survived another run, whose results.json\n"
-                             "this is, but for those that nobody could see; of what that run has\n"
-                             "asked nothing is drawn")
+                        help="results.json of another run: first repeat its survivors, except those\n"
+                             "listed as not observable; none of its other mutants are drawn")
     parser.add_argument("--unlisted", action="store_true",
-                        help="draw nothing that survivors.tsv lists: what remains, tests have seen")
+                        help="draw no mutant that survivors.tsv lists")
     parser.add_argument("--tests", default=".", help="only tests whose names match this (.)")
     parser.add_argument("--jobs", type=int, default=2, help="compilers and tests at once (2)")
     parser.add_argument("--patience", type=float, default=float("inf"), metavar="SECONDS",
-                        help="ask a mutant of tests that take so long in all, and no more (no end)")
+                        help="run tests for at most this long per mutant (unlimited)")
     parser.add_argument("--list", action="store_true", help="print the mutants and do nothing")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutation",
-                        help="the copy (build/mutation); results.json in it grows, and a run that\n"
-                             "was stopped goes on")
+                        help="the copy (build/mutation); an interrupted run continues from its\n"
+                             "results.json")
     options = parser.parse_args(arguments)
     unknown = set(options.directories.split(",")) - set(mutants.DIRECTORIES)
     if unknown:

@@ -58,7 +58,7 @@ def balanced(text: str) -> bool:
 
 
 def at_top(text: str, what: str) -> list[int]:
-    """Where a character stands outside of all brackets."""
+    """The position of a character outside of all brackets."""
     return [i for i, char in enumerate(text) if char == what and balanced(text[:i])]
 
 
@@ -81,7 +81,7 @@ SMALL_FUNCTION = re.compile(r"\{ return (.*); \}")
 
 
 def of_header(change: Change, on: str) -> str | None:
-    """A condition, or the statement that stands behind it."""
+    """A condition, or the statement after it."""
     found = HEADER.match(change.before)
     if not found:
         return None
@@ -137,7 +137,7 @@ OPERATORS = {" < ": "<", " <= ": "<=", " > ": ">", " >= ": ">=", " == ": "==", "
 
 
 def of_operator(mutant: Mutant, change: Change, number: int) -> tuple[str, str] | None:
-    """Two operands of part of a statement: the operator stands on both sides of an object that
+    """Two operands of part of a statement: the operator is on both sides of an object that
     knows the mistake. Returns the line and the definition of the object."""
     if mutant.kind == "bound":
         one = re.compile(r"[01]\b").search(change.before, change.begin)
@@ -160,7 +160,7 @@ def of_operator(mutant: Mutant, change: Change, number: int) -> tuple[str, str] 
 
 
 def begins_statement(lines: list[str], number: int) -> bool:
-    """Whether the line, from 1, does not go on with what stands above it."""
+    """Whether the line, from 1, does not continue the line above it."""
     for above in reversed(lines[:number - 1]):
         text = above.split("  //")[0].strip()
         if text and not text.startswith(("//", "#", "FOVEA_UNROLL")):
@@ -187,7 +187,7 @@ def switched(lines: list[str], mutant: Mutant, number: int) -> tuple[str, str] |
 
 
 def support(definitions: list[str]) -> str:
-    """The header that the switched lines stand on, with a definition for each number, or none."""
+    """The header that the switched lines include, with a definition for each number, or none."""
     count = len(definitions)
     return f"""#pragma once
 #include <cstdio>

@@ -43,7 +43,7 @@ class Row:
 def flags_row(name: str, how: str, units: list[str] | None = None, compiler: str = "",
               base: list[str] | None = None, link: str = "", short: bool = False,
               same: bool = False) -> Row:
-    """A program with flags of its own; `how` is these flags. If `same`, it must have the bits of the
+    """A program with separate flags; `how` is these flags. If `same`, it must have the bits of the
     reference: the same compiler made it, and must have done so on the same machine."""
     flags = [*(base or NATIVE), *how.split()]
 
@@ -221,7 +221,7 @@ def every_operator() -> str:
 
 
 def std_headers() -> str:
-    """What the headers include of std, Eigen and others: they stand before such macros, which they
+    """What the headers include of std, Eigen and others: they come before such macros, which they
     would not survive."""
     names = set()
     for header in (ROOT / "include").rglob("*.hpp"):
@@ -368,7 +368,7 @@ def mixed() -> list[Row]:
             library = bench.new_folder() / f"lib{half[0]}.so"
             bench.must([*bench.here, "-shared", *(str(o) for n in half for o in objects[n]),
                         "-o", str(library), "-pthread"])
-            # Type names and vtables of std::thread's, made of a lambda, are data.
+            # Type names and vtables that std::thread creates for a lambda are data.
             functions = [line for line in bench.must(["nm", "-D", "--defined-only", str(library)])
                          .splitlines() if re.search(" [TWi] ", line)]
             exported = [line for line in functions if "5fovea" in line]
