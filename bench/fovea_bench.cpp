@@ -3,10 +3,10 @@
 /// Every operator under Google Benchmark. A name is
 /// `<operator>/<pass>/<type>/<variant>[,heads:<h>][,threads:<n>]/D:<D>/N:<N>`; B = 1, 8 heads and
 /// one thread unless it says otherwise. A row whose label says `other` runs in turns with that, and
-/// time_over_other divides their times (CPU times, of all threads).
-/// ns_per_token is of a row and head; cycles_per_pair, of choices of keys, of a row, key and head.
-/// Medians: --benchmark_repetitions=9 --benchmark_report_aggregates_only. Below the table stand
-/// ratios of rows, of those that ran; --benchmark_filter=heads:2/ runs the rows that have one.
+/// time_over_other divides their times (CPU times, of all threads). ns_per_token is of a row and
+/// head; cycles_per_pair, of choices of keys, of a row, key and head. Medians:
+/// --benchmark_repetitions=9 --benchmark_report_aggregates_only. Ratios of rows that ran are
+/// printed below the table; --benchmark_filter=heads:2/ runs the rows that have one.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -271,8 +271,8 @@ std::size_t matches(const std::vector<Cell>& all, std::string filter) {
   }
 }
 
-/// Prints our own facts, and ratios at the end. What Debian's library says of its own build is not
-/// true of it.
+/// Prints facts about the machine, and ratios at the end. What Debian's library reports about its
+/// own build is wrong.
 class Reporter : public benchmark::ConsoleReporter {
  public:
   Reporter(OutputOptions options, const std::vector<Cell>& cells)
@@ -309,7 +309,7 @@ class Reporter : public benchmark::ConsoleReporter {
   RowTimes times_;
 };
 
-/// Whether the user asked for another format on stdout.
+/// Whether the user requested another format on stdout.
 bool wants_console(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];

@@ -44,8 +44,8 @@ HeadTensors load(Comparison& run) {
   return embedded_document(arguments, FOVEA_SOURCE_DIR, run.input);
 }
 
-/// Rounds the tensors to the type that is asked for, if it has 16 bits. \throws std::runtime_error
-/// if that has no such numbers
+/// Rounds the tensors to the requested type, if it has 16 bits. \throws std::runtime_error if it
+/// cannot represent them
 void round_tensors(HeadTensors& tensors, const Comparison& run) {
   if (!has_16_bits(run.arguments.type)) return;
   if (run.arguments.type == TensorType::f16) round_to<Eigen::half>(tensors);
@@ -53,8 +53,8 @@ void round_tensors(HeadTensors& tensors, const Comparison& run) {
   check_finite(tensors, run.arguments.lengths.back(), run.input, type_name(run.arguments));
 }
 
-/// The entries that are asked for and, if tensors have 16 bits, take those. \param left_out takes
-/// those that do not, and why \throws ArgumentError
+/// The requested entries that support the type. \param left_out the others, with reasons   \throws
+/// ArgumentError
 std::vector<Entry> entries_of(const CompareArguments& arguments, std::string& left_out) {
   std::vector<Entry> entries = selected(operators(), arguments);
   if (has_16_bits(arguments.type)) left_out = keep_16_bits(entries, arguments.type);
@@ -196,7 +196,7 @@ class Comparer {
   Yardsticks<T> full_;
 };
 
-/// Compares in the type that is asked for.
+/// Compares in the requested type.
 void run_all(Comparison& run, std::vector<Entry> entries, HeadTensors& tensors,
              const OtherRun* other, const std::string& json_file) {
 #if !defined(FOVEA_BENCH_FLOAT_ONLY)

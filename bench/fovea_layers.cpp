@@ -99,8 +99,8 @@ Step step_of(const std::function<Layer(Initialiser&)>& make_layer, Index n, Inde
   };
 }
 
-/// What the layers with sizes of their own are made with: P projected keys, m landmarks, blocks and
-/// chunks of b rows, as in the configurations of the Long Range Arena.
+/// Sizes of layers: P projected keys, m landmarks, blocks and chunks of b rows, as in the
+/// configurations of the Long Range Arena.
 constexpr Index kProjected = 256;
 constexpr Index kLandmarks = 64;
 constexpr Index kBlock = 64;
@@ -239,7 +239,7 @@ std::vector<LayerRow> measure_all(const CompareArguments& arguments, ThreadPool&
   return rows;
 }
 
-/// The rows of the table as those that plots are made of.
+/// The rows of the table, for plots.
 Comparison plotted(const std::vector<LayerRow>& rows, const CompareArguments& arguments) {
   Comparison run;
   run.arguments = arguments;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How near operators come to the attention of a trained model, beside what they cost. See --help.
+/// How well operators approximate the attention of a trained model, and their cost. See --help.
 #include <array>
 #include <cmath>
 #include <cstdio>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How operators scale over the ranks of MPI: time, bytes sent, time waited and memory, beside a
-/// model of them. See --help.
+/// How operators scale over the ranks of MPI: time, bytes sent, time waited and memory, compared
+/// with a model. See --help.
 #include <mpi.h>
 
 #include <cstdio>
@@ -107,7 +107,7 @@ void run_times(Run& run) {
   if (!asked.plots.empty()) write_plots(drawn_out, asked);
 }
 
-/// Takes those that are asked for, but for those whose sequences have other lengths.
+/// Selects the requested systems, except those that need other sequence lengths.
 void choose_systems(Run& run) {
   const ScaleArguments& asked = run.asked;
   std::string left_out;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Time of the choice of keys by blocks beside the exhaustive one, for sketches that are clustered,
-/// random, and of a document. See --help.
+/// Time of the selection of keys by blocks and of the exhaustive one, for clustered sketches,
+/// random ones, and one of a document. See --help.
 #include <algorithm>
 #include <array>
 #include <cstdint>

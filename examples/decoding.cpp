@@ -13,7 +13,7 @@ int main() {
   q.setRandom();
   k.setRandom();
   v.setRandom();
-  // What a model makes of tokens [first, first + count): here, rows of the tensors above.
+  // A model's rows for tokens [first, first + count): here, rows of the tensors above.
   const auto tokens = [](const Tensor& x, fovea::Index first, fovea::Index count) -> Tensor {
     return x.slice(Eigen::array<long, 4>{0, 0, first, 0},
                    Eigen::array<long, 4>{1, x.dimension(1), count, x.dimension(3)});

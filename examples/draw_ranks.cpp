@@ -217,7 +217,7 @@ Panel sums() {
   return panel;
 }
 
-/// Rows of ranks beside columns of ranks, between which all numbers go to and fro.
+/// Rows of ranks and columns of ranks, between which all numbers are exchanged.
 void draw_turned(Panel& panel, const char* columns) {
   constexpr double side = 104;
   const double top = kHeld + 14;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// usage: draw_weights [file.svg]     weights.svg if none is given
-/// What the systems attend to whose keys are not pairs of a pattern: the N x N weights that each
-/// makes of the values of one head. Out is linear in the values, so unit vectors as values give
-/// them. A line is printed and a map drawn for each, full attention of the same tokens first.
+/// Draws the N x N weights of operators whose keys are not pairs of a pattern. Out is linear in the
+/// values, so unit vectors as values give the weights. It prints a line and draws a map for each
+/// operator, full attention of the same tokens first.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -57,7 +57,7 @@ Matrix means() {
   return e;
 }
 
-/// What an operator makes of unit vectors.
+/// The result of an operator for unit vectors.
 struct Map {
   std::string name;
   std::string options;
@@ -65,7 +65,7 @@ struct Map {
   bool sums_to_one = true;  ///< of every row
 };
 
-/// The maps of operators whose weights come of the tokens.
+/// The maps of operators whose weights depend on the tokens.
 std::vector<Map> maps_of_tokens() {
   const Matrix x = tokens(), values = Matrix::Identity(kTokens, kTokens), e = means();
   std::vector<Map> maps;
@@ -121,7 +121,7 @@ std::vector<Map> maps_of_tokens() {
   return maps;
 }
 
-/// The maps of operators whose weights come of positions, or of each token alone.
+/// The maps of operators whose weights depend on positions, or on each token alone.
 std::vector<Map> maps_of_positions() {
   const Matrix x = tokens(), values = Matrix::Identity(kTokens, kTokens);
   std::vector<Map> maps;
@@ -149,7 +149,7 @@ std::vector<Map> maps_of_positions() {
         fovea::DenseSynthesizerAttention{}.forward(in, out);
       });
   add(fovea::FourierMixer::name(), "of one channel", false, [&](Matrix& out) {
-    // The batch has a sequence for each unit vector, and one for what comes of it.
+    // The batch has a sequence for each unit vector, and one for its result.
     const View<const float> units(values.data(), {kTokens, 1, kTokens, 1});
     fovea::FourierMixer{}.forward(units, View<float>(out.data(), units.shape()));
     out.transposeInPlace();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One head as Eigen matrices: rows are tokens. Blocks of a larger matrix are taken as they lie.
+/// One head as Eigen matrices: rows are tokens. Blocks of a larger matrix are used in place.
 #include <cstdio>
 #include <fovea/fovea.hpp>
 

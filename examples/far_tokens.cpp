@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// FSAT learns where to look (Zhuang et al. 2022, section 4.2.3): a small model of FsatLayer is
-/// trained end to end on messages for far rows, and three ablations of the paper's Table 3 beside
-/// it: without truncating the gradient of confidences, with random edges alone, and with predicted
+/// trained end to end on messages for far rows, and so are three ablations of the paper's Table 3:
+/// without truncating the gradient of confidences, with random edges alone, and with predicted
 /// edges alone. Each is trained from three seeds. far_tokens [--steps N]: prints a log, and writes
 /// far_tokens.json and far_tokens.svg.
 #include <cstdio>
@@ -30,7 +30,7 @@ using Block = fovea::EncoderBlock<fovea::FsatLayer<float>>;
 constexpr Index kWidth = 32;
 constexpr Index kHeads = 2;
 constexpr Index kDominant = 4;
-// So few that a row cannot tell many messages in one sum apart: it needs keys of its own.
+// So few that a row cannot separate many messages in one sum: it needs its own keys.
 constexpr Index kHidden = 8;
 constexpr Index kBatch = 16;
 constexpr Index kTestBatch = 128;
@@ -58,8 +58,8 @@ constexpr Variant kVariants[] = {
 struct Score {
   Index step = 0;
   double accuracy = 0;
-  /// Edges that are predicted for a row, on average: rows that are asked, rows of addresses that
-  /// are not, and all other rows.
+  /// Predicted edges of a row, on average: rows with a question, other addresses, and all other
+  /// rows.
   double asked = 0, not_asked = 0, others = 0;
 };
 
@@ -147,7 +147,7 @@ class Reader {
     return logits;
   }
 
-  /// Where the indices lie that the last forward pass predicted.
+  /// Counts the indices that the last forward pass predicted.
   void count_edges(const planted::Batch& batch, Score& score) {
     const View<float> dominant = block_saved_.attention.heads.learned.dominant.view();
     const Index rows = task_.length;

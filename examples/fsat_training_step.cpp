@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Training steps of a classifier of two FSAT blocks: one of the tokens 1 and 2 stands somewhere in
-/// a sequence, and the model learns to say which.
+/// Training steps of a classifier of two FSAT blocks: one of the tokens 1 and 2 is somewhere in a
+/// sequence, and the model learns which.
 #include <cstdio>
 #include <fovea/fovea.hpp>
 #include <fovea/layers/fsat_layer.hpp>

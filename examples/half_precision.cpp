@@ -16,7 +16,7 @@ int main() {
   fovea::ThreadPool pool;
 
   Tensor out(1, 8, 600, 64);
-  Eigen::Tensor<float, 3, Eigen::RowMajor> lse(1, 8, 600);  // beside the tensors all is float
+  Eigen::Tensor<float, 3, Eigen::RowMajor> lse(1, 8, 600);  // everything but the tensors is float
   op.forward({q, k, v}, out, {fovea::row_view(lse)}, pool);
 
   // The same numbers as floats give the same result, but for its rounding to bfloat16.

@@ -19,13 +19,13 @@ struct Line {
   std::vector<std::pair<double, double>> points;
 };
 
-/// From 0 to the largest x, and from 0 to `top`. Texts stand in the SVG as they are: no markup.
+/// From 0 to the largest x, and from 0 to `top`. Texts are written to the SVG without escaping.
 struct Chart {
   std::string title;
   std::string x_name;
   std::vector<Line> lines;
   double top = 1;
-  int ticks = 5;  ///< of the y axis beside 0
+  int ticks = 5;  ///< of the y axis besides 0
 };
 
 namespace detail {

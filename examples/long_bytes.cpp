@@ -72,7 +72,7 @@ Matrix embed(const std::string& text) {
   return x;
 }
 
-/// Each head by a random matrix of its own.
+/// Each head by a different random matrix.
 Tensor project(const Matrix& x, unsigned seed) {
   Tensor heads(1, kHeads, x.rows(), kWidth);
   for (Index h = 0; h < kHeads; ++h) {

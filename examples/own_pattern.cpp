@@ -52,7 +52,7 @@ bool close(const Tensor& x, Index head, const Matrix& expected) {
          1e-5 * expected.cwiseAbs().maxCoeff();
 }
 
-/// Whether tokens that come one after the other get the bits of one call.
+/// Whether decoding token by token has the same bits as one call.
 bool decodes(const fovea::SparseAttention& op, const Tensor& q, const Tensor& k, const Tensor& v,
              const Tensor& out) {
   auto decoder = op.decoder<float>(

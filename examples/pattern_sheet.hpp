@@ -24,14 +24,14 @@ using Mask = std::function<bool(Index i, Index j)>;
 /// Of Okabe and Ito, which colour-blind people can tell apart.
 inline constexpr const char *kBlue = "#0072B2", *kOrange = "#D55E00", *kGreen = "#009E73";
 
-/// What is drawn in a colour of its own.
+/// Elements that have their own colour.
 struct Part {
   std::string name;  ///< in the legend; empty: not there
   std::string colour;
   Mask mask;
 };
 
-/// Texts stand in the SVG as they are: no markup.
+/// Texts are written to the SVG without escaping.
 struct Picture {
   std::string title;
   std::string options;
@@ -166,7 +166,7 @@ inline void draw_legend(std::ostream& svg, const Picture& picture, Index above, 
   svg << "</text>\n";
 }
 
-/// \param above what stands above the squares
+/// \param above the text above the squares
 inline void draw(std::ostream& svg, const Picture& picture, Index above, Index n) {
   svg << "<text y=\"12\" font-weight=\"bold\">" << picture.title << "</text>\n";
   Index y = 12;
@@ -188,8 +188,8 @@ inline void draw(std::ostream& svg, const Picture& picture, Index above, Index n
 
 }  // namespace detail
 
-/// Pictures of sequences of n tokens, side by side, in that many columns, each above its share of
-/// visible pairs. The sheet has a background of its own, so that it is seen on a dark page, too.
+/// Pictures of sequences of n tokens in that many columns, each above its share of visible pairs.
+/// The sheet has a background, so that it is visible on a dark page, too.
 /// \param heading may be empty
 inline std::string sheet(const std::string& heading, const std::vector<Picture>& pictures, Index n,
                          Index columns) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A task that needs far tokens, made by counter-based draws. The first half of a sequence holds
+/// A task that needs far tokens, made by counter-based draws. The first half of a sequence has
 /// messages, tokens that name an address and a value, among fillers; the second half has a row for
-/// each address, and those that are asked must answer with the value of their message. Which row a
-/// message is for stands in the message alone, and no row is near its message.
+/// each address, and rows with a question must predict the value of their message. Only the message
+/// determines its row, and no row is near its message.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using fovea::Index;
 
 struct Batch {
   std::vector<Index> tokens;   ///< [B L]
-  std::vector<Index> answers;  ///< [B L]: the value, -1 where nothing is asked
+  std::vector<Index> answers;  ///< [B L]: the value, -1 without a question
 };
 
 struct Messages {

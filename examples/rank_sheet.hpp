@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Pictures, as SVG, of a sequence that is sharded over ranks: which rank holds which rows, and
-/// what comes to it from whom. A colour stands for the rank that holds a row.
+/// Pictures, as SVG, of a sequence that is distributed over ranks: which rank holds which rows, and
+/// what it receives. Colours show the rank that holds a row.
 #pragma once
 
 #include <fovea/distributed/messages/exchange_plan.hpp>
@@ -26,8 +26,7 @@ inline constexpr const char* kColours[kRanks] = {"#0072B2", "#D98200", "#009E73"
 
 /// Sizes in units of the sheet.
 inline constexpr double kPanelWidth = 430, kPanelHeight = 206, kMargin = 20;
-inline constexpr double kLabels = 52,
-                        kRowBlocks = 300;  // width of what stands left, and of the rows
+inline constexpr double kLabels = 52, kRowBlocks = 300;  // width of the labels, and of the rows
 inline constexpr double kHeld = 66, kFirst = 88, kStep = 22, kThick = 15;  // places of strips
 
 /// How strongly a row is drawn.
@@ -44,7 +43,7 @@ inline std::string with(const char* text, double number) {
 /// One picture.
 class Panel {
  public:
-  /// Texts stand in the SVG as they are: no markup.
+  /// Texts are written to the SVG without escaping.
   Panel(const std::string& title, const std::vector<std::string>& lines) {
     text(0, 12, title, " font-weight=\"bold\" font-size=\"13\"");
     double y = 12;
@@ -83,7 +82,7 @@ class Panel {
 
 /// Where the strip of a rank begins.
 inline double top_of(int rank) { return kFirst + kStep * rank; }
-/// Where a row stands, of a sequence of so many.
+/// The position of a row in a sequence of that many.
 inline double x_of(Index row, Index rows) {
   return kLabels + kRowBlocks * static_cast<double>(row) / static_cast<double>(rows);
 }
@@ -126,8 +125,8 @@ inline void draw_received(Panel& panel, const RowLayout& layout,
   }
 }
 
-/// All pictures, side by side in two columns. The sheet has a background of its own, so that it is
-/// seen on a dark page, too.
+/// All pictures, in two columns. The sheet has a background, so that it is visible on a dark page,
+/// too.
 inline std::string sheet_of(const std::string& heading, const std::vector<Panel>& panels) {
   const double width = 2 * (kPanelWidth + kMargin) + kMargin;
   const auto lines = static_cast<double>((panels.size() + 1) / 2);

@@ -87,7 +87,7 @@ Matrix embed(const std::vector<std::string>& words) {
   return x;
 }
 
-/// The whole map of a head [N, N]: what attention makes of the unit vectors as values.
+/// The complete map of a head [N, N]: attention with unit vectors as values.
 template <class Op>
 Matrix map_of(const Op& op, typename Op::template Inputs<float> inputs, fovea::ThreadPool& pool) {
   const Index n = inputs.q.rows();
@@ -174,14 +174,14 @@ float large_weight(Matrix map) {
   return *rank;
 }
 
-/// Pixels of a pair, so that titles have room above a map of few words.
+/// Pixels of a pair, so that titles fit above a map of few words.
 std::size_t pixels_of_pair(std::size_t words) { return (kLeastSide + words - 1) / words; }
 
 /// Where a map begins. \param side of a map, in pixels
 std::size_t left_of(std::size_t place, std::size_t side) { return kLeft + place * (side + kGap); }
 
-/// Puts a map beside those before it. The root of a weight counts, up to that of `largest`; a pair
-/// with any weight has at least the colour `least`.
+/// Adds a map to the right. Colours show the square root of a weight, up to that of `largest`; a
+/// pair with any weight has at least the colour `least`.
 void draw(drawing::Pixels& picture, std::size_t place, const Matrix& map, float largest,
           int least) {
   const std::size_t pixel = pixels_of_pair(static_cast<std::size_t>(map.rows()));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// One head of attention whose N x N weights are kept, by Eigen's products: the arithmetic of
-/// DenseAttention. Plain pointers only, because its translation unit is compiled with flags of its
-/// own.
+/// DenseAttention. Plain pointers only, because its translation unit is compiled with different
+/// flags.
 #pragma once
 
 #include <cstddef>

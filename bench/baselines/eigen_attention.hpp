@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Softmax attention as one writes it with Eigen's matrices: the baseline of the comparisons.
-/// Plain pointers only, because its translation unit is compiled with flags of its own.
+/// Softmax attention as one writes it with Eigen's matrices: the baseline of the comparisons. Plain
+/// pointers only, because its translation unit is compiled with different flags.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the cross of hidden states is measured against, by the same FFTW: the cross as one writes
-/// it, on matrices of rows, and the transforms that it is made of by its definition, alone.
+/// Baselines for the cross of hidden states, with the same FFTW: a straightforward cross on
+/// matrices of rows, and only the transforms of its definition.
 #pragma once
 
 #include <algorithm>
@@ -119,8 +119,8 @@ class StridedCross {
   RealPlan inverse_;
 };
 
-/// Two transforms and one inverse, of length 2L, of each of C channels: nothing else, and on
-/// channels that lie one behind the other, as many as stay in a second-level cache.
+/// Two transforms and one inverse, of length 2L, of each of C channels: nothing else, on contiguous
+/// channels, as many as fit into a second-level cache.
 class TransformsAlone {
  public:
   TransformsAlone(Index length, Index channels)

@@ -74,7 +74,7 @@ struct AllInputs {
     return to;
   }
 
-  /// The same beside other q, k and v.
+  /// The same with other q, k and v.
   template <class S>
   requires std::same_as<fovea::Compute<S>, fovea::Compute<T>> AllInputs<S> with_tensors(
       const fovea::View<const S>& other_q, const fovea::View<const S>& other_k,

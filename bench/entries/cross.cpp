@@ -32,7 +32,7 @@ std::vector<Entry> cross_entries() {
   // clang-format on
 }
 
-/// What it takes beside its peers, backward over forward, and long over short.
+/// Its time relative to baselines, backward over forward, and long over short.
 std::vector<RowPair> cross_row_pairs() {
   const auto row = [](const char* op, const char* n) {
     return std::string(op).append("/f32/measure,heads:1/D:64/N:").append(n);

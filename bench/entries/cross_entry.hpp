@@ -23,7 +23,7 @@ using fovea::HiddenStateCross;
 
 inline CrossInputs<float> cross_inputs(const AllInputs<float>& in) { return {in.q, in.k}; }
 
-/// Flops of complex transforms of so many lengths N.
+/// Flops of that many complex transforms of length N.
 inline double transform_flops(const AttentionShape& shape, double transforms) {
   const auto n = static_cast<double>(shape.keys);
   return static_cast<double>(shape.width) * transforms * 5 * n * std::log2(n);

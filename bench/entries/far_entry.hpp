@@ -54,7 +54,7 @@ struct NoOther {
   }
 };
 
-/// Forward passes one after the other.
+/// Consecutive forward passes.
 template <class... Ops>
 struct ForwardPasses {
   std::string name;

@@ -16,8 +16,8 @@
 
 namespace bench {
 
-/// q and k of all heads side by side as f1 and f2, and what the core reads of their cross. A key
-/// head stands there once for each query head that reads it: f1 and f2 are of one width.
+/// Concatenated heads of q and k as f1 and f2, and the core's inputs from their cross. Key heads
+/// are repeated for each query head that reads them, so that f1 and f2 have one width.
 class CrossedHeads {
  public:
   explicit CrossedHeads(const AllInputs<float>& in, EdgeSource edges = EdgeSource::predicted)

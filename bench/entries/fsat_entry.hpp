@@ -28,7 +28,7 @@ inline fovea::FsatShape fsat_shape(const AttentionShape& shape) {
 
 using fovea::EdgeSource;
 
-/// The operator for sequences of so many tokens.
+/// The operator for sequences of that many tokens.
 inline FsatAttention fsat_of(Index tokens, EdgeSource edges = EdgeSource::predicted) {
   return FsatAttention({.max_length = tokens, .edges = edges});
 }
@@ -55,8 +55,8 @@ struct FsatData {
   FsatAttention op;
 };
 
-/// The distance of a row from the nearest dominant index of key j whose slot has an edge to it; a
-/// negative one if there is none.
+/// The distance of a row from the nearest dominant index of key j whose slot has an edge to it;
+/// negative if there is none.
 template <class T>
 Wide<T> fsat_distance(const FsatAttention& op, const AllInputs<T>& in, Index head, Index row,
                       Index j) {

@@ -17,8 +17,7 @@ namespace {
 constexpr Index kPacked = 256;  // P
 
 /// A call of both steps of Luna attention, for packed rows of each key head. The keys of the packed
-/// rows, whose projection is none of the operator's work, are their queries. \tparam S of the
-/// tensors
+/// rows are their queries, since projections are not part of the operator. \tparam S of the tensors
 template <class T, class S = T>
 struct LunaCall {
   LunaCall(const AllInputs<T>& all, const View<T>& to)

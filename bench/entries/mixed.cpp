@@ -20,7 +20,7 @@ using fovea::NystroemAttention;
 constexpr Index kProjected = 256;  // P
 constexpr Index kLandmarks = 64;   // m
 
-/// Tensors of one call, and room for what training needs.
+/// Tensors of one call, and memory for training.
 template <class T>
 struct MixedData {
   explicit MixedData(const AllInputs<T>& in) : inputs(in) {
@@ -114,7 +114,7 @@ WideMatrix<T> weights(WideMatrix<T>& a, WideMatrix<T>& b) {
   }
   return to;
 }
-/// Means of segments of so many rows of a head.
+/// Means of segments of that many rows of a head.
 template <class T>
 WideMatrix<T> rows_of_head(const View<const T>& x, Index head, Index segment) {
   WideMatrix<T> to(x.rows() / segment, x.width());

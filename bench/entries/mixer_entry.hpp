@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Entries of the Fourier mixer, whose sequences x [N, D] are the heads of q, beside FFTW's own
-/// real transform of two dimensions, of which the real part is taken.
+/// Entries of the Fourier mixer, whose sequences x [N, D] are the heads of q, and of FFTW's
+/// two-dimensional real transform, of which the real part is used.
 #pragma once
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What fovea_bench and fovea_compare know of an operator, and how an entry is made of one.
+/// An operator's description for fovea_bench and fovea_compare, and its entries.
 #pragma once
 
 #include <functional>
@@ -84,7 +84,7 @@ constexpr const char* name(Pass pass) {
   return names[static_cast<int>(pass)];
 }
 
-/// The far field of an operator: so many feature maps, and terms by the delta rule.
+/// The far field of an operator: numbers of feature maps and of delta-rule terms.
 struct FarWork {
   Index maps = 0;
   Index deltas = 0;
@@ -113,7 +113,7 @@ struct FarWork {
 
 /// The sketch that chooses an operator's keys.
 struct SketchWork {
-  Index width = 0;  ///< d; 0: there is none
+  Index width = 0;  ///< d; 0: none
   bool causal = false;
 
   /// Flops of its logits: once for all heads.
@@ -142,7 +142,7 @@ struct Entry {
   Runner<float> f32;
   Runner<double> f64;
   std::vector<Family> families;
-  /// Pairs of all query heads that are visible and that are computed; none: nobody counts them.
+  /// Visible and computed pairs of all query heads; empty: not counted.
   std::function<PlanStats(const AttentionShape&)> plan_stats = {};
   FarWork far_field = {};
   SketchWork sketch = {};
@@ -153,8 +153,9 @@ struct Entry {
   std::function<std::string(const AttentionShape&)> obstacle = {};
   /// All flops of a pass, where there are no pairs.
   std::function<double(const AttentionShape&)> own_flops = {};
-  /// The same pass on tensors of 16 bits: inputs are floats that such a type has, and out is made
-  /// of what was stored when the error is asked for. Without a pass: it does not take them.
+  /// The same pass on tensors of 16 bits: inputs are floats that are representable in the type, and
+  /// out is converted from the stored result when the error is computed. Empty: the operator does
+  /// not support them.
   Runner<float> f16 = {};
   Runner<float> bf16 = {};
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The operators that fovea_bench times and fovea_compare compares: one entry for each pass and
-/// choice of options. Each family lists its own in a source beside this header, so that the
-/// families are compiled side by side. Where FOVEA_BENCH_COMPARED_ONLY is defined, those without a
-/// label, which fovea_compare does not show, are left out: it has to build quickly.
+/// choice of options. Each family has a source in this directory, so that families are compiled in
+/// parallel. If FOVEA_BENCH_COMPARED_ONLY is defined, entries without a label, which fovea_compare
+/// does not show, are omitted, to build faster.
 #pragma once
 
 #include <vector>
@@ -82,7 +82,7 @@ inline std::vector<Entry> operators() {
   return all;
 }
 
-/// The ratios beside those that `row_pairs` finds.
+/// Ratios in addition to those that `row_pairs` finds.
 inline std::vector<RowPair> operator_row_pairs() {
   std::vector<RowPair> all = sparse_row_pairs();
   for (const RowPair& pair : far_row_pairs()) all.push_back(pair);

@@ -35,7 +35,7 @@ struct PerformerData {
   AllInputs<T> inputs;
 };
 
-/// The logits of the map for a row of q or k, and the sums of the magnitudes that they are made of.
+/// The logits of the map for a row of q or k, and the sums of the magnitudes of their terms.
 template <class T>
 struct MapLogits {
   MapLogits(const View<const T>& x, const View<const T>& projection, Index head, Index row,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Entries of Smart Bird attention and of what it is made of: attention over lists of keys, and the
-/// training of a sketch, which is full attention of one head and few dimensions.
+/// Entries of Smart Bird attention and its parts: attention over lists of keys, and the training of
+/// a sketch, which is full attention with one head and few dimensions.
 #include "bench/entries/operators.hpp"
 
 #include <vector>

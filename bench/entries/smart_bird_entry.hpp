@@ -27,7 +27,7 @@ using fovea::SmartBirdAttention;
 /// K of what is measured, as in the paper.
 inline constexpr Index kKeysPerRow = 20;
 
-/// Lists of keys [1, H, Nq, K], told to the references as patterns are.
+/// Lists of keys [1, H, Nq, K], as a pattern for the references.
 struct ListedKeys {
   struct OfHead {
     View<const Index> lists;
@@ -63,8 +63,8 @@ IndexTensor random_keys(const AllInputs<T>& in) {
   return op.select(sketch.sketch(), in.q.heads());
 }
 
-/// The scores of one row under squared_inverse_log, and their units: u times what an error of one
-/// rounding in each product makes of a score.
+/// The scores of one row under squared_inverse_log, and their units: u times the effect on a score
+/// of one rounding error in each product.
 template <class T>
 struct ScoreTruth {
   using W = Wide<T>;

@@ -56,7 +56,7 @@ Entry softmax_entry(Names names, const Op& op, std::vector<Family> families) {
   return entry;
 }
 
-/// What an operator may read beside q, k and v.
+/// An operator's optional inputs besides q, k and v.
 enum class Extra { bias, mask, alibi };
 
 /// The tensor of an extra for some inputs: bias and mask are [1, 1, Nq, Nk], one in eight pairs

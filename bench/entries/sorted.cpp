@@ -53,7 +53,7 @@ RowReference<float> softmax_of(const std::vector<SeenKey>& keys, std::size_t wid
   return truth;
 }
 
-/// What a call of Sinkhorn attention reads and writes beside q, k, v and out.
+/// Inputs and outputs of Sinkhorn attention besides q, k, v and out.
 struct SinkhornData {
   SinkhornData(const AllInputs<float>& in, const View<float>& to) : work(in, to), out(to) {
     const Index blocks = in.k.rows() / kRows;
@@ -152,7 +152,7 @@ std::vector<float> values_of_heads(const AllInputs<float>& in) {
   return values;
 }
 
-/// What a call of Reformer attention reads and writes beside q, which is qk, v and out.
+/// Inputs and outputs of Reformer attention besides q (its qk), v and out.
 struct ReformerData {
   ReformerData(const AllInputs<float>& in, const View<float>& to)
       : work(in, to),
@@ -252,7 +252,7 @@ Error error_of(const ReformerData& data, const AllInputs<float>& in, Index sampl
   return reformer_error(data, in, samples);
 }
 
-/// Full attention in turns with a pass: of all rows, or of sequences of so many.
+/// Full attention alternating with a pass: over all rows, or over sequences of that many.
 std::function<void(ThreadPool&)> full_pass(const AllInputs<float>& in, Index rows) {
   const auto out = std::make_shared<std::vector<float>>(
       static_cast<std::size_t>(in.q.heads() * in.q.rows() * in.v.width()));

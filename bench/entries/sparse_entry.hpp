@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Entries that stand beside a sparse operator: what frameworks without its kernels run, full
-/// attention with a mask; and the building of its plans alone.
+/// Entries for comparison with a sparse operator: full attention with a mask, as in frameworks
+/// without its kernels, and only the construction of its plans.
 #pragma once
 
 #include <limits>

@@ -10,7 +10,7 @@
 
 namespace bench {
 
-/// Two heads, one of each pattern where heads differ: the rows that ratios are made of.
+/// Two heads, one of each pattern if heads differ: the rows for ratios.
 inline Family two_heads(std::vector<Index> lengths) {
   return {.lengths = std::move(lengths), .heads = 2, .key_heads = 2};
 }

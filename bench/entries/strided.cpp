@@ -94,8 +94,8 @@ std::vector<Entry> fixed_entries() {
   // clang-format on
 }
 
-/// The ratios beside those that `row_pairs` finds: growth from N to 4 N where l is the square root
-/// of N, and the speed-up over causal full attention.
+/// Ratios in addition to those that `row_pairs` finds: growth from N to 4 N where l is the square
+/// root of N, and the speed-up over causal full attention.
 std::vector<RowPair> sparse_row_pairs() {
   return {{"strided/forward/f32/stride:256,heads:2/D:64/N:65536", kStridedRows},
           {"full/forward/f32/causal,heads:2/D:64/N:16384", kStridedRows}};

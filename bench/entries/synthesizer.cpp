@@ -23,8 +23,8 @@ using fovea::RandomSynthesizerAttention;
 /// Columns of R1 and R2.
 constexpr Index kRank = 8;
 
-/// A forward pass of any form. `Tensors` holds what the form reads beside the inputs, and gives its
-/// inputs and gradients. \tparam S of the tensors
+/// A forward pass of any form. `Tensors` has the form's other tensors, and returns its inputs and
+/// gradients. \tparam S of the tensors
 template <class Op, class Tensors, class S = float>
 Prepared forward_pass_of(const AllInputs<float>& in, const View<float>& out) {
   const auto own = std::make_shared<const Tensors>(in);
@@ -198,7 +198,7 @@ Entry synthesizer_entry(const char* form, const char* label, const ShapeFor& sha
   Entry entry;
   entry.names = {"synthesizer", form, label, pass};
   entry.families = {{.lengths = {4096, 16384}, .heads = 1, .key_heads = 1}};
-  entry.longest = 8192;  // all pairs are computed, as by full attention, which is beside it
+  entry.longest = 8192;  // all pairs are computed, as by full attention, for comparison
   entry.attended_pairs = [](const AttentionShape& s) { return s.query_heads * s.queries * s.keys; };
   // Of the products of each pair, whose logit is one of `width` numbers.
   entry.own_flops = [=](const AttentionShape& s) {

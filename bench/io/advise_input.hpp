@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The input of fovea_compare --advise: tensors of the sizes that are asked about. Test:
+/// The input of fovea_compare --advise: tensors of the requested sizes. Test:
 /// tests/bench/io/compare_input_test.cpp.
 #pragma once
 
@@ -25,8 +25,8 @@ inline void check_memory(Index heads, Index rows, Index width) {
                            ", more than the free memory; use shorter --lengths");
 }
 
-/// The text that is asked for, or the project's sources, embedded. \param what is told of it, for
-/// people \throws std::runtime_error
+/// The requested text, or the project's sources, embedded. \param what its description, written
+/// \throws std::runtime_error
 inline HeadTensors embedded_document(const CompareArguments& arguments,
                                      const std::filesystem::path& root, std::string& what) {
   const Document document = document_of(arguments, root);
@@ -64,9 +64,9 @@ inline HeadTensors repeated(const HeadTensors& x, Index heads, Index rows) {
           copy(x.v, x.v_shape, key_heads, key_head)};
 }
 
-/// Tensors of the lengths, heads and width that are asked for: of the files, repeated where they
-/// have fewer rows or heads; of a text; or, for another width, of the project's sources. \param
-/// what is told of them, for people \throws std::runtime_error
+/// Tensors of the requested lengths, heads and width: from files, repeated if they have fewer rows
+/// or heads; from a text; or, for another width, from the project's sources. \param what their
+/// description, written   \throws std::runtime_error
 inline HeadTensors tensors_to_advise_on(const CompareArguments& asked,
                                         const std::filesystem::path& root, std::string& what) {
   if (!asked.text_file.empty()) return embedded_document(asked, root, what);

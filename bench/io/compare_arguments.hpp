@@ -38,7 +38,7 @@ constexpr bool has_16_bits(TensorType type) {
   return type == TensorType::f16 || type == TensorType::bf16;
 }
 
-/// What the user asked for.
+/// The arguments.
 struct CompareArguments {
   std::string text_file;               ///< kOwnSources: the project's own
   std::string qkv_directory;           ///< empty: the tensors that the project keeps, or a text

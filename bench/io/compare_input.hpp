@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The input of fovea_compare: q, k, v of a whole document, of which shorter sequences are the
-/// beginning. They are those of a trained model, from files, or made of a text. A text is embedded
-/// with fixed tables: no training, but repeated words, neighbours in position and heads of
+/// beginning. They are those of a trained model, from files, or computed from a text. A text is
+/// embedded with fixed tables: no training, but repeated words, neighbours in position and heads of
 /// different sharpness are in the logits as they are in a trained model.
 #pragma once
 
@@ -151,8 +151,8 @@ inline HeadTensors embed_text(std::string_view document, Index n, Index heads, I
 
 namespace detail {
 
-/// Which number of a tensor [1, H, N, D] is the first that is not finite, in its first n rows, and
-/// how many there are; nothing if there is none. \param name of the tensor
+/// The first number of a tensor [1, H, N, D] that is not finite, in its first n rows, and how many
+/// there are; empty if all are finite. \param name of the tensor
 inline std::string not_finite(const char* name, const fovea::View<const float>& x) {
   std::string first;
   Index count = 0;
@@ -173,8 +173,8 @@ inline std::string not_finite(const char* name, const fovea::View<const float>& 
 
 }  // namespace detail
 
-/// Refuses tensors that hold NaN or infinity in their first n rows: nobody could tell how far an
-/// operator's results are from the truth. \param type of which the numbers are
+/// Refuses tensors that contain NaN or infinity in their first n rows: errors of results would be
+/// undefined. \param type of the numbers
 /// \throws std::runtime_error that names the tensors
 inline void check_finite(const HeadTensors& tensors, Index n, const std::string& source,
                          const char* type = "float32") {
@@ -220,9 +220,9 @@ inline HeadTensors read_qkv(const std::string& directory) {
           std::move(q.values), std::move(k.values), std::move(v.values)};
 }
 
-/// The tensors of --qkv, or those below `root` that the project keeps; lengths beyond their rows
-/// are dropped, unless they were asked for. \param what is told of them, for people \throws
-/// std::runtime_error if they are not there, not finite, or too short
+/// The tensors of --qkv, or the repository's below `root`; lengths beyond their rows are dropped,
+/// unless they were requested. \param what their description, written   \throws std::runtime_error
+/// if they are missing, not finite, or too short
 inline HeadTensors tensors_of_directory(CompareArguments& arguments,
                                         const std::filesystem::path& root, std::string& what,
                                         const char* flag = "--lengths") {

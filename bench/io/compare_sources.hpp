@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The document of fovea_compare and fovea_search: a file, or the sources of this project, one
-/// after the other.
+/// The document of fovea_compare and fovea_search: a file, or the concatenated sources of this
+/// project.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +47,7 @@ struct Document {
   std::string what;  ///< for people
 };
 
-/// The text that is asked for, or the sources below `root`. \throws std::runtime_error
+/// The requested text, or the sources below `root`. \throws std::runtime_error
 inline Document document_of(const CompareArguments& arguments, const std::filesystem::path& root) {
   const bool own = arguments.text_file.empty() || arguments.text_file == kOwnSources;
   Document document{own ? source_document(root) : read_file(arguments.text_file),

@@ -121,8 +121,8 @@ inline std::vector<std::string> overtaking_lines(const std::vector<Overtaking>& 
   return lines;
 }
 
-/// A line for each operator that also ran as full attention with a mask: how many times faster it
-/// is, at each length. Nothing if there is none.
+/// A line for each operator that also ran as full attention with a mask: its speed-up at each
+/// length. Empty if there is none.
 inline std::string mask_factors(const std::vector<Row>& rows) {
   std::map<std::string, std::string> factors;  // of a label
   for (const Row& masked : rows) {

@@ -22,7 +22,7 @@ inline std::string utc_now() {
   return text;
 }
 
-/// Writes what must stand beside every number.
+/// Writes the context of every measurement.
 inline void write_facts(JsonWriter& json, const char* program,
                         const std::vector<std::string>& command) {
   json.member("program", program);

@@ -88,7 +88,7 @@ inline std::string name_cell(const Row& row) {
   return "<td><i class=\"s-" + row.names.op + "\"></i>" + escaped_markup(row.names.label) + "</td>";
 }
 
-/// A cell with the number that it is sorted by; one that is none comes last.
+/// A cell with the number that it is sorted by; cells without one come last.
 inline std::string number_cell(double value, const std::string& text) {
   if (!std::isfinite(value)) return "<td data-v=\"Infinity\">-</td>";
   return "<td data-v=\"" + json_number(value) + "\">" + escaped_markup(text) + "</td>";

@@ -15,7 +15,7 @@ namespace bench {
 
 namespace detail {
 
-/// Length of the well-formed UTF-8 sequence that text begins with; 0 if there is none.
+/// Length of the well-formed UTF-8 sequence at the beginning of a text; 0 if there is none.
 inline std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
@@ -29,7 +29,7 @@ inline std::size_t utf8_length(std::string_view text) {
   for (std::size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xc0u) != 0x80u) return 0;
   }
-  // Too long forms, surrogates, and what lies beyond U+10FFFF.
+  // Overlong forms, surrogates, and characters beyond U+10FFFF.
   const unsigned second = byte(1);
   if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f)) return 0;
   if ((lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second > 0x8f)) return 0;

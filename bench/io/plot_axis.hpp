@@ -26,7 +26,7 @@ inline std::string short_number(double x, const char* format = "%.1f") {
   return text.data();
 }
 
-/// The values of an axis, and where they stand.
+/// The values of an axis, and their positions.
 class LogScale {
  public:
   LogScale(double low, double high, double from, double to)

@@ -13,7 +13,7 @@ namespace bench::detail {
 
 using Point = std::pair<double, double>;  ///< in pixels, or in values
 
-/// Where something stands in a picture.
+/// A rectangle in a picture.
 struct Box {
   double left, top, right, bottom;
   bool meets(const Box& other) const {
@@ -32,7 +32,7 @@ inline void add_boxes(std::vector<Box>& boxes, const Point& from, const Point& t
   }
 }
 
-/// Where a name may stand, from its point on: near places first.
+/// Possible positions of a label relative to its point, near ones first.
 inline std::vector<Point> places_around(double width) {
   std::vector<Point> places = {{8, 0}, {-8 - width, 0}};
   for (int ring = 1; ring < 9; ++ring) {

@@ -67,7 +67,7 @@ inline std::string policy_style(std::string name) {
 
 /// One run of the program.
 struct QualityRun {
-  Comparison run;  ///< of its arguments, and what stands beside all numbers; what is left out
+  Comparison run;  ///< its arguments, the context of all numbers, and omitted operators
   std::vector<WeightShares> shares;
   std::vector<HeadKind> kinds;
   std::vector<QualityRow> rows;

@@ -59,7 +59,7 @@ inline Row read_row(const RunReader& json) {
 
 }  // namespace detail
 
-/// What plots and report are made of. \param program fovea_compare, or one that has rows like it
+/// The data of plots and report. \param program fovea_compare, or one that has rows like it
 /// \throws std::runtime_error if the file is no result of it
 inline Comparison read_comparison(const std::string& file,
                                   const std::string& program = "fovea_compare") {

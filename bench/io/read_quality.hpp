@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A run of fovea_quality, read from its JSON: what its plots are made of. Test:
-/// tests/bench/fovea_quality_test.cpp.
+/// A run of fovea_quality, read from its JSON, for plots. Test: tests/bench/fovea_quality_test.cpp.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Plots on logarithmic axes as SVG, which needs no program to be drawn: each line has its name
-/// beside it, and the picture follows the reader's choice of light or dark paper. Test:
-/// tests/bench/io/svg_plot_test.cpp.
+/// Plots on logarithmic axes as SVG: each line has a label next to it, and the picture follows the
+/// reader's light or dark theme. Test: tests/bench/io/svg_plot_test.cpp.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +35,7 @@ struct SvgPlot {
   std::string subtitle;
   PlotAxis x, y;
   std::vector<PlotSeries> series = {};
-  /// Whether names stand in a column at the right end; otherwise each beside its last point.
+  /// Whether labels are in a column at the right end; otherwise each is next to its last point.
   bool names_in_column = true;
   std::string line = "an operator; its marks are measured";  ///< what a line is, for the legend
   std::string thick = {};                                    ///< the same of a thick line
@@ -292,7 +291,7 @@ class PlotWriter {
     put_text(x, y + 4.5, s.label, "name s-" + s.system, " fill=\"currentColor\"");
   }
 
-  /// Names in a column, as near to the ends of their lines as they have room.
+  /// Labels in a column, as near to the ends of their lines as possible.
   void name_in_column(const std::vector<const PlotSeries*>& lines) {
     std::vector<std::pair<const PlotSeries*, Point>> ends;
     for (const PlotSeries* const s : lines) {
@@ -328,8 +327,8 @@ class PlotWriter {
     std::vector<Box> marks, names, leaders;
   };
 
-  /// Finds a place for a name beside one of the points of its line: inside, where no other name and
-  /// no mark is. `strict`: nor a line to another name, and the line to this one crosses no name.
+  /// Finds a position for a label next to one of its line's points, inside the plot, that overlaps
+  /// no other label or mark. `strict`: nor a leader line, and its own leader line crosses no label.
   bool find_place(const PlotSeries& s, const Taken& taken, bool strict, Point& of,
                   Box& place) const {
     const double right = plot_.names_in_column ? kLeft + kPlotWidth : width_;
@@ -356,7 +355,7 @@ class PlotWriter {
     return false;
   }
 
-  /// Each name beside one of the points of its line.
+  /// Each label next to one of its line's points.
   void name_at_points(const std::vector<const PlotSeries*>& lines) {
     Taken taken{marks_, {}, {}};
     for (const PlotSeries* const line : lines) {

@@ -13,9 +13,9 @@
 
 namespace learning {
 
-/// A text of at most L bytes, the rest of which is cut off; the label is the number of its file. In
-/// a file, texts stand between lines of "%". Every tenth text of a file is held out: odd seeds draw
-/// those in turn, even seeds any of the others, where files are as likely as each other.
+/// A text of at most L bytes (longer ones are truncated); the label is the number of its file. In a
+/// file, texts are separated by lines of "%". Every tenth text of a file is held out: odd seeds
+/// draw those in turn, even seeds draw from the others, all files with the same probability.
 class LabelledTexts final : public Task {
  public:
   /// \param files at least two

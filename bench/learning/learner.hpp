@@ -12,7 +12,7 @@
 
 namespace learning {
 
-/// What a model is made of and how it learns.
+/// The settings of a model and its training.
 struct Settings {
   std::string task = "copy";
   std::string texts = {};       ///< files of labelled texts, with commas
@@ -65,7 +65,7 @@ class Learner {
 std::unique_ptr<Task> make_task(const Settings& settings);
 /// The systems' names, for people.
 std::string known_systems();
-/// \throws std::invalid_argument for a system that is not known, or does not go with the task
+/// \throws std::invalid_argument for a system that is unknown, or does not support the task
 std::unique_ptr<Learner> make_learner(const Settings& settings, const Task& task);
 
 /// A system's name without its numbers.

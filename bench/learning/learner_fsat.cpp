@@ -9,8 +9,8 @@ namespace learning {
 
 #ifdef FOVEA_BENCH_FFTW
 
-/// Training has random edges beside the predicted ones, other ones in each step and layer. The
-/// ablations of the paper's Table 3 have one kind of edges alone.
+/// Training has random edges besides the predicted ones, different ones in each step and layer. The
+/// ablations of the paper's Table 3 have one kind of edges only.
 template <>
 struct Companion<fovea::FsatLayer<float>> : fovea::LayerParts<Companion<fovea::FsatLayer<float>>> {
   Companion() = default;

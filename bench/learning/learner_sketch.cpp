@@ -8,13 +8,13 @@
 namespace learning {
 
 /// Trains the sketch of each layer as Wu et al. (2021, section 3.1) do: a Transformer of one head
-/// and d channels, whose weights are softmax(<sq_i, sk_j> / sqrt(d)), guesses the label of the
-/// sequence, and its loss is the sketch's. It reads what the layer reads, which gets no gradient of
-/// it, and the rows' mean stands for the paper's attention pooling. Each step has draws of its own.
+/// and d channels, whose weights are softmax(<sq_i, sk_j> / sqrt(d)), predicts the label of the
+/// sequence, and its loss is the sketch's. It reads the layer's input, without a gradient, and uses
+/// the mean of rows instead of the paper's attention pooling. Each step has different draws.
 template <>
 struct Companion<fovea::MultiHead<fovea::SmartBirdAttention>>
     : fovea::LayerParts<Companion<fovea::MultiHead<fovea::SmartBirdAttention>>> {
-  /// What guesses beside one layer.
+  /// The classifier that trains one layer's sketch.
   struct Guess : fovea::LayerParts<Guess> {
     fovea::Linear<float> values, classifier;
 

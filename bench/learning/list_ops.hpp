@@ -15,7 +15,7 @@ namespace learning {
 
 using fovea::Index;
 
-/// Draws of one sequence, one after the other; they depend on these numbers alone.
+/// Successive draws for one sequence; they depend on these numbers only.
 class Draws {
  public:
   Draws(std::uint64_t seed, Index batch, Index sequence)
@@ -31,9 +31,9 @@ class Draws {
   Index batch_, sequence_, next_ = 0;
 };
 
-/// A tree is an operator of 2 to 10 trees with probability 1/4, or else a digit; at depth 10 it is
-/// a digit. Trees are drawn until the number of tokens lies between both bounds. Tokens are the ten
-/// digits, the operators with their opening bracket, and the closing bracket.
+/// A tree is an operator with 2 to 10 subtrees with probability 1/4, otherwise a digit; at depth 10
+/// it is a digit. Trees are drawn until the number of tokens is between both bounds. Tokens are the
+/// ten digits, the operators with their opening bracket, and the closing bracket.
 struct ListOps {
   static constexpr Index kMin = 10, kMax = 11, kMedian = 12, kSumModulo = 13, kEnd = 14;
   static constexpr Index kVocabulary = 15;
@@ -63,8 +63,8 @@ struct ListOps {
     }
   }
 
-  /// What an operator makes of its arguments: the median of an even number of them is the mean of
-  /// the two in the middle, rounded down.
+  /// The result of an operator: the median of an even number of arguments is the mean of the middle
+  /// two, rounded down.
   static Index apply(Index op, std::vector<Index> values) {
     std::sort(values.begin(), values.end());
     if (op == kMin) return values.front();

@@ -23,7 +23,7 @@ namespace learning {
 using fovea::Buffer;
 using fovea::View;
 
-/// What a layer of attention is told, and learns beside the model's loss: by default nothing.
+/// Additional inputs and losses of an attention layer: none by default.
 template <class Layer>
 struct Companion : fovea::LayerParts<Companion<Layer>> {
   Companion() = default;
@@ -71,7 +71,7 @@ struct Model : fovea::LayerParts<Model<Layer>> {
     f(self.companion);
   }
 
-  /// What a pass keeps, and room for it.
+  /// State saved by a pass, and buffers.
   struct Saved {
     typename Stack::Saved stack;
     fovea::LayerNorm<float>::Saved norm;
@@ -99,7 +99,7 @@ struct Model : fovea::LayerParts<Model<Layer>> {
     return logits;
   }
 
-  /// Adds to the gradients what comes of saved.d_logits.
+  /// Adds to the gradients, given saved.d_logits.
   void backward(const Batch& batch, Saved& saved) {
     const View<const float> x(saved.x.view());
     const View<float> d_normal = saved.d_normal.resize(x.shape());

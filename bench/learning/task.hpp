@@ -16,7 +16,7 @@ namespace learning {
 
 using fovea::Index;
 
-/// The target of a row that nothing is asked of, as fovea::kNoTarget.
+/// The target of a row without a question, as fovea::kNoTarget.
 inline constexpr Index kUnasked = -1;
 
 /// Sequences of one task, padded to one length.
@@ -24,10 +24,10 @@ struct Batch {
   Index sequences = 0;
   std::vector<Index> tokens;   ///< [B L]
   std::vector<Index> lengths;  ///< [B], or empty if all rows are read
-  std::vector<Index> targets;  ///< [B L] if rows are asked, or [B] if sequences are
+  std::vector<Index> targets;  ///< [B L] for rows, or [B] for sequences
 };
 
-/// A task for sequences of at most so many tokens.
+/// A task for sequences of at most that many tokens.
 class Task {
  public:
   explicit Task(Index length) : length_(length) {}
@@ -46,9 +46,9 @@ class Task {
 };
 
 /// The copy task of Katharopoulos et al. (2020), which FMMformer (Nguyen et al. 2021, section 4.1)
-/// takes over: n of ten symbols, a separator, and the symbols again, where n is drawn from [L/4,
-/// (L-1)/2) for each sequence. A row answers with the token behind it, and the rows from the last
-/// symbol before the separator to the last one but one are asked.
+/// also uses: n of ten symbols, a separator, and the symbols again, where n is drawn from [L/4,
+/// (L-1)/2) for each sequence. A row predicts the next token, and the rows from the separator to
+/// the last one but one have targets.
 class CopyTask final : public Task {
  public:
   static constexpr Index kSymbols = 10;

@@ -94,7 +94,7 @@ class Yardsticks {
 /// Seconds of runs of f: at least `repeat` of them, and for at least 0.1 s if the build is one to
 /// measure; sorted. A third fewer if the first took over 1.5 s: a few such cells would otherwise be
 /// half of the table's time.
-/// \param first the time of a run before, which found no caches; it counts where it was long beside
+/// \param first the time of a preceding run with cold caches; it is used if it was much longer than
 /// filling them
 template <class F>
 std::vector<double> timed_runs(int repeat, const F& f, double first = 0) {

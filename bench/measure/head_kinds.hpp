@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Where the heads of a trained model look, told from their attention maps. Test:
+/// The kinds of a trained model's heads, from their attention maps. Test:
 /// tests/bench/measure/head_kinds_test.cpp.
 #pragma once
 

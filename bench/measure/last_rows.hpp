@@ -11,7 +11,7 @@
 
 namespace bench {
 
-/// The last rows, so many of which are compared.
+/// The last rows, which are compared.
 inline constexpr Index kComparedRows = 64;
 
 /// |out - full| / |full| of the last rows. \param out [H, N, Dv], of all of them

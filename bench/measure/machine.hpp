@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What must stand beside every number: processor, level, compiler, flags, versions.
+/// The context of every measurement: processor, level, compiler, flags, versions.
 #pragma once
 
 #include <Eigen/Core>
@@ -83,7 +83,7 @@ inline std::vector<std::pair<std::string, std::string>> machine_facts() {
           {"commit", commit_of(FOVEA_SOURCE_DIR)}};
 }
 
-/// Bytes of memory that can be had without paging; a large number where the system does not say.
+/// Bytes of available memory without paging; a large number if the system does not report it.
 inline Index available_bytes() {
   std::ifstream info("/proc/meminfo");
   std::string key;

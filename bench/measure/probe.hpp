@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The limits of this machine, measured beside every benchmark: FMA peak and read bandwidth of one
+/// The limits of this machine, measured with every benchmark: FMA peak and read bandwidth of one
 /// thread at the instruction-set level in use. Clocks drift and machines are shared; a fraction of
 /// a limit measured a moment ago carries over, GFLOP/s do not.
 #pragma once
@@ -43,7 +43,7 @@ struct FmaSlice {
   double seconds;
 };
 
-/// Slices one after the other.
+/// Consecutive slices.
 using FmaBurst = std::array<FmaSlice, 10>;
 
 /// Multiply-adds of T on one thread now, in slices of at least half a millisecond.

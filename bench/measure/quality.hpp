@@ -36,7 +36,7 @@ struct Choice {
   std::function<void(const AllInputs<float>& in, const Result& to, ThreadPool& pool)> run;
   std::function<Index(const AttentionShape& shape)> workspace_bytes;
   bool has_pairs = true;  ///< whether it is a softmax over visible pairs
-  /// Makes what `run` reads beside q, k and v; its time is not counted.
+  /// Prepares the other inputs of `run`; its time is not counted.
   std::function<void(const AllInputs<float>& in, const Result& full, ThreadPool& pool)> prepare =
       {};
   std::string obstacle = {};  ///< why it cannot run at this length; empty: it can

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The operators of fovea_quality that have no causal form. What they learn is computed instead,
-/// from q, k and v alone, as what it stands for would have it. Test:
-/// tests/bench/measure/quality_test.cpp.
+/// The operators of fovea_quality that have no causal form. Their learned inputs are computed from
+/// q, k and v instead. Test: tests/bench/measure/quality_test.cpp.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +18,14 @@
 
 namespace bench {
 
-/// Why a length cannot be cut into parts of so many rows; nothing if it can.
+/// Why a length cannot be divided into parts of that many rows; empty if it can.
 inline std::string why_not_cut(Index rows, Index parts) {
   if (rows % parts == 0) return {};
   return "N = " + std::to_string(rows) + " is not a multiple of " + std::to_string(parts);
 }
 
 /// Linformer attention whose projections are the means of P segments of tokens: the mean pooling
-/// that its paper names beside learnt ones (section 4).
+/// that its paper mentions as an alternative (section 4).
 inline Choice linformer_choice(Index projected) {
   const fovea::LinformerAttention op;
   const auto means = std::make_shared<std::vector<float>>();
@@ -180,7 +179,7 @@ inline Choice fsat_choice(Index dominants, Index rows) {
   return choice;
 }
 
-/// All of them, for so many rows.
+/// All of them, for that many rows.
 inline std::vector<Choice> mixed_choices(Index rows) {
   std::vector<Choice> all;
   for (const Index p : {64, 128, 256}) all.push_back(linformer_choice(p));

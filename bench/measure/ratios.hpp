@@ -48,7 +48,7 @@ inline std::vector<RowPair> row_pairs(const std::vector<Cell>& cells, std::vecto
   return pairs;
 }
 
-/// A line for each pair of which both rows ran; nothing if there is none.
+/// A line for each pair of which both rows ran; empty if there is none.
 inline std::string ratio_lines(const std::vector<Cell>& cells, const std::vector<RowPair>& pairs,
                                const RowTimes& times) {
   const auto flops = [&](const std::string& name) {

@@ -32,9 +32,9 @@ inline std::string known_operators(const std::vector<Entry>& entries) {
 
 }  // namespace detail
 
-/// The entries that are asked for, by operator or label, and full attention beside them, which the
-/// others are measured against. Decoders are causal. To advise, forward passes of the operators
-/// themselves, causal or not as asked.
+/// The requested entries, by operator or label, and full attention, with which the others are
+/// compared. Decoders are causal. For advice, forward passes of the operators, causal or not as
+/// requested.
 /// \throws ArgumentError that names the known ones
 inline std::vector<Entry> selected(std::vector<Entry> entries, const CompareArguments& arguments) {
   std::erase_if(entries, [](const Entry& entry) { return entry.names.label.empty(); });

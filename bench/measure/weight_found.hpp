@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An output beside that of full attention: how far it is, and how much of the weight of full
-/// attention its visible keys carry.
+/// An output compared with full attention's: its distance, and the share of full attention's weight
+/// on its visible keys.
 #pragma once
 
 #include <cmath>
@@ -26,7 +26,7 @@ struct Result {
   View<float> out_view, lse_view;
 };
 
-/// What an operator makes of one head.
+/// The result of an operator for one head.
 struct Found {
   double distance = 0;  ///< |out - full| / |full|, Euclidean
   double cosine = 0;    ///< of the angle between out and full

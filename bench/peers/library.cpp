@@ -144,7 +144,7 @@ FOVEA_PEERS_API const char* fovea_peers_facts() {
   return status == 0 ? text.c_str() : nullptr;
 }
 
-/// A sample of the peak of multiply-adds of float on one thread, empty; null if it cannot be had.
+/// A new sample of the peak of float multiply-adds on one thread; null if allocation fails.
 FOVEA_PEERS_API bench::PeakSample* fovea_peers_peak() {
   return new (std::nothrow) bench::PeakSample;
 }
@@ -159,7 +159,7 @@ FOVEA_PEERS_API void fovea_peers_peak_burst(bench::PeakSample* sample, double* b
 
 FOVEA_PEERS_API void fovea_peers_peak_delete(bench::PeakSample* sample) { delete sample; }
 
-/// Threads for the calls below, the calling one among them; null if they cannot be had.
+/// Threads for the calls below, including the calling one; null if allocation fails.
 FOVEA_PEERS_API fovea::ThreadPool* fovea_peers_pool(int threads) {
   fovea::ThreadPool* pool = nullptr;
   guarded([&] { pool = new fovea::ThreadPool(threads); });

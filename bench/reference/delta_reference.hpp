@@ -2,7 +2,7 @@
 /// \file
 /// The delta rule token by token in a wider type: states and errors, and its gradients by the
 /// reverse sweep. An update does not lengthen the errors of the state, so the unit of an element is
-/// made of running maxima: of the state's own elements, and of |v_t| + |W_{t-1} k'_t|
+/// computed from running maxima: of the state's own elements, and of |v_t| + |W_{t-1} k'_t|
 /// (tests/support/oracle/delta_rule.hpp).
 #pragma once
 

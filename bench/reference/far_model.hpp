@@ -82,8 +82,8 @@ FarModel<T> far_model(const fovea::FmmAttention<Terms...>& op) {
   return model;
 }
 
-/// Tokens that rows see: position t has row t mod Nk of k, v and beta, and the last row of q stands
-/// at the last position.
+/// Tokens that rows see: position t has row t mod Nk of k, v and beta, and the last row of q has
+/// the last position.
 template <class T>
 struct FarTokens {
   const AllInputs<T>& in;

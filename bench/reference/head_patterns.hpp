@@ -27,7 +27,7 @@ SequenceShape sequence_shape(const Op& op, const AttentionShape& shape) {
   return SequenceShape::of(shape.queries, shape.keys, op.softmax_options().alignment);
 }
 
-/// Patterns that may differ among so many heads: head h has that of h % pattern_count.
+/// Patterns that may differ between heads: head h has that of h % pattern_count.
 template <class Op>
 Index pattern_count(const Op& op, Index heads) {
   return std::clamp<Index>(op.pattern_period(heads), 1, heads);

@@ -80,7 +80,7 @@ struct ScaleArguments {
   std::string plots;
   std::string drawn_file;  ///< the JSON of a run to draw again; empty: none
 
-  /// Whether an operator is asked for.
+  /// Whether an operator is requested.
   bool takes(const System& system) const {
     if (backward && !system.has_backward()) return false;
     if (names.empty()) return system.look.taken != Taken::if_asked;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the model of fovea_scale knows of a pass: pairs, bytes and messages.
+/// The model of a pass in fovea_scale: pairs, bytes and messages.
 #pragma once
 
 #include <bit>
@@ -12,7 +12,7 @@
 
 namespace bench {
 
-/// What the bytes of the model are, beside those that the rank with most sends.
+/// The kind of the model's bytes, besides those of the rank that sends most.
 enum class Basis {
   exact,  ///< the same
   mean,   ///< their mean, where keys are chosen evenly
@@ -23,11 +23,11 @@ constexpr std::string_view name_of(Basis basis) {
   return basis == Basis::exact ? "exact" : "mean of even choices";
 }
 
-/// Numbers for one pass over a sequence of so many rows, spread by a layout.
+/// Numbers for one pass over a sequence of that many rows, distributed by a layout.
 struct Costs {
   std::function<double(double rows)> pairs;           ///< of the whole sequence, in any unit
   std::function<Sent(const RowLayout& layout)> sent;  ///< by each rank
-  std::function<double(int ranks)> messages;          ///< one after the other
+  std::function<double(int ranks)> messages;          ///< in order
   Basis basis = Basis::exact;
   /// The share of the work that ranks do one by one: in a chain over H heads it is 1 / H.
   double serial = 0;
@@ -46,8 +46,8 @@ struct Costs {
 /// The costs of a forward or a backward pass.
 using CostsOf = std::function<Costs(bool is_backward)>;
 
-/// Of pairs whose query and key lie on different ranks, both compute logits and gradients of
-/// weights backward: 7 products in place of 5.
+/// In backward passes, both ranks compute logits and gradients of weights for pairs whose query and
+/// key are on different ranks: 7 products instead of 5.
 inline constexpr double kSharedBackward = 7.0 / 5;
 
 /// Messages in which ranks agree before and after a call: three reductions.
@@ -55,12 +55,13 @@ inline double agreements(int ranks) {
   return 3.0 * std::bit_width(static_cast<unsigned>(ranks - 1));
 }
 
-/// Messages where each rank has so many for every other one.
+/// Messages if each rank sends that many to every other one.
 inline std::function<double(int)> messages_to_all(double of_rank) {
   return [=](int ranks) { return of_rank * (ranks - 1) + agreements(ranks); };
 }
 
-/// Messages of chains over so many heads, the last of which goes to all. \param chains how many
+/// Messages of chains over that many heads, the last of which is sent to all. \param chains how
+/// many
 inline std::function<double(int)> messages_of_chains(double chains, Index heads) {
   const auto h = static_cast<double>(heads);
   return [=](int ranks) {

@@ -152,7 +152,7 @@ FarSizes sizes_of(bool is_backward) {
   return sizes;
 }
 
-/// Those of Performer attention. The gradient of the projection is not asked for.
+/// Performer attention's, without the gradient of the projection.
 FarSizes performer_sizes(bool is_backward) {
   fovea::PerformerShape shape;
   shape.batch = shape.query_heads = shape.key_heads = shape.queries = shape.keys = 1;
@@ -170,7 +170,7 @@ FarSizes performer_sizes(bool is_backward) {
   return sizes;
 }
 
-/// Inputs with what is beside q, k and v.
+/// Inputs including those besides q, k and v.
 template <class Op>
 fovea::InputsOf<Op, float> read_far(Tensors& t) {
   auto in = read_qkv<Op>(t);

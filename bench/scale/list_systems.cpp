@@ -22,12 +22,12 @@ namespace {
 constexpr Index kChosen = 20;   // keys of a row and head
 constexpr Index kDominant = 4;  // M, the dominant indices of a key of FSAT
 
-/// How likely it is that one of so many draws hits what each hits with a probability.
+/// The probability that at least one of that many draws hits, given the probability of each.
 double any_of(double draws, double probability) {
   return probability >= 1 ? 1 : -std::expm1(draws * std::log1p(-probability));
 }
 
-/// Every row of a rank has so many bytes for each other rank, on average.
+/// Every row of a rank sends that many bytes to each other rank, on average.
 Costs mean_costs(double tensors, std::function<double(const RowLayout&, double own)> row_bytes) {
   Costs costs;
   costs.basis = Basis::mean;

@@ -44,7 +44,7 @@ inline Network measured_network(const Communicator& ranks) {
   return network;
 }
 
-/// What was measured of one operator, beside what the model says.
+/// Measurements of one operator, and the model's predictions.
 struct ScaleResult {
   std::string name;
   double one = 0;    ///< seconds of one process

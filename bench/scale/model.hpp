@@ -60,8 +60,7 @@ struct Outlook {
   double bytes = 0;     ///< sent by the rank that sends most
 };
 
-/// From so many ranks on less than half of each is of use, where ranks double; 0: not up to the
-/// last.
+/// The number of ranks (doubling) from which efficiency is below one half; 0: none up to the last.
 inline int ranks_of_half_efficiency(const std::vector<Outlook>& curve) {
   for (const Outlook& at : curve) {
     if (at.speed_up < 0.5 * at.ranks) return at.ranks;

@@ -54,7 +54,7 @@ inline void add_pattern(Sent& sent, const RowLayout& layout, const RowBytes& row
 }
 
 /// The costs if rows hardly see those of other ranks.
-/// \param peers so many of them have rows that are seen, if there are as many
+/// \param peers the number of ranks with visible rows, if there are that many
 inline CostsOf near_costs(Index heads, std::function<double(double)> pairs, const Needs& needs,
                           double peers = 2) {
   return [=](bool is_backward) {
@@ -65,7 +65,7 @@ inline CostsOf near_costs(Index heads, std::function<double(double)> pairs, cons
       add_pattern(sent, layout, RowBytes(heads), is_backward, needs);
       return sent;
     };
-    // Each tensor and head is a message of its own.
+    // Each tensor and head is a separate message.
     const double tensors = static_cast<double>(heads) * (is_backward ? 7 : 2);
     costs.messages = [=](int ranks) {
       return tensors * std::min(ranks - 1.0, peers) + agreements(ranks);

@@ -61,7 +61,7 @@ Sent big_bird_sent(const RowLayout& layout, Index heads, double row_bytes) {
   Sent sent(layout);
   for (int rank = 0; rank < layout.ranks() && others > 0; ++rank) {
     const auto own = static_cast<double>(layout.count(rank));
-    // Of each block, the ranks that are hit by so many draws; and of rank 0 the global blocks.
+    // For each block, the ranks that are hit by that many draws; and the global blocks of rank 0.
     const double random = own * others * -std::expm1(drawn * std::log1p(-1 / (others + 1)));
     const double rows = random + (rank > 0 ? own : std::min(own, 128.0) * others);
     sent.add(rank, row_bytes * std::min(own * others, rows));

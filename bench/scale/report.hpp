@@ -31,7 +31,7 @@ struct OutlookOfSystem {
   std::vector<Outlook> curve;
 };
 
-/// \param results of these systems, for so many rows
+/// \param results of these systems, for that many rows
 inline std::vector<OutlookOfSystem> outlooks(const std::vector<System>& systems,
                                              const std::vector<ScaleResult>& results, Index rows,
                                              const ScaleArguments& asked) {
@@ -184,7 +184,7 @@ inline std::vector<OutlookOfSystem> read_outlooks(const std::string& file, Scale
   return all;
 }
 
-/// What stands beside every result.
+/// The context of every result.
 inline void write_scale_facts(JsonWriter& json, const Stage& at, const ScaleArguments& asked,
                               const std::vector<std::string>& command) {
   write_facts(json, "fovea_scale", command);

@@ -54,9 +54,8 @@ struct SomeRows {
   friend class Demand;
 };
 
-/// How often the rows of a sequence are needed, by all ranks together: ranges of rows, each of
-/// which is needed so many times, and of summaries likewise. It takes a sort, and no step for each
-/// pair of ranks.
+/// How often the rows of a sequence are needed, by all ranks together: ranges of rows, each with a
+/// count, and the same for summaries. It takes a sort, and no step for each pair of ranks.
 class Demand {
  public:
   /// \param needs [ranks] with the same stride and summary
@@ -126,7 +125,7 @@ class Demand {
   Steps of_summaries_;
 };
 
-/// Where segments of so many rows are whole: each is with the rank that holds its first row.
+/// Segments of that many rows, each on the rank that has its first row.
 inline RowLayout whole_segments(const RowLayout& layout, Index length) {
   const auto up = [&](Index row) {
     return std::min((row + length - 1) / length * length, layout.rows());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The operators that fovea_scale measures over ranks. Each family is a source of its own.
+/// The operators that fovea_scale measures over ranks. Each family is a separate source.
 #pragma once
 
 #include <functional>
@@ -42,7 +42,7 @@ constexpr std::string_view name_of(Family family) {
 
 /// When an operator is measured.
 enum class Taken {
-  always,    ///< unless others are asked for; it is in the plots of all families, too
+  always,    ///< unless others are requested; it is in the plots of all families, too
   usually,   ///< the same, for the plots of its family alone
   if_asked,  ///< it takes long, or much memory
 };
@@ -53,10 +53,10 @@ struct Look {
   std::string style;  ///< in plots (bench/io/system_styles.hpp)
   Family family = Family::patterns;
   Taken taken = Taken::usually;
-  bool causal = false;  ///< no row sees a later one: it is in plots of its own
+  bool causal = false;  ///< no row sees a later one: it is in separate plots
 };
 
-/// Who holds which of so many rows, of so many ranks.
+/// The layout of that many rows on that many ranks.
 using LayoutOf = RowLayout (*)(Index, int);
 
 /// An operator to be measured. The backward pass, if it has one, reads what a forward pass has
@@ -78,7 +78,7 @@ inline RowLayout whole_chains(Index rows, int ranks) {
 
 using Systems = std::vector<System>;
 
-/// Softmax over patterns, for so many heads: forward passes save lse if `saves`.
+/// Softmax over patterns, for that many heads: forward passes save lse if `saves`.
 Systems pattern_systems(Index heads, bool saves);
 /// Those with a far field, and Performer attention.
 Systems far_systems(Index heads, bool saves);

@@ -26,8 +26,8 @@ inline constexpr Index kWidth = 64;
 /// d of a sketch.
 inline constexpr Index kSketchColumns = 8;
 
-/// All tensors of some rows. Each is made when it is asked for first: what nobody reads takes no
-/// memory, and what is read as q, k and v lies apart, as it does in programs.
+/// All tensors of some rows. Each is allocated when it is first requested, so unused ones need no
+/// memory, and q, k and v are separate, as in programs.
 class Tensors {
  public:
   /// \param heads of q, k and v   \param layout, rank whose rows these are

@@ -113,8 +113,8 @@ System dense_synthesizer(Look look, Index heads, bool saves) {
                    synthesizer_costs(heads, kHidden + 1, weights));
 }
 
-/// The gradient of a matrix goes along the ranks by so many rows, up to four times as many parts as
-/// there are ranks.
+/// The gradient of a matrix passes through the ranks in parts of that many rows, at most four times
+/// as many parts as ranks.
 void add_gradient(Sent& sent, const RowLayout& layout, Index rows, Index columns,
                   Index least_rows) {
   const Index parts = std::clamp(rows / least_rows, Index{1}, Index{4} * layout.ranks());
@@ -198,7 +198,7 @@ System block_of(Look look, const Op& op, Index heads, const CostsOf& attention) 
           pass(backward, touch_all, costs(true))};
 }
 
-/// The last row of a sequence whose keys lie in a cache that is sharded over ranks.
+/// The last row of a sequence whose keys are in a distributed cache.
 System decoder(Look look, Index heads) {
   using Op = fovea::FullAttention;
   const Op op{{.causal = true}};

@@ -253,7 +253,7 @@ struct SentenceTokens {
   Index longest;  ///< tokens of a sentence; what is more is left out
 
   /// \param sizes of the model, which has a row for each token
-  /// \throws std::runtime_error if files are missing, or do not go with the model
+  /// \throws std::runtime_error if files are missing, or do not match the model
   static SentenceTokens read(const std::string& folder, const BertSizes& sizes) {
     WordPieceOptions options;
     Index longest = sizes.positions;

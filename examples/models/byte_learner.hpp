@@ -17,7 +17,7 @@ namespace models {
 
 using fovea::Index;
 
-/// What a model is made of and how it learns.
+/// The settings of a model and its training.
 struct ByteSettings {
   std::string op = "full";  ///< one of the operators below
   Index length = 256;       ///< bytes of a sequence
@@ -36,10 +36,10 @@ class ByteText {
 
   Index train_size() const { return train_; }
   Index size() const { return static_cast<Index>(bytes_.size()); }
-  /// Bits of a byte that is guessed by how often each byte stands in the text.
+  /// Bits per byte of a prediction by byte frequencies.
   double unigram_bits() const;
-  /// Appends `length` bytes and, for each, the one behind it. \param part of the text that learns
-  /// or the other one \param place in [0, 1) of it
+  /// Appends `length` bytes and, for each, the next one. \param part of the text: training or held
+  /// out   \param place in [0, 1) of it
   void append(bool part, double place, Index length, std::vector<Index>& tokens,
               std::vector<Index>& targets) const;
 
@@ -62,8 +62,8 @@ class ByteLearner {
   virtual double validate(const ByteText& text, const fovea::ThreadPool& pool) = 0;
   /// The logits of the byte behind each of these. \return [bytes, 256]
   virtual std::vector<float> logits(std::span<const unsigned char> bytes) const = 0;
-  /// Continues a text by so many bytes. Of a text that is longer than the model's sequences, the
-  /// last half of such a length is read.
+  /// Continues a text by that many bytes. If a text is longer than the model's sequences, the last
+  /// half of such a length is read.
   virtual std::string generate(const std::string& prompt, Index count, const Sampling& sampling,
                                const fovea::ThreadPool& pool) const = 0;
   /// Writes all that learning goes on from. \throws std::runtime_error

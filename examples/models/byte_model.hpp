@@ -48,7 +48,7 @@ struct ByteModel : fovea::LayerParts<ByteModel<Op>> {
     f(self.norm);
   }
 
-  /// What a pass keeps, and room for it.
+  /// State saved by a pass, and buffers.
   struct Saved {
     typename Stack::Saved stack;
     fovea::LayerNorm<float>::Saved norm;
@@ -70,7 +70,7 @@ struct ByteModel : fovea::LayerParts<ByteModel<Op>> {
     return logits;
   }
 
-  /// Adds to the gradients what comes of saved.d_logits.
+  /// Adds to the gradients, given saved.d_logits.
   void backward(std::span<const Index> tokens, Saved& saved, const fovea::ThreadPool& pool) {
     const View<const float> x(saved.x.view());
     const View<float> d_normal = saved.d_normal.resize(x.shape());

@@ -23,8 +23,8 @@ namespace models {
 /// `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+` does.
 class PieceCutter {
  public:
-  /// \param single_digits whether each digit is a piece of its own, without a space before it, and
-  /// nothing is joined across it
+  /// \param single_digits whether each digit is a separate piece, without a space before it, and
+  /// nothing is merged across it
   PieceCutter(std::string_view text, bool single_digits)
       : text_(text), single_digits_(single_digits) {}
 
@@ -141,7 +141,7 @@ class BytePairs {
 
   /// The number of tokens.
   Index vocabulary() const { return static_cast<Index>(texts_.size()); }
-  /// The bytes that a token stands for.
+  /// The bytes of a token.
   const std::string& text_of(Index token) const { return texts_[static_cast<std::size_t>(token)]; }
 
   /// The token of a text that is one; -1 if none is. \param text such as "<|im_end|>"
@@ -150,8 +150,8 @@ class BytePairs {
     return found == special_.end() ? -1 : found->second;
   }
 
-  /// The tokens of a text, in which special tokens such as "<|im_end|>" stand for themselves. A
-  /// byte that the vocabulary has no token for is left out, as the model's authors do.
+  /// The tokens of a text, in which special tokens such as "<|im_end|>" are recognised. Bytes
+  /// without a token in the vocabulary are omitted, as in the authors' implementation.
   std::vector<Index> encode(std::string_view text) const {
     std::vector<Index> all;
     std::size_t begin = 0;
@@ -245,7 +245,7 @@ class BytePairs {
                        "merge " + std::to_string(rank) + " of its tokens is not one of them");
   }
 
-  /// The longest special token that a text begins with, and its size; 0 if there is none.
+  /// The longest special token at the beginning of a text, and its size; 0 if there is none.
   std::pair<Index, std::size_t> special_at(std::string_view text) const {
     std::pair<Index, std::size_t> found{-1, 0};
     for (const auto& [written, token] : special_) {

@@ -66,7 +66,7 @@ class CommandLine {
     }
   }
 
-  /// Whether help is asked for.
+  /// Whether help is requested.
   bool help() const { return help_; }
   /// Whether a flag is given.
   bool has(std::string_view flag) const { return values_.contains(flag); }

@@ -32,7 +32,7 @@ struct Gguf {
   bool has(const std::string& key) const { return metadata.count(key) != 0; }
 
   /// The value of a key as a T, which is one of those that GgufValue holds.
-  /// \throws std::runtime_error if there is none, or it is of another type
+  /// \throws std::runtime_error if it is missing or has another type
   template <class T>
   const T& at(const std::string& key) const {
     const auto found = metadata.find(key);
@@ -58,7 +58,7 @@ struct Gguf {
   }
 };
 
-/// Reads the parts of a file one after the other.
+/// Reads the parts of a file in order.
 class GgufReader {
  public:
   /// \param bytes of the file \param file its name, for messages
@@ -89,7 +89,7 @@ class GgufReader {
   }
 
  private:
-  /// Where the data of a tensor lies.
+  /// The position of a tensor's data.
   struct Place {
     std::string name;
     std::uint64_t offset;
@@ -118,7 +118,7 @@ class GgufReader {
     return value;
   }
 
-  /// A number of things that have at least so many bytes each.
+  /// A number of elements that have at least that many bytes each.
   std::size_t count(std::size_t least_bytes) {
     const auto many = number<std::uint64_t>();
     if (many > (bytes_.size() - at_) / least_bytes) {

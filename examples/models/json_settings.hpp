@@ -75,7 +75,7 @@ class JsonSettings {
     return found->get<std::string>();
   }
 
-  /// A truth value, or this one where there is none or null. \throws std::runtime_error
+  /// A truth value, or a default if it is missing or null. \throws std::runtime_error
   bool flag(const char* name, bool otherwise) const {
     const auto found = find(name);
     if (found == all_.end() || found->is_null()) return otherwise;

@@ -169,7 +169,7 @@ void dump(const models::LanguageSession& session, std::span<const Index> tokens,
   }
 }
 
-/// A prompt, and what the model makes of it.
+/// A prompt, and the model's continuation.
 class Continuation {
  public:
   Continuation(models::LanguageSession& session, const models::BytePairs& pairs,
@@ -192,7 +192,7 @@ class Continuation {
     prompt_ = count;
   }
 
-  /// Prints tokens as they are drawn, until there are so many, or one that ends the text.
+  /// Prints tokens as they are drawn, up to a number, or to one that ends the text.
   void print(Index count, const models::Sampling& sampling, Index end) {
     const Stopwatch watch;
     const Index room = session_.sizes().length - session_.length();

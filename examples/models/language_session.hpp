@@ -30,7 +30,7 @@ class LanguageSession {
   virtual Index length() const = 0;
   /// Forgets the tokens from position `length` on.
   virtual void rollback(Index length) = 0;
-  /// Appends tokens. \param last so many of the new tokens have logits, the last ones
+  /// Appends tokens. \param last number of last tokens whose logits are computed
   /// \return [1, 1, last, vocabulary], which holds until the next call
   virtual fovea::View<const float> step(std::span<const Index> tokens, Index last,
                                         const fovea::ThreadPool& pool) = 0;
@@ -53,7 +53,7 @@ struct SessionTypes {
 /// \throws std::runtime_error, std::invalid_argument
 std::unique_ptr<LanguageSession> pattern_session(const Gguf& file, const ChosenAttention& attention,
                                                  const SessionTypes& types, Index reserve);
-/// The same with keys that Smart Bird chooses by a sketch, which is made of the weights.
+/// The same with keys that Smart Bird chooses by a sketch, which is computed from the weights.
 std::unique_ptr<LanguageSession> smart_bird_session(const Gguf& file, Index keys, Index reserve);
 
 /// A session of a model with the operator Op, weights of W and a cache of S.

@@ -72,8 +72,8 @@ class Llama : public fovea::LayerParts<Llama<Op, W>> {
   mutable fovea::Buffer<float> normal_;
 };
 
-/// Where a parameter of the model stands in a file: matrices as [outputs, inputs], but the table of
-/// tokens as it is.
+/// The location of a parameter in a file: matrices are [outputs, inputs], except for the token
+/// table.
 inline std::vector<fovea::ParameterSource> source_of(const std::string& name) {
   constexpr std::pair<std::string_view, std::string_view> parts[] = {
       {"norm1.scale", "attn_norm"},
@@ -97,10 +97,10 @@ inline std::vector<fovea::ParameterSource> source_of(const std::string& name) {
   for (const auto& [ours, theirs] : parts) {
     if (part == ours) return {{block + std::string(theirs) + ".weight", part.ends_with("weight")}};
   }
-  return {{block + part}};  // what an operator learns beside, under its own name
+  return {{block + part}};  // other parameters of an operator, under their own names
 }
 
-/// The model of a file. \param set the tensors of the file, and what the operator learns beside
+/// The model in a file. \param set the tensors of the file, and other parameters of the operator
 /// \throws std::runtime_error "<file>: <what is wrong>"
 template <class Op, class W = float>
 Llama<Op, W> load_llama(const LlamaSizes& sizes, const Op& op, const fovea::TensorSet& set) {
@@ -125,7 +125,7 @@ class LlamaDecoder {
   void rollback(Index length) { decoder_.rollback(length); }
 
   /// Appends tokens.
-  /// \param last how many of them logits are wanted of, the last ones
+  /// \param last number of last tokens whose logits are computed
   /// \return [1, 1, last, vocabulary], which holds until the next call
   template <class E>
   fovea::View<const float> step(std::span<const Index> tokens, Index last, E&& executor) {

@@ -18,7 +18,7 @@ using fovea::Index;
 /// How the next token is drawn.
 struct Sampling {
   double temperature = 1;  ///< of the logits; at 0 the likeliest token is taken
-  Index top_k = 256;       ///< so many likeliest tokens are drawn from, at least 1
+  Index top_k = 256;       ///< number of likeliest tokens to draw from, at least 1
   std::uint64_t seed = 1;
 };
 

@@ -95,7 +95,7 @@ double cosine(const Sentence& a, const Sentence& b) {
   return sum;
 }
 
-/// The beginning of a sentence on a line of its own, whatever bytes it has.
+/// The beginning of a sentence on a separate line, for any bytes.
 std::string shown(std::string_view text) {
   constexpr std::size_t most = 72;
   std::string line;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A sketch for a model that was trained without one: Smart Bird (section 3.2) learns what chooses
-/// the keys, and here it is made of what was learnt instead.
+/// A sketch for a model that was trained without one: in Smart Bird (section 3.2) it is learned;
+/// here it is computed from the model's weights.
 #pragma once
 
 #include <Eigen/QR>

@@ -115,7 +115,7 @@ class Worker {
     return type == "bf16" ? time(Eigen::bfloat16()) : time(float());
   }
 
-  /// "embed N": a sentence of so many tokens.
+  /// "embed N": a sentence of that many tokens.
   double embed(std::istringstream& line) {
     Index count = 0;
     line >> count;

@@ -61,7 +61,7 @@ inline void append_character(std::string& text, char32_t c) {
   rest(0);
 }
 
-/// Whether a character lies in one of these ranges, which ascend.
+/// Whether a character is in one of these ascending ranges.
 template <std::size_t N>
 bool is_in(const CharacterRange (&ranges)[N], char32_t c) {
   const auto* const at =

@@ -72,8 +72,8 @@ class WordPiece {
   /// The number of tokens.
   Index size() const { return size_; }
 
-  /// The tokens of a text of any bytes: [CLS], its pieces, [SEP], at most `longest` in all. The
-  /// special tokens may stand in the text themselves, as the reference has it.
+  /// The tokens of a text of any bytes: [CLS], its pieces, [SEP], at most `longest` in total. The
+  /// special tokens may occur in the text, as in the reference implementation.
   TokenList encode(std::string_view text, Index longest) const {
     TokenList list{.ids = {begin_}};
     while (!text.empty()) {
@@ -134,7 +134,7 @@ class WordPiece {
     }
   };
 
-  /// Where the first special token of a text stands and which it is; the end if there is none.
+  /// The position of the first special token of a text, and which it is; the end if there is none.
   std::pair<std::size_t, const std::string*> next_special(std::string_view text) const {
     for (std::size_t at = text.find('['); at != text.npos; at = text.find('[', at + 1)) {
       for (const std::string& token : special_) {
@@ -144,8 +144,8 @@ class WordPiece {
     return {text.size(), nullptr};
   }
 
-  /// Appends the longest piece that a word begins with, the longest that what follows begins with,
-  /// and so on; one unknown token if there is none.
+  /// Appends the longest piece at the beginning of a word, the longest at the beginning of the
+  /// rest, and so on; one unknown token if there is none.
   void append_pieces(const std::string& word, std::vector<Index>& ids) const {
     std::vector<std::size_t> ends;  // of its characters, in bytes
     for (std::string_view rest = word; !rest.empty();) {
