@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Trains a small language model of bytes with the attention of an operator, or of several in
-/// order, and continues texts. See --help.
+/// Trains a small language model of bytes with the attention of one or several operators, and
+/// continues texts. See --help.
 #include <array>
 #include <chrono>
 #include <fovea/io/output_file.hpp>
