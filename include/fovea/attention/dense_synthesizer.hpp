@@ -36,13 +36,13 @@ class DenseSynthesizerAttention
   /// The operator's name.
   static constexpr const char* name() { return "DenseSynthesizerAttention"; }
 
-  /// What the operator reads, for tensors of T.
+  /// The inputs, for tensors of T.
   template <std::floating_point T>
   using Inputs = DenseSynthesizerInputs<T>;
   /// What the forward pass saves: lse, if it is given a tensor.
   template <std::floating_point T>
   using Saved = SoftmaxSaved<T>;
-  /// The gradients that the backward pass writes.
+  /// The gradients, for tensors of T.
   template <std::floating_point T>
   using Grads = DenseSynthesizerGrads<T>;
   /// A decoder's inputs for new tokens.

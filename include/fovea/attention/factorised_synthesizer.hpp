@@ -27,10 +27,10 @@ class FactorisedSynthesizerAttention
   /// The operator's name.
   static constexpr const char* name() { return "FactorisedSynthesizerAttention"; }
 
-  /// What the operator reads, for tensors of T.
+  /// The inputs, for tensors of T.
   template <class T>
   using Inputs = FactorisedSynthesizerInputs<T>;
-  /// The gradients that the backward pass writes.
+  /// The gradients, for tensors of T.
   template <class T>
   using Grads = FactorisedSynthesizerGrads<T>;
   /// A decoder's inputs for new tokens.

@@ -40,13 +40,13 @@ struct LinformerOptions {
 /// (D + Dv)) for the projected keys and values, and about 0.4 MB for each worker.
 class LinformerAttention : public CheckedCalls<LinformerAttention> {
  public:
-  /// What the operator reads, for tensors of T.
+  /// The inputs, for tensors of T.
   template <class T>
   using Inputs = LinformerInputs<T>;
   /// What the forward pass saves.
   template <class T>
   using Saved = LinformerSaved<T>;
-  /// The gradients that the backward pass writes, for tensors of T.
+  /// The gradients, for tensors of T.
   template <class T>
   using Grads = LinformerGrads<T>;
   /// The sizes of a call.
@@ -54,7 +54,7 @@ class LinformerAttention : public CheckedCalls<LinformerAttention> {
 
   LinformerOptions options;  ///< checked at every call
 
-  /// Holds these options. They are checked when the operator is called.
+  /// Holds these options, which are checked at every call.
   explicit LinformerAttention(const LinformerOptions& chosen = {}) : options(chosen) {}
 
   /// The operator's name.

@@ -28,7 +28,7 @@ class LunaStep : public SoftmaxOperator<Op> {
 
   /// Has the default options.
   LunaStep() = default;
-  /// Holds these options. They are checked when the operator is called.
+  /// Holds these options, which are checked at every call.
   explicit LunaStep(const LunaOptions& chosen) : options(chosen) {}
 
   /// Every row of every head sees all keys.

@@ -38,13 +38,13 @@ FOVEA_NAMESPACE_BEGIN
 /// and head. Memory: O(B Hq m (D + Dv + m)); no Nq x Nk matrix is computed.
 class NystroemAttention : public CheckedCalls<NystroemAttention> {
  public:
-  /// What the operator reads, for tensors of T.
+  /// The inputs, for tensors of T.
   template <class T>
   using Inputs = NystroemInputs<T>;
   /// What the forward pass saves.
   template <class T>
   using Saved = NystroemSaved<T>;
-  /// The gradients that the backward pass writes, for tensors of T.
+  /// The gradients, for tensors of T.
   template <class T>
   using Grads = NystroemGrads<T>;
   /// The sizes of a call.
@@ -52,7 +52,7 @@ class NystroemAttention : public CheckedCalls<NystroemAttention> {
 
   NystroemOptions options;  ///< checked at every call
 
-  /// Holds these options. They are checked when the operator is called.
+  /// Holds these options, which are checked at every call.
   explicit NystroemAttention(const NystroemOptions& chosen = {}) : options(chosen) {}
 
   /// The operator's name.

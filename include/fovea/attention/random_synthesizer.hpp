@@ -26,10 +26,10 @@ class RandomSynthesizerAttention : public detail::SynthesizerForm<RandomSynthesi
   /// The operator's name.
   static constexpr const char* name() { return "RandomSynthesizerAttention"; }
 
-  /// What the operator reads, for tensors of T.
+  /// The inputs, for tensors of T.
   template <class T>
   using Inputs = RandomSynthesizerInputs<T>;
-  /// The gradients that the backward pass writes.
+  /// The gradients, for tensors of T.
   template <class T>
   using Grads = RandomSynthesizerGrads<T>;
   /// A decoder's inputs for new tokens.

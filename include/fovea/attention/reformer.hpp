@@ -44,13 +44,13 @@ FOVEA_NAMESPACE_BEGIN
 /// computed.
 class ReformerAttention : public CheckedCalls<ReformerAttention> {
  public:
-  /// What the operator reads, for tensors of T, which is float or double.
+  /// The inputs, for tensors of T, which is float or double.
   template <class T>
   using Inputs = ReformerInputs<T>;
   /// What the forward pass saves.
   template <class T>
   using Saved = ReformerSaved<T>;
-  /// The gradients that the backward pass writes.
+  /// The gradients, for tensors of T.
   template <class T>
   using Grads = ReformerGrads<T>;
   /// The sizes of a call.
@@ -58,7 +58,7 @@ class ReformerAttention : public CheckedCalls<ReformerAttention> {
 
   ReformerOptions options;  ///< checked at every call
 
-  /// Holds these options. They are checked when the operator is called.
+  /// Holds these options, which are checked at every call.
   explicit ReformerAttention(const ReformerOptions& chosen = {}) : options(chosen) {}
 
   /// The operator's name.

@@ -34,13 +34,13 @@ FOVEA_NAMESPACE_BEGIN
 /// is computed.
 class SinkhornAttention : public CheckedCalls<SinkhornAttention> {
  public:
-  /// What the operator reads, for tensors of T, which is float or double.
+  /// The inputs, for tensors of T, which is float or double.
   template <class T>
   using Inputs = SinkhornInputs<T>;
   /// What the forward pass saves: lse, if it is given a tensor.
   template <class T>
   using Saved = SoftmaxSaved<T>;
-  /// The gradients that the backward pass writes.
+  /// The gradients, for tensors of T.
   template <class T>
   using Grads = SinkhornGrads<T>;
   /// The sizes of a call.
@@ -50,7 +50,7 @@ class SinkhornAttention : public CheckedCalls<SinkhornAttention> {
 
   /// Has the default options.
   SinkhornAttention() = default;
-  /// Holds these options. They are checked when the operator is called.
+  /// Holds these options, which are checked at every call.
   explicit SinkhornAttention(const SinkhornOptions& chosen) : options(chosen) {}
 
   /// The operator's name.

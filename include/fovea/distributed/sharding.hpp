@@ -17,11 +17,11 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The ranks of a call, and which of them holds which rows of the sequence. All ranks create it
+/// The ranks of a call, and the assignment of the sequence's rows to them. All ranks create it
 /// together, once, for any number of successive calls. Between calls it keeps the memory of the
-/// keys and values that the last pass received, and of its own next to them: reallocating it costs
-/// as much as filling it. (The backward pass of softmax attention keeps nothing, nor does a forward
-/// pass that receives keys in stages.)
+/// keys and values of the last pass, since reallocating it costs as much as filling it. (The
+/// backward pass of softmax attention, and a forward pass that receives keys in blocks, keep
+/// nothing.)
 class Sharding {
  public:
   /// \param ranks must outlive this object

@@ -70,7 +70,7 @@ View<const T> no_width(Index batch, Index heads, Index rows) {
 template <class T>
 class BatchSum {
  public:
-  /// \param grad [1 or B, H, N, D], or none   \param memory that of the call (memory_of)
+  /// \param grad [1 or B, H, N, D], or empty   \param memory the call's (memory_of)
   /// \throws std::bad_alloc
   BatchSum(const View<T>& grad, Index batch, ExecutorRef::Memory memory)
       : grad_(grad), batch_(batch) {
