@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A decoder of any operator behind one type, as the properties use it.
+/// A type-erased decoder of any operator, for the conformance suite.
 #pragma once
 
 #include <cstddef>
@@ -19,13 +19,13 @@ namespace fovea_test {
 using bench::AllInputs;
 using bench::AllSaved;
 
-/// What IncrementalAttention asks of a decoder.
+/// The requirements of IncrementalAttention for a decoder.
 template <class T>
 struct AnyDecoder {
   /// Inputs with the new tokens, or with none; out, saved, and an executor or null.
   std::function<void(const AllInputs<T>&, const View<T>&, const AllSaved<T>&, AnyExecutor*)>
       step_on;
-  /// Those of the inputs that are of tokens.
+  /// The inputs that belong to tokens.
   std::function<void(const AllInputs<T>&)> append;
   std::function<Index()> length;
   std::function<void(Index)> reserve;

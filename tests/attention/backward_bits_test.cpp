@@ -137,8 +137,8 @@ View<U> with_idle_strides(const View<U>& x, Index stride) {
   return {x.data(), x.shape(), strides};
 }
 
-/// Nobody takes a step along a dimension of one index, whatever its stride says. With sanitizers
-/// the test says more: such a stride does not fit what it would be multiplied by.
+/// The stride of a dimension of extent 1 is never used. With sanitizers the test checks more:
+/// products with such a stride would overflow.
 TEST_P(Conformance, StridesOfOneIndexDoNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
     for (const auto& [queries, keys] : {std::array<Index, 2>{1, 1}, {1, 70}, {70, 1}}) {

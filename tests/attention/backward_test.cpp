@@ -2,7 +2,7 @@
 // fovea_test(OPTIMISED ALONE SHARDS 4)
 /// \file
 /// Gradients of every operator against the oracle: sizes, widths, heads, key lengths, logits; and
-/// the identities that hold whatever the data.
+/// identities that hold for any data.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,8 +44,8 @@ TEST_P(Conformance, GradientsAtEdgeSizes) {
   });
 }
 
-/// Every choice of the seven sizes is 0: results and gradients are what the oracles say, which is 0
-/// wherever no pair contributes. Query heads without key heads have nothing to read: refused.
+/// Each combination of the seven sizes is 0: results and gradients equal the oracles', 0 where no
+/// pair contributes. Query heads without key heads are refused.
 TEST_P(Conformance, ZeroSizesAndTheirGradients) {
   each([]<class T>(const Case<T>& op) {
     fovea::ThreadPool pool(3);
@@ -163,7 +163,7 @@ TEST_P(Conformance, GradientsWithKeyLengths) {
 TEST_P(Arithmetic, GradientsAtExtremeLogits) {
   each([]<class T>(const Case<T>& op) {
     for (const double size : {1.0, 5.0, 20.0, 88.0, 104.0, 709.0, 1e4}) {
-      // Far beyond its cap a logit has no slope that T could hold, and all gradients may be 0.
+      // Far beyond its cap the slope of a logit underflows in T, and all gradients may be 0.
       if (op.options.soft_cap && size > 5) continue;
       const auto value = [=](Index j) { return j % 7 == 3 ? size : j % 7 == 5 ? -size : 0; };
       expect_grads_conform(op, make_problem(op, sizes(40, 150, 2, 6), 5,
@@ -178,14 +178,13 @@ double scale_of(const Case<T>& op, Index width) {
   return op.options.scale ? std::abs(*op.options.scale) : 1 / std::sqrt(static_cast<double>(width));
 }
 
-/// A problem whose logits are `size` and -size exactly, as far as T tells them apart: the weights
-/// of a row are those of ties, of few keys or of many, and nothing in them is owed to the logits'
-/// rounding.
+/// A problem whose logits are `size` and -size exactly, as far as T distinguishes them: the weights
+/// of a row are those of ties, of few keys or of many, without effects of the logits' rounding.
 template <class T>
 Problem<T> tied_problem(const Case<T>& op, const AttentionShape& shape, double size) {
   const auto value = [=](Index j) { return j % 9 == 4 || j % 31 == 5 ? size : -size; };
   Problem<T> made = make_problem(op, shape, 5, {constant(1), first_column(value), gaussian(5)});
-  // What it adds to a logit hides it, or leaves the nearest keys alone.
+  // Its bias hides a logit, or leaves the nearest keys unchanged.
   if (made.bias) {
     made.bias->fill([fill = bias_fill(5, op.extras)](Index b, Index h, Index i, Index j) {
       const double x = fill(b, h, i, j);

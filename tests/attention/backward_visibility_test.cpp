@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(OPTIMISED ALONE SHARDS 4)
 /// \file
-/// Gradients of every operator: what is not visible has the gradient +0 and changes no bit, what is
-/// visible and not finite reaches what it takes part in and nothing else.
+/// Gradients of every operator: invisible inputs have gradients of +0 and no effect; visible NaN
+/// and infinities reach the gradients that they contribute to and no others.
 #include <gtest/gtest.h>
 
 #include <cmath>

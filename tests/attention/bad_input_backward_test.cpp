@@ -218,7 +218,7 @@ TYPED_TEST(BadInput, ZeroSizesWork) {
                     place(8000, call.v.shape())};
       ASSERT_EQ(call.refusal(Op{}), "accepted");
       ASSERT_EQ(call.backward_refusal(Op{}), "accepted");
-      // What has no elements may have an address.
+      // Empty tensors may have an address.
       call.grads = {{call.at(6000), call.q.shape()},
                     {call.at(7000), call.k.shape()},
                     {call.at(8000), call.v.shape()}};

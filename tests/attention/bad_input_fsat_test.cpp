@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What FSAT attention refuses, with the exact message, forward and backward alike and nothing
-/// written; what looks bad and is not; and that no other operator takes dominant indices.
+/// Refusals of FSAT attention: exact messages from forward and backward, with nothing written;
+/// unusual valid inputs; and no other operator has dominant indices.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -102,7 +102,7 @@ TEST_F(BadFsatInput, EntriesOfDominantIndices) {
   expect("dominant[1, 2, 8, 1] is -inf" + number);
   entry(8, 0) = -0.5F;
   expect("dominant[1, 2, 8, 0] is -0.5" + number);
-  dominant_.assign(2 * 4 * 9 * 3, 1);  // rows with a gap behind each
+  dominant_.assign(2 * 4 * 9 * 3, 1);  // rows with gaps
   dominant_[dominant_.size() - 2] = -1;
   call_.grads.dominant = {};
   call_.dominant = {dominant_.data(), {2, 4, 9, 2}, {4 * 9 * 3, 9 * 3, 3, 1}};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What IndexedAttention refuses, with the exact message, forward and backward alike and nothing
-/// written; and what looks bad and is not.
+/// Refusals of IndexedAttention: exact messages from forward and backward, with nothing written;
+/// and unusual valid inputs.
 #include <gtest/gtest.h>
 
 #include <limits>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(ALONE)
 /// \file
-/// What linear attention, FMM attention and the delta rule refuse, with the exact message, forward
-/// and backward alike and nothing written; and what looks bad and is not.
+/// Refusals of linear attention, FMM attention and the delta rule: exact messages from forward and
+/// backward, with nothing written; and unusual valid inputs.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -27,8 +27,8 @@ using fovea::FmmAttention;
 using fovea::LinearAttention;
 using fovea::Tanh;
 
-// A map that may be negative asks for a policy, alone or among others; those that are not do not.
-// That the message of a compiler says so is a test of tests/consumer.
+// A map that may be negative requires a policy, alone or among others; non-negative ones do not.
+// tests/consumer checks the compiler's message.
 static_assert(!std::default_initializable<LinearAttention<Tanh>>);
 static_assert(!std::default_initializable<LinearAttention<EluPlusOne, Tanh>>);
 static_assert(!std::default_initializable<FmmAttention<EluPlusOne, Tanh>>);

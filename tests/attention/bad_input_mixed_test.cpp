@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What Linformer and Nystroem attention refuse, with the exact message, forward and backward alike
-/// and nothing written.
+/// Refusals of Linformer and Nystroem attention: exact messages from forward and backward, with
+/// nothing written.
 #include <gtest/gtest.h>
 
 #include <limits>

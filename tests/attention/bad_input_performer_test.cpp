@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What Performer attention refuses, with the exact message, forward and backward alike and nothing
-/// written; and what looks bad and is not.
+/// Refusals of Performer attention: exact messages from forward and backward, with nothing written;
+/// and unusual valid inputs.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What Smart Bird attention refuses, by its message, before anything is written.
+/// Refusals of Smart Bird attention: exact messages, before anything is written.
 #include <gtest/gtest.h>
 
 #include <limits>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What Reformer and Sinkhorn attention refuse, with the exact message, forward and backward alike
-/// and nothing written; and what looks bad and is not.
+/// Refusals of Reformer and Sinkhorn attention: exact messages from forward and backward, with
+/// nothing written; and unusual valid inputs.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -27,7 +27,8 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 class Memory {
  public:
   float* at(Index offset) { return numbers_.data() + offset; }
-  /// What f refuses with, by `check` and by the call, which must not have written anything.
+  /// The message of a refusal, from `check` and from the call, which must not have written
+  /// anything.
   template <class Check, class Run>
   std::string refusal(const Check& check, const Run& run) {
     const std::vector<float> before = numbers_;

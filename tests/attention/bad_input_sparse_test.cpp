@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the sparse operators refuse, with the exact message and nothing written, and what looks bad
-/// and is not: strides that do not divide N or exceed it, global tokens and blocks beyond the end.
+/// Refusals of the sparse operators: exact messages, with nothing written; and unusual valid
+/// inputs: strides that do not divide N or exceed it, global tokens and blocks beyond the end.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -26,7 +26,7 @@ using fovea::SparseAttention;
 using fovea::StridedAttention;
 using fovea::StridedOptions;
 
-/// 6 queries, 9 keys, 4 heads; what check, forward and a decoder say to the options.
+/// 6 queries, 9 keys, 4 heads; the messages of check, forward and a decoder for the options.
 template <class Op>
 std::string message_of(const Op& op) {
   Call<float> call;

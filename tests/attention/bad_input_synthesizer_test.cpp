@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the forms of the Synthesizer refuse, in their words, before anything is written.
+/// Refusals of the Synthesizer's forms: exact messages, before anything is written.
 #include <gtest/gtest.h>
 
 #include "attention/synthesizer_problem.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// BigBird with given blocks in place of drawn ones, and with global blocks at the end.
+/// BigBird with given blocks instead of random ones, and with global blocks at the end.
 #include "fovea/attention/big_bird.hpp"
 
 #include <cstdlib>

@@ -116,8 +116,8 @@ struct Case {
 /// The width of sketches, the dominant indices of a key, and random features, in all cases.
 inline constexpr Index kBeyond = 4;
 
-/// A case without its oracles. `Op` meets fovea::DifferentiableAttention.
-/// \param beyond d, M or R, if its shapes say one of them
+/// A case without its oracles. `Op` satisfies fovea::DifferentiableAttention.
+/// \param beyond d, M or R, if its shapes have one of them
 template <class T, class Op>
 Case<T> make_case(const std::string& name, const Op& op, const ReferenceMask& reference_mask,
                   Index beyond = kBeyond) {

@@ -109,7 +109,7 @@ TEST(CausalGradients, MatchOneThreadBitwise) {
   expect_same_bits<double>(op, {1, 1, 1, 1100, 1100, 20, 33});
 }
 
-/// Rows before and behind the tokens, sequences of several lengths, and heads in groups.
+/// Rows before and after the tokens, sequences of several lengths, and grouped heads.
 TEST(CausalGradients, MatchAtAnyPosition) {
   const Linear op{{.causal = true}};
   const Linear top{{.causal = true, .alignment = fovea::CausalAlignment::top_left}};

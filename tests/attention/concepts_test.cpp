@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(ALONE)
 /// \file
-/// The concepts Attention, Pattern and Plan, held to what they say by archetypes; and every way to
-/// call an operator with Eigen's types.
+/// The concepts Attention, Pattern and Plan, checked by archetypes; and all ways to call an
+/// operator with Eigen's types.
 #define EIGEN_USE_THREADS
 #include <gtest/gtest.h>
 
@@ -30,7 +30,8 @@ static_assert(Attention<FullAttention, float> && Attention<FullAttention, double
 static_assert(Attention<LocalAttention, float> && Attention<LocalAttention, double>);
 static_assert(!Attention<int, float> && !Attention<fovea::Window, float>);
 
-// What is no operator has no such types, which a declaration may ask before its constraint does.
+// Types that are not operators have no such types; a declaration may test this before its
+// constraint.
 template <class Op>
 concept HasTypes = requires {
   typename fovea::InputsOf<Op, float>;
@@ -44,7 +45,7 @@ static_assert(DifferentiableAttention<FullAttention, double>);
 static_assert(DifferentiableAttention<LocalAttention, float>);
 static_assert(DifferentiableAttention<LocalAttention, double>);
 
-/// Offers what Attention asks and nothing else.
+/// Has exactly the members that Attention requires.
 struct ArchetypeAttention {
   template <class T>
   using Inputs = fovea::LinearInputs<T>;
@@ -87,7 +88,7 @@ struct NotCopyable : ArchetypeAttention {
 };
 static_assert(!Attention<NotCopyable, float>);
 
-/// Offers what DifferentiableAttention asks and nothing else.
+/// Has exactly the members that DifferentiableAttention requires.
 struct ArchetypeDifferentiable : ArchetypeAttention {
   template <class T>
   void check_backward(const Inputs<T>&, const View<const T>&, const Saved<T>&, const View<const T>&,
@@ -99,7 +100,7 @@ struct ArchetypeDifferentiable : ArchetypeAttention {
 static_assert(DifferentiableAttention<ArchetypeDifferentiable, float>);
 static_assert(!DifferentiableAttention<ArchetypeAttention, float>);
 
-/// Offers what Plan asks and nothing else.
+/// Has exactly the members that Plan requires.
 struct ArchetypePlan {
   ArchetypePlan() = default;
   ArchetypePlan(const ArchetypePlan&) = delete;
@@ -130,7 +131,7 @@ static_assert(!std::convertible_to<fovea::DeltaGrads<float>, fovea::LinearGrads<
 static_assert(std::convertible_to<fovea::IndexedShape, AttentionShape>);
 static_assert(!std::convertible_to<AttentionShape, fovea::IndexedShape>);
 
-/// The names that a visitor meets, those of spans of numbers too.
+/// The names that a visitor gets, including spans of numbers.
 template <class X>
 std::string names_of(const X& x) {
   std::string names;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the properties of the conformance suite are written with: runs, the fixtures over operators
-/// and scalars.
+/// Helpers of the conformance suite: runs, and fixtures over operators and scalars.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +24,7 @@ namespace fovea_test {
 inline constexpr double kOutBound = 16;  // tests/README.md, "How results are judged"
 inline constexpr double kLseBound = 8;
 
-/// What one call writes, in logical order; lse is empty if the operator has none.
+/// The results of one call, in logical order; lse is empty if the operator has none.
 template <class T>
 struct Result {
   Shape shape;

@@ -40,7 +40,7 @@ std::string too_small(Index size, Index needed) {
          std::to_string(needed) + ", which the call needs";
 }
 
-/// The bytes that a call needs, as it says when it gets an arena of none.
+/// The bytes that a call needs, from the message for an empty arena.
 Index needed_bytes(const Trial& trial, const fovea::ThreadPool& pool) {
   Arena none(0);
   const std::string message = refusal([&] { trial.run_in(none, pool); });
@@ -53,7 +53,7 @@ Index needed_bytes(const Trial& trial, const fovea::ThreadPool& pool) {
   return std::stoll(message.substr(begin.size()));
 }
 
-/// What the call says that it needs is enough, and nothing less is.
+/// The size in the message is sufficient, and a byte less is not.
 void expect_needs(const Trial& trial, Index needed, const fovea::ThreadPool& pool) {
   for (const Index size : {needed / 2, needed - 1}) {
     Arena small(size);
@@ -67,7 +67,7 @@ void expect_needs(const Trial& trial, Index needed, const fovea::ThreadPool& poo
   }
 }
 
-/// \param bytes what the operator says that the call takes with that many workers
+/// \param bytes the operator's workspace_bytes with that many workers
 /// \param exactly whether it takes no less, and all of it from the arena
 void expect_serves(const Trial& trial, const std::function<Index(Index)>& bytes, bool exactly) {
   for (const int workers : {1, 2, 3, 4}) {
@@ -202,7 +202,7 @@ TEST_P(Conformance, BackwardInAnArena) {
   });
 }
 
-/// Packed sequences may need more than their rows alone do: as much as a refusal says.
+/// Packed sequences may need more than their rows alone: the size in the refusal.
 TEST_P(Conformance, PackedSequencesInAnArena) {
   each([]<class T>(const Case<T>& op) {
     if (!op.packs) return;

@@ -101,7 +101,7 @@ TEST_P(Conformance, GroupedHeadsEqualRepeatedHeads) {
 TEST_P(Conformance, KeyLengthsEqualShorterSequences) {
   each([]<class T>(const Case<T>& op) {
     if (op.draws) GTEST_SKIP() << "it draws other keys in a shorter sequence";
-    // What rows then see that are moved by it is tested with packed sequences (key_length_test).
+    // The effect on rows whose positions change is tested with packed sequences (key_length_test).
     const bool is_moved = op.options.alignment == fovea::CausalAlignment::key_length;
     at_each_level([&] {
       Problem<T> problem = make_problem(op, {2, 2, 1, 70, 150, 4, 3});

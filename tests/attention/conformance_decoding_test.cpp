@@ -2,7 +2,7 @@
 // fovea_test(OPTIMISED ALONE SHARDS 4 LEVELS)
 /// \file
 /// Every operator, with all its options: a decoder has the bits of `forward`, however the tokens
-/// are divided; and what a later token or a hidden one holds changes none of them.
+/// are divided; and later or hidden tokens have no effect.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -38,7 +38,7 @@ TEST_P(SoftmaxConformance, WorkspaceDoesNotGrowWithTheSequence) {
   });
 }
 
-/// What a forward pass asked the heap for.
+/// The heap allocations of a forward pass.
 struct HeapUse {
   std::ptrdiff_t taken = 0;        ///< bytes at the most
   std::ptrdiff_t kept = 0;         ///< bytes afterwards
@@ -54,7 +54,7 @@ HeapUse heap_use_of_forward(const Case<T>& op, const Problem<T>& problem,
   return {heap().peak - before, heap().bytes - before, heap().allocations};
 }
 
-/// One forward pass takes its workspace, a few small objects, and nothing else.
+/// A forward pass allocates its workspace and a few small objects.
 TEST_P(Conformance, AllocatesExactlyItsWorkspace) {
   each([]<class T>(const Case<T>& op) {
     if (op.makes_lists)

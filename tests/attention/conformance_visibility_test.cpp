@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(OPTIMISED ALONE SHARDS 4)
 /// \file
-/// Every operator: what is not visible changes no bit, what is visible and not finite comes out by
-/// IEEE rules, a row depends on the keys that it sees and on nothing else.
+/// Every operator: invisible inputs have no effect, visible NaN and infinities follow IEEE rules,
+/// and a row depends only on the keys that it sees.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(HEAP)
 /// \file
-/// What a decoder refuses, in which words, and that nothing has changed then; and the memory that
-/// it takes.
+/// Refusals of decoders: exact messages, with nothing changed; and their memory.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -211,7 +210,8 @@ TEST(DecoderErrors, RollbackBeyondTheRing) {
   }
 }
 
-/// What names positions to come waits for them; what can never be right is refused at once.
+/// Options that refer to future positions are accepted until these are reached; impossible ones are
+/// refused at once.
 TEST(DecoderErrors, PatternsOfPositions) {
   const fovea::BlockRows rows = {{0, 1, 3}, {0, 0, 7}};
   const TokenTensors<float> tokens({1, 1, 1, 20, 20, 2, 2});
@@ -240,7 +240,7 @@ TEST(DecoderErrors, PatternsOfPositions) {
       "FixedAttention: summary is 5; expected 1 to 4 keys: a block has stride keys");
 }
 
-/// What plans refuse changes nothing.
+/// Refusals of plans change nothing.
 TEST(DecoderErrors, PatternsThatRefuse) {
   const auto diagonal = [](Index i, Index j) { return i == j; };
   const fovea::SparseAttention op{{.patterns = {fovea::EnumeratedPattern(diagonal, {12, 12, 0})}}};

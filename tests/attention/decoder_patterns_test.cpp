@@ -22,8 +22,7 @@ using fovea::StridedAttention;
 static_assert(fovea::IncrementalAttention<StridedAttention, float>);
 static_assert(fovea::IncrementalAttention<SparseAttention, double>);
 
-/// One token after the other, chunks on both sides of kMostRows and of what a ring holds, all at
-/// once.
+/// Token by token, in chunks of sizes around kMostRows and the ring's capacity, and all at once.
 const std::vector<std::vector<Index>> kDivisions = {
     {1}, {3, 1, 70, 1, 1, 8, 150, 2}, {1000}, {64, 65, 16, 17}, {5, 180, 1}};
 

@@ -19,7 +19,7 @@ static_assert(fovea::IncrementalAttention<LocalAttention, double>);
 static_assert(fovea::IncrementalAttention<FullAttention, Eigen::bfloat16>);
 static_assert(!fovea::IncrementalAttention<int, float>);
 
-/// Offers what IncrementalAttention asks and nothing else.
+/// Has exactly the members that IncrementalAttention requires.
 struct ArchetypeDecoder {
   ArchetypeDecoder() = default;
   ArchetypeDecoder(ArchetypeDecoder&&) = default;
@@ -132,8 +132,7 @@ TEST(Decoder, OptionsForAnyStepSizes) {
   }
 }
 
-/// A window without an end on the right shows all later keys to a query, also beyond what the ring
-/// holds.
+/// A window without a right side shows all later keys to a query, also beyond the ring's capacity.
 TEST(Decoder, WindowsWithoutARightSide) {
   const FullAttention op{{.window = {.left = 10}}};
   for (const auto& division : kDivisions) {

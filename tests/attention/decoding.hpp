@@ -191,8 +191,8 @@ void expect_append_then_step(const Op& op) {
   }
 }
 
-/// That many tokens of NaN come and go again: nothing of them is left, in a fork neither, and
-/// nothing of the fork in the decoder.
+/// Appends that many tokens of NaN and rolls them back: they have no effect on the decoder or a
+/// fork, and the fork has none on the decoder.
 template <class T, class Op>
 void expect_rolled_back(const Op& op, Index rolled_back) {
   const AttentionShape shape{1, 4, 2, 400, 400, 8, 8};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(OPTIMISED)
 /// \file
-/// What can be said in two ways is the same, forward and backward: within the bounds of the plain
-/// way's oracle, and by bits where the arithmetic is the same.
+/// Equivalent calls have equal results, forward and backward: within the bounds of the simpler
+/// call's oracle, and by bits where the arithmetic is the same.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -218,8 +218,8 @@ TYPED_TEST(Equivalence, DropoutOfProbabilityZeroHasNoEffect) {
   });
 }
 
-/// A bias and a mask that end where the longest sequence does, behind whose last column no memory
-/// is, are those of all keys.
+/// A bias and a mask with columns up to the longest sequence only, followed by a guard page, equal
+/// those for all keys.
 TYPED_TEST(Equivalence, BiasAndMaskOfTheVisibleKeys) {
   using T = TypeParam;
   for (const auto& [queries, keys, visible] :

@@ -100,7 +100,7 @@ TEST_P(Conformance, WorksAfterAnExecutorThrows) {
       const AnyDecoder<T>& decoder = decoding.begun;
       const std::vector<T> next = decoding.next(decoder.fork(), nullptr);
       if (throws([&] { decoding.next(decoder, &any); })) {
-        // Those that keep sums have forgotten all tokens.
+        // Decoders that keep sums have dropped all tokens.
         if (decoder.length() == 0) decoding.step(decoder, 0, Decoding<T>::kBefore, nullptr);
         EXPECT_EQ(decoder.length(), Decoding<T>::kBefore);
         EXPECT_TRUE(same_bits(next, decoding.next(decoder, nullptr)));

@@ -50,7 +50,7 @@ std::vector<T> run_decoder(const Case<T>& op, const Problem<T>& problem) {
   return all;
 }
 
-/// What all passes of an operator write.
+/// The outputs of all passes of an operator.
 template <class T>
 struct Everything {
   Result<T> out;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What FMM attention saves of its near field, and that its backward pass reads it.
+/// The near field that FMM attention saves, and that its backward pass reads it.
 #include <gtest/gtest.h>
 
 #include <vector>

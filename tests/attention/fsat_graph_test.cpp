@@ -210,7 +210,7 @@ TYPED_TEST(FsatGraphs, DoNotDependOnTheLengthOfParts) {
               built_on<T>(Shuffled{}, p.inputs(), options));
 }
 
-/// Far down the sequence a float still tells the distances of neighbours apart.
+/// At large positions, float still distinguishes the distances of neighbours.
 TYPED_TEST(FsatGraphs, AreAccurateInLongSequences) {
   using T = TypeParam;
   constexpr Index tokens = 65'536;
@@ -234,9 +234,8 @@ TYPED_TEST(FsatGraphs, AreAccurateInLongSequences) {
   }
 }
 
-/// The random queries of every slot, as edges of a graph of nothing else.
-std::vector<Index> random_queries(std::uint64_t seed, Index heads, Index tokens,
-                                  Index slots_per_key) {
+/// The random queries of every slot, as the only edges of a graph.
+std::vector<Index> random_queries(std::uint64_t seed, Index heads, Index tokens, Index slots_per_key) {
   FsatOptions options{.max_length = tokens, .seed = seed};
   options.edges = EdgeSource::random;
   // Each slot's own dominant index keeps edges of one query and key apart only if it has one slot.

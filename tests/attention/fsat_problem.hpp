@@ -49,7 +49,7 @@ struct FsatProblem {
   std::vector<Index> cu_seqlens = {};
 };
 
-/// What one call of each pass writes.
+/// The outputs of one call of each pass.
 template <class T>
 struct FsatResult {
   std::vector<T> out, lse, d_q, d_k, d_v, d_dominant;
@@ -85,8 +85,8 @@ FsatResult<T> run_fsat(const FsatAttention& op, const FsatProblem<T>& p,
           d_k.values(), d_v.values(), d_dominant.values()};
 }
 
-/// What holds results of the call to its oracle: judge(result, name). \param name in the table of
-/// worst errors
+/// Returns judge(result, name), which compares results of the call with its oracle. \param name in
+/// the table of worst errors
 template <class T>
 auto fsat_judge(const FsatOptions& options, const FsatProblem<T>& p) {
   return [expected = fsat_oracle(p.inputs(), options),

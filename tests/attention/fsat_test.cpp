@@ -282,7 +282,7 @@ TYPED_TEST(Fsat, GradientsDoNotDependOnWhichAreRequested) {
   }
 }
 
-/// Heads whose edges are more than the backward pass holds at once.
+/// Heads with more edges than the backward pass processes at once.
 TEST(FsatBackward, GroupsOfHeadsDoNotChangeBits) {
   const FsatAttention op({.max_length = 70'000});
   const FsatSizes s{.heads = 6,
@@ -364,7 +364,7 @@ TEST(FsatDifferences, MatchEveryGradient) {
   }
 }
 
-/// A truncated gradient holds no term of the other sign: one slot, one edge.
+/// A truncated gradient has no term of the other sign: one slot, one edge.
 TEST(FsatTruncation, KeepsTheNegativeGradientsOfConfidences) {
   FsatOptions options{.max_length = 50};
   const auto inside = [](Index b, Index h, Index j, Index m) {
@@ -415,7 +415,7 @@ TEST(FsatStorage, RoundsTheFloatResult) {
   });
 }
 
-/// Both passes take what they say and a few small objects: nothing of L x L.
+/// Both passes allocate workspace_bytes and a few small objects, nothing of L x L.
 TYPED_TEST(Fsat, AllocatesExactlyItsWorkspace) {
   using T = TypeParam;
   for (const EdgeSource edges : {EdgeSource::predicted, EdgeSource::both}) {

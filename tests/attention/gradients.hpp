@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the properties of backward passes are written with: problems with a d_out, runs,
-/// comparisons.
+/// Helpers for properties of backward passes: problems with a d_out, runs, comparisons.
 #pragma once
 
 #include <limits>

@@ -212,8 +212,8 @@ TEST(IndexedPhases, StayWithinTheValues) {
   });
 }
 
-/// Keys that are not listed change nothing, whatever they hold, and nothing behind the last key is
-/// read: also where keys are half of what is computed at once.
+/// Keys that are not listed have no effect, and nothing beyond the last key is read, even if there
+/// are half as many keys as are computed at once.
 TYPED_TEST(IndexedPhasesOf, ReadsOnlyListedKeys) {
   using T = TypeParam;
   for (const Index width : {8, 16, 24, 40, 48}) {
@@ -298,8 +298,8 @@ TYPED_TEST(IndexedPhasesOf, PackedSequences) {
   }
 }
 
-/// A call takes what it says, in few pieces, and more rows or keys take no more than a block of
-/// them.
+/// A call allocates workspace_bytes, in few pieces, and more rows or keys need no more than a block
+/// of them.
 TYPED_TEST(IndexedPhasesOf, AllocateExactlyTheirWorkspace) {
   using T = TypeParam;
   const AttentionShape s{1, 2, 1, 1100, 4300, 40, 25};

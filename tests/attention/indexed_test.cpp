@@ -140,7 +140,7 @@ TYPED_TEST(Indexed, PaddingAndStridesOfListsDoNotChangeBits) {
   });
 }
 
-/// One head, and more entries than one group of heads holds.
+/// One head, and more entries than one group of heads has.
 TYPED_TEST(Indexed, ThreadsDoNotChangeBits) {
   using T = TypeParam;
   fovea::ThreadPool pool(2);
@@ -212,7 +212,7 @@ fovea::IndexedShape with_lists(const AttentionShape& s, Index keys_per_row) {
   return bench::shape_for<IndexedAttention>(s, keys_per_row);
 }
 
-/// Both passes take what they say and a few small objects.
+/// Both passes allocate workspace_bytes and a few small objects.
 TYPED_TEST(Indexed, AllocatesExactlyItsWorkspace) {
   using T = TypeParam;
   const IndexedAttention op;

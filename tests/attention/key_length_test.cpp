@@ -42,7 +42,7 @@ struct Sizes {
   Index batch() const { return static_cast<Index>(lengths.size()); }
 };
 
-/// What a call reads, and what it writes.
+/// The inputs and outputs of a call.
 template <class T>
 struct Call {
   Tensor<T> q, k, v, d_out, beta, sketch_q, sketch_k;
@@ -64,7 +64,7 @@ struct Call {
   }
 };
 
-/// A padded batch. What is behind the keys of a sequence is NaN.
+/// A padded batch, with NaN beyond the keys of a sequence.
 template <class T>
 Call<T> padded(const Sizes& s) {
   const Index b = s.batch();
@@ -104,7 +104,7 @@ Call<T> padded(const Sizes& s) {
   return call;
 }
 
-/// The rows of a tensor of a batch, those of each sequence behind those before it.
+/// The rows of a batch's tensor, with the sequences concatenated.
 template <class X>
 Tensor<X> in_one(const Tensor<X>& x, const std::vector<Index>& cu) {
   const auto& [batch, heads, rows, width] = x.shape();
@@ -186,7 +186,7 @@ void expect_as_packed(const char* name, const Op& op) {
       const Results<T> of_one{in_one(got.out, cu_q), in_one(got.lse, cu_q), in_one(got.q, cu_q),
                               in_one(got.k, cu_k),   in_one(got.v, cu_k),   in_one(got.beta, cu_k)};
       EXPECT_TRUE(same(of_one, expected));
-      // Gradients of what is behind the keys are 0.
+      // Gradients beyond the keys are 0.
       for_each_index(got.k.shape(), [&](Index b, Index h, Index n, Index d) {
         if (n < s.lengths[as_size(b)]) return;
         ASSERT_EQ(got.k(b, h, n, d), 0) << b << " " << n;
@@ -331,7 +331,7 @@ TEST(KeyLength, MisalignedRowsAreRefused) {
   EXPECT_EQ(refused(BigBirdAttention{{.block = 2, .causal = true}}), "BigBirdAttention" + said);
   EXPECT_EQ(refused(ModifiedAttention(FullAttention{{.causal = true}}, ByPair{})),
             "FullAttention" + said);
-  // What sees all keys from everywhere does not depend on positions.
+  // Attention to all keys does not depend on positions.
   EXPECT_EQ(refused(FullAttention{}), "accepted");
   EXPECT_EQ(refused(FullAttention{{.causal = true, .alignment = CausalAlignment::top_left}}),
             "accepted");

@@ -53,7 +53,7 @@ OracleMap<T> oracle_map(fovea::Relu /*map*/) {
   return relu<T>();
 }
 
-/// What a far field shows: every key, or those up to the row's position.
+/// The keys that a far field sees: all, or those up to the row's position.
 inline ReferenceMask linear_mask(bool causal, fovea::CausalAlignment alignment) {
   if (!causal) return all_pairs;
   return band(kAllKeys, 0, alignment);

@@ -55,7 +55,7 @@ void set_word(std::vector<std::byte>& bytes, std::size_t at, std::int64_t number
   std::memcpy(bytes.data() + at, &number, sizeof(number));
 }
 
-/// What a decoder says of a state that it does not take.
+/// A decoder's message for a state that it refuses.
 std::string refused_state(const char* op, const char* what) {
   return std::string(op) + ": state " + what + "; expected the output of `save` of such a decoder";
 }
@@ -126,7 +126,7 @@ std::vector<std::byte> spoilt(std::vector<std::byte> state, std::size_t length, 
     case 2:
       set_word(state, any_word(), extreme());
       break;
-    case 3:  // all behind the header
+    case 3:  // everything after the header
       for (std::size_t i = length; i < state.size(); ++i) {
         state[i] = static_cast<std::byte>(draw(0, 255));
       }
@@ -139,7 +139,7 @@ std::vector<std::byte> spoilt(std::vector<std::byte> state, std::size_t length, 
         state.erase(state.begin() + from, state.begin() + draw(from, size));
       }
       break;
-    default: {  // tokens that end where they say, anywhere
+    default: {  // tokens that end at the stated position
       const std::int64_t tokens = extreme();
       set_word(state, length, tokens);
       if (held + 16 > state.size()) break;
@@ -153,7 +153,7 @@ std::vector<std::byte> spoilt(std::vector<std::byte> state, std::size_t length, 
   return state;
 }
 
-/// What a state that was taken, however it came about, must let be done.
+/// What must work with any accepted state.
 template <class Decoder, class T>
 void expect_usable(Decoder& decoder, const Decoder& fresh, const Stream<T>& stream) {
   const Index length = decoder.length();
@@ -173,8 +173,8 @@ void expect_usable(Decoder& decoder, const Decoder& fresh, const Stream<T>& stre
   EXPECT_EQ(refusal([&] { decoder.step(stream.tokens(0, 2), out.view()); }), "accepted");
 }
 
-/// Bytes come from files: whatever they are, `restore` takes them or refuses them, and the decoder
-/// stays whole. With sanitizers the test says more.
+/// Bytes may come from files: `restore` accepts or refuses any bytes, and the decoder remains
+/// valid. With sanitizers the test checks more.
 TYPED_TEST(LinearDecoderState, RestoresOrRefusesAnyBytes) {
   using T = TypeParam;
   for_each_operator([](const auto& op, bool has_beta) {

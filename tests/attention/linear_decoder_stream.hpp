@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the tests of decoders of linear attention, FMM attention and the delta rule share.
+/// Helpers for tests of the decoders of linear attention, FMM attention and the delta rule.
 #pragma once
 
 #include <gtest/gtest.h>

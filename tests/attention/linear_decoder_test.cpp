@@ -120,7 +120,7 @@ TYPED_TEST(LinearDecoder, NeedsConstantMemory) {
   });
 }
 
-/// How many tokens the longest sequence has: 65,536, or what FOVEA_DECODED_TOKENS says.
+/// The number of tokens of the longest sequence: 65,536, or FOVEA_DECODED_TOKENS.
 Index most_tokens() {
   const char* const text = std::getenv("FOVEA_DECODED_TOKENS");
   return text == nullptr ? 65'536 : std::stoll(text);
@@ -223,8 +223,8 @@ class RunningDelta {
   std::vector<W> error_size_;    // [Dv]
 };
 
-/// Decodes all tokens one by one, and compares the sampled rows with what read(head, row, column,
-/// value, gauge) says after add(row). \param data names a row in the table of worst errors
+/// Decodes all tokens one by one, and compares the sampled rows with read(head, row, column, value,
+/// gauge) after add(row). \param data names a row in the table of worst errors
 template <class T, class Op, class Add, class Read>
 void expect_long_sequence(const Op& op, const Stream<T>& stream, const char* data, const Add& add,
                           const Read& read) {

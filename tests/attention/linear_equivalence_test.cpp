@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What linear attention, FMM attention and the delta rule say in two ways is the same: by bits
-/// where the arithmetic is the same, else within the bounds of the oracle.
+/// Equivalent calls of linear attention, FMM attention and the delta rule have equal results: by
+/// bits where the arithmetic is the same, otherwise within the bounds of the oracle.
 #include <gtest/gtest.h>
 
 #include <cmath>

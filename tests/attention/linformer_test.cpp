@@ -68,7 +68,7 @@ TYPED_TEST(Linformer, LargeLogits) {
   for (const double spread : {8.0, 60.0}) expect_conforms(MixedProblem<T>({}, 9, spread));
 }
 
-/// Rows of k and v from the key length on, and the columns of E and F that no sequence meets.
+/// Rows of k and v from the key length on, and the columns of E and F beyond all lengths.
 TYPED_TEST(Linformer, InvisibleInputsDoNotChangeBits) {
   using T = TypeParam;
   MixedProblem<T> p({.keys = 70, .key_sharing = 2}, 10);

@@ -49,7 +49,7 @@ struct LongformerProblem {
             .global_v = global_v.view()};
   }
 
-  /// What rows of one kind see.
+  /// The keys that rows of one kind see.
   OracleOperator<T> oracle(bool of_global) const {
     const ReferenceMask reference_mask = [o = options, of_global,
                                           of_all = longformer_mask(options)](const Pair& p) {
@@ -121,8 +121,8 @@ Reference<T> either(const Reference<T>& a, const Reference<T>& b) {
   return made;
 }
 
-/// What holds results of the call to its oracle: judge(result, name). \param name in the table of
-/// worst errors
+/// Returns judge(result, name), which compares results of the call with its oracle. \param name in
+/// the table of worst errors
 template <class T>
 auto longformer_judge(const LongformerProblem<T>& of) {
   const View<const T> d_out = of.d_out.view();

@@ -149,7 +149,7 @@ TYPED_TEST(LongformerProjections, UnusedRowsDoNotChangeBits) {
   EXPECT_TRUE(same_bits(of.run(), expected));
 }
 
-/// An arena of the size that the operator tells serves.
+/// An arena of the stated size is sufficient.
 TYPED_TEST(LongformerProjections, InAnArena) {
   using T = TypeParam;
   const LongformerOptions options{.left = 30, .right = 9, .first_global = 2, .global = {70}};

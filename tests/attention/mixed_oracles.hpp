@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What calls of Linformer and Nystroem attention should give.
+/// Expected results of Linformer and Nystroem attention.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@
 
 namespace fovea_test {
 
-/// What holds results of the call to its oracle: judge(result, name). \param name in the table of
-/// worst errors
+/// Returns judge(result, name), which compares results of the call with its oracle. \param name in
+/// the table of worst errors
 template <class T>
 auto linformer_judge(std::optional<double> scale, const MixedProblem<T>& p) {
   const View<const T> d_out = p.d_out.view();

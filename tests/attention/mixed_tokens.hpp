@@ -78,7 +78,7 @@ struct MixedProblem {
   std::vector<Index> key_lengths = {};
 };
 
-/// What both passes give, in logical order.
+/// The results of both passes, in logical order.
 template <class T>
 struct MixedResult {
   std::vector<T> out, lse, d_q, d_k, d_v, d_e, d_f;
@@ -95,7 +95,7 @@ struct MixedResult {
   }
 };
 
-/// What both passes write of `Op`, NaN in one layout.
+/// The outputs of both passes of `Op`, initialised to NaN in one layout.
 template <class T, class Op>
 struct MixedWritten {
   static constexpr bool kProjects = requires(typename Op::template Grads<T> g) {
@@ -235,7 +235,7 @@ void expect_levels_agree(const Op& op, const MixedProblem<T>& p) {
   for (const MixedResult<T>& result : results) EXPECT_TRUE(same_bits(results[0], result));
 }
 
-/// The memory that the operator says it takes is enough, and a byte less is refused.
+/// workspace_bytes is sufficient, and a byte less is refused.
 template <class T, class Op>
 void expect_serves_in_arena(const Op& op, const MixedProblem<T>& p) {
   const MixedResult<T> expected = run_mixed(op, p);

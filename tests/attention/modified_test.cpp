@@ -31,7 +31,7 @@ constexpr Index kWidth = 5;
 
 std::atomic<int> pairs_outside{0};
 
-/// Adds what the positions tell.
+/// Adds a function of the positions.
 struct ByPosition {
   template <class T>
   T value(T z, ScorePair p) const noexcept {
@@ -39,7 +39,7 @@ struct ByPosition {
   }
 };
 
-/// Adds to the logit what the pair tells. Pairs outside the sequences are counted.
+/// Adds a function of the pair to the logit. Pairs outside the sequences are counted.
 struct ByPair {
   Index first_position;  // of row 0
   Index queries;
@@ -140,8 +140,8 @@ TYPED_TEST(Modified, GetsThePositionsOfAllPairs) {
     expect_as_a_bias<T>(fovea::LocalAttention{{.left = 3, .right = 2}}, 100, 100, 0);  // a band
     expect_as_a_bias<T>(fovea::StridedAttention{{.stride = 8}}, 130, 130, 0);
     expect_as_a_bias<T>(fovea::StridedAttention{{.stride = 8}}, 2, 130, 128);
-    // More queries than keys: the first rows are before position 0, or the last ones behind the
-    // last key.
+    // More queries than keys: the first rows are before position 0, or the last ones after the last
+    // key.
     expect_as_a_bias<T>(fovea::FullAttention{}, 8, 6, -2);
     expect_as_a_bias<T>(fovea::FullAttention{{.causal = true}}, 70, 50, -20);
     expect_as_a_bias<T>(fovea::LocalAttention{{.left = 3, .right = 9}}, 40, 30, -10);
@@ -151,7 +151,7 @@ TYPED_TEST(Modified, GetsThePositionsOfAllPairs) {
   EXPECT_EQ(pairs_outside, 0);
 }
 
-/// Rows where the inputs say, forward and backward.
+/// Rows at given positions, forward and backward.
 TYPED_TEST(Modified, GetsThePositionsInTheInputs) {
   using T = TypeParam;
   const Index first[] = {12, 12, 12};

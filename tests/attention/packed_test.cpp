@@ -192,7 +192,7 @@ TEST_P(Conformance, PackedSequencesStayInTheirTensors) {
   });
 }
 
-/// A sequence that holds poison changes no bit of the others.
+/// NaN in one sequence does not affect the others.
 TEST_P(Conformance, PackedSequencesDoNotSeeEachOther) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {

@@ -3,7 +3,7 @@
 /// \file
 /// Performer attention beyond the conformance suite: against its oracle with any number of
 /// features, and with logits of the map that rise and fall by hundreds; tokens that raise
-/// references and are taken back; projections that are drawn, degenerate, or hold NaN.
+/// references and are rolled back; random and degenerate projections, and NaN in them.
 #include "fovea/attention/performer.hpp"
 
 #include <gtest/gtest.h>
@@ -84,7 +84,7 @@ void expect_conforms(const PerformerProblem<T>& p) {
   }
 }
 
-/// Rows of which n is as long as size(n) says, times normal numbers.
+/// Normally distributed rows; row n is scaled by size(n).
 template <class F>
 Fill sized(std::uint64_t seed, F size) {
   const Fill normal = gaussian(seed);
@@ -118,7 +118,7 @@ TYPED_TEST(Performer, LogitsThatRiseAndFall) {
   }
 }
 
-/// What one feature has most of the queries may have least of.
+/// Features that are large for keys may be small for queries.
 TYPED_TEST(Performer, FeaturesThatAreFarApart) {
   using T = TypeParam;
   PerformerProblem<T> p({1, 1, 1, 40, 40, 2, 3}, 2, gaussian(1), gaussian(2));
@@ -228,8 +228,8 @@ TEST(DrawProjection, PrefixesAndSeeds) {
   EXPECT_EQ(matrix(3, 2), static_cast<float>(few(0, 0, 3, 2)));
 }
 
-/// A projection that somebody has kept is that of its seed for ever: element [r, c] of the first
-/// block of a projection of one column is the length of its row, which one normal draw gives.
+/// The projection of a seed never changes between versions: element [r, c] of the first block of a
+/// projection of one column is the length of its row, which one normal draw gives.
 TEST(DrawProjection, MatchesTheDocumentedDraws) {
   const Tensor<double> column({1, 1, 3, 1});
   fovea::draw_projection(9, column.view());

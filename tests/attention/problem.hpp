@@ -96,7 +96,7 @@ inline Shape logits_shape(const AttentionShape& s, const std::string& dims) {
           extent('k', s.keys)};
 }
 
-/// What is in the bias of a case, and in its mask.
+/// The contents of a case's bias and mask.
 inline Fill bias_fill(std::uint64_t seed, const Extras& extras) {
   const bool hides = extras.bias.find('k') != std::string::npos;
   return [=](Index b, Index h, Index i, Index j) {

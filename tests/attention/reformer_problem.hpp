@@ -37,7 +37,7 @@ struct ReformerSizes {
   Index value_width = 5;
 };
 
-/// What one call reads, Gaussian, in one layout.
+/// The inputs of one call, Gaussian, in one layout.
 template <class T>
 struct ReformerProblem {
   explicit ReformerProblem(const ReformerSizes& s, std::uint64_t seed = 1,
@@ -61,7 +61,7 @@ struct ReformerProblem {
   std::vector<Index> key_lengths;
 };
 
-/// What one call writes, NaN in one layout.
+/// The outputs of one call, initialised to NaN in one layout.
 template <class T>
 struct ReformerWritten {
   ReformerWritten(const ReformerAttention& op, const ReformerProblem<T>& p,
@@ -110,8 +110,8 @@ ReformerResult<T> run_reformer(const ReformerAttention& op, const ReformerProble
           to.d_v.values()};
 }
 
-/// What holds results of the call to its oracle: judge(result, name). \param name in the table of
-/// worst errors
+/// Returns judge(result, name), which compares results of the call with its oracle. \param name in
+/// the table of worst errors
 template <class T>
 auto reformer_judge(const ReformerOptions& options, const ReformerProblem<T>& p) {
   return [expected = reformer_oracle(p.inputs(), options),

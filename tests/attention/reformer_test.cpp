@@ -301,7 +301,7 @@ TYPED_TEST(Reformer, FailedAllocations) {
   }
 }
 
-/// An arena of the bytes that the operator says is enough.
+/// An arena of workspace_bytes is sufficient.
 TYPED_TEST(Reformer, RunsInAnArenaOfTheStatedSize) {
   using T = TypeParam;
   const ReformerAttention op({.chunk = 10, .rounds = 3, .buckets = 12, .causal = true});

@@ -44,7 +44,7 @@ struct Matrices {
 
 constexpr double kBound = 16;
 
-/// What the oracle says of the weights, or of the logits.
+/// The oracle's weights or logits.
 template <class T>
 Reference<T> pairs_of(const Case<T>& op, const AllInputs<T>& in, const Shape& shape, bool weights) {
   using W = Wide<T>;

@@ -71,7 +71,7 @@ TEST(SharedStream, MatchesOneThreadBitwise) {
   expect_same_bits<Eigen::bfloat16>(op, {1, 1, 1, 1100, 1100, 16, 16});
 }
 
-/// Rows before and behind the tokens, sequences of several lengths, and heads in groups.
+/// Rows before and after the tokens, sequences of several lengths, and grouped heads.
 TEST(SharedStream, MatchesAtAnyPosition) {
   const Linear op{{.causal = true}};
   const Linear top{{.causal = true, .alignment = fovea::CausalAlignment::top_left}};

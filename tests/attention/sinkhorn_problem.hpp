@@ -30,7 +30,7 @@ struct SortSizes {
   Index block = 1;
 };
 
-/// What one call reads, Gaussian, in one layout.
+/// The inputs of one call, Gaussian, in one layout.
 template <class T>
 struct SortProblem {
   explicit SortProblem(const SortSizes& s, std::uint64_t seed = 1, const Layout& layout = {})
@@ -50,7 +50,7 @@ struct SortProblem {
   std::vector<Index> key_lengths;
 };
 
-/// What one call writes, NaN in one layout.
+/// The outputs of one call, initialised to NaN in one layout.
 template <class T>
 struct SortWritten {
   explicit SortWritten(const SortProblem<T>& p, const Layout& layout = {})
@@ -99,8 +99,8 @@ SortResult<T> run_sort(const SinkhornOptions& options, const SortProblem<T>& p,
           to.d_k.values(), to.d_v.values(), to.d_sorting.values()};
 }
 
-/// What holds results of the call to its oracle: judge(result, name). \param name in the table of
-/// worst errors
+/// Returns judge(result, name), which compares results of the call with its oracle. \param name in
+/// the table of worst errors
 template <class T>
 auto sinkhorn_judge(const SinkhornOptions& options, const SortProblem<T>& p) {
   return [expected = sinkhorn_oracle(p.inputs(), options, p.d_out.view())](

@@ -112,8 +112,8 @@ TEST_P(SketchBlocksChoice, EqualsTheExhaustiveChoiceAmongEqualKeys) {
   }
 }
 
-/// From logits that hardly differ to one whose weight is 1, so that p is infinite, and to more than
-/// bounds can say.
+/// From nearly equal logits to one whose weight is 1, so that p is infinite, and beyond what bounds
+/// can resolve.
 TEST_P(SketchBlocksChoice, EqualsTheExhaustiveChoiceForAnySize) {
   for (const double size : {0.0, 1e-30, 1e-6, 0.01, 5.0, 30.0, 300.0, 1e4, 1e12, 1e18}) {
     SCOPED_TRACE(size);
@@ -128,7 +128,7 @@ TEST_P(SketchBlocksChoice, EqualsTheExhaustiveChoiceForAnySize) {
   expect_same_choice(wide, {.policy = GetParam()});
 }
 
-/// Rows and keys that are no numbers, in blocks and behind them.
+/// Rows and keys with NaN, inside and outside of blocks.
 TEST_P(SketchBlocksChoice, EqualsTheExhaustiveChoiceForNaN) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
@@ -146,7 +146,7 @@ TEST_P(SketchBlocksChoice, EqualsTheExhaustiveChoiceForNaN) {
   }
 }
 
-/// A sequence without blocks leaves those of the others as they are.
+/// A sequence without blocks does not affect the blocks of others.
 TEST_P(SketchBlocksChoice, WithNaNInOneSequence) {
   BirdProblem<float> problem({.batch = 3, .heads = 2, .queries = 20, .keys = 3100});
   problem.sketch_k(2, 0, 700, 2) = std::numeric_limits<float>::infinity();
@@ -171,7 +171,7 @@ TEST_P(SketchBlocksChoice, RespectsLengthsPackingAndAlignment) {
   expect_same_choice(packed, {.policy = GetParam(), .causal = true});
 }
 
-/// Every row of a causal sequence: before, at and behind the ends of segments.
+/// Every row of a causal sequence: before, at and after the ends of segments.
 TEST_P(SketchBlocksChoice, EqualsTheExhaustiveChoiceForEveryPrefix) {
   BirdProblem<float> problem({.heads = 1, .queries = 8400, .keys = 8400});
   problem.sketch_q.fill(clustered(1, 8, 0.3));
@@ -307,7 +307,7 @@ TEST(SketchBlocks, KnowTheLargestKeysOfTheirSequence) {
   }
 }
 
-/// The blocks hold each key once, and bound it.
+/// The blocks contain each key once, and bound it.
 TEST(SketchBlocks, ContainEveryKeyOnce) {
   const BirdProblem<float> problem({.queries = 1, .keys = 5000});
   const KernelCall call(problem);

@@ -100,7 +100,7 @@ struct BirdProblem {
         first_positions(of.first_positions) {}
 };
 
-/// What both passes of one call write, in logical order.
+/// The outputs of both passes of one call, in logical order.
 template <class T>
 struct BirdResult {
   std::vector<T> out, lse, d_q, d_k, d_v;

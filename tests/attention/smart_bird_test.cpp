@@ -202,7 +202,7 @@ TEST(SmartBird, SupportsEigenTensorsOf16Bits) {
   }
 }
 
-/// Both passes take what they say and a few small objects; saved lists are not scratch.
+/// Both passes allocate workspace_bytes and a few small objects; saved lists are not scratch.
 template <class T>
 void expect_workspace(Index n) {
   const SmartBirdAttention op({.keys_per_row = 20, .causal = true});

@@ -7,7 +7,7 @@
 
 namespace fovea_test {
 
-/// The number of the block of l that holds a position, which may be negative.
+/// The number of the block of l that contains a position, which may be negative.
 inline Index block_of(Index i, Index l) { return i >= 0 ? i / l : -((l - 1 - i) / l); }
 
 inline bool strided_first(Index i, Index j, Index l) { return i - l <= j && j <= i; }

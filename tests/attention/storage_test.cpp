@@ -274,7 +274,7 @@ TYPED_TEST(StorageOf, RoundsTheFloatResultWithEveryOption) {
   });
 }
 
-/// What is not visible changes no bit, NaN included; what is visible reaches its row.
+/// Invisible inputs, including NaN, have no effect; a visible NaN reaches its row.
 TYPED_TEST(StorageOf, NaNReachesTheRowsThatSeeIt) {
   using S = TypeParam;
   at_each_level([] {

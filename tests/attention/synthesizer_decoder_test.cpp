@@ -126,7 +126,7 @@ TEST(DenseSynthesizerDecoder, MayHaveNoHiddenLayer) {
   EXPECT_TRUE(same_bits(out.values(), problem.run().out));
 }
 
-/// What the hidden layer of the last rows was computed with is kept, and counted.
+/// The scratch memory of the hidden layer is kept and counted.
 TEST(DenseSynthesizerDecoder, CountsItsScratch) {
   using Form = DenseForm<float>;
   const SynthesizerSizes sizes{.rows = 1, .width = 1000};

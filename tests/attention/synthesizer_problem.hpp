@@ -185,7 +185,7 @@ struct DenseForm {
   }
 };
 
-/// What both passes write.
+/// The outputs of both passes.
 template <class T>
 struct SynthesizerResult {
   Shape shape;
@@ -238,8 +238,8 @@ struct SynthesizerProblem {
   Tensor<T> d_out;
 };
 
-/// What holds results of the call to its oracle: judge(result, name). \param name in the table of
-/// worst errors
+/// Returns judge(result, name), which compares results of the call with its oracle. \param name in
+/// the table of worst errors
 template <class Form>
 auto synthesizer_judge(const SynthesizerProblem<Form>& problem) {
   using T = typename Form::Scalar;

@@ -393,7 +393,7 @@ TEST_F(FoveaCompare, MismatchedTensorsAreReported) {
   EXPECT_EQ(errors_.find("fovea_compare: ./q.npy: "), 0u) << errors_;
 }
 
-/// The script builds nothing to help, and says what the program says.
+/// For --help, the script builds nothing and prints the program's help.
 TEST_F(FoveaCompare, TheScriptPrintsTheProgramsHelp) {
   ASSERT_EQ(run("--help"), 0);
   const std::string help = output_;

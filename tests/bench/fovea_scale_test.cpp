@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(ALONE FULL PROGRAM fovea_scale)
 // The program as users run it, on 1 to 4 ranks: the bytes of its model are those that were sent,
-// for every operator, its JSON and plots have what they say, and it refuses what it does not
-// understand. No test looks at a time.
+// for every operator, its JSON and plots are complete, and it refuses unknown arguments. No test
+// depends on time.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -58,7 +58,7 @@ double number(const Json& of, const std::string& name) {
   return std::strtod(member(of, name).text.c_str(), nullptr);
 }
 
-/// Expects that what all ranks have sent, and the one with most, is what the model says.
+/// Expects that the bytes sent by all ranks, and by the rank with most, equal the model's.
 void expect_bytes(const Json& all, const std::string& pass, int ranks, std::size_t of_choices) {
   EXPECT_EQ(member(all, "pass").text, pass);
   EXPECT_EQ(number(all, "ranks"), ranks);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a user's program might be: every header, and one result that is known.
+/// A user's program: every header, and one known result.
 #include <cstdio>
 #include <fovea/fovea.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(ALONE)
 /// \file
-/// Tests of core/arena.hpp, and of what core/executor.hpp says of memory.
+/// Tests of core/arena.hpp, and of the memory of executors (core/executor.hpp).
 #define EIGEN_USE_THREADS
 #include "fovea/core/arena.hpp"
 
@@ -158,7 +158,7 @@ TEST(Arena, ServesOneCallAtATime) {
     EXPECT_EQ(use(copy), in_use);
     EXPECT_EQ(use(arena.on()), in_use);
     std::thread([&] { EXPECT_EQ(use(copy), in_use); }).join();
-    // What a call runs inside it shares its memory.
+    // Nested calls share the memory.
     auto&& inner = for_call(call);
     EXPECT_EQ(&memory_of(inner), &memory_of(call));
   }

@@ -122,7 +122,7 @@ TEST(AwakeThreads, AreFoundBelowAnArena) {
   EXPECT_FALSE(fovea::takes_small_work(executor));
   const auto awake = fovea::stay_awake(executor);
   EXPECT_TRUE(pool.takes_small_work() && fovea::takes_small_work(executor));
-  // Those of an executor that is always awake, and of one that never is.
+  // The awake threads of an executor that is always awake, and of one that never is.
   EXPECT_TRUE(fovea::takes_small_work(arena.on(Backwards())));
   EXPECT_FALSE(fovea::takes_small_work(arena.on(fovea::Serial())));
 }

@@ -44,8 +44,8 @@ namespace {
 using fovea::EigenExecutor;
 using fovea::ThreadPool;
 
-/// Runs tasks on an executor, each of which holds its worker for a while: every task is run once,
-/// and no worker twice at a time.
+/// Runs tasks on an executor, each of which occupies its worker for a while: every task runs once,
+/// and no worker has two tasks at a time.
 template <class E>
 void expect_every_task_once(E& executor, Index tasks) {
   auto&& threads = fovea::for_work(executor, [] { return 1e9; });
@@ -87,7 +87,7 @@ TEST(Misbehaving, ErrorsOfTasksReachTheCaller) {
   });
 }
 
-/// What an executor throws reaches the caller; before that no task is begun again.
+/// An executor's exception reaches the caller; no task is run again before that.
 TEST(Misbehaving, ErrorsOfExecutorsReachTheCaller) {
   for (const Index calls : {0, 1, 2, 4}) {
     ThrowsAfter executor{calls};
@@ -131,7 +131,7 @@ bool refuses_thread() {
 }  // namespace
 }  // namespace fovea_test
 
-/// What std::thread calls: it refuses threads, or asks the system.
+/// Called by std::thread: refuses threads, or calls the system.
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                               void* (*run)(void*), void* argument) noexcept {
   if (fovea_test::refuses_thread()) return EAGAIN;
@@ -213,8 +213,8 @@ TEST(RefusedThreads, TheCallerRunsTheTasksOfMissingThreads) {
   }
 }
 
-/// A pool that gets no memory throws and leaves nothing behind, or has fewer threads; one that gets
-/// none for a call makes the calls.
+/// A pool whose allocation fails throws without leaks, or has fewer threads; if memory for a call
+/// is missing, the calls are still made.
 TEST(RefusedMemory, APoolThrowsOrWorks) {
   const int before = threads_alive();
   std::ptrdiff_t bytes = heap().bytes;

@@ -39,8 +39,8 @@ using fovea::Executor;
 using fovea::Serial;
 using fovea::ThreadPool;
 
-/// Offers what the concept asks and nothing else: not const, not copyable, a narrow integer, and a
-/// thread for every call.
+/// Has exactly the members that the concept requires: not const, not copyable, a narrow integer,
+/// and a thread for every call.
 class ArchetypeExecutor {
  public:
   ArchetypeExecutor() = default;

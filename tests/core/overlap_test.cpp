@@ -190,7 +190,8 @@ TEST(Overlap, HugeReachDoesNotOverflow) {
   EXPECT_TRUE(has_distinct_elements(up));
 }
 
-/// Elements of one byte reach as far as Index goes: sums of two reaches do not fit, nor addresses.
+/// Elements of one byte may extend over the whole range of Index: sums of two extents overflow, and
+/// so do addresses.
 TEST(Overlap, HugeReachOfBytesDoesNotOverflow) {
   constexpr Index most = std::numeric_limits<Index>::max();
   const auto bytes = [](Index first) {

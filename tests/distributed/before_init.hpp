@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What is tried before MPI is there.
+/// Tests before MPI is initialised.
 #pragma once
 
 #include <string>
 
 namespace fovea_test {
 
-/// What a communicator says that is made before MPI_Init.
+/// The message of a communicator that is constructed before MPI_Init.
 std::string& refusal_before_init();
 
 }  // namespace fovea_test

@@ -342,7 +342,7 @@ TEST(DistributedByHeads, RefusesInvalidArgumentsOfOneRank) {
   EXPECT_NE(differ.find(", lse"), std::string::npos) << differ;
 }
 
-/// What a rank throws while it computes its heads all throw, and nothing is written.
+/// All ranks throw the exception of a rank that computes its heads, and nothing is written.
 TEST(DistributedByHeads, AnExceptionInATask) {
   const Index ranks = all_ranks().size();
   const Sizes sizes{.heads = ranks, .key_heads = ranks, .rows = 1200};

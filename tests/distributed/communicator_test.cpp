@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Communicators, layouts that differ, and failures that all ranks meet alike.
+/// Communicators, different layouts, and failures on all ranks.
 #include "fovea/distributed/communicator.hpp"
 
 #include <gtest/gtest.h>

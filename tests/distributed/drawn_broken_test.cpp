@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// What breaks on one rank while all call: a user's pattern, at any of its calls, or a user's
-/// executor. All ranks throw the same, none waits, and the next call has the bits of one process.
+/// Failures on one rank during a call: a user's pattern, at any of its calls, or a user's executor.
+/// All ranks throw the same, none waits, and the next call has the bits of one process.
 #include <gtest/gtest.h>
 
 #include <atomic>

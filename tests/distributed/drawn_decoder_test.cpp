@@ -113,7 +113,8 @@ class ShardedDecoderTrial {
     decoder_.reserve(count);
   }
 
-  /// One rank is wrong, or differs: all say the same, and nothing has changed.
+  /// One rank has invalid or different arguments: all ranks report the same error, and nothing has
+  /// changed.
   void refuse() {
     said_ += "refuse; ";
     SCOPED_TRACE(said_);

@@ -42,11 +42,11 @@ struct ChannelTensors : ShardedTensors<T> {
   }
 
  private:
-  /// Those of a result: all ranks have one, or each has its tokens'.
+  /// The rows of a result: all ranks have all of them, or each has its tokens'.
   Index rows_of(Held held) const { return held == Held::whole ? 1 : this->sequence.shape.queries; }
 };
 
-/// What tokens of attention have besides.
+/// Additional members of tokens for attention.
 template <class T>
 struct TokenExtras {
   ShardedTensor<T>* bias = nullptr;
@@ -131,7 +131,7 @@ void try_passes(const std::string& what, const Layer& layer, Call& call, bool ca
   Passes passes;
   passes.has_backward = can_go_back && !bytes.once_in(3);
   passes.refuses = false;
-  // Sums over tokens are cut at chains, and so is a mean.
+  // Sums and means over tokens are divided at reduction blocks.
   const bool sums_tokens = passes.has_backward || std::is_same_v<Layer, fovea::MeanPool<T>>;
   const RowLayout layout = drawn_row_layout(bytes, call.sequence.shape.queries,
                                             sums_tokens ? fovea::kReductionBlock : Index{1});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Trials over ranks as bytes choose them: who holds which rows, and at which level and on which
-/// threads each rank computes. Every rank draws the same, but for what is its own.
+/// Random distributed trials, derived from bytes: the layout of rows, and each rank's level and
+/// threads. Every rank draws the same, except for its own settings.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ inline IsaLevel drawn_level_like(IsaLevel level, Bytes& own) {
   return has_level(other) ? other : level;
 }
 
-/// What all ranks throw, in words that must be the same on all of them, or "accepted".
+/// The message that all ranks throw, which must be the same on all of them, or "accepted".
 template <class F>
 std::string said_together(const F& f) {
   std::string said = "accepted";

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS NEEDS fftw)
 /// \file
-/// What ranks transform by FFTW, the Fourier mixer and the cross of hidden states, with drawn
-/// sizes, data and places: the bits are those of one process.
+/// The Fourier mixer and the cross of hidden states over ranks, with random sizes, data and
+/// layouts: the bits are those of one process.
 #include <gtest/gtest.h>
 
 #include "distributed/drawn_trial.hpp"

@@ -13,7 +13,7 @@ namespace fovea_test::distributed_drawn_synthesizer {
 
 using fovea::kReductionBlock;
 
-/// What the forms have in common: values, and no queries and keys.
+/// The common tensors of the forms: values, but no queries and keys.
 template <class T>
 struct FormCall : ShardedCall<T> {
   FormCall(const DrawnSequence& s, const Fills& fills, Index weights_of)

@@ -19,7 +19,7 @@
 
 namespace fovea_test {
 
-/// What a call does with a tensor.
+/// How a call uses a tensor.
 enum class Role {
   none,  // it is not given
   read,
@@ -32,7 +32,7 @@ enum class Role {
 enum class Held {
   rows,
   logits,   // likewise, unless there is one row for all
-  columns,  // that its rows meet
+  columns,  // for its rows
   blocks,   // rows that belong to blocks of the sequence
   whole,
   numbers  // all of them, concatenated
@@ -41,7 +41,7 @@ enum class Held {
 /// The two calls that are compared.
 enum class Where { one_process, ranks };
 
-/// What has no rows, which every rank gets whole.
+/// Tensors without rows, which are complete on every rank.
 template <class T>
 void expect_whole(const std::vector<T>& got, const std::vector<T>& want, const char* what) {
   EXPECT_EQ(got.size(), want.size()) << what;
@@ -161,7 +161,7 @@ inline AttentionShape drawn_square(Bytes& bytes) {
   return s;
 }
 
-/// Sizes of such a sequence, and which tokens of it are there.
+/// Sizes of such a sequence, and its key length.
 struct DrawnSequence {
   AttentionShape shape;
   std::vector<Index> lengths = {};
@@ -261,7 +261,7 @@ class ShardedCall : public ShardedTensors<T> {
       : ShardedCall(s, fills, s.of_queries(s.shape.width), Held::rows, s.of_keys(s.shape.width),
                     Held::rows) {}
 
-  /// What all operators read, save and may give.
+  /// Inputs, saved tensors and gradients that all operators have.
   AllInputs<T> inputs(Where where) const {
     return {q.in(where), k.in(where), v.in(where), this->sequence.lengths};
   }

@@ -19,7 +19,7 @@
 
 namespace fovea_test {
 
-/// What is done with a call's tensors.
+/// How a call's tensors are prepared.
 struct Passes {
   bool has_backward = true;
   bool keeps = true;      // whether the forward pass keeps what the backward pass may make again
@@ -29,8 +29,8 @@ struct Passes {
   bool refuses = all_ranks().size() > 1;
 };
 
-/// Makes a call with something wrong on one rank: a tensor that is longer, or other lengths. All
-/// ranks say the same, and nothing is written.
+/// Makes a call with one rank's error: a longer tensor, or different lengths. All ranks report the
+/// same error, and nothing is written.
 /// \param is_meant says whether a tensor goes into the call   \param wrong makes it
 template <class T, class IsMeant, class Wrong>
 void refuse_together(ShardedTensors<T>& call, const Passes& passes, Bytes& bytes,

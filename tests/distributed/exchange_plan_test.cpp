@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What travels, against the reference mask of the patterns: every key that a rank's rows see and
-/// the rank does not hold, once, and nothing else.
+/// The exchanged rows, compared with the patterns' definition: exactly the keys that a rank's rows
+/// see and the rank does not have, once.
 #include "fovea/distributed/messages/exchange_plan.hpp"
 
 #include <gtest/gtest.h>

@@ -170,7 +170,7 @@ TEST(DistributedIndexed, InvisibleKeysMayContainAnything) {
   const Tensors<float> own = parts_of(whole, rows);
   const auto sent =
       fovea::distributed::forward(IndexedAttention{}, own.inputs(), own.out.view(), rows);
-  // The rows from 60 on see keys from 30 on, of which the first rank holds 30.
+  // The rows from 60 on see keys from 30 on, of which the first rank has 30.
   EXPECT_EQ(sent.bytes_sent, all_ranks().rank() == 0 ? 30 * 2 * (5 + 7) * 4 : 0);
 }
 
@@ -219,7 +219,7 @@ TEST(DistributedIndexed, RefusesInvalidArgumentsOfOneRank) {
   if (is_last) in.indices = {};
   EXPECT_EQ(refused(in), begin + "indices is required: [B, Hq, Nq, K], the keys of each row");
   for (const float x : own.out.values()) EXPECT_EQ(x, 77);
-  // Keys that another rank holds are no mistake.
+  // Keys on other ranks are valid.
   EXPECT_EQ(refused(own.inputs()), "accepted");
 }
 

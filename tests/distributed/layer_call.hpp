@@ -149,7 +149,7 @@ void check_forward(const Layer& layer, const Shape& shape, const std::vector<Row
   }
 }
 
-/// What a layer says to a key length of 501 where all ranks have 500 tokens.
+/// A layer's message for a key length of 501 if all ranks together have 500 tokens.
 /// \param width channels of x, and of y
 template <class T, class Layer>
 std::string said_to_a_length_beyond(const Layer& layer, Index width) {

@@ -70,7 +70,7 @@ TEST(DistributedLinearBackward, EqualsOneProcessOverSegments) {
   check_all(LinearProblem<float>(1, 4, 2, 5 * fovea::kLinearSegment + 77), true);
 }
 
-/// Rows behind the last key read the last chunk of keys token by token, wherever it is.
+/// Rows after the last key read the last chunk of keys token by token, on any rank.
 TEST(DistributedLinearBackward, SupportsKeyLengths) {
   const Index count = 3 * fovea::kLinearSegment + 5;
   LinearProblem<float> whole(4, 2, 1, count);

@@ -37,7 +37,7 @@ class LinearDifferences : public testing::Test {
     in.q = in.k = in.v = x_.view();
     return in;
   }
-  /// What rank 0 and all others hear where rank 0 has the first of both operators.
+  /// The messages on rank 0 and on all others, if rank 0 has the first of two operators.
   template <class Op>
   void expect_refused(const Op& first, const Op& second, const std::string& own,
                       const std::string& other) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the tests of linear, delta-rule and FMM attention over ranks compute: the tensors of a
-/// whole sequence or of a rank's rows, and the operators.
+/// Problems for tests of linear, delta-rule and FMM attention over ranks: the tensors of a whole
+/// sequence or of a rank's rows, and the operators.
 #pragma once
 
 #include <string>

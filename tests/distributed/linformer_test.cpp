@@ -38,7 +38,7 @@ struct Sizes {
   Index value_width = 7;
 };
 
-/// The columns of E or F that a rank's rows meet.
+/// The columns of E or F for a rank's rows.
 template <class T>
 Tensor<T> own_columns(const Tensor<T>& whole, const Sharding& rows, const Layout& layout = {}) {
   Shape shape = whole.shape();
@@ -260,7 +260,7 @@ TEST(DistributedLinformer, SendsProjectedKeysAndNoRows) {
   const Index expected = sums * (is_last ? ranks - 1 : 1);
   EXPECT_EQ(sent(ranks * kReductionBlock, kReductionBlock), ranks == 1 ? 0 : expected);
   EXPECT_EQ(sent(5 * ranks * kReductionBlock, kReductionBlock), ranks == 1 ? 0 : expected);
-  // Rank r begins r rows behind a chain.
+  // Rank r begins r rows after a reduction block.
   const Index row = (2 * (5 + 7) + 2 * 70) * 4;
   const Index moved = all_ranks().rank() == 0 ? 0 : kReductionBlock - all_ranks().rank();
   EXPECT_EQ(sent(ranks * (kReductionBlock + 1), 1), ranks == 1 ? 0 : expected + moved * row);
@@ -287,7 +287,7 @@ TEST(DistributedLinformer, SendsGradientsOfProjectedKeysAndNoRows) {
   const Index block = fovea::block_rows(ranks * 64);
   EXPECT_EQ(block, 64);
   EXPECT_EQ(sent(ranks * block), expected);
-  // Rank r begins r rows behind a block, whose gradients come back.
+  // Rank r begins r rows after a block, whose gradients are sent back.
   const Index read = rank == 0 ? 0 : (block - rank) * 4 * (5 + 7 + 7 + 1) * 4;
   const Index made = rank + 1 == ranks ? 0 : (block - rank - 1) * 4 * 5 * 4;
   EXPECT_EQ(sent(ranks * (block + 1)), expected + read + made);

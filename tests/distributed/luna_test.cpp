@@ -97,7 +97,7 @@ Tensor<T> copy_of(const Tensor<T>& whole) {
   return copy;
 }
 
-/// What a rank has of a step.
+/// A rank's tensors of a step.
 template <class T>
 Step<T> own_step(const Step<T>& whole, const Sharding& rows, bool is_pack) {
   Shape queries = whole.q.shape();
@@ -219,7 +219,7 @@ TEST(DistributedLuna, RunsOnThreads) {
   check_steps<float>({1, 8, 4, 100, 2 * kKeySegment + 300}, AnyExecutor::of(pool));
 }
 
-/// What the rounding of a large lse took is found with all keys.
+/// The rounding error of a large lse is computed over all keys.
 TEST(DistributedLuna, EqualsOneProcessIfLseIsLarge) {
   const Sizes sizes = {2, 2, 1, 70, 2 * kKeySegment + 300};
   Step<float> pack(sizes, true, 4000);

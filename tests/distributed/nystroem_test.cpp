@@ -153,7 +153,7 @@ TEST(DistributedNystroem, RunsOnThreads) {
   check(with(64), Tensors<float>({1, 8, 4, 1536, 64}), AnyExecutor::of(pool));
 }
 
-/// What the rounding of a large lse took is found over landmarks, and over all keys.
+/// The rounding error of a large lse is computed over landmarks and over all keys.
 TEST(DistributedNystroem, EqualsOneProcessIfLseIsLarge) {
   const Tensors<float> whole({1, 2, 1, kKeySegment + 80, 4}, 9000);
   check(with(4), whole);

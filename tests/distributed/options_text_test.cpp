@@ -103,7 +103,7 @@ TEST(OptionsText, IsShortForDefaults) {
   EXPECT_EQ(options_text(LunaPack{{.scale = 0.1}}), ", options {{0.1}}");
   EXPECT_EQ(options_text(NystroemAttention{{.landmarks = 3}}), ", options {3, 6, 0, {}}");
   EXPECT_EQ(options_text("a name"), "");
-  // What nothing draws may differ.
+  // Options that have no effect may differ.
   EXPECT_EQ(options_text(FullAttention{{.dropout = {0, 7}}}), "");
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the backward pass of any operator takes as d_out.
+/// The d_out argument of any operator's backward pass.
 #pragma once
 
 #include "fovea/core/view.hpp"

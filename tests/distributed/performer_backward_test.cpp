@@ -150,7 +150,7 @@ TEST(DistributedPerformerBackward, SendsStatesAndNoRows) {
   EXPECT_EQ(sent(true, 2 * segment, false),
             (is_first ? 4 * (carried + row) : 2 * carried) * number);
   EXPECT_EQ(sent(true, 8 * segment, false), sent(true, 2 * segment, false));
-  // The last states, which hold the parts of the projection's gradient, go to the other rank.
+  // The last states, which contain parts of the projection's gradient, are sent to the other rank.
   const Index up = 4 * (carried + row + part);
   const Index down = 2 * (carried + part);
   EXPECT_EQ(sent(true, 2 * segment, true), (up + down) * number);

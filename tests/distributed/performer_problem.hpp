@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the tests of Performer attention over ranks compute: the tensors of a whole sequence or of
-/// a rank's rows.
+/// Problems for tests of Performer attention over ranks: the tensors of a whole sequence or of a
+/// rank's rows.
 #pragma once
 
 #include <vector>

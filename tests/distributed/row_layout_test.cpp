@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Layouts hold every row once, and refuse lists that do not.
+/// Layouts contain every row once, and refuse lists that do not.
 #include "fovea/distributed/row_layout.hpp"
 
 #include <gtest/gtest.h>

@@ -189,7 +189,7 @@ TEST(RowTensors, RowsMove) {
   const View<float> moved = fovea::distributed::moved_rows(local, 1, 90, 100);
   EXPECT_EQ(moved.rows(), 100);
   EXPECT_EQ(&moved(0, 1, 91, 2), &local(0, 1, 2, 2));
-  // The stride of a single row leads nowhere.
+  // The stride of a single row is not used.
   const View<float> one(x.data(), {1, 2, 1, 5}, {0, 15, 7777, 1});
   EXPECT_EQ(&fovea::distributed::moved_rows(one, 0, 40, 100)(0, 1, 40, 2), &one(0, 1, 0, 2));
 }

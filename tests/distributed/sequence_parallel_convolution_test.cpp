@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Convolutions over ranks: taps reach the rows of others, of as many ranks as they are long, and
-/// the bits are those of one process.
+/// Convolutions over ranks: taps reach rows of other ranks, as many as the filter is long, and the
+/// bits are those of one process.
 #include <gtest/gtest.h>
 
 #include "distributed/layer_call.hpp"
@@ -105,7 +105,7 @@ TEST(DistributedConvolutionTraffic, CountsTheRowsThatTapsReach) {
   EXPECT_EQ(comm_stats.bytes_sent, neighbours * 2 * 2 * 6 * Index{sizeof(float)});
 }
 
-/// What is wrong on one rank all say, and nothing is written.
+/// All ranks report one rank's error, and nothing is written.
 TEST(DistributedConvolutionBadInput, IsReportedOnAllRanks) {
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// What layers over ranks refuse, and what all ranks throw together.
+/// Refusals of layers over ranks, and exceptions that all ranks throw together.
 #include <gtest/gtest.h>
 
 #include <stdexcept>
@@ -21,7 +21,7 @@ using fovea::Initialiser;
 using fovea::kReductionBlock;
 using fovea::distributed::sequence_parallel;
 
-/// What one rank throws, all throw, and no gradient has changed.
+/// All ranks throw one rank's exception, and no gradient has changed.
 TEST(DistributedLayerBadInput, IsReportedOnAllRanks) {
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;
@@ -126,7 +126,7 @@ TEST(DistributedLayerBadInput, IncludesDifferentOptions) {
             "(batch, heads, width): ranks differ in their row layouts or options");
 }
 
-/// What a program throws between two layers, all throw; and behind the last one.
+/// All ranks throw an exception of the program between two layers, or after the last one.
 TEST(DistributedLayerBadInput, ExceptionsOfTheProgramAreThrownByAll) {
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;
@@ -168,7 +168,7 @@ TEST(DistributedLayerBadInput, MayBeCaughtByTheProgram) {
   EXPECT_EQ(text, "rank " + std::to_string(last) + ": Op: no more");
 }
 
-/// A rank that brings other rows than it holds reads and writes nothing behind them.
+/// A rank that passes a wrong number of rows reads and writes nothing beyond them.
 TEST(DistributedLayerBadInput, IncludesADifferentNumberOfRows) {
   const int last = all_ranks().size() - 1;
   const Sharding rows(

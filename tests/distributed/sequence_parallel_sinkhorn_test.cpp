@@ -65,7 +65,7 @@ TEST(DistributedSinkhornLayerForward, SupportsAnyLayout) {
   check_forward<float>(made<float>(6, 7, 40), {2, 1, 210, 6}, layouts_of(210, all_ranks().size()));
 }
 
-/// The last rank has three rows, which may be those behind the last whole block.
+/// The last rank has three rows, possibly those after the last complete block.
 RowLayout last_three_apart(Index count) {
   std::vector<std::vector<Range>> of_ranks(as_size(all_ranks().size()));
   of_ranks.front().push_back({0, count - 3});
@@ -73,7 +73,7 @@ RowLayout last_three_apart(Index count) {
   return RowLayout(of_ranks);
 }
 
-/// What a layer of block 7 with at most 40 blocks says to a sequence.
+/// The message of a layer with block 7 and at most 40 blocks for a sequence.
 std::string said_to(Index count, Index block = 7, Index rows_missing = 0) {
   Layer<float> layer = made<float>(6, 7, 40);
   layer.op().options.block = block;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Layers of the Synthesizer over ranks: weights by position meet the rows of every rank, and their
-/// gradients have the bits of one process.
+/// Layers of the Synthesizer over ranks: weights by position are used by the rows of every rank,
+/// and their gradients have the bits of one process.
 #include <gtest/gtest.h>
 
 #include "distributed/layer_call.hpp"

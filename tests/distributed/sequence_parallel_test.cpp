@@ -212,7 +212,7 @@ TYPED_TEST(DistributedLayer, LengthsCountTokensOfTheWholeSequence) {
                  kWidth, tokens);
 }
 
-/// What rows are hashed by is the layer's; chunks go over the ends of ranges.
+/// The layer owns the hash projection; chunks cross the ends of ranges.
 TYPED_TEST(DistributedLayer, ReformerEqualsOneProcess) {
   using T = TypeParam;
   Initialiser initialiser(5);

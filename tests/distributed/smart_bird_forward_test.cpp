@@ -88,7 +88,7 @@ TEST(DistributedSmartBird, SupportsKeyLengthsAndThreads) {
   check_all(whole, AnyExecutor::of(pool));
 }
 
-/// A row whose sketch is no number is NaN, on the rank that holds it.
+/// A row whose sketch contains NaN is NaN, on the rank that has it.
 TEST(DistributedSmartBird, RowsWithoutASketchAreNaN) {
   SmartBirdProblem<float> whole(2, 2, 2, 90);
   whole.sketch_q(1, 0, 61, 1) = std::numeric_limits<float>::quiet_NaN();

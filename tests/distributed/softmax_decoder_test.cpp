@@ -160,7 +160,7 @@ TEST(DistributedDecoder, TakesBiasAndMask) {
   }
 }
 
-/// A prompt from nothing on, and steps behind it.
+/// A prompt, and then steps.
 TEST(DistributedDecoder, SupportsAPrompt) {
   const Pair<float> pair({1, 2, 1, 2400, 2400, 3, 5});
   pair.expect_same("causal", kCausal, 0, {2040, 1, 9, 1, 149});
@@ -229,7 +229,7 @@ TEST(DistributedDecoder, AppendsTheTokensOfEachRank) {
   EXPECT_TRUE(same_results(pair.sharded, pair.whole));
 }
 
-/// A rank holds its share, and sends the running softmaxes of its segments to each other rank.
+/// A rank stores its share, and sends the running softmaxes of its segments to each other rank.
 TEST(DistributedDecoder, StoresItsShareOfTheTokens) {
   const Index keys = 8 * fovea::kKeySegment;
   const TokenTensors<float> tokens({1, 2, 2, keys, keys, 16, 16});

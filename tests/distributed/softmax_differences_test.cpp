@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS FULL)
 /// \file
-/// Ranks that differ in what no sizes tell, in options or in who holds which rows, are refused
-/// before they send what others do not expect.
+/// Differences between ranks that sizes do not show, in options or layouts, are refused before
+/// unexpected messages are sent.
 #include <gtest/gtest.h>
 
 #include "fovea/attention.hpp"

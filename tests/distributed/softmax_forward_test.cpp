@@ -122,7 +122,7 @@ TEST(DistributedForward, TakesLengthsSlopesAndSinks) {
   check("window", fovea::LocalAttention{{.left = 30, .right = 20}}, problem);
 }
 
-/// What no row of a rank sees changes nothing there.
+/// Keys that no row of a rank sees have no effect on that rank.
 TEST(DistributedForward, InvisibleRowsMayContainAnything) {
   Problem<float> problem(1, 2, 2, 300, 5, 7);
   const fovea::StridedAttention op{{.stride = 16}};

@@ -32,7 +32,7 @@ NamedTensors<T> own_tensors(const NamedTensors<T>& whole, const Sharding& rows) 
   });
 }
 
-/// What a rank has of a call.
+/// A rank's tensors of a call.
 template <class Form>
 struct OwnPart {
   using T = typename Form::Scalar;
@@ -164,7 +164,7 @@ TYPED_TEST(DistributedSynthesizer, GradientsEqualOneProcessOnThreads) {
       SynthesizerProblem<TypeParam>({.heads = 2, .key_heads = 1, .rows = 333, .width = 9}), pool);
 }
 
-/// What is seen of another rank: values, and what the form has as keys.
+/// What is received from other ranks: values, and the form's keys.
 TEST(DistributedSynthesizerTraffic, IsOfValuesAndKeys) {
   if (all_ranks().size() != 2) GTEST_SKIP() << "counted for two ranks";
   const Sharding rows(all_ranks(), RowLayout::contiguous(200, 2));

@@ -21,7 +21,7 @@
 
 namespace fovea_test {
 
-/// Addresses that the process has reserved, and that it can neither read nor write.
+/// Reserved addresses that can be neither read nor written.
 inline std::byte* reserved_memory() {
   static std::byte* const memory = [] {
     void* const mapped = mmap(nullptr, std::size_t{1} << 40, PROT_NONE,
@@ -56,7 +56,7 @@ View<X> spoiled(Bytes& bytes, const View<X>& x) {
   switch (bytes(0, 3)) {
     case 0:
       strides[axis] = extreme(bytes);
-      // What the stride of one element is does not matter.
+      // The stride of a single element does not matter.
       if (shape[axis] == 1) shape[axis] = 2;
       break;
     case 1:
@@ -99,7 +99,7 @@ struct ReservedCall {
     move(grads.bias);
   }
 
-  /// Replaces one thing by a wrong one, and says which.
+  /// Makes one argument invalid, and returns which.
   std::string spoil(Bytes& bytes, Problem<T>& problem, bool backward) {
     const auto wrong = [&](auto& x) { return [&] { x = spoiled(bytes, x); }; };
     const std::pair<const char*, std::function<void()>> all[] = {

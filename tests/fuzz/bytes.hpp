@@ -61,8 +61,8 @@ class DrawnBytes {
   Draw draw_;
 };
 
-/// Calls trial(bytes) `count` times; or as often as the environment variable FOVEA_TRIALS says,
-/// which begins with these.
+/// Calls trial(bytes) `count` times; or as often as the environment variable FOVEA_TRIALS sets,
+/// starting with the same ones.
 template <class Trial>
 void each_drawn(long count, std::uint64_t seed, Trial&& trial) {
   if (const char* const trials = std::getenv("FOVEA_TRIALS")) count = std::atol(trials);

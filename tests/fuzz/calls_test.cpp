@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(OPTIMISED LINK fovea_test_calls)
-// What the fuzzer of calls calls, led by a generator: the same in every run.
+// The trials of the fuzzer of calls, with bytes from a seeded generator: the same in every run.
 #include "fuzz/calls.hpp"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ TEST(DrawnCalls, MatchTheirOracles) {
   EXPECT_GT(judged, undecided) << "rounding decides too many buckets to tell anything";
 }
 
-/// What libFuzzer has kept, each of which reaches other code.
+/// The corpus of libFuzzer: inputs that reach different code.
 TEST(DrawnCalls, TheCorpusPasses) { each_kept("calls", 50, try_call); }
 
 }  // namespace fovea_test::fuzz_calls

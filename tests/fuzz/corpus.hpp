@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What fuzzers have found and keep: rows of bytes each of which reached code that the others did
-/// not. keep_corpus.py writes them; the suite calls each again.
+/// The corpora of fuzzers: byte strings that each reached code that the others did not.
+/// keep_corpus.py writes them; the suite calls each again.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -16,7 +16,7 @@
 
 namespace fovea_test {
 
-/// Decoders of one problem, each of which holds its first tokens.
+/// Decoders of one problem, each with some of its first tokens.
 template <class T>
 class DecoderTrial {
  public:
@@ -62,7 +62,7 @@ class DecoderTrial {
   const AnyDecoder<T>& decoder() const { return decoders_[at_]; }
   Index rest() const { return problem_.shape.keys - lengths_[at_]; }
 
-  /// Changes the chosen decoder, and says how.
+  /// Changes the chosen decoder, and returns how.
   std::string change() {
     const Index length = lengths_[at_];
     switch (bytes_(0, 8)) {
@@ -95,7 +95,7 @@ class DecoderTrial {
     return "append " + std::to_string(tokens) + "; ";
   }
 
-  /// Decodes rows by call(out, saved), and holds them to those of `forward`.
+  /// Decodes rows by call(out, saved), and compares them with those of `forward`.
   template <class Call>
   void expect_rows(Index row, Index rows, Call&& call) {
     const AttentionShape& s = problem_.shape;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(OPTIMISED LINK fovea_test_cases)
-// What the fuzzer of decoders calls, led by a generator: the same in every run.
+// The trials of the fuzzer of decoders, with bytes from a seeded generator: the same in every run.
 #include "fuzz/decoders.hpp"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace fovea_test::fuzz_decoders {
 
 TEST(DrawnDecoders, MatchForwardBitwise) { each_drawn(600, 1, try_decoder); }
 
-/// What libFuzzer has kept, each of which reaches other code.
+/// The corpus of libFuzzer: inputs that reach different code.
 TEST(DrawnDecoders, TheCorpusPasses) { each_kept("decoders", 50, try_decoder); }
 
 }  // namespace fovea_test::fuzz_decoders

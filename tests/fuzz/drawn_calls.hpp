@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What trials of calls share: drawn sizes and lengths, poison, and the comparisons with an oracle
-/// and with the same call elsewhere.
+/// Helpers for trials of calls: random sizes and lengths, NaN in unused memory, and comparisons
+/// with an oracle and with the same call in another layout.
 #pragma once
 
 #include <exception>
@@ -43,11 +43,11 @@ inline std::vector<Index> drawn_lengths(Bytes& bytes, Index batch, Index rows, I
   return lengths;
 }
 
-/// Runs a call as it is made first, which is judged, and then in another place, by other threads
-/// and with poison, which must give the same bits.
+/// Runs a call and judges it, and then again with another layout, other threads and NaN in unused
+/// memory, which must give the same bits.
 /// \param make make(layout) is what the call reads, in a layout
 /// \param run run(read, executor, layout) is what it writes; the executor may be null
-/// \param judge judge(read, written) holds results to an oracle
+/// \param judge judge(read, written) compares results with an oracle
 /// \param hide hide(read) overwrites what may not be read
 template <class Make, class Run, class Judge, class Hide>
 void try_here_and_elsewhere(Bytes& bytes, const Make& make, const Run& run, const Judge& judge,

@@ -14,7 +14,7 @@
 namespace fovea_test {
 namespace {
 
-/// Dominant indices near everything, at one query, at the ends of what they may be, or beyond.
+/// Dominant indices anywhere, at one query, at the ends of their range, or beyond.
 Fill drawn_dominants(Bytes& bytes, const FsatOptions& options, Index tokens) {
   const auto seed = static_cast<std::uint64_t>(bytes(1, 255));
   const auto length = static_cast<double>(tokens);

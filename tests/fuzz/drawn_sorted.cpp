@@ -40,7 +40,7 @@ ReformerOptions drawn_reformer(Bytes& bytes, Index chunk) {
   return options;
 }
 
-/// What a projection holds: normal numbers, or such as many rows and buckets tie by.
+/// The contents of a projection: normal numbers, or numbers that produce many ties.
 Fill drawn_hashes(Bytes& bytes, std::uint64_t seed) {
   switch (bytes(0, 3)) {
     case 0:

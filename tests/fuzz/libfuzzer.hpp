@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What lets libFuzzer call trials that are written with GoogleTest's expectations.
+/// Adapts trials with GoogleTest expectations to libFuzzer.
 #pragma once
 
 #include <gtest/gtest.h>

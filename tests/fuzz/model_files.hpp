@@ -64,7 +64,7 @@ inline void read_all(std::span<const std::byte> bytes, const fovea::TensorSet& s
   }
 }
 
-/// Reads bytes as whatever their first ones say that they are.
+/// Reads bytes as the kind of file that their first ones select.
 /// \return whether they are a file; otherwise what is wrong was said in a sentence
 inline bool read_model_file(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());

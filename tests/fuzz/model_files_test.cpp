@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(NEEDS io)
-// What the fuzzer calls, with files that a generator has changed: the same in every run.
+// The trials of the fuzzer, with files that a seeded generator modified: the same in every run.
 #include "fuzz/model_files.hpp"
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ TEST(ModelFiles, ChangedBytesDoNoHarm) {
   EXPECT_LT(accepted, 11000);
 }
 
-/// What libFuzzer has kept, each of which reaches other code.
+/// The corpus of libFuzzer: inputs that reach different code.
 TEST(ModelFiles, TheCorpusPassesSafely) {
   Index accepted = 0;
   each_kept("model_files", 500, [&](std::span<const std::uint8_t> bytes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(OPTIMISED LINK fovea_test_cases)
-// What the fuzzer of operators calls, led by a generator: the same in every run.
+// The trials of the fuzzer of operators, with bytes from a seeded generator: the same in every run.
 #include "fuzz/operators.hpp"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ TEST(DrawnOperators, MatchTheirOracles) { each_drawn(600, 1, try_operator); }
 /// queries whose keys are the same.
 TEST(DrawnOperators, PastFailuresPass) { these_drawn({5023, 6596, 16814}, 1, try_operator); }
 
-/// What libFuzzer has kept, each of which reaches other code.
+/// The corpus of libFuzzer: inputs that reach different code.
 TEST(DrawnOperators, TheCorpusPasses) { each_kept("operators", 50, try_operator); }
 
 }  // namespace fovea_test::fuzz_operators

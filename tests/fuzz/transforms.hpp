@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// One trial of an operator of Fourier transforms, the cross of hidden states or the Fourier mixer:
-/// both passes against their definitions, and the same bits elsewhere. What is wrong is said by
-/// GoogleTest's expectations.
+/// both passes against their definitions, and the same bits in other layouts. Failures are
+/// GoogleTest expectations.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +48,7 @@ void try_cross(Bytes& bytes) {
       });
 }
 
-/// What the mixer gives in both directions, which are the same map.
+/// The mixer's expected results for both directions, which are the same map.
 template <class T>
 struct MixerResult {
   std::vector<T> out, d_x;

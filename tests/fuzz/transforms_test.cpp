@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(OPTIMISED NEEDS fftw)
-// What the fuzzer of transforms calls, led by a generator: the same in every run.
+// The trials of the fuzzer of transforms, with bytes from a seeded generator: the same in every
+// run.
 #include "fuzz/transforms.hpp"
 
 #include <gtest/gtest.h>
@@ -11,7 +12,7 @@ namespace fovea_test::fuzz_transforms {
 
 TEST(DrawnTransforms, MatchTheirDefinitions) { each_drawn(600, 1, try_transform); }
 
-/// What libFuzzer has kept, each of which reaches other code.
+/// The corpus of libFuzzer: inputs that reach different code.
 TEST(DrawnTransforms, TheCorpusPasses) { each_kept("transforms", 50, try_transform); }
 
 }  // namespace fovea_test::fuzz_transforms

@@ -20,7 +20,7 @@ using bench::read_file;
 using fovea::check_output;
 using fovea::write_file;
 
-/// A directory that is gone at the end.
+/// A directory that is removed at the end.
 class OutputFile : public testing::Test {
  protected:
   OutputFile() {
@@ -46,7 +46,7 @@ class OutputFile : public testing::Test {
 
 using Names = std::set<std::string>;
 
-/// What check_output and write_file say of a path; both must say the same.
+/// The message of check_output and write_file for a path, which must be the same.
 std::string refusal_of(const std::string& path) {
   const auto message_of = [](const auto& call) -> std::string {
     try {
@@ -178,7 +178,7 @@ TEST_F(OutputFile, AFullDiskKeepsTheOldFile) {
   EXPECT_EQ(read_file(file), text);
 }
 
-/// Not root, who may write where permissions say no, for the time of its life.
+/// Drops root privileges, which ignore permissions, during its lifetime.
 class PlainUser {
  public:
   static constexpr uid_t kNobody = 65534;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(ALONE HEAP LINK -Wl,--wrap=malloc)
 /// \file
-/// Memory that layers cannot have, Eigen's matrices among it: whichever allocation of a pass fails,
-/// it throws std::bad_alloc, and the same layer, with what it has saved, gives the right bits
-/// afterwards.
+/// Failing allocations in layers, including Eigen's matrices: whichever allocation of a pass fails,
+/// it throws std::bad_alloc, and the same layer, with its saved state, then gives the right bits.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -93,7 +92,7 @@ TEST(LayersOfFailedAllocations, ForwardAndBackward) {
       },
       backward,
       [&] {
-        // What some parameters were given already is for the caller to take back.
+        // Gradients that were already added to some parameters must be reset by the caller.
         ++failures;
         fovea::zero_gradients(*block);
         backward();

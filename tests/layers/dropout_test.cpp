@@ -24,7 +24,7 @@ Tokens<T> in_training(const View<const T>& x, const TrainingStep& step = kStep) 
   return tokens;
 }
 
-/// What is left of ones.
+/// The output for ones.
 template <class T = double>
 std::vector<T> factors(const DropoutLayer<T>& layer, const Shape& shape, const TrainingStep& step) {
   Tensor<T> x(shape), y(shape);

@@ -115,9 +115,9 @@ TEST(FsatLayer, GradientsOfFixedEdges) {
   }
 }
 
-/// What the truncated gradient is the gradient of, near a point: the loss with the confidences of
-/// that point, and sum t Ibar with t[j, m] = sum over the edges of the slot of min(0, g)
-/// dconf/dIbar, g the derivative of the loss by a confidence.
+/// The function whose gradient is the truncated gradient, near a point: the loss with the
+/// confidences of that point, and sum t Ibar with t[j, m] = sum over the edges of the slot of
+/// min(0, g) dconf/dIbar, g the derivative of the loss by a confidence.
 class Truncated {
  public:
   Truncated(Layer& made, const FsatLayerOptions& chosen, const Activations& x,

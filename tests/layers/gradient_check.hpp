@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the tests of all layers share: data, gradients against central differences, bits for
-/// any number of threads, however small the work is.
+/// Helpers for tests of layers: data, gradients compared with central differences, and bits for any
+/// number of threads, even with little work.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ inline testing::AssertionResult close_to(const std::vector<double>& got,
   return testing::AssertionSuccess();
 }
 
-/// What a check of gradients may leave out, and how large its steps are.
+/// Options of a gradient check: what to omit, and the step size.
 struct DifferenceOptions {
   double step = 1e-5;
   double tolerance = 1e-7;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What layers refuse, and in which words; nothing is written before.
+/// Refusals of layers: exact messages, with nothing written.
 #include "fovea/attention/dense_synthesizer.hpp"
 #include "fovea/attention/full.hpp"
 #include "fovea/layers/dropout.hpp"

@@ -111,7 +111,7 @@ std::map<std::string, fovea::RowMatrix<float>> values_of(Layer& layer) {
   return all;
 }
 
-/// What a layer computes whose queries, keys and values are rounded to S between its projections.
+/// The result of a layer whose queries, keys and values are rounded to S.
 template <class S, class Op>
 Tensor<float> with_rounded_heads(const Op& op, fovea::MultiHead<Op, float>& layer,
                                  const Tensor<float>& x) {

@@ -57,7 +57,7 @@ TEST(MultiHeadMixed, Linformer) {
 
 TEST(MultiHeadMixed, Nystroem) { expect_all(nystroem(), 1e-6); }
 
-/// Columns of the projections that a shorter sequence does not meet have no gradient.
+/// Columns of the projections beyond a shorter sequence have no gradient.
 TEST(MultiHeadMixed, LinformerOfShorterSequences) {
   auto layer = make(LinformerAttention{});
   const Activations x = drawn(kX, 1), y(kX), d_x(kX);

@@ -184,7 +184,7 @@ std::vector<Layout> layouts() {
   return all;
 }
 
-/// What a call turns heads by: positions from one on, a list, or tables.
+/// The angles of a call: positions from one on, a list, or tables.
 enum class Angles { consecutive, listed, listed_for_each_sequence, of_tables };
 
 template <class T>
@@ -239,7 +239,7 @@ class Heads : public testing::Test {};
 using Scalars = ScalarsAnd<Eigen::bfloat16, Eigen::half>;
 TYPED_TEST_SUITE(Heads, Scalars);
 
-/// Bits and gaps, in every layout of heads and tables, for every way to say where rows are.
+/// Bits and gaps, in every layout of heads and tables, for every way to pass positions.
 TYPED_TEST(Heads, MayBeAnywhereInMemory) {
   using T = TypeParam;
   fovea::ThreadPool pool(2);

@@ -26,10 +26,10 @@ using Views = std::vector<View<double>>;
 /// The calls that have a tensor.
 enum Pass : unsigned { forward = 1, backward = 2, both = 3 };
 
-/// What strides a tensor may have. One that is written has distinct elements, too.
+/// The allowed strides of a tensor. Elements of outputs must also be distinct.
 enum class Strides {
   rows,            // dense rows that do not descend
-  ascending_rows,  // nor do sequences
+  ascending_rows,  // and neither do sequences
   none_negative,
   any
 };
@@ -362,7 +362,7 @@ std::vector<Layout> layouts() {
   return all;
 }
 
-/// The same tensor. Strides of axes with one element say nothing, so they may be anything.
+/// The same tensor. Strides of axes with one element are arbitrary.
 View<double> with_idle_strides(const View<double>& x) {
   Shape strides = x.strides();
   for (std::size_t d = 0; d < 4; ++d) {
@@ -421,7 +421,7 @@ void append(std::vector<double>& all, const View<double>& x) {
                  [&](Index b, Index h, Index n, Index d) { all.push_back(x(b, h, n, d)); });
 }
 
-/// What both passes compute; or why one of them is refused, which has changed nothing.
+/// The results of both passes, or the message of a refusal, which has changed nothing.
 struct Outcome {
   std::string refusal;
   std::vector<double> results;
@@ -513,7 +513,7 @@ TEST(Strides, OverlapsAreRefused) {
   }
 }
 
-/// What a forward pass of a wider layer has saved does not serve a backward pass.
+/// Saved state of a wider layer's forward pass is refused by a backward pass.
 TEST(Saved, OfAnotherLayerIsRefused) {
   fovea::Initialiser draw(8);
   const Activations x = drawn(kX, 1), y(kX), d_x(kX);

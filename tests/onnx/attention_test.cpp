@@ -118,7 +118,7 @@ Held<T> held(const Array& array, double heads) {
   return made;
 }
 
-/// The rows of `past`, and then those of `added`: a caller of fovea holds its cache, or a Decoder.
+/// The rows of `past`, and then those of `added`: a caller of fovea keeps a cache, or a Decoder.
 template <class T>
 Held<T> appended(const Array& past, Held<T> added) {
   Held<T> before = held<T>(past, 0);

@@ -38,7 +38,7 @@ TEST(AnyPattern, MatchesItsPattern) {
   expect_same(fovea::GlobalTokens::at({0, 1, 20}));
 }
 
-/// Each pass says its own, which differ here.
+/// Each stage has its own, which differ here.
 TEST(AnyPattern, HasTheKeyColumnsOfEachPass) {
   const auto merged = fovea::fixed_merged({8, 2});
   const AnyPattern any = merged;

@@ -131,7 +131,7 @@ TEST(MultiPass, ShowEachKeyOnce) {
   });
 }
 
-/// Concrete types, which say less than ErasedPattern: one interval without a span, and defaults.
+/// Concrete types with fewer members than ErasedPattern: one slot without a span, and defaults.
 TEST(Combine, ConcreteTypesMatchTheReferenceMask) {
   const Window window{7, 3};
   const StridedKeys strided{8};

@@ -21,7 +21,7 @@ struct FirstHalf {
 };
 static_assert(fovea::Pattern<FirstHalf>);
 
-/// Two intervals and nothing else said.
+/// Two slots and no optional members.
 struct Ends {
   bool allows(Index i, Index j) const { return j < 2 || (j <= i && j >= i - 2); }
   Index interval_count() const { return 2; }
@@ -68,7 +68,7 @@ TEST(EnumeratedPattern, CallsItsPredicateForPairsOfItsShapeAlone) {
   EXPECT_EQ(asked, 7 * 5);
 }
 
-/// What unite refuses.
+/// The message of unite's refusal.
 TEST(EnumeratedPattern, UnitesAnyReferenceMasks) {
   const fovea::StridedKeys a{3};
   const fovea::StridedKeys b{4};

@@ -119,7 +119,7 @@ Shown enumerate(const Plan& plan, Index queries, Index keys) {
   return shown;
 }
 
-/// Every key is in one block of keys, and what the plan says of blocks that meet holds.
+/// Every key is in one block of keys, and the plan's properties of adjacent blocks are valid.
 template <class Plan>
 std::string fault_of_keys(const Plan& plan, const Shown& shown, const SequenceShape& shape) {
   std::vector<Index> block_of(as_size(shape.keys), -1);  // [keys]

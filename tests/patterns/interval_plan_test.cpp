@@ -119,7 +119,7 @@ TEST(IntervalPlan, VisiblePairsOfLongSequences) {
             8 * 256 * (256 * 255 / 2) + 256 * 36);
 }
 
-/// More pairs than Index holds are as many as it holds.
+/// Counts above the maximum of Index saturate.
 TEST(IntervalPlan, VisiblePairsSaturate) {
   constexpr Index most = std::numeric_limits<Index>::max();
   constexpr Index large = Index{1} << 32;
@@ -145,7 +145,7 @@ TEST(IntervalPlan, VisiblePairsSaturate) {
   EXPECT_EQ(fovea::add_pairs(most - 5, 1, 6), most);
 }
 
-/// What is counted does not take as long as there are rows.
+/// Counting does not take time proportional to the rows.
 TEST(IntervalPlan, VisiblePairsOfSequencesWithoutNumber) {
   constexpr Index most = std::numeric_limits<Index>::max();
   const auto pairs = [](const auto& pattern, Index n) {

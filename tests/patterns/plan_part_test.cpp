@@ -112,7 +112,7 @@ TEST(PlanPart, KeepsOrOmitsRowsThatSeeNothing) {
 struct Added {
   explicit Added(std::size_t pairs) : to_queries(pairs), to_keys(pairs) {}
 
-  /// Adds the pairs of a part, whose ranges of blocks must hold what they promise.
+  /// Adds the pairs of a part, whose ranges of blocks must be valid.
   void add(const PlanPart& part) {
     BlockStorage storage(part.most_runs());
     Index largest = 0;
@@ -157,8 +157,8 @@ struct Added {
   std::vector<int> to_queries, to_keys;
 };
 
-/// What ranks compute for the gradients of their rows is together every pair once for its query,
-/// by who holds that, and once for its key.
+/// Together, ranks compute every pair for gradients once on the rank of its query, and once on the
+/// rank of its key.
 TEST(PlanPart, GradientsOfRanksAddEachPairOnce) {
   for (const AnyPattern& pattern : patterns()) {
     for (Index pass = 0; pass < pattern.pass_count(); ++pass) {

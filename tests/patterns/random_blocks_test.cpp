@@ -115,7 +115,7 @@ TEST(RandomBlocks, DrawsAreSeeded) {
   for (const int n : times) EXPECT_NEAR(n, 600, 100);
 }
 
-/// The last blocks are neither drawn nor draw, and all others still are.
+/// The last blocks neither draw nor are drawn; all others do and are.
 TEST(RandomBlocks, LastBlocksAreSkipped) {
   RandomBlocks pattern{4, 3, 12, 9, 0, false, 1, 0};
   pattern.skip_last = 2;

@@ -53,7 +53,7 @@ TEST(WindowAndTokens, RowsOfOneKindMatchTheReferenceMask) {
   }
 }
 
-/// A row of tokens sees all keys as one run; behind them a block has the window and the tokens.
+/// A row of tokens sees all keys as one run; after them a block has the window and the tokens.
 TEST(WindowAndTokens, HasOneRunForTheWindowAndOneForTheTokens) {
   const auto plan = WindowAndTokens({256, 256}, GlobalTokens::first(64)).plan({4096, 4096, 0});
   BlockStorage storage(plan.most_runs());

@@ -307,7 +307,7 @@ Worst<T> worst_of(IsaLevel level, MathFunction f) {
 
 // ---- the tests ----------------------------------------------------------------------------------
 
-/// What math.inl.hpp states, in ulp.
+/// The errors that math.inl.hpp documents, in ulp.
 struct Stated {
   double fused;
   double unfused;

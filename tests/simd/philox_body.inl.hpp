@@ -2,7 +2,7 @@
 /// \file
 /// kernels/philox.inl.hpp over arrays: what philox_test.cpp compiles once per level.
 
-/// words[lane, 4] of the counters c[4, kDrawLanes], whose upper halves hold anything.
+/// words[lane, 4] of the counters c[4, kDrawLanes], whose upper halves are arbitrary.
 inline void words(const std::int64_t* c, std::uint64_t seed, std::uint32_t* out) {
   for (int first = 0; first < kDrawLanes; first += kLanes<double>) {
     PhiloxWords counter;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kDrawLanes = 16;
 
-/// What philox_body.inl.hpp offers of one level.
+/// The functions of philox_body.inl.hpp for one level.
 struct PhiloxOperations {
   void (*words)(const std::int64_t* counters, std::uint64_t seed, std::uint32_t* out);
   template <class Integer>

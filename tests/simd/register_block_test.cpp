@@ -16,7 +16,8 @@ struct RowBlock {
   int rows;
 };
 
-/// What register_block_body.inl.hpp offers of one level: cuts with the largest block of 1, 3, ...
+/// The functions of register_block_body.inl.hpp for one level: cuts with the largest block of 1, 3,
+/// ...
 using Cut = int (*)(Index begin, Index end, RowBlock* blocks);
 using Cuts = std::array<Cut, 6>;
 inline constexpr std::array<int, 6> kLargest = {1, 3, 4, 6, 8, 12};

@@ -17,7 +17,7 @@
 
 namespace {
 
-/// What storage_body.inl.hpp offers of one level.
+/// The functions of storage_body.inl.hpp for one level.
 template <class T>
 struct StorageOperations {
   int lanes = 0;

@@ -38,7 +38,7 @@ enum class VecOp {
 
 constexpr int kShift = 5;
 
-/// What vec_body.inl.hpp offers of one level.
+/// The functions of vec_body.inl.hpp for one level.
 template <class T, class Integer>
 struct VecOperations {
   int lanes = 0;

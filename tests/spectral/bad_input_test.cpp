@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(NEEDS fftw)
 /// \file
-/// What HiddenStateCross and FftPlan refuse, in their words, before anything is written or planned.
+/// Refusals of HiddenStateCross and FftPlan: exact messages, before anything is written or planned.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -101,7 +101,7 @@ TEST_F(CrossBadInput, OverlappingMemory) {
             "HiddenStateCross: stride of rows of out is -3; expected at least 0 in an output");
 }
 
-/// What is read may be one tensor, may be broadcast, and may descend.
+/// Inputs may be the same tensor, may be broadcast, and may have negative strides.
 TEST_F(CrossBadInput, InputsMayShareMemory) {
   const Tensor<float> out(f1_.shape());
   EXPECT_EQ(refusal([&] {

@@ -97,7 +97,8 @@ TYPED_TEST(Mixer, StaysWithinItsTensors) {
   }
 }
 
-/// Also of a number of columns that no group of lanes divides, and of the scratch behind them.
+/// Also with a number of columns that is not a multiple of a group of lanes, and for the scratch
+/// after them.
 TYPED_TEST(Mixer, StaysWithinItsMemory) {
   using T = TypeParam;
   for (const Shape& shape : {Shape{1, 1, 70, 33}, Shape{1, 1, 257, 4}, Shape{2, 1, 9, 70}}) {
@@ -226,8 +227,7 @@ TEST(MixerBadInput, IsReported) {
   }
 }
 
-/// An arena of the size that the operator tells serves, and a byte less is refused with nothing
-/// written.
+/// An arena of the stated size is sufficient, and a byte less is refused with nothing written.
 TEST(MixerMemory, InAnArena) {
   const Tensor<float> x = drawn<float>({2, 1, 200, 90});
   const auto expected = mixed(x);

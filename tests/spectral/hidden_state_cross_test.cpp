@@ -2,9 +2,9 @@
 // fovea_test(OPTIMISED NEEDS fftw)
 /// \file
 /// HiddenStateCross against the double loops of its equations, forward and backward, at every
-/// level: lengths of every kind, channels, strides; the adjoint by central differences; what is
-/// beyond a length changes no bit, a sequence has the bits that it has alone, and neither threads
-/// nor the levels with a fused multiply-add change any; what is not finite stays in its channel.
+/// level: lengths of every kind, channels, strides; the adjoint by central differences; rows beyond
+/// a length have no effect, a sequence has the same bits alone, for any threads and for the levels
+/// with a fused multiply-add; NaN and infinities stay in their channel.
 #include "fovea/spectral/hidden_state_cross.hpp"
 
 #include <gtest/gtest.h>
@@ -147,7 +147,7 @@ TYPED_TEST(Cross, LastRowsAreZeroBits) {
   });
 }
 
-/// The transform's size is that of the sequence, not of the tensor; and other channels do not meet.
+/// The transform's size is that of the sequence, not of the tensor; and channels are independent.
 TYPED_TEST(Cross, ASequenceHasTheSameBitsAlone) {
   using T = TypeParam;
   const CrossCase<T> padded({2, 1, 300, 40}, {211, 300});
@@ -276,7 +276,7 @@ TEST(CrossGradients, MatchCentralDifferences) {
         x(b, 0, i, c) = before - 0.5;
         const double below = loss();
         x(b, 0, i, c) = before;
-        // What is beyond the length is NaN, and does not count.
+        // Rows beyond the length are NaN and not compared.
         EXPECT_NEAR(gradient[at++], above - below, 1e-11) << n << ": " << i << ", " << c;
       });
     };

@@ -47,7 +47,7 @@ constexpr Index kTokens = 90;
 constexpr Index kWidth = 8;
 constexpr Index kListed = 5;  // keys that Smart Bird chooses
 
-/// What all calls read.
+/// The inputs of all calls.
 struct Read {
   Tensor<float> q{{2, 4, kTokens, kWidth}}, k{{2, 2, kTokens, kWidth}}, v{{2, 2, kTokens, kWidth}},
       d_out{{2, 4, kTokens, kWidth}}, beta{{2, 2, kTokens, 1}}, sketch_q{{2, 1, kTokens, 4}},

@@ -279,8 +279,8 @@ class Figures {
     return nullptr;
   }
 
-  /// FORMAT `.2`: the number of decimals; `3`: of digits; none: as it is, and so are strings.
-  /// `mean.2`: the mean of a list. `day`: the day of a date.
+  /// FORMAT `.2`: the number of decimals; `3`: of digits; none: unchanged, like strings. `mean.2`:
+  /// the mean of a list. `day`: the day of a date.
   static std::string written(const Json& value, double times, const std::string& format) {
     if (value.kind == Json::Kind::missing) return "";
     if (value.kind == Json::Kind::object) throw std::runtime_error("an object is no figure");

@@ -11,7 +11,7 @@
 
 namespace fovea_test {
 
-/// A value of JSON. Numbers stay as they are written.
+/// A value of JSON. Numbers are kept as text.
 struct Json {
   enum class Kind { word, string, array, object, missing };
   Kind kind = Kind::word;
@@ -82,7 +82,7 @@ class JsonReader {
     return all;
   }
 
-  /// Escapes but \\, \" and \/ stay as they are: no figure has one.
+  /// Escapes other than \\, \" and \/ are kept: no figure has one.
   std::string string() {
     std::string all;
     for (++at_; at_ < text_.size() && text_[at_] != '"'; ++at_) {

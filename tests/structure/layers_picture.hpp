@@ -77,7 +77,7 @@ class LayersPicture {
     int row = -1, y = 0;  // row 0 includes nothing
   };
 
-  /// What a directory is for, and the columns that its box covers.
+  /// The purpose of a directory, and the columns that its box covers.
   struct About {
     const char* text;
     int first, last;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Chooses the cases of one test file among those of a program that holds several.
+/// Selects the cases of one test file in a program with several.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ inline const testing::TestInfo* case_without_file() {
 
 /// Narrows GoogleTest's filter to the file that the first argument names, if there is one. What the
 /// filter excludes stays excluded; a filter that names cases itself is left as it is.
-/// \return false, and says so, where the file has no case in this program, or a case has no file
+/// \return false, with a message, if the file has no case in this program, or a case has no file
 inline bool choose_cases(int argc, char** argv) {
   if (argc < 2) return true;
   if (const testing::TestInfo* const info = case_without_file(); info != nullptr) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Runs what a test says in a child process of fork(), which may not last.
+/// Runs a function in a child process, which may crash.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@
 
 namespace fovea_test {
 
-/// Calls f in a child process: "well" if all that it expects holds, or how the child ended. One
-/// that takes longer than 20 seconds is ended.
+/// Calls f in a child process: "well" if all its expectations hold, or how the child ended. It is
+/// killed after 20 seconds.
 inline std::string in_child_process(const std::function<void()>& f) {
   std::fflush(nullptr);
   const pid_t child = fork();

@@ -32,7 +32,7 @@ enum class Demand : unsigned char {
   nothing      // rounding may decide everything
 };
 
-/// What a tensor should hold, and per element the magnitude that its error is measured in.
+/// The expected values of a tensor, and per element the unit of its error.
 template <class T>
 struct Reference {
   Shape shape{};
@@ -151,8 +151,8 @@ testing::AssertionResult same_bits(const std::vector<T>& a, const std::vector<T>
   return same_bits(a, b, {1, 1, 1, static_cast<Index>(a.size())});
 }
 
-/// Whether two results of one kind are the same bits: results that list what they hold,
-/// `for_each(f)` calling f(name, numbers).
+/// Whether two results of one kind are the same bits: results whose `for_each(f)` calls f(name,
+/// numbers).
 template <class R>
 requires requires(const R& r) {
   r.for_each([](const char*, const auto&) {});

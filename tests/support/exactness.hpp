@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the comparators saw: the worst error of every operator, result, type and level, and how
-/// many results were compared by bits. With FOVEA_EXACTNESS=FOLDER each test program leaves it
-/// there for tests/exactness/tables.py.
+/// Statistics of the comparators: the worst error of every operator, result, type and level, and
+/// how many results were compared by bits. With FOVEA_EXACTNESS=FOLDER each test program writes
+/// them there for tests/exactness/tables.py.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,15 +36,15 @@ struct Judged {
 /// The tables of one test program, filled from any thread.
 class Exactness : public testing::Environment {
  public:
-  /// Registered before the first test begins, so that what it holds is written after the last.
+  /// Registered before the first test, so that its contents are written after the last.
   static Exactness& get() {
     static auto* const table =
         static_cast<Exactness*>(testing::AddGlobalTestEnvironment(new Exactness));
     return *table;
   }
 
-  /// An error of `count` elements of type T, in units that `kind` ("ratio", "ulp") says, at the
-  /// level in use. NaN counts as the worst.
+  /// An error of `count` elements of type T, in units of `kind` ("ratio", "ulp"), at the level in
+  /// use. NaN counts as the worst.
   template <class T>
   void error(const char* kind, const Judged& of, double worst, std::uint64_t count) {
     if (of.name.empty()) return;

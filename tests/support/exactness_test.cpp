@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The tables of worst errors hold the worst, a NaN for good, and are written as lines.
+/// The tables of worst errors keep the worst (NaN above all), and are written as lines.
 #include "support/exactness.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 
 namespace fovea_test::support_exactness {
 
-/// What a table leaves in its folder.
+/// The file that a table writes.
 std::string written(Exactness& table) {
   const ScratchFolder folder;
   ::setenv("FOVEA_EXACTNESS", (folder / "").c_str(), 1);

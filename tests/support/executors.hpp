@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Executors for tests: one that holds any other, and ones with odd schedules.
+/// Executors for tests: a type-erased one, and ones with odd schedules.
 #pragma once
 
 #include <algorithm>
@@ -68,7 +68,7 @@ class AnyExecutor {
   fovea::Arena* arena_;
 };
 
-/// What runs all in the calling thread, as any executor.
+/// A serial executor, type-erased.
 inline const AnyExecutor& in_this_thread() {
   static fovea::Serial serial;
   static const AnyExecutor any = AnyExecutor::of(serial);
@@ -93,7 +93,7 @@ struct CountsCalls {
   }
 };
 
-/// Six threads, as far as it says; `most` becomes the largest number of tasks it was asked to run.
+/// Claims to have six threads; `most` becomes the largest number of tasks of a call.
 struct CountsTasks {
   static constexpr bool kTakesSmallWork = true;
   Index& most;

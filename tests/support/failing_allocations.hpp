@@ -20,7 +20,7 @@
 
 namespace fovea_test {
 
-/// What outputs hold before a call.
+/// The contents of outputs before a call.
 inline constexpr double kUntouched = 7;
 
 /// Counts the allocations that failed, and prints their number at the end.
@@ -91,8 +91,8 @@ bool is_untouched(const std::vector<T>& values) {
                      [](T x) { return x == static_cast<T>(kUntouched); });
 }
 
-/// Holds a pass to writing all of its tensors or none, whichever of its allocations fails, and to
-/// staying within the memory that it takes, whatever that holds.
+/// Checks that a pass writes all of its tensors or none, whichever allocation fails, stays within
+/// its memory, and does not depend on its initial contents.
 /// \param pass pass(executor), where the executor may be null, writes the tensors `written`
 template <class T, class Pass>
 void expect_all_or_nothing(const std::vector<const Tensor<T>*>& written, Pass&& pass) {

@@ -32,8 +32,8 @@ class FencedHeap {
   FencedHeap& operator=(const FencedHeap&) = delete;
   ~FencedHeap() { is_on() = false; }
 
-  /// What a piece is aligned to at least. Clang's UBSan holds whatever operator new returns to
-  /// this, though small objects need less.
+  /// The least alignment of a piece. Clang's UBSan checks it for every result of operator new,
+  /// though small objects need less.
 #if defined(FOVEA_TEST_UBSAN)
   static constexpr std::size_t kLeastAlignment = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
 #else
@@ -109,7 +109,7 @@ class FencedHeap {
     }();
     return all;
   }
-  /// What is known of the piece that begins in a page: at most one does.
+  /// The piece that begins in a page: at most one does.
   static Piece& piece_at(const void* data) {
     static auto* const pieces = reinterpret_cast<Piece*>(
         reserved(region().size() / kPage * sizeof(Piece), PROT_READ | PROT_WRITE));

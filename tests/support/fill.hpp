@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What tensors are filled with. A value depends on the seed and its own index alone, so that the
-/// tokens of a short sequence are the first tokens of a longer one.
+/// The contents of tensors. A value depends only on the seed and its own index, so that the tokens
+/// of a short sequence are the first tokens of a longer one.
 #pragma once
 
 #include <cmath>

@@ -15,7 +15,7 @@ using fovea::Index;
 using fovea::Shape;
 using fovea::View;
 
-/// What the results for T are judged in: double for float, long double for double.
+/// The type in which results for T are judged: double for float, long double for double.
 template <class T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, long double, double>;
 

@@ -32,7 +32,8 @@ namespace {
 [[gnu::noinline]] void* allocate(std::size_t size, std::size_t alignment) {
   if (FailingHeap::strikes()) throw std::bad_alloc();
   if (FencedHeap::lives()) {
-    // Without more alignment than the size tells: a float behind the last one would be missed.
+    // Without more alignment than the size implies: otherwise an access to a float after the last
+    // one would be missed.
     const std::size_t natural = size & (~size + 1);
     const std::size_t least =
         std::clamp(natural, FencedHeap::kLeastAlignment, alignof(std::max_align_t));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Executors of a user that do not do as the concept says. Operators must give their results on all
-/// of them but ThrowsAfter.
+/// User executors that violate the concept. Operators must give correct results on all of them
+/// except ThrowsAfter.
 #pragma once
 
 #include <algorithm>
@@ -105,8 +105,8 @@ struct ClaimsConcurrency {
   }
 };
 
-/// Calls f(name, executor) for executors that make calls twice and say what is not so: there each
-/// operator could take other memory than it uses.
+/// Calls f(name, executor) for executors that repeat calls and report wrong concurrency, so that an
+/// operator could allocate less memory than it uses.
 template <class F>
 void for_each_false_claim(F&& f) {
   Makes twice{[](Index n) {

@@ -14,7 +14,7 @@ inline constexpr unsigned kFlushToZero = 0x8000;
 inline constexpr unsigned kDenormalsAreZero = 0x0040;
 inline constexpr unsigned kTowardsZero = 0x6000;
 
-/// What programs set: subnormals flushed, and each rounding mode but the default one.
+/// Settings that programs use: flushed subnormals, and each rounding mode but the default one.
 inline constexpr unsigned kMxcsrModes[] = {kFlushToZero | kDenormalsAreZero, 0x2000, 0x4000,
                                            kTowardsZero};
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tests that several ranks run together: each makes the tensors of the whole sequence, since what
-/// they are filled with depends on places alone, and holds its part of them. No test returns early,
-/// since other ranks would wait.
+/// Helpers for tests on several ranks: each rank creates the tensors of the whole sequence, whose
+/// contents depend only on positions, and its part of them. No test returns early, since other
+/// ranks would wait.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ inline std::vector<RowLayout> layouts_of(Index rows, int ranks) {
   std::vector<RowLayout> layouts = {RowLayout::contiguous(rows, ranks),
                                     RowLayout::zigzag(rows, ranks),
                                     RowLayout::block_cyclic(rows, ranks, 37)};
-  // The last rank holds the first rows, and all others the rest in turn.
+  // The last rank has the first rows, and the others have the rest in turn.
   std::vector<std::vector<Range>> odd(as_size(ranks));
   odd.back().push_back({0, std::min<Index>(rows, 5)});
   for (Index first = 5, n = 0; first < rows; first += 101, ++n) {

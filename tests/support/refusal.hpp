@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a call refuses with, and whether that is a sentence for users.
+/// The message of a refused call, whose form is checked.
 #pragma once
 
 #include <gtest/gtest.h>

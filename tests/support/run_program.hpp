@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Runs a program as users do, in a folder that is gone at the end.
+/// Runs a program as users do, in a directory that is removed at the end.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which sanitizer the tests are built with, since GCC and Clang say it in different ways.
+/// Which sanitizer the tests are built with: GCC and Clang have different macros.
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -19,7 +19,7 @@
 #endif
 #endif
 
-// GCC's does not say that it is there.
+// GCC has no macro for it.
 #if defined(__has_feature)
 #if __has_feature(undefined_behavior_sanitizer)
 #define FOVEA_TEST_UBSAN 1

@@ -11,7 +11,7 @@
 
 namespace fovea_test {
 
-/// An empty folder, which is removed with what is in it at the end.
+/// An empty directory, which is removed with its contents at the end.
 class ScratchFolder {
  public:
   ScratchFolder() {

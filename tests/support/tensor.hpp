@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Tensors for tests: any order of the axes in memory, offsets, gaps, column strides, negative and
-/// zero strides; what is no element holds NaN; and, if asked, storage between guard pages.
+/// zero strides; NaN outside of elements; and, if requested, storage between guard pages.
 #pragma once
 
 #include <sys/mman.h>

@@ -117,7 +117,7 @@ TEST(EmbedText, LogitsSpreadAsInAModel) {
   }
 }
 
-/// What check_finite says of the first n rows.
+/// The message of check_finite for the first n rows.
 std::string refusal_of(const HeadTensors& tensors, Index n) {
   try {
     check_finite(tensors, n, "dir");

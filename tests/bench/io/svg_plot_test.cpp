@@ -102,7 +102,7 @@ TEST(SvgPlot, AFaintLineHasNoName) {
   EXPECT_EQ(names_in(bench::svg_text(plot)).size(), 1u);
 }
 
-/// The legend says what there is, and nothing else.
+/// The legend contains exactly the line styles in use.
 TEST(SvgPlot, ExplainsLines) {
   SvgPlot plot = plot_of(2, true);
   plot.line = "an <operator>";
@@ -178,7 +178,7 @@ TEST(SvgPlot, IsAsWideAsItsContent) {
   }
 }
 
-/// An axis with one tick or two would not say how far apart its values are.
+/// An axis with one or two ticks would not show its scale.
 TEST(SvgPlot, NarrowAxesHaveTicksToo) {
   using Ticks = std::vector<double>;
   const auto ticks = [](double low, double high) {

@@ -29,7 +29,7 @@ constexpr Index kRows = 23;
 constexpr Index kWidth = 5;
 constexpr Index kValueWidth = 6;
 
-/// What a right operator would have written, and the error that the reference finds in it.
+/// Correct results, and the error that the reference finds in them.
 struct Problem {
   std::vector<T> q, k, v, d_out, out, lse, d_q, d_k, d_v;
   bench::AllInputs<T> inputs;
@@ -103,7 +103,8 @@ TEST(GradientReference, WithPatternsByHead) {
   }
 }
 
-/// A row whose largest weight meets a value of 0: what is left is e^-150, which a float is not.
+/// A row whose largest weight has a value of 0: the result is e^-150, which is not representable in
+/// float.
 TEST(RowReference, WeightsBelowTheSmallestFloatAreIgnored) {
   const std::vector<float> q = {1};
   const std::vector<float> k = {0, -150};

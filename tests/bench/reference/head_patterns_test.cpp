@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the benchmarks count of the patterns of heads, against enumeration; and ratios of rows.
+// The pair counts of benchmarks, compared with enumeration; and ratios of rows.
 #include "bench/reference/head_patterns.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a user's program of the Fourier part might be: both umbrella headers, and a known result.
+/// A user's program with the Fourier headers: both umbrella headers, and a known result.
 #include <cstdio>
 #include <fovea/fovea.hpp>
 #include <fovea/spectral.hpp>

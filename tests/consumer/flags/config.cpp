@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What says which compilers and targets are refused, before any header of std: those of another
-/// target need not be installed.
+/// The refusal of compilers and targets, before any standard header, since those of another target
+/// may not be installed.
 #include <fovea/core/config.hpp>
 
 static_assert(sizeof(fovea::Index) == 8);

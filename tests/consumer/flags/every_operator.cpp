@@ -41,7 +41,7 @@ void synthesize(const Op& op) {
   decoder.step({}, out);
 }
 
-/// A decoder of one operator besides.
+/// And a decoder of one operator.
 template <class Op>
 void train_and_decode(const Op& op) {
   train(op);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What sources include whose calls are refused.
+/// The headers for sources whose calls are refused.
 #pragma once
 
 #include <fovea/attention.hpp>

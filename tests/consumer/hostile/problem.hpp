@@ -34,7 +34,7 @@ class Numbers {
     }
   }
 
-  /// What an operator writes.
+  /// The results of an operator.
   View<T> to() { return View<T>(values_.data(), shape_); }
   // NOLINTNEXTLINE(google-explicit-constructor): inputs take views
   operator View<const T>() const { return View<const T>(values_.data(), shape_); }
@@ -92,7 +92,7 @@ class Digest {
 inline constexpr Shape kQ{2, 4, 150, 24};
 inline constexpr Shape kKey{2, 2, 150, 24};
 inline constexpr Shape kRow{2, 4, 150, 1};
-/// What a decoder takes at first, and then token by token.
+/// The tokens of a decoder: some at first, then one by one.
 inline constexpr Shape kPrompt{2, 4, 9, 24};
 inline constexpr Shape kKeyPrompt{2, 2, 9, 24};
 inline constexpr Shape kToken{2, 4, 1, 24};

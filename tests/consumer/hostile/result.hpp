@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a translation unit of the hostile program offers: its family of operators, compiled with
-/// its own flags. Nothing of fovea crosses this border.
+/// The interface of a translation unit of the hostile program: one family of operators, compiled
+/// with its own flags. No type of fovea is in this interface.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What needs FFTW: the hidden state cross and the Fourier mixer, forward and backward.
+/// Operators that need FFTW: the hidden state cross and the Fourier mixer, forward and backward.
 #include <fovea/spectral.hpp>
 
 #include "problem.hpp"

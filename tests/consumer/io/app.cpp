@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a user's program of the files might be: a layer is saved, and another one loads it.
+/// A user's program with files: saves a layer, and loads it into another one.
 #include <cstdio>
 #include <fovea/io.hpp>
 #include <fovea/layers/linear.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// FOVEA_ISA caps the level of the process. Argument: the level that it names, or the message by
-/// which every operator and decoder refuses what it holds.
+/// which every operator and decoder refuses its value.
 #include <cstdio>
 #include <fovea/attention/call/decoder_check.hpp>
 #include <fovea/simd.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a user's program over ranks might be, started alone: one rank, both umbrella headers, and
-/// the bits of one process.
+/// A user's MPI program, started alone: one rank, both umbrella headers, and the bits of one
+/// process.
 #include <mpi.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the object of a forward pass must not hold: one symbol of each kind.
+/// Symbols that the object of a forward pass must not contain: one of each kind.
 namespace fovea {
 
 #if defined(OTHER_PASS)

@@ -28,7 +28,7 @@ class BertOfFiles : public testing::Test {
     std::ofstream(path(name), std::ios::binary) << text;
   }
 
-  /// What f throws, without the folder; "read" if nothing.
+  /// The message of f's exception, without the directory; "read" if there is none.
   template <class F>
   std::string complaint(F&& f) const {
     try {

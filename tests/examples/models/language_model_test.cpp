@@ -274,8 +274,7 @@ TEST_F(LanguageModel, StretchesPositionsByYarn) {
 
 class BadLanguageModel : public LanguageModel {
  protected:
-  /// What it says in its line, having written nothing. \param model that takes the place of the
-  /// file
+  /// Its line of output; nothing was written. \param model replaces the file
   std::string refusal(const std::string& arguments, const std::string& model = "") {
     if (!model.empty()) put("m.gguf", model);
     EXPECT_EQ(run(arguments), 1) << arguments;

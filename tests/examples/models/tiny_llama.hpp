@@ -64,7 +64,7 @@ class GgufBytes {
     return all + data_;
   }
 
-  /// What tensors begin at multiples of, and the key that says so.
+  /// The alignment of tensors, and its key.
   void align(std::size_t alignment) {
     size("general.alignment", static_cast<Index>(alignment));
     alignment_ = alignment;
@@ -130,7 +130,7 @@ struct TinyLlama {
     add("output_norm", 1, kWidth);
   }
 
-  /// What the positions of pair c of a head are multiplied by, and the cosines and sines.
+  /// The factors of the positions of pair c of a head, and of cosines and sines.
   std::function<double(Index pair)> frequency = [](Index pair) {
     return std::pow(kBase, -2.0 * static_cast<double>(pair) / kHead);
   };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Normal densities against exp in a wider type, at every level and length, within the error that
-/// the kernel states; nothing behind the last number is touched.
+/// the kernel documents; nothing beyond the last number is written.
 #include "fovea/kernels/indexed/normal_density.hpp"
 
 #include <gtest/gtest.h>

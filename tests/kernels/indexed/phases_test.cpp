@@ -50,7 +50,7 @@ class Scratch {
     while (reinterpret_cast<std::uintptr_t>(values_.data() + begin_) % 64 != 0) ++begin_;
   }
   T* data() { return values_.data() + begin_; }
-  /// Whether nothing behind it was written.
+  /// Whether nothing after it was written.
   bool is_whole() const {
     return std::all_of(values_.begin() + static_cast<std::ptrdiff_t>(begin_ + size_), values_.end(),
                        [](T x) { return x != x; });

@@ -36,7 +36,7 @@ struct Sizes {
   bool factors = false;
 };
 
-/// What the kernels are called with, and what they should give.
+/// The arguments of the kernels, and expected results.
 template <class T>
 class Call {
  public:
@@ -423,7 +423,7 @@ TYPED_TEST(IndexedRows, ShortRowsDoNotDependOnEachOther) {
   });
 }
 
-/// A key that more rows list than one chain of its gradient holds.
+/// A key that is in more lists than a reduction block of its gradient has.
 TYPED_TEST(IndexedRows, ManyRowsOfAKey) {
   for (const Index rows : {63, 64, 65, 300}) {
     this->expect_conforms({.rows = rows, .keys = 9, .length = 4, .width = 20, .value_width = 6});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Dense rows with a gap behind each, as the kernels of layers take them.
+/// Dense rows with gaps, as the kernels of layers take them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,8 +16,7 @@
 
 namespace fovea_test {
 
-/// Rows of normal numbers. Gaps hold NaN, so that a kernel that reads them shows it, and what it
-/// writes there is seen.
+/// Rows of normal numbers. Gaps contain NaN, to detect kernels that read or write them.
 template <class T>
 struct DrawnRows {
   DrawnRows(Index rows_, Index columns_, std::uint64_t seed, Index gap = 3)

@@ -58,7 +58,7 @@ W derivative(FeatureMapKind kind, W x) {
   if (kind == relu) return x > 0 ? 1 : 0;
   return 2 * x;
 }
-/// Memory that holds NaN, aligned to 64 bytes.
+/// Memory initialised to NaN, aligned to 64 bytes.
 template <class T>
 struct Memory {
   explicit Memory(Index n) : all(as_size(n) + 16, std::numeric_limits<T>::quiet_NaN()) {
@@ -259,7 +259,8 @@ struct Shares {
     }
   }
 
-  /// The gradient of row i of x from that of its share. Returns the largest magnitude of its terms.
+  /// Computes the gradient of row i of x from that of the normalised row. Returns the largest
+  /// magnitude of its terms.
   W through(Index i, const W* by_share, W* by_x) const {
     W mean = 0;
     W size = 0;
@@ -383,7 +384,7 @@ class Expected {
   Index seen_by(Index r) const { return std::clamp<Index>(s_.first + r + 1, 0, s_.tokens); }
   const std::vector<W>& state_of(Index r) const { return states_[as_size(seen_by(r))]; }
 
-  /// Those that see the tokens up to t and no more.
+  /// The rows that see exactly the tokens up to t.
   void add_rows(Index h, Index t, std::vector<W>& by_state, Gradients& to) const {
     const Shares<W> q(t_.q, h, s_.map);
     std::vector<W> by_q(as_size(s_.width));
@@ -613,7 +614,7 @@ TYPED_TEST(DeltaRuleBits, LateRows) {
   });
 }
 
-/// Tokens that rows do not see, and rows that tokens are not seen by, hold NaN.
+/// Tokens that rows do not see, and rows that do not see tokens, contain NaN.
 TYPED_TEST(DeltaRuleBits, NaNBeyond) {
   const TypeParam nan = std::numeric_limits<TypeParam>::quiet_NaN();
   const Sizes sizes = {.heads = 2, .tokens = 80, .rows = 80, .width = 9, .value_width = 20};
@@ -654,7 +655,7 @@ TYPED_TEST(DeltaRuleBits, NaNBeyond) {
   });
 }
 
-/// Tokens behind the last row are not read, and their gradients are 0.
+/// Tokens after the last row are not read, and their gradients are 0.
 TYPED_TEST(DeltaRuleBits, TokensAfterTheLastRow) {
   const TypeParam nan = std::numeric_limits<TypeParam>::quiet_NaN();
   const Sizes sizes = {.tokens = 70, .rows = 40};

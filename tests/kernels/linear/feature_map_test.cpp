@@ -29,7 +29,7 @@ namespace {
 
 using fovea::Index;
 
-/// What feature_map_body.inl.hpp offers of one level.
+/// The functions of feature_map_body.inl.hpp for one level.
 template <fovea::Storage S, class T>
 using MappedRows = void (*)(const fovea::FeatureMapArgs<T>&, const fovea::StoredMatrix<S>&,
                             Index count, Index width, T* to, Index to_row);
@@ -177,7 +177,7 @@ void for_each_block(F&& f) {
 
 // ---- accuracy -----------------------------------------------------------------------------------
 
-/// What feature_map.inl.hpp states, in ulp.
+/// The errors that feature_map.inl.hpp documents, in ulp.
 template <class T>
 double stated(FeatureMapKind kind, bool slope, bool fused) {
   constexpr bool single = sizeof(T) == 4;

@@ -88,7 +88,7 @@ struct RunOptions {
   bool k = true;
   bool v = true;
   bool head_by_head = false;
-  std::optional<double> before = {};  // what the gradients hold that are added to
+  std::optional<double> before = {};  // the initial values of accumulated gradients
 };
 
 template <class T>
@@ -135,7 +135,7 @@ class Runner {
   }
 
  private:
-  // Elements behind the scratch memory, which must stay as they are.
+  // Elements after the scratch memory, which must not change.
   static constexpr Index kBeyond = 1 << 14;
   static constexpr int kUnused = 12345;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tests of kernels/linear/grad.hpp: gradients by the oracle, which central differences hold, for
-/// every map and policy; and by bits what must not matter.
+/// Tests of kernels/linear/grad.hpp: gradients compared with the oracle (which is checked by
+/// central differences), for every map and policy; and by bits, independence of layouts and calls.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -75,7 +75,7 @@ Expected<T> expected(const Problem<T>& p) {
   return e;
 }
 
-/// What a reference becomes if `before` was there.
+/// The expected value if `before` was accumulated to.
 template <class T>
 Reference<T> added(Reference<T> x, double before) {
   for (auto& value : x.value) value += before;
@@ -109,7 +109,7 @@ std::string text(const Setup& s) {
          std::to_string(static_cast<int>(s.policy));
 }
 
-/// Shapes at the borders of chunks, vectors and chains; rows before and behind the tokens.
+/// Shapes around chunks, vectors and reduction blocks; rows before and after the tokens.
 std::vector<Setup> shapes() {
   std::vector<Setup> all(9);
   all[1] = {true, 3, 45, 100, 33, 17, 55};
@@ -172,8 +172,7 @@ TYPED_TEST(LinearGrad, IsWithinBoundsForEveryMapAndPolicy) {
   }
 }
 
-/// Each run looks behind its scratch: here whole chunks, of more channels than other parts have to
-/// spare.
+/// Each run checks the memory after its scratch: here complete chunks, with many channels.
 TYPED_TEST(LinearGrad, WideHeadsStayWithinTheirScratch) {
   for (const bool causal : {true, false}) {
     Setup s;

@@ -159,7 +159,7 @@ class Call {
  private:
   using W = Wide<T>;
 
-  /// Memory that holds NaN, aligned to 64 bytes.
+  /// Memory initialised to NaN, aligned to 64 bytes.
   struct Memory {
     explicit Memory(Index n) : all(as_size(n) + 16, std::numeric_limits<T>::quiet_NaN()) {
       data = all.data();

@@ -2,7 +2,7 @@
 // fovea_test(ALONE)
 /// \file
 /// The bounds of a block's logits and of the sum of their exponentials, against the keys
-/// themselves, at every level: they hold, and they are near where logits hardly differ.
+/// themselves, at every level: they are valid, and tight if logits hardly differ.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@
 
 namespace {
 
-/// What bounds_body.inl.hpp offers of one level.
+/// The functions of bounds_body.inl.hpp for one level.
 template <class T>
 struct BoundMath {
   using Index = fovea::Index;
@@ -107,7 +107,7 @@ TEST(SketchBounds, Hold) {
   });
 }
 
-/// What is left open falls with the third power of the size of a block.
+/// The gap decreases with the third power of a block's extent.
 TEST(SketchBounds, AreTightForSmallBlocks) {
   at_each_level([] {
     double before = expect_bounds(DrawnBlocks<double>(4, 0.08, 1), 1, 10);

@@ -27,7 +27,7 @@ namespace {
 template <class T>
 struct RowOfTest {
   using Index = fovea::Index;
-  const T* logits;  // -infinity behind them
+  const T* logits;  // followed by -infinity
   Index keys;
   T most, normaliser;
   const typename fovea::SketchBlocks<T>::Position* names;
@@ -36,7 +36,7 @@ struct RowOfTest {
   Index room;
 };
 
-/// What hits_body.inl.hpp offers of one level.
+/// The functions of hits_body.inl.hpp for one level.
 template <class T>
 struct HitsOfLevel {
   using Index = fovea::Index;
@@ -85,7 +85,7 @@ struct Row {
 template <SamplingPolicy P, class T>
 Index expect_certain(Index chosen, double interval) {
   const HitsOfLevel<T> level = FOVEA_AT_LEVEL(fovea::isa_level(), operations<P, T>());
-  // Numbers that hold few digits, so that their sums are exact.
+  // Numbers with few digits, so that their sums are exact.
   constexpr double normaliser = 0.5;
   constexpr T cap = 6;
   const T wanted = static_cast<T>(chosen) + 3;

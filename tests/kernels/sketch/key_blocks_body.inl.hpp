@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What key_blocks.inl.hpp finds of a few rows that leave nothing closed: what key_blocks_test.cpp
-/// compiles once per level.
+/// The result of key_blocks.inl.hpp for a few rows that skip no block, compiled once per level by
+/// key_blocks_test.cpp.
 
 #include "fovea/kernels/sketch/unfused.inl.hpp"
 

@@ -26,7 +26,7 @@
 
 namespace {
 
-/// What is found of one row.
+/// The result for one row.
 template <class T>
 struct KeptKeys {
   using Index = fovea::Index;
@@ -40,7 +40,7 @@ struct KeptKeys {
   Index count;
 };
 
-/// What key_blocks_body.inl.hpp offers of one level.
+/// The functions of key_blocks_body.inl.hpp for one level.
 template <class T>
 struct KeyBlocksOfLevel {
   void (*keep_all)(const fovea::SketchSelectArgs<T>& args, const T* q, T* memory, T* scores,

@@ -27,7 +27,7 @@ namespace {
 template <class T>
 using IntOfTest = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
 
-/// What sketch_math_body.inl.hpp offers of one level.
+/// The functions of sketch_math_body.inl.hpp for one level.
 template <class T>
 struct SketchMath {
   using Index = fovea::Index;

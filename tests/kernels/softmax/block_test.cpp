@@ -136,7 +136,7 @@ TYPED_TEST(SoftmaxBlock, BandsMayGoBackwards) {
   });
 }
 
-/// Keys that no row, or some rows, see may hold anything.
+/// Keys that rows do not see may contain anything.
 TYPED_TEST(SoftmaxBlock, InvisibleKeysDoNotChangeBits) {
   using T = TypeParam;
   at_each_level([] {
@@ -169,7 +169,7 @@ TYPED_TEST(SoftmaxBlock, InvisibleKeysDoNotChangeBits) {
   });
 }
 
-/// What a row sees reaches it, along the edges of a pattern, too; the other rows keep their bits.
+/// A visible NaN reaches its row, also at the edges of a pattern; other rows keep their bits.
 TYPED_TEST(SoftmaxBlock, VisibleNaNReachesExactlyTheRowsThatSeeIt) {
   using T = TypeParam;
   constexpr Index rows = 75;

@@ -70,7 +70,7 @@ Blocks make_blocks(Index rows, Index row_step, Index step, Bounds kind, std::uin
   Blocks made;
   made.block = {static_cast<Index>(seed % 5), row_step, rows, nullptr, 0};
   made.keys = {static_cast<Index>(seed % 9), step, 150};
-  // Keys before, in and behind the block; the second run has other keys, the third a longer step.
+  // Keys before, in and after the block; the second run has other keys, the third a longer step.
   const Index first = made.keys.first;
   made.runs = {{first, step, 70}, {first + 70 * step, step, 130}, {first + 205 * step, step, 2}};
   if (step > 1) made.runs.push_back({first + 1, step, 60});  // of another residue
@@ -120,7 +120,7 @@ struct Problem {
   }
 };
 
-/// What one call makes, rows as long as their widths.
+/// The results of one call, with dense rows.
 template <class T>
 struct Sums {
   std::vector<T> q, k, v;
@@ -308,8 +308,8 @@ TYPED_TEST(SoftmaxGrad, AddsNothingBeyondTheLastKeyOfATile) {
   });
 }
 
-/// A key that holds NaN reaches the gradients of the rows that see it, of itself, and nothing else;
-/// the tiles around it take the slow path, with the same bits.
+/// A key that contains NaN reaches the gradients of the rows that see it, and its own, and no
+/// others; the tiles around it take the slow path, with the same bits.
 TYPED_TEST(SoftmaxGrad, NaNReachesOnlyRowsThatSeeIt) {
   using T = TypeParam;
   const Problem<T> problem(16, 20);

@@ -32,7 +32,7 @@ struct Sizes {
   Index keys = 100;     // of a run
   Index runs = 1;       // neighbours, consecutive if their step is 1
   Index step = 1;
-  bool compact = false;  // K and V hold the keys of the runs alone
+  bool compact = false;  // K and V contain only the keys of the runs
   Index width = 8;
   Index value_width = 8;
   bool bounds = true;   // of each row, drawn
@@ -40,7 +40,7 @@ struct Sizes {
   Layout layout = {};   // of K and V
 };
 
-/// What the kernels are called with.
+/// The arguments of the kernels.
 template <class T>
 class Call {
  public:

@@ -41,7 +41,7 @@ struct TileCase {
   Index begin = 0, end = 0;
 };
 
-/// What score_map_body.inl.hpp offers of one level.
+/// The functions of score_map_body.inl.hpp for one level.
 template <class T, class Integer>
 struct TileOperations {
   void (*cap)(const TileCase<T>&, T* scores, T* most);

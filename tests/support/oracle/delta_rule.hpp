@@ -176,7 +176,8 @@ Reference<T> delta_oracle(const bench::AllInputs<T>& in, const OracleDelta<T>& o
               const std::size_t i = place_of(out.shape, s.batch, h, row.query, c);
               out.value[i] = value;
               out.gauge[i] = size;
-              // What is infinite meets features that cancel it, or are 0, in one order or another.
+              // Infinities are combined with features that cancel them or are 0, in different
+              // orders.
               const bool is_certain = op.map.positive && std::isnan(value);
               if (!std::isfinite(value) && !is_certain) out.relax(i, Demand::not_finite);
             }

@@ -17,14 +17,14 @@ namespace fovea_test {
 
 using fovea::EdgeSource;
 
-/// What a backward pass of FSAT should give.
+/// The expected results of a backward pass of FSAT.
 template <class T>
 struct ExpectedFsatGrads {
   ExpectedGrads<T> softmax;
   Reference<T> dominant;
 };
 
-/// Where one slot of a key points: Ip, and Ir; -1: nowhere.
+/// The queries of one slot of a key: Ip, and Ir; -1: none.
 struct OracleSlot {
   Index predicted = -1;
   Index random = -1;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The layers on the hidden state cross (MATHS.md, section 6) for one sequence, in plain loops over
-/// its definition, from weights by name. Steps are apart, so that a test can hold one of them
-/// still.
+/// its definition, from weights by name. Steps are separate functions, so that a test can keep one
+/// of them fixed.
 #pragma once
 
 #include <cmath>

@@ -208,8 +208,8 @@ void for_each_linear_row(const bench::AllInputs<T>& in, const ReferenceMask& ref
   }
 }
 
-/// What the gauge of joint maps is multiplied by: sums over the features of several maps have as
-/// many times more roundings, which mostly cancel. Maps that are not joint have a gauge each.
+/// The factor of the gauge of joint maps: sums over the features of several maps have
+/// correspondingly more roundings, which mostly cancel. Separate maps have separate gauges.
 template <class T>
 Wide<T> joint_roundings(const OracleFarMap<T>& map) {
   return std::sqrt(static_cast<Wide<T>>(map.maps.size()));

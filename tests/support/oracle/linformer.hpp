@@ -13,7 +13,7 @@
 
 namespace fovea_test {
 
-/// What both passes of Linformer attention should give.
+/// The expected results of both passes of Linformer attention.
 template <class T>
 struct ExpectedLinformer {
   Reference<T> out, lse, q, k, v, key_projection, value_projection;

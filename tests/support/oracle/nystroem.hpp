@@ -67,7 +67,7 @@ OracleMatrix<S> product(const OracleMatrix<S>& a, const OracleMatrix<S>& b) {
   return to;
 }
 
-/// What a rounding changes of a number is relative to it.
+/// The effect of rounding is relative to a number.
 template <class W>
 W slope_size(W /*x*/) {
   return 0;

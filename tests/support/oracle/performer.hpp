@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Performer attention as MATHS.md, section 7 writes it, without feature vectors: a softmax over
-/// all pairs (j, r) of a visible key and a feature, whose logits are those of the map for q_i and
-/// k_j added up. With B the largest sum of the magnitudes that such a logit is computed from, the
-/// gauge of an output is (1 + B) sum_jr p_jr |v_j|, and those of gradients are made likewise; they
-/// know that weights may underflow.
+/// Performer attention as defined in MATHS.md, section 7, without feature vectors: a softmax over
+/// all pairs (j, r) of a visible key and a feature, whose logits are the sums of the map's for q_i
+/// and k_j. With B the largest sum of the magnitudes that such a logit is computed from, the gauge
+/// of an output is (1 + B) sum_jr p_jr |v_j|, and those of gradients are analogous; they account
+/// for underflow of weights.
 #pragma once
 
 #include <algorithm>

@@ -25,7 +25,7 @@ struct OracleCandidate {
   Wide<T> size;  // the gauge of p
 };
 
-/// What one row of a sequence sees.
+/// The keys that one row of a sequence sees.
 template <class T>
 struct OracleHashedRow {
   std::vector<OracleCandidate<T>> candidates;  // of all rounds
@@ -139,7 +139,7 @@ class OracleHashes {
   }
 
  private:
-  /// That of a round, [D, buckets / 2].
+  /// The projection of a round, [D, buckets / 2].
   std::vector<W> projection(Index r) const {
     std::vector<W> made;
     for (Index d = 0; d < in_.qk.width(); ++d) {
@@ -215,7 +215,7 @@ class OracleHashes {
   std::vector<std::vector<Index>> orders_;
 };
 
-/// What Reformer attention should give.
+/// The expected results of Reformer attention.
 template <class T>
 struct ExpectedReformer {
   Reference<T> out, lse, round_lse;
@@ -257,7 +257,7 @@ ExpectedReformer<T> reformer_oracle(const fovea::ReformerInputs<T>& in,
   return expected;
 }
 
-/// What a backward pass of Reformer attention should give.
+/// The expected results of a backward pass of Reformer attention.
 template <class T>
 struct ExpectedReformerGrads {
   Reference<T> qk, v;

@@ -16,7 +16,7 @@
 
 namespace fovea_test {
 
-/// What Sinkhorn attention should give, and its backward pass.
+/// The expected results of Sinkhorn attention and its backward pass.
 template <class T>
 struct ExpectedSinkhorn {
   Reference<T> out, lse;

@@ -17,7 +17,7 @@ namespace fovea_test {
 
 using fovea::SamplingPolicy;
 
-/// What one row and head keeps.
+/// The keys that one row and head keeps.
 struct OracleChoice {
   std::vector<Index> keys;  // ascending
   bool is_decided = true;   // whether rounding cannot make it another choice

@@ -12,7 +12,7 @@
 
 namespace fovea_test {
 
-/// What an operator should give.
+/// The expected results of an operator.
 template <class T>
 struct Expected {
   Reference<T> out;  // [B, Hq, Nq, Dv], gauge A (1 + B)

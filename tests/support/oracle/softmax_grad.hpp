@@ -14,7 +14,7 @@
 
 namespace fovea_test {
 
-/// What a backward pass should give; what the inputs do not have is empty.
+/// The expected results of a backward pass; empty for inputs that are not given.
 template <class T>
 struct ExpectedGrads {
   Reference<T> q, k, v;
@@ -124,8 +124,8 @@ ExpectedGrads<T> softmax_grad_oracle(const bench::AllInputs<T>& in, const Oracle
                          zero_reference<T>({1, static_cast<Index>(in.sink.size()), 1, 1})};
   for_each_oracle_row(
       in, op, [&](const OracleRow<T>& row) { detail::add_row(in, op.scale, d_out, row, grads); });
-  // What is added to all logits of a row changes no weight: a bias without keys has a gradient of
-  // 0, and so have queries whose keys are the same.
+  // A constant added to all logits of a row changes no weight: a bias that is the same for all keys
+  // has a gradient of 0, and so have queries whose keys are equal.
   for (Reference<T>* x : {&grads.q, &grads.k, &grads.bias}) detail::drop_noise(*x);
   return grads;
 }

@@ -26,9 +26,8 @@ struct OracleOperator {
   fovea::SoftmaxOptions options = {};  // but the scale
   ReferenceMask reference_mask;
 
-  /// The scale that the options say for queries of this width.
-  static OracleOperator of(const fovea::SoftmaxOptions& options, ReferenceMask reference_mask,
-                           Index width) {
+  /// The scale in the options for queries of this width.
+  static OracleOperator of(const fovea::SoftmaxOptions& options, ReferenceMask reference_mask, Index width) {
     const Wide<T> root = 1 / std::sqrt(width == 0 ? 1 : static_cast<Wide<T>>(width));
     return {options.scale ? Wide<T>{*options.scale} : root, options, std::move(reference_mask)};
   }
