@@ -71,7 +71,7 @@ void expect_costs_of_sequences() {
   }
 }
 
-TEST(OversizedOptions, OptionsCostWhatTheSequenceCostsBackwards) {
+TEST(OversizedOptions, BackwardCostDependsOnTheSequenceOnly) {
   expect_costs_of_sequences<float>();
   expect_costs_of_sequences<double>();
 }

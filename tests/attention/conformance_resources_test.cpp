@@ -133,7 +133,7 @@ void expect_costs_of_sequences() {
   }
 }
 
-TEST(OversizedOptions, OptionsCostWhatTheSequenceCosts) {
+TEST(OversizedOptions, CostDependsOnTheSequenceOnly) {
   expect_costs_of_sequences<float>();
   expect_costs_of_sequences<double>();
 }

@@ -169,7 +169,7 @@ TEST(FmmSaved, SixteenBitsAreNotRounded) {
   }
 }
 
-TEST(FmmSaved, RefusesWhatDoesNotFit) {
+TEST(FmmSaved, RefusesMismatches) {
   const Fmm op{{.band = kBand, .denominator = fovea::Denominator::signed_floor(0.5)}};
   const Tensor<float> x({1, 2, 5, 4}), out(x.shape()), rows({1, 2, 5, 1}), wrong({1, 2, 4, 1});
   const auto forward = [&](const FmmSaved<float>& saved) {

@@ -235,7 +235,8 @@ TYPED_TEST(FsatGraphs, AreAccurateInLongSequences) {
 }
 
 /// The random queries of every slot, as the only edges of a graph.
-std::vector<Index> random_queries(std::uint64_t seed, Index heads, Index tokens, Index slots_per_key) {
+std::vector<Index> random_queries(std::uint64_t seed, Index heads, Index tokens,
+                                  Index slots_per_key) {
   FsatOptions options{.max_length = tokens, .seed = seed};
   options.edges = EdgeSource::random;
   // Each slot's own dominant index keeps edges of one query and key apart only if it has one slot.

@@ -157,7 +157,7 @@ void compare_sharded(const std::string& what, ShardedTensors<T>& call, const Pas
 
 /// The same for attention, whose passes over ranks are found by their arguments. Tensors of 16 bits
 /// have no backward pass.
-/// \param made what the operator is constructed from   \param call a SpreadCall of the operator
+/// \param made what the operator is constructed from   \param call a ShardedCall of the operator
 /// \param are_alike whether all ranks want the same tensors
 template <class Op, class Call>
 void try_sharded(const Op& op, const std::string& made, Call& call, bool are_alike,

@@ -152,7 +152,7 @@ TEST(DistributedMixerBadInput, IsReportedOnAllRanks) {
   EXPECT_EQ(text, "rank " + std::to_string(last) +
                       " calls FourierMixer.forward of 40 rows, 4 bytes per number, x 1x1x7 (batch, "
                       "heads, width), where rank 0 calls FourierMixer.forward of 40 rows, 4 bytes "
-                      "a number, x 1x1x6 (batch, heads, width)");
+                      "per number, x 1x1x6 (batch, heads, width)");
 }
 
 /// A rank whose arena is too small is reported, and no rank waits for it.

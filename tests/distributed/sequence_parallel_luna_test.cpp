@@ -135,7 +135,7 @@ TEST(DistributedLunaLayer, EqualsOneProcess) {
   check<float>(options, {2, 5 * kReductionBlock, 70}, {3 * kReductionBlock + 9, kReductionBlock});
 }
 
-TEST(DistributedLunaLayer, HasTheBitsOfOneProcessInDouble) {
+TEST(DistributedLunaLayer, EqualsOneProcessInDouble) {
   check<OtherScalar>({.width = 6, .heads = 3}, {1, 4 * kReductionBlock + 1, 9});
 }
 

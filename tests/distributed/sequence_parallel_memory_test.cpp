@@ -92,7 +92,7 @@ TYPED_TEST(DistributedMemory, EqualsOneProcess) {
   }
 }
 
-TEST(DistributedMemoryBadInput, IsOneThatIsSpreadInAnotherWay) {
+TEST(DistributedMemoryBadInput, IncludesADifferentDistribution) {
   const Sharding rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kReductionBlock));
   const Index own = rows.layout().count(0);
   const Tensor<float> x({1, 1, rows.own_count(), 12});

@@ -51,12 +51,13 @@ TEST(DistributedLayerBadInput, IsReportedOnAllRanks) {
   const Sharding odd(all_ranks(), RowLayout(of_ranks));
   const Tensor<float> part({1, 1, odd.own_count(), 6});
   LayerCall<fovea::Linear<float>, float> of_part(own.model, part, part);
-  EXPECT_EQ(refusal([&] {
-              sequence_parallel(odd, fovea::Serial{},
-                        [&](auto& over) { of_part.backward({part.view()}, saved, over); });
-            }),
-            "rank 1: with_rows: the first row of a range is 100; expected a multiple of 64, the "
-            "reduction block of gradients of weights");
+  EXPECT_EQ(
+      refusal([&] {
+        sequence_parallel(odd, fovea::Serial{},
+                          [&](auto& over) { of_part.backward({part.view()}, saved, over); });
+      }),
+      "rank 1: sequence_parallel: the first row of a range is 100; expected a multiple of 64, the "
+      "reduction block of gradients of weights");
 }
 
 TEST(DistributedLayerBadInput, IncludesDifferentLayers) {
@@ -97,7 +98,7 @@ TEST(DistributedLayerBadInput, IncludesDifferentOptions) {
       });
     });
   };
-  const std::string at_the_end = "with_rows: ranks differ in their row layouts or options";
+  const std::string at_the_end = "sequence_parallel: ranks differ in their row layouts or options";
   using Norm = fovea::LayerNorm<float>;
   EXPECT_EQ(refused(Norm(6, {.epsilon = 0.1}), Norm(6), false), at_the_end);
   EXPECT_EQ(refused(Norm(6, {.epsilon = 0.1}), Norm(6)),

@@ -37,7 +37,7 @@ using Ops = testing::Types<fovea::RandomSynthesizerAttention, fovea::FactorisedS
 TYPED_TEST_SUITE(DistributedSynthesizerLayer, Ops);
 
 /// The layer takes longer sequences, too, whose positions have no gradient here.
-TYPED_TEST(DistributedSynthesizerLayer, HasTheBitsOfOneProcess) {
+TYPED_TEST(DistributedSynthesizerLayer, EqualsOneProcess) {
   const std::vector<Index> lengths = {3 * kReductionBlock + 9, 0};
   Tokens<float> tokens;
   tokens.key_lengths = lengths;
@@ -52,9 +52,13 @@ TYPED_TEST(DistributedSynthesizerLayer, HasTheBitsOfOneProcess) {
   }
 }
 
-TYPED_TEST(DistributedSynthesizerLayer, HasTheBitsOfOneProcessInDouble) {
-  const auto layer = TestFixture::template made<OtherScalar>(
-      {.width = 6, .heads = 2, .head_width = 4, .length = 9 * kReductionBlock, .hidden = 7, .bias = false});
+TYPED_TEST(DistributedSynthesizerLayer, EqualsOneProcessInDouble) {
+  const auto layer = TestFixture::template made<OtherScalar>({.width = 6,
+                                                              .heads = 2,
+                                                              .head_width = 4,
+                                                              .length = 9 * kReductionBlock,
+                                                              .hidden = 7,
+                                                              .bias = false});
   check_layer<OtherScalar>(layer, 6, {}, {1, 1, 9 * kReductionBlock, 6});
 }
 

@@ -339,7 +339,7 @@ TEST_F(DistributedDecoderErrors, OtherCalls) {
   EXPECT_EQ(refusal([&] {
               decoder_.append_own({tokens_.keys(0, 3), tokens_.values(0, 3)}, 2);
             }),
-            "rank 0: FullAttention: k has 3 rows; expected 2, the tokens that this rank keeps");
+            "rank 0: FullAttention: k has 3 rows; expected 2, the number of tokens on this rank");
   expect_as_before();
 }
 

@@ -182,7 +182,7 @@ TEST_F(DistributedDifferences, OfRows) {
   EXPECT_EQ(forward(FullAttention{}, dealt_), "accepted");
 }
 
-TEST_F(DistributedDifferences, OfWhatIsMoved) {
+TEST_F(DistributedDifferences, OfRedistributedTensors) {
   const auto moved = [&](const Sharding& from, const Sharding& to) {
     return refusal([&] {
       fovea::distributed::redistribute(View<const float>(x_.view()), from, out_.view(), to);

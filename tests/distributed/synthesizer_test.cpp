@@ -182,7 +182,7 @@ TEST(DistributedSynthesizerTraffic, IsOfValuesAndKeys) {
   EXPECT_EQ(sent(SynthesizerProblem<RandomForm<float>>(sizes, true)), is_first ? 100 * 5 * 4 : 0);
 }
 
-TEST(DistributedSynthesizerErrors, NameWhatOneRankBrings) {
+TEST(DistributedSynthesizerErrors, ReportInvalidArgumentsOfOneRank) {
   const Sharding rows(all_ranks(), RowLayout::contiguous(70, all_ranks().size()));
   const SynthesizerProblem<RandomForm<float>> random({.rows = 70});
   const SynthesizerProblem<DenseForm<float>> dense({.rows = 70});

@@ -189,7 +189,7 @@ TEST(Safetensors, ReportsTheFileAndTheError) {
   EXPECT_NE(message_of(file("{}", 0, 3)).find("its header has 3 bytes"), std::string::npos);
   EXPECT_NE(message_of(file("{}", 0, ~std::uint64_t{0})).find("its header"), std::string::npos);
   for (const char* header : {"", "[]", "{", "nonsense", "{}{}", "\"a\"", "{\"\xff\":1}", "null"}) {
-    EXPECT_NE(message_of(file(header, 0)).find("no JSON object"), std::string::npos) << header;
+    EXPECT_NE(message_of(file(header, 0)).find("not a JSON object"), std::string::npos) << header;
   }
   // The JSON parser takes a NUL as the end of its input, and skips a byte order mark.
   for (const std::string behind : {"", "{}", "\xff", "}"}) {
@@ -218,13 +218,13 @@ TEST(Safetensors, ReportsTheFileAndTheError) {
   }
   EXPECT_EQ(of_one(tensor("F32", "[2]", "[0,4]")),
             "x: 'w' has 4 bytes of data, which does not match [2] of F32");
-  EXPECT_NE(of_one(tensor("F32", "[4294967296,4294967296]", "[0,4]")).find("not those of"),
+  EXPECT_NE(of_one(tensor("F32", "[4294967296,4294967296]", "[0,4]")).find("does not match"),
             std::string::npos);
   EXPECT_EQ(of_one(tensor("F32", "[1]", "[4,8]"), 8),
             "x: the data of 'w' begins at byte 4; expected 0, the end of the data before it");
   EXPECT_EQ(of_one(tensor("F32", "[1]", "[0,4]"), 5),
             "x: it has 5 bytes of data; its tensors have 4");
-  EXPECT_EQ(message_of(file(R"({"__metadata__":[]})", 0)), "x: its metadata is no JSON object");
+  EXPECT_EQ(message_of(file(R"({"__metadata__":[]})", 0)), "x: its metadata is not a JSON object");
   EXPECT_EQ(message_of(file(R"({"__metadata__":{"a":1}})", 0)),
             "x: 'a' in its metadata is not a string");
 }
@@ -243,9 +243,9 @@ TEST(Safetensors, RefusesNamesThatAppearTwiceAndBytesOfTwoTensors) {
 
 TEST(Safetensors, RefusesDeeplyNestedHeaders) {
   const std::size_t depth = 1'000'000;
-  EXPECT_NE(message_of(file(std::string(depth, '['), 0)).find("no JSON"), std::string::npos);
+  EXPECT_NE(message_of(file(std::string(depth, '['), 0)).find("not a JSON"), std::string::npos);
   const std::string nested = R"({"w":)" + std::string(depth, '[') + std::string(depth, ']') + "}";
-  EXPECT_NE(message_of(file(nested, 0)).find("no JSON"), std::string::npos);
+  EXPECT_NE(message_of(file(nested, 0)).find("not a JSON"), std::string::npos);
 }
 
 TEST(Safetensors, NamesInMessagesAreShortAndPrintable) {

@@ -114,7 +114,7 @@ TEST(Combine, IntersectionsMatchTheReferenceMask) {
 }
 
 /// Its only slot has the lattice of the other's only slot.
-TEST(Combine, ASummaryOfOneColumnCutsItself) {
+TEST(Combine, ASummaryOfOneColumnExcludesItself) {
   const FixedSummary column{{8, 1}};
   for (const SequenceShape& shape : kShapes) {
     expect_mask(intersect(column, column), shape, "intersection",
@@ -241,7 +241,7 @@ TEST(Combine, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(refusal([] {
               unite(Window{3, 0}, StridedKeys{4});
             }),
-            "unite: the row steps of the patterns are 1 and 4; expected equal steps; in_stages "
+            "unite: the row steps of the patterns are 1 and 4; expected equal steps; in_passes "
             "supports any");
   EXPECT_EQ(refusal([] {
               subtract(Window{3, 0}, StridedKeys{4});

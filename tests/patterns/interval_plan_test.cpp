@@ -79,7 +79,7 @@ Index questions(const P& pattern) {
 
 /// Once per row at most; once per block where its rows see the same, twice where what they see
 /// moves along with them.
-TEST(IntervalPlan, LongSequencesAskOncePerRow) {
+TEST(IntervalPlan, LongSequencesCallOncePerRow) {
   EXPECT_EQ(questions(Window{256, 0}), 256);
   EXPECT_EQ(questions(StridedKeys{256}), 256);
   EXPECT_EQ(questions(Dense{}), 128);
@@ -146,7 +146,7 @@ TEST(IntervalPlan, VisiblePairsSaturate) {
 }
 
 /// Counting does not take time proportional to the rows.
-TEST(IntervalPlan, VisiblePairsOfSequencesWithoutNumber) {
+TEST(IntervalPlan, VisiblePairsOfHugeSequences) {
   constexpr Index most = std::numeric_limits<Index>::max();
   const auto pairs = [](const auto& pattern, Index n) {
     return pattern.plan(SequenceShape{n, n, 0}).attended_pairs();

@@ -139,7 +139,8 @@ class ArenaLease {
 /// \tparam E the other executor, or a reference to it
 template <class E>
 class ArenaExecutor {
-  static_assert(!ShardsRows<E>, "combine the arena with the executor for with_rows instead");
+  static_assert(!ShardsRows<E>,
+                "combine the arena with the executor for sequence_parallel instead");
 
  public:
   /// \param arena must outlive this object

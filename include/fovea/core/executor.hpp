@@ -246,15 +246,15 @@ class LeasedExecutor {
 };
 
 /// Whether an executor represents a sequence of which this process has some rows, as that of
-/// distributed::with_rows does. Layers then compute these rows, and call the other processes for
-/// results that depend on all rows.
+/// distributed::sequence_parallel does. Layers then compute these rows, and call the other
+/// processes for results that depend on all rows.
 template <class E>
 concept ShardsRows = requires {
   requires std::remove_cvref_t<E>::kShardsRows;
 };
 
 /// The compiler's message for such an executor where rows must be in one process.
-#define FOVEA_SHARDS_NO_ROWS                                                                    \
+#define FOVEA_SHARDS_NO_ROWS                                                                     \
   "fovea: this operator or layer has no implementation for a sequence that is distributed over " \
   "ranks"
 

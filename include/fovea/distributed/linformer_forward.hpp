@@ -2,7 +2,7 @@
 /// \file
 /// The forward pass of Linformer attention over a sharded sequence. Rows stay where they are; ranks
 /// exchange the projected keys and values, and rows where ranges end within a reduction block of
-/// kChain tokens.
+/// kReductionBlock tokens.
 #pragma once
 
 #include <concepts>
@@ -20,9 +20,9 @@ namespace distributed {
 /// values; ranks may save different tensors. Cost: the projected keys and values, B Hk P (D + Dv)
 /// numbers, are sent at the end of each range of rows, up to 64 rows of some heads at a time, and
 /// then to all ranks; ranks wait for each other unless there are many more such parts than a rank
-/// has threads. If a range does not begin at a multiple of kChain, up to that many rows are sent,
-/// with their columns of E and F. Memory: twice the projected keys and values, and the rows that
-/// are exchanged.
+/// has threads. If a range does not begin at a multiple of kReductionBlock, up to that many rows
+/// are sent, with their columns of E and F. Memory: twice the projected keys and values, and the
+/// rows that are exchanged.
 template <std::floating_point T>
 struct DistributedForward<LinformerAttention, T> {
   /// Computes the pass.

@@ -46,7 +46,9 @@ class NystroemBackwardPass {
   NystroemBackwardPass& operator=(const NystroemBackwardPass&) = delete;
 
   /// This rank's communication statistics.
-  CommStats comm_stats() const { return landmarks_.comm_stats() + last_.comm_stats() + over_keys_.comm_stats(); }
+  CommStats comm_stats() const {
+    return landmarks_.comm_stats() + last_.comm_stats() + over_keys_.comm_stats();
+  }
 
   /// Writes the gradients of this rank's rows. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null

@@ -13,7 +13,7 @@ FOVEA_NAMESPACE_BEGIN
 namespace distributed {
 
 /// Reformer attention in `forward`. The rows of a chunk may be on different ranks. All ranks save
-/// the same tensors. Cost: a rank computes all rows of the heads that HeadSlices assigns to it;
+/// the same tensors. Cost: a rank computes all rows of the heads that HeadAllToAll assigns to it;
 /// with fewer heads than ranks, some ranks compute nothing. Rows of qk, v and out are sent to and
 /// from the ranks of other heads. Memory: three times the rank's rows, and the operator's memory
 /// for the rank's heads. **Each rank holds all rows of its heads.**

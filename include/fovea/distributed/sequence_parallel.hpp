@@ -45,7 +45,7 @@ auto backward_of(const Op& op, const Sharding& rows, E& executor, const Argument
 
 }  // namespace detail
 
-/// An executor for layers whose tokens are this rank's rows, constructed by with_rows.
+/// An executor for layers whose tokens are this rank's rows, constructed by sequence_parallel.
 ///
 /// The gradient of a parameter passes through the ranks in the order of their rows, and each adds
 /// its tokens. It is pipelined in parts, so that all ranks are busy. Then all ranks get it, with
@@ -238,13 +238,13 @@ class ShardedExecutor {
   E& executor_;
   PlacesInRanges own_;
   CommStats comm_stats_;
-  std::uint64_t check_hash_ = 0;                      // by agree_on
+  std::uint64_t check_hash_ = 0;                // by add_to_collective_check
   std::exception_ptr thrown_by_all_ = nullptr;  // in the last collective call
 };
 
 /// Calls layers over a sequence that is distributed over ranks; to be called on all ranks:
 /// ```
-/// distributed::with_rows(rows, pool, [&](auto& over) {
+/// distributed::sequence_parallel(rows, pool, [&](auto& over) {
 ///   block.forward(x, y, saved, over);
 ///   block.backward(x, saved, d_y, d_x, over);
 /// });
@@ -252,9 +252,9 @@ class ShardedExecutor {
 /// x, y and everything that a layer saves have this rank's rows, in ascending order; key lengths
 /// count tokens of the whole sequence, and a bias or mask has a column for each of them. All ranks
 /// have the same parameters, and the same gradients of them before and after. The bits are those of
-/// a single process, for any number of ranks, if the ranges of rows begin at multiples of kChain,
-/// as RowLayout's do. Forward passes accept any ranges, except that of MeanPool, which is a sum,
-/// too.
+/// a single process, for any number of ranks, if the ranges of rows begin at multiples of
+/// kReductionBlock, as RowLayout's do. Forward passes accept any ranges, except that of MeanPool,
+/// which is a sum, too.
 ///
 /// Supported are all layers whose operators have distributed passes (include their headers) and
 /// softmax_cross_entropy over tokens; others fail to compile, and so do decoders. All ranks have

@@ -15,7 +15,7 @@ namespace distributed {
 /// Sinkhorn attention in `forward`. A rank has the sorting logits [B, Hk, own blocks, N / b] of the
 /// blocks whose first rows it has (blocks_of); the rows of a block may be on different ranks.
 /// Either all ranks save lse, or none. Cost: a rank computes all rows of the key heads that
-/// HeadSlices assigns to it; with fewer key heads than ranks, some ranks compute nothing. Rows of
+/// HeadAllToAll assigns to it; with fewer key heads than ranks, some ranks compute nothing. Rows of
 /// q, k, v, out and R are sent to and from the ranks of other heads. Memory: three times the rank's
 /// rows, and the operator's memory for the rank's heads. **Each rank holds all rows of its heads.**
 template <class T>

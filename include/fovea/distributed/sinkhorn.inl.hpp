@@ -51,11 +51,10 @@ struct SinkhornSlices {
     inputs.k = slices.reads(in.k, rows.layout());
     inputs.v = slices.reads(in.v, rows.layout());
     // A rank without blocks needs no logits.
-    inputs.sorting =
-        slices.reads(in.sorting.empty()
-                         ? View<const T>(nullptr, {in.k.batch(), in.k.heads(), 0, blocks.rows()})
-                         : View<const T>(in.sorting),
-                     blocks);
+    inputs.sorting = slices.reads(
+        in.sorting.empty() ? View<const T>(nullptr, {in.k.batch(), in.k.heads(), 0, blocks.rows()})
+                           : View<const T>(in.sorting),
+        blocks);
   }
 
   RowLayout blocks;          ///< of the rows of the sorting logits

@@ -29,11 +29,12 @@ class SynthesizerBackwardCalls {
 };
 
 /// The forms of the Synthesizer in `backward`. Gradients of w1 and b1 require ranges of rows that
-/// begin at multiples of kChain. Cost, communication and memory: those of softmax attention over a
-/// pattern, where R is the bias. A factor that all sequences share also needs [B, H, own rows, r]
-/// for its gradient. In the dense form, the sums for the gradients of W1 and b1 are sent from range
-/// to range, once for each sequence if all share the weights, and then to all ranks. So are the
-/// columns of the gradients of W2 and b2, which need memory of [1 or B, Hk, N, M + 1].
+/// begin at multiples of kReductionBlock. Cost, communication and memory: those of softmax
+/// attention over a pattern, where R is the bias. A factor that all sequences share also needs [B,
+/// H, own rows, r] for its gradient. In the dense form, the sums for the gradients of W1 and b1 are
+/// sent from range to range, once for each sequence if all share the weights, and then to all
+/// ranks. So are the columns of the gradients of W2 and b2, which need memory of [1 or B, Hk, N, M
+/// + 1].
 template <Synthesizer Op, class T>
 struct DistributedBackward<Op, T> : SynthesizerBackwardCalls<Op, T> {};
 

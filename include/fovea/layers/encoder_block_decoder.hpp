@@ -33,7 +33,7 @@ class EncoderBlockDecoder {
  public:
   /// Scratch memory of a step. Decoders that are not used at the same time may share one.
   struct Scratch {
-    typename Block::Saved block;                ///< of the block
+    typename Block::Saved block;                   ///< of the block
     typename AttentionDecoder::Scratch attention;  ///< of the attention layer's decoder
   };
 

@@ -161,7 +161,7 @@ void add_outer_product(const View<const T>& x, const View<const T>& d_y, const S
   });
 }
 
-/// sum += x^T d_y over all tokens, in reduction blocks of kChain tokens of a sequence.
+/// sum += x^T d_y over all tokens, in reduction blocks of kReductionBlock tokens of a sequence.
 template <class T, class E>
 void add_outer_product(const View<const T>& x, const View<const T>& d_y, RowMatrix<T>& sum,
                        E&& executor) {

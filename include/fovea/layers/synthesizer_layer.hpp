@@ -63,7 +63,7 @@ class SynthesizerWeights<RandomSynthesizerAttention, T> {
   }
   /// Requests the gradients. \param of the operator's inputs
   void request_grads(const RandomSynthesizerInputs<T>& of, Saved& saved,
-           RandomSynthesizerGrads<T>& to) const {
+                     RandomSynthesizerGrads<T>& to) const {
     to.r = saved.r.gradient.resize(of.r.shape());
   }
   /// Adds them to the parameters' gradients.
@@ -114,7 +114,7 @@ class SynthesizerWeights<FactorisedSynthesizerAttention, T> {
   }
   /// Requests the gradients. \param of the operator's inputs
   void request_grads(const FactorisedSynthesizerInputs<T>& of, Saved& saved,
-           FactorisedSynthesizerGrads<T>& to) const {
+                     FactorisedSynthesizerGrads<T>& to) const {
     to.r1 = saved.r1.gradient.resize(of.r1.shape());
     to.r2 = saved.r2.gradient.resize(of.r2.shape());
   }
@@ -178,7 +178,8 @@ class SynthesizerWeights<DenseSynthesizerAttention, T> {
   }
   /// Requests the gradients; those of the weights are sums over all tokens of the sequence.
   /// \param of the operator's inputs
-  void request_grads(const DenseSynthesizerInputs<T>& of, Saved& saved, DenseSynthesizerGrads<T>& to) const {
+  void request_grads(const DenseSynthesizerInputs<T>& of, Saved& saved,
+                     DenseSynthesizerGrads<T>& to) const {
     to.x = saved.d_x.resize(of.x.shape());
     to.w1 = saved.d_w1.resize({1, w1_.heads, width(), hidden()});
     to.w2 = saved.d_w2.resize({1, w1_.heads, hidden(), length()});

@@ -43,10 +43,10 @@ void check_strided_ranges(const char* op, const Intervals<A>& a, const Intervals
       const auto name = [](const StridedRange& x) {
         return std::to_string(x.phase) + " + " + std::to_string(x.step) + " t";
       };
-      refuse(
-          op,
-          "the patterns have keys at " + name(a.strided_range(s, 0)) + " and at " + name(b.strided_range(t, 0)),
-          "expected all keys or equal keys; EnumeratedPattern supports any pattern");
+      refuse(op,
+             "the patterns have keys at " + name(a.strided_range(s, 0)) + " and at " +
+                 name(b.strided_range(t, 0)),
+             "expected all keys or equal keys; EnumeratedPattern supports any pattern");
     }
   }
 }
@@ -64,7 +64,7 @@ class DisjointUnion {
       refuse("unite",
              "the row steps of the patterns are " + std::to_string(a_.row_step()) + " and " +
                  std::to_string(b_.row_step()),
-             "expected equal steps; in_stages supports any");
+             "expected equal steps; in_passes supports any");
     }
   }
 

@@ -40,7 +40,7 @@ TEST_F(ByteModelProgram, LearnsWithSeveralOperatorsAndDrawsTheirLosses) {
               op["losses"][0]["bits_per_learnt_byte"].get<double>());
     EXPECT_GT(op["tokens_per_second"].get<double>(), 0);
   }
-  EXPECT_NE(errors_.find("linear     step    150 of 150  bits per byte: learnt "), errors_.npos)
+  EXPECT_NE(errors_.find("linear     step    150 of 150  bits per byte: training "), errors_.npos)
       << errors_;
   const std::string chart = text_of("l.svg");
   EXPECT_TRUE(chart.starts_with("<svg "));

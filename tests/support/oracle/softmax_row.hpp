@@ -27,7 +27,8 @@ struct OracleOperator {
   ReferenceMask reference_mask;
 
   /// The scale in the options for queries of this width.
-  static OracleOperator of(const fovea::SoftmaxOptions& options, ReferenceMask reference_mask, Index width) {
+  static OracleOperator of(const fovea::SoftmaxOptions& options, ReferenceMask reference_mask,
+                           Index width) {
     const Wide<T> root = 1 / std::sqrt(width == 0 ? 1 : static_cast<Wide<T>>(width));
     return {options.scale ? Wide<T>{*options.scale} : root, options, std::move(reference_mask)};
   }

@@ -238,8 +238,8 @@ class ReformerBackward {
   /// Adds the contributions of a chunk's queries to the gradients of some keys and values, and
   /// computes the gradients of the queries.
   /// \param d_q of the chunk's queries, written; null: not computed
-  void add_pairs(const ChunkSlots& chunk_slots, const ChunkPairs<T>& pairs, const GradKeys& keys, T* d_q,
-                 const Buffers& to) const {
+  void add_pairs(const ChunkSlots& chunk_slots, const ChunkPairs<T>& pairs, const GradKeys& keys,
+                 T* d_q, const Buffers& to) const {
     KeyRun runs[2];
     SoftmaxGradArgs<T> args;
     args.head.q = {to.q, d(), 1};

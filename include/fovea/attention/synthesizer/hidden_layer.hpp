@@ -82,7 +82,7 @@ class HiddenLayer {
   Index first_weights_elements() const { return (width_ + 1) * weight_row(); }
 
   /// Adds some rows of a sequence's head to such a sum.
-  /// \param d_queries as finish_tokens left it   \param rows begin at a multiple of kChain
+  /// \param d_queries as finish_tokens left it   \param rows begin at a multiple of kReductionBlock
   /// \param has_weights whether the gradient of W1 is requested
   void add_to_first_weights(const View<T>& d_queries, bool has_weights, Index b, Index h,
                             const Range& rows, T* sums, Index worker);
@@ -108,7 +108,8 @@ class HiddenLayer {
   Index token_head(Index h) const { return in_.x.heads() == 1 ? 0 : h; }
 
   /// Some rows of x of a head as dense rows: in place, or copied to the slot.
-  Matrix<const T> tokens(Index b, Index h, Index first, Index count, const WorkerScratch& own) const;
+  Matrix<const T> tokens(Index b, Index h, Index first, Index count,
+                         const WorkerScratch& own) const;
 
   /// Computes relu(x W1 + b1) and 1 for some rows of a head.
   void hide(Index b, Index h, Index first, Index count, Index worker);

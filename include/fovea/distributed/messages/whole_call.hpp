@@ -250,11 +250,11 @@ CommStats forward_whole(
 /// \param compute called as compute(inputs, out, saved, d_out, grads, executor)
 template <class T, class In, class Saved, class D, class Grads>
 CommStats backward_whole(const In& inputs, const View<const T>& out, const Saved& saved,
-                       const D& d_out, const Grads& grads, const Sharding& rows, const CollectiveCall& call,
-                       std::string text, FunctionRef<void()> check,
-                       FunctionRef<void(const In&, const View<const T>&, const Saved&, const D&,
-                                        const Grads&, const ExecutorRef&)>
-                           compute) {
+                         const D& d_out, const Grads& grads, const Sharding& rows,
+                         const CollectiveCall& call, std::string text, FunctionRef<void()> check,
+                         FunctionRef<void(const In&, const View<const T>&, const Saved&, const D&,
+                                          const Grads&, const ExecutorRef&)>
+                             compute) {
   text.append(", rows on other ranks than their keys");
   together(rows.ranks(), call.text(text), check);
   std::vector<WholeShape> shapes;
