@@ -22,7 +22,7 @@ FOVEA_NAMESPACE_BEGIN
 template <class T, class Field>
 class FmmBackward {
  public:
-  /// \param near, blend must outlive this object
+  /// \param near_field, blend must outlive this object
   FmmBackward(const LinearFamilyInputs<T>& inputs, const Field& far_field,
               const LocalAttention& near_field, const FmmBlend<T>& blend, const FmmSaved<T>& saved,
               const View<const T>& d_out, const LinearFamilyGrads<T>& grads)

@@ -68,9 +68,9 @@ class FmmBlend {
   }
 
   /// Writes the gradients of the logits.
-  /// \param near [Hq, Dv]: w1 times the sum over batch and rows of d_out near
-  /// \param far [Hq, Dv]: w2 times the sum over batch and rows of d_out far; if all columns have
-  /// the same weights, the sum over the columns may be in any of them
+  /// \param near_field [Hq, Dv]: w1 times the sum over batch and rows of d_out near
+  /// \param far_field [Hq, Dv]: w2 times the sum over batch and rows of d_out far; if all columns
+  /// have the same weights, the sum over the columns may be in any of them
   void write_gradients(const std::vector<double>& near_field, const std::vector<double>& far_field,
                        const LinearFamilyGrads<T>& grads) const {
     write(grads.near_logits, near_logits_,

@@ -26,10 +26,10 @@ class LinearForward {
   using C = Compute<T>;
 
   /// \param inputs checked inputs
-  /// \param far the terms of the far field
+  /// \param far_field the terms of the far field
   /// \param weights the weights of the near and the far field; they must outlive this object
   /// \param out [B, Hq, Nq, Dv], written
-  /// \param near the near field's blocks, if there is one
+  /// \param near_field the near field's blocks, if there is one
   LinearForward(const LinearFamilyInputs<T>& inputs, const Field& far_field,
                 const FarWeights<C>& weights, const View<T>& out, Near near_field = {})
       : inputs_(inputs),

@@ -49,8 +49,8 @@ class BlendGradients {
   }
 
   /// Writes the gradients.
-  /// \param far [Hq] the sums over batch and rows of <weight d_out, far>; not read if `add_far` was
-  /// called
+  /// \param far_field [Hq] the sums over batch and rows of <weight d_out, far>; not read if
+  /// `add_far` was called
   void write(const std::vector<double>& far_field, const LinearFamilyGrads<T>& grads) {
     const Index width = d_out_.width();
     const auto columns = static_cast<std::size_t>(d_out_.heads() * width);
