@@ -94,7 +94,7 @@ class FsatBackwardPass {
   void compute(const std::vector<Range>& queries, const ExecutorRef& executor) {
     const auto own = fovea::detail::inputs_as<IndexedInputs<T>>(inputs_);
     // This rank's keys, with all their queries.
-    typename QueryRows<T>::Some some(queries_, queries);
+    typename QueryRows<T>::GatheredRows some(queries_, queries);
     FsatGraphPart<T> key_graph(all_, queries, rows_.own(), true, !grads_.dominant.empty());
     IndexedInputs<T> of_keys = own;
     of_keys.q = some.q.view();

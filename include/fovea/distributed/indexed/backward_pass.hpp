@@ -97,7 +97,7 @@ class IndexedBackwardPass {
 
   void compute(const ExchangePlan& plan, const ExecutorRef& executor) {
     const std::vector<Range> ranges = plan.with_received(rows_.own(), rows_.count());
-    typename QueryRows<T>::Some some(queries_, ranges);
+    typename QueryRows<T>::GatheredRows some(queries_, ranges);
     CompactRows<Index> lists(lists_, 0, ranges);
     keep_own_keys(lists.view());
 

@@ -152,7 +152,7 @@ class FeatureReads {
                     const Index count = (std::min)(kFeatureRows, left);
                     const Index head = task / blocks % own_.shape.query_heads;
                     const Index b = task / blocks / own_.shape.query_heads;
-                    const typename Segments::Sharding rows = {b, head, first, count, left - count};
+                    const typename Segments::Rows rows = {b, head, first, count, left - count};
                     if (key_end(b) == 0) return Segments::clear(rows, own_.out);
                     const Index key_head = b * own_.shape.key_heads + head / own_.group();
                     segments.read(rows, totals_.total(key_head), totals_.reference(key_head),
