@@ -280,6 +280,44 @@ TEST(FsatLayer, TrainingAndInference) {
   EXPECT_TRUE(same_bits(output(), inference));
 }
 
+/// The draws given as tensors are the same edges, forward and backward.
+TEST(FsatLayer, TakesGivenRandomEdges) {
+  const FsatLayerOptions chosen = options(HiddenMapKind::fully_connected, EdgeSource::both, true);
+  Layer made = layer(chosen);
+  made.set_training(5);
+  const Index heads = made.sizes().heads;
+  std::vector<Index> given(as_size(kBatch * heads * kRows * chosen.dominant));
+  const View<Index> random(given.data(), {kBatch, heads, kRows, chosen.dominant});
+  const auto draws = [&](std::uint64_t seed) {
+    for_each_index(random.shape(), [&](Index b, Index h, Index j, Index m) {
+      const double u = fovea::uniform_draw<double>(seed, b, h, j, m);
+      random(b, h, j, m) = static_cast<Index>(u * static_cast<double>(kRows));
+    });
+  };
+  const Activations x = drawn(kShape, 11);
+  const auto run = [&](bool gives) {
+    fovea::Tokens<double> tokens(x.view());
+    if (gives) tokens.random = random;
+    const Activations y(kShape), d_x(kShape);
+    Layer::Saved saved;
+    fovea::zero_gradients(made);
+    made.forward(tokens, y.view(), saved);
+    made.backward(tokens, saved, x.view(), d_x.view());
+    std::vector<double> all = y.values();
+    const std::vector<double> d = d_x.values();
+    all.insert(all.end(), d.begin(), d.end());
+    return all;
+  };
+  const auto drawn_by_layer = run(false);
+  draws(5);
+  EXPECT_TRUE(same_bits(run(true), drawn_by_layer));
+  draws(6);
+  EXPECT_FALSE(same_bits(run(true), drawn_by_layer));
+  random(1, 0, 3, 1) = kRows;
+  EXPECT_NE(refusal([&] { run(true); }).find("FsatAttention: random[1, 0, 3, 1] is"),
+            std::string::npos);
+}
+
 TEST(FsatLayer, Refusals) {
   const auto making = [](auto&& change) {
     return refusal([&] {

@@ -63,6 +63,9 @@ struct Tokens {
   ViewMember<const Index> indices = {};
   /// [B, H, L, M] the dominant queries of each key; FsatAttention only.
   ViewMember<const T> dominant = {};
+  /// [B, H, L, M] the query of each slot's random edge, in place of the draws; FsatAttention and
+  /// FsatLayer only.
+  ViewMember<const Index> random = {};
   /// [S + 1], ascending from 0 to L, with B = 1: sequence s has the rows [cu_seqlens[s],
   /// cu_seqlens[s + 1]). If empty, the sequences are not packed.
   IndexSpan cu_seqlens = {};

@@ -31,7 +31,8 @@ class FsatLayer : public HiddenCrossLayer<FsatAttention, T, PredictedDominant<T>
       : Base("FsatLayer", FsatAttention(options.attention), options, options.dominant,
              initialiser) {}
 
-  /// Uses predicted and random edges from now on, as in training (section 4.2.3).
+  /// Uses predicted and random edges from now on, as in training (section 4.2.3). The random ones
+  /// are drawn unless the tokens give their queries, `Tokens::random`.
   /// \param seed seeds the random edges of this step: different for each step and layer, equal in
   /// forward and backward
   void set_training(std::uint64_t seed) {

@@ -97,6 +97,7 @@ void check_apart_from_terms(const char* layer, const char* tensor, const View<U>
   check_apart(layer, tensor, y, "mask", tokens.mask);
   check_apart(layer, tensor, y, "indices", tokens.indices);
   check_apart(layer, tensor, y, "dominant", tokens.dominant);
+  check_apart(layer, tensor, y, "random", tokens.random);
 }
 
 /// The gradient of the bias must have the bias's shape, distinct elements, and share none with
@@ -145,6 +146,7 @@ void check_no_terms(const char* layer, const Tokens<T>& tokens, const char* reas
   check("mask", tokens.mask);
   check("indices", tokens.indices);
   check("dominant", tokens.dominant);
+  check("random", tokens.random);
 }
 
 /// The saved state must match these tokens and this layer.

@@ -109,7 +109,12 @@ class LogitTerms : public LayerParts<LogitTerms<T>> {
       check_not_given(op, "mask", tokens.mask);
     }
     if constexpr (!requires { inputs.indices; }) check_not_given(op, "indices", tokens.indices);
-    if constexpr (!requires { inputs.dominant; }) check_not_given(op, "dominant", tokens.dominant);
+    if constexpr (requires { inputs.random; }) {
+      inputs.random = tokens.random;
+    } else {
+      check_not_given(op, "dominant", tokens.dominant);
+      check_not_given(op, "random", tokens.random);
+    }
   }
 
   /// Requests the gradients of the sinks, and of the bias if the tokens have d_bias.
