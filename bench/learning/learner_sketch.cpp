@@ -54,7 +54,7 @@ struct Companion<fovea::MultiHead<fovea::SmartBirdAttention>>
   void learn(Blocks& blocks, const Saved& saved, const Batch& batch) {
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       const auto& kept = saved.blocks[i];
-      const View<const float> x = kept.normal1.view();
+      const View<const float> x = kept.first.view();
       const View<const float> d_sketch =
           learn(guesses_[i], x, kept.attention.heads.learned.sketch.view(), batch);
       blocks[i].attention.visit([&](const std::string& name, auto& parameter) {

@@ -10,9 +10,9 @@
 #include <fovea/io/parameters.hpp>
 #include <fovea/io/safetensors.hpp>
 #include <fovea/layers/embedding.hpp>
+#include <fovea/layers/encoder_block.hpp>
 #include <fovea/layers/mean_pool.hpp>
 #include <fovea/layers/multi_head.hpp>
-#include <fovea/layers/post_norm_block.hpp>
 
 #include "json_settings.hpp"
 #include "word_piece.hpp"
@@ -119,7 +119,7 @@ struct BertSizes {
 /// The model, up to the vectors of the tokens.
 class Bert : public fovea::LayerParts<Bert> {
  public:
-  using Block = fovea::PostNormBlock<fovea::MultiHead<fovea::FullAttention>>;
+  using Block = fovea::EncoderBlock<fovea::MultiHead<fovea::FullAttention>>;
 
   /// A model of random weights.
   explicit Bert(const BertSizes& sizes) {
@@ -133,7 +133,7 @@ class Bert : public fovea::LayerParts<Bert> {
               fovea::FullAttention{}, {.width = sizes.width, .heads = sizes.heads, .bias = true},
               initialiser),
           fovea::FeedForward<float>(sizes.width, sizes.hidden, initialiser, {.gelu = sizes.gelu}),
-          sizes.epsilon);
+          fovea::EncoderBlockOptions{.norm_first = false, .epsilon = sizes.epsilon});
     }
   }
 

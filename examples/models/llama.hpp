@@ -35,7 +35,8 @@ class Llama : public fovea::LayerParts<Llama<Op, W>> {
     for (Index i = 0; i < sizes.blocks; ++i) {
       stack_.blocks.emplace_back(
           Attention(op, heads, zeros),
-          fovea::GatedFeedForward<float, W>(sizes.width, sizes.hidden, zeros), sizes.epsilon);
+          fovea::GatedFeedForward<float, W>(sizes.width, sizes.hidden, zeros),
+          fovea::EncoderBlockOptions{.epsilon = sizes.epsilon});
     }
     norm_ = fovea::RmsNorm<float>(sizes.width, {.epsilon = sizes.epsilon});
     if (!sizes.is_tied) output_ = {sizes.vocabulary, 0, sizes.width, zeros};

@@ -39,7 +39,6 @@
 #include "fovea/layers/multi_head.hpp"
 #include "fovea/layers/multi_head_decoder.hpp"
 #include "fovea/layers/parameter.hpp"
-#include "fovea/layers/post_norm_block.hpp"
 #include "fovea/layers/predicted_dominant.hpp"
 #include "fovea/layers/reformer_layer.hpp"
 #include "fovea/layers/rms_norm.hpp"

@@ -174,7 +174,7 @@ void try_stack(Bytes& bytes) {
   for (Index n = bytes(0, 2); n >= 0; --n) {
     const fovea::FullAttention op{{.causal = bytes.once_in(2), .dropout = {.probability = 0.2}}};
     blocks.emplace_back(Attention(op, options, initialiser), options.width, bytes(1, 70),
-                        initialiser, 0.3);
+                        initialiser, fovea::EncoderBlockOptions{.dropout = 0.3});
   }
   ChannelTensors<T> call(sequence, Held::rows);
   TokenExtras<T> extras;

@@ -14,10 +14,10 @@
 #include "fovea/distributed/sequence_parallel.hpp"
 #include "fovea/distributed/softmax_backward.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
+#include "fovea/layers/encoder_block.hpp"
 #include "fovea/layers/fat_layer.hpp"
 #include "fovea/layers/fourier_mixer_layer.hpp"
 #include "fovea/layers/fsat_layer.hpp"
-#include "fovea/layers/post_norm_block.hpp"
 #include "support/ranks.hpp"
 #include "support/scalars.hpp"
 
@@ -39,7 +39,8 @@ TYPED_TEST(DistributedSpectralLayer, BlocksOfMixersEqualOneProcess) {
   using Mixer = fovea::FourierMixerLayer<T>;
   Initialiser initialiser(3);
   const Shape shape = {2, 1, 5 * kReductionBlock + 17, 12};
-  check_layer<T>(fovea::PostNormBlock<Mixer, T>(Mixer(12), 12, 20, initialiser), 12, {}, shape);
+  using Block = fovea::EncoderBlock<Mixer, T>;
+  check_layer<T>(Block(Mixer(12), 12, 20, initialiser, {.norm_first = false}), 12, {}, shape);
 }
 
 TYPED_TEST(DistributedSpectralLayer, FsatEqualsOneProcess) {

@@ -289,7 +289,8 @@ TYPED_TEST(DistributedLayer, StacksEqualOneProcess) {
   for (int n = 0; n < 2; ++n) {
     const fovea::FullAttention op{{.causal = true, .dropout = {.probability = 0.2}}};
     const Attention attention(op, {.width = kWidth, .heads = 2}, initialiser);
-    blocks.emplace_back(attention, kWidth, 64, initialiser, 0.3);
+    blocks.emplace_back(attention, kWidth, 64, initialiser,
+                        fovea::EncoderBlockOptions{.dropout = 0.3});
   }
   Tokens<T> tokens;
   tokens.training = {.seed = 9, .step = 1};

@@ -159,7 +159,8 @@ fovea::FullAttention full(double dropout, std::uint64_t seed = 0) {
 
 Block<fovea::FullAttention> block(double dropout) {
   fovea::Initialiser initialiser(3);
-  Block<fovea::FullAttention> made(multi_head(full(dropout)), 4, 6, initialiser, dropout);
+  Block<fovea::FullAttention> made(multi_head(full(dropout)), 4, 6, initialiser,
+                                   {.dropout = dropout});
   draw_parameters(made, 5, 0.3);
   return made;
 }
@@ -236,7 +237,7 @@ TEST(BlockDropout, EqualsTheCompositionOfItsParts) {
   made.forward(tokens, y.view(), saved);
   // The parts are done again; the normalisation before the network is taken from what was kept.
   const Activations part(kShape), expected(kShape), part2(kShape);
-  made.attention.forward(tokens.with(saved.normal1.view()), part.view());
+  made.attention.forward(tokens.with(saved.first.view()), part.view());
   DropoutLayer<double>(0.4, DropoutPlace::after_attention)
       .forward(tokens.with(part.view()), part2.view());
   for_each_index(kShape, [&](Index b, Index h, Index n, Index c) {
@@ -246,7 +247,7 @@ TEST(BlockDropout, EqualsTheCompositionOfItsParts) {
   fovea::FeedForward<double> network(4, 6, initialiser);
   const Weights weights = weights_of(made);
   network.visit([&](fovea::Parameter<double>& p) { p.value = weights.at(p.name); });
-  network.forward(saved.normal2.view(), part.view());
+  network.forward(saved.second.view(), part.view());
   DropoutLayer<double>(0.4, DropoutPlace::after_feed_forward)
       .forward(tokens.with(part.view()), part2.view());
   for_each_index(kShape, [&](Index b, Index h, Index n, Index c) {

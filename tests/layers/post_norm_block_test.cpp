@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include "fovea/layers/post_norm_block.hpp"
-
+/// \file
+/// EncoderBlock without norm_first.
 #include "fovea/layers/encoder_stack.hpp"
 #include "fovea/layers/gated_feed_forward.hpp"
 #include "fovea/layers/rms_norm.hpp"
@@ -11,7 +11,9 @@ namespace fovea_test::layers_post_norm_block {
 template <class T>
 using Attention = fovea::MultiHead<fovea::FullAttention, T>;
 template <class T>
-using Block = fovea::PostNormBlock<Attention<T>, T>;
+using Block = fovea::EncoderBlock<Attention<T>, T>;
+
+constexpr fovea::EncoderBlockOptions kPostNorm = {.norm_first = false};
 using fovea::Tokens;
 
 constexpr Shape kShape = {2, 1, 5, 4};
@@ -21,7 +23,7 @@ template <class T>
 Block<T> block(Index width = 4) {
   fovea::Initialiser initialiser(3);
   const Attention<T> attention(fovea::FullAttention{}, {.width = width, .heads = 2}, initialiser);
-  Block<T> made(attention, width, 6, initialiser);
+  Block<T> made(attention, width, 6, initialiser, kPostNorm);
   draw_parameters(made, 5, 0.3);
   return made;
 }
@@ -84,7 +86,7 @@ TEST(PostNormBlock, EqualsTheCompositionOfItsParts) {
 TEST(PostNormBlock, RowsOfYAreNormalised) {
   fovea::Initialiser initialiser(3);
   const Attention<double> attention(fovea::FullAttention{}, {.width = 4, .heads = 2}, initialiser);
-  const Block<double> fresh(attention, 4, 6, initialiser);
+  const Block<double> fresh(attention, 4, 6, initialiser, kPostNorm);
   const Activations x = drawn(kShape, 1);
   const Activations y(kShape);
   fresh.forward(with_lengths(x.view()), y.view());
@@ -106,10 +108,10 @@ TEST(PostNormBlock, Gradients) {
 
 TEST(PostNormBlock, GradientsWithOtherParts) {
   using Gated = fovea::GatedFeedForward<double>;
-  using Other = fovea::PostNormBlock<Attention<double>, double, fovea::RmsNorm<double>, Gated>;
+  using Other = fovea::EncoderBlock<Attention<double>, double, fovea::RmsNorm<double>, Gated>;
   fovea::Initialiser initialiser(3);
   Other made(Attention<double>(fovea::FullAttention{}, {.width = 4, .heads = 2}, initialiser),
-             Gated(4, 6, initialiser), 1e-3);
+             Gated(4, 6, initialiser), {.norm_first = false, .epsilon = 1e-3});
   draw_parameters(made, 5, 0.3);
   expect_layer_gradients(made, kShape, kShape, with_lengths, {.tolerance = 1e-6});
 }
@@ -119,35 +121,8 @@ TEST(PostNormBlock, ThreadsDoNotChangeBits) {
   expect_same_bits_for_threads(made, {2, 1, 300, 16}, {2, 1, 300, 16}, alone);
 }
 
-TEST(PostNormBlock, ParametersHaveTheNamesOfEncoderBlock) {
-  std::vector<std::string> names;
-  block<double>().visit([&](const std::string& name, const auto&) { names.push_back(name); });
-  EXPECT_EQ(names, (std::vector<std::string>{
-                       "attention.qkv.weight", "attention.out.weight", "norm1.scale", "norm1.shift",
-                       "feed_forward.in.weight", "feed_forward.in.bias", "feed_forward.out.weight",
-                       "feed_forward.out.bias", "norm2.scale", "norm2.shift"}));
-}
-
-TEST(PostNormBlock, RefusesMismatches) {
-  Block<double> made = block<double>();
-  const Activations x = drawn({1, 1, 5, 3}, 1);
-  const Activations right = drawn(kShape, 1);
-  EXPECT_EQ(refusal([&] { made.forward(View<const double>(x.view()), x.view()); }).substr(0, 28),
-            "PostNormBlock: x has width 3");
-  Block<double>::Saved nothing;
-  EXPECT_EQ(refusal([&] {
-              made.backward(View<const double>(right.view()), nothing, right.view(), {});
-            }).substr(0, 13),
-            "PostNormBlock");
-  fovea::Initialiser initialiser(1);
-  EXPECT_EQ(refusal([&] {
-              Block<double>(made.attention, fovea::FeedForward<double>(4, 6, initialiser), 0.0);
-            }),
-            "LayerNorm: epsilon is 0; expected more than 0");
-}
-
 template <class Op, class T>
-using Stack = fovea::EncoderStack<fovea::PostNormBlock<fovea::MultiHead<Op, T>, T>>;
+using Stack = fovea::EncoderStack<fovea::EncoderBlock<fovea::MultiHead<Op, T>, T>>;
 
 template <class T, class Op>
 Stack<Op, T> make_stack(const Op& op) {
@@ -155,10 +130,33 @@ Stack<Op, T> make_stack(const Op& op) {
   Stack<Op, T> stack;
   for (int i = 0; i < 2; ++i) {
     stack.blocks.emplace_back(make_multi_head<Op, T>(op, initialiser), kDecodedWidth, 7,
-                              initialiser);
+                              initialiser, kPostNorm);
   }
   draw_parameters(stack, 5, 0.3);
   return stack;
+}
+
+TEST(PostNormBlock, DropoutIsBeforeTheSums) {
+  constexpr double kDropout = 0.4;
+  Block<double> made = block<double>();
+  fovea::Initialiser initialiser(3);
+  Block<double> dropping(made.attention, 4, 6, initialiser,
+                         {.norm_first = false, .dropout = kDropout});
+  copy(made, "", dropping);
+  const auto in_training = [](const View<const double>& x) {
+    Tokens<double> tokens(x, kLengths);
+    tokens.training = fovea::TrainingStep{.seed = 3, .step = 7};
+    return tokens;
+  };
+  expect_layer_gradients(dropping, kShape, kShape, in_training, {.tolerance = 1e-6});
+  // Without a training step nothing is dropped.
+  const Activations x = drawn(kShape, 1);
+  const Activations y(kShape), kept(kShape), dropped(kShape);
+  made.forward(with_lengths(x.view()), y.view());
+  dropping.forward(with_lengths(x.view()), kept.view());
+  dropping.forward(in_training(x.view()), dropped.view());
+  EXPECT_TRUE(same_bits(kept.values(), y.values()));
+  EXPECT_FALSE(same_bits(dropped.values(), y.values()));
 }
 
 TEST(PostNormBlock, GradientsInAStack) {

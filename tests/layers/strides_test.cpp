@@ -167,11 +167,11 @@ void add_attention(std::vector<Case>& all) {
   };
   using Layer = fovea::MultiHead<FullAttention, double>;
   using Block = fovea::EncoderBlock<Layer, double>;
-  using PostBlock = fovea::PostNormBlock<Layer, double>;
   const Layer full = multi_head(FullAttention{}, true);
   all.push_back(case_of("MultiHead", full, biased, with_bias));
   all.push_back(case_of("EncoderBlock", Block(full, kWidth, 7, draw), biased, with_bias));
-  all.push_back(case_of("PostNormBlock", PostBlock(full, kWidth, 7, draw), biased, with_bias));
+  all.push_back(case_of("EncoderBlock, post-norm",
+                        Block(full, kWidth, 7, draw, {.norm_first = false}), biased, with_bias));
   const Block block(full, kWidth, 7, draw);
   all.push_back(
       case_of("EncoderStack", fovea::EncoderStack<Block>({block, block}), biased, with_bias));

@@ -10,8 +10,8 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// y = Re(F_L (F_Dm x)) by FourierMixer, for x and y [B, 1, L, Dm] with dense rows; outputs have no
-/// negative stride. It has no parameters. `PostNormBlock` of it is a block of FNet, whose encoder
-/// normalises after each sum; `EncoderBlock` works, too.
+/// negative stride. It has no parameters. An `EncoderBlock` of it without `norm_first` is a block of
+/// FNet.
 template <class T = float>
 class FourierMixerLayer : public LayerCalls<FourierMixerLayer<T>, T, Tokens<T>> {
  public:
