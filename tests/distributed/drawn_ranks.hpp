@@ -84,7 +84,7 @@ void with_any_drawn_scalar(Bytes& bytes, const F& f) {
     case 0:
       return f(Eigen::bfloat16{});
     case 1:
-      return f(Eigen::half{});
+      return f(OtherShort{});
     default:
       return with_drawn_scalar(bytes, f);
   }

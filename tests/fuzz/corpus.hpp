@@ -21,8 +21,7 @@ namespace fovea_test {
 /// bytes of which the low one comes first.
 /// \throws std::runtime_error if the file is missing or ends within a row
 inline std::vector<std::vector<std::uint8_t>> corpus_of(const std::string& name) {
-  const std::string path =
-      std::string(FOVEA_SOURCE_DIR "/tests/fuzz/corpora") + "/" + name + ".bin";
+  const std::string path = FOVEA_SOURCE_DIR "/tests/fuzz/corpora/" + name + ".bin";
   std::ifstream file(path, std::ios::binary);
   if (!file) throw std::runtime_error(path + ": cannot be read");
   const std::vector<char> all{std::istreambuf_iterator<char>(file),

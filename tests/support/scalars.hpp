@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <Eigen/Core>
+
 // 0 in the default suite.
 #if !defined(FOVEA_FULL_SUITE)
 #define FOVEA_FULL_SUITE 1
@@ -17,6 +19,8 @@ namespace fovea_test {
 #if FOVEA_FULL_SUITE
 /// The scalar of tests that need another one besides float.
 using OtherScalar = double;
+/// The second of the 16-bit storages, where drawn cases have both.
+using OtherShort = Eigen::half;
 template <class... More>
 using ScalarsAnd = testing::Types<float, double, More...>;
 template <template <class> class... Of>
@@ -25,6 +29,7 @@ using OfEachScalar = testing::Types<Of<float>..., Of<double>...>;
 #define FOVEA_TEST_SCALARS(define) define(float) define(double)
 #else
 using OtherScalar = float;
+using OtherShort = Eigen::bfloat16;
 template <class... More>
 using ScalarsAnd = testing::Types<float, More...>;
 template <template <class> class... Of>
