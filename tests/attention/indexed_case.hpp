@@ -4,6 +4,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -17,24 +19,28 @@ class ListsOfMask {
   template <class T>
   ListsOfMask(const AllInputs<T>& in, const ReferenceMask& reference_mask) {
     const Shape& q = in.q.shape();
-    std::vector<std::vector<Index>> rows(as_size(q[0] * q[1] * q[2]));
+    // One vector for all rows: tests make each allocation fail in turn.
+    std::vector<Index> keys;
+    std::vector<std::array<std::size_t, 2>> of_row(as_size(q[0] * q[1] * q[2]));
+    std::size_t most = 0;
     for (const OracleSequence& s : oracle_sequences(in)) {
       for (Index h = 0; h < q[1]; ++h) {
         for (Index i = 0; i < s.queries; ++i) {
-          std::vector<Index>& row = rows[as_size((s.batch * q[1] + h) * q[2] + s.first_query + i)];
+          const std::size_t begin = keys.size();
           for (Index j = 0; j < s.keys; ++j) {
-            if (reference_mask(s.pair(h, i, j))) row.push_back(j);
+            if (reference_mask(s.pair(h, i, j))) keys.push_back(j);
           }
+          of_row[as_size((s.batch * q[1] + h) * q[2] + s.first_query + i)] = {begin, keys.size()};
+          most = std::max(most, keys.size() - begin);
         }
       }
     }
-    std::size_t most = 0;
-    for (const std::vector<Index>& row : rows) most = std::max(most, row.size());
-    for (std::vector<Index>& row : rows) {
-      row.resize(most + 1, -1);
-      entries_.insert(entries_.end(), row.begin(), row.end());
-    }
     shape_ = {q[0], q[1], q[2], static_cast<Index>(most) + 1};
+    entries_.assign(of_row.size() * (most + 1), -1);
+    for (std::size_t row = 0; row < of_row.size(); ++row) {
+      const auto [begin, end] = of_row[row];
+      std::copy(keys.data() + begin, keys.data() + end, entries_.data() + row * (most + 1));
+    }
   }
 
   View<const Index> view() const { return {entries_.data(), shape_}; }

@@ -89,7 +89,12 @@ void expect_scores(const Case<T>& op, const Problem<T>& problem) {
 }
 
 template <class T>
-void expect_scores_of_every_operator() {
+class ScoresOf : public testing::Test {};
+
+TYPED_TEST_SUITE(ScoresOf, Scalars);
+
+TYPED_TEST(ScoresOf, EveryOperator) {
+  using T = TypeParam;
   for (const Case<T>& op : all_cases<T>()) {
     if (!op.scores) continue;
     SCOPED_TRACE(op.name);
@@ -101,11 +106,6 @@ void expect_scores_of_every_operator() {
     if (!op.packs) continue;
     expect_scores(op, make_packed(op, {1, 2, 1, 0, 0, 5, 3}, {70, 0, 33}, {64, 3, 40}));
   }
-}
-
-TEST(Scores, OfEveryOperator) {
-  expect_scores_of_every_operator<float>();
-  expect_scores_of_every_operator<double>();
 }
 
 /// raw and capped are of all pairs; an invisible NaN reaches them alone.

@@ -24,12 +24,6 @@ struct ExpectedFsatGrads {
   Reference<T> dominant;
 };
 
-/// The queries of one slot of a key: Ip, and Ir; -1: none.
-struct OracleSlot {
-  Index predicted = -1;
-  Index random = -1;
-};
-
 /// An edge of one row.
 template <class T>
 struct OracleEdge {
@@ -49,9 +43,14 @@ class OracleGraph {
 
   OracleGraph(const bench::AllInputs<T>& in, const fovea::FsatOptions& options,
               const OracleSequence& s, Index h)
-      : in_(in), options_(options), s_(s), head_(h), slots_(in.dominant.width()) {
+      : in_(in), options_(options), s_(s), head_(h), edges_(as_size(s.length)) {
     for (Index j = 0; j < s.length; ++j) {
-      for (Index m = 0; m < slots_; ++m) points_.push_back(slot(j, m));
+      for (const bool is_random : {false, true}) {
+        for (Index m = 0; m < in.dominant.width(); ++m) {
+          const Index to = is_random ? random(j, m) : predicted(j, m);
+          if (to >= 0) edges_[as_size(to)].push_back({j, m, is_random});
+        }
+      }
     }
   }
 
@@ -63,56 +62,55 @@ class OracleGraph {
   /// the smallest distance; then the predicted one; then the smaller slot.
   std::vector<OracleEdge<T>> row(Index i) const {
     std::vector<OracleEdge<T>> edges;
-    for (Index j = 0; j < s_.length; ++j) {
-      std::vector<OracleEdge<T>> of_key;
-      for (const bool is_random : {false, true}) {
-        for (Index m = 0; m < slots_; ++m) {
-          const OracleSlot& to = points_[as_size(j * slots_ + m)];
-          if ((is_random ? to.random : to.predicted) != i) continue;
-          const W distance = static_cast<W>(i) - W{dominant(j, m)};
-          const W power = distance * distance / (2 * variance());
-          const W constant = options_.confidence == fovea::Confidence::relative
-                                 ? 1
-                                 : 1 / std::sqrt(2 * kPi * variance());
-          const W confidence = constant * std::exp(-power);
-          of_key.push_back(
-              {j, m, is_random, distance, confidence, confidence * (1 + power) + kFaint<T>});
-        }
+    for (const auto& [j, m, is_random] : edges_[as_size(i)]) {
+      const W distance = static_cast<W>(i) - W{dominant(j, m)};
+      const W power = distance * distance / (2 * variance());
+      const W constant = options_.confidence == fovea::Confidence::relative
+                             ? 1
+                             : 1 / std::sqrt(2 * kPi * variance());
+      const W confidence = constant * std::exp(-power);
+      const OracleEdge<T> edge = {j,        m,          is_random,
+                                  distance, confidence, confidence * (1 + power) + kFaint<T>};
+      if (edges.empty() || edges.back().key != j) {
+        edges.push_back(edge);
+      } else if (std::abs(distance) < std::abs(edges.back().distance)) {
+        edges.back() = edge;
       }
-      const auto best =
-          std::min_element(of_key.begin(), of_key.end(), [](const auto& a, const auto& b) {
-            return std::abs(a.distance) < std::abs(b.distance);
-          });  // the first of equal ones
-      if (best != of_key.end()) edges.push_back(*best);
     }
     return edges;
   }
 
  private:
+  /// Where an edge comes from.
+  struct Origin {
+    Index key;
+    Index slot;
+    bool is_random;
+  };
+
   static constexpr W kPi = static_cast<W>(3.14159265358979323846264338327950288L);
 
   T dominant(Index j, Index m) const { return in_.dominant(s_.batch, head_, s_.first_key + j, m); }
 
-  OracleSlot slot(Index j, Index m) const {
-    OracleSlot made;
-    if (options_.edges != EdgeSource::random) {
-      const auto most = static_cast<W>(options_.max_length - 1);
-      const W index = std::min(std::floor(W{dominant(j, m)}), most);
-      if (index < static_cast<W>(s_.length)) made.predicted = static_cast<Index>(index);
-    }
-    if (options_.edges != EdgeSource::predicted) {
-      const double u = fovea::uniform_draw<double>(options_.seed, s_.index, head_, j, m);
-      made.random = static_cast<Index>(u * static_cast<double>(s_.length));
-    }
-    return made;
+  /// Where slot m of key j points: Ip; -1: nowhere.
+  Index predicted(Index j, Index m) const {
+    if (options_.edges == EdgeSource::random) return -1;
+    const W index =
+        std::min(std::floor(W{dominant(j, m)}), static_cast<W>(options_.max_length - 1));
+    return index < static_cast<W>(s_.length) ? static_cast<Index>(index) : -1;
+  }
+  /// Ir
+  Index random(Index j, Index m) const {
+    if (options_.edges == EdgeSource::predicted) return -1;
+    const double u = fovea::uniform_draw<double>(options_.seed, s_.index, head_, j, m);
+    return static_cast<Index>(u * static_cast<double>(s_.length));
   }
 
   const bench::AllInputs<T>& in_;
   const fovea::FsatOptions& options_;
   const OracleSequence& s_;
   Index head_;
-  Index slots_;
-  std::vector<OracleSlot> points_;  // [length, M]
+  std::vector<std::vector<Origin>> edges_;  // of each row, by key, predicted ones first, by slot
 };
 
 /// Calls f(row, edges, graph) for every row: its weights before the confidences, and its edges.
