@@ -325,13 +325,9 @@ void print_summary(const Comparison& run) {
 }
 
 int run_program(int argc, char** argv) {
-  const std::vector<std::string_view> words(argv + std::min(argc, 1), argv + argc);
   Comparison run;
-  run.arguments = parse_compare_arguments(words);
-  if (run.arguments.help) {
-    std::fputs(std::string(kCompareHelp).c_str(), stdout);
-    return 0;
-  }
+  run.arguments = compare_arguments(argc, argv);
+  if (run.arguments.help) return 0;
   if (!run.arguments.drawn_file.empty()) return draw_again(run.arguments);
   run.command.assign(argv, argv + argc);
   check_type(run.arguments);

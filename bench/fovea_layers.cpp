@@ -38,26 +38,6 @@ using fovea::EncoderBlock;
 using fovea::Initialiser;
 using fovea::MultiHead;
 
-constexpr std::string_view kHelp =
-    R"(fovea_layers: training steps per second and peak memory of one encoder layer (attention and
-feed-forward network, each behind a normalisation), against the same layer whose attention keeps its
-N x N weights: Table 2 of FSAT (Zhuang et al. 2022), in its shape for bytes of text: width 256, 4
-heads, feed-forward width 1024 (512 in FSAT and FAT, as in the paper), one sequence, float32. The
-systems of that table come first, then others.
-
-usage: fovea_layers [options]
-  --lengths LIST   sequence lengths, comma-separated   (1024,2048,3072,4096)
-  --threads T      threads                             (1)
-  --repeat R       timed steps; the median counts      (5)
-  --plots DIR      directory of layers.json and plots, made if missing   (out)
-  --draw FILE      nothing is measured: the plots of the JSON of an earlier run
-  --help           this text
-
-A step is forward, backward and Adam. Memory: the bytes that are allocated when they are most,
-counted by operator new: activations and their gradients, what is kept for the backward pass,
-scratch; not weights, which Eigen allocates.
-)";
-
 constexpr Index kWidth = 256;
 constexpr Index kHeads = 4;
 constexpr Index kHidden = 1024;
@@ -294,18 +274,23 @@ CompareArguments parse(int argc, char** argv) {
   CompareArguments parsed;
   parsed.lengths = {1024, 2048, 3072, 4096};
   parsed.repeat = 5;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view flag = argv[i];
-    const bool known = flag == "--draw" || flag == "--lengths" || flag == "--threads" ||
-                       flag == "--repeat" || flag == "--plots";
-    if (flag == "--help") {
-      parsed.help = true;
-    } else if (known && i + 1 < argc) {
-      bench::detail::set_argument(parsed, flag, argv[++i]);
-    } else {
-      throw ArgumentError("'" + std::string(flag) + "' is not understood; see --help");
-    }
-  }
+  CommandLine line(
+      "fovea_layers",
+      "training steps per second and peak memory of one encoder layer (attention and feed-forward "
+      "network, each behind a normalisation), against the same layer whose attention keeps its N x "
+      "N weights: Table 2 of FSAT (Zhuang et al. 2022), in its shape for bytes of text: width 256, "
+      "4 heads, feed-forward width 1024 (512 in FSAT and FAT, as in the paper), one sequence, "
+      "float32. The systems of that table come first, then others.");
+  add_lengths(line, parsed);
+  add_threads(line, parsed);
+  add_repeat(line, parsed, "timed steps; the median counts");
+  add_plots(line, parsed, "layers.json and plots");
+  add_draw(line, parsed);
+  line.footer(
+      "A step is forward, backward and Adam. Memory: the bytes that are allocated when they are "
+      "most, counted by operator new: activations and their gradients, what is kept for the "
+      "backward pass, scratch; not weights, which Eigen allocates.");
+  parsed.help = !line.parse(argc, argv);
   return parsed;
 }
 
@@ -318,10 +303,7 @@ std::vector<Plot> table_plots() {
 
 int run_program(int argc, char** argv) {
   const CompareArguments arguments = parse(argc, argv);
-  if (arguments.help) {
-    std::fputs(std::string(kHelp).c_str(), stdout);
-    return 0;
-  }
+  if (arguments.help) return 0;
   make_directory(arguments.directory);
   if (!arguments.drawn_file.empty()) {
     draw_plots(read_comparison(arguments.drawn_file, "fovea_layers"), table_plots(),

@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <filesystem>
 #include <fovea/io/output_file.hpp>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "bench/io/compare_json.hpp"
 #include "bench/io/program.hpp"
@@ -15,7 +17,6 @@
 #include "bench/io/svg_plot.hpp"
 #include "bench/learning/learner.hpp"
 #include "bench/measure/stopwatch.hpp"
-#include "examples/models/command_line.hpp"
 
 namespace {
 
@@ -23,55 +24,97 @@ using learning::Index;
 using learning::Point;
 using learning::Settings;
 
-constexpr const char* kHelp =
-    R"(fovea_learning: small Transformers that learn a task, with the attention of several systems. All
-of them have the same sizes, steps and batches, from each of several seeds.
+/// What is asked for.
+struct Asked {
+  Settings settings;
+  std::vector<std::string> systems = {"full"};
+  Index seeds = 3;
+  Index report = 0;  ///< steps between two lines
+  Index until = 0;   ///< the step after which each run stops
+  std::string json, checkpoints, commit;
+  std::string drawn, from;  ///< a chart of a file of results
+  std::vector<std::string> only;
+};
 
-usage: fovea_learning --json FILE [options]                  learns
-       fovea_learning --draw FILE --from FILE [options]      draws what was learnt
+void add_what_learns(program::CommandLine& line, Asked& to) {
+  Settings& settings = to.settings;
+  line.section("what learns");
+  line.add(
+      "--task NAME", settings.task,
+      "copy (ten symbols, said twice; causal), list_ops (expressions), or texts (which file is "
+      "it of?)");
+  line.add("--texts FILES", settings.texts,
+           "with commas: one for each label, with lines of \"%\" between the texts, as fortune(6) "
+           "has them; a tenth of the texts is held out");
+  line.add_list("--systems LIST", to.systems,
+                "with commas: full, local:WINDOW, strided:STRIDE, fixed:STRIDE:SUMMARY, "
+                "linear:MAPS, fmm:MAPS:BAND, smart_bird:KEYS, fsat:DOMINANT; with another policy "
+                "smart_bird_inverse_log, _raw, _top_k or _random; with a part left out "
+                "fsat_no_truncation, fsat_random or fsat_predicted");
+  line.add("--length N", settings.length, 1, 1 << 16, "tokens of a sequence at most");
+  line.add("--shortest N", settings.shortest, 1, 1 << 16,
+           "tokens of a sequence at least, for list_ops (half as many)");
+  line.add("--width C", settings.width, 1, 1 << 14, "channels");
+  line.add("--layers K", settings.layers, 1, 1 << 10, "blocks");
+  line.add("--heads H", settings.heads, 1, 1 << 10, "heads");
+}
 
-what learns
-  --task NAME        copy (ten symbols, said twice; causal), list_ops (expressions), or texts
-                     (which file is it of?)          (copy)
-  --texts FILES      with commas: one for each label, with lines of "%" between the texts, as
-                     fortune(6) has them; a tenth of the texts is held out
-  --systems LIST     with commas: full, local:WINDOW, strided:STRIDE, fixed:STRIDE:SUMMARY,
-                     linear:MAPS, fmm:MAPS:BAND, smart_bird:KEYS, fsat:DOMINANT; with another policy
-                     smart_bird_inverse_log, _raw, _top_k or _random; with a part left out
-                     fsat_no_truncation, fsat_random or fsat_predicted                  (full)
-  --length N         tokens of a sequence at most                   (128)
-  --shortest N       tokens of a sequence at least, for list_ops    (half as many)
-  --width C          channels        (64)
-  --layers K         blocks          (2)
-  --heads H          heads           (4)
+void add_how_it_learns(program::CommandLine& line, Asked& to) {
+  constexpr Index most = 1 << 30;
+  line.section("how it learns");
+  line.add("--seeds S", to.seeds, 1, 1000, "runs of each system, from the seeds 0, 1, ...");
+  line.add("--steps N", to.settings.steps, 1, most, "steps of Adam");
+  line.add("--batch B", to.settings.batch, 1, 1 << 16, "sequences of a step");
+  line.add("--held-out N", to.settings.held_out, 1, 1 << 24, "sequences to judge by");
+  line.add("--learning-rate R", to.settings.learning_rate, 0, std::numeric_limits<double>::max(),
+           "after the warm-up, which is a tenth of the steps, at most 100; it falls along a cosine "
+           "to a tenth");
+  line.add("--report N", to.report, 1, most, "steps between two lines (a twentieth of the steps)");
+  line.add("--until N", to.until, 1, most, "stop each run after that step, to go on later");
+}
 
-how it learns
-  --seeds S          runs of each system, from the seeds 0, 1, ...  (3)
-  --steps N          steps of Adam   (500)
-  --batch B          sequences of a step                            (16)
-  --held-out N       sequences to judge by                          (64)
-  --learning-rate R  after the warm-up, which is a tenth of the steps, at most 100; it falls along a
-                     cosine to a tenth                              (0.002)
-  --report N         steps between two lines                        (a twentieth of the steps)
-  --until N          stop each run after that step, to go on later
-
-output
-  --json FILE        the lines of all runs, written after each of them
-  --checkpoints DIR  a checkpoint of each run at each line; a run whose checkpoint is there goes on
-                     with the same bits as without the interruption
-  --commit TEXT      stands in the file beside machine, compiler and flags
-  --draw FILE        a chart (SVG) of the loss against the step, means over the seeds, of
-  --from FILE        what --json has written
-  --only LIST        with those systems
-  --help             this text
-
-Training takes one thread.
-)";
-
-constexpr std::array<std::string_view, 21> kFlags = {
-    "--task",  "--systems",     "--length", "--shortest", "--width",         "--layers", "--heads",
-    "--seeds", "--steps",       "--batch",  "--held-out", "--learning-rate", "--report", "--until",
-    "--json",  "--checkpoints", "--commit", "--draw",     "--from",          "--only",   "--texts"};
+/// Nothing if help was asked for, which is printed. \throws ArgumentError
+std::optional<Asked> asked(int argc, const char* const* argv) {
+  Asked to;
+  program::CommandLine line(
+      "fovea_learning",
+      "small Transformers that learn a task, with the attention of several systems. All of them "
+      "have "
+      "the same sizes, steps and batches, from each of several seeds. With --json FILE it learns; "
+      "with --draw FILE and --from FILE it draws what was learnt.");
+  add_what_learns(line, to);
+  add_how_it_learns(line, to);
+  line.section("output");
+  line.add("--json FILE", to.json, "the lines of all runs, written after each of them");
+  line.add(
+      "--checkpoints DIR", to.checkpoints,
+      "a checkpoint of each run at each line; a run whose checkpoint is there goes on with the "
+      "same bits as without the interruption");
+  line.add("--commit TEXT", to.commit, "stands in the file with machine, compiler and flags");
+  line.add("--draw FILE", to.drawn,
+           "a chart (SVG) of the loss against the step, means over the seeds, of");
+  line.add("--from FILE", to.from, "what --json has written");
+  line.add_list("--only LIST", to.only, "with those systems (all)");
+  line.footer("Training takes one thread.");
+  line.excludes("--draw", {"--json"});
+  line.needs("--draw", {"--from"});
+  line.needs("--from", {"--draw"});
+  if (!line.parse(argc, argv)) return {};
+  if (to.json.empty() && to.drawn.empty()) {
+    throw program::ArgumentError(
+        "expected --json FILE, or --draw FILE and --from FILE; see --help");
+  }
+  Settings& settings = to.settings;
+  if (!line.has("--shortest")) settings.shortest = std::max<Index>(1, settings.length / 2);
+  program::check_range<Index>("--shortest", settings.shortest, 1, settings.length);
+  if (!line.has("--report")) to.report = std::max<Index>(1, settings.steps / 20);
+  if (!line.has("--until")) to.until = settings.steps;
+  if (settings.width % settings.heads != 0) {
+    throw program::ArgumentError("--heads " + std::to_string(settings.heads) +
+                                 " does not divide --width " + std::to_string(settings.width));
+  }
+  return to;
+}
 
 /// One system from one seed.
 struct Run {
@@ -86,27 +129,6 @@ struct SystemRuns {
   std::vector<Run> runs = {};
 };
 
-Settings settings_of(const models::CommandLine& line) {
-  const Settings usual;
-  Settings settings;
-  settings.task = line.text("--task", usual.task);
-  settings.texts = line.text("--texts");
-  settings.length = line.number("--length", usual.length, 1, 1 << 16);
-  settings.shortest = line.number("--shortest", settings.length / 2, 1, settings.length);
-  settings.width = line.number("--width", usual.width, 1, 1 << 14);
-  settings.layers = line.number("--layers", usual.layers, 1, 1 << 10);
-  settings.heads = line.number("--heads", usual.heads, 1, 1 << 10);
-  settings.steps = line.number("--steps", usual.steps, 1, 1 << 30);
-  settings.batch = line.number("--batch", usual.batch, 1, 1 << 16);
-  settings.held_out = line.number("--held-out", usual.held_out, 1, 1 << 24);
-  settings.learning_rate = line.real("--learning-rate", usual.learning_rate, 0);
-  if (settings.width % settings.heads != 0) {
-    throw std::runtime_error("--heads " + std::to_string(settings.heads) +
-                             " does not divide --width " + std::to_string(settings.width));
-  }
-  return settings;
-}
-
 std::string checkpoint_of(const std::string& directory, const Settings& settings) {
   std::string name = settings.task + '-' + std::to_string(settings.length) + '-' + settings.system +
                      '-' + std::to_string(settings.seed);
@@ -115,15 +137,13 @@ std::string checkpoint_of(const std::string& directory, const Settings& settings
 }
 
 /// Learns up to the last step or --until, and says how it goes.
-Run learn(const Settings& settings, const learning::Task& task, const models::CommandLine& line) {
+Run learn(const Settings& settings, const learning::Task& task, const Asked& asked) {
   const auto learner = learning::make_learner(settings, task);
   Run run{learner->parameters()};
-  const Index every =
-      line.number("--report", std::max<Index>(1, settings.steps / 20), 1, Index{1} << 30);
-  const Index last = std::min(settings.steps, line.number("--until", settings.steps, 1, 1 << 30));
+  const Index last = std::min(settings.steps, asked.until);
   std::string checkpoint;
-  if (line.has("--checkpoints")) {
-    checkpoint = checkpoint_of(line.text("--checkpoints"), settings);
+  if (!asked.checkpoints.empty()) {
+    checkpoint = checkpoint_of(asked.checkpoints, settings);
     if (std::filesystem::exists(checkpoint)) learner->load(checkpoint, run.points);
   }
   double sum = 0;
@@ -134,7 +154,7 @@ Run learn(const Settings& settings, const learning::Task& task, const models::Co
     run.seconds += watch.seconds();
     ++run.steps;
     ++summed;
-    if (learner->step() % every != 0 && learner->step() != last) continue;
+    if (learner->step() % asked.report != 0 && learner->step() != last) continue;
     const Point& now = run.points.emplace_back(
         Point{learner->step(), sum / static_cast<double>(summed), learner->evaluate(task)});
     std::printf("%-14s seed %llu  step %6td of %td  loss %.4f, held out %.4f  accuracy %.3f\n",
@@ -227,32 +247,28 @@ std::string json_of(const Settings& settings, const std::string& commit,
   return json.text() + '\n';
 }
 
-void learn_all(const models::CommandLine& line, const std::vector<std::string>& command) {
-  Settings settings = settings_of(line);
+void learn_all(const Asked& asked, const std::vector<std::string>& command) {
+  Settings settings = asked.settings;
   const auto task = learning::make_task(settings);
-  const std::vector<std::string> systems =
-      models::parts_of(line.text("--systems", settings.system));
-  const Index seeds = line.number("--seeds", 3, 1, 1000);
-  const std::string file = line.text("--json");
   // What is refused is refused before hours are spent.
-  for (const std::string& system : systems) {
+  for (const std::string& system : asked.systems) {
     settings.system = system;
     learning::make_learner(settings, *task);
   }
-  fovea::check_output(file);
-  if (line.has("--checkpoints")) bench::make_directory(line.text("--checkpoints"));
+  fovea::check_output(asked.json);
+  if (!asked.checkpoints.empty()) bench::make_directory(asked.checkpoints);
   std::vector<SystemRuns> all;
-  for (const std::string& system : systems) {
+  for (const std::string& system : asked.systems) {
     settings.system = system;
     all.push_back({system});
     double seconds = 0;
     Index steps = 0;
-    for (Index seed = 0; seed < seeds; ++seed) {
+    for (Index seed = 0; seed < asked.seeds; ++seed) {
       settings.seed = static_cast<std::uint64_t>(seed);
-      const Run& run = all.back().runs.emplace_back(learn(settings, *task, line));
+      const Run& run = all.back().runs.emplace_back(learn(settings, *task, asked));
       seconds += run.seconds;
       steps += run.steps;
-      fovea::write_file(file, json_of(settings, line.text("--commit"), command, all));
+      fovea::write_file(asked.json, json_of(settings, asked.commit, command, all));
     }
     std::printf("%-14s %td weights, %td steps in %.1f s\n", system.c_str(),
                 all.back().runs[0].parameters, steps, seconds);
@@ -262,7 +278,7 @@ void learn_all(const models::CommandLine& line, const std::vector<std::string>& 
 /// What the numbers in the names of these systems are: "linear:MAPS, fmm:MAPS:BAND".
 std::string forms_of(const std::vector<bench::PlotSeries>& lines) {
   std::string forms;
-  for (std::string form : models::parts_of(learning::known_systems())) {
+  for (std::string form : program::parts_of("", learning::known_systems())) {
     form = form.substr(form.find_first_not_of(' '));
     form = form.substr(0, form.find(' '));
     const bool is_shown = std::ranges::any_of(lines, [&](const bench::PlotSeries& line) {
@@ -274,11 +290,9 @@ std::string forms_of(const std::vector<bench::PlotSeries>& lines) {
 }
 
 /// The mean loss against the step, in the colours that systems have everywhere.
-void draw(const models::CommandLine& line) {
-  const std::string output = line.text("--draw");
-  const std::string file = line.text("--from");
-  fovea::check_output(output);
-  const std::vector<std::string> only = models::parts_of(line.text("--only"));
+void draw(const Asked& asked) {
+  fovea::check_output(asked.drawn);
+  const std::string& file = asked.from;
   const auto json = nlohmann::json::parse(bench::read_file(file), nullptr, false);
   if (json.is_discarded() || json.value("program", "") != "fovea_learning") {
     throw std::runtime_error(file + ": it was not written by fovea_learning");
@@ -293,7 +307,8 @@ void draw(const models::CommandLine& line) {
   plot.y.label = "loss, nats of an answer";
   for (const auto& system : json.at("systems")) {
     const auto name = system.at("system").get<std::string>();
-    if (line.has("--only") && std::ranges::find(only, name) == only.end()) continue;
+    const bool is_left_out = std::ranges::find(asked.only, name) == asked.only.end();
+    if (!asked.only.empty() && is_left_out) continue;
     const std::string family = learning::name_of(name);
     bench::PlotSeries series{name, family, {}, bench::has_line_of(plot.series, family)};
     for (const auto& point : system.at("points")) {
@@ -303,30 +318,19 @@ void draw(const models::CommandLine& line) {
     plot.series.push_back(std::move(series));
   }
   plot.line = "an attention: " + forms_of(plot.series);
-  fovea::write_file(output, bench::svg_text(plot));
-}
-
-void run(const models::CommandLine& line, const std::vector<std::string>& command) {
-  if (line.has("--draw") != line.has("--from") || line.has("--draw") == line.has("--json")) {
-    throw std::runtime_error("expected --json FILE, or --draw FILE and --from FILE; see --help");
-  }
-  if (line.has("--draw")) {
-    draw(line);
-  } else {
-    learn_all(line, command);
-  }
+  fovea::write_file(asked.drawn, bench::svg_text(plot));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return models::exit_status("fovea_learning", [&] {
-    const std::span<char* const> arguments(argv, static_cast<std::size_t>(argc));
-    const models::CommandLine line(arguments.subspan(argc > 0 ? 1 : 0), kFlags, false);
-    if (line.help()) {
-      std::fputs(kHelp, stdout);
-    } else {
-      run(line, std::vector<std::string>(argv, argv + argc));
+  return program::exit_status("fovea_learning", [&] {
+    const auto to_do = asked(argc, argv);
+    if (to_do && !to_do->drawn.empty()) {
+      draw(*to_do);
+    } else if (to_do) {
+      learn_all(*to_do, {argv, argv + argc});
     }
+    return 0;
   });
 }

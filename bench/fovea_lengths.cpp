@@ -25,21 +25,6 @@ namespace {
 
 using namespace bench;
 
-constexpr std::string_view kHelp =
-    R"(fovea_lengths: time and memory of one training step, forward and backward, against N, for
-softmax attention, linear attention, far fields of rank 2 and 3, and one of rank 3 with a band of
-bandwidth 30 (|i - j| < 30). Not causal, one head, one thread, float32.
-
-usage: fovea_lengths [options]
-  --lengths LIST   sequence lengths, comma-separated   (512,1024,...,65536)
-  --plots DIR      directory of lengths.json and plots, made if missing   (out)
-  --draw FILE      nothing is measured: the plots of the JSON of an earlier run
-  --help           this text
-
-Memory: the bytes that are allocated when they are most, counted by operator new, beside q, k, v and
-the gradient of the output: the output, what forward saves, the gradients of q, k and v, scratch.
-)";
-
 constexpr Index kWidth = 64;
 constexpr int kRepeat = 5;
 constexpr double kLongRun = 4;  // seconds: a step that takes longer runs once
@@ -142,16 +127,20 @@ CompareArguments parse(int argc, char** argv) {
   CompareArguments parsed;
   parsed.heads = 1;
   for (Index n = 512; n <= 65536; n *= 2) parsed.lengths.push_back(n);
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view flag = argv[i];
-    if (flag == "--help") {
-      parsed.help = true;
-    } else if ((flag == "--lengths" || flag == "--plots" || flag == "--draw") && i + 1 < argc) {
-      bench::detail::set_argument(parsed, flag, argv[++i]);
-    } else {
-      throw ArgumentError("'" + std::string(flag) + "' is not understood; see --help");
-    }
-  }
+  CommandLine line(
+      "fovea_lengths",
+      "time and memory of one training step, forward and backward, against N, for "
+      "softmax attention, linear attention, far fields of rank 2 and 3, and one of rank "
+      "3 with a band of bandwidth 30 (|i - j| < 30). Not causal, one head, one thread, "
+      "float32.");
+  add_lengths(line, parsed);
+  add_plots(line, parsed, "lengths.json and plots");
+  add_draw(line, parsed);
+  line.footer(
+      "Memory: the bytes that are allocated when they are most, counted by operator new, beside q, "
+      "k, v and the gradient of the output: the output, what forward saves, the gradients of q, k "
+      "and v, scratch.");
+  parsed.help = !line.parse(argc, argv);
   return parsed;
 }
 
@@ -184,10 +173,7 @@ bool run_figure(Comparison& run) {
 int run_program(int argc, char** argv) {
   Comparison run;
   run.arguments = parse(argc, argv);
-  if (run.arguments.help) {
-    std::fputs(std::string(kHelp).c_str(), stdout);
-    return 0;
-  }
+  if (run.arguments.help) return 0;
   const std::string directory = run.arguments.directory;
   make_directory(directory);
   if (!run.arguments.drawn_file.empty()) {

@@ -28,34 +28,18 @@ namespace {
 
 using namespace bench;
 
-constexpr std::string_view kHelp =
-    R"(fovea_quality: operators in place of full attention on a trained model's queries, keys and values:
-how far the output is from it, how much of its weight the visible pairs carry (none if there are no
-pairs), and what that costs. Then how the maps split into a band and a rest of low rank. Medians of
-one thread, float32.
-
-usage: fovea_quality [options]
-  --qkv DIR     q.npy, k.npy and v.npy in DIR     (those of SmolLM2 that this project keeps)
-  --causal yes  or no: also what has no causal form, beside full attention that sees later keys (yes)
-  --length N    the first N positions             (all, at most 2048)
-  --repeat R    timed runs of each row, at least  (5)
-  --plots DIR   directory of quality.svg, policies.svg and quality.json, made if missing   (out)
-  --json FILE   where the JSON goes               (quality.json in that directory)
-  --draw FILE   nothing is measured: the pictures of the JSON of an earlier run
-  --help        this text
-
-A head is local, sink or far by the keys that have the largest share of its weight: the nearest 64 (on
-each side), the first 4, or all others. A row is of the best set (*) if no other is both faster and
-nearer to full attention.
+constexpr const char* kFooter = R"(
+A head is local, sink or far by the keys that have the largest share of its weight: the nearest 64
+(on each side), the first 4, or all others. A row is of the best set (*) if no other is both faster
+and nearer to full attention.
 
 Nothing is trained. What an operator would learn is computed where there is something to compute it
-from: Smart Bird has a sketch of 4 dimensions for each key head, the best approximation of its logits;
-the weights that blend FMM attention are fitted for each head; Linformer takes the means of segments;
-Sinkhorn sorts by the products of the blocks' means; FSAT has the best graph of M queries for each key,
-the model's own keys and values, and no cross. Reformer is not there, since it has one tensor for
-queries and keys; Luna, Synthesizers, FAT and the Fourier mixer are not, since they read other
-parameters than a trained attention has, or none: their distance from it would say nothing.
-)";
+from: Smart Bird has a sketch of 4 dimensions for each key head, the best approximation of its
+logits; the weights that blend FMM attention are fitted for each head; Linformer takes the means of
+segments; Sinkhorn sorts by the products of the blocks' means; FSAT has the best graph of M queries
+for each key, the model's own keys and values, and no cross. Reformer is not there, since it has one
+tensor for queries and keys; Luna, Synthesizers, FAT and the Fourier mixer are not, since they read
+other parameters than a trained attention has, or none: their distance from it would say nothing.)";
 
 std::vector<Found> found_of(const Result& one, const Result& full) {
   std::vector<Found> heads;
@@ -221,27 +205,31 @@ CompareArguments parse(int argc, char** argv) {
   parsed.lengths = {2048};
   parsed.repeat = 5;
   parsed.causal = true;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view flag = argv[i];
-    if (flag == "--help") {
-      parsed.help = true;
-    } else if (flag == "--causal" && i + 1 < argc) {
-      const std::string_view value = argv[++i];
-      if (value != "yes" && value != "no") {
-        throw ArgumentError("--causal: '" + std::string(value) + "' is not yes or no");
-      }
-      parsed.causal = value == "yes";
-    } else if (flag == "--length" && i + 1 < argc) {
-      parsed.lengths = {bench::detail::argument_number(flag, argv[++i], 1, 16384)};
-      parsed.lengths_given = true;
-    } else if ((flag == "--draw" || flag == "--qkv" || flag == "--plots" || flag == "--json" ||
-                flag == "--repeat") &&
-               i + 1 < argc) {
-      bench::detail::set_argument(parsed, flag, argv[++i]);
-    } else {
-      throw ArgumentError("'" + std::string(flag) + "' is not understood; see --help");
-    }
-  }
+  CommandLine line(
+      "fovea_quality",
+      "operators in place of full attention on a trained model's queries, keys and values: how far "
+      "the output is from it, how much of its weight the visible pairs carry (none if there are no "
+      "pairs), and what that costs. Then how the maps split into a band and a rest of low rank. "
+      "Medians of one thread, float32.");
+  add_qkv(line, parsed);
+  line.add_value("--causal yes", "",
+                 "or no: also what has no causal form, with full attention that sees later keys "
+                 "(yes)",
+                 [&](const std::string& option, const std::string& text) {
+                   if (text != "yes" && text != "no") {
+                     throw ArgumentError(option + ": '" + text + "' is not yes or no");
+                   }
+                   parsed.causal = text == "yes";
+                 });
+  line.add("--length N", parsed.lengths[0], 1, 16384,
+           "the first N positions; without this, as many as there are, at most");
+  add_repeat(line, parsed, "timed runs of each row, at least");
+  add_plots(line, parsed, "quality.svg, policies.svg and quality.json");
+  line.add("--json FILE", parsed.json_file, "where the JSON goes (quality.json in that directory)");
+  add_draw(line, parsed);
+  line.footer(kFooter);
+  parsed.help = !line.parse(argc, argv);
+  parsed.lengths_given = line.has("--length");
   return parsed;
 }
 
@@ -254,10 +242,7 @@ void draw(const QualityRun& all, const std::string& directory) {
 int run_program(int argc, char** argv) {
   QualityRun all;
   all.run.arguments = parse(argc, argv);
-  if (all.run.arguments.help) {
-    std::fputs(std::string(kHelp).c_str(), stdout);
-    return 0;
-  }
+  if (all.run.arguments.help) return 0;
   if (!all.run.arguments.drawn_file.empty()) {
     const std::string directory = all.run.arguments.directory;
     all = read_quality(all.run.arguments.drawn_file);

@@ -131,12 +131,9 @@ void choose_systems(Run& run) {
 
 int run_program(int argc, char** argv) {
   const Communicator ranks(MPI_COMM_WORLD);
-  Run run{scale_arguments(argc, argv), {argv, argv + argc}, {ranks, {}, 0}, {}};
+  Run run{scale_arguments(argc, argv, ranks.rank() == 0), {argv, argv + argc}, {ranks, {}, 0}, {}};
   const ScaleArguments& asked = run.asked;
-  if (asked.help) {
-    if (run.is_first()) std::fputs(std::string(kScaleHelp).c_str(), stdout);
-    return 0;
-  }
+  if (asked.help) return 0;
   if (!asked.drawn_file.empty()) {
     if (run.is_first()) draw(asked);
     return 0;

@@ -26,21 +26,6 @@ namespace {
 
 using namespace bench;
 
-constexpr std::string_view kHelp =
-    R"(fovea_search: time of Smart Bird's choice of keys by blocks and of the exhaustive choice, in
-turns, one thread, against N: 20 keys for each row and 8 heads, a sketch of 4 dimensions, float32.
-Both must choose the same keys.
-
-usage: fovea_search [options]
-  --lengths LIST   sequence lengths, comma-separated   (4096,16384,65536)
-  --plots DIR      directory of search.json, made if missing   (out)
-  --help           this text
-
-Sketches: 32 normal clouds of deviation 0.3 around centres of deviation 1.5 ("clustered"), normal
-numbers ("normal"), and the nearest sketch of the heads of fovea_compare over the sources
-("document"). Times are CPU times, medians of 3.
-)";
-
 constexpr Index kHeads = 8, kKeysPerRow = 20;
 constexpr int kRepeat = 3;
 
@@ -130,25 +115,25 @@ std::string search_json(const std::vector<std::string>& command, const std::vect
 CompareArguments parse(int argc, char** argv) {
   CompareArguments parsed;
   parsed.lengths = {4096, 16384, 65536};
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view flag = argv[i];
-    if (flag == "--help") {
-      parsed.help = true;
-    } else if ((flag == "--lengths" || flag == "--plots") && i + 1 < argc) {
-      bench::detail::set_argument(parsed, flag, argv[++i]);
-    } else {
-      throw ArgumentError("'" + std::string(flag) + "' is not understood; see --help");
-    }
-  }
+  CommandLine line(
+      "fovea_search",
+      "time of Smart Bird's choice of keys by blocks and of the exhaustive choice, "
+      "in turns, one thread, against N: 20 keys for each row and 8 heads, a sketch of 4 "
+      "dimensions, float32. Both must choose the same keys.");
+  add_lengths(line, parsed);
+  add_plots(line, parsed, "search.json");
+  line.footer(
+      "Sketches: 32 normal clouds of deviation 0.3 around centres of deviation 1.5 "
+      "(\"clustered\"), "
+      "normal numbers (\"normal\"), and the nearest sketch of the heads of fovea_compare over the "
+      "sources (\"document\"). Times are CPU times, medians of 3.");
+  parsed.help = !line.parse(argc, argv);
   return parsed;
 }
 
 int run_program(int argc, char** argv) {
   const CompareArguments arguments = parse(argc, argv);
-  if (arguments.help) {
-    std::fputs(std::string(kHelp).c_str(), stdout);
-    return 0;
-  }
+  if (arguments.help) return 0;
   make_directory(arguments.directory);
   const std::string json_file = arguments.directory + "/search.json";
   fovea::check_output(json_file);

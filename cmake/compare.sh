@@ -13,9 +13,17 @@ for argument in "$@"; do
   esac
   before=$argument
   if [[ $argument == --help || $argument == -h ]]; then
-    # What the program itself would print, from its source: nothing has to be built for it.
-    exec sed -n '/kCompareHelp =/,/^)";$/ { s/^ *R"(//; /kCompareHelp =/d; /^)";$/d; p }' \
-      "$root/bench/io/compare_arguments.hpp"
+    # The options alone are built in seconds.
+    "$root/cmake/setup.sh" compare
+    help=$(mktemp)
+    trap 'rm -f "$help"' EXIT
+    "${CXX:-c++}" -std=c++20 -I "$root" -I "$root/include" -o "$help" \
+      -x c++ "$root/examples/command_line.cpp" - << 'END'
+#include "bench/io/compare_arguments.hpp"
+int main(int argc, char** argv) { bench::compare_arguments(argc, argv); }
+END
+    "$help" --help
+    exit
   fi
 done
 "$root/cmake/setup.sh" compare

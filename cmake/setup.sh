@@ -4,7 +4,7 @@
 # Needs root only if something is missing.
 set -euo pipefail
 
-packages=(cmake ninja-build g++ libeigen3-dev libbenchmark-dev)
+packages=(cmake ninja-build g++ libeigen3-dev libbenchmark-dev libcli11-dev)
 case ${1:-test} in
   compare) packages+=(libfftw3-dev) ;;
   test) packages+=(libgtest-dev libtbb-dev libfftw3-dev nlohmann-json3-dev pkg-config

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// usage: byte_stream [--bytes N] [file]     - is the standard input; without a file, endless text
 /// Guesses the next byte of a stream, however long, in constant memory. FMM attention with fast
 /// weights: what followed a context is written by the delta rule (far field), and looked up among
 /// the last bytes (near field). Nothing else is learnt. Prints, as it goes, how many guesses were
@@ -8,14 +7,14 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <exception>
 #include <fovea/fovea.hpp>
 #include <fovea/io/mapped_file.hpp>
 #include <iostream>
+#include <limits>
 #include <random>
 #include <string>
+
+#include "command_line.hpp"
 
 namespace {
 
@@ -142,18 +141,8 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-}  // namespace
-
-int main(int argc, char** argv) try {
-  Index most = -1;
-  std::string file;
-  for (int n = 1; n < argc; ++n) {
-    if (std::strcmp(argv[n], "--bytes") == 0 && n + 1 < argc) {
-      most = std::atoll(argv[++n]);
-    } else {
-      file = argv[n];
-    }
-  }
+/// Returns whether the memory stayed the same.
+bool guess_bytes(const std::string& file, Index most) {
   Source source(file);
   Guesser guesser;
   std::printf("%12s %14s %14s %14s\n", "bytes", "guessed right", "us per byte", "decoder");
@@ -178,8 +167,20 @@ int main(int argc, char** argv) try {
     next_report *= 2;
   }
   std::printf("memory is constant: %s\n", is_constant ? "yes" : "no");
-  return is_constant ? 0 : 1;
-} catch (const std::exception& error) {
-  std::fprintf(stderr, "byte_stream: %s\n", error.what());
-  return 1;
+  return is_constant;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return program::exit_status("byte_stream", [&] {
+    Index most = std::numeric_limits<Index>::max();
+    std::string file;
+    program::CommandLine line("byte_stream",
+                              "guesses the next byte of a stream in constant memory.");
+    line.add("--bytes N", most, 1, most - 1, "stop after so many bytes (never)");
+    line.add("file", file, "of the bytes; - is the standard input (an endless text)");
+    if (!line.parse(argc, argv)) return 0;
+    return guess_bytes(file, most) ? 0 : 1;
+  });
 }

@@ -3,11 +3,9 @@
 /// FSAT learns where to look (Zhuang et al. 2022, section 4.2.3): a small model of FsatLayer is
 /// trained end to end on messages for far rows, and so are three ablations of the paper's Table 3:
 /// without truncating the gradient of confidences, with random edges alone, and with predicted
-/// edges alone. Each is trained from three seeds. far_tokens [--steps N]: prints a log, and writes
-/// far_tokens.json and far_tokens.svg.
+/// edges alone. Each is trained from three seeds. Prints a log, and writes far_tokens.json and
+/// far_tokens.svg.
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <fovea/core/thread_pool.hpp>
 #include <fovea/layers.hpp>
 #include <fovea/layers/fsat_layer.hpp>
@@ -16,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "command_line.hpp"
 #include "line_chart.hpp"
 #include "planted_messages.hpp"
 
@@ -280,15 +279,8 @@ bool draw(const char* file, const std::vector<std::vector<Score>>& scores) {
                                        4}});
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  Index steps = 3000;
-  if (argc == 3 && std::strcmp(argv[1], "--steps") == 0) steps = std::atol(argv[2]);
-  if ((argc != 1 && argc != 3) || steps < 1) {
-    std::fprintf(stderr, "usage: far_tokens [--steps N]\n");
-    return 2;
-  }
+/// Returns whether the files are written.
+bool learn_and_draw(Index steps) {
   const planted::Messages task;
   std::printf("%-20s %4s %6s %8s %9s   edges of a row: asked, address, other\n", "model", "seed",
               "step", "loss", "accuracy");
@@ -313,5 +305,17 @@ int main(int argc, char** argv) {
       "mean accuracy: FSAT %.3f, no truncation %.3f, only random %.3f, only predicted %.3f\n",
       last(0), last(1), last(2), last(3));
   std::printf("far_tokens.json and far_tokens.svg: %s\n", written ? "written" : "not written");
-  return written ? 0 : 1;
+  return written;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return program::exit_status("far_tokens", [&] {
+    Index steps = 3000;
+    program::CommandLine line("far_tokens", "what FSAT learns, with parts of it left out.");
+    line.add("--steps N", steps, 1, 1 << 30, "steps of each model");
+    if (!line.parse(argc, argv)) return 0;
+    return learn_and_draw(steps) ? 0 : 1;
+  });
 }

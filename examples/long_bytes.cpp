@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// usage: long_bytes [--bytes N] [file]     - is the standard input; without a file, a text of sums
-/// Sparse attention over the bytes of a document, at most 16384 unless N says otherwise: what each
-/// pattern shows, what it costs, and how near its result is to that of full attention. Nothing is
-/// trained: bytes become vectors by fixed random tables.
+/// Sparse attention over the bytes of a document: what each pattern shows, what it costs, and how
+/// near its result is to that of full attention. Nothing is trained: bytes become vectors by fixed
+/// random tables.
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
 #include <fovea/fovea.hpp>
 #include <fovea/io/mapped_file.hpp>
 #include <iostream>
@@ -15,6 +12,8 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+
+#include "command_line.hpp"
 
 namespace {
 
@@ -197,18 +196,8 @@ bool show_all(Document& document) {
   return same;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) try {
-  std::size_t bytes = 16384;
-  std::string file;
-  for (int n = 1; n < argc; ++n) {
-    if (std::strcmp(argv[n], "--bytes") == 0 && n + 1 < argc) {
-      bytes = std::stoul(argv[++n]);
-    } else {
-      file = argv[n];
-    }
-  }
+/// Returns whether decoders give the bits of one call.
+bool show(const std::string& file, std::size_t bytes) {
   const std::string text = file.empty() ? sums(bytes) : read(file, bytes);
   if (text.size() <= kDecoded) throw std::runtime_error("too few bytes");
   Document document(text);
@@ -222,8 +211,19 @@ int main(int argc, char** argv) try {
       "byte  through the decoder, after all bytes before it: the mean of the last %td\n\nThe "
       "decoder has the same bits as one call: %s\n",
       kDecoded, same ? "yes" : "no");
-  return same ? 0 : 1;
-} catch (const std::exception& error) {
-  std::fprintf(stderr, "long_bytes: %s\n", error.what());
-  return 1;
+  return same;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return program::exit_status("long_bytes", [&] {
+    std::size_t bytes = 16384;
+    std::string file;
+    program::CommandLine line("long_bytes", "sparse attention over the bytes of a document.");
+    line.add("--bytes N", bytes, 1, std::size_t{1} << 40, "the first bytes, at most");
+    line.add("file", file, "the document; - is the standard input (a text of sums)");
+    if (!line.parse(argc, argv)) return 0;
+    return show(file, bytes) ? 0 : 1;
+  });
 }

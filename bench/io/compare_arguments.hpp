@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The command line of fovea_compare.
+/// The command line of fovea_compare, and what others have in common with it.
 #pragma once
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <span>
-#include <stdexcept>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "examples/command_line.hpp"
 #include "fovea/core/config.hpp"
 
 namespace bench {
 
 using fovea::Index;
+using program::ArgumentError;
+using program::CommandLine;
 
 /// The types of tensors. Those of 16 bits are computed in float.
 enum class TensorType { f32, f64, f16, bf16 };
@@ -67,204 +68,131 @@ constexpr const char* type_name(const CompareArguments& arguments) {
   return kTensorTypes[static_cast<std::size_t>(arguments.type)].name;
 }
 
-/// A command line that cannot be understood; its message is one line.
-struct ArgumentError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
 /// The tensors that are compared on unless others are given, below the project's folder.
 inline constexpr const char* kKeptTensors = "bench/data";
 
 /// The text that is the project's sources.
 inline constexpr const char* kOwnSources = "sources";
 
-inline constexpr std::string_view kCompareHelp =
-    R"(fovea_compare: attention operators on real input, side by side.
-
-usage: fovea_compare [options]
-
-input (default: heads of three layers of SmolLM2-135M over a text of 2048 tokens)
-  --qkv DIR        q.npy, k.npy and v.npy in DIR: of 16, 32 or 64 bits, [B,H,N,D], [H,N,D] or
-                   [N,D]; `language_model --dump-qkv DIR` writes those of a model
-  --text FILE      instead the bytes of FILE, embedded by random tables; a short text is repeated;
-                   `sources` are those of this project
-The sketch of Smart Bird is computed: 4 dimensions nearest to the mean of the heads' logits.
-
-which operator
-  --advise         for --lengths N, --heads H, --width D and --causal: the operators sorted by time,
-                   with distance from full attention and memory   (N = 2048; heads and width of the
-                   input). Input with fewer rows or heads is repeated; for another width the
-                   project's sources are embedded, as by --text. The output says which.
-
-what is computed
-  --operators LIST only these, comma-separated: strided,fmm,... ; full attention stays beside them
-  --causal         only what sees no later key
-  --lengths LIST   sequence lengths, comma-separated     (powers of 2 from 512 on, as many as the
-                   tensors have rows, to 65536; of a text 1024,4096,16384)
-  --limit SECONDS  passes that would take longer are left out   (2)
-  --dtype TYPE     of the tensors: f32, f64, f16 or bf16, if the build has it; cmake/compare.sh
-                   builds what is asked for   (f32)
-  --heads H        heads of an embedded text, or to advise on     (8)
-  --width D        width of their heads                           (64)
-  --threads T      threads                               (1)
-  --repeat R       timed runs of each cell, at least; the median counts   (3)
-                         (a third fewer where one takes over 1.5 s)
-
-output
-  --plots DIR      directory of plots, report.html and JSON, made if missing   (out)
-  --json FILE      where the JSON goes                   (compare.json in that directory)
-  --draw FILE      nothing is measured: plots and report of the JSON of an earlier run
-  --against FILE   the JSON of another run, of another machine for example, laid over this one
-  --help           this text
-
-Speed-up and distance are from full attention, for causal operators from causal full attention.
-The JSON is written after each cell, so that a run that is interrupted keeps what it has.
-The operators run at the instruction-set level of the machine; FOVEA_ISA=baseline|v3|v4 caps it.
-)";
-
-/// The flags that take a value.
-inline constexpr std::array<std::string_view, 14> kCompareFlags = {
-    "--text", "--qkv",   "--lengths", "--heads",     "--width", "--threads", "--repeat",
-    "--json", "--plots", "--against", "--operators", "--limit", "--dtype",   "--draw"};
+inline void add_lengths(CommandLine& line, CompareArguments& to,
+                        const std::string& help = "sequence lengths, with commas") {
+  std::string shown;
+  for (const Index n : to.lengths) shown += (shown.empty() ? "" : ",") + std::to_string(n);
+  line.add_value("--lengths LIST", shown, help,
+                 [&to](const std::string& option, const std::string& text) {
+                   to.lengths.clear();
+                   for (const std::string& part : program::parts_of(option, text)) {
+                     to.lengths.push_back(program::number_of<Index>(option, part, 1, 1 << 24));
+                   }
+                   std::ranges::sort(to.lengths);
+                   const auto more = std::ranges::unique(to.lengths);
+                   to.lengths.erase(more.begin(), more.end());
+                 });
+}
+inline void add_threads(CommandLine& line, CompareArguments& to) {
+  line.add("--threads T", to.threads, 1, 1024, "threads");
+}
+inline void add_repeat(CommandLine& line, CompareArguments& to, const std::string& help) {
+  line.add("--repeat R", to.repeat, 1, 100000, help);
+}
+inline void add_qkv(CommandLine& line, CompareArguments& to) {
+  line.add("--qkv DIR", to.qkv_directory,
+           "q.npy, k.npy and v.npy in DIR: of 16, 32 or 64 bits, [B,H,N,D], [H,N,D] or [N,D]; "
+           "`language_model --dump-qkv DIR` writes those of a model (heads of three layers of "
+           "SmolLM2-135M over a text of 2048 tokens, which this project keeps)");
+}
+/// \param files that are written there
+inline void add_plots(CommandLine& line, CompareArguments& to, const std::string& files) {
+  line.add("--plots DIR", to.directory, "directory of " + files + ", made if missing");
+}
+inline void add_draw(CommandLine& line, CompareArguments& to) {
+  line.add("--draw FILE", to.drawn_file,
+           "nothing is measured: the plots of the JSON of an earlier run");
+}
 
 namespace detail {
 
-/// The whole of text as an integer in [low, high].
-inline Index argument_number(std::string_view flag, std::string_view text, Index low, Index high) {
-  Index number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size() || number < low || number > high) {
-    throw ArgumentError(std::string(flag) + ": '" + std::string(text) +
-                        "' is no whole number from " + std::to_string(low) + " to " +
-                        std::to_string(high));
-  }
-  return number;
+inline void add_type(CommandLine& line, CompareArguments& to) {
+  line.add_value("--dtype TYPE", "f32",
+                 "of the tensors: f32, f64, f16 or bf16, if the build has it; cmake/compare.sh "
+                 "builds what is asked for",
+                 [&to](const std::string& option, const std::string& text) {
+                   const auto* const found =
+                       std::ranges::find(kTensorTypes, text, &TensorTypeNames::flag);
+                   if (found == kTensorTypes.end()) {
+                     throw ArgumentError(option + ": '" + text +
+                                         "' is not known; the types are f32, f64, f16, bf16");
+                   }
+                   to.type = found->type;
+                 });
 }
 
-inline std::vector<Index> argument_lengths(std::string_view flag, std::string_view text) {
-  std::vector<Index> lengths;
-  while (true) {
-    const std::size_t comma = text.find(',');
-    lengths.push_back(argument_number(flag, text.substr(0, comma), 1, Index{1} << 24));
-    if (comma == std::string_view::npos) break;
-    text.remove_prefix(comma + 1);
-  }
-  std::sort(lengths.begin(), lengths.end());
-  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
-  return lengths;
-}
-
-/// The whole of text as seconds above 0.
-inline double argument_seconds(std::string_view flag, std::string_view text) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size() || !(number > 0) || number > 1e6) {
-    throw ArgumentError(std::string(flag) + ": '" + std::string(text) +
-                        "' is no number of seconds above 0");
-  }
-  return number;
-}
-
-/// The parts between commas; none of them is empty.
-inline std::vector<std::string> argument_list(std::string_view flag, std::string_view text) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    parts.emplace_back(text.substr(begin, end - begin));
-    if (parts.back().empty()) throw ArgumentError(std::string(flag) + ": a name is empty");
-    begin = end + 1;
-  }
-  return parts;
-}
-
-/// A type of tensors.
-inline TensorType argument_type(std::string_view flag, std::string_view text) {
-  std::string known;
-  for (const TensorTypeNames& names : kTensorTypes) {
-    if (names.flag == text) return names.type;
-    known += (known.empty() ? "" : ", ") + std::string(names.flag);
-  }
-  throw ArgumentError(std::string(flag) + ": '" + std::string(text) +
-                      "' is not known; the types are " + known);
-}
-
-/// Sets what one of kCompareFlags says.
-inline void set_argument(CompareArguments& to, std::string_view flag, std::string_view value) {
-  if (flag == "--text") to.text_file = value;
-  if (flag == "--qkv") to.qkv_directory = value;
-  if (flag == "--lengths") to.lengths = argument_lengths(flag, value);
-  if (flag == "--heads") to.heads = argument_number(flag, value, 1, 1024);
-  if (flag == "--width") to.width = argument_number(flag, value, 1, 4096);
-  if (flag == "--threads") to.threads = static_cast<int>(argument_number(flag, value, 1, 1024));
-  if (flag == "--repeat") to.repeat = static_cast<int>(argument_number(flag, value, 1, 100000));
-  if (flag == "--json") to.json_file = value;
-  if (flag == "--plots") to.directory = value;
-  if (flag == "--against") to.against_file = value;
-  if (flag == "--draw") to.drawn_file = value;
-  if (flag == "--operators") to.operators = argument_list(flag, value);
-  if (flag == "--limit") to.limit = argument_seconds(flag, value);
-  if (flag == "--dtype") to.type = argument_type(flag, value);
+inline void add_compare_options(CommandLine& line, CompareArguments& to) {
+  line.section("input");
+  add_qkv(line, to);
+  line.add("--text FILE", to.text_file,
+           "instead the bytes of FILE, embedded by random tables; a short text is repeated; "
+           "`sources` are those of this project");
+  line.section("which operator");
+  line.add("--advise", to.advise,
+           "for --lengths N (2048), --heads H, --width D (those of the input) and --causal: the "
+           "operators sorted by time, with distance from full attention and memory. Input with "
+           "fewer rows or heads is repeated; for another width the project's sources are embedded, "
+           "as by --text. The output says which.");
+  line.section("what is computed");
+  line.add_list("--operators LIST", to.operators,
+                "only these, with commas: strided,fmm,...; full attention stays with them (all)");
+  line.add("--causal", to.causal, "only what sees no later key");
+  add_lengths(line, to,
+              "sequence lengths, with commas; without this, those that the tensors have rows for, "
+              "or 1024,4096,16384 of a text");
+  line.add("--limit SECONDS", to.limit, 1e-12, 1e6, "passes that would take longer are left out");
+  add_type(line, to);
+  line.add("--heads H", to.heads, 1, 1024, "heads of an embedded text, or to advise on");
+  line.add("--width D", to.width, 1, 4096, "width of their heads");
+  add_threads(line, to);
+  add_repeat(line, to,
+             "timed runs of each cell, at least; the median counts (a third fewer where one takes "
+             "over 1.5 s)");
+  line.section("output");
+  add_plots(line, to, "plots, report.html and JSON");
+  line.add("--json FILE", to.json_file, "where the JSON goes (compare.json in that directory)");
+  add_draw(line, to);
+  line.add("--against FILE", to.against_file,
+           "the JSON of another run, of another machine for example, laid over this one");
+  line.footer(
+      "The sketch of Smart Bird is computed: 4 dimensions nearest to the mean of the heads' "
+      "logits.\n"
+      "Speed-up and distance are from full attention, for causal operators from causal full "
+      "attention.\n"
+      "The JSON is written after each cell, so that a run that is interrupted keeps what it has.\n"
+      "The operators run at the instruction-set level of the machine; FOVEA_ISA=baseline|v3|v4 "
+      "caps it.");
 }
 
 }  // namespace detail
 
-/// `--flag value` and `--flag=value`, each flag at most once. \throws ArgumentError
-inline CompareArguments parse_compare_arguments(std::span<const std::string_view> arguments) {
+/// \throws ArgumentError
+inline CompareArguments compare_arguments(int argc, const char* const* argv) {
   CompareArguments parsed;
   parsed.lengths = {512, 1024, 2048, 4096, 8192, 16384, 32768, 65536};
-  std::vector<std::string_view> seen;
-  const auto was_given = [&](std::string_view flag) {
-    return std::find(seen.begin(), seen.end(), flag) != seen.end();
-  };
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i] == "--help" || arguments[i] == "-h") {
-      parsed.help = true;
-      continue;
-    }
-    if (arguments[i] == "--causal") {
-      parsed.causal = true;
-      continue;
-    }
-    if (arguments[i] == "--advise") {
-      parsed.advise = true;
-      continue;
-    }
-    const std::size_t equals = arguments[i].find('=');
-    const std::string_view flag = arguments[i].substr(0, equals);
-    if (std::find(kCompareFlags.begin(), kCompareFlags.end(), flag) == kCompareFlags.end()) {
-      throw ArgumentError("'" + std::string(arguments[i]) + "' is not understood; see --help");
-    }
-    std::string_view value;
-    if (equals != std::string_view::npos) {
-      value = arguments[i].substr(equals + 1);
-    } else if (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--")) {
-      value = arguments[++i];
-    }
-    if (value.empty()) throw ArgumentError(std::string(flag) + " needs a value; see --help");
-    if (was_given(flag)) throw ArgumentError(std::string(flag) + " is given twice");
-    detail::set_argument(parsed, flag, value);
-    seen.push_back(flag);
-  }
-  parsed.lengths_given = was_given("--lengths");
-  parsed.heads_given = was_given("--heads");
-  parsed.width_given = was_given("--width");
-  if (was_given("--qkv") && was_given("--text")) {
-    throw ArgumentError("--text says nothing beside --qkv; leave one out");
-  }
-  for (const std::string_view flag : {"--heads", "--width"}) {
-    if (was_given(flag) && !was_given("--text") && !parsed.advise) {
-      throw ArgumentError(std::string(flag) +
+  CommandLine line("fovea_compare", "attention operators on real input, side by side.");
+  detail::add_compare_options(line, parsed);
+  line.excludes("--text", {"--qkv"});
+  line.excludes("--draw",
+                {"--qkv", "--text", "--advise", "--operators", "--causal", "--lengths", "--limit",
+                 "--dtype", "--heads", "--width", "--threads", "--repeat", "--json", "--against"});
+  parsed.help = !line.parse(argc, argv);
+  parsed.lengths_given = line.has("--lengths");
+  parsed.heads_given = line.has("--heads");
+  parsed.width_given = line.has("--width");
+  for (const char* option : {"--heads", "--width"}) {
+    if (line.has(option) && !line.has("--text") && !parsed.advise) {
+      throw ArgumentError(std::string(option) +
                           " is of an embedded text; it needs --text, or --advise");
     }
   }
-  const bool is_drawing_alone =
-      !parsed.advise && !parsed.causal && std::ranges::all_of(seen, [](std::string_view flag) {
-        return flag == "--draw" || flag == "--plots";
-      });
-  if (was_given("--draw") && !is_drawing_alone) {
-    throw ArgumentError("--draw measures nothing; beside it only --plots has a meaning");
-  }
-  if (was_given("--text") && !parsed.lengths_given) parsed.lengths = {1024, 4096, 16384};
+  if (line.has("--text") && !parsed.lengths_given) parsed.lengths = {1024, 4096, 16384};
   if (parsed.advise && !parsed.lengths_given) parsed.lengths = {2048};
   return parsed;
 }

@@ -4,41 +4,16 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
+#include <limits>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "bench/io/compare_arguments.hpp"
+#include "bench/io/program.hpp"
 #include "bench/scale/model.hpp"
 
 namespace bench {
 
-inline constexpr std::string_view kScaleHelp =
-    R"(fovea_scale: passes over a sequence that is sharded over ranks, beside one process.
-Start it with mpirun -np R fovea_scale. Each rank computes with one thread; D = 64, float32.
-
-usage: fovea_scale [options]
-  --rows N         rows of the sequence; with --weak, of each rank   (16384)
-  --weak           weak scaling: the sequence grows with the ranks
-  --heads H        heads   (1)
-  --operator NAME  only the operators whose names begin with this; it may be given again. all: all
-                   of them, also those that take long: the Synthesizers (the random one has N x N
-                   numbers), FAT, and a block of an encoder with full attention
-  --backward       backward passes instead of forward ones
-  --repeat N       calls of each kind, in turns; medians are shown   (7)
-  --memory         instead of times, the memory of a rank at its most
-  --tokens N       rows of the sequence that the model is drawn out to   (100000000)
-  --network B,L    gigabytes a second and microseconds of the network that it is drawn out for
-                   (12.5,2)
-  --plots DIR      directory of the model's plots: scale_time_causal.svg, scale_bytes_causal.svg and
-                   the same with not_causal, of the main operators, and of each family that has
-                   others scale_time_FAMILY_causal.svg and so on
-  --json FILE      write everything there, too
-  --draw FILE      nothing is measured: the plots of the JSON of an earlier run, in --plots (out)
-  --help           this text
-
+inline constexpr const char* kScaleFooter = R"(
 Columns: `one` is the operator in one process, rank 0 alone, over the same sequence, and `alone`
 the same over a single rank; `ranks` is from the first rank's begin to the last one's end; `sent`
 and `waited` are of the rank with most, and `in model` is what the model says of `sent`: the same
@@ -61,8 +36,7 @@ half of each is of use (an efficiency below 0.5).
 
 --memory: a forward pass with no process beside it, or a backward pass after a forward one;
 resident memory of a rank at its most during the call, beyond what it had before, which is its own
-rows of all tensors (Linux alone).
-)";
+rows of all tensors (Linux alone).)";
 
 /// What is asked for.
 struct ScaleArguments {
@@ -92,76 +66,53 @@ struct ScaleArguments {
 
 namespace detail {
 
-/// \throws ArgumentError unless it is a whole number from 1 to 10^12
-inline Index positive_number(std::string_view flag, const char* text) {
-  char* end = nullptr;
-  const double x = std::strtod(text, &end);
-  if (end == text || *end != '\0' || !(x >= 1 && x <= 1e12) ||
-      x != static_cast<double>(static_cast<Index>(x))) {
-    throw ArgumentError(std::string(flag) + ": '" + text + "' is no whole number from 1 on");
-  }
-  return static_cast<Index>(x);
-}
-
 /// "12.5,2". \throws ArgumentError
-inline Network network_of(const char* text) {
-  double gigabytes = 0;
-  double microseconds = 0;
-  char rest = 0;
-  if (std::sscanf(text, "%lf,%lf%c", &gigabytes, &microseconds, &rest) != 2 || !(gigabytes > 0) ||
-      !(microseconds >= 0)) {
-    throw ArgumentError("--network: '" + std::string(text) + "' is not two numbers");
-  }
-  return {microseconds * 1e-6, gigabytes * 1e9};
-}
-
-/// Whether the flag is one with a value, which is then taken. \throws ArgumentError
-inline bool take_value(ScaleArguments& parsed, std::string_view flag, const char* value) {
-  if (flag == "--rows") {
-    parsed.rows = positive_number(flag, value);
-  } else if (flag == "--heads") {
-    parsed.heads = positive_number(flag, value);
-  } else if (flag == "--tokens") {
-    parsed.tokens = positive_number(flag, value);
-  } else if (flag == "--repeat") {
-    parsed.repeat = static_cast<int>(std::min<Index>(positive_number(flag, value), 1'000'000));
-  } else if (flag == "--operator") {
-    parsed.names.emplace_back(value);
-  } else if (flag == "--json") {
-    parsed.json = value;
-  } else if (flag == "--plots") {
-    parsed.plots = value;
-  } else if (flag == "--draw") {
-    parsed.drawn_file = value;
-  } else if (flag == "--network") {
-    parsed.network = network_of(value);
-  } else {
-    return false;
-  }
-  return true;
+inline Network network_of(const std::string& option, const std::string& text) {
+  const std::vector<std::string> parts = program::parts_of(option, text);
+  if (parts.size() != 2) throw ArgumentError(option + ": '" + text + "' is not two numbers");
+  const double most = std::numeric_limits<double>::max();
+  return {.latency = 1e-6 * program::number_of(option, parts[1], 0.0, most),
+          .bandwidth = 1e9 * program::number_of(option, parts[0], 1e-9, most)};
 }
 
 }  // namespace detail
 
-/// \throws ArgumentError
-inline ScaleArguments scale_arguments(int argc, char** argv) {
+/// \param is_first whether this rank prints --help \throws ArgumentError
+inline ScaleArguments scale_arguments(int argc, const char* const* argv, bool is_first) {
+  constexpr Index most = 1'000'000'000'000;
   ScaleArguments parsed;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view flag = argv[i];
-    if (flag == "--help") {
-      parsed.help = true;
-    } else if (flag == "--weak") {
-      parsed.weak = true;
-    } else if (flag == "--backward") {
-      parsed.backward = true;
-    } else if (flag == "--memory") {
-      parsed.memory = true;
-    } else if (i + 1 < argc && detail::take_value(parsed, flag, argv[i + 1])) {
-      ++i;
-    } else {
-      throw ArgumentError("'" + std::string(flag) + "' is not understood; see --help");
-    }
-  }
+  CommandLine line(
+      "fovea_scale",
+      "passes over a sequence that is sharded over ranks, beside one process. Start it with mpirun "
+      "-np R fovea_scale. Each rank computes with one thread; D = 64, float32.");
+  line.add("--rows N", parsed.rows, 1, most, "rows of the sequence; with --weak, of each rank");
+  line.add("--weak", parsed.weak, "weak scaling: the sequence grows with the ranks");
+  line.add("--heads H", parsed.heads, 1, most, "heads");
+  line.add_each(
+      "--operator NAME", parsed.names,
+      "only the operators whose names begin with this; it may be given again. all: all of "
+      "them, also those that take long: the Synthesizers (the random one has N x N "
+      "numbers), FAT, and a block of an encoder with full attention");
+  line.add("--backward", parsed.backward, "backward passes instead of forward ones");
+  line.add("--repeat N", parsed.repeat, 1, 1'000'000,
+           "calls of each kind, in turns; medians are shown");
+  line.add("--memory", parsed.memory, "instead of times, the memory of a rank at its most");
+  line.add("--tokens N", parsed.tokens, 1, most,
+           "rows of the sequence that the model is drawn out to");
+  line.add_value("--network B,L", "12.5,2",
+                 "gigabytes a second and microseconds of the network that it is drawn out for",
+                 [&](const std::string& option, const std::string& text) {
+                   parsed.network = detail::network_of(option, text);
+                 });
+  line.add("--plots DIR", parsed.plots,
+           "directory of the model's plots: scale_time_causal.svg, scale_bytes_causal.svg and the "
+           "same with not_causal, of the main operators, and of each family that has others "
+           "scale_time_FAMILY_causal.svg and so on");
+  line.add("--json FILE", parsed.json, "write everything there, too");
+  line.add("--draw FILE", parsed.drawn_file,
+           "nothing is measured: the plots of the JSON of an earlier run, in --plots (out)");
+  line.footer(kScaleFooter);
+  parsed.help = !line.parse(argc, argv, is_first);
   return parsed;
 }
 

@@ -2,64 +2,130 @@
 /// \file
 /// Trains a small language model of bytes with the attention of one or several operators, and
 /// continues texts. See --help.
-#include <array>
 #include <chrono>
 #include <fovea/io/output_file.hpp>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "../command_line.hpp"
 #include "../line_chart.hpp"
 #include "byte_learner.hpp"
 #include "cannot_decode.hpp"
-#include "command_line.hpp"
 
 namespace {
 
 using fovea::Index;
 using models::ByteLearner;
 using models::ByteSettings;
+using program::ArgumentError;
+using program::CommandLine;
 
-constexpr const char* kHelp =
-    R"(byte_model: a language model of bytes, with the attention that you choose.
+/// What is asked for.
+struct Asked {
+  ByteSettings settings;
+  std::vector<std::string> operators = {"full"};
+  std::string text;
+  Index until = -1;  ///< the step after which it stops; -1: the last one
+  Index report = 0;  ///< steps between two lines
+  int threads = 0;   ///< 0: those of the machine
+  std::string save, load, json, plot, prompt;
+  Index count = -1;  ///< of bytes that are generated; -1: nothing is
+  models::Sampling sampling;
+};
 
-usage: byte_model --text FILE [options]                learns
-       byte_model --load FILE --generate N [options]   continues a text
+void add_what_learns(CommandLine& line, Asked& to) {
+  line.section("what learns");
+  line.add("--text FILE", to.text, "the text; the last tenth is not learnt, but guessed");
+  line.add_list(
+      "--operator LIST", to.operators,
+      "full, local, strided, fixed, bigbird, linear, delta, fmm, smart_bird; several with "
+      "commas learn in turn, from the same seed");
+  line.add("--length N", to.settings.length, 1, 1 << 20, "bytes of a sequence");
+  line.add("--width C", to.settings.width, 1, 1 << 14, "channels");
+  line.add("--layers K", to.settings.layers, 0, 1 << 10, "blocks");
+  line.add("--heads H", to.settings.heads, 1, 1 << 10, "heads of a block");
+  line.add("--seed S", to.settings.seed, 0, std::uint64_t{1} << 62,
+           "of weights, batches and draws");
+}
 
-what learns
-  --text FILE        the text; the last tenth is not learnt, but guessed
-  --operator LIST    full, local, strided, fixed, bigbird, linear, delta, fmm, smart_bird; several
-                     with commas learn in turn, from the same seed   (full)
-  --length N         bytes of a sequence             (256)
-  --width C          channels                        (64)
-  --layers K         blocks                          (2)
-  --heads H          heads of a block                (4)
-  --seed S           of weights, batches and draws   (1)
+void add_how_it_learns(CommandLine& line, Asked& to) {
+  constexpr Index most = 1 << 30;
+  line.section("how it learns");
+  line.add("--steps N", to.settings.steps, 0, most, "steps of Adam in all");
+  line.add("--until S", to.until, 0, most, "stop after step S of them, to go on by --load (all)");
+  line.add("--batch B", to.settings.batch, 1, 1 << 16, "sequences of a step");
+  line.add("--learning-rate R", to.settings.learning_rate, 0, std::numeric_limits<double>::max(),
+           "after the warm-up, which is a tenth of the steps, at most 100; it falls along a cosine "
+           "to a tenth");
+  line.add("--report R", to.report, 1, most, "steps between two lines (a twentieth of the steps)");
+  line.add("--threads T", to.threads, 1, 1024,
+           "threads (those of the machine); they change no bit");
+}
 
-how it learns
-  --steps N          steps of Adam in all            (500)
-  --until S          stop after step S of them, to go on by --load
-  --batch B          sequences of a step             (8)
-  --learning-rate R  after the warm-up, which is a tenth of the steps, at most 100; it falls along a
-                     cosine to a tenth               (0.002)
-  --report R         steps between two lines         (a twentieth of the steps)
-  --threads T        threads (those of the machine); they change no bit
+void add_output(CommandLine& line, Asked& to) {
+  line.section("checkpoints and output");
+  line.add("--save FILE", to.save, "writes a checkpoint at each line and at the end");
+  line.add("--load FILE", to.load,
+           "goes on from one, with the same bits as without the interruption; what the model is "
+           "stands in it, and --steps may be more");
+  line.add("--json FILE", to.json, "losses of all operators");
+  line.add("--plot FILE", to.plot, "the same as a chart (SVG)");
+  line.add("--generate N", to.count, 0, Index{1} << 40,
+           "writes N bytes to stdout after all, behind the prompt");
+  line.add_any("--prompt TEXT", to.prompt, "what they continue (an end of a line)");
+  line.add("--temperature T", to.sampling.temperature, 0, std::numeric_limits<double>::max(),
+           "of the draws; 0 takes the likeliest byte");
+  line.add("--top-k K", to.sampling.top_k, 1, 256, "draws from the K likeliest");
+}
 
-checkpoints and output
-  --save FILE        writes a checkpoint at each line and at the end
-  --load FILE        goes on from one, with the same bits as without the interruption; what the model
-                     is stands in it, and --steps may be more
-  --json FILE        losses of all operators
-  --plot FILE        the same as a chart (SVG)
-  --generate N       writes N bytes to stdout after all, behind the prompt
-  --prompt TEXT      what they continue              (an end of a line)
-  --temperature T    of the draws; 0 takes the likeliest byte   (1)
-  --top-k K          draws from the K likeliest      (256)
-  --help             this text
-)";
+/// Refuses operators and sizes that it has no model for. \throws ArgumentError
+void check_model(const Asked& to) {
+  const auto known = models::byte_operators();
+  for (const std::string& op : to.operators) {
+    if (std::find(known.begin(), known.end(), op) != known.end()) continue;
+    throw ArgumentError(
+        "--operator " + op + ": " +
+        (models::cannot_decode(op) ? models::kCannotDecode : "it is not known; see --help"));
+  }
+  if (to.settings.width % to.settings.heads != 0) {
+    throw ArgumentError("--heads " + std::to_string(to.settings.heads) +
+                        " does not divide --width " + std::to_string(to.settings.width));
+  }
+}
 
-constexpr std::array<std::string_view, 21> kFlags = {
-    "--text",  "--operator", "--length", "--width",         "--layers", "--heads",       "--seed",
-    "--steps", "--until",    "--batch",  "--learning-rate", "--report", "--threads",     "--save",
-    "--load",  "--json",     "--plot",   "--generate",      "--prompt", "--temperature", "--top-k"};
+/// Nothing if help was asked for, which is printed. \throws ArgumentError
+std::optional<Asked> asked(int argc, const char* const* argv) {
+  Asked to;
+  CommandLine line(
+      "byte_model",
+      "a language model of bytes, with the attention that you choose. With --text FILE "
+      "it learns; with --load FILE and --generate N it continues a text.");
+  add_what_learns(line, to);
+  add_how_it_learns(line, to);
+  add_output(line, to);
+  line.excludes("--load", {"--operator", "--length", "--width", "--layers", "--heads", "--batch",
+                           "--learning-rate", "--seed"});
+  for (const char* option : {"--steps", "--until", "--report", "--save", "--json", "--plot"}) {
+    line.needs(option, {"--text"});
+  }
+  for (const char* option : {"--prompt", "--temperature", "--top-k"}) {
+    line.needs(option, {"--generate"});
+  }
+  if (!line.parse(argc, argv)) return {};
+  if (to.text.empty() && (to.load.empty() || to.count < 0)) {
+    throw ArgumentError("expected --text FILE, or --load FILE --generate N; see --help");
+  }
+  check_model(to);
+  for (const char* option : {"--save", "--generate"}) {
+    if (line.has(option) && to.operators.size() > 1) {
+      throw ArgumentError(std::string(option) + " is of one model: expected one --operator");
+    }
+  }
+  if (!to.load.empty() && !line.has("--steps")) to.settings.steps = 0;  // those of the file
+  to.sampling.seed = to.settings.seed;
+  return to;
+}
 
 /// A line of the report.
 struct Loss {
@@ -75,45 +141,13 @@ struct Course {
   std::vector<Loss> losses = {};
 };
 
-std::vector<std::string> operators_of(const std::string& list) {
-  std::vector<std::string> parts = models::parts_of(list);
-  const auto known = models::byte_operators();
-  for (const std::string& part : parts) {
-    if (std::find(known.begin(), known.end(), part) != known.end()) continue;
-    throw std::runtime_error(
-        "--operator " + part + ": " +
-        (models::cannot_decode(part) ? models::kCannotDecode : "it is not known; see --help"));
-  }
-  return parts;
-}
-
-ByteSettings settings_of(const models::CommandLine& line) {
-  const ByteSettings usual;
-  ByteSettings settings;
-  settings.length = line.number("--length", usual.length, 1, 1 << 20);
-  settings.width = line.number("--width", usual.width, 1, 1 << 14);
-  settings.layers = line.number("--layers", usual.layers, 0, 1 << 10);
-  settings.heads = line.number("--heads", usual.heads, 1, 1 << 10);
-  settings.steps = line.number("--steps", usual.steps, 0, 1 << 30);
-  settings.batch = line.number("--batch", usual.batch, 1, 1 << 16);
-  settings.learning_rate = line.real("--learning-rate", usual.learning_rate, 0);
-  settings.seed = static_cast<std::uint64_t>(line.number("--seed", 1, 0, Index{1} << 62));
-  if (settings.width % settings.heads != 0) {
-    throw std::runtime_error("--heads " + std::to_string(settings.heads) +
-                             " does not divide --width " + std::to_string(settings.width));
-  }
-  return settings;
-}
-
 /// Learns up to a step, and says how it goes.
 Course learn(ByteLearner& learner, const ByteSettings& settings, const models::ByteText& text,
-             const models::CommandLine& line, const fovea::ThreadPool& pool) {
+             const Asked& asked, const fovea::ThreadPool& pool) {
   using Clock = std::chrono::steady_clock;
   Course course{settings.op, learner.parameters()};
-  const Index every =
-      line.number("--report", std::max<Index>(1, settings.steps / 20), 1, Index{1} << 30);
-  const Index last = std::min(settings.steps, line.number("--until", settings.steps, 0, 1 << 30));
-  const std::string save = line.text("--save");
+  const Index every = asked.report > 0 ? asked.report : std::max<Index>(1, settings.steps / 20);
+  const Index last = asked.until < 0 ? settings.steps : std::min(settings.steps, asked.until);
   Clock::duration busy{};
   Index steps = 0;
   double sum = 0;
@@ -138,9 +172,9 @@ Course learn(ByteLearner& learner, const ByteSettings& settings, const models::B
     course.losses.push_back(loss);
     sum = 0;
     summed = 0;
-    if (!save.empty()) learner.save(save);
+    if (!asked.save.empty()) learner.save(asked.save);
   }
-  if (steps == 0 && !save.empty()) learner.save(save);
+  if (steps == 0 && !asked.save.empty()) learner.save(asked.save);
   return course;
 }
 
@@ -193,92 +227,46 @@ void write_plot(const std::string& path, double unigram_bits, const std::vector<
   }
 }
 
-/// Refuses flags that say nothing together.
-void check_flags(const models::CommandLine& line, bool is_one) {
-  const auto refuse_beside = [&](const char* flag, const char* other) {
-    if (!line.has(flag) || !line.has(other)) return;
-    throw std::runtime_error(std::string(flag) + " says nothing beside " + other +
-                             "; leave one out");
-  };
-  for (const char* flag : {"--operator", "--length", "--width", "--layers", "--heads", "--batch",
-                           "--learning-rate", "--seed"}) {
-    refuse_beside(flag, "--load");
+void run(const Asked& asked) {
+  for (const std::string& path : {asked.save, asked.json, asked.plot}) {
+    if (!path.empty()) fovea::check_output(path);
   }
-  if (!line.has("--text") && !(line.has("--load") && line.has("--generate"))) {
-    throw std::runtime_error("expected --text FILE, or --load FILE --generate N; see --help");
-  }
-  for (const char* flag : {"--steps", "--until", "--report", "--save", "--json", "--plot"}) {
-    if (line.has(flag) && !line.has("--text")) {
-      throw std::runtime_error(std::string(flag) + " says nothing without --text");
-    }
-  }
-  for (const char* flag : {"--save", "--generate"}) {
-    if (line.has(flag) && !is_one) {
-      throw std::runtime_error(std::string(flag) + " is of one model: expected one --operator");
-    }
-  }
-  for (const char* flag : {"--prompt", "--temperature", "--top-k"}) {
-    if (line.has(flag) && !line.has("--generate")) {
-      throw std::runtime_error(std::string(flag) + " says nothing without --generate");
-    }
-  }
-}
-
-void run(const models::CommandLine& line) {
-  const std::vector<std::string> operators = operators_of(line.text("--operator", "full"));
-  check_flags(line, operators.size() == 1);
-  ByteSettings settings = settings_of(line);
-  const Index count = line.number("--generate", 0, 0, Index{1} << 40);
-  const models::Sampling sampling{.temperature = line.real("--temperature", 1, 0),
-                                  .top_k = line.number("--top-k", 256, 1, 256),
-                                  .seed = settings.seed};
-  const auto threads = static_cast<int>(line.number("--threads", 0, 1, 1024));
-  for (const char* flag : {"--save", "--json", "--plot"}) {
-    if (line.has(flag)) fovea::check_output(line.text(flag));
-  }
-  const fovea::ThreadPool pool(threads == 0 ? fovea::default_concurrency() : threads);
+  const fovea::ThreadPool pool(asked.threads == 0 ? fovea::default_concurrency() : asked.threads);
+  ByteSettings settings = asked.settings;
   std::unique_ptr<ByteLearner> learner;
-  if (line.has("--load")) {
-    if (!line.has("--steps")) settings.steps = 0;  // those of the file
-    learner = models::load_byte_learner(line.text("--load"), settings);
-  }
-  const std::string prompt = line.any_text("--prompt");
-  if (std::ssize(prompt) > settings.length) {
-    throw std::runtime_error("the prompt has " + std::to_string(prompt.size()) +
+  if (!asked.load.empty()) learner = models::load_byte_learner(asked.load, settings);
+  if (std::ssize(asked.prompt) > settings.length) {
+    throw std::runtime_error("the prompt has " + std::to_string(asked.prompt.size()) +
                              " bytes; the model has positions for " +
                              std::to_string(settings.length));
   }
-  if (line.has("--text")) {
-    const models::ByteText text(line.text("--text"), settings.length);
+  if (!asked.text.empty()) {
+    const models::ByteText text(asked.text, settings.length);
     const double unigram_bits = text.unigram_bits();
     std::fprintf(stderr, "%td bytes, %td of them for training; byte frequencies give %.4f bits\n",
                  text.size(), text.train_size(), unigram_bits);
     std::vector<Course> courses;
-    for (const std::string& op : operators) {
-      if (!line.has("--load")) {
+    for (const std::string& op : asked.operators) {
+      if (asked.load.empty()) {
         settings.op = op;
         learner = models::make_byte_learner(settings);
       }
-      courses.push_back(learn(*learner, settings, text, line, pool));
+      courses.push_back(learn(*learner, settings, text, asked, pool));
     }
-    if (line.has("--json")) write_json(line.text("--json"), settings, unigram_bits, courses);
-    if (line.has("--plot")) write_plot(line.text("--plot"), unigram_bits, courses);
+    if (!asked.json.empty()) write_json(asked.json, settings, unigram_bits, courses);
+    if (!asked.plot.empty()) write_plot(asked.plot, unigram_bits, courses);
   }
-  if (!line.has("--generate")) return;
-  const std::string made = prompt + learner->generate(prompt, count, sampling, pool) + "\n";
+  if (asked.count < 0) return;
+  const std::string made =
+      asked.prompt + learner->generate(asked.prompt, asked.count, asked.sampling, pool) + "\n";
   std::fwrite(made.data(), 1, made.size(), stdout);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return models::exit_status("byte_model", [&] {
-    const std::span<char* const> arguments(argv, static_cast<std::size_t>(argc));
-    const models::CommandLine line(arguments.subspan(argc > 0 ? 1 : 0), kFlags, false);
-    if (line.help()) {
-      std::fputs(kHelp, stdout);
-    } else {
-      run(line);
-    }
+  return program::exit_status("byte_model", [&] {
+    if (const auto to_do = asked(argc, argv)) run(*to_do);
+    return 0;
   });
 }

@@ -6,10 +6,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <fovea/core/thread_pool.hpp>
+#include <limits>
 #include <optional>
 
+#include "../command_line.hpp"
 #include "byte_pair.hpp"
-#include "command_line.hpp"
 #include "language_session.hpp"
 #include "sampling.hpp"
 
@@ -17,46 +18,89 @@ namespace {
 
 using fovea::Index;
 using fovea::View;
+using program::ArgumentError;
+using program::CommandLine;
 
-constexpr const char* kHelp =
-    R"(language_model: a model of Llama's kind, from a GGUF file.
+/// What is asked for.
+struct Asked {
+  std::string model;  ///< empty: in the usual place
+  std::string weights = "f32", cache = "32", attention = "full";
+  int threads = 0;  ///< 0: those of the machine
+  std::string prompt, chat, perplexity, dump, tokens;
+  std::string text;  ///< for --dump-qkv
+  bool is_chat = false, continues = false;
+  Index count = 64, chunk = 512;
+  models::Sampling sampling = {.temperature = 0, .top_k = 40};
+  std::string logits;
+  Index length = 2048;
+  bool length_given = false;
+  Index layer = 0;
+};
 
-usage: language_model [options]
+void add_model(CommandLine& line, Asked& to) {
+  line.section("the model");
+  line.add("--model FILE", to.model,
+           "the file (smollm2.gguf in $FOVEA_MODELS, or in ~/.cache/fovea/models)");
+  line.add("--weights TYPE", to.weights, "f32, f16 or bf16: how matrices are kept");
+  line.add("--cache BITS", to.cache,
+           "32 or 16: how keys and values are kept, of full attention and patterns");
+  line.add("--attention SPEC", to.attention,
+           "what attends, in place of the model's own: full, window:W,sink:S, strided:STRIDE, "
+           "fixed:STRIDE,summary:C, bigbird:BLOCK, smart_bird:KEYS");
+  line.add("--threads T", to.threads, 1, 1024, "threads (those of the machine)");
+}
 
-  --model FILE        the file (smollm2.gguf in $FOVEA_MODELS, or in ~/.cache/fovea/models)
-  --weights TYPE      f32, f16 or bf16: how matrices are kept        (f32)
-  --cache BITS        32 or 16: how keys and values are kept, of full
-                      attention and patterns                         (32)
-  --attention SPEC    what attends, in place of the model's own:     (full)
-                      full, window:W,sink:S, strided:STRIDE, fixed:STRIDE,summary:C,
-                      bigbird:BLOCK, smart_bird:KEYS
-  --threads T         threads                                        (those of the machine)
+void add_tasks(CommandLine& line, Asked& to) {
+  line.section("what is done, one of");
+  line.add_any("--prompt TEXT", to.prompt, "continues the text");
+  line.add_any("--chat TEXT", to.chat, "continues the text as the answer of an assistant to it");
+  line.add("--perplexity FILE", to.perplexity, "of the first tokens of a text");
+  line.add("--dump-qkv DIR", to.dump,
+           "writes q.npy, k.npy and v.npy of the first tokens of --text FILE, as attention reads "
+           "them, for fovea_compare --qkv");
+  line.add("--tokens FILE", to.tokens, "prints the numbers of the tokens of a text");
+}
 
-what is done: one of
-  --prompt TEXT       continues the text
-  --chat TEXT         continues the text as the answer of an assistant to it; both take
-    --count N           by so many tokens                            (64)
-    --temperature X     0 takes the likeliest token                  (0)
-    --top-k K           draws from so many                           (40)
-    --seed S            of the draws                                 (1)
-    --chunk N           tokens of the prompt that are read at once   (512)
-    --logits FILE       writes those of the prompt, .npy of float32 [tokens, vocabulary]
-  --perplexity FILE   of the first tokens of a text
-    --length N          so many                                      (2048)
-  --dump-qkv DIR      writes q.npy, k.npy and v.npy of the first tokens of --text FILE, as
-                      attention reads them, for fovea_compare --qkv
-    --layer L           of this layer                                (0)
-    --length N          so many                                      (2048)
-  --tokens FILE       prints the numbers of the tokens of a text
-  --help              this text
+void add_options_of_tasks(CommandLine& line, Asked& to) {
+  constexpr Index most = 1 << 30;
+  line.section("of --prompt and --chat");
+  line.add("--count N", to.count, 0, most, "by so many tokens");
+  line.add("--temperature X", to.sampling.temperature, 0, std::numeric_limits<double>::max(),
+           "0 takes the likeliest token");
+  line.add("--top-k K", to.sampling.top_k, 1, most, "draws from so many");
+  line.add("--seed S", to.sampling.seed, 0, most, "of the draws");
+  line.add("--chunk N", to.chunk, 1, 1 << 20, "tokens of the prompt that are read at once");
+  line.add("--logits FILE", to.logits,
+           "writes those of the prompt, .npy of float32 [tokens, vocabulary]");
+  line.section("of --perplexity and --dump-qkv");
+  line.add("--length N", to.length, 2, most, "so many tokens, at most those of the model");
+  line.add("--text FILE", to.text, "the text of --dump-qkv");
+  line.add("--layer L", to.layer, 0, most, "the layer of --dump-qkv");
+}
 
-`bash examples/models/fetch_models.sh` fetches the file.
-)";
-
-constexpr std::array<std::string_view, 19> kFlags = {
-    "--model",       "--weights", "--attention", "--threads", "--prompt",     "--count", "--seed",
-    "--temperature", "--top-k",   "--chunk",     "--logits",  "--perplexity", "--layer", "--length",
-    "--dump-qkv",    "--text",    "--tokens",    "--chat",    "--cache"};
+/// Nothing if help was asked for, which is printed. \throws ArgumentError
+std::optional<Asked> asked(int argc, const char* const* argv) {
+  Asked to;
+  CommandLine line("language_model", "a model of Llama's kind, from a GGUF file.");
+  add_model(line, to);
+  add_tasks(line, to);
+  add_options_of_tasks(line, to);
+  line.footer("`bash examples/models/fetch_models.sh` fetches the file.");
+  line.needs("--dump-qkv", {"--text"});
+  if (!line.parse(argc, argv)) return {};
+  int tasks = 0;
+  for (const char* task : {"--prompt", "--chat", "--perplexity", "--dump-qkv", "--tokens"}) {
+    tasks += line.has(task) ? 1 : 0;
+  }
+  if (tasks != 1) {
+    throw ArgumentError(
+        "expected one of --prompt, --chat, --perplexity, --dump-qkv and --tokens; see --help");
+  }
+  to.is_chat = line.has("--chat");
+  to.continues = to.is_chat || line.has("--prompt");
+  to.length_given = line.has("--length");
+  return to;
+}
 
 class Stopwatch {
  public:
@@ -68,14 +112,14 @@ class Stopwatch {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-std::string model_file(const models::CommandLine& line) {
+std::string model_file(const Asked& asked) {
   const auto variable = [](const char* name) {
     const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): one thread
     return std::string(value == nullptr ? "" : value);
   };
   const std::string models = variable("FOVEA_MODELS");
   const std::string folder = models.empty() ? variable("HOME") + "/.cache/fovea/models" : models;
-  const std::string file = line.text("--model", folder + "/smollm2.gguf");
+  const std::string file = asked.model.empty() ? folder + "/smollm2.gguf" : asked.model;
   std::error_code error;
   if (!std::filesystem::exists(file, error)) {
     fovea::refuse_file(file,
@@ -91,16 +135,16 @@ models::WeightType weight_type(const std::string& name) {
   if (name == "f32") return models::WeightType::f32;
   if (name == "f16") return models::WeightType::f16;
   if (name == "bf16") return models::WeightType::bf16;
-  throw std::runtime_error("--weights: '" + name + "' is not f32, f16 or bf16");
+  throw ArgumentError("--weights: '" + name + "' is not f32, f16 or bf16");
 }
 
-std::unique_ptr<models::LanguageSession> session_of(const models::CommandLine& line,
-                                                    const models::Gguf& file, Index reserve) {
-  const models::WeightType weights = weight_type(line.text("--weights", "f32"));
-  models::AttentionChoice choice(line.text("--attention", "full"));
-  const std::string bits = line.text("--cache", "32");
+std::unique_ptr<models::LanguageSession> session_of(const Asked& asked, const models::Gguf& file,
+                                                    Index reserve) {
+  const models::WeightType weights = weight_type(asked.weights);
+  models::AttentionChoice choice(asked.attention);
+  const std::string& bits = asked.cache;
   if (bits != "32" && bits != "16") {
-    throw std::runtime_error("--cache: '" + bits + "' is not 32 or 16");
+    throw ArgumentError("--cache: '" + bits + "' is not 32 or 16");
   }
   if (!choice.is_smart_bird()) {
     return models::pattern_session(file, choice.attention(), {weights, bits == "16"}, reserve);
@@ -113,12 +157,13 @@ std::unique_ptr<models::LanguageSession> session_of(const models::CommandLine& l
 }
 
 /// The first tokens of a text.
-std::vector<Index> first_tokens(const models::CommandLine& line, const char* flag,
+std::vector<Index> first_tokens(const Asked& asked, const std::string& file,
                                 const models::BytePairs& pairs, Index most) {
-  const Index count = line.number("--length", std::min<Index>(2048, most), 2, most);
-  std::vector<Index> tokens = pairs.encode(text_of(line.text(flag)));
+  const Index count = asked.length_given ? asked.length : std::min(asked.length, most);
+  program::check_range<Index>("--length", count, 2, most);
+  std::vector<Index> tokens = pairs.encode(text_of(file));
   if (std::ssize(tokens) < count) {
-    throw std::runtime_error(line.text(flag) + ": has " + std::to_string(tokens.size()) +
+    throw std::runtime_error(file + ": has " + std::to_string(tokens.size()) +
                              " tokens; expected at least " + std::to_string(count));
   }
   tokens.resize(static_cast<std::size_t>(count));
@@ -154,15 +199,14 @@ void print_perplexity(models::LanguageSession& session, std::span<const Index> t
               std::exp(sum / static_cast<double>(count - 1)), tokens.size(), watch.seconds());
 }
 
-void dump(const models::LanguageSession& session, std::span<const Index> tokens,
-          const models::CommandLine& line, const fovea::ThreadPool& pool) {
-  const std::string folder = line.text("--dump-qkv");
-  const Index layer = line.number("--layer", 0, 0, session.sizes().blocks - 1);
-  const models::LayerHeads heads = session.heads_of(tokens, layer, pool);
-  std::filesystem::create_directories(folder);
+void dump(const models::LanguageSession& session, std::span<const Index> tokens, const Asked& asked,
+          const fovea::ThreadPool& pool) {
+  program::check_range<Index>("--layer", asked.layer, 0, session.sizes().blocks - 1);
+  const models::LayerHeads heads = session.heads_of(tokens, asked.layer, pool);
+  std::filesystem::create_directories(asked.dump);
   constexpr const char* names[] = {"/q.npy", "/k.npy", "/v.npy"};
   for (std::size_t i = 0; i < 3; ++i) {
-    fovea::write_npy(folder + names[i],
+    fovea::write_npy(asked.dump + names[i],
                      {.dtype = fovea::Dtype::f32,
                       .shape = heads.shapes[i],
                       .bytes = std::as_bytes(std::span<const float>(heads.values[i]))});
@@ -230,61 +274,46 @@ class Continuation {
   Index made_ = 0;
 };
 
-std::string prompt_of(const models::CommandLine& line, const models::BytePairs& pairs) {
-  if (!line.has("--chat")) return line.any_text("--prompt");
+std::string prompt_of(const Asked& asked, const models::BytePairs& pairs) {
+  if (!asked.is_chat) return asked.prompt;
   if (pairs.special("<|im_start|>") < 0) {
     throw std::runtime_error("--chat: the model has no token '<|im_start|>'");
   }
-  return "<|im_start|>user\n" + line.any_text("--chat") + "<|im_end|>\n<|im_start|>assistant\n";
+  return "<|im_start|>user\n" + asked.chat + "<|im_end|>\n<|im_start|>assistant\n";
 }
 
-void continue_prompt(const models::CommandLine& line, const models::Gguf& file,
-                     const models::BytePairs& pairs, const fovea::ThreadPool& pool) {
-  const Index count = line.number("--count", 64, 0, 1 << 30);
-  const Index chunk = line.number("--chunk", 512, 1, 1 << 20);
-  const models::Sampling sampling{
-      .temperature = line.real("--temperature", 0, 0),
-      .top_k = line.number("--top-k", 40, 1, 1 << 30),
-      .seed = static_cast<std::uint64_t>(line.number("--seed", 1, 0, 1 << 30))};
-  const std::vector<Index> tokens = pairs.encode(prompt_of(line, pairs));
+void continue_prompt(const Asked& asked, const models::Gguf& file, const models::BytePairs& pairs,
+                     const fovea::ThreadPool& pool) {
+  const std::vector<Index> tokens = pairs.encode(prompt_of(asked, pairs));
   const Index length = models::llama_sizes(file).length;
   if (tokens.empty()) throw std::runtime_error("there are no tokens in the prompt");
   if (std::ssize(tokens) > length) {
     throw std::runtime_error("the prompt has " + std::to_string(tokens.size()) +
                              " tokens; the model has positions for " + std::to_string(length));
   }
-  if (line.has("--logits")) fovea::check_output(line.text("--logits"));
-  const Index reserve = std::min(length, std::ssize(tokens) + count);
-  const auto session = session_of(line, file, reserve);
+  const bool keeps_logits = !asked.logits.empty();
+  if (keeps_logits) fovea::check_output(asked.logits);
+  const Index reserve = std::min(length, std::ssize(tokens) + asked.count);
+  const auto session = session_of(asked, file, reserve);
   Continuation text(*session, pairs, pool);
-  text.read(tokens, chunk, line.has("--logits"));
-  if (line.has("--logits")) {
-    fovea::write_npy(line.text("--logits"),
-                     {.dtype = fovea::Dtype::f32,
-                      .shape = {std::ssize(tokens), session->sizes().vocabulary},
-                      .bytes = std::as_bytes(std::span<const float>(text.logits()))});
+  text.read(tokens, asked.chunk, keeps_logits);
+  if (keeps_logits) {
+    fovea::write_npy(asked.logits, {.dtype = fovea::Dtype::f32,
+                                    .shape = {std::ssize(tokens), session->sizes().vocabulary},
+                                    .bytes = std::as_bytes(std::span<const float>(text.logits()))});
   }
   const Index end = file.has("tokenizer.ggml.eos_token_id")
                         ? file.size_at("tokenizer.ggml.eos_token_id", 0, pairs.vocabulary() - 1)
                         : -1;
-  text.print(count, sampling, end);
+  text.print(asked.count, asked.sampling, end);
 }
 
-void run(const models::CommandLine& line) {
-  int tasks = 0;
-  for (const char* flag : {"--prompt", "--chat", "--perplexity", "--dump-qkv", "--tokens"}) {
-    tasks += line.has(flag) ? 1 : 0;
-  }
-  if (tasks != 1) {
-    throw std::runtime_error(
-        "expected one of --prompt, --chat, --perplexity, --dump-qkv and --tokens; see --help");
-  }
-  const auto threads = static_cast<int>(line.number("--threads", 0, 1, 1024));
-  const models::Gguf file = models::read_gguf(model_file(line));
+void run(const Asked& asked) {
+  const models::Gguf file = models::read_gguf(model_file(asked));
   const models::BytePairs pairs(file);
-  if (line.has("--tokens")) {
+  if (!asked.tokens.empty()) {
     const char* between = "";
-    for (const Index token : pairs.encode(text_of(line.text("--tokens")))) {
+    for (const Index token : pairs.encode(text_of(asked.tokens))) {
       std::printf("%s%td", between, token);
       between = " ";
     }
@@ -297,27 +326,21 @@ void run(const models::CommandLine& line) {
                                                 " tokens, and a table of " +
                                                 std::to_string(sizes.vocabulary));
   }
-  const fovea::ThreadPool pool(threads == 0 ? fovea::default_concurrency() : threads);
-  if (line.has("--prompt") || line.has("--chat")) return continue_prompt(line, file, pairs, pool);
-  if (line.has("--perplexity")) {
-    const std::vector<Index> tokens = first_tokens(line, "--perplexity", pairs, sizes.length);
-    return print_perplexity(*session_of(line, file, std::ssize(tokens)), tokens, pool);
+  const fovea::ThreadPool pool(asked.threads == 0 ? fovea::default_concurrency() : asked.threads);
+  if (asked.continues) return continue_prompt(asked, file, pairs, pool);
+  if (!asked.perplexity.empty()) {
+    const std::vector<Index> tokens = first_tokens(asked, asked.perplexity, pairs, sizes.length);
+    return print_perplexity(*session_of(asked, file, std::ssize(tokens)), tokens, pool);
   }
-  if (!line.has("--text")) throw std::runtime_error("--dump-qkv needs --text FILE");
-  const std::vector<Index> tokens = first_tokens(line, "--text", pairs, sizes.length);
-  dump(*session_of(line, file, 0), tokens, line, pool);
+  const std::vector<Index> tokens = first_tokens(asked, asked.text, pairs, sizes.length);
+  dump(*session_of(asked, file, 0), tokens, asked, pool);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return models::exit_status("language_model", [&] {
-    const std::span<char* const> arguments(argv, static_cast<std::size_t>(argc));
-    const models::CommandLine line(arguments.subspan(argc > 0 ? 1 : 0), kFlags, false);
-    if (line.help()) {
-      std::fputs(kHelp, stdout);
-    } else {
-      run(line);
-    }
+  return program::exit_status("language_model", [&] {
+    if (const auto to_do = asked(argc, argv)) run(*to_do);
+    return 0;
   });
 }

@@ -2,40 +2,49 @@
 /// \file
 /// Embeds sentences by all-MiniLM-L6-v2, or another BERT with the mean of its tokens, and prints
 /// how alike they are. See --help.
-#include <array>
 #include <cstdlib>
 #include <fovea/core/thread_pool.hpp>
 #include <fovea/io/npy.hpp>
 #include <iostream>
+#include <optional>
 
+#include "../command_line.hpp"
 #include "bert.hpp"
-#include "command_line.hpp"
 
 namespace {
 
 using fovea::Index;
 
-constexpr const char* kHelp =
-    R"(sentence_embedding: sentences as vectors of length 1, and the cosines between them.
+/// What is asked for.
+struct Asked {
+  std::string model;  ///< empty: in the usual place
+  std::string sentences, json, npy, tokens;
+  int threads = 0;  ///< 0: those of the machine
+  std::vector<std::string> words;
+};
 
-usage: sentence_embedding [options] "sentence" "sentence" ...
-
-  --model DIR        folder of model.safetensors, config.json and vocab.txt
-                     (minilm in $FOVEA_MODELS, or in ~/.cache/fovea/models)
-  --sentences FILE   sentences of a file, a line each, after those above
-  --json FILE        writes sentences, tokens and embeddings
-  --npy FILE         writes the embeddings as float32 [sentences, width]
-  --tokens FILE      only prints the numbers of the tokens of each line of FILE
-  --threads T        threads (those of the machine)
-  --help             this text
-
-The model is BERT with the mean of its tokens (all-MiniLM-L6-v2). A sentence has at most as many
-tokens as sentence_bert_config.json says (256); what is more is left out, and said.
-`bash examples/models/fetch_models.sh` fetches the files.
-)";
-
-constexpr std::array<std::string_view, 6> kFlags = {"--model", "--sentences", "--json",
-                                                    "--npy",   "--tokens",    "--threads"};
+/// Nothing if help was asked for, which is printed. \throws ArgumentError
+std::optional<Asked> asked(int argc, const char* const* argv) {
+  Asked to;
+  program::CommandLine line("sentence_embedding",
+                            "sentences as vectors of length 1, and the cosines between them.");
+  line.add("--model DIR", to.model,
+           "folder of model.safetensors, config.json and vocab.txt (minilm in $FOVEA_MODELS, or in "
+           "~/.cache/fovea/models)");
+  line.add("--sentences FILE", to.sentences, "sentences of a file, a line each, after those above");
+  line.add("--json FILE", to.json, "writes sentences, tokens and embeddings");
+  line.add("--npy FILE", to.npy, "writes the embeddings as float32 [sentences, width]");
+  line.add("--tokens FILE", to.tokens,
+           "only prints the numbers of the tokens of each line of FILE");
+  line.add("--threads T", to.threads, 1, 1024, "threads (those of the machine)");
+  line.add_words("sentences", to.words, "each in quotation marks");
+  line.footer(
+      "The model is BERT with the mean of its tokens (all-MiniLM-L6-v2). A sentence has at most as "
+      "many tokens as sentence_bert_config.json says (256); what is more is left out, and said. "
+      "`bash examples/models/fetch_models.sh` fetches the files.");
+  if (!line.parse(argc, argv)) return {};
+  return to;
+}
 
 /// A sentence and what is computed of it.
 struct Sentence {
@@ -44,12 +53,12 @@ struct Sentence {
   std::vector<float> embedding = {};
 };
 
-std::string model_folder(const models::CommandLine& line) {
+std::string model_folder(const Asked& asked) {
   const auto variable = [](const char* name) {
     const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): one thread
     return std::string(value == nullptr ? "" : value);
   };
-  if (line.has("--model")) return line.text("--model");
+  if (!asked.model.empty()) return asked.model;
   const std::string models = variable("FOVEA_MODELS");
   return (models.empty() ? variable("HOME") + "/.cache/fovea/models" : models) + "/minilm";
 }
@@ -170,26 +179,26 @@ void embed_all(const models::Bert& model, const fovea::ThreadPool& pool,
   });
 }
 
-void run(const models::CommandLine& line) {
+void run(const Asked& asked) {
   std::vector<Sentence> sentences;
-  for (const std::string& word : line.words()) sentences.push_back({.text = word});
-  for (const char* flag : {"--sentences", "--tokens"}) {
-    if (!line.has(flag)) continue;
-    for (Sentence& sentence : lines_of(line.text(flag))) sentences.push_back(std::move(sentence));
+  for (const std::string& word : asked.words) sentences.push_back({.text = word});
+  for (const std::string& file : {asked.sentences, asked.tokens}) {
+    if (file.empty()) continue;
+    for (Sentence& sentence : lines_of(file)) sentences.push_back(std::move(sentence));
   }
-  const auto threads = static_cast<int>(line.number("--threads", 0, 1, 1024));
-  if (sentences.empty()) throw std::runtime_error("no sentences are given; see --help");
-  const std::string json = line.text("--json"), npy = line.text("--npy");
-  for (const std::string& path : {json, npy}) {
+  if (sentences.empty()) {
+    throw program::ArgumentError("no sentences are given; see --help");
+  }
+  for (const std::string& path : {asked.json, asked.npy}) {
     if (!path.empty()) fovea::check_output(path);
   }
-  const std::string folder = model_folder(line);
+  const std::string folder = model_folder(asked);
   check_files(folder);
   const auto sizes = models::BertSizes::read(folder + "/config.json");
   models::check_pooling(folder, sizes.width);
   const auto tokens = models::SentenceTokens::read(folder, sizes);
   for (Sentence& sentence : sentences) sentence.tokens = tokens.encode(sentence.text);
-  if (line.has("--tokens")) return print_tokens(sentences);
+  if (!asked.tokens.empty()) return print_tokens(sentences);
   const auto model = models::Bert::read(sizes, folder + "/model.safetensors");
   for (std::size_t i = 0; i < sentences.size(); ++i) {
     const auto& [ids, left_out] = sentences[i].tokens;
@@ -199,23 +208,18 @@ void run(const models::CommandLine& line) {
                  "sentences have at most %zu\n",
                  i + 1, ids.size() + left_out, left_out, ids.size());
   }
-  const fovea::ThreadPool pool(threads == 0 ? fovea::default_concurrency() : threads);
+  const fovea::ThreadPool pool(asked.threads == 0 ? fovea::default_concurrency() : asked.threads);
   embed_all(model, pool, sentences);
-  if (!json.empty()) write_json(json, sentences);
-  if (!npy.empty()) write_npy(npy, sentences, model.width());
+  if (!asked.json.empty()) write_json(asked.json, sentences);
+  if (!asked.npy.empty()) write_npy(asked.npy, sentences, model.width());
   print_cosines(sentences);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return models::exit_status("sentence_embedding", [&] {
-    const std::span<char* const> arguments(argv, static_cast<std::size_t>(argc));
-    const models::CommandLine line(arguments.subspan(argc > 0 ? 1 : 0), kFlags, true);
-    if (line.help()) {
-      std::fputs(kHelp, stdout);
-    } else {
-      run(line);
-    }
+  return program::exit_status("sentence_embedding", [&] {
+    if (const auto to_do = asked(argc, argv)) run(*to_do);
+    return 0;
   });
 }

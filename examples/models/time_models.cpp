@@ -7,9 +7,9 @@
 #include <iostream>
 #include <sstream>
 
+#include "../command_line.hpp"
 #include "bench/measure/probe.hpp"
 #include "bert.hpp"
-#include "command_line.hpp"
 #include "language_session.hpp"
 
 namespace {
@@ -137,13 +137,14 @@ class Worker {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return models::exit_status("time_models", [&] {
-    if (argc != 3) throw std::runtime_error("usage: time_models MODEL.gguf MINILM_DIR");
+  return program::exit_status("time_models", [&] {
+    if (argc != 3) throw program::ArgumentError("usage: time_models MODEL.gguf MINILM_DIR");
     Worker worker(argv[1], argv[2]);
     for (std::string line; std::getline(std::cin, line);) {
       std::istringstream words(line);
       std::printf("%.9g\n", worker.run(words));
       std::fflush(stdout);
     }
+    return 0;
   });
 }

@@ -219,7 +219,7 @@ TEST_F(FoveaCompare, AdviceForAnotherWidthEmbedsTheSources) {
   EXPECT_EQ(run("--advise --lengths 16777216 --heads 1024"), 1);
   EXPECT_NE(errors_.find("more than the free memory; use shorter --lengths"), errors_.npos);
   EXPECT_EQ(run("--advise --heads none"), 2);
-  EXPECT_EQ(errors_, "fovea_compare: --heads: 'none' is no whole number from 1 to 1024\n");
+  EXPECT_EQ(errors_, "fovea_compare: --heads: 'none' is not a whole number from 1 to 1024\n");
 }
 
 TEST_F(FoveaCompare, PlotsARunFromItsJson) {
@@ -393,12 +393,12 @@ TEST_F(FoveaCompare, MismatchedTensorsAreReported) {
   EXPECT_EQ(errors_.find("fovea_compare: ./q.npy: "), 0u) << errors_;
 }
 
-/// For --help, the script builds nothing and prints the program's help.
+/// For --help, the script builds no operator and prints the program's help.
 TEST_F(FoveaCompare, TheScriptPrintsTheProgramsHelp) {
   ASSERT_EQ(run("--help"), 0);
   const std::string help = output_;
   EXPECT_EQ(help.find("fovea_compare: "), 0u);
-  EXPECT_EQ(count(help, "\n  --"), 17);
+  EXPECT_EQ(count(help, "\n  --"), 16);
   for (const char* flag : {"--help", "-h", "--lengths 64 --help"}) {
     ASSERT_EQ(shell("bash '" FOVEA_SOURCE_DIR "/cmake/compare.sh' " + std::string(flag)), 0);
     EXPECT_EQ(output_, help);

@@ -131,7 +131,7 @@ TEST_F(FoveaQuality, RefusesWithOneLine) {
   EXPECT_EQ(run("--causal maybe"), 2);
   EXPECT_EQ(errors_, "fovea_quality: --causal: 'maybe' is not yes or no\n");
   EXPECT_EQ(run("--colour"), 2);
-  EXPECT_EQ(errors_, "fovea_quality: '--colour' is not understood; see --help\n");
+  EXPECT_EQ(errors_, "fovea_quality: The following argument was not expected: --colour\n");
 }
 
 }  // namespace fovea_test::bench_fovea_quality
