@@ -330,6 +330,8 @@ int run_program(int argc, char** argv) {
   if (run.arguments.help) return 0;
   if (!run.arguments.drawn_file.empty()) return draw_again(run.arguments);
   run.command.assign(argv, argv + argc);
+  run.date = utc_now();
+  run.machine = machine_facts();
   check_type(run.arguments);
   std::vector<Entry> entries = entries_of(run.arguments, run.left_out);
   HeadTensors tensors = load(run);

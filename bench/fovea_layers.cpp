@@ -16,8 +16,8 @@
 #include "bench/io/compare_plots.hpp"
 #include "bench/io/compare_table.hpp"
 #include "bench/io/gaussian.hpp"
+#include "bench/io/json.hpp"
 #include "bench/io/program.hpp"
-#include "bench/io/read_comparison.hpp"
 #include "bench/measure/compare_measure.hpp"
 #include "fovea/attention/big_bird.hpp"
 #include "fovea/attention/full.hpp"
@@ -222,6 +222,7 @@ std::vector<LayerRow> measure_all(const CompareArguments& arguments, ThreadPool&
 /// The rows of the table, for plots.
 Comparison plotted(const std::vector<LayerRow>& rows, const CompareArguments& arguments) {
   Comparison run;
+  run.machine = machine_facts();
   run.arguments = arguments;
   run.shape = {.batch = 1,
                .query_heads = kHeads,
@@ -242,31 +243,25 @@ Comparison plotted(const std::vector<LayerRow>& rows, const CompareArguments& ar
 
 std::string table_json(const std::vector<LayerRow>& rows, const CompareArguments& arguments,
                        const std::vector<std::string>& command) {
-  JsonWriter json;
-  json.begin_object();
-  write_facts(json, "fovea_layers", command);
-  json.member("caption", subtitle_of(plotted(rows, arguments)));
-  json.member("what", "one training step of an encoder layer: forward, backward, Adam; float32");
-  json.member("width", kWidth);
-  json.member("heads", kHeads);
-  json.member("threads", arguments.threads);
-  json.member("peak_bytes", "peak of memory allocated by operator new, without weights");
-  json.begin_array("results");
+  const Comparison run = plotted(rows, arguments);
+  Json json = facts("fovea_layers", command, run.machine);
+  json.update({{"caption", subtitle_of(run)},
+               {"what", "one training step of an encoder layer: forward, backward, Adam; float32"},
+               {"width", kWidth},
+               {"heads", kHeads},
+               {"threads", arguments.threads},
+               {"peak_bytes", "peak of memory allocated by operator new, without weights"}});
   for (const LayerRow& row : rows) {
-    json.begin_object();
-    json.member("label", row.label);
-    json.member("n", row.n);
-    json.member("milliseconds", row.seconds * 1e3);
-    json.member("least_milliseconds", row.least_seconds * 1e3);
-    json.member("cpu_share", row.cpu_share);
-    json.member("peak_bytes", row.peak_bytes);
-    json.member("relative_steps_per_second", row.speed);
-    json.member("relative_peak_memory", row.memory);
-    json.end();
+    json["results"].push_back({{"label", row.label},
+                               {"n", row.n},
+                               {"milliseconds", row.seconds * 1e3},
+                               {"least_milliseconds", row.least_seconds * 1e3},
+                               {"cpu_share", row.cpu_share},
+                               {"peak_bytes", row.peak_bytes},
+                               {"relative_steps_per_second", row.speed},
+                               {"relative_peak_memory", row.memory}});
   }
-  json.end();
-  json.end();
-  return json.text() + '\n';
+  return text_of(json);
 }
 
 /// \throws ArgumentError

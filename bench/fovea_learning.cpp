@@ -8,12 +8,11 @@
 #include <filesystem>
 #include <fovea/io/output_file.hpp>
 #include <limits>
-#include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 
-#include "bench/io/compare_json.hpp"
+#include "bench/io/json.hpp"
 #include "bench/io/program.hpp"
-#include "bench/io/read_file.hpp"
 #include "bench/io/svg_plot.hpp"
 #include "bench/learning/learner.hpp"
 #include "bench/measure/stopwatch.hpp"
@@ -170,40 +169,31 @@ Run learn(const Settings& settings, const learning::Task& task, const Asked& ask
 
 /// The mean, the least and the largest of something of all runs, and all of them.
 template <class Of>
-void write_sharded(bench::JsonWriter& json, const std::string& name, const std::vector<Run>& runs,
-                   const Of& of) {
-  double least = of(runs[0]), most = least, sum = 0;
-  for (const Run& run : runs) {
-    least = std::min(least, of(run));
-    most = std::max(most, of(run));
-    sum += of(run);
-  }
-  json.member("mean_" + name, sum / static_cast<double>(runs.size()));
-  json.member("least_" + name, least);
-  json.member("most_" + name, most);
-  json.begin_array(name + "_of_seeds");
-  for (const Run& run : runs) json.value(of(run));
-  json.end();
+void add_spread(bench::Json& json, const std::string& name, const std::vector<Run>& runs,
+                const Of& of) {
+  std::vector<double> all;
+  for (const Run& run : runs) all.push_back(of(run));
+  json["mean_" + name] = std::reduce(all.begin(), all.end()) / static_cast<double>(all.size());
+  json["least_" + name] = std::ranges::min(all);
+  json["most_" + name] = std::ranges::max(all);
+  json[name + "_of_seeds"] = all;
 }
 
 /// The lines that all runs have.
-void write_points(bench::JsonWriter& json, const std::vector<Run>& runs) {
+bench::Json points_of(const std::vector<Run>& runs) {
   std::size_t common = runs[0].points.size();
   for (const Run& run : runs) common = std::min(common, run.points.size());
-  json.begin_array("points");
+  bench::Json points = bench::Json::array();
   for (std::size_t i = 0; i < common; ++i) {
-    json.begin_object();
-    json.member("step", runs[0].points[i].step);
     double loss = 0, accuracy = 0;
     for (const Run& run : runs) {
       loss += run.points[i].held_out.loss / static_cast<double>(runs.size());
       accuracy += run.points[i].held_out.accuracy / static_cast<double>(runs.size());
     }
-    json.member("mean_loss", loss);
-    json.member("mean_accuracy", accuracy);
-    json.end();
+    points.push_back(
+        {{"step", runs[0].points[i].step}, {"mean_loss", loss}, {"mean_accuracy", accuracy}});
   }
-  json.end();
+  return points;
 }
 
 /// Below the titles of plots, and in the JSON, from which captions in documents are made.
@@ -211,40 +201,35 @@ constexpr const char* kCaption = "sequences held out, mean over the seeds";
 
 std::string json_of(const Settings& settings, const std::string& commit,
                     const std::vector<std::string>& command, const std::vector<SystemRuns>& all) {
-  bench::JsonWriter json;
-  json.begin_object();
-  bench::write_facts(json, "fovea_learning", command);
-  json.member("commit", commit);
-  json.member("task", settings.task);
-  if (!settings.texts.empty()) json.member("texts", settings.texts);
-  json.member("shortest", settings.shortest);
-  json.member("length", settings.length);
-  json.member("width", settings.width);
-  json.member("layers", settings.layers);
-  json.member("heads", settings.heads);
-  json.member("steps", settings.steps);
-  json.member("batch", settings.batch);
-  json.member("held_out", settings.held_out);
-  json.member("learning_rate", settings.learning_rate);
-  json.member("caption", kCaption);
-  json.member("what", "loss in nats per answer and accuracy, on held-out sequences");
-  json.begin_array("systems");
-  for (const SystemRuns& system : all) {
-    json.begin_object();
-    json.member("system", system.system);
-    json.member("parameters", system.runs[0].parameters);
-    json.member("seeds", std::ssize(system.runs));
-    json.member("step", system.runs[0].points.back().step);
-    write_sharded(json, "loss", system.runs,
-                  [](const Run& run) { return run.points.back().held_out.loss; });
-    write_sharded(json, "accuracy", system.runs,
-                  [](const Run& run) { return run.points.back().held_out.accuracy; });
-    write_points(json, system.runs);
-    json.end();
+  bench::Json json = bench::facts("fovea_learning", command, bench::machine_facts());
+  json["commit"] = commit;
+  json["task"] = settings.task;
+  if (!settings.texts.empty()) json["texts"] = settings.texts;
+  json.update(
+      {{"shortest", settings.shortest},
+       {"length", settings.length},
+       {"width", settings.width},
+       {"layers", settings.layers},
+       {"heads", settings.heads},
+       {"steps", settings.steps},
+       {"batch", settings.batch},
+       {"held_out", settings.held_out},
+       {"learning_rate", settings.learning_rate},
+       {"caption", kCaption},
+       {"what", "loss in nats per answer and accuracy, on held-out sequences"}});
+  for (const auto& [name, runs] : all) {
+    bench::Json& system = json["systems"].emplace_back();
+    system["system"] = name;
+    system["parameters"] = runs[0].parameters;
+    system["seeds"] = runs.size();
+    system["step"] = runs[0].points.back().step;
+    add_spread(system, "loss", runs,
+               [](const Run& run) { return run.points.back().held_out.loss; });
+    add_spread(system, "accuracy", runs,
+               [](const Run& run) { return run.points.back().held_out.accuracy; });
+    system["points"] = points_of(runs);
   }
-  json.end();
-  json.end();
-  return json.text() + '\n';
+  return bench::text_of(json);
 }
 
 void learn_all(const Asked& asked, const std::vector<std::string>& command) {
@@ -290,34 +275,34 @@ std::string forms_of(const std::vector<bench::PlotSeries>& lines) {
 }
 
 /// The mean loss against the step, in the colours that systems have everywhere.
-void draw(const Asked& asked) {
-  fovea::check_output(asked.drawn);
-  const std::string& file = asked.from;
-  const auto json = nlohmann::json::parse(bench::read_file(file), nullptr, false);
-  if (json.is_discarded() || json.value("program", "") != "fovea_learning") {
-    throw std::runtime_error(file + ": it was not written by fovea_learning");
-  }
+bench::SvgPlot plot_of(const bench::Json& json, const std::vector<std::string>& only) {
   bench::SvgPlot plot;
-  const auto task = json.at("task").get<std::string>();
+  const std::string task = json.at("task");
   plot.title = "Loss against the training step: " + task +
                (task == "copy" ? ", causal" : ", not causal") + ", length " +
                std::to_string(json.at("length").get<Index>());
   plot.subtitle = kCaption;
   plot.x.label = "training step";
   plot.y.label = "loss, nats of an answer";
-  for (const auto& system : json.at("systems")) {
-    const auto name = system.at("system").get<std::string>();
-    const bool is_left_out = std::ranges::find(asked.only, name) == asked.only.end();
-    if (!asked.only.empty() && is_left_out) continue;
+  for (const bench::Json& system : json.at("systems")) {
+    const std::string name = system.at("system");
+    if (!only.empty() && std::ranges::find(only, name) == only.end()) continue;
     const std::string family = learning::name_of(name);
     bench::PlotSeries series{name, family, {}, bench::has_line_of(plot.series, family)};
-    for (const auto& point : system.at("points")) {
-      series.points.emplace_back(point.at("step").get<double>(),
-                                 point.at("mean_loss").get<double>());
+    for (const bench::Json& point : system.at("points")) {
+      series.points.emplace_back(point.at("step"), point.at("mean_loss"));
     }
     plot.series.push_back(std::move(series));
   }
   plot.line = "an attention: " + forms_of(plot.series);
+  return plot;
+}
+
+void draw(const Asked& asked) {
+  fovea::check_output(asked.drawn);
+  const bench::SvgPlot plot =
+      bench::read_result(asked.from, "fovea_learning",
+                         [&](const bench::Json& json) { return plot_of(json, asked.only); });
   fovea::write_file(asked.drawn, bench::svg_text(plot));
 }
 

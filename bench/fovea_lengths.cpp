@@ -14,8 +14,8 @@
 #include "bench/io/compare_arguments.hpp"
 #include "bench/io/compare_json.hpp"
 #include "bench/io/compare_plots.hpp"
+#include "bench/io/json.hpp"
 #include "bench/io/program.hpp"
-#include "bench/io/read_comparison.hpp"
 #include "bench/measure/compare_measure.hpp"
 #include "fovea/attention/full.hpp"
 #include "fovea/io/output_file.hpp"
@@ -88,38 +88,30 @@ Row measure_step(const Entry& entry, const HeadTensors& tensors) {
 }
 
 std::string figure_json(const Comparison& run) {
-  JsonWriter json;
-  json.begin_object();
-  write_facts(json, "fovea_lengths", run.command);
-  json.member("caption", subtitle_of(run));
-  json.member("what", "one training step, forward and backward; not causal, B = 1, float32");
-  json.member("heads", run.shape.query_heads);
-  json.member("width", run.shape.width);
-  json.member("threads", run.arguments.threads);
-  json.member("peak_bytes",
-              "peak of allocated memory, without q, k, v and the gradient of the output");
-  json.member("seconds", run.seconds);
-  json.begin_array("results");
+  Json json = facts("fovea_lengths", run.command, run.machine);
+  json.update({{"caption", subtitle_of(run)},
+               {"what", "one training step, forward and backward; not causal, B = 1, float32"},
+               {"heads", run.shape.query_heads},
+               {"width", run.shape.width},
+               {"threads", run.arguments.threads},
+               {"peak_bytes", "peak of allocated memory, without q, k, v and the gradient of the output"},
+               {"seconds", run.seconds}});
   for (const Row& row : run.rows) {
-    json.begin_object();
-    json.member("operator", row.names.op);
-    json.member("variant", row.names.variant);
-    json.member("label", row.names.label);
-    json.member("n", row.n);
-    json.member("runs", row.runs);
-    json.member("milliseconds", row.seconds * 1e3);
-    json.member("least_milliseconds", row.least_seconds * 1e3);
-    json.member("cpu_share", row.cpu_share);
-    json.member("useful_gflops", row.useful_gflops);
-    json.member("peak_fraction", row.peak_fraction);
-    json.member("sustained_fraction", row.sustained_fraction);
-    json.member("peak_bytes", row.workspace_bytes);
-    json.member("error_ratio", row.error.ratio);
-    json.end();
+    json["results"].push_back({{"operator", row.names.op},
+                               {"variant", row.names.variant},
+                               {"label", row.names.label},
+                               {"n", row.n},
+                               {"runs", row.runs},
+                               {"milliseconds", row.seconds * 1e3},
+                               {"least_milliseconds", row.least_seconds * 1e3},
+                               {"cpu_share", row.cpu_share},
+                               {"useful_gflops", row.useful_gflops},
+                               {"peak_fraction", row.peak_fraction},
+                               {"sustained_fraction", row.sustained_fraction},
+                               {"peak_bytes", row.workspace_bytes},
+                               {"error_ratio", row.error.ratio}});
   }
-  json.end();
-  json.end();
-  return json.text() + '\n';
+  return text_of(json);
 }
 
 /// \throws ArgumentError
@@ -182,6 +174,7 @@ int run_program(int argc, char** argv) {
     return 0;
   }
   run.command.assign(argv, argv + argc);
+  run.machine = machine_facts();
   const std::string json_file = directory + "/lengths.json";
   fovea::check_output(json_file);
   check_plots(figure_plots(), directory);

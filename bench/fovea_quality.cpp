@@ -251,6 +251,7 @@ int run_program(int argc, char** argv) {
     return 0;
   }
   all.run.command.assign(argv, argv + argc);
+  all.run.machine = machine_facts();
   const Stopwatch watch;
   const HeadTensors tensors =
       tensors_of_directory(all.run.arguments, FOVEA_SOURCE_DIR, all.run.input, "--length");

@@ -17,6 +17,7 @@
 #include "bench/io/compare_sources.hpp"
 #include "bench/io/document_sketch.hpp"
 #include "bench/io/gaussian.hpp"
+#include "bench/io/json.hpp"
 #include "bench/io/program.hpp"
 #include "bench/measure/stopwatch.hpp"
 #include "fovea/attention/smart_bird.hpp"
@@ -89,26 +90,19 @@ Times measure(const std::string& data, const Sketch<float>& sketch, bool causal)
 }
 
 std::string search_json(const std::vector<std::string>& command, const std::vector<Times>& all) {
-  JsonWriter json;
-  json.begin_object();
-  write_facts(json, "fovea_search", command);
-  json.member("what", "selection of 20 keys for each row, 8 heads, d = 4, B = 1, float32");
-  json.member("threads", 1);
-  json.begin_array("results");
+  Json json = facts("fovea_search", command, machine_facts());
+  json["what"] = "selection of 20 keys for each row, 8 heads, d = 4, B = 1, float32";
+  json["threads"] = 1;
   for (const Times& times : all) {
-    json.begin_object();
-    json.member("data", times.data);
-    json.member("causal", times.causal);
-    json.member("label", times.data + (times.causal ? ", causal" : ""));
-    json.member("n", times.n);
-    json.member("exhaustive_milliseconds", times.exhaustive * 1e3);
-    json.member("milliseconds", times.blocks * 1e3);
-    json.member("exhaustive_over_blocks", times.ratio);
-    json.end();
+    json["results"].push_back({{"data", times.data},
+                               {"causal", times.causal},
+                               {"label", times.data + (times.causal ? ", causal" : "")},
+                               {"n", times.n},
+                               {"exhaustive_milliseconds", times.exhaustive * 1e3},
+                               {"milliseconds", times.blocks * 1e3},
+                               {"exhaustive_over_blocks", times.ratio}});
   }
-  json.end();
-  json.end();
-  return json.text() + '\n';
+  return text_of(json);
 }
 
 /// \throws ArgumentError

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "bench/io/compare_json.hpp"
 #include "bench/io/compare_plots.hpp"
-#include "bench/io/read_comparison.hpp"
 
 namespace bench {
 

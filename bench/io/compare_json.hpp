@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Everything that fovea_compare found out, as JSON.
+/// Everything that fovea_compare found out, and its JSON. Test:
+/// tests/bench/io/compare_against_test.cpp.
 #pragma once
 
 #include <algorithm>
-#include <limits>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bench/io/compare_arguments.hpp"
-#include "bench/io/facts.hpp"
-#include "bench/io/json_writer.hpp"
 #include "bench/measure/compare_measure.hpp"
 
 namespace bench {
@@ -20,8 +19,8 @@ namespace bench {
 /// One run of the program.
 struct Comparison {
   std::vector<std::string> command;
-  std::string date = utc_now();
-  std::vector<std::pair<std::string, std::string>> machine = machine_facts();
+  std::string date;
+  std::vector<std::pair<std::string, std::string>> machine;  ///< machine_facts
   CompareArguments arguments;
   std::string input;     ///< what the sequence is, for people
   AttentionShape shape;  ///< of the longest sequence
@@ -59,71 +58,14 @@ inline std::string subtitle_of(const Comparison& run) {
          run.fact("isa_level") + ", " + run.fact("cpu");
 }
 
-namespace detail {
+/// Everything that was found out, as the text of a file.
+std::string to_json(const Comparison& run);
 
-inline void write_row(JsonWriter& json, const Row& row) {
-  const auto optional = [&](const char* key, const std::optional<double>& x) {
-    json.member(key, x.value_or(std::numeric_limits<double>::quiet_NaN()));
-  };
-  json.begin_object();
-  json.member("operator", row.names.op);
-  json.member("pass", name(row.names.pass));
-  json.member("variant", row.names.variant);
-  json.member("label", row.names.label);
-  json.member("causal", row.causal);
-  json.member("n", row.n);
-  json.member("workspace_bytes", row.workspace_bytes);
-  if (!row.skipped.empty()) {
-    json.member(row.failed ? "failed" : "skipped", row.skipped);
-  } else {
-    json.member("runs", row.runs);
-    json.member("milliseconds", row.seconds * 1e3);
-    json.member("least_milliseconds", row.least_seconds * 1e3);
-    json.member("cpu_milliseconds", row.cpu_seconds * 1e3);
-    json.member("useful_gflops", row.useful_gflops);
-    json.member("peak_fraction", row.peak_fraction);
-    json.member("sustained_fraction", row.sustained_fraction);
-    json.member("cpu_share", row.cpu_share);
-    if (!row.yardstick.empty()) json.member("full", row.yardstick);
-    optional("speed_up_to_full", row.speed_up);
-    json.member("error_ratio", row.error.ratio);
-    json.member("max_absolute_error", row.error.absolute);
-    optional("relative_difference_from_full", row.difference);
-    if (row.compared_rows > 0) json.member("compared_rows", row.compared_rows);
-    if (row.other_seconds) json.member("against_milliseconds", *row.other_seconds * 1e3);
-  }
-  json.end();
-}
+/// The data of plots and report. \param program fovea_compare, or one that has rows like it
+/// \throws std::runtime_error if the file is not a result of it
+Comparison read_comparison(const std::string& file, const std::string& program = "fovea_compare");
 
-}  // namespace detail
-
-inline std::string to_json(const Comparison& run) {
-  JsonWriter json;
-  json.begin_object();
-  write_facts(json, "fovea_compare", run.command);
-  json.member("caption", subtitle_of(run));
-  json.begin_object("input");
-  json.member("what", run.input);
-  json.member("type", type_name(run.arguments));
-  json.member("query_heads", run.shape.query_heads);
-  json.member("key_heads", run.shape.key_heads);
-  json.member("width", run.shape.width);
-  json.member("value_width", run.shape.value_width);
-  json.end();
-  json.member("threads", run.arguments.threads);
-  json.member("repeat", run.arguments.repeat);
-  json.member("error_rows_per_head", kErrorRows);
-  json.member("error_unit", run.arguments.type == TensorType::f64 ? "u A (1 + B), u = 2^-53"
-                            : has_16_bits(run.arguments.type)
-                                ? "u A (1 + B), u = 2^-24, beyond rounding the output to 16 bits"
-                                : "u A (1 + B), u = 2^-24");
-  if (!run.left_out.empty()) json.member("left_out", run.left_out);
-  json.member("seconds", run.seconds);
-  json.begin_array("results");
-  for (const Row& row : run.rows) detail::write_row(json, row);
-  json.end();
-  json.end();
-  return json.text() + '\n';
-}
+/// Sets what all results say of themselves.
+void read_facts(const nlohmann::ordered_json& json, Comparison& run);
 
 }  // namespace bench

@@ -91,7 +91,7 @@ inline std::string name_cell(const Row& row) {
 /// A cell with the number that it is sorted by; cells without one come last.
 inline std::string number_cell(double value, const std::string& text) {
   if (!std::isfinite(value)) return "<td data-v=\"Infinity\">-</td>";
-  return "<td data-v=\"" + json_number(value) + "\">" + escaped_markup(text) + "</td>";
+  return "<td data-v=\"" + short_number(value, "%.9g") + "\">" + escaped_markup(text) + "</td>";
 }
 
 inline std::string report_row(const Row& row) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bench/io/compare_plots.hpp"
+#include "bench/io/json.hpp"
 #include "bench/measure/head_kinds.hpp"
 #include "bench/measure/quality.hpp"
 #include "bench/measure/quality_mixed.hpp"
@@ -75,33 +76,23 @@ struct QualityRun {
   std::vector<PolicyRow> policies;
 };
 
-inline void write_rows(JsonWriter& json, const QualityRun& all) {
-  json.begin_array("results");
-  for (const QualityRow& row : all.rows) {
-    json.begin_object();
-    json.member("name", row.choice.name());
-    json.member("operator", row.choice.system);
-    json.member("milliseconds", row.seconds * 1e3);
-    json.member("workspace_bytes", row.workspace_bytes);
-    json.member("weight", row.mean(&Found::weight, all.kinds));
-    json.member("relative_difference_from_full", row.mean(&Found::distance, all.kinds));
-    json.member("cosine", row.mean(&Found::cosine, all.kinds));
-    for (const HeadKind kind : kHeadKinds) {
-      json.member(name(kind), row.mean(&Found::distance, all.kinds, &kind));
-    }
-    json.member("best", row.is_best ? "*" : "");
-    json.begin_array("heads");
-    for (const Found& head : row.heads) {
-      json.begin_object();
-      json.member("distance", head.distance);
-      json.member("cosine", head.cosine);
-      json.member("weight", head.weight);
-      json.end();
-    }
-    json.end();
-    json.end();
+inline Json row_json(const QualityRow& row, const std::vector<HeadKind>& kinds) {
+  Json json = {{"name", row.choice.name()},
+               {"operator", row.choice.system},
+               {"milliseconds", row.seconds * 1e3},
+               {"workspace_bytes", row.workspace_bytes},
+               {"weight", row.mean(&Found::weight, kinds)},
+               {"relative_difference_from_full", row.mean(&Found::distance, kinds)},
+               {"cosine", row.mean(&Found::cosine, kinds)}};
+  for (const HeadKind kind : kHeadKinds) {
+    json[name(kind)] = row.mean(&Found::distance, kinds, &kind);
   }
-  json.end();
+  json["best"] = row.is_best ? "*" : "";
+  for (const Found& head : row.heads) {
+    json["heads"].push_back(
+        {{"distance", head.distance}, {"cosine", head.cosine}, {"weight", head.weight}});
+  }
+  return json;
 }
 
 /// Below the title of the plot, and in the JSON, from which captions in documents are made.
@@ -112,52 +103,38 @@ inline std::string quality_caption(const Comparison& run) {
 }
 
 inline std::string quality_json(const QualityRun& all) {
-  JsonWriter json;
-  json.begin_object();
-  write_facts(json, "fovea_quality", all.run.command);
-  json.member("caption", quality_caption(all.run));
-  json.member("input", all.run.input);
-  json.member("n", all.run.shape.keys);
-  json.member("causal", all.run.arguments.causal ? "yes" : "no");
-  json.member("left_out", all.run.left_out);
-  json.member("seconds", all.run.seconds);
-  json.begin_array("heads");
+  Json json = facts("fovea_quality", all.run.command, all.run.machine);
+  json.update({{"caption", quality_caption(all.run)},
+               {"input", all.run.input},
+               {"n", all.run.shape.keys},
+               {"causal", all.run.arguments.causal ? "yes" : "no"},
+               {"left_out", all.run.left_out},
+               {"seconds", all.run.seconds}});
   for (std::size_t h = 0; h < all.shares.size(); ++h) {
-    json.begin_object();
-    json.member("head", std::to_string(h));
-    json.member("kind", name(all.kinds[h]));
-    json.member("first_keys", all.shares[h].sink);
-    json.member("near", all.shares[h].nearby);
-    json.member("far", all.shares[h].distant);
-    json.end();
+    json["heads"].push_back({{"head", std::to_string(h)},
+                             {"kind", name(all.kinds[h])},
+                             {"first_keys", all.shares[h].sink},
+                             {"near", all.shares[h].nearby},
+                             {"far", all.shares[h].distant}});
   }
-  json.end();
-  write_rows(json, all);
-  json.begin_array("policies");
+  for (const QualityRow& row : all.rows) json["results"].push_back(row_json(row, all.kinds));
   for (const PolicyRow& row : all.policies) {
     for (std::size_t k = 0; k < row.of_keys.size(); ++k) {
-      json.begin_object();
-      json.member("policy", row.name);
-      json.member("keys_per_row", kKeysOfFigure[k]);
-      json.member("weight", row.of_keys[k].weight);
-      json.member("relative_difference_from_full", row.of_keys[k].distance);
-      json.end();
+      json["policies"].push_back({{"policy", row.name},
+                                  {"keys_per_row", kKeysOfFigure[k]},
+                                  {"weight", row.of_keys[k].weight},
+                                  {"relative_difference_from_full", row.of_keys[k].distance}});
     }
   }
-  json.end();
-  json.begin_array("splits");
   for (const SplitRow& row : all.splits) {
-    json.begin_object();
-    json.member("name", std::string(name(row.kind)) + ", k = " + std::to_string(row.band));
+    Json& split = json["splits"].emplace_back();
+    split["name"] = std::string(name(row.kind)) + ", k = " + std::to_string(row.band);
     for (std::size_t r = 0; r < row.errors.size(); ++r) {
-      json.member("rank_" + std::to_string(r), row.errors[r]);
+      split["rank_" + std::to_string(r)] = row.errors[r];
     }
-    json.member("rank_of_rest", row.rank);
-    json.end();
+    split["rank_of_rest"] = row.rank;
   }
-  json.end();
-  json.end();
-  return json.text() + '\n';
+  return text_of(json);
 }
 
 /// Of the rows, those that no other is both faster and nearer than, for the heads of a kind, or for

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <Eigen/Core>
+#include <ctime>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -70,7 +71,18 @@ inline std::string commit_of(const std::string& root) {
   return word.empty() ? "unknown" : word;
 }
 
-/// The facts as (key, value), in the order of printing.
+/// "2026-01-31T12:00:00Z".
+inline std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+#if defined(FOVEA_BENCH_FLAGS)
+/// The facts of a program as (key, value), in the order of printing.
 inline std::vector<std::pair<std::string, std::string>> machine_facts() {
   return {{"cpu", cpu_name()},
           {"hardware_threads", std::to_string(std::thread::hardware_concurrency())},
@@ -82,6 +94,7 @@ inline std::vector<std::pair<std::string, std::string>> machine_facts() {
           {"fovea", fovea_version()},
           {"commit", commit_of(FOVEA_SOURCE_DIR)}};
 }
+#endif
 
 /// Bytes of available memory without paging; a large number if the system does not report it.
 inline Index available_bytes() {

@@ -6,15 +6,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "bench/io/facts.hpp"
 #include "bench/io/human.hpp"
-#include "bench/io/result_reader.hpp"
+#include "bench/io/json.hpp"
 #include "bench/io/svg_plot.hpp"
+#include "bench/measure/machine.hpp"
 #include "bench/scale/measure.hpp"
 #include "bench/scale/memory.hpp"
 #include "bench/scale/model.hpp"
@@ -156,116 +155,97 @@ inline std::vector<SvgPlot> outlook_plots(const std::vector<OutlookOfSystem>& al
 /// What the model was drawn out to in a run, read from its JSON, and in `asked` what plots say of
 /// the run. \throws std::runtime_error if the file is no result of fovea_scale
 inline std::vector<OutlookOfSystem> read_outlooks(const std::string& file, ScaleArguments& asked) {
-  const std::string program = "fovea_scale";
-  const fovea_test::Json root = read_result(file, program);
-  const RunReader json(file, program, root);
-  const RunReader outlook = json.in(json.at("outlook"));
-  asked.heads = json.integer("heads");
-  asked.backward = json.text("pass") == "backward";
-  asked.tokens = outlook.integer("tokens");
-  asked.network = {outlook.number("microseconds_of_a_message") * 1e-6,
-                   outlook.number("gigabytes_a_second") * 1e9};
-  std::vector<OutlookOfSystem> all;
-  const Systems systems = all_systems(asked.heads, asked.backward);
-  for (const fovea_test::Json& item : outlook.at("points").items) {
-    const RunReader point = json.in(item);
-    const std::string& name = point.text("operator");
-    if (all.empty() || all.back().look.name != name) {
-      const auto system =
-          std::ranges::find(systems, name, [](const System& s) { return s.look.name; });
-      if (system == systems.end()) {
-        throw std::runtime_error(file + ": this build has no operator '" + name + "'");
+  return read_result(file, "fovea_scale", [&](const Json& json) {
+    const Json& outlook = json.at("outlook");
+    asked.heads = json.at("heads");
+    asked.backward = json.at("pass") == "backward";
+    asked.tokens = outlook.at("tokens");
+    asked.network = {outlook.at("microseconds_of_a_message").get<double>() * 1e-6,
+                     outlook.at("gigabytes_a_second").get<double>() * 1e9};
+    std::vector<OutlookOfSystem> all;
+    const Systems systems = all_systems(asked.heads, asked.backward);
+    for (const Json& point : outlook.at("points")) {
+      const std::string name = point.at("operator");
+      if (all.empty() || all.back().look.name != name) {
+        const auto system =
+            std::ranges::find(systems, name, [](const System& s) { return s.look.name; });
+        if (system == systems.end()) {
+          throw std::runtime_error(file + ": this build has no operator '" + name + "'");
+        }
+        all.push_back({system->look, Basis::exact, {}});
       }
-      all.push_back({system->look, Basis::exact, {}});
+      all.back().curve.push_back({point.at("ranks"), point.at("seconds"), point.at("speed_up"),
+                                  point.at("bytes_of_a_rank")});
     }
-    all.back().curve.push_back({static_cast<int>(point.integer("ranks")), point.number("seconds"),
-                                point.number("speed_up"), point.number("bytes_of_a_rank")});
-  }
-  return all;
+    return all;
+  });
 }
 
 /// The context of every result.
-inline void write_scale_facts(JsonWriter& json, const Stage& at, const ScaleArguments& asked,
-                              const std::vector<std::string>& command) {
-  write_facts(json, "fovea_scale", command);
-  json.member("pass", asked.backward ? "backward" : "forward");
-  json.member("ranks", static_cast<Index>(at.ranks.size()));
-  json.member("rows", at.rows);
-  json.member("heads", asked.heads);
-  json.member("width", kWidth);
-  json.member("scaling", asked.weak ? "weak" : "strong");
+inline Json scale_facts(const Stage& at, const ScaleArguments& asked,
+                        const std::vector<std::string>& command) {
+  Json json = facts("fovea_scale", command, machine_facts());
+  json.update({{"pass", asked.backward ? "backward" : "forward"},
+               {"ranks", at.ranks.size()},
+               {"rows", at.rows},
+               {"heads", asked.heads},
+               {"width", kWidth},
+               {"scaling", asked.weak ? "weak" : "strong"}});
+  return json;
 }
 
-/// Appends what the model is drawn out to.
-inline void write_outlook(JsonWriter& json, const std::vector<OutlookOfSystem>& all,
-                          const ScaleArguments& asked) {
-  json.begin_object("outlook");
-  json.member("tokens", asked.tokens);
-  json.member("gigabytes_a_second", asked.network.bandwidth * 1e-9);
-  json.member("microseconds_of_a_message", asked.network.latency * 1e6);
-  json.begin_array("operators");
+/// What the model is drawn out to.
+inline Json outlook_json(const std::vector<OutlookOfSystem>& all, const ScaleArguments& asked) {
+  Json json = {{"tokens", asked.tokens},
+               {"gigabytes_a_second", asked.network.bandwidth * 1e-9},
+               {"microseconds_of_a_message", asked.network.latency * 1e6}};
   for (const OutlookOfSystem& line : all) {
     const int half = ranks_of_half_efficiency(line.curve);
-    json.begin_object();
-    json.member("operator", line.look.name);
-    json.member("bytes_are", name_of(line.basis));
-    json.member("ranks_of_half_efficiency",
-                half == 0 ? std::numeric_limits<double>::quiet_NaN() : half);
-    json.end();
+    json["operators"].push_back({{"operator", line.look.name},
+                                 {"bytes_are", name_of(line.basis)},
+                                 {"ranks_of_half_efficiency", half == 0 ? Json() : Json(half)}});
   }
-  json.end();
-  json.begin_array("points");
   for (const OutlookOfSystem& line : all) {
     for (const Outlook& at : line.curve) {
-      json.begin_object();
-      json.member("operator", line.look.name);
-      json.member("ranks", at.ranks);
-      json.member("seconds", at.seconds);
-      json.member("speed_up", at.speed_up);
-      json.member("efficiency", at.speed_up / at.ranks);
-      json.member("bytes_of_a_rank", at.bytes);
-      json.member("bytes_a_token", bytes_per_token(at, asked.tokens));
-      json.end();
+      json["points"].push_back({{"operator", line.look.name},
+                                {"ranks", at.ranks},
+                                {"seconds", at.seconds},
+                                {"speed_up", at.speed_up},
+                                {"efficiency", at.speed_up / at.ranks},
+                                {"bytes_of_a_rank", at.bytes},
+                                {"bytes_a_token", bytes_per_token(at, asked.tokens)}});
     }
   }
-  json.end();
-  json.end();
+  return json;
 }
 
 inline std::string times_json(const std::vector<ScaleResult>& results,
                               const std::vector<OutlookOfSystem>& drawn_out, const Stage& at,
                               const ScaleArguments& asked,
                               const std::vector<std::string>& command) {
-  JsonWriter json;
-  json.begin_object();
-  write_scale_facts(json, at, asked, command);
-  json.member("microseconds_of_a_message", at.network.latency * 1e6);
-  json.member("gigabytes_a_second", at.network.bandwidth * 1e-9);
-  json.begin_array("results");
+  Json json = scale_facts(at, asked, command);
+  json["microseconds_of_a_message"] = at.network.latency * 1e6;
+  json["gigabytes_a_second"] = at.network.bandwidth * 1e-9;
   for (std::size_t r = 0; r < results.size(); ++r) {
     const ScaleResult& result = results[r];
-    json.begin_object();
-    json.member("operator", result.name);
-    json.member("one_process_milliseconds", result.one * 1e3);
-    json.member("one_rank_milliseconds", result.alone * 1e3);
-    json.member("milliseconds", result.sharded * 1e3);
-    json.member("speed_up", result.one / result.sharded);
-    json.member("speed_up_of_best", result.best_ratio);
-    json.member("bytes_sent", result.sent);
-    json.member("bytes_sent_in_model", result.sent_in_model);
-    json.member("bytes_sent_by_all", result.sent_by_all);
-    json.member("bytes_sent_by_all_in_model", result.sent_by_all_in_model);
-    json.member("bytes_are", name_of(drawn_out[r].basis));
-    json.member("family", name_of(drawn_out[r].look.family));
-    json.member("milliseconds_waited", result.waited * 1e3);
-    json.member("milliseconds_of_model", result.modelled * 1e3);
-    json.end();
+    json["results"].push_back({{"operator", result.name},
+                               {"one_process_milliseconds", result.one * 1e3},
+                               {"one_rank_milliseconds", result.alone * 1e3},
+                               {"milliseconds", result.sharded * 1e3},
+                               {"speed_up", result.one / result.sharded},
+                               {"speed_up_of_best", result.best_ratio},
+                               {"bytes_sent", result.sent},
+                               {"bytes_sent_in_model", result.sent_in_model},
+                               {"bytes_sent_by_all", result.sent_by_all},
+                               {"bytes_sent_by_all_in_model", result.sent_by_all_in_model},
+                               {"bytes_are", name_of(drawn_out[r].basis)},
+                               {"family", name_of(drawn_out[r].look.family)},
+                               {"milliseconds_waited", result.waited * 1e3},
+                               {"milliseconds_of_model", result.modelled * 1e3}});
   }
-  json.end();
-  json.member("caption", outlook_caption(asked));
-  write_outlook(json, drawn_out, asked);
-  json.end();
-  return json.text() + '\n';
+  json["caption"] = outlook_caption(asked);
+  json["outlook"] = outlook_json(drawn_out, asked);
+  return text_of(json);
 }
 
 inline std::string memory_json(const std::vector<MemoryResult>& results, const Stage& at,
@@ -273,22 +253,15 @@ inline std::string memory_json(const std::vector<MemoryResult>& results, const S
                                const std::vector<std::string>& command) {
   const Index of_row = asked.heads * 2 * kWidth * Index{sizeof(float)};
   const auto two_blocks = static_cast<double>(2 * fovea::kKeySegment * of_row);
-  JsonWriter json;
-  json.begin_object();
-  write_scale_facts(json, at, asked, command);
-  json.begin_array("results");
+  Json json = scale_facts(at, asked, command);
   for (const MemoryResult& result : results) {
-    json.begin_object();
-    json.member("operator", result.name);
-    json.member("peak_bytes", result.peak);
-    json.member("own_keys_and_values_bytes", result.keys);
-    json.member("own_and_two_blocks_bytes", result.keys + two_blocks);
-    json.member("seconds", result.seconds);
-    json.end();
+    json["results"].push_back({{"operator", result.name},
+                               {"peak_bytes", result.peak},
+                               {"own_keys_and_values_bytes", result.keys},
+                               {"own_and_two_blocks_bytes", result.keys + two_blocks},
+                               {"seconds", result.seconds}});
   }
-  json.end();
-  json.end();
-  return json.text() + '\n';
+  return text_of(json);
 }
 
 }  // namespace bench

@@ -5,15 +5,16 @@
 // depends on time.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "structure/json.hpp"
 #include "support/run_program.hpp"
 
 namespace fovea_test::bench_fovea_scale {
+
+using Json = nlohmann::json;
 
 // Halves, thirds and quarters of it end inside of segments and blocks of every size; itself it has
 // blocks of 64 rows.
@@ -33,7 +34,7 @@ class FoveaScale : public RunProgram {
                  arguments);
   }
 
-  Json json() const { return JsonReader::read(text_of("scale.json")); }
+  Json json() const { return Json::parse(text_of("scale.json")); }
 
   /// The names of the lines in a plot.
   std::string lines_of(const std::string& plot) const {
@@ -47,26 +48,20 @@ class FoveaScale : public RunProgram {
   }
 };
 
-const Json& member(const Json& of, const std::string& name) {
-  static const Json none;
-  const Json* const found = of.find(name);
-  EXPECT_NE(found, nullptr) << name;
-  return found == nullptr ? none : *found;
-}
-
 double number(const Json& of, const std::string& name) {
-  return std::strtod(member(of, name).text.c_str(), nullptr);
+  const Json& value = of.at(name);
+  return value.is_null() ? 0 : value.get<double>();
 }
 
 /// Expects that the bytes sent by all ranks, and by the rank with most, equal the model's.
 void expect_bytes(const Json& all, const std::string& pass, int ranks, std::size_t of_choices) {
-  EXPECT_EQ(member(all, "pass").text, pass);
+  EXPECT_EQ(all.at("pass").get<std::string>(), pass);
   EXPECT_EQ(number(all, "ranks"), ranks);
   std::size_t means = 0;
-  for (const Json& result : member(all, "results").items) {
-    const std::string what =
-        member(result, "operator").text + ", " + pass + ", on " + std::to_string(ranks) + " ranks";
-    const bool is_exact = member(result, "bytes_are").text == "exact";
+  for (const Json& result : all.at("results")) {
+    const std::string what = result.at("operator").get<std::string>() + ", " + pass + ", on " +
+                             std::to_string(ranks) + " ranks";
+    const bool is_exact = result.at("bytes_are").get<std::string>() == "exact";
     means += is_exact ? 0 : 1;
     for (const std::string sent : {"bytes_sent", "bytes_sent_by_all"}) {
       const double counted = number(result, sent);
@@ -92,7 +87,7 @@ TEST_F(FoveaScale, ModelPredictsSentBytes) {
       const Json all = json();
       expect_bytes(all, pass, ranks, kOfChoices);
       // A decoder has no backward pass.
-      EXPECT_GE(member(all, "results").items.size(), kOperators - (pass == "forward" ? 0 : 1));
+      EXPECT_GE(all.at("results").size(), kOperators - (pass == "forward" ? 0 : 1));
     }
   }
 }
@@ -119,8 +114,8 @@ TEST_F(FoveaScale, OneRankSendsNothing) {
   ASSERT_EQ(run(std::string(kSmall) + " --operator all --json scale.json"), 0) << errors_;
   const Json all = json();
   expect_bytes(all, "forward", 1, kOfChoices);
-  for (const Json& result : member(all, "results").items) {
-    EXPECT_EQ(number(result, "bytes_sent"), 0) << member(result, "operator").text;
+  for (const Json& result : all.at("results")) {
+    EXPECT_EQ(number(result, "bytes_sent"), 0) << result.at("operator").get<std::string>();
   }
 }
 
@@ -130,8 +125,8 @@ TEST_F(FoveaScale, RunsRequestedSystems) {
     EXPECT_EQ(run("--heads 2 --repeat 1 --json scale.json " + arguments), 0) << errors_;
     std::string all;
     const Json read = json();
-    for (const Json& result : member(read, "results").items) {
-      all += member(result, "operator").text + "; ";
+    for (const Json& result : read.at("results")) {
+      all += result.at("operator").get<std::string>() + "; ";
     }
     return all;
   };
@@ -152,12 +147,12 @@ TEST_F(FoveaScale, TheModelIsPlottedTo4096Ranks) {
       << errors_;
   EXPECT_NE(output_.find("for 1e+07 tokens, 25 GB/s and 1.5 us"), output_.npos) << output_;
   const Json all = json();
-  EXPECT_EQ(member(all, "scaling").text, "weak");
+  EXPECT_EQ(all.at("scaling").get<std::string>(), "weak");
   EXPECT_EQ(number(all, "rows"), 1024);
-  const Json& outlook = member(all, "outlook");
+  const Json& outlook = all.at("outlook");
   EXPECT_EQ(number(outlook, "tokens"), 1e7);
-  EXPECT_EQ(member(outlook, "operators").items.size(), 4u);  // two of each kind
-  const std::vector<Json>& points = member(outlook, "points").items;
+  EXPECT_EQ(outlook.at("operators").size(), 4u);  // two of each kind
+  const Json& points = outlook.at("points");
   EXPECT_EQ(points.size(), 4u * 13);
   for (std::size_t n = 0; n < points.size(); ++n) {
     const double ranks = number(points[n], "ranks");
@@ -225,8 +220,10 @@ TEST_F(FoveaScale, PlotsCanBeRedrawnFromJson) {
   }
   ASSERT_EQ(run("--memory --rows 256 --operator linear --json memory.json"), 0) << errors_;
   EXPECT_EQ(run("--draw memory.json"), 1);
-  EXPECT_NE(errors_.find("memory.json: is not a result of fovea_scale: it lacks outlook"),
-            errors_.npos)
+  EXPECT_NE(
+      errors_.find("memory.json: is not a result of fovea_scale: [json.exception.out_of_range.403] "
+                   "key 'outlook' not found"),
+      errors_.npos)
       << errors_;
   put("other.json", R"({"program": "fovea_lengths"})");
   EXPECT_EQ(run("--draw other.json"), 1);
@@ -240,17 +237,17 @@ TEST_F(FoveaScale, ReportsWhereMoreRanksStopHelping) {
       << errors_;
   const Json all = json();
   EXPECT_EQ(number(all, "ranks"), 1);
-  const std::vector<Json>& operators = member(member(all, "outlook"), "operators").items;
+  const Json& operators = all.at("outlook").at("operators");
   ASSERT_EQ(operators.size(), 2u);
   const double half = number(operators[1], "ranks_of_half_efficiency");
-  EXPECT_EQ(member(operators[1], "operator").text, "linear, causal");
+  EXPECT_EQ(operators[1].at("operator").get<std::string>(), "linear, causal");
   EXPECT_TRUE(half == 4 || half == 8) << half;  // for two heads
 }
 
 TEST_F(FoveaScale, MemoryIsMeasured) {
   ASSERT_EQ(run_ranks(2, "--memory --rows 9000 --operator 'full, causal' --json scale.json"), 0)
       << errors_;
-  const std::vector<Json> results = member(json(), "results").items;
+  const Json results = json().at("results");
   ASSERT_EQ(results.size(), 1u);
   const double own = number(results[0], "own_keys_and_values_bytes");
   EXPECT_EQ(own, 4500 * 512);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(LINK fovea_bench_json)
 // Another run is read back from its JSON, and files that are not runs are refused by name.
-#define FOVEA_BENCH_FLAGS "of a test"
 #include "bench/io/compare_against.hpp"
 
 #include <gtest/gtest.h>
@@ -29,13 +29,14 @@ Row row(const char* label, double seconds, bench::Pass pass = bench::Pass::forwa
 
 TEST(ReadRun, ReadsWhatWasWritten) {
   Comparison run;
+  run.machine = {{"cpu", "a processor"}};
   run.rows = {row("local", 0.25), row("local", 0.5, bench::Pass::training), row("skipped", 1)};
   run.rows[2].skipped = "too long";
   const bench::OtherRun other = bench::read_run(written(to_json(run)));
   ASSERT_EQ(other.rows.size(), 2u);
   EXPECT_EQ(other.rows[0].names.op, "local");
   EXPECT_EQ(other.rows[0].workspace_bytes, 77);
-  EXPECT_EQ(other.machine, bench::cpu_name());
+  EXPECT_EQ(other.machine, "a processor");
   EXPECT_EQ(other.seconds(run.rows[0]), 0.25);
   EXPECT_EQ(other.seconds(run.rows[1]), 0.5);
   EXPECT_FALSE(other.seconds(run.rows[2]));
@@ -44,6 +45,7 @@ TEST(ReadRun, ReadsWhatWasWritten) {
 TEST(ReadComparison, HasTheDataOfPlotsAndReport) {
   Comparison run;
   run.command = {"compare", "--causal"};
+  run.machine = {{"cpu", "a processor"}, {"isa_level", "v3"}};
   run.input = "a \"text\"";
   run.shape.query_heads = 4;
   run.shape.key_heads = 2;

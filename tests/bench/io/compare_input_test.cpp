@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // The embedding of a text: the same numbers every time, and shorter sequences are beginnings.
-#define FOVEA_BENCH_FLAGS "of a test"
 #include "bench/io/compare_input.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // The lines of the plots: which rows are in which, and in what colours.
-#define FOVEA_BENCH_FLAGS "of a test"
 #include "bench/io/compare_plots.hpp"
 
 #include <gtest/gtest.h>

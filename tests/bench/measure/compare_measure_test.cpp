@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(LINK fovea_bench_json)
 // Cells of fovea_compare: a row that cannot run is marked without affecting others, and only
 // comparable rows are compared.
-#define FOVEA_BENCH_FLAGS "of a test"
 #include "bench/measure/compare_measure.hpp"
 
 #include <gtest/gtest.h>

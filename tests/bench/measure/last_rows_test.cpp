@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // The distance of the last rows alone is that of those rows of full attention of all.
-#define FOVEA_BENCH_FLAGS "of a test"
 #include "bench/measure/last_rows.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // The selection of rows, and where an operator becomes faster than full attention.
-#define FOVEA_BENCH_FLAGS "of a test"
 #include "bench/measure/selection.hpp"
 
 #include <gtest/gtest.h>
