@@ -7,12 +7,13 @@ set -euo pipefail
 packages=(cmake ninja-build g++ libeigen3-dev libbenchmark-dev libcli11-dev nlohmann-json3-dev)
 case ${1:-test} in
   compare) packages+=(libfftw3-dev) ;;
-  test) packages+=(libgtest-dev libtbb-dev libfftw3-dev pkg-config libopenmpi-dev openmpi-bin) ;;
+  test) packages+=(libgtest-dev libtbb-dev libfftw3-dev libicu-dev pkg-config libopenmpi-dev
+    openmpi-bin) ;;
   all)
     packages+=(gnuplot-nox libgtest-dev libtbb-dev libfftw3-dev pkg-config clang-14 clang-19
       libclang-rt-14-dev libomp-14-dev libc++-19-dev libc++abi-19-dev clang-format-14 clang-tidy-14
       g++-aarch64-linux-gnu qemu-user googletest doxygen time python3-numpy chromium valgrind
-      libopenmpi-dev openmpi-bin)
+      libicu-dev libopenmpi-dev openmpi-bin)
     ;;
   *)
     echo "setup.sh: '$1' is not one of test, compare, all" >&2

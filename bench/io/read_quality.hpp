@@ -48,7 +48,7 @@ inline QualityRun quality_of(const Json& json) {
 
 }  // namespace detail
 
-/// \throws std::runtime_error if the file is no result of fovea_quality
+/// \throws std::runtime_error if the file is not a result of fovea_quality
 inline QualityRun read_quality(const std::string& file) {
   return read_result(file, "fovea_quality", detail::quality_of);
 }

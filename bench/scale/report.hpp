@@ -153,7 +153,7 @@ inline std::vector<SvgPlot> outlook_plots(const std::vector<OutlookOfSystem>& al
 }
 
 /// What the model was drawn out to in a run, read from its JSON, and in `asked` what plots say of
-/// the run. \throws std::runtime_error if the file is no result of fovea_scale
+/// the run. \throws std::runtime_error if the file is not a result of fovea_scale
 inline std::vector<OutlookOfSystem> read_outlooks(const std::string& file, ScaleArguments& asked) {
   return read_result(file, "fovea_scale", [&](const Json& json) {
     const Json& outlook = json.at("outlook");

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "gguf.hpp"
-#include "letters_and_numbers.hpp"
+#include "unicode.hpp"
 
 namespace models {
 
@@ -44,15 +44,18 @@ class PieceCutter {
   }
 
  private:
+  static constexpr std::uint8_t kVersion = 14;  // of Unicode, as in the reference
+
   enum class Kind { letter, number, space, other, end };
 
   Kind kind_at(std::size_t at) const {
     if (at == text_.size()) return Kind::end;
     std::string_view rest = text_.substr(at);
     const char32_t character = take_character(rest);
-    if (is_in(kSpaces, character)) return Kind::space;
-    if (is_in(kLetters, character)) return Kind::letter;
-    return is_in(kNumbers, character) ? Kind::number : Kind::other;
+    if (u_isUWhiteSpace(static_cast<UChar32>(character)) != 0) return Kind::space;
+    const std::uint32_t category = category_of(character, kVersion);
+    if ((category & U_GC_L_MASK) != 0) return Kind::letter;
+    return (category & U_GC_N_MASK) != 0 ? Kind::number : Kind::other;
   }
 
   std::size_t size_of_character(std::size_t at) const {

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "unicode_text.hpp"
+#include "unicode.hpp"
 
 namespace models {
 
@@ -101,10 +101,10 @@ class WordPiece {
       word.clear();
     };
     const auto put = [&](char32_t c) {
-      const bool is_punctuation = is_in(kPunctuation, c);
-      if (is_punctuation) end_word();
+      const bool ends_word = is_punctuation(c);
+      if (ends_word) end_word();
       append_character(word, c);
-      if (is_punctuation) end_word();
+      if (ends_word) end_word();
     };
     while (!text.empty()) {
       const char32_t c = take_character(text);
@@ -112,7 +112,7 @@ class WordPiece {
         end_word();
         continue;
       }
-      if (is_in(kRemoved, c)) continue;
+      if (is_removed(c)) continue;
       const bool is_alone = options_.space_ideographs && is_ideograph(c);
       if (is_alone) end_word();
       if (options_.lower_case) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(NEEDS io)
+// fovea_test(NEEDS io icu)
 #include "examples/models/bert.hpp"
 
 #include <gtest/gtest.h>

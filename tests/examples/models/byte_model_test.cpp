@@ -95,7 +95,7 @@ TEST_F(ByteModelProgram, RefusesWithOneLineAndWritesNothing) {
   EXPECT_EQ(refusal("--text text --learning-rate -1"),
             name + "--learning-rate: '-1' is not a number of at least 0");
   EXPECT_EQ(refusal("--text text --temperature 2"), name + "--temperature requires --generate");
-  EXPECT_EQ(refusal("--load x --generate 3 --width 8"), name + "--load excludes --width");
+  EXPECT_EQ(refusal("--load x --generate 3 --width 8"), name + "--width excludes --load");
   EXPECT_EQ(refusal("--load x --generate 3 --json l.json"), name + "--json requires --text");
   EXPECT_EQ(refusal("--load x --generate 3"),
             name + "x: cannot be read: No such file or directory");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(NEEDS io FULL PROGRAM language_model)
+// fovea_test(NEEDS io icu FULL PROGRAM language_model)
 // The program as users run it, on a model of a few weights.
 #include <gtest/gtest.h>
 #include <sys/stat.h>

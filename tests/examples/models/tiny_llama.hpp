@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "examples/models/utf8.hpp"
+#include "examples/models/unicode.hpp"
 #include "support/fill.hpp"
 
 namespace fovea_test {
