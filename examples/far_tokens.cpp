@@ -11,6 +11,7 @@
 #include <fovea/layers/fsat_layer.hpp>
 #include <fstream>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -233,24 +234,22 @@ std::vector<Score> mean_of(const std::vector<std::vector<Score>>& models) {
 /// Returns whether the file could be written.
 bool write_json(const char* file, const std::vector<std::vector<Score>>& scores,
                 const std::vector<std::vector<double>>& last) {
-  std::ofstream json(file);
-  json << "{\n  \"program\": \"far_tokens\",\n  \"models\": [";
+  nlohmann::ordered_json json = {{"program", "far_tokens"}};
   for (std::size_t v = 0; v < scores.size(); ++v) {
-    json << (v == 0 ? "" : ",") << "\n    {\n      \"name\": \"" << kVariants[v].name
-         << "\",\n      \"last_accuracy_of_seeds\": [";
-    for (std::size_t i = 0; i < last[v].size(); ++i) json << (i == 0 ? "" : ", ") << last[v][i];
-    json << "],\n      \"mean_scores\": [";
-    for (std::size_t s = 0; s < scores[v].size(); ++s) {
-      const Score& score = scores[v][s];
-      json << (s == 0 ? "" : ",") << "\n        {\"step\": " << score.step
-           << ", \"accuracy\": " << score.accuracy << ", \"edges_of_asked_rows\": " << score.asked
-           << ", \"edges_of_other_addresses\": " << score.not_asked
-           << ", \"edges_of_other_rows\": " << score.others << "}";
+    auto& model = json["models"].emplace_back();
+    model["name"] = kVariants[v].name;
+    model["last_accuracy_of_seeds"] = last[v];
+    for (const Score& score : scores[v]) {
+      model["mean_scores"].push_back({{"step", score.step},
+                                      {"accuracy", score.accuracy},
+                                      {"edges_of_asked_rows", score.asked},
+                                      {"edges_of_other_addresses", score.not_asked},
+                                      {"edges_of_other_rows", score.others}});
     }
-    json << "\n      ]\n    }";
   }
-  json << "\n  ]\n}\n";
-  return json.flush().good();
+  std::ofstream out(file);
+  out << json.dump(2) << '\n';
+  return out.flush().good();
 }
 
 bool draw(const char* file, const std::vector<std::vector<Score>>& scores) {

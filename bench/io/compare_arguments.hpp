@@ -74,6 +74,12 @@ inline constexpr const char* kKeptTensors = "bench/data";
 /// The text that is the project's sources.
 inline constexpr const char* kOwnSources = "sources";
 
+/// Each length once, ascending.
+inline void sort_lengths(CompareArguments& to) {
+  std::sort(to.lengths.begin(), to.lengths.end());
+  to.lengths.erase(std::unique(to.lengths.begin(), to.lengths.end()), to.lengths.end());
+}
+
 inline void add_lengths(CommandLine& line, CompareArguments& to,
                         const std::string& help = "sequence lengths, with commas") {
   std::string shown;
@@ -84,9 +90,7 @@ inline void add_lengths(CommandLine& line, CompareArguments& to,
                    for (const std::string& part : program::parts_of(option, text)) {
                      to.lengths.push_back(program::number_of<Index>(option, part, 1, 1 << 24));
                    }
-                   std::ranges::sort(to.lengths);
-                   const auto more = std::ranges::unique(to.lengths);
-                   to.lengths.erase(more.begin(), more.end());
+                   sort_lengths(to);
                  });
 }
 inline void add_threads(CommandLine& line, CompareArguments& to) {

@@ -101,9 +101,7 @@ Comparison comparison_of(const Json& json) {
     run.rows.push_back(read_row(item));
     run.arguments.lengths.push_back(run.rows.back().n);
   }
-  std::ranges::sort(run.arguments.lengths);
-  const auto more = std::ranges::unique(run.arguments.lengths);
-  run.arguments.lengths.erase(more.begin(), more.end());
+  sort_lengths(run.arguments);
   return run;
 }
 

@@ -5,13 +5,12 @@
 /// tests/bench/io/document_sketch_test.cpp, against the singular values of the whole matrix.
 #pragma once
 
-#include <Eigen/Eigenvalues>
-#include <algorithm>
+#include <Eigen/Core>
 #include <cmath>
 #include <vector>
 
 #include "bench/io/sketch.hpp"
-#include "fovea/attention/attention.hpp"
+#include "bench/io/sketch_tables.hpp"
 
 namespace bench {
 
@@ -28,13 +27,6 @@ Eigen::MatrixXd side_by_side(const View<const T>& x, Index groups) {
     }
   }
   return all;
-}
-
-/// x^T x.
-inline Eigen::MatrixXd gram(const Eigen::MatrixXd& x) {
-  Eigen::MatrixXd products = Eigen::MatrixXd::Zero(x.cols(), x.cols());
-  products.selfadjointView<Eigen::Lower>().rankUpdate(x.transpose());
-  return products.selfadjointView<Eigen::Lower>();
 }
 
 /// Row-major.
@@ -61,35 +53,14 @@ Sketch<T> document_sketch(const AllInputs<T>& in, Index width) {
   Eigen::MatrixXd k = detail::side_by_side(in.k, groups);
   k.rowwise() -= k.colwise().mean().eval();
 
-  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> keys(detail::gram(k));
-  const Index columns = k.cols();
-  const double least = 1e-12 * std::max(keys.eigenvalues()(columns - 1), 0.0);
-  Index kept = 0;  // eigenvalues ascend; the first ones may be roundings of 0
-  while (kept < columns && keys.eigenvalues()(columns - 1 - kept) > least) ++kept;
+  const double scale = std::sqrt(static_cast<double>(width) / static_cast<double>(in.q.width())) /
+                       static_cast<double>(in.q.heads());
+  const SketchTables tables = sketch_tables(q, k, width, scale);
   Sketch<T> sketch{{1, 1, q.rows(), width}, {1, 1, k.rows(), width}, {}, {}};
   sketch.q.resize(static_cast<std::size_t>(q.rows() * width));
   sketch.k.resize(static_cast<std::size_t>(k.rows() * width));
-  if (kept == 0) return sketch;
-  const Eigen::MatrixXd v = keys.eigenvectors().rightCols(kept);
-  const Eigen::VectorXd root = keys.eigenvalues().tail(kept).cwiseSqrt();
-  const Eigen::MatrixXd a = v * root.asDiagonal();  // [Hk D, kept]
-
-  Eigen::MatrixXd to_q = Eigen::MatrixXd::Zero(columns, width);
-  Eigen::MatrixXd to_k = to_q;
-  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> best(
-      Eigen::MatrixXd(a.transpose() * detail::gram(q) * a));
-  const double scale = std::sqrt(static_cast<double>(width) / static_cast<double>(in.q.width())) /
-                       static_cast<double>(in.q.heads());
-  for (Index n = 0; n < std::min(width, kept); ++n) {
-    const auto w = best.eigenvectors().col(kept - 1 - n);
-    const double sigma = std::sqrt(std::max(best.eigenvalues()(kept - 1 - n), 0.0));
-    if (sigma == 0) break;
-    // Queries and keys share the singular value, and the scale.
-    to_q.col(n) = a * w * std::sqrt(scale / sigma);
-    to_k.col(n) = v * (w.array() / root.array()).matrix() * std::sqrt(scale * sigma);
-  }
-  detail::put_rows(q * to_q, sketch.q);
-  detail::put_rows(k * to_k, sketch.k);
+  detail::put_rows(q * tables.of_q, sketch.q);
+  detail::put_rows(k * tables.of_k, sketch.k);
   return sketch;
 }
 

@@ -234,9 +234,9 @@ inline std::string times_json(const std::vector<ScaleResult>& results,
                                {"milliseconds", result.sharded * 1e3},
                                {"speed_up", result.one / result.sharded},
                                {"speed_up_of_best", result.best_ratio},
-                               {"bytes_sent", result.sent},
+                               {"bytes_sent", static_cast<Index>(result.sent)},
                                {"bytes_sent_in_model", result.sent_in_model},
-                               {"bytes_sent_by_all", result.sent_by_all},
+                               {"bytes_sent_by_all", static_cast<Index>(result.sent_by_all)},
                                {"bytes_sent_by_all_in_model", result.sent_by_all_in_model},
                                {"bytes_are", name_of(drawn_out[r].basis)},
                                {"family", name_of(drawn_out[r].look.family)},
@@ -256,8 +256,8 @@ inline std::string memory_json(const std::vector<MemoryResult>& results, const S
   Json json = scale_facts(at, asked, command);
   for (const MemoryResult& result : results) {
     json["results"].push_back({{"operator", result.name},
-                               {"peak_bytes", result.peak},
-                               {"own_keys_and_values_bytes", result.keys},
+                               {"peak_bytes", static_cast<Index>(result.peak)},
+                               {"own_keys_and_values_bytes", static_cast<Index>(result.keys)},
                                {"own_and_two_blocks_bytes", result.keys + two_blocks},
                                {"seconds", result.seconds}});
   }

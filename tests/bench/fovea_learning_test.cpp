@@ -107,7 +107,7 @@ TEST_F(FoveaLearning, RefusesWithOneLineAndWritesNothing) {
       "fmm:MAPS:BAND, smart_bird:KEYS, fsat:DOMINANT (with _inverse_log, _raw, _top_k or _random "
       "behind smart_bird, and _no_truncation, _random or _predicted behind fsat)";
   EXPECT_EQ(refusal(""), name + "expected --json FILE, or --draw FILE and --from FILE; see --help");
-  EXPECT_EQ(refusal("--json l --draw l --from l"), name + "--draw excludes --json");
+  EXPECT_EQ(refusal("--json l --draw l --from l"), name + "--json excludes --draw");
   EXPECT_EQ(refusal("--draw l"), name + "--draw requires --from");
   EXPECT_EQ(refusal("--json l --task sums"),
             name + "--task 'sums' is none of copy, list_ops, texts");
@@ -131,7 +131,8 @@ TEST_F(FoveaLearning, RefusesWithOneLineAndWritesNothing) {
   EXPECT_EQ(refusal("--json none/l"),
             name + "none/l: cannot be written: No such file or directory");
   put("other", "{\"program\": \"another\"}");
-  EXPECT_EQ(refusal("--draw l --from other"), name + "other: it was not written by fovea_learning");
+  EXPECT_EQ(refusal("--draw l --from other"),
+            name + "other: is no result of fovea_learning: it names another program");
 }
 
 TEST_F(FoveaLearning, RefusesACheckpointWithOtherSettings) {

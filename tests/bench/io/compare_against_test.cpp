@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(LINK fovea_bench_json)
+// fovea_test(LINK fovea_bench_io)
 // Another run is read back from its JSON, and files that are not runs are refused by name.
 #include "bench/io/compare_against.hpp"
 

@@ -81,7 +81,7 @@ TEST(CompareArguments, AdviceUsesGivenSizes) {
 
 TEST(CompareArguments, DrawsWithOrWithoutADirectory) {
   EXPECT_EQ(parse({"--draw", "x.json", "--plots", "y"}).drawn_file, "x.json");
-  EXPECT_EQ(message_of({"--draw", "x.json", "--advise"}), "--draw excludes --advise");
+  EXPECT_EQ(message_of({"--draw", "x.json", "--advise"}), "--advise excludes --draw");
 }
 
 TEST(CompareArguments, HelpMayBeAnywhere) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(LINK fovea_bench_io)
 // The sketch of a document against the singular value decomposition of the whole matrix.
 #include "bench/io/document_sketch.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(LINK fovea_bench_json)
+// fovea_test(LINK fovea_bench_io)
 // Cells of fovea_compare: a row that cannot run is marked without affecting others, and only
 // comparable rows are compared.
 #include "bench/measure/compare_measure.hpp"

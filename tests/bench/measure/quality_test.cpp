@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(LINK fovea_bench_io)
 // The results of fovea_quality for random heads: known answers, and properties that always hold.
 #include "bench/measure/quality.hpp"
 

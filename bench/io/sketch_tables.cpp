@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+#include "bench/io/sketch_tables.hpp"
+
+#include <Eigen/Eigenvalues>
+#include <algorithm>
+#include <cmath>
+
+namespace bench {
+
+namespace {
+
+using Eigen::Index;
+
+/// x^T x.
+Eigen::MatrixXd gram(const Eigen::MatrixXd& x) {
+  Eigen::MatrixXd products = Eigen::MatrixXd::Zero(x.cols(), x.cols());
+  products.selfadjointView<Eigen::Lower>().rankUpdate(x.transpose());
+  return products.selfadjointView<Eigen::Lower>();
+}
+
+}  // namespace
+
+SketchTables sketch_tables(const Eigen::MatrixXd& q, const Eigen::MatrixXd& k, Index width,
+                           double scale) {
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> keys(gram(k));
+  const Index columns = k.cols();
+  SketchTables tables{Eigen::MatrixXd::Zero(columns, width), Eigen::MatrixXd::Zero(columns, width)};
+  const double least = 1e-12 * std::max(keys.eigenvalues()(columns - 1), 0.0);
+  Index kept = 0;  // eigenvalues ascend; the first ones may be roundings of 0
+  while (kept < columns && keys.eigenvalues()(columns - 1 - kept) > least) ++kept;
+  if (kept == 0) return tables;
+  const Eigen::MatrixXd v = keys.eigenvectors().rightCols(kept);
+  const Eigen::VectorXd root = keys.eigenvalues().tail(kept).cwiseSqrt();
+  const Eigen::MatrixXd a = v * root.asDiagonal();  // [Hk D, kept]
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> best(
+      Eigen::MatrixXd(a.transpose() * gram(q) * a));
+  for (Index n = 0; n < std::min(width, kept); ++n) {
+    const auto w = best.eigenvectors().col(kept - 1 - n);
+    const double sigma = std::sqrt(std::max(best.eigenvalues()(kept - 1 - n), 0.0));
+    if (sigma == 0) break;
+    // Queries and keys share the singular value, and the scale.
+    tables.of_q.col(n) = a * w * std::sqrt(scale / sigma);
+    tables.of_k.col(n) = v * (w.array() / root.array()).matrix() * std::sqrt(scale * sigma);
+  }
+  return tables;
+}
+
+}  // namespace bench
