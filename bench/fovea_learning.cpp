@@ -15,6 +15,7 @@
 #include "bench/io/program.hpp"
 #include "bench/io/svg_plot.hpp"
 #include "bench/learning/learner.hpp"
+#include "bench/measure/machine.hpp"
 #include "bench/measure/stopwatch.hpp"
 
 namespace {
@@ -205,18 +206,17 @@ std::string json_of(const Settings& settings, const std::string& commit,
   json["commit"] = commit;
   json["task"] = settings.task;
   if (!settings.texts.empty()) json["texts"] = settings.texts;
-  json.update(
-      {{"shortest", settings.shortest},
-       {"length", settings.length},
-       {"width", settings.width},
-       {"layers", settings.layers},
-       {"heads", settings.heads},
-       {"steps", settings.steps},
-       {"batch", settings.batch},
-       {"held_out", settings.held_out},
-       {"learning_rate", settings.learning_rate},
-       {"caption", kCaption},
-       {"what", "loss in nats per answer and accuracy, on held-out sequences"}});
+  json.update({{"shortest", settings.shortest},
+               {"length", settings.length},
+               {"width", settings.width},
+               {"layers", settings.layers},
+               {"heads", settings.heads},
+               {"steps", settings.steps},
+               {"batch", settings.batch},
+               {"held_out", settings.held_out},
+               {"learning_rate", settings.learning_rate},
+               {"caption", kCaption},
+               {"what", "loss in nats per answer and accuracy, on held-out sequences"}});
   for (const auto& [name, runs] : all) {
     bench::Json& system = json["systems"].emplace_back();
     system["system"] = name;

@@ -89,13 +89,14 @@ Row measure_step(const Entry& entry, const HeadTensors& tensors) {
 
 std::string figure_json(const Comparison& run) {
   Json json = facts("fovea_lengths", run.command, run.machine);
-  json.update({{"caption", subtitle_of(run)},
-               {"what", "one training step, forward and backward; not causal, B = 1, float32"},
-               {"heads", run.shape.query_heads},
-               {"width", run.shape.width},
-               {"threads", run.arguments.threads},
-               {"peak_bytes", "peak of allocated memory, without q, k, v and the gradient of the output"},
-               {"seconds", run.seconds}});
+  json.update(
+      {{"caption", subtitle_of(run)},
+       {"what", "one training step, forward and backward; not causal, B = 1, float32"},
+       {"heads", run.shape.query_heads},
+       {"width", run.shape.width},
+       {"threads", run.arguments.threads},
+       {"peak_bytes", "peak of allocated memory, without q, k, v and the gradient of the output"},
+       {"seconds", run.seconds}});
   for (const Row& row : run.rows) {
     json["results"].push_back({{"operator", row.names.op},
                                {"variant", row.names.variant},

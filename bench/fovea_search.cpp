@@ -19,6 +19,7 @@
 #include "bench/io/gaussian.hpp"
 #include "bench/io/json.hpp"
 #include "bench/io/program.hpp"
+#include "bench/measure/machine.hpp"
 #include "bench/measure/stopwatch.hpp"
 #include "fovea/attention/smart_bird.hpp"
 #include "fovea/io/output_file.hpp"

@@ -66,24 +66,6 @@ struct Family {
   Index key_heads = 8;
 };
 
-/// What one pass does.
-enum class Pass {
-  forward,
-  backward,    ///< after a forward pass that is not timed
-  training,    ///< forward and backward
-  decode,      ///< one query after N keys
-  dense_mask,  ///< forward by full attention with a mask of the same pattern
-  plan,        ///< no attention: every block of the plans of a forward pass
-  select,      ///< no attention: the keys of a forward pass, chosen by a sketch
-  graph,       ///< no attention: the graph of a forward pass
-};
-
-constexpr const char* name(Pass pass) {
-  constexpr const char* names[] = {"forward",    "backward", "training", "decode",
-                                   "dense_mask", "plan",     "select",   "graph"};
-  return names[static_cast<int>(pass)];
-}
-
 /// The far field of an operator: numbers of feature maps and of delta-rule terms.
 struct FarWork {
   Index maps = 0;
@@ -123,15 +105,6 @@ struct SketchWork {
                                : fovea::Dense{}.plan(sequence).attended_pairs();
     return 2.0 * static_cast<double>(shape.batch * width) * static_cast<double>(pairs);
   }
-};
-
-/// How an operator is called.
-struct Names {
-  std::string op;            ///< first part of a benchmark's name: "full"
-  std::string variant = {};  ///< its options: "causal"
-  std::string label = {};    ///< in fovea_compare; empty: not there
-  Pass pass = Pass::forward;
-  std::string storage = {};  ///< the type of the tensors, where it is not that of the arithmetic
 };
 
 /// One pass of an operator with one choice of its options.

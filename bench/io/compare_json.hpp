@@ -12,9 +12,12 @@
 #include <vector>
 
 #include "bench/io/compare_arguments.hpp"
-#include "bench/measure/compare_measure.hpp"
+#include "bench/measure/row.hpp"
+#include "fovea/attention/call/shapes.hpp"
 
 namespace bench {
+
+using fovea::AttentionShape;
 
 /// One run of the program.
 struct Comparison {

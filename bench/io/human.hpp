@@ -1,14 +1,25 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Bytes and seconds as people read them.
+/// Bytes, seconds and dates as people read them.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <string>
 
 namespace bench {
+
+/// "2026-01-31T12:00:00Z".
+inline std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
 
 /// "488 KiB": three digits and a binary unit.
 inline std::string human_bytes(double bytes) {

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "bench/io/human.hpp"
 #include "bench/io/read_file.hpp"
-#include "bench/measure/machine.hpp"
 
 namespace bench {
 
@@ -31,8 +31,8 @@ inline std::string text_of(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
-/// What `read` makes of the JSON of a file. \throws std::runtime_error if it is not a result of that
-/// program
+/// What `read` makes of the JSON of a file. \throws std::runtime_error if it is not a result of
+/// that program
 template <class Read>
 auto read_result(const std::string& file, const std::string& program, const Read& read) {
   try {

@@ -17,38 +17,10 @@
 #include "bench/io/human.hpp"
 #include "bench/measure/machine.hpp"
 #include "bench/measure/probe.hpp"
+#include "bench/measure/row.hpp"
 #include "bench/measure/stopwatch.hpp"
 
 namespace bench {
-
-/// Rows of each head that are compared with the truth.
-inline constexpr Index kErrorRows = 16;
-
-/// A row of the table.
-struct Row {
-  Names names;
-  bool causal = false;  ///< no row sees a later key
-  Index n = 0;
-  std::string skipped;  ///< why nothing was measured; empty: it was
-  bool failed = false;  ///< it was tried, and threw what `skipped` says
-  int runs = 0;
-  double seconds = 0;             ///< median of one pass
-  double least_seconds = 0;       ///< of the fastest run
-  double useful_gflops = 0;       ///< of the matrix products of the visible pairs
-  double peak_fraction = 0;       ///< of the FMA peak measured before and after, times the threads
-  double sustained_fraction = 0;  ///< of the sustained peak of the same bursts
-  double cpu_seconds = 0;         ///< mean of one pass, all threads
-  double cpu_share = 0;           ///< of the threads; the rest of the time the machine was busy
-  Index workspace_bytes = 0;  ///< of the call, without inputs and output; all that a decoder holds
-  Error error;                ///< against the truth of the same operator
-  /// Speed against full attention, and |out - full| / |full|, of forward passes; none if that
-  /// full attention was not run. A causal row is measured against causal full attention.
-  std::optional<double> speed_up;
-  std::optional<double> difference;
-  std::string yardstick;                ///< the label of that full attention
-  Index compared_rows = 0;              ///< the last ones, where that is not all of them
-  std::optional<double> other_seconds;  ///< of another run, where it is laid over this one
-};
 
 /// |a - b| / |b|, Euclidean.
 template <class T>

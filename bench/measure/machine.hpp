@@ -4,7 +4,6 @@
 #pragma once
 
 #include <Eigen/Core>
-#include <ctime>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -69,16 +68,6 @@ inline std::string commit_of(const std::string& root) {
     if (ref == name) word = hash;
   }
   return word.empty() ? "unknown" : word;
-}
-
-/// "2026-01-31T12:00:00Z".
-inline std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
 }
 
 #if defined(FOVEA_BENCH_FLAGS)

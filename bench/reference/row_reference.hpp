@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bench/entries/all_inputs.hpp"
+#include "bench/measure/row.hpp"
 #include "fovea/attention/attention.hpp"
 
 namespace bench {
@@ -88,37 +89,6 @@ RowReference<T> softmax_row(const AllInputs<T>& in, Index head, Index row, const
   }
   return truth;
 }
-
-/// What a result may have lost when it was rounded to the type that it is stored in.
-struct Rounding {
-  double share = 0;  ///< of its size
-  double least = 0;  ///< of results near 0
-
-  double of(double result) const { return 1.01 * std::max(share * std::abs(result), least); }
-};
-
-/// How far results are from the truth; a NaN anywhere makes both infinite.
-struct Error {
-  double ratio = 0;     ///< largest |error| / (u A (1 + B))
-  double absolute = 0;  ///< largest |error|
-
-  void add(double error, double unit) {
-    if (!(error <= std::numeric_limits<double>::max())) {
-      error = std::numeric_limits<double>::infinity();
-    }
-    absolute = std::max(absolute, error);
-    if (error > 0) ratio = std::max(ratio, unit > 0 ? error / unit : error / 0x1p-1074);
-  }
-  /// Adds an error less what rounding the truth to another type makes; a NaN stays one.
-  void add(double error, double truth, double unit, const Rounding& rounding) {
-    const double allowed = rounding.of(truth);
-    add(error <= allowed ? 0 : error - allowed, unit);
-  }
-  void add(const Error& other) {
-    ratio = std::max(ratio, other.ratio);
-    absolute = std::max(absolute, other.absolute);
-  }
-};
 
 /// Rows of the sample: spread over the sequence, its first and last among them, others per head.
 inline Index sampled_row(Index sample, Index samples, Index head, Index rows) {

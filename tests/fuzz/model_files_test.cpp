@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(NEEDS io)
+// fovea_test(NEEDS io icu)
 // The trials of the fuzzer, with files that a seeded generator modified: the same in every run.
 #include "fuzz/model_files.hpp"
 

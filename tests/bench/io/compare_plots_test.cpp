@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bench/io/compare_against.hpp"
+#include "bench/io/read_file.hpp"
 
 namespace fovea_test::bench_io_compare_plots {
 
