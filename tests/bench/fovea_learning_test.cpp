@@ -132,7 +132,7 @@ TEST_F(FoveaLearning, RefusesWithOneLineAndWritesNothing) {
             name + "none/l: cannot be written: No such file or directory");
   put("other", "{\"program\": \"another\"}");
   EXPECT_EQ(refusal("--draw l --from other"),
-            name + "other: is no result of fovea_learning: it names another program");
+            name + "other: is not a result of fovea_learning: it names another program");
 }
 
 TEST_F(FoveaLearning, RefusesACheckpointWithOtherSettings) {
