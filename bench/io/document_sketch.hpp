@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bench/io/sketch.hpp"
-#include "bench/io/sketch_tables.hpp"
+#include "bench/io/sketch_rows.hpp"
 
 namespace bench {
 
@@ -29,13 +29,6 @@ Eigen::MatrixXd side_by_side(const View<const T>& x, Index groups) {
   return all;
 }
 
-/// Row-major.
-template <class T>
-void put_rows(const Eigen::MatrixXd& x, std::vector<T>& to) {
-  using Rows = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-  Eigen::Map<Rows>(to.data(), x.rows(), x.cols()) = x.cast<T>();
-}
-
 }  // namespace detail
 
 /// <sketch_q_i, sketch_k_j> / sqrt(d) is the best approximation of rank d (Eckart and Young, 1936)
@@ -49,19 +42,17 @@ void put_rows(const Eigen::MatrixXd& x, std::vector<T>& to) {
 template <class T>
 Sketch<T> document_sketch(const AllInputs<T>& in, Index width) {
   const Index groups = in.k.heads();
-  const Eigen::MatrixXd q = detail::side_by_side(in.q, groups);
-  Eigen::MatrixXd k = detail::side_by_side(in.k, groups);
-  k.rowwise() -= k.colwise().mean().eval();
-
   const double scale = std::sqrt(static_cast<double>(width) / static_cast<double>(in.q.width())) /
                        static_cast<double>(in.q.heads());
-  const SketchTables tables = sketch_tables(q, k, width, scale);
-  Sketch<T> sketch{{1, 1, q.rows(), width}, {1, 1, k.rows(), width}, {}, {}};
-  sketch.q.resize(static_cast<std::size_t>(q.rows() * width));
-  sketch.k.resize(static_cast<std::size_t>(k.rows() * width));
-  detail::put_rows(q * tables.of_q, sketch.q);
-  detail::put_rows(k * tables.of_k, sketch.k);
-  return sketch;
+  const SketchRows rows = sketch_rows(detail::side_by_side(in.q, groups),
+                                      detail::side_by_side(in.k, groups), width, scale);
+  const auto narrowed = [](const SketchRows::Matrix& x) {
+    return std::vector<T>(x.data(), x.data() + x.size());
+  };
+  return {{1, 1, rows.q.rows(), width},
+          {1, 1, rows.k.rows(), width},
+          narrowed(rows.q),
+          narrowed(rows.k)};
 }
 
 }  // namespace bench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "bench/io/sketch_tables.hpp"
+#include "bench/io/sketch_rows.hpp"
 
 #include <Eigen/Eigenvalues>
 #include <algorithm>
@@ -20,15 +20,19 @@ Eigen::MatrixXd gram(const Eigen::MatrixXd& x) {
 
 }  // namespace
 
-SketchTables sketch_tables(const Eigen::MatrixXd& q, const Eigen::MatrixXd& k, Index width,
-                           double scale) {
+SketchRows sketch_rows(const Eigen::MatrixXd& q, const Eigen::MatrixXd& all_keys, Index width,
+                       double scale) {
+  const Eigen::RowVectorXd mean = all_keys.colwise().mean();
+  const Eigen::MatrixXd k = all_keys.rowwise() - mean;
   const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> keys(gram(k));
   const Index columns = k.cols();
-  SketchTables tables{Eigen::MatrixXd::Zero(columns, width), Eigen::MatrixXd::Zero(columns, width)};
+  // What queries and keys are multiplied by.
+  Eigen::MatrixXd of_q = Eigen::MatrixXd::Zero(columns, width);
+  Eigen::MatrixXd of_k = of_q;
   const double least = 1e-12 * std::max(keys.eigenvalues()(columns - 1), 0.0);
   Index kept = 0;  // eigenvalues ascend; the first ones may be roundings of 0
   while (kept < columns && keys.eigenvalues()(columns - 1 - kept) > least) ++kept;
-  if (kept == 0) return tables;
+  if (kept == 0) return {Eigen::MatrixXd(q * of_q), Eigen::MatrixXd(k * of_k)};
   const Eigen::MatrixXd v = keys.eigenvectors().rightCols(kept);
   const Eigen::VectorXd root = keys.eigenvalues().tail(kept).cwiseSqrt();
   const Eigen::MatrixXd a = v * root.asDiagonal();  // [Hk D, kept]
@@ -39,10 +43,10 @@ SketchTables sketch_tables(const Eigen::MatrixXd& q, const Eigen::MatrixXd& k, I
     const double sigma = std::sqrt(std::max(best.eigenvalues()(kept - 1 - n), 0.0));
     if (sigma == 0) break;
     // Queries and keys share the singular value, and the scale.
-    tables.of_q.col(n) = a * w * std::sqrt(scale / sigma);
-    tables.of_k.col(n) = v * (w.array() / root.array()).matrix() * std::sqrt(scale * sigma);
+    of_q.col(n) = a * w * std::sqrt(scale / sigma);
+    of_k.col(n) = v * (w.array() / root.array()).matrix() * std::sqrt(scale * sigma);
   }
-  return tables;
+  return {Eigen::MatrixXd(q * of_q), Eigen::MatrixXd(k * of_k)};
 }
 
 }  // namespace bench
