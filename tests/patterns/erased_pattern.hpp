@@ -45,7 +45,7 @@ struct ErasedPattern {
 
   std::function<bool(Index, Index)> allows;
   std::function<Index()> interval_count;
-  std::function<Index()> room;
+  std::function<Index()> interval_capacity;
   std::function<void(Index, std::span<Range>)> keys_of;
   std::function<Index()> row_step;
   std::function<StridedRange(Index)> strided_range;

@@ -50,7 +50,7 @@ TEST(ExactnessTable, CountsBitwiseComparisonsOfTheCurrentTest) {
   Exactness table;
   table.bits(3);
   table.bits(4);
-  EXPECT_EQ(written(table), "bits\tCountsComparisonsByBitsOfTheTestThatRuns\t2\t7\n");
+  EXPECT_EQ(written(table), "bits\tCountsBitwiseComparisonsOfTheCurrentTest\t2\t7\n");
 }
 
 TEST(ExactnessTable, IsNotWrittenWithoutAName) {

@@ -62,6 +62,7 @@ class OracleGraph {
   /// the smallest distance; then the predicted one; then the smaller slot.
   std::vector<OracleEdge<T>> row(Index i) const {
     std::vector<OracleEdge<T>> edges;
+    if (i >= s_.length) return edges;
     for (const auto& [j, m, is_random] : edges_[as_size(i)]) {
       const W distance = static_cast<W>(i) - W{dominant(j, m)};
       const W power = distance * distance / (2 * variance());
