@@ -3,7 +3,7 @@
 /// \file
 /// IndexedAttention beyond the conformance suite: lists of all keys are full attention, padding and
 /// strides of lists change no bit, lists that differ by batch and sequence, tensors of 16 bits,
-/// groups of heads in the backward pass, memory, sort_indices, row_lists.
+/// groups of heads in the backward pass, memory, sort_indices, places of entries by key.
 #include "fovea/attention/indexed.hpp"
 #include "fovea/attention/indexed/check.hpp"
 
@@ -16,7 +16,7 @@
 
 #include "attention/cases.hpp"
 #include "attention/problem.hpp"
-#include "fovea/attention/indexed/transpose_lists.hpp"
+#include "fovea/attention/indexed/entry_places.hpp"
 #include "fovea/core/arena.hpp"
 #include "fovea/core/eigen.hpp"
 #include "fovea/core/thread_pool.hpp"
@@ -50,14 +50,21 @@ Tensor<Index> some_lists(const AttentionShape& s, double share, Index length,
   return lists;
 }
 
+/// The offsets of packed sequences, or none.
+struct Packing {
+  std::vector<Index> cu_q, cu_k;
+};
+
 /// q, k, v and d_out of one call, and what it writes.
 template <class T>
 struct Run {
   Run(const IndexedAttention& op, const AttentionShape& s, const Tensor<Index>& lists,
-      AnyExecutor* executor = nullptr)
+      AnyExecutor* executor = nullptr, const Packing& packing = {})
       : problem(make_problem(Case<T>{}, s)) {
     AllInputs<T> in = problem.inputs();
     in.indices = lists.view();
+    in.cu_seqlens_q = packing.cu_q;
+    in.cu_seqlens_k = packing.cu_k;
     all(op, in, executor);
   }
   /// Without lists: another operator.
@@ -140,16 +147,29 @@ TYPED_TEST(Indexed, PaddingAndStridesOfListsDoNotChangeBits) {
   });
 }
 
-/// One head, and more entries than one group of heads has.
+/// One head, and more heads than are computed at once; lists of any length, packed sequences, and
+/// keys that no row lists.
 TYPED_TEST(Indexed, ThreadsDoNotChangeBits) {
   using T = TypeParam;
-  fovea::ThreadPool pool(2);
-  AnyExecutor executor = AnyExecutor::of(pool);
-  for (const AttentionShape& s :
-       {AttentionShape{1, 1, 1, 700, 500, 16, 16}, AttentionShape{2, 4, 2, 2100, 300, 2, 2}}) {
-    const Tensor<Index> lists = some_lists(s, 0.5, 200);
-    expect_same(Run<T>(IndexedAttention{}, s, lists),
-                Run<T>(IndexedAttention{}, s, lists, &executor));
+  for (const int threads : {2, 3}) {
+    fovea::ThreadPool pool(threads);
+    AnyExecutor executor = AnyExecutor::of(pool);
+    for (const AttentionShape& s :
+         {AttentionShape{1, 1, 1, 700, 500, 16, 16}, AttentionShape{2, 4, 2, 2100, 300, 2, 2}}) {
+      const Tensor<Index> lists = some_lists(s, 0.5, 200);
+      expect_same(Run<T>(IndexedAttention{}, s, lists),
+                  Run<T>(IndexedAttention{}, s, lists, &executor));
+    }
+    const AttentionShape s{1, 1, 1, 1500, 1300, 24, 8};
+    const std::vector<Index> cu_q = {0, 40, 40, 1100, 1101, 1500};
+    const std::vector<Index> cu_k = {0, 90, 100, 700, 760, 1300};
+    const Tensor<Index> lists({1, 1, s.queries, 90});
+    lists.fill([](Index, Index, Index i, Index n) {
+      const bool is_listed = n < static_cast<Index>(hash(3, i, 0, 0, 0) % 90);
+      return is_listed && (i != 1100 || n < 20) ? (i < 40 ? n : 3 * n + i % 2) : -1;
+    });
+    expect_same(Run<T>(IndexedAttention{}, s, lists, nullptr, {cu_q, cu_k}),
+                Run<T>(IndexedAttention{}, s, lists, &executor, {cu_q, cu_k}));
   }
 }
 
@@ -344,19 +364,33 @@ TEST(IndexedMemory, IsNotReadBeyondTheLastList) {
   });
 }
 
-TEST(RowLists, EntriesOfAKeyAreOrderedByRow) {
+/// In one piece and in several, some without rows; key 4 is invisible, and no row lists key 1.
+TEST(EntryPlaces, AreOrderedByKeyAndRow) {
   const std::vector<Index> lists = {0, 2, 3, 2, -1, -1, -1, -1, -1, 0, 2, 4};
   fovea::KeyLists all;
   all.data = lists.data();
   all.row = all.length = 3;
-  all.key_end = 4;  // key 4 is invisible
-  std::vector<Index> begin(6), rows(12), places(12);
-  transpose_lists(all, 4, 5, {begin.data(), rows.data(), places.data()});
-  EXPECT_EQ(begin, (std::vector<Index>{0, 2, 2, 5, 6, 6}));
-  rows.resize(6);
-  places.resize(6);
-  EXPECT_EQ(rows, (std::vector<Index>{0, 3, 0, 1, 3, 0}));
-  EXPECT_EQ(places, (std::vector<Index>{0, 9, 1, 3, 10, 2}));
+  all.key_end = 4;
+  for (const Index pieces : {1, 2, 3, 4, 7}) {
+    const auto first_row = [&](Index piece) { return piece * 4 / pieces; };
+    std::vector<Index> begin(as_size(pieces * 5) + 1, 99);
+    const fovea::EntryPlaces places{begin.data(), 5, pieces};
+    for (Index p = 0; p < pieces; ++p) {
+      places.count_entries(all, p, first_row(p), first_row(p + 1) - first_row(p));
+    }
+    places.place_entries();
+    std::vector<Index> rows(6, 99);
+    for (Index p = pieces - 1; p >= 0; --p) {  // in any order
+      for (Index r = first_row(p); r < first_row(p + 1); ++r) {
+        for (Index n = 0; n < all.visible(r); ++n) {
+          rows[as_size(places.next(p)[all.of(r)[n]]++)] = r;
+        }
+      }
+    }
+    begin.resize(6);
+    EXPECT_EQ(begin, (std::vector<Index>{0, 2, 2, 5, 6, 6})) << pieces;
+    EXPECT_EQ(rows, (std::vector<Index>{0, 3, 0, 1, 3, 0})) << pieces;
+  }
 }
 
 }  // namespace fovea_test::attention_indexed

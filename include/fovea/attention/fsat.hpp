@@ -119,10 +119,10 @@ class FsatAttention : public CheckedCalls<FsatAttention> {
   /// choice is not differentiated. The gradient of Ibar flows only through the confidences: it is
   /// the sum over the edges of a slot of g conf (I - Ibar) / sigma^2, where g is the gradient of
   /// the confidence, or min(0, g) if truncated (section 4.2.4, the default).
-  /// Cost: rebuilding the graph, and 2 (3 D + 2 Dv) flops for each edge. Memory: 24 bytes and three
-  /// numbers for each edge that the slots of some heads may have, or 32 bytes and four numbers with
-  /// the gradient of dominant. Heads are processed in groups of up to 2 million edges, and at least
-  /// those of one key head.
+  /// Cost: rebuilding the graph, and 2 (3 D + 2 Dv) flops for each edge. Memory: 16 bytes and three
+  /// numbers for each edge that the slots of some heads may have, or 24 bytes and four numbers with
+  /// the gradient of dominant; with several threads up to 8 bytes more. Four key heads are processed
+  /// at once for each thread, up to 2 million edges, or one with a single thread.
   template <class T>
   void run_backward(const InputsOf<FsatAttention, T>& inputs, const View<const T>& out,
                     const SavedOf<FsatAttention, T>& saved, const View<const T>& d_out,

@@ -71,7 +71,7 @@ Index FsatAttention::backward_workspace_bytes(const FsatShape& shape, Index work
   using Backward = IndexedBackward<T, FsatLists<T>>;
   const Index edges = shape.keys * shape.dominants * options.edges_per_slot();
   return FsatGraph<T>::size_bytes(options, shape.keys, shape.dominants, 1,
-                                  Backward::heads_at_once(shape, edges), workers, true) +
+                                  Backward::heads_at_once(shape, edges, workers), workers, true) +
          Backward::workspace_bytes(shape, shape.keys, edges, workers);
 }
 

@@ -12,7 +12,7 @@
 #include <limits>
 #include <vector>
 
-#include "fovea/attention/indexed/transpose_lists.hpp"
+#include "fovea/attention/indexed/entry_places.hpp"
 #include "fovea/kernels/indexed/table.hpp"
 #include "support/compare.hpp"
 #include "support/fill.hpp"
@@ -193,9 +193,8 @@ class Call {
   /// Returns the gradients of factors.
   std::vector<T> backward(const Tensor<T>& out, const Tensor<T>& lse, const Tensor<T>& d_q,
                           const Tensor<T>& d_k, const Tensor<T>& d_v, T* scratch) const {
-    std::vector<T> weights(as_size(s_.rows * s_.length));
-    std::vector<T> d_logits(weights.size());
-    std::vector<T> d_factors(weights.size());
+    std::vector<T> d_factors(as_size(s_.rows * s_.length));
+    std::vector<fovea::KeyEntry<T>> entries(d_factors.size());
     fovea::IndexedGradRowsArgs<T> rows;
     rows.q = read(q_);
     rows.k = read(k_);
@@ -210,18 +209,23 @@ class Call {
     rows.width = s_.width;
     rows.value_width = s_.value_width;
     rows.scale = static_cast<T>(kScale);
-    rows.count = s_.rows;
-    rows.weights = weights.data();
-    rows.d_logits = d_logits.data();
+    rows.entries = entries.data();
     rows.scratch = scratch;
-    fovea::IndexedGradKernels<T>{}.rows(rows);
-    std::vector<Index> begin(as_size(s_.keys) + 1);
-    std::vector<Index> listed(weights.size());
-    std::vector<Index> places(weights.size());
-    const fovea::IndexedGradHead<T> head{
-        rows.q, rows.d_out, weights.data(), d_logits.data(),
-        transpose_lists(rows.lists, s_.rows, s_.keys,
-                        {begin.data(), listed.data(), places.data()})};
+    const Index pieces = 3;
+    std::vector<Index> begin(as_size(pieces * s_.keys) + 1);
+    const fovea::EntryPlaces places{begin.data(), s_.keys, pieces};
+    const auto first_row = [&](Index piece) { return piece * s_.rows / pieces; };
+    for (Index p = 0; p < pieces; ++p) {
+      places.count_entries(rows.lists, p, first_row(p), first_row(p + 1) - first_row(p));
+    }
+    places.place_entries();
+    for (Index p = 0; p < pieces; ++p) {
+      rows.first = first_row(p);
+      rows.count = first_row(p + 1) - rows.first;
+      rows.next = places.next(p);
+      fovea::IndexedGradKernels<T>{}.rows(rows);
+    }
+    const fovea::IndexedGradHead<T> head{rows.q, rows.d_out, entries.data(), begin.data()};
     fovea::IndexedGradKeysArgs<T> keys;
     keys.heads = &head;
     keys.head_count = 1;
@@ -230,9 +234,9 @@ class Call {
     keys.width = s_.width;
     keys.value_width = s_.value_width;
     keys.scale = rows.scale;
-    keys.count = s_.keys;
+    keys.count = keys.keys = s_.keys;
     fovea::IndexedGradKernels<T>{}.keys(keys);
-    std::vector<T> by_row(weights.size());
+    std::vector<T> by_row(d_factors.size());
     for (Index r = 0; r < s_.rows; ++r) {
       for (Index n = 0; n < rows.lists.visible(r); ++n) {
         by_row[as_size(r * s_.length + n)] = d_factors[as_size(rows.lists.place(r) + n)];

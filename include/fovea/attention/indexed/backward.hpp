@@ -5,11 +5,11 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
+#include <optional>
 #include <vector>
 
+#include "fovea/attention/indexed/entry_places.hpp"
 #include "fovea/attention/indexed/forward.hpp"
-#include "fovea/attention/indexed/transpose_lists.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -58,10 +58,10 @@ class HeadPieces {
 
 }  // namespace detail
 
-/// One backward pass. It goes over the batch's key heads in groups of at most kMostEntries list
-/// entries; the grouping depends only on the shape. For each group it computes the rows of its
-/// query heads, which store weights and gradients of logits, then transposes the lists, and then
-/// computes the keys.
+/// One backward pass. It goes over the batch's key heads in groups: as many as there are workers,
+/// and at most kMostEntries list entries. For each group it finds the places of the entries in the
+/// order of keys, computes the rows of its query heads, which write weights and gradients of logits
+/// to these places, and then computes the keys. Bits depend neither on groups nor on workers.
 /// Lists that are built are built before a group's rows, and receive the gradients of their factors
 /// afterwards.
 /// Checks nothing.
@@ -86,11 +86,8 @@ class IndexedBackward {
         d_out_(d_out),
         grads_(grads),
         sequences_(inputs, lists.alignment()),
-        rows_(sequences_, inputs.q.heads(), [](const Sequence& s) { return pieces(s.queries); }),
         heads_(sequences_, inputs.q.heads(), [](const Sequence&) { return Index{1}; }),
-        keys_(sequences_, inputs.k.heads(), [](const Sequence& s) { return pieces(s.keys); }),
-        memory_(shape_of(inputs), lists.entries(), sequences_.packed() ? sequences_.count() : 1,
-                grads) {}
+        keys_(sequences_, inputs.k.heads(), [](const Sequence& s) { return pieces(s.keys); }) {}
   IndexedBackward(const IndexedBackward&) = delete;
   IndexedBackward& operator=(const IndexedBackward&) = delete;
 
@@ -102,18 +99,18 @@ class IndexedBackward {
                                Index workers) {
     T some{};
     const View<T> wanted(&some, {1, 1, 1, 1});
-    const Memory memory(shape, entries, 1, {.q = wanted, .k = wanted, .v = wanted});
+    const Sizes sizes(shape, entries, 1, {.q = wanted, .k = wanted, .v = wanted}, workers);
     const Index group = detail::group_size(shape.query_heads, shape.key_heads);
-    return memory.key_heads * group * memory.head_bytes() +
+    return sizes.key_heads * group * (sizes.entry_bytes() + sizes.place_bytes()) +
            workers *
                (slot(shape, length) * Index{sizeof(T)} + group * Index{sizeof(IndexedGradHead<T>)});
   }
 
-  /// The number of query heads whose lists are built at once.
+  /// The number of query heads whose lists are built at once, with that many workers.
   /// \param entries entries of all lists of a query head
-  static Index heads_at_once(const AttentionShape& shape, Index entries) {
+  static Index heads_at_once(const AttentionShape& shape, Index entries, Index workers) {
     const Index group = detail::group_size(shape.query_heads, shape.key_heads);
-    return group * Memory(shape, entries, 1, {}).key_heads;
+    return group * Sizes(shape, entries, 1, {}, workers).key_heads;
   }
 
   /// Writes the gradients.
@@ -126,13 +123,17 @@ class IndexedBackward {
   /// Allocates the memory for `compute` with the same executor.
   /// \throws std::bad_alloc
   void reserve(const ExecutorRef& executor) {
+    sizes_ = Sizes(shape_of(inputs_), lists_.entries(),
+                   sequences_.packed() ? sequences_.count() : 1, grads_, executor.concurrency());
+    rows_.emplace(sequences_, inputs_.q.heads(),
+                  [this](const Sequence& s) { return row_pieces(s); });
     const Index heads = most() * group();
     if constexpr (Lists::kBuilt) {
       lists_.take_memory(heads, heads * heads_.count(), worker_count(executor, kFarPosition),
                          memory_of(executor));
     }
     const Index tasks =
-        (std::max)({heads * rows_.count(), heads * heads_.count(), most() * keys_.count()});
+        (std::max)({heads * rows_->count(), heads * heads_.count(), most() * keys_.count()});
     take_scratch(heads, worker_count(executor, tasks), memory_of(executor));
   }
 
@@ -148,8 +149,8 @@ class IndexedBackward {
   void find_lse_low(const View<T>& to, const ExecutorRef& executor) {
     for_each_group([&](Index first, Index count) {
       build_lists(first, count, executor);
-      for_each_task(executor, count * group() * rows_.count(), [&](Index task, Index worker) {
-        const Piece piece = rows_(first * group(), task);
+      for_each_task(executor, count * group() * rows_->count(), [&](Index task, Index worker) {
+        const Piece piece = (*rows_)(first * group(), task);
         IndexedGradRowsArgs<T> args = row_args(piece, worker);
         args.find_lse_low = matrix(to, piece.sequence, piece.head, piece.sequence.first_query);
         IndexedGradKernels<T>{}.rows(args);
@@ -164,40 +165,57 @@ class IndexedBackward {
  private:
   using Piece = typename detail::HeadPieces<T>::Piece;
 
-  static constexpr Index kRows = 128;                    // rows, or keys, of a task
+  static constexpr Index kRows = 128;                    // keys of a task, and least rows
   static constexpr Index kMostEntries = Index{1} << 21;  // list entries processed at once
 
   static Index pieces(Index rows) { return (rows + kRows - 1) / kRows; }
+  /// The number of pieces of a sequence's rows; at least 1, which counts the entries.
+  Index row_pieces(const Sequence& s) const {
+    return (std::max<Index>)(1, (s.queries + sizes_.piece - 1) / sizes_.piece);
+  }
 
-  /// The sizes of a group's intermediate results.
-  struct Memory {
-    Memory(const AttentionShape& shape, Index entries_of_head, Index sequences,
-           const IndexedGrads<T>& grads)
+  /// How much is processed at once.
+  struct Sizes {
+    Sizes() = default;
+    Sizes(const AttentionShape& shape, Index entries_of_head, Index sequences,
+          const IndexedGrads<T>& grads, Index workers)
         : entries(entries_of_head),
-          begins(shape.keys + sequences),
-          keeps_weights(!grads.v.empty()),
+          keeps(!grads.v.empty() || !grads.k.empty()),
           keeps_logits(!grads.k.empty()) {
       const Index group = detail::group_size(shape.query_heads, shape.key_heads);
-      const Index of_key_head = (std::max<Index>)(1, group * entries);
-      key_heads = (std::max<Index>)(1, kMostEntries / of_key_head);
-      if (!keeps() && !Lists::kBuilt)
-        key_heads = (std::max<Index>)(1, shape.batch * shape.key_heads);
-      key_heads = (std::min)(key_heads, (std::max<Index>)(1, shape.batch * shape.key_heads));
+      const Index heads = (std::max<Index>)(1, shape.batch * shape.key_heads);
+      const Index tasks = workers > 1 ? 4 * workers : 1;  // enough for workers to share evenly
+      key_heads = heads;
+      if (keeps || Lists::kBuilt) {
+        const Index most = kMostEntries / (std::max<Index>)(1, group * entries);
+        // A head's lists are built by one worker.
+        key_heads = std::clamp<Index>((std::min)(most, Lists::kBuilt ? tasks : workers), 1, heads);
+      }
+      most_pieces = pieces(shape.queries);
+      if (keeps) {
+        const Index wanted = (tasks + key_heads * group - 1) / (key_heads * group);
+        const Index for_places = 1 + entries / (std::max<Index>)(1, shape.keys);
+        most_pieces = (std::min)({most_pieces, wanted, for_places});
+      }
+      most_pieces = (std::max<Index>)(1, most_pieces);
+      piece = (std::max<Index>)(1, (shape.queries + most_pieces - 1) / most_pieces);
+      places = most_pieces * shape.keys + sequences;
     }
 
-    bool keeps() const { return keeps_weights || keeps_logits; }
-    Index numbers() const { return entries * (Index{keeps_weights} + Index{keeps_logits}); }
-    Index integers() const { return keeps() ? 2 * entries + begins : 0; }
-    /// Bytes of one query head.
-    Index head_bytes() const {
-      return numbers() * Index{sizeof(T)} + integers() * Index{sizeof(Index)};
-    }
+    /// Bytes of the entries of one query head.
+    Index entry_bytes() const { return keeps ? entries * Index{sizeof(KeyEntry<T>)} : 0; }
+    /// Bytes of its EntryPlaces.
+    Index place_bytes() const { return keeps ? places * Index{sizeof(Index)} : 0; }
 
-    Index entries;  // entries of a query head
-    Index begins;   // begins of its RowLists, with one more for each sequence
-    bool keeps_weights;
-    bool keeps_logits;
-    Index key_heads;  // key heads of a group
+    Index entries = 0;          // entries of a query head
+    bool keeps = false;         // whether they are kept
+    bool keeps_logits = false;  // whether with the gradients of their logits
+    Index key_heads = 0;        // key heads of a group
+    /// Pieces of a head's rows, at most. If entries are kept, they are so few that EntryPlaces take
+    /// at most 8 bytes for each entry and each key.
+    Index most_pieces = 0;
+    Index piece = 0;   // rows of a piece
+    Index places = 0;  // elements of EntryPlaces::begin, with one more for each sequence
   };
 
   static Index slot(const AttentionShape& shape, Index length) {
@@ -208,14 +226,14 @@ class IndexedBackward {
   /// The number of key heads in the batch.
   Index key_heads() const { return inputs_.k.batch() * inputs_.k.heads(); }
   /// The number of key heads processed at once.
-  Index most() const { return (std::min)(memory_.key_heads, key_heads()); }
+  Index most() const { return (std::min)(sizes_.key_heads, key_heads()); }
 
   template <class Source>
   void take_scratch(Index heads, Index workers, Source&& source) {
     slot_ = slot(shape_of(inputs_), lists_.length());
     scratch_ = source.take(workers, slot_ * Index{sizeof(T)});
-    numbers_ = source.take(heads, memory_.numbers() * Index{sizeof(T)});
-    integers_ = source.take(heads, memory_.integers() * Index{sizeof(Index)});
+    entries_ = source.take(heads, sizes_.entry_bytes());
+    places_ = source.take(heads, sizes_.place_bytes());
     head_args_.resize(static_cast<std::size_t>(workers * group()));
   }
 
@@ -239,21 +257,34 @@ class IndexedBackward {
   void run_heads(Index first, Index count, const ExecutorRef& executor) {
     const Index heads = count * group();
     build_lists(first, count, executor);
-    for_each_task(executor, heads * rows_.count(), [&](Index task, Index worker) {
-      const Piece piece = rows_(first * group(), task);
+    if (sizes_.keeps) place_entries(first, heads, executor);
+    for_each_task(executor, heads * rows_->count(), [&](Index task, Index worker) {
+      const Piece piece = (*rows_)(first * group(), task);
       IndexedGradKernels<T>{}.rows(row_args(piece, worker));
     });
-    if (!memory_.keeps() && !Lists::kBuilt) return;
-    for_each_task(executor, heads * heads_.count(), [&](Index task, Index /*worker*/) {
-      const Piece piece = heads_(first * group(), task);
-      const Sequence& s = piece.sequence;
-      if constexpr (Lists::kBuilt) lists_.take_gradients(s, piece.head, piece.place);
-      if (!memory_.keeps()) return;
-      transpose_lists(lists_of(piece), s.queries, s.keys, row_lists(piece.place, s));
-    });
-    if (!memory_.keeps()) return;
+    if constexpr (Lists::kBuilt) {
+      for_each_task(executor, heads * heads_.count(), [&](Index task, Index /*worker*/) {
+        const Piece piece = heads_(first * group(), task);
+        lists_.take_gradients(piece.sequence, piece.head, piece.place);
+      });
+    }
+    if (!sizes_.keeps) return;
     for_each_task(executor, count * keys_.count(), [&](Index task, Index worker) {
       IndexedGradKernels<T>{}.keys(key_args(keys_(first, task), worker));
+    });
+  }
+
+  /// Finds the places of the entries of a group.
+  void place_entries(Index first, Index heads, const ExecutorRef& executor) {
+    for_each_task(executor, heads * rows_->count(), [&](Index task, Index /*worker*/) {
+      const Piece piece = (*rows_)(first * group(), task);
+      const Index row = piece.part * sizes_.piece;
+      places(piece.place, piece.sequence)
+          .count_entries(lists_of(piece), piece.part, row, rows_from(piece.sequence, row));
+    });
+    for_each_task(executor, heads * heads_.count(), [&](Index task, Index /*worker*/) {
+      const Piece piece = heads_(first * group(), task);
+      places(piece.place, piece.sequence).place_entries();
     });
   }
 
@@ -261,23 +292,20 @@ class IndexedBackward {
     return lists_.rows(piece.sequence, piece.head, piece.place);
   }
 
-  /// The weights of the group's query head `place`, in sequence s; null if not kept.
-  T* weights(Index place, const Sequence& s) {
-    if (!memory_.keeps_weights) return nullptr;
-    return numbers_.template data<T>() + place * memory_.numbers() + lists_.first_entry(s);
-  }
-  /// The gradients of its logits; null if not kept.
-  T* d_logits(Index place, const Sequence& s) {
-    if (!memory_.keeps_logits) return nullptr;
-    const Index behind = memory_.keeps_weights ? memory_.entries : 0;
-    return numbers_.template data<T>() + place * memory_.numbers() + behind + lists_.first_entry(s);
+  /// The rows of a piece whose first one is `row`.
+  Index rows_from(const Sequence& s, Index row) const {
+    return (std::min)(sizes_.piece, s.queries - row);
   }
 
-  RowListMemory row_lists(Index place, const Sequence& s) {
-    Index* const begin = integers_.template data<Index>() + place * memory_.integers();
-    Index* const rows = begin + memory_.begins + lists_.first_entry(s);
-    return {begin + s.first_key + (sequences_.packed() ? s.index : 0), rows,
-            rows + memory_.entries};
+  /// The entries of the group's query head `place`, in sequence s.
+  KeyEntry<T>* entries(Index place, const Sequence& s) {
+    return entries_.template data<KeyEntry<T>>() + place * sizes_.entries + lists_.first_entry(s);
+  }
+  /// Their places.
+  EntryPlaces places(Index place, const Sequence& s) {
+    Index* const begin = places_.template data<Index>() + place * sizes_.places;
+    return {begin + s.first_key * sizes_.most_pieces + (sequences_.packed() ? s.index : 0), s.keys,
+            row_pieces(s)};
   }
 
   template <class X>
@@ -303,10 +331,13 @@ class IndexedBackward {
     args.width = inputs_.q.width();
     args.value_width = inputs_.v.width();
     args.scale = lists_.template scale_of<T>(args.width);
-    args.first = piece.part * kRows;
-    args.count = (std::min)(kRows, s.queries - args.first);
-    args.weights = weights(piece.place, s);
-    args.d_logits = d_logits(piece.place, s);
+    args.first = piece.part * sizes_.piece;
+    args.count = rows_from(s, args.first);
+    if (sizes_.keeps) {
+      args.entries = entries(piece.place, s);
+      args.next = places(piece.place, s).next(piece.part);
+    }
+    args.keeps_logits = sizes_.keeps_logits;
     args.scratch = scratch_.template data<T>() + worker * slot_;
     return args;
   }
@@ -317,12 +348,9 @@ class IndexedBackward {
     for (Index g = 0; g < group(); ++g) {
       const Index place = piece.place * group() + g;
       const Index h = piece.head * group() + g;
-      const RowListMemory lists = row_lists(place, s);
       heads[g] = {detail::head_matrix(inputs_.q, s.batch, h, s.first_query),
-                  detail::head_matrix(d_out_, s.batch, h, s.first_query),
-                  weights(place, s),
-                  d_logits(place, s),
-                  {lists.begin, lists.rows, lists.places}};
+                  detail::head_matrix(d_out_, s.batch, h, s.first_query), entries(place, s),
+                  places(place, s).begin};
     }
     IndexedGradKeysArgs<T> args;
     args.heads = heads;
@@ -334,6 +362,7 @@ class IndexedBackward {
     args.scale = lists_.template scale_of<T>(args.width);
     args.first = piece.part * kRows;
     args.count = (std::min)(kRows, s.keys - args.first);
+    args.keys = s.keys;
     return args;
   }
 
@@ -345,14 +374,14 @@ class IndexedBackward {
   IndexedGrads<T> grads_;
   View<const T> lse_low_ = {};
   Sequences<T> sequences_;
-  detail::HeadPieces<T> rows_;
   detail::HeadPieces<T> heads_;
   detail::HeadPieces<T> keys_;
-  Memory memory_;
+  Sizes sizes_;
+  std::optional<detail::HeadPieces<T>> rows_;
   Index slot_ = 0;
-  Workspace scratch_;   // [workers, slot]
-  Workspace numbers_;   // [query heads of a group] weights, and gradients of logits
-  Workspace integers_;  // [query heads of a group] RowLists
+  Workspace scratch_;                          // [workers, slot]
+  Workspace entries_;                          // [query heads of a group] KeyEntry
+  Workspace places_;                           // [query heads of a group] EntryPlaces
   std::vector<IndexedGradHead<T>> head_args_;  // [workers, group]
 };
 

@@ -21,32 +21,43 @@ class IndexedGradRows {
         d_out_(q_ + padded_size(args.width)),
         weights_(d_out_ + padded_size(args.value_width)),
         d_logits_(weights_ + padded_size(args.lists.length)),
-        delta_(d_logits_ + padded_size(args.lists.length)),
-        list_(reinterpret_cast<Index*>(delta_ + padded_size(1))) {}
+        list_(reinterpret_cast<Index*>(d_logits_ + padded_size(args.lists.length))) {}
 
   void run() const {
-    for (Index r = args_.first; r < args_.first + args_.count; ++r) process_row(r);
+    const Index end = args_.first + args_.count;
+    if (args_.find_lse_low.data != nullptr) {
+      for (Index r = args_.first; r < end; ++r) find_lse_low(r);
+      return;
+    }
+    Index seen = args_.count > 0 ? args_.lists.visible(args_.first) : 0;
+    for (Index r = args_.first; r < end; ++r) {
+      const Index later = r + 1 < end ? args_.lists.visible(r + 1) : 0;
+      process_row(r, seen, later);
+      seen = later;
+    }
   }
 
  private:
   static constexpr Storage kNative = Storage::native;
 
-  void process_row(Index r) const {
-    if (args_.find_lse_low.data != nullptr) return find_lse_low(r);
-    const Index seen = args_.lists.visible(r);
+  /// \param later the number of visible entries of row r + 1
+  void process_row(Index r, Index seen, Index later) const {
     const Index* const list = unit_list(args_.lists, r, seen, list_);
     const auto keys = listed_rows<T>(stored(args_.k), args_.width, list, seen);
     if (seen > 0) {
       scaled_row<kNative>(stored(args_.q), r, args_.width, factor_, q_);
-      const Vec<T> most =
-          largest_lane(listed_products<kNative>(keys, q_, kMinusInfinity<T>, weights_));
+      const Vec<T> most = largest_lane(
+          listed_products<kNative>(keys, q_, kMinusInfinity<T>, weights_,
+                                   later_rows(args_.v, args_.value_width, list, seen)));
       weigh(r, most, seen);
-      if (args_.d_q.data != nullptr || args_.d_logits != nullptr || args_.d_factors != nullptr) {
-        weigh_gradients(r, list, seen);
-        keep(d_logits_, seen, r, args_.d_logits);
+      if (args_.d_q.data != nullptr || args_.keeps_logits || args_.d_factors != nullptr) {
+        weigh_gradients(r, list, seen, later);
       }
       if (args_.factors != nullptr) scale_list(weights_, factors_of(r), seen);
-      keep(weights_, seen, r, args_.weights);
+      if (args_.entries != nullptr) {
+        prefetch_entries(r + 1, later);
+        keep_entries(r, list, seen);
+      }
     }
     if (args_.d_q.data != nullptr) {
       weighted_row<kNative>(keys, d_logits_, args_.scale, output(args_.d_q), r);
@@ -91,13 +102,14 @@ class IndexedGradRows {
   }
 
   /// Computes the gradients of the logits of row r.
-  FOVEA_INLINE void weigh_gradients(Index r, const Index* list, Index seen) const {
+  FOVEA_INLINE void weigh_gradients(Index r, const Index* list, Index seen, Index later) const {
     const Index width = args_.value_width;
     scaled_row<kNative>(stored(args_.d_out), r, width, T{1}, d_out_);
-    listed_products<kNative>(listed_rows<T>(stored(args_.out), width, &r, 1), d_out_, T{0}, delta_);
+    const auto out = listed_rows<T>(stored(args_.out), width, &r, 1);
+    const Vec<T> delta = set1(sum_of_lanes(listed_product<0, kNative>(out, out.at(0), d_out_)));
     listed_products<kNative>(listed_rows<T>(stored(args_.v), width, list, seen), d_out_, T{0},
-                             d_logits_);
-    const Vec<T> delta = set1(delta_[0]);
+                             d_logits_,
+                             later_rows(args_.k, args_.width, args_.lists.of(r + 1), later));
     if (args_.factors == nullptr) {
       for (Index n = 0; n < seen; n += kLanes<T>) {
         store(d_logits_ + n, load(weights_ + n) * (load(d_logits_ + n) - delta));
@@ -115,15 +127,29 @@ class IndexedGradRows {
     }
   }
 
+  /// Rows to prefetch: none if lists or columns are strided.
+  FOVEA_INLINE ListedRows<T> later_rows(const Matrix<const T>& m, Index width, const Index* list,
+                                        Index count) const {
+    return listed_rows<T>(stored(m), width, list,
+                          m.column == 1 && args_.lists.step == 1 ? count : 0);
+  }
+
   FOVEA_INLINE const T* factors_of(Index r) const { return args_.factors + args_.lists.place(r); }
 
-  /// Writes to[r, n] of the visible entries, if `to` is given.
-  FOVEA_INLINE void keep(const T* x, Index seen, Index r, T* to) const {
-    if (to == nullptr) return;
-    for (Index n = 0; n < seen; n += kLanes<T>) {
-      keep(load(x + n), n, seen, to + args_.lists.place(r));
+  /// Writes the entries of row r.
+  FOVEA_INLINE void keep_entries(Index r, const Index* list, Index seen) const {
+    for (Index n = 0; n < seen; ++n) {
+      args_.entries[args_.next[list[n]]++] = {r, weights_[n], d_logits_[n]};
     }
   }
+  /// Prefetches the places of the entries of row r.
+  FOVEA_INLINE void prefetch_entries(Index r, Index seen) const {
+    const Index* const list = args_.lists.of(r);
+    for (Index n = 0; n < seen; ++n) {
+      __builtin_prefetch(args_.entries + args_.next[list[n * args_.lists.step]], 1, 2);
+    }
+  }
+
   /// Writes the elements [n, n + lanes) of a list of `seen` entries.
   FOVEA_INLINE void keep(Vec<T> x, Index n, Index seen, T* to) const {
     if (n + kLanes<T> <= seen) {
@@ -139,7 +165,6 @@ class IndexedGradRows {
   T* const d_out_;     // [Dv padded]
   T* const weights_;   // [K padded]
   T* const d_logits_;  // [K padded]
-  T* const delta_;     // [1 padded]
   Index* const list_;  // [K]
 };
 
@@ -149,36 +174,69 @@ void indexed_grad_rows(const IndexedGradRowsArgs<T>& args) noexcept {
   IndexedGradRows<T>(args).run();
 }
 
-/// The rows that list one key, head by head, with their weights or the gradients of their logits.
+/// The rows that list one key, with their weights or the gradients of their logits.
 template <bool kOfValues, class T>
-struct RowsOfKey {
-  using Key = Index;
+struct EntriesOfKey {
+  const void* data;
+  Index row;
+  Index column;
+  Index width;
+  const KeyEntry<T>* entries;
+  Index count;
+  Index last;  // the last entry of the head
+
+  static constexpr Index kAhead = 16;
+
+  FOVEA_INLINE T weight(Index n) const {
+    return kOfValues ? entries[n].weight : entries[n].d_logit;
+  }
+  FOVEA_INLINE Index at(Index n) const { return entries[n].row * row; }
+  /// Prefetches V vectors of columns of a later entry, which may be another key's.
+  template <int V>
+  FOVEA_INLINE void prefetch(Index n, Index c) const {
+    constexpr Index bytes = V * kVecBytes;
+    const auto* const from =
+        static_cast<const T*>(data) + at(smaller(n + kAhead, last)) + c * column;
+    FOVEA_UNROLL
+    for (Index b = 0; b < bytes; b += 64) {
+      __builtin_prefetch(reinterpret_cast<const char*>(from) + b, 0, 2);
+    }
+  }
+};
+
+/// The entries of one key, head by head.
+template <bool kOfValues, class T>
+struct HeadsOfKey {
+  using List = EntriesOfKey<kOfValues, T>;
 
   const IndexedGradKeysArgs<T>& args;
   Index key;
 
-  static constexpr bool kPlaced = true;
   FOVEA_INLINE Index count() const { return args.head_count; }
-  FOVEA_INLINE WeightedList<T> operator[](Index i) const {
+  FOVEA_INLINE List operator[](Index i) const {
     const IndexedGradHead<T>& head = args.heads[i];
-    const Index begin = head.lists.begin[key];
+    const Index begin = head.begin[key];
     const Matrix<const T>& m = kOfValues ? head.d_out : head.q;
-    return {listed_rows<T>(stored(m), kOfValues ? args.value_width : args.width,
-                           head.lists.rows + begin, head.lists.begin[key + 1] - begin),
-            kOfValues ? head.weights : head.d_logits, head.lists.places + begin};
+    return {m.data,
+            m.row,
+            m.column,
+            kOfValues ? args.value_width : args.width,
+            head.entries + begin,
+            head.begin[key + 1] - begin,
+            head.begin[args.keys] - 1 - begin};
   }
 };
 
 template <bool kOfValues, class T>
 void indexed_grad_key(const IndexedGradKeysArgs<T>& args, Index key) {
-  const RowsOfKey<kOfValues, T> rows{args, key};
+  const HeadsOfKey<kOfValues, T> heads{args, key};
   const Matrix<T>& to = kOfValues ? args.d_v : args.d_k;
   bool whole = true;
   for (Index i = 0; i < args.head_count; ++i) {
     whole = whole && (kOfValues ? args.heads[i].d_out : args.heads[i].q).column == 1;
   }
-  WeightedRows<RowsOfKey<kOfValues, T>, Storage::native, T>{
-      rows,     kOfValues ? args.value_width : args.width,
+  WeightedRows<HeadsOfKey<kOfValues, T>, Storage::native, T>{
+      heads,    kOfValues ? args.value_width : args.width,
       whole,    kOfValues ? T{1} : args.scale,
       to.data,  key * to.row,
       to.column}

@@ -89,28 +89,37 @@ constexpr Index indexed_short_scratch(Index width, Index length) {
   return indexed_scratch(width, length) + kShortRows * padded_size(width);
 }
 
+/// An entry of the lists of one query head, as the gradients of its key and value read it.
+template <class T>
+struct KeyEntry {
+  Index row;  ///< the row whose list it is in
+  T weight;   ///< its weight, with its factor
+  T d_logit;  ///< the gradient of its logit
+};
+
 /// The backward pass of some rows of one query head: computes the gradients of their queries, and
 /// the inputs for the gradients of keys and values.
 template <class T>
 struct IndexedGradRowsArgs {
-  Matrix<const T> q;           ///< [Nq, D]
-  Matrix<const T> k;           ///< [keys, D]
-  Matrix<const T> v;           ///< [keys, Dv]
-  Matrix<const T> out;         ///< [Nq, Dv]
-  Matrix<const T> d_out;       ///< [Nq, Dv]
-  Matrix<const T> lse;         ///< [Nq, 1]
-  Matrix<T> d_q;               ///< [Nq, D], written; null data: not requested
-  KeyLists lists;              ///< the lists of all Nq rows
-  const T* factors = nullptr;  ///< as in IndexedRowsArgs
-  Index width = 0;             ///< D
-  Index value_width = 0;       ///< Dv
-  T scale = 0;                 ///< factor of the logits
-  Index first = 0;             ///< the rows [first, first + count) are computed
-  Index count = 0;             ///< number of rows
-  /// [Nq, K] the weights of the visible entries with their factors, written; null: not requested.
-  T* weights = nullptr;
-  T* d_logits = nullptr;   ///< [Nq, K] gradients of the logits, written; null: not requested
-  T* d_factors = nullptr;  ///< [Nq, K] gradients of the factors, written; null: not requested
+  Matrix<const T> q;               ///< [Nq, D]
+  Matrix<const T> k;               ///< [keys, D]
+  Matrix<const T> v;               ///< [keys, Dv]
+  Matrix<const T> out;             ///< [Nq, Dv]
+  Matrix<const T> d_out;           ///< [Nq, Dv]
+  Matrix<const T> lse;             ///< [Nq, 1]
+  Matrix<T> d_q;                   ///< [Nq, D], written; null data: not requested
+  KeyLists lists;                  ///< the lists of all Nq rows
+  const T* factors = nullptr;      ///< as in IndexedRowsArgs
+  Index width = 0;                 ///< D
+  Index value_width = 0;           ///< Dv
+  T scale = 0;                     ///< factor of the logits
+  Index first = 0;                 ///< the rows [first, first + count) are computed
+  Index count = 0;                 ///< number of rows
+  KeyEntry<T>* entries = nullptr;  ///< the visible entries by keys, written; null: not requested
+  /// [keys] for each key the place of its next entry, advanced; needed for `entries`.
+  Index* next = nullptr;
+  bool keeps_logits = true;  ///< whether the entries' `d_logit` is needed
+  T* d_factors = nullptr;    ///< [Nq, K] gradients of the factors, written; null: not requested
   /// [Nq, 1] the rounding error of large lse, written by `find_lse_low`; null data: computed from
   /// the lists, which needs all keys of a row.
   Matrix<const T> lse_low = {};
@@ -120,26 +129,18 @@ struct IndexedGradRowsArgs {
 
 /// Elements of scratch for IndexedGradRowsArgs.
 constexpr Index indexed_grad_scratch(Index width, Index value_width, Index length) {
-  return indexed_scratch(width, length) + padded_size(value_width) + padded_size(length) +
-         padded_size(1);
+  return indexed_scratch(width, length) + padded_size(value_width) + padded_size(length);
 }
-
-/// The inverted lists of one query head. Key j has the entries [begin[j], begin[j + 1]), in row
-/// order.
-struct RowLists {
-  const Index* begin = nullptr;   ///< [keys + 1]
-  const Index* rows = nullptr;    ///< for each entry its row
-  const Index* places = nullptr;  ///< for each entry its place in [Nq, K]
-};
 
 /// The inputs of the gradients of keys and values, of one query head.
 template <class T>
 struct IndexedGradHead {
-  Matrix<const T> q;            ///< [Nq, D]
-  Matrix<const T> d_out;        ///< [Nq, Dv]
-  const T* weights = nullptr;   ///< as IndexedGradRowsArgs wrote them; needed for d_v
-  const T* d_logits = nullptr;  ///< as IndexedGradRowsArgs wrote them; needed for d_k
-  RowLists lists;               ///< for each key the rows that list it
+  Matrix<const T> q;      ///< [Nq, D]
+  Matrix<const T> d_out;  ///< [Nq, Dv]
+  /// As IndexedGradRowsArgs wrote them: key j has the entries [begin[j], begin[j + 1]), in the
+  /// order of rows.
+  const KeyEntry<T>* entries = nullptr;
+  const Index* begin = nullptr;  ///< [keys + 1]
 };
 
 /// The gradients of some keys and values of one key head.
@@ -155,6 +156,7 @@ struct IndexedGradKeysArgs {
   T scale = 0;            ///< factor of the logits
   Index first = 0;        ///< the keys [first, first + count) are computed
   Index count = 0;        ///< number of keys
+  Index keys = 0;         ///< number of keys of the key head
 };
 
 FOVEA_NAMESPACE_END

@@ -72,13 +72,15 @@ FOVEA_INLINE Vec<T> listed_product(const ListedRows<T>& rows, Index at, const T*
 }
 
 /// Writes to[n] = the product of x with the row of entry n, padded by `beyond` to a whole vector.
-/// It keeps the largest in lanes.
+/// It keeps the largest in lanes. Meanwhile it prefetches the rows of the list `later`, at unit
+/// columns, if it has entries.
 template <int kLines, Storage S, class T>
 struct ListedProducts {
   const ListedRows<T>& rows;
   const T* x;
   T beyond;
   T* to;  // [count padded]
+  const ListedRows<T>& later;
   Vec<T> most;
 
   FOVEA_NOINLINE void run() {
@@ -91,6 +93,7 @@ struct ListedProducts {
  private:
   /// Computes as many entries as there are lanes.
   FOVEA_INLINE void whole(Index n) {
+    prefetch<kLanes<T>>(n);
     Vec<T> sums[kLanes<T>];
     FOVEA_UNROLL
     for (int i = 0; i < kLanes<T>; ++i) {
@@ -111,6 +114,7 @@ struct ListedProducts {
   /// Computes at most R entries; beyond the list's last entry, that one is repeated.
   template <int R>
   FOVEA_INLINE void rest(Index n) {
+    prefetch<R>(n);
     Vec<T> sums[R];
     FOVEA_UNROLL
     for (int i = 0; i < R; ++i) {
@@ -118,6 +122,27 @@ struct ListedProducts {
     }
     const auto count = static_cast<Int<T>>(rows.count - n);
     keep(n, select(lane_index<T>() < set1_int<T>(count), lane_sums(sums), set1(beyond)));
+  }
+
+  /// Prefetches R later rows, each as wide as those multiplied, into the second-level cache, which
+  /// supports more outstanding requests. Beyond the last one, that one is repeated: fewer branches.
+  template <int R>
+  FOVEA_INLINE void prefetch(Index n) const {
+    constexpr Index bytes = kStoredBytes<S, T>;
+    if (later.count == 0) return;
+    FOVEA_UNROLL
+    for (int i = 0; i < R; ++i) {
+      const char* const row =
+          static_cast<const char*>(later.data) + later.at(smaller(n + i, later.count - 1)) * bytes;
+      if constexpr (kLines > 0) {
+        FOVEA_UNROLL
+        for (Index b = 0; b < kLines * kSumLanes<T> * bytes; b += 64) {
+          __builtin_prefetch(row + b, 0, 2);
+        }
+      } else {
+        for (Index b = 0; b < rows.width * bytes; b += 64) __builtin_prefetch(row + b, 0, 2);
+      }
+    }
   }
 
   FOVEA_INLINE void keep(Index n, Vec<T> products) {
@@ -128,59 +153,61 @@ struct ListedProducts {
 
 /// Writes to[n] of every entry, and returns the largest in lanes.
 /// \param to [count padded]
+/// \param later rows to prefetch
 template <Storage S, class T>
-FOVEA_INLINE Vec<T> listed_products(const ListedRows<T>& rows, const T* x, T beyond, T* to) {
+FOVEA_INLINE Vec<T> listed_products(const ListedRows<T>& rows, const T* x, T beyond, T* to,
+                                    const ListedRows<T>& later = {}) {
   const Vec<T> none = set1(kMinusInfinity<T>);
   const bool is_even = rows.column == 1 && rows.width % kSumLanes<T> == 0;
   switch (is_even ? rows.width / kSumLanes<T> : 0) {
     case 2: {
-      ListedProducts<2, S, T> products{rows, x, beyond, to, none};
+      ListedProducts<2, S, T> products{rows, x, beyond, to, later, none};
       products.run();
       return products.most;
     }
     case 4: {
-      ListedProducts<4, S, T> products{rows, x, beyond, to, none};
+      ListedProducts<4, S, T> products{rows, x, beyond, to, later, none};
       products.run();
       return products.most;
     }
     case 8: {
-      ListedProducts<8, S, T> products{rows, x, beyond, to, none};
+      ListedProducts<8, S, T> products{rows, x, beyond, to, later, none};
       products.run();
       return products.most;
     }
     default: {
-      ListedProducts<0, S, T> products{rows, x, beyond, to, none};
+      ListedProducts<0, S, T> products{rows, x, beyond, to, later, none};
       products.run();
       return products.most;
     }
   }
 }
 
-/// Listed rows with weights. The weight of entry n is weights[n], or weights[places[n]] if places
-/// are given.
+/// Listed rows with weights.
 template <class T, class KeyOf = Index>
-struct WeightedList {
-  ListedRows<T, KeyOf> rows;
+struct WeightedList : ListedRows<T, KeyOf> {
   const T* weights;
-  const Index* places = nullptr;
+
+  FOVEA_INLINE T weight(Index n) const { return weights[n]; }
+  template <int V>
+  FOVEA_INLINE void prefetch(Index /*n*/, Index /*c*/) const {}
 };
 
 /// A single list, for WeightedRows, which takes several.
 template <class T, class KeyOf = Index>
 struct SingleList {
-  using Key = KeyOf;
+  using List = WeightedList<T, KeyOf>;
 
-  WeightedList<T, Key> list;
+  List list;
 
-  static constexpr bool kPlaced = false;
   FOVEA_INLINE Index count() const { return 1; }
-  FOVEA_INLINE WeightedList<T, Key> operator[](Index /*i*/) const { return list; }
+  FOVEA_INLINE List operator[](Index /*i*/) const { return list; }
 };
 
 /// One row of outputs: factor sum_n weight_n row_n, over some lists, in order.
 template <class Lists, Storage S, class T>
 struct WeightedRows {
-  using List = WeightedList<T, typename Lists::Key>;
+  using List = typename Lists::List;
 
   const Lists& lists;
   Index width;
@@ -200,8 +227,8 @@ struct WeightedRows {
     for (int x = 0; x < V; ++x) sum[x] = zero<T>();
     for (Index i = 0; i < lists.count(); ++i) {
       const List list = lists[i];
-      for (Index n = 0; n < list.rows.count; n += kReductionBlock) {
-        add(list, n, smaller(n + kReductionBlock, list.rows.count), c, sum);
+      for (Index n = 0; n < list.count; n += kReductionBlock) {
+        add(list, n, smaller(n + kReductionBlock, list.count), c, sum);
       }
     }
     FOVEA_UNROLL
@@ -222,19 +249,19 @@ struct WeightedRows {
  private:
   /// Computes one vector, possibly partial or with strided columns.
   template <int V>
-  static FOVEA_INLINE Vec<T> value(const ListedRows<T, typename Lists::Key>& rows, Index at,
-                                   Index c) {
-    if constexpr (V == 1) return load_columns<S, T>(rows.data, at, rows.column, c, rows.width);
-    return load_stored<S, T>(rows.data, at + c);
+  static FOVEA_INLINE Vec<T> value(const List& list, Index at, Index c) {
+    if constexpr (V == 1) return load_columns<S, T>(list.data, at, list.column, c, list.width);
+    return load_stored<S, T>(list.data, at + c);
   }
 
   template <int V>
   FOVEA_INLINE void add_entry(const List& list, Index n, Index c, Vec<T> (&chain)[V]) const {
-    const Vec<T> weight = set1(list.weights[Lists::kPlaced ? list.places[n] : n]);
-    const Index from = list.rows.at(n);
+    const Vec<T> weight = set1(list.weight(n));
+    const Index from = list.at(n);
+    list.template prefetch<V>(n, c);
     FOVEA_UNROLL
     for (int x = 0; x < V; ++x) {
-      chain[x] = fma(value<V>(list.rows, from, c + x * kLanes<T>), weight, chain[x]);
+      chain[x] = fma(value<V>(list, from, c + x * kLanes<T>), weight, chain[x]);
     }
   }
 
