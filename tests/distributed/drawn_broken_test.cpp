@@ -41,7 +41,7 @@ ErasedPattern fused(const ErasedPattern& pattern, std::shared_ptr<Fuse> fuse) {
     };
   };
   wrap(made.interval_count);
-  wrap(made.room);
+  wrap(made.interval_capacity);
   wrap(made.keys_of);
   wrap(made.row_step);
   wrap(made.strided_range);
