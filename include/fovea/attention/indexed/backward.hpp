@@ -182,12 +182,13 @@ class IndexedBackward {
         : entries(entries_of_head),
           keeps(!grads.v.empty() || !grads.k.empty()),
           keeps_logits(!grads.k.empty()) {
-      const Index group = detail::group_size(shape.query_heads, shape.key_heads);
+      const Index group =
+          (std::max<Index>)(1, detail::group_size(shape.query_heads, shape.key_heads));
       const Index heads = (std::max<Index>)(1, shape.batch * shape.key_heads);
       const Index tasks = workers > 1 ? 4 * workers : 1;  // enough for workers to share evenly
       key_heads = heads;
       if (keeps || Lists::kBuilt) {
-        const Index most = kMostEntries / (std::max<Index>)(1, group * entries);
+        const Index most = kMostEntries / (group * (std::max<Index>)(1, entries));
         // A head's lists are built by one worker.
         key_heads = std::clamp<Index>((std::min)(most, Lists::kBuilt ? tasks : workers), 1, heads);
       }
