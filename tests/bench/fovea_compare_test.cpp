@@ -263,8 +263,9 @@ TEST_F(FoveaCompare, RunsOnTheRepositorysTensors) {
   EXPECT_NE(output_.find("9 heads on 3 key heads, D = 64"), output_.npos) << output_;
   // Nothing is known of the first length, and all of the second is too long.
   const std::string all = json();
-  EXPECT_EQ(count(all, "\"skipped\": \"a pass would take about 1 s; --limit is 1e-09 s\""),
-            count(all, "\"n\": 2048,"));
+  // How long depends on the machine.
+  EXPECT_EQ(count(all, "\"skipped\": \"a pass would take about "), count(all, "\"n\": 2048,"));
+  EXPECT_EQ(count(all, " s; --limit is 1e-09 s\""), count(all, "\"n\": 2048,"));
   EXPECT_EQ(count(all, "\"error_ratio\": "), count(all, "\"n\": 64,"));
 }
 

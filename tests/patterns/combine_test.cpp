@@ -113,7 +113,7 @@ TEST(Combine, IntersectionsMatchTheReferenceMask) {
   EXPECT_GT(made, 150);
 }
 
-/// Its only slot has the lattice of the other's only slot.
+/// Its only interval has the strided range of the only interval of the other.
 TEST(Combine, ASummaryOfOneColumnExcludesItself) {
   const FixedSummary column{{8, 1}};
   for (const SequenceShape& shape : kShapes) {
