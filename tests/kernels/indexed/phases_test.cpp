@@ -15,6 +15,7 @@
 #include "support/compare.hpp"
 #include "support/fill.hpp"
 #include "support/levels.hpp"
+#include "support/scratch.hpp"
 #include "support/tensor.hpp"
 
 namespace fovea_test::kernels_indexed_phases {
@@ -39,27 +40,6 @@ struct Cut {
   Index block = 300;  // keys
   Index lines = 1;    // cache lines of a slice
   Index rows = 150;   // of a call
-};
-
-/// Memory of a kernel, aligned to cache lines and followed by NaN.
-template <class T>
-class Scratch {
- public:
-  explicit Scratch(Index size)
-      : values_(as_size(size) + 64, std::numeric_limits<T>::quiet_NaN()), size_(as_size(size)) {
-    while (reinterpret_cast<std::uintptr_t>(values_.data() + begin_) % 64 != 0) ++begin_;
-  }
-  T* data() { return values_.data() + begin_; }
-  /// Whether nothing after it was written.
-  bool is_whole() const {
-    return std::all_of(values_.begin() + static_cast<std::ptrdiff_t>(begin_ + size_), values_.end(),
-                       [](T x) { return x != x; });
-  }
-
- private:
-  std::vector<T> values_;
-  std::size_t size_;
-  std::size_t begin_ = 0;
 };
 
 template <class T>

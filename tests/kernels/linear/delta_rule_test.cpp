@@ -20,6 +20,7 @@
 #include "support/compare.hpp"
 #include "support/fill.hpp"
 #include "support/levels.hpp"
+#include "support/scratch.hpp"
 #include "support/tensor.hpp"
 
 namespace fovea_test::kernels_linear_delta_rule {
@@ -58,16 +59,6 @@ W derivative(FeatureMapKind kind, W x) {
   if (kind == relu) return x > 0 ? 1 : 0;
   return 2 * x;
 }
-/// Memory initialised to NaN, aligned to 64 bytes.
-template <class T>
-struct Memory {
-  explicit Memory(Index n) : all(as_size(n) + 16, std::numeric_limits<T>::quiet_NaN()) {
-    data = all.data();
-    while (reinterpret_cast<std::uintptr_t>(data) % 64 != 0) ++data;
-  }
-  std::vector<T> all;
-  T* data;
-};
 
 /// The arguments of a call.
 template <class T>
@@ -127,8 +118,8 @@ class Call {
   /// Tokens in steps of `step`, rows read as soon as their last token is there, or once all are.
   std::vector<T> forward(Index step, bool late_rows = false) const {
     const Tensor<T> out({1, s_.heads, s_.rows, s_.value_width}, Tensors<T>::layout(s_));
-    const Memory<T> state(fovea::delta_state_elements<T>(s_.width, s_.value_width));
-    const Memory<T> scratch(fovea::delta_stream_scratch<T>(s_.width, s_.value_width));
+    const Scratch<T> state(fovea::delta_state_elements<T>(s_.width, s_.value_width));
+    const Scratch<T> scratch(fovea::delta_stream_scratch<T>(s_.width, s_.value_width));
     Index row = 0;
     Index begin = 0;
     do {
@@ -161,7 +152,7 @@ class Call {
                       s_.blended ? far_weight.data() : nullptr, matrix<T>(d_q, h),
                       &products[as_size(h)]});
     }
-    const Memory<T> scratch(
+    const Scratch<T> scratch(
         fovea::delta_grad_scratch<T>(s_.tokens, s_.heads, s_.width, s_.value_width));
     fovea::DeltaGradArgs<T> args;
     args.tokens = {matrix<const T>(k), matrix<const T>(v), matrix<T>(d_k), matrix<T>(d_v),
@@ -176,7 +167,7 @@ class Call {
     args.row_count = s_.rows;
     args.first_position = s_.first;
     args.accumulate = before != nullptr;
-    args.scratch = scratch.data;
+    args.scratch = scratch.data();
     fovea::LinearGradKernels<T>{}.delta(args);
     for (const Tensor<T>* x : {&d_q, &d_k, &d_v, &d_beta}) EXPECT_EQ(x->changed_gaps(), 0);
     return {d_q.values(), d_k.values(), d_v.values(), d_beta.values(), products};
@@ -192,7 +183,7 @@ class Call {
   fovea::FeatureMapArgs<T> map() const { return {s_.map, &square<T>, &twice<T>}; }
 
   void stream(Index begin, Index end, Index row, Index rows_end, const Tensor<T>& out,
-              const Memory<T>& state, const Memory<T>& scratch) const {
+              const Scratch<T>& state, const Scratch<T>& scratch) const {
     std::vector<fovea::LinearRows<T>> rows(as_size(s_.heads));
     const auto& [q, k, v, beta, near_field, d_out, near_weight, far_weight] = tensors_;
     for (Index h = 0; h < s_.heads && row < rows_end; ++h) {
@@ -218,8 +209,8 @@ class Call {
     args.heads = s_.heads;
     args.row_count = rows_end - row;
     args.first_position = s_.first + row;
-    args.state = state.data;
-    args.scratch = scratch.data;
+    args.state = state.data();
+    args.scratch = scratch.data();
     fovea::LinearKernels<T>{}.delta_stream(args);
   }
 
@@ -751,10 +742,11 @@ TEST(DeltaRuleStorage, BFloat16) {
     args.rows = &rows;
     args.heads = 1;
     args.row_count = sizes.rows;
-    const Memory<float> state(fovea::delta_state_elements<float>(sizes.width, sizes.value_width));
-    const Memory<float> scratch(fovea::delta_stream_scratch<float>(sizes.width, sizes.value_width));
-    args.state = state.data;
-    args.scratch = scratch.data;
+    const Scratch<float> state(fovea::delta_state_elements<float>(sizes.width, sizes.value_width));
+    const Scratch<float> scratch(
+        fovea::delta_stream_scratch<float>(sizes.width, sizes.value_width));
+    args.state = state.data();
+    args.scratch = scratch.data();
     fovea::LinearKernels<float, kStored>{}.delta_stream(args);
     EXPECT_EQ(out, upper_halves(expected));
   });

@@ -19,6 +19,7 @@
 #include "support/compare.hpp"
 #include "support/fill.hpp"
 #include "support/levels.hpp"
+#include "support/scratch.hpp"
 #include "support/tensor.hpp"
 
 namespace fovea_test::kernels_linear_linear {
@@ -84,8 +85,8 @@ class Call {
   /// Tokens in steps of `step`, rows read as soon as their last token is there.
   std::vector<T> causal(Index step) const {
     const Tensor<T> out = no_output();
-    Memory state(fovea::linear_state_elements<T>(shape_));
-    Memory scratch(fovea::linear_stream_scratch<T>(shape_));
+    const Scratch<T> state(fovea::linear_state_elements<T>(shape_));
+    const Scratch<T> scratch(fovea::linear_stream_scratch<T>(shape_));
     Index row = 0;
     Index begin = 0;
     do {
@@ -103,8 +104,8 @@ class Call {
   /// All tokens, then rows [begin, end) alone.
   std::vector<T> causal_rows(Index begin, Index end) const {
     const Tensor<T> out = no_output();
-    Memory state(fovea::linear_state_elements<T>(shape_));
-    Memory scratch(fovea::linear_stream_scratch<T>(shape_));
+    const Scratch<T> state(fovea::linear_state_elements<T>(shape_));
+    const Scratch<T> scratch(fovea::linear_stream_scratch<T>(shape_));
     const Index before = std::clamp<Index>(s_.first + begin, 0, s_.tokens);
     stream(0, before, 0, 0, out, state, scratch);
     stream(before, s_.tokens, begin, end, out, state, scratch);
@@ -115,8 +116,8 @@ class Call {
     const Tensor<T> out = no_output();
     const Index elements = fovea::linear_sum_elements<T>(shape_);
     const Index segments = std::max<Index>(1, (s_.tokens + kLinearSegment - 1) / kLinearSegment);
-    Memory sums(segments * elements);
-    Memory scratch(
+    const Scratch<T> sums(segments * elements);
+    const Scratch<T> scratch(
         std::max(fovea::linear_sum_scratch<T>(shape_), fovea::linear_read_scratch<T>(shape_)));
     for (Index n = 0; n < segments; ++n) {
       fovea::LinearSumArgs<T> args;
@@ -126,11 +127,11 @@ class Call {
       args.value_width = s_.value_width;
       args.maps = maps();
       args.tokens = std::min(kLinearSegment, s_.tokens - n * kLinearSegment);
-      args.sums = sums.data + n * elements;
-      args.scratch = scratch.data;
+      args.sums = sums.data() + n * elements;
+      args.scratch = scratch.data();
       fovea::LinearKernels<T>{}.sum(args);
     }
-    fovea::LinearKernels<T>{}.fold({sums.data, segments, elements, sums.data});
+    fovea::LinearKernels<T>{}.fold({sums.data(), segments, elements, sums.data()});
     for (Index h = 0; h < s_.heads; ++h) {
       fovea::LinearReadArgs<T> args;
       args.rows = rows_of(h, 0, out);
@@ -138,8 +139,8 @@ class Call {
       args.width = s_.width;
       args.value_width = s_.value_width;
       args.maps = maps();
-      args.total = sums.data;
-      args.scratch = scratch.data;
+      args.total = sums.data();
+      args.scratch = scratch.data();
       fovea::LinearKernels<T>{}.read(args);
     }
     EXPECT_EQ(out.changed_gaps(), 0);
@@ -158,16 +159,6 @@ class Call {
 
  private:
   using W = Wide<T>;
-
-  /// Memory initialised to NaN, aligned to 64 bytes.
-  struct Memory {
-    explicit Memory(Index n) : all(as_size(n) + 16, std::numeric_limits<T>::quiet_NaN()) {
-      data = all.data();
-      while (reinterpret_cast<std::uintptr_t>(data) % 64 != 0) ++data;
-    }
-    std::vector<T> all;
-    T* data;
-  };
 
   Layout layout() const {
     Layout layout;
@@ -203,7 +194,7 @@ class Call {
   }
 
   void stream(Index begin, Index end, Index row, Index rows_end, const Tensor<T>& out,
-              const Memory& state, const Memory& scratch) const {
+              const Scratch<T>& state, const Scratch<T>& scratch) const {
     std::vector<fovea::LinearRows<T>> rows;
     for (Index h = 0; h < s_.heads; ++h) {
       rows.push_back(row < rows_end ? rows_of(h, row, out) : fovea::LinearRows<T>{});
@@ -222,8 +213,8 @@ class Call {
     args.heads = s_.heads;
     args.row_count = rows_end - row;
     args.first_position = s_.first + row;
-    args.state = state.data;
-    args.scratch = scratch.data;
+    args.state = state.data();
+    args.scratch = scratch.data();
     fovea::LinearKernels<T>{}.stream(args);
   }
 
