@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED ALONE SHARDS 4)
+// fovea_test(OPTIMISED SHARDS 4)
 /// \file
 /// Gradients of every operator: the same bits for any threads, batch, heads, strides, storage and
 /// level, and whichever of them are requested.
@@ -14,6 +14,8 @@
 #include "fovea/core/thread_pool.hpp"
 
 namespace fovea_test::attention_backward_bits {
+
+class GradientBits : public Conformance {};
 
 /// A problem in which one row of eleven has logits in the thousands, whose lse has a low part.
 template <class T>
@@ -33,7 +35,7 @@ Problem<T> composed_problem(const Case<T>& op, Index queries = 150, Index keys =
   return with_large_rows(std::move(problem));
 }
 
-TEST_P(Conformance, ThreadsDoNotChangeBitsOfGradients) {
+TEST_P(GradientBits, ThreadsDoNotChangeBitsOfGradients) {
   each([]<class T>(const Case<T>& op) {
     static fovea::ThreadPool pools[] = {fovea::ThreadPool(1), fovea::ThreadPool(2),
                                         fovea::ThreadPool(3), fovea::ThreadPool(4)};
@@ -53,7 +55,7 @@ TEST_P(Conformance, ThreadsDoNotChangeBitsOfGradients) {
   });
 }
 
-TEST_P(Conformance, SchedulesDoNotChangeBitsOfGradients) {
+TEST_P(GradientBits, SchedulesDoNotChangeBitsOfGradients) {
   each([]<class T>(const Case<T>& op) {
     Backwards backwards;
     Shuffled shuffled;
@@ -74,7 +76,7 @@ TEST_P(Conformance, SchedulesDoNotChangeBitsOfGradients) {
 
 /// The gradients of a head's q, k, v and beta are those of the head alone. (Those of bias, sink and
 /// blend logits are sums over what is broadcast.)
-TEST_P(Conformance, BatchAndHeadsDoNotChangeBitsOfGradients) {
+TEST_P(GradientBits, BatchAndHeadsDoNotChangeBitsOfGradients) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       Problem<T> problem = with_large_rows(make_problem(op, {2, 3, 3, 100, 140, 5, 7}, 22));
@@ -103,7 +105,7 @@ TEST_P(Conformance, BatchAndHeadsDoNotChangeBitsOfGradients) {
   });
 }
 
-TEST_P(Conformance, StridesDoNotChangeBitsOfGradients) {
+TEST_P(GradientBits, StridesDoNotChangeBitsOfGradients) {
   each([]<class T>(const Case<T>& op) {
     const std::vector<std::array<std::size_t, 4>> orders = all_axis_orders();
     const Problem<T> problem = composed_problem(op, 37, 75);
@@ -139,7 +141,7 @@ View<U> with_idle_strides(const View<U>& x, Index stride) {
 
 /// The stride of a dimension of extent 1 is never used. With sanitizers the test checks more:
 /// products with such a stride would overflow.
-TEST_P(Conformance, StridesOfOneIndexDoNotChangeBits) {
+TEST_P(GradientBits, StridesOfOneIndexDoNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
     for (const auto& [queries, keys] : {std::array<Index, 2>{1, 1}, {1, 70}, {70, 1}}) {
       for (const Index width : {1, 5}) {
@@ -184,7 +186,7 @@ TEST_P(Conformance, StridesOfOneIndexDoNotChangeBits) {
 }
 
 /// Columns apart, one tensor at a time: other code, the same bits.
-TEST_P(Conformance, ColumnStridesDoNotChangeBitsOfGradients) {
+TEST_P(GradientBits, ColumnStridesDoNotChangeBitsOfGradients) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (const Index width : {4, 16, 33, 64}) {
@@ -205,7 +207,7 @@ TEST_P(Conformance, ColumnStridesDoNotChangeBitsOfGradients) {
 }
 
 /// Inputs and d_out that are broadcast or run backwards.
-TEST_P(Conformance, BroadcastAndReversedInputsDoNotChangeBitsOfGradients) {
+TEST_P(GradientBits, BroadcastAndReversedInputsDoNotChangeBitsOfGradients) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (int mask = 1; mask < 16; mask += 2) {
@@ -228,7 +230,7 @@ TEST_P(Conformance, BroadcastAndReversedInputsDoNotChangeBitsOfGradients) {
 }
 
 /// Every tensor touches a page that cannot be read: a read beyond it is a crash.
-TEST_P(Conformance, BackwardReadsAndWritesOnlyItsTensors) {
+TEST_P(GradientBits, BackwardReadsAndWritesOnlyItsTensors) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (const Guard guard : {Guard::before, Guard::behind}) {
@@ -250,7 +252,7 @@ TEST_P(Conformance, BackwardReadsAndWritesOnlyItsTensors) {
   });
 }
 
-TEST_P(Conformance, LevelsWithFusedMultiplyAddAgreeInGradients) {
+TEST_P(GradientBits, LevelsWithFusedMultiplyAddAgreeInGradients) {
   each([]<class T>(const Case<T>& op) {
     if (!has_level(IsaLevel::v4)) GTEST_SKIP() << "no v4 to compare with v3";
     const auto compare = [&](const Problem<T>& problem) {
@@ -281,7 +283,7 @@ TEST_P(Conformance, LevelsWithFusedMultiplyAddAgreeInGradients) {
 }
 
 /// Gradients that are not requested have no effect, and repeated calls give the same bits.
-TEST_P(Conformance, GradientsDoNotDependOnWhichAreRequested) {
+TEST_P(GradientBits, GradientsDoNotDependOnWhichAreRequested) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       const Problem<T> problem = composed_problem(op);
@@ -300,7 +302,7 @@ TEST_P(Conformance, GradientsDoNotDependOnWhichAreRequested) {
 }
 
 /// Gradients are linear in d_out; a power of two is exact.
-TEST_P(Conformance, ScalingDOutByAPowerOfTwoScalesTheGradients) {
+TEST_P(GradientBits, ScalingDOutByAPowerOfTwoScalesTheGradients) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       const Problem<T> problem = make_problem(op, sizes(70, 150, 6, 5));
@@ -322,6 +324,6 @@ TEST_P(Conformance, ScalingDOutByAPowerOfTwoScalesTheGradients) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(, Conformance, conforming_subjects(), test_name);
+INSTANTIATE_TEST_SUITE_P(, GradientBits, conforming_subjects(), test_name);
 
 }  // namespace fovea_test::attention_backward_bits

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED ALONE SHARDS 4 LEVELS)
+// fovea_test(OPTIMISED SHARDS 4 LEVELS)
 /// \file
 /// Gradients of every operator against central differences of its own forward pass in double: every
 /// derivative of short sequences, random directions of longer ones.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED ALONE SHARDS 4)
+// fovea_test(OPTIMISED SHARDS 4)
 /// \file
 /// Gradients of every operator against the oracle: sizes, widths, heads, key lengths, logits; and
 /// identities that hold for any data.
@@ -18,7 +18,11 @@
 
 namespace fovea_test::attention_backward {
 
-TEST_P(Conformance, GradientsAtEdgeSizes) {
+class ConformingGradients : public Conformance {};
+class GradientArithmetic : public Arithmetic {};
+class SoftmaxGradientArithmetic : public SoftmaxArithmetic {};
+
+TEST_P(ConformingGradients, GradientsAtEdgeSizes) {
   each([]<class T>(const Case<T>& op) {
     std::vector<std::array<Index, 2>> few;
     for (const Index keys : {0, 1, 2, 17, 63, 64, 65, 127, 128, 129, 257}) {
@@ -46,7 +50,7 @@ TEST_P(Conformance, GradientsAtEdgeSizes) {
 
 /// Each combination of the seven sizes is 0: results and gradients equal the oracles', 0 where no
 /// pair contributes. Query heads without key heads are refused.
-TEST_P(Conformance, ZeroSizesAndTheirGradients) {
+TEST_P(ConformingGradients, ZeroSizesAndTheirGradients) {
   each([]<class T>(const Case<T>& op) {
     fovea::ThreadPool pool(3);
     AnyExecutor threads = AnyExecutor::of(pool);
@@ -74,7 +78,7 @@ TEST_P(Conformance, ZeroSizesAndTheirGradients) {
   });
 }
 
-TEST_P(Arithmetic, GradientsAtWidths) {
+TEST_P(GradientArithmetic, GradientsAtWidths) {
   each([]<class T>(const Case<T>& op) {
     const std::vector<Index> widths = {0,  1,  2,  3,  4,  5,  7,  8,   9,
                                        15, 16, 17, 24, 31, 33, 64, 111, 128};
@@ -90,7 +94,7 @@ TEST_P(Arithmetic, GradientsAtWidths) {
 
 /// A column of values that are 0, whose d_out is 1 and whose out is -d_lse, changes delta by as
 /// much as d_lse does, and nothing else.
-TEST_P(Conformance, GradientsThroughLse) {
+TEST_P(ConformingGradients, GradientsThroughLse) {
   each([]<class T>(const Case<T>& op) {
     if (!op.backward_through_lse) return;
     const auto expect = [&](const Problem<T>& problem) {
@@ -142,7 +146,7 @@ TEST_P(Conformance, GradientsThroughLse) {
   });
 }
 
-TEST_P(Conformance, GradientsOfGroupedHeads) {
+TEST_P(ConformingGradients, GradientsOfGroupedHeads) {
   each([]<class T>(const Case<T>& op) {
     for (const Index key_heads : {1, 2, 3, 6}) {
       expect_grads_conform(op, make_problem(op, {2, 6, key_heads, 70, 33, 6, 7}));
@@ -150,7 +154,7 @@ TEST_P(Conformance, GradientsOfGroupedHeads) {
   });
 }
 
-TEST_P(Conformance, GradientsWithKeyLengths) {
+TEST_P(ConformingGradients, GradientsWithKeyLengths) {
   each([]<class T>(const Case<T>& op) {
     for (const auto& [queries, keys] : {std::array<Index, 2>{40, 40}, {150, 137}, {5, 300}}) {
       Problem<T> problem = make_problem(op, {6, 2, 1, queries, keys, 3, 4});
@@ -160,7 +164,7 @@ TEST_P(Conformance, GradientsWithKeyLengths) {
   });
 }
 
-TEST_P(Arithmetic, GradientsAtExtremeLogits) {
+TEST_P(GradientArithmetic, GradientsAtExtremeLogits) {
   each([]<class T>(const Case<T>& op) {
     for (const double size : {1.0, 5.0, 20.0, 88.0, 104.0, 709.0, 1e4}) {
       // Far beyond its cap the slope of a logit underflows in T, and all gradients may be 0.
@@ -213,7 +217,7 @@ ExpectedGrads<T> tied_reference(const Case<T>& op, const Problem<T>& problem,
 
 /// With logits in the thousands lse has no digits to spare; the weights have them nevertheless, as
 /// exactly as under small logits.
-TEST_P(SoftmaxArithmetic, GradientsAtLogitsInTheThousands) {
+TEST_P(SoftmaxGradientArithmetic, GradientsAtLogitsInTheThousands) {
   each([]<class T>(const Case<T>& op) {
     if (op.options.soft_cap) GTEST_SKIP() << "a cap keeps the logits small";
     for (const double size : {4e3, 7073.0, 3e4}) {
@@ -231,7 +235,7 @@ TEST_P(SoftmaxArithmetic, GradientsAtLogitsInTheThousands) {
 }
 
 /// Long sums of equal terms: every rounding errs the same way.
-TEST_P(Arithmetic, GradientsOfConstantData) {
+TEST_P(GradientArithmetic, GradientsOfConstantData) {
   each([]<class T>(const Case<T>& op) {
     const Problem<T> problem =
         make_problem(op, sizes(600, 300, 2, 2), 1, {constant(0.1), constant(0.7), gaussian(3)});
@@ -251,7 +255,7 @@ Wide<T> inner_product(const std::vector<T>& a, const std::vector<T>& b) {
 /// out is linear in v, so <d_out, out> = <d_v, v>; where no oracle fits. An error of u per element
 /// is one of u |d_out| |v| / sqrt(size of v) in the sum (tests/README.md, "How results are
 /// judged").
-TEST_P(Arithmetic, ValuesAndTheirGradientsAreAdjoint) {
+TEST_P(GradientArithmetic, ValuesAndTheirGradientsAreAdjoint) {
   each([]<class T>(const Case<T>& op) {
     if (op.signed_weights) GTEST_SKIP() << "denominators without a bound";
     const bool is_short =
@@ -276,9 +280,9 @@ TEST_P(Arithmetic, ValuesAndTheirGradientsAreAdjoint) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(, Conformance, conforming_subjects(), test_name);
-INSTANTIATE_TEST_SUITE_P(, Arithmetic, arithmetic_subjects(), test_name);
-INSTANTIATE_TEST_SUITE_P(, SoftmaxArithmetic, softmax_arithmetic_subjects(), test_name);
+INSTANTIATE_TEST_SUITE_P(, ConformingGradients, conforming_subjects(), test_name);
+INSTANTIATE_TEST_SUITE_P(, GradientArithmetic, arithmetic_subjects(), test_name);
+INSTANTIATE_TEST_SUITE_P(, SoftmaxGradientArithmetic, softmax_arithmetic_subjects(), test_name);
 
 /// Adding a number to all logits of a row changes nothing, so the gradient of the bias sums to 0
 /// over the row's keys; a sink takes part in the sum.

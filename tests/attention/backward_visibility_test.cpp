@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED ALONE SHARDS 4)
+// fovea_test(OPTIMISED SHARDS 4)
 /// \file
 /// Gradients of every operator: invisible inputs have gradients of +0 and no effect; visible NaN
 /// and infinities reach the gradients that they contribute to and no others.
@@ -13,6 +13,8 @@
 #include "attention/poisons.hpp"
 
 namespace fovea_test::attention_backward_visibility {
+
+class GradientVisibility : public Conformance {};
 
 /// A problem, and which pairs of a batch and head are visible.
 template <class T>
@@ -64,7 +66,7 @@ Problem<T> problem_with_hidden_data(const Case<T>& op, Index queries, Index keys
   return problem;
 }
 
-TEST_P(Conformance, GradientsOfInvisibleInputsAreZero) {
+TEST_P(GradientVisibility, GradientsOfInvisibleInputsAreZero) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (const auto& [queries, keys] :
@@ -168,7 +170,7 @@ void expect_keys_reach_their_rows(const Case<T>& op, const Problem<T>& problem,
   }
 }
 
-TEST_P(Conformance, InvisibleKeysDoNotChangeBitsOfGradients) {
+TEST_P(GradientVisibility, InvisibleKeysDoNotChangeBitsOfGradients) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       Problem<T> small = make_problem(op, {2, 2, 1, 23, 29, 3, 5});
@@ -184,7 +186,7 @@ TEST_P(Conformance, InvisibleKeysDoNotChangeBitsOfGradients) {
 }
 
 /// A row's query and its d_out reach the row and the keys that it sees.
-TEST_P(Conformance, RowsAffectGradientsOfVisibleKeys) {
+TEST_P(GradientVisibility, RowsAffectGradientsOfVisibleKeys) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (const auto& [queries, keys] : {std::array<Index, 2>{23, 29}, {70, 40}, {131, 140}}) {
@@ -215,7 +217,7 @@ TEST_P(Conformance, RowsAffectGradientsOfVisibleKeys) {
 }
 
 /// Where it is visible, a NaN goes by IEEE rules.
-TEST_P(Conformance, VisibleNaNReachesTheGradients) {
+TEST_P(GradientVisibility, VisibleNaNReachesTheGradients) {
   each([]<class T>(const Case<T>& op) {
     const T nan = std::numeric_limits<T>::quiet_NaN();
     for (const auto& [queries, keys] : {std::array<Index, 2>{40, 40}, {70, 150}}) {
@@ -241,6 +243,6 @@ TEST_P(Conformance, VisibleNaNReachesTheGradients) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(, Conformance, conforming_subjects(), test_name);
+INSTANTIATE_TEST_SUITE_P(, GradientVisibility, conforming_subjects(), test_name);
 
 }  // namespace fovea_test::attention_backward_visibility

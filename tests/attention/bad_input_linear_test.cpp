@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(ALONE)
 /// \file
 /// Refusals of linear attention, FMM attention and the delta rule: exact messages from forward and
 /// backward, with nothing written; and unusual valid inputs.

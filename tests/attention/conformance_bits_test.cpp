@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED ALONE SHARDS 4)
+// fovea_test(OPTIMISED SHARDS 4)
 /// \file
 /// Every operator: the same bits for any threads, batch, heads, strides, storage and level, and
 /// under the scalings by powers of two that are exact.
@@ -14,6 +14,9 @@
 
 namespace fovea_test::attention_conformance_bits {
 
+class Bits : public Conformance {};
+class SoftmaxBits : public SoftmaxConformance {};
+
 /// Batches, grouped heads, several blocks and tiles, key lengths.
 template <class T>
 Problem<T> composed_problem(const Case<T>& op, Index queries = 150, Index keys = 140) {
@@ -22,7 +25,7 @@ Problem<T> composed_problem(const Case<T>& op, Index queries = 150, Index keys =
   return problem;
 }
 
-TEST_P(Conformance, ThreadsDoNotChangeBits) {
+TEST_P(Bits, ThreadsDoNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
     static fovea::ThreadPool pools[] = {fovea::ThreadPool(1), fovea::ThreadPool(2),
                                         fovea::ThreadPool(3), fovea::ThreadPool(4)};
@@ -39,7 +42,7 @@ TEST_P(Conformance, ThreadsDoNotChangeBits) {
   });
 }
 
-TEST_P(Conformance, SchedulesDoNotChangeBits) {
+TEST_P(Bits, SchedulesDoNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
     Backwards backwards;
     Shuffled shuffled;
@@ -56,7 +59,7 @@ TEST_P(Conformance, SchedulesDoNotChangeBits) {
   });
 }
 
-TEST_P(Conformance, BatchAndHeadsDoNotChangeBits) {
+TEST_P(Bits, BatchAndHeadsDoNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       const Problem<T> problem = composed_problem(op);
@@ -77,7 +80,7 @@ TEST_P(Conformance, BatchAndHeadsDoNotChangeBits) {
   });
 }
 
-TEST_P(Conformance, GroupedHeadsEqualRepeatedHeads) {
+TEST_P(Bits, GroupedHeadsEqualRepeatedHeads) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (const Index key_heads : {1, 2, 3, 6}) {
@@ -98,7 +101,7 @@ TEST_P(Conformance, GroupedHeadsEqualRepeatedHeads) {
 
 /// A full key length has no effect; a shorter one equals a shorter K for rows that then see the
 /// same keys.
-TEST_P(Conformance, KeyLengthsEqualShorterSequences) {
+TEST_P(Bits, KeyLengthsEqualShorterSequences) {
   each([]<class T>(const Case<T>& op) {
     if (op.draws) GTEST_SKIP() << "it draws other keys in a shorter sequence";
     // The effect on rows whose positions change is tested with packed sequences (key_length_test).
@@ -126,7 +129,7 @@ TEST_P(Conformance, KeyLengthsEqualShorterSequences) {
   });
 }
 
-TEST_P(Conformance, AxisOrdersDoNotChangeBits) {
+TEST_P(Bits, AxisOrdersDoNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
     const std::vector<std::array<std::size_t, 4>> orders = all_axis_orders();
     const Problem<T> problem = composed_problem(op, 37, 141);
@@ -151,7 +154,7 @@ TEST_P(Conformance, AxisOrdersDoNotChangeBits) {
 }
 
 /// Columns apart, one tensor at a time: other code, the same bits.
-TEST_P(Conformance, ColumnStridesDoNotChangeBits) {
+TEST_P(Bits, ColumnStridesDoNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (const Index width : register_widths()) {
@@ -170,7 +173,7 @@ TEST_P(Conformance, ColumnStridesDoNotChangeBits) {
   });
 }
 
-TEST_P(Conformance, BroadcastInputsEqualMaterialisedOnes) {
+TEST_P(Bits, BroadcastInputsEqualMaterialisedOnes) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (int mask = 1; mask < 16; ++mask) {
@@ -193,7 +196,7 @@ TEST_P(Conformance, BroadcastInputsEqualMaterialisedOnes) {
   });
 }
 
-TEST_P(Conformance, NegativeStridesOfInputsDoNotChangeBits) {
+TEST_P(Bits, NegativeStridesOfInputsDoNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
     const Problem<T> problem = composed_problem(op, 37, 141);
     at_each_level([&] {
@@ -220,7 +223,7 @@ void expect_same_between_guards(const Case<T>& op, const AttentionShape& shape, 
   EXPECT_TRUE(same_bits(run(op, plain), run(op, guarded, nullptr, layout))) << describe(plain);
 }
 
-TEST_P(Conformance, ReadsAndWritesOnlyItsTensors) {
+TEST_P(Bits, ReadsAndWritesOnlyItsTensors) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (const Guard guard : {Guard::before, Guard::behind}) {
@@ -237,7 +240,7 @@ TEST_P(Conformance, ReadsAndWritesOnlyItsTensors) {
   });
 }
 
-TEST_P(Conformance, LevelsWithFusedMultiplyAddAgree) {
+TEST_P(Bits, LevelsWithFusedMultiplyAddAgree) {
   each([]<class T>(const Case<T>& op) {
     if (!has_level(IsaLevel::v4)) GTEST_SKIP() << "no v4 to compare with v3";
     const auto compare = [&](const Problem<T>& problem) {
@@ -268,7 +271,7 @@ TEST_P(Conformance, LevelsWithFusedMultiplyAddAgree) {
   });
 }
 
-TEST_P(Conformance, RepeatedRunsAreBitwiseEqual) {
+TEST_P(Bits, RepeatedRunsAreBitwiseEqual) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       const Problem<T> problem = composed_problem(op);
@@ -283,7 +286,7 @@ TEST_P(Conformance, RepeatedRunsAreBitwiseEqual) {
   });
 }
 
-TEST_P(Conformance, ScalingValuesByAPowerOfTwoScalesTheOutput) {
+TEST_P(Bits, ScalingValuesByAPowerOfTwoScalesTheOutput) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       const Problem<T> problem = make_problem(op, sizes(70, 150, 6, 5));
@@ -301,7 +304,7 @@ TEST_P(Conformance, ScalingValuesByAPowerOfTwoScalesTheOutput) {
   });
 }
 
-TEST_P(SoftmaxConformance, PowersOfTwoMoveBetweenQueriesAndKeys) {
+TEST_P(SoftmaxBits, PowersOfTwoMoveBetweenQueriesAndKeys) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       const Problem<T> problem = make_problem(op, sizes(70, 150, 6, 5));
@@ -320,7 +323,7 @@ TEST_P(SoftmaxConformance, PowersOfTwoMoveBetweenQueriesAndKeys) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(, Conformance, conforming_subjects(), test_name);
-INSTANTIATE_TEST_SUITE_P(, SoftmaxConformance, softmax_subjects(), test_name);
+INSTANTIATE_TEST_SUITE_P(, Bits, conforming_subjects(), test_name);
+INSTANTIATE_TEST_SUITE_P(, SoftmaxBits, softmax_subjects(), test_name);
 
 }  // namespace fovea_test::attention_conformance_bits

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED ALONE SHARDS 4 LEVELS)
+// fovea_test(OPTIMISED SHARDS 4 LEVELS)
 /// \file
 /// Linear attention, FMM attention and the delta rule against their oracles where softmax attention
 /// has no like: around their chunks and segments, features that underflow or are huge, denominators

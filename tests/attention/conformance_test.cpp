@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED ALONE SHARDS 4 LEVELS)
+// fovea_test(OPTIMISED SHARDS 4 LEVELS)
 /// \file
 /// Every operator against its oracle: sizes, widths, heads, key lengths, logits; and where the
 /// result is known exactly.

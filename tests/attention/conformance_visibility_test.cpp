@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED ALONE SHARDS 4)
+// fovea_test(OPTIMISED SHARDS 4)
 /// \file
 /// Every operator: invisible inputs have no effect, visible NaN and infinities follow IEEE rules,
 /// and a row depends only on the keys that it sees.
@@ -15,7 +15,10 @@
 
 namespace fovea_test::attention_conformance_visibility {
 
-TEST_P(Conformance, RowsWithoutKeysAreZero) {
+class Visibility : public Conformance {};
+class PlainVisibility : public PlainConformance {};
+
+TEST_P(Visibility, RowsWithoutKeysAreZero) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (const auto& [queries, keys] : edge_sizes(op)) {
@@ -54,7 +57,7 @@ void expect_blind(const Case<T>& op, const Problem<T>& problem, const Result<T>&
   });
 }
 
-TEST_P(Conformance, InvisibleKeysDoNotChangeBits) {
+TEST_P(Visibility, InvisibleKeysDoNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       Problem<T> problem = make_problem(op, {2, 1, 1, 37, 41, 3, 5});
@@ -70,7 +73,7 @@ TEST_P(Conformance, InvisibleKeysDoNotChangeBits) {
   });
 }
 
-TEST_P(Conformance, InvisibleKeysOfOtherTilesDoNotChangeBits) {
+TEST_P(Visibility, InvisibleKeysOfOtherTilesDoNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (const Index queries : {300, 180}) {
@@ -87,7 +90,7 @@ TEST_P(Conformance, InvisibleKeysOfOtherTilesDoNotChangeBits) {
 }
 
 /// Everything from key j on, and everything before it.
-TEST_P(Conformance, InvisibleRangesDoNotChangeBits) {
+TEST_P(Visibility, InvisibleRangesDoNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       const Problem<T> problem = make_problem(op, sizes(210, 260, 4, 3));
@@ -155,7 +158,7 @@ void expect_hidden_bias_and_mask_change_no_bit(const Case<T>& op, const Problem<
 
 /// A number of the bias for pairs that pattern, lengths and mask hide; a flag of the mask for pairs
 /// that pattern, lengths and bias hide.
-TEST_P(Conformance, HiddenBiasAndMaskDoNotChangeBits) {
+TEST_P(Visibility, HiddenBiasAndMaskDoNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (const auto& [queries, keys] : {std::array<Index, 2>{70, 75}, {33, 270}, {140, 60}}) {
@@ -167,7 +170,7 @@ TEST_P(Conformance, HiddenBiasAndMaskDoNotChangeBits) {
   });
 }
 
-TEST_P(Conformance, QueriesDoNotSeeEachOther) {
+TEST_P(Visibility, QueriesDoNotSeeEachOther) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       const Problem<T> problem = make_problem(op, sizes(70, 75, 5, 4));
@@ -186,7 +189,7 @@ TEST_P(Conformance, QueriesDoNotSeeEachOther) {
   });
 }
 
-TEST_P(Conformance, VisibleNaNReachesTheRow) {
+TEST_P(Visibility, VisibleNaNReachesTheRow) {
   each([]<class T>(const Case<T>& op) {
     const std::vector<T> nans = all_nans<T>();
     for (const T& nan : nans) {
@@ -216,7 +219,7 @@ TEST_P(Conformance, VisibleNaNReachesTheRow) {
   });
 }
 
-TEST_P(Conformance, VisibleInfinityFollowsIeee) {
+TEST_P(Visibility, VisibleInfinityFollowsIeee) {
   each([]<class T>(const Case<T>& op) {
     constexpr T infinity = std::numeric_limits<T>::infinity();
     for (const T value : {infinity, -infinity}) {
@@ -264,7 +267,7 @@ void expect_same_rows(const Case<T>& op, const Problem<T>& whole, const Result<T
   }
 }
 
-TEST_P(Conformance, PrefixesHaveTheSameBits) {
+TEST_P(Visibility, PrefixesHaveTheSameBits) {
   each([]<class T>(const Case<T>& op) {
     if (op.draws) GTEST_SKIP() << "it draws other keys in a shorter sequence";
     at_each_level([&] {
@@ -282,7 +285,7 @@ TEST_P(Conformance, PrefixesHaveTheSameBits) {
   });
 }
 
-TEST_P(Conformance, SingleRowsHaveTheSameBits) {
+TEST_P(Visibility, SingleRowsHaveTheSameBits) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (const auto& [queries, keys] :
@@ -304,7 +307,7 @@ TEST_P(Conformance, SingleRowsHaveTheSameBits) {
 }
 
 /// Where all rows see the same keys, their order means nothing.
-TEST_P(PlainConformance, PermutedQueriesPermuteTheRows) {
+TEST_P(PlainVisibility, PermutedQueriesPermuteTheRows) {
   each([]<class T>(const Case<T>& op) {
     const AttentionShape shape = sizes(131, 140, 6, 5);
     for (Index row = 1; row < shape.queries; ++row) {
@@ -322,8 +325,8 @@ TEST_P(PlainConformance, PermutedQueriesPermuteTheRows) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(, Conformance, conforming_subjects(), test_name);
-INSTANTIATE_TEST_SUITE_P(, PlainConformance, plain_subjects(), test_name);
+INSTANTIATE_TEST_SUITE_P(, Visibility, conforming_subjects(), test_name);
+INSTANTIATE_TEST_SUITE_P(, PlainVisibility, plain_subjects(), test_name);
 
 /// A window that reaches over the whole sequence is no window.
 template <class T, class A, class B>

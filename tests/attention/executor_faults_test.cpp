@@ -21,6 +21,8 @@
 
 namespace fovea_test::attention_executor_faults {
 
+class ExecutorFaults : public Conformance {};
+
 /// Several heads, and fewer than there are threads.
 const std::vector<AttentionShape> kShapes = {{2, 4, 2, 70, 70, 8, 8}, {1, 1, 1, 600, 600, 4, 4}};
 
@@ -48,7 +50,7 @@ struct Decoding {
   }
 };
 
-TEST_P(Conformance, BitsWithMisbehavingExecutors) {
+TEST_P(ExecutorFaults, BitsWithMisbehavingExecutors) {
   each([]<class T>(const Case<T>& op) {
     for (const AttentionShape& shape : kShapes) {
       const Problem<T> problem = make_problem(op, shape);
@@ -83,7 +85,7 @@ bool throws(F&& f) {
   return false;
 }
 
-TEST_P(Conformance, WorksAfterAnExecutorThrows) {
+TEST_P(ExecutorFaults, WorksAfterAnExecutorThrows) {
   each([]<class T>(const Case<T>& op) {
     const Problem<T> problem = make_problem(op, kShapes[0]);
     const Result<T> expected = run(op, problem);
@@ -139,6 +141,6 @@ auto in_float() {
   }
   return testing::ValuesIn(all);
 }
-INSTANTIATE_TEST_SUITE_P(, Conformance, in_float(), test_name);
+INSTANTIATE_TEST_SUITE_P(, ExecutorFaults, in_float(), test_name);
 
 }  // namespace fovea_test::attention_executor_faults

@@ -18,6 +18,8 @@
 
 namespace fovea_test::attention_fences {
 
+class Fenced : public Conformance {};
+
 /// A decoder that takes tokens in pieces, goes back, is copied and saved.
 template <class T>
 std::vector<T> run_decoder(const Case<T>& op, const Problem<T>& problem) {
@@ -88,7 +90,7 @@ class Pieces : public testing::Environment {
   }
 };
 
-TEST_P(Conformance, StaysWithinItsMemory) {
+TEST_P(Fenced, StaysWithinItsMemory) {
   static const fovea::ThreadPool pool(3);
   static AnyExecutor threads = AnyExecutor::of(pool);
   [[maybe_unused]] static const auto* const pieces = testing::AddGlobalTestEnvironment(new Pieces);
@@ -153,6 +155,6 @@ TEST(FencedHeapDeathTest, DetectsAccessOutsideABlock) {
   EXPECT_GT(FencedHeap::changed(), before + 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(, Conformance, arithmetic_subjects(), test_name);
+INSTANTIATE_TEST_SUITE_P(, Fenced, arithmetic_subjects(), test_name);
 
 }  // namespace fovea_test::attention_fences

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED ALONE SHARDS 4)
+// fovea_test(OPTIMISED SHARDS 4)
 /// \file
 /// Saved states of the decoders of linear attention, FMM attention and the delta rule: a restored
 /// decoder continues where it was, and states of other decoders and arbitrary bytes are refused.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED ALONE SHARDS 4)
+// fovea_test(OPTIMISED SHARDS 4)
 /// \file
 /// Decoders of linear attention, FMM attention and the delta rule beyond the conformance suite:
 /// memory that stays, states that are forked and rolled back, and sequences so long that sums in

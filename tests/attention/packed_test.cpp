@@ -14,6 +14,8 @@
 
 namespace fovea_test::attention_packed {
 
+class Packed : public Conformance {};
+
 /// Sequences of no query, no key, neither; of one token; of fewer and of more queries than keys;
 /// around tiles and blocks.
 template <class T>
@@ -23,7 +25,7 @@ Problem<T> packed_problem(const Case<T>& op, Index heads = 4, Index key_heads = 
 }
 
 /// One key head, since the oracle takes its time; two are in PackedSequencesEqualSeparateSequences.
-TEST_P(Conformance, PackedSequences) {
+TEST_P(Packed, PackedSequences) {
   each([]<class T>(const Case<T>& op) {
     expect_conforms(op, packed_problem(op, 2, 1));
     expect_conforms(op, make_packed(op, {1, 1, 1, 0, 0, 16, 16}, {600, 30}, {50, 300}));
@@ -36,7 +38,7 @@ TEST_P(Conformance, PackedSequences) {
 }
 
 /// cu_seqlens_k is that of the queries if it is not given.
-TEST_P(Conformance, OneCuSeqlensIsUsedForBoth) {
+TEST_P(Packed, OneCuSeqlensIsUsedForBoth) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       const std::vector<Index> lengths = {7, 0, 64, 30};
@@ -52,7 +54,7 @@ TEST_P(Conformance, OneCuSeqlensIsUsedForBoth) {
 }
 
 /// Key lengths and the ends of packed sequences may be integers of 32 bits.
-TEST_P(Conformance, Integers32Bit) {
+TEST_P(Packed, Integers32Bit) {
   each([]<class T>(const Case<T>& op) {
     const auto narrow = [](fovea::IndexSpan wide) {
       return std::vector<std::int32_t>(wide.begin(), wide.end());
@@ -73,7 +75,7 @@ TEST_P(Conformance, Integers32Bit) {
 
 /// Packed queries are computed as blocks however few they are; others, if they are few, with the
 /// keys in the lanes.
-TEST_P(Conformance, OnePackedSequenceEqualsNoPacking) {
+TEST_P(Packed, OnePackedSequenceEqualsNoPacking) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       struct Size {
@@ -106,7 +108,7 @@ std::vector<T> rows_of(const std::vector<T>& all, const Shape& shape, Index firs
 
 /// Output, lse if there is one, and the gradients of q, k and v. (Those of bias and sink are sums
 /// over sequences.)
-TEST_P(Conformance, PackedSequencesEqualSeparateSequences) {
+TEST_P(Packed, PackedSequencesEqualSeparateSequences) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       const Problem<T> problem = packed_problem(op);
@@ -138,7 +140,7 @@ TEST_P(Conformance, PackedSequencesEqualSeparateSequences) {
 
 /// Another order of tasks at every level, and threads at one of them: what they share does not
 /// depend on it.
-TEST_P(Conformance, ThreadsAndSchedulesDoNotChangeBitsOfPackedSequences) {
+TEST_P(Packed, ThreadsAndSchedulesDoNotChangeBitsOfPackedSequences) {
   each([]<class T>(const Case<T>& op) {
     static fovea::ThreadPool pools[] = {fovea::ThreadPool(2), fovea::ThreadPool(4)};
     const Problem<T> problem = packed_problem(op);
@@ -157,7 +159,7 @@ TEST_P(Conformance, ThreadsAndSchedulesDoNotChangeBitsOfPackedSequences) {
   });
 }
 
-TEST_P(Conformance, LevelsWithFusedMultiplyAddAgreeOnPackedSequences) {
+TEST_P(Packed, LevelsWithFusedMultiplyAddAgreeOnPackedSequences) {
   each([]<class T>(const Case<T>& op) {
     if (!has_level(IsaLevel::v4)) GTEST_SKIP() << "no v4 to compare with v3";
     const Problem<T> problem = packed_problem(op);
@@ -173,7 +175,7 @@ TEST_P(Conformance, LevelsWithFusedMultiplyAddAgreeOnPackedSequences) {
 }
 
 /// Every tensor ends at a guard page and has an odd layout.
-TEST_P(Conformance, PackedSequencesStayInTheirTensors) {
+TEST_P(Packed, PackedSequencesStayInTheirTensors) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       const Problem<T> problem = packed_problem(op);
@@ -193,7 +195,7 @@ TEST_P(Conformance, PackedSequencesStayInTheirTensors) {
 }
 
 /// NaN in one sequence does not affect the others.
-TEST_P(Conformance, PackedSequencesDoNotSeeEachOther) {
+TEST_P(Packed, PackedSequencesDoNotSeeEachOther) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       const Problem<T> problem = packed_problem(op);
@@ -236,6 +238,6 @@ TEST_P(Conformance, PackedSequencesDoNotSeeEachOther) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(, Conformance, packing_subjects(), test_name);
+INSTANTIATE_TEST_SUITE_P(, Packed, packing_subjects(), test_name);
 
 }  // namespace fovea_test::attention_packed

@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace fovea_test {
 
@@ -33,6 +35,18 @@ inline std::string cases_of_file(std::string_view stem) {
   return patterns;
 }
 
+/// The name of a case that the program has twice, as if two files instantiate one fixture; empty if
+/// there is none.
+inline std::string repeated_case() {
+  std::set<std::string> names;
+  std::string repeated;
+  for_each_case([&](const testing::TestInfo& info) {
+    std::string name = std::string(info.test_suite_name()) + "." + info.name();
+    if (!names.insert(name).second) repeated = std::move(name);
+  });
+  return repeated;
+}
+
 /// A case outside of _test.cpp files, so that no stem would run it; null if there is none.
 inline const testing::TestInfo* case_without_file() {
   const testing::TestInfo* found = nullptr;
@@ -44,12 +58,17 @@ inline const testing::TestInfo* case_without_file() {
 
 /// Narrows GoogleTest's filter to the file that the first argument names, if there is one. What the
 /// filter excludes stays excluded; a filter that names cases itself is left as it is.
-/// \return false, with a message, if the file has no case in this program, or a case has no file
+/// \return false, with a message, if the file has no case in this program, a case has no file, or
+/// two have one name
 inline bool choose_cases(int argc, char** argv) {
   if (argc < 2) return true;
   if (const testing::TestInfo* const info = case_without_file(); info != nullptr) {
     std::fprintf(stderr, "%s: %s.%s stands in %s, not in a _test.cpp\n", argv[0],
                  info->test_suite_name(), info->name(), info->file());
+    return false;
+  }
+  if (const std::string name = repeated_case(); !name.empty()) {
+    std::fprintf(stderr, "%s: two cases are called %s\n", argv[0], name.c_str());
     return false;
   }
   const std::string patterns = cases_of_file(argv[1]);
