@@ -32,8 +32,8 @@ class SketchSelect {
   void run(Index first, Index count, std::uint32_t rows) {
     if (rows == 0) return;
     if constexpr (P != SamplingPolicy::random) {
-      scale_queries(first, count);
-      score(first, count);
+      // A decoder has one row; computing kSketchRows takes longer.
+      count == 1 ? score<1>(first, count) : score<kSketchRows>(first, count);
     }
     for (Index r = 0; r < count; ++r) {
       if (((rows >> r) & 1) != 0) choose(first + r, r);
@@ -46,17 +46,18 @@ class SketchSelect {
     return clamped(args_.first_position + row + 1, 0, args_.key_end);
   }
 
-  /// Sets q() to the queries of up to kSketchRows rows, repeating the last one if there are fewer.
+  /// Sets q() to the queries of up to R rows, repeating the last one if there are fewer.
+  template <int R = kSketchRows>
   void scale_queries(Index first, Index count) {
     const T factor = args_.scale * MathConstants<T>::kLog2E;
     for (Index c = 0; c < args_.width; ++c) {
-      for (Index r = 0; r < kSketchRows; ++r) {
+      for (Index r = 0; r < R; ++r) {
         const Index row = first + smaller(r, count - 1);
-        q_[c * kSketchRows + r] = args_.q.data[row * args_.q.row + c * args_.q.column] * factor;
+        q_[c * R + r] = args_.q.data[row * args_.q.row + c * args_.q.column] * factor;
       }
     }
   }
-  /// [width, kSketchRows]: queries, scaled so that logits are logarithms to base 2.
+  /// [width, R]: queries, scaled so that logits are logarithms to base 2.
   const T* q() const { return q_; }
 
   /// Buffer for the logits of one of kSketchRows rows, and its size.
@@ -90,24 +91,28 @@ class SketchSelect {
   }
 
  private:
-  /// Computes the logits of the rows whose queries are in q_.
+  /// Computes the logits of up to R rows.
+  template <int R>
   void score(Index first, Index count) {
+    scale_queries<R>(first, count);
     // First whole vectors visible to all rows, then those visible to some.
     all_see_ = visible(first) / kLanes<T> * kLanes<T>;
+    Vec<T> most[R];
     FOVEA_UNROLL
-    for (int r = 0; r < kSketchRows; ++r) most_[r] = set1(-MathConstants<T>::kInfinity);
-    add_logits(0, all_see_, most_);
-    Vec<T> unused[kSketchRows] = {};
-    add_logits(all_see_, visible(first + count - 1), unused);
+    for (int r = 0; r < R; ++r) most[r] = set1(-MathConstants<T>::kInfinity);
+    add_logits(0, all_see_, most);
+    FOVEA_UNROLL
+    for (int r = 0; r < R; ++r) most_[r] = most[r];
+    add_logits(all_see_, visible(first + count - 1), most);
   }
 
-  void add_logits(Index begin, Index end, Vec<T> (&most)[kSketchRows]) const {
+  template <int R>
+  void add_logits(Index begin, Index end, Vec<T> (&most)[R]) const {
     if (args_.width == 4) {
-      sketch_logits<kSketchRows, 4>(q_, args_.keys, args_.keys_row, 4, begin, end, scores_, room_,
-                                    most);
+      sketch_logits<R, 4>(q_, args_.keys, args_.keys_row, 4, begin, end, scores_, room_, most);
     } else {
-      sketch_logits<kSketchRows, 0>(q_, args_.keys, args_.keys_row, args_.width, begin, end,
-                                    scores_, room_, most);
+      sketch_logits<R, 0>(q_, args_.keys, args_.keys_row, args_.width, begin, end, scores_, room_,
+                          most);
     }
   }
 
@@ -159,7 +164,7 @@ class SketchSelect {
   const SketchSelectArgs<T>& args_;
   Index room_;
   T* scores_;  // [kSketchRows, room_]
-  T* q_;       // [width, kSketchRows], scaled
+  T* q_;       // [width, R], scaled, for up to R = kSketchRows rows
   SketchHits<P, T> hits_;
   Index all_see_ = 0;
   Vec<T> most_[kSketchRows];  // in lanes, the largest of the logits that all rows see
