@@ -81,6 +81,32 @@ TEST(SmartBirdDecoding, StepsMatchForward) {
   expect_forward<double>({.keys_per_row = 5, .causal = true}, 4);
 }
 
+/// A row chooses among thousands of keys with few draws, which takes less time than waking a thread
+/// saves, unless there are many heads, or each of many keys draws. The bits are always the same.
+TEST(SmartBirdDecoding, WakesThreadsForMuchWork) {
+  const auto wakes = [](SamplingPolicy policy, Index batch, Index heads, Index keys) {
+    const BirdProblem<float> problem(
+        {.batch = batch, .heads = heads, .key_heads = 1, .queries = 1, .keys = keys});
+    const AllInputs<float> all = problem.inputs();
+    const SmartBirdAttention op({.policy = policy, .seed = 4, .causal = true});
+    auto decoder = op.decoder<float>(decoder_shape(problem.sizes));
+    decoder.append({.k = all.k, .v = all.v, .sketch_k = all.sketch_k});
+    AllInputs<float> row;
+    row.q = all.q;
+    row.sketch_q = all.sketch_q;
+    const Tensor<float> serial(problem.out_shape());
+    const Tensor<float> threaded(problem.out_shape());
+    decoder.step(row, serial.view());
+    Index calls = 0;
+    decoder.step(row, threaded.view(), {}, CountsCalls{calls});
+    EXPECT_TRUE(same_bits(serial.values(), threaded.values()));
+    return calls > 0;
+  };
+  EXPECT_FALSE(wakes(SamplingPolicy::squared_inverse_log, 1, 8, 4096));
+  EXPECT_TRUE(wakes(SamplingPolicy::squared_inverse_log, 5, 32, 64));
+  EXPECT_TRUE(wakes(SamplingPolicy::random, 2, 8, 4096));
+}
+
 TEST(SmartBirdDecoding, ZeroWidths) {
   for (const Index piece : {1, 20}) {
     for (const auto& [width, value_width] : {std::pair{0, 12}, std::pair{16, 0}, std::pair{0, 0}}) {

@@ -18,8 +18,8 @@ namespace detail {
 
 /// The cost of a pass in multiply-adds; most of it is the choice of keys.
 template <class T>
-double smart_bird_products(const SmartBirdInputs<T>& inputs) {
-  return selection_products(inputs.sketch_q, inputs.k.rows(), inputs.q.heads());
+double smart_bird_products(SamplingPolicy policy, const SmartBirdInputs<T>& inputs) {
+  return selection_products(policy, inputs.sketch_q, inputs.k.rows(), inputs.q.heads());
 }
 
 }  // namespace detail
@@ -38,7 +38,8 @@ template <class T>
 void SmartBirdAttention::run_select(const SketchInputs<T>& inputs, const View<Index>& indices,
                                     const ExecutorRef& executor) const {
   auto&& threads = for_work(executor, [&] {
-    return selection_products(inputs.sketch_q, inputs.sketch_k.rows(), indices.heads());
+    return selection_products(options.policy, inputs.sketch_q, inputs.sketch_k.rows(),
+                              indices.heads());
   });
   select_keys(options, inputs, indices, nullptr, threads);
 }
@@ -87,7 +88,8 @@ void SmartBirdAttention::run_backward(const InputsOf<SmartBirdAttention, T>& inp
                                       const View<const T>& d_out,
                                       const GradsOf<SmartBirdAttention, T>& grads,
                                       const ExecutorRef& executor) const {
-  auto&& threads = for_work(executor, [&] { return detail::smart_bird_products(inputs); });
+  auto&& threads =
+      for_work(executor, [&] { return detail::smart_bird_products(options.policy, inputs); });
   std::optional<ChosenKeys> again;
   View<const Index> indices = saved.indices;
   if (saved.indices.empty()) {
@@ -106,7 +108,8 @@ void SmartBirdAttention::run_backward(const InputsOf<SmartBirdAttention, T>& inp
 template <class T>
 void SmartBirdAttention::run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
                              const ExecutorRef& executor) const {
-  auto&& threads = for_work(executor, [&] { return detail::smart_bird_products(inputs); });
+  auto&& threads =
+      for_work(executor, [&] { return detail::smart_bird_products(options.policy, inputs); });
   SmartBirdRows<T> rows(options, with_indices(inputs, {}), out, saved, memory_of(threads));
   rows.take_scratch(threads);
   select_keys(options, detail::sketch_of(inputs), rows.indices(), rows.is_number(), threads);

@@ -138,8 +138,9 @@ void SmartBirdDecoder<T>::run_step(const SmartBirdInputs<T>& inputs, const View<
                                    const SmartBirdSaved<T>& saved, const ExecutorRef& executor) {
   check_step(inputs, out, saved);
   const Index after = length_after(inputs);
-  auto&& threads = for_work(
-      executor, [&] { return selection_products(inputs.sketch_q, after, shape_.query_heads); });
+  auto&& threads = for_work(executor, [&] {
+    return selection_products(options_.policy, inputs.sketch_q, after, shape_.query_heads);
+  });
   make_room(after);
   IndexedInputs<T> all = with_indices(inputs, {});
   all.k = cache_.keys(0, after);
