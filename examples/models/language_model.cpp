@@ -41,7 +41,9 @@ void add_model(CommandLine& line, Asked& to) {
   line.section("the model");
   line.add("--model FILE", to.model,
            "the file (smollm2.gguf in $FOVEA_MODELS, or in ~/.cache/fovea/models)");
-  line.add("--weights TYPE", to.weights, "f32, f16 or bf16: how matrices are kept");
+  line.add("--weights TYPE", to.weights,
+           "f32, f16 or bf16: how matrices are kept; quantised ones (Q4_0, Q8_0 ...) are expanded "
+           "when loaded, since products with quantised weights are outside the library's scope");
   line.add("--cache BITS", to.cache,
            "32 or 16: how keys and values are kept, of full attention and patterns");
   line.add("--attention SPEC", to.attention,
