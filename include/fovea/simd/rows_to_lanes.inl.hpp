@@ -19,9 +19,9 @@ FOVEA_NOINLINE void load_edge(const void* rows, Index row, Index column, Index c
   }
 }
 
-/// Columns [c, c + lanes) of as many rows, 0 beyond `count` and `width`.
-/// \tparam kAhead whether to prefetch the following rows, if they are whole, too
-template <Storage S, bool kAhead, class T>
+/// Columns [c, c + lanes) of as many rows, 0 beyond `count` and `width`. Prefetches the following
+/// rows, if these are whole.
+template <Storage S, class T>
 FOVEA_INLINE void load_rows(const void* rows, Index row, Index column, Index count, Index c,
                             Index width, Vec<T> (&tile)[kLanes<T>]) {
   constexpr Index w = kLanes<T>;
@@ -31,7 +31,7 @@ FOVEA_INLINE void load_rows(const void* rows, Index row, Index column, Index cou
     Index at = c;
     FOVEA_UNROLL
     for (int i = 0; i < w; ++i) {
-      if constexpr (kAhead) __builtin_prefetch(next);
+      __builtin_prefetch(next);
       next += row * kStoredBytes<S, T>;
       tile[i] = load_stored<S, T>(rows, at);
       at += row;
@@ -57,7 +57,7 @@ FOVEA_NOINLINE void rows_to_lanes(const void* rows, Index row, Index column, Ind
     const auto* from = static_cast<const char*>(rows) + at * kStoredBytes<S, T>;
     for (Index c = 0; c < width; c += w) {
       Vec<T> tile[w];
-      load_rows<S, true>(from, row, column, count - first, c, width, tile);
+      load_rows<S>(from, row, column, count - first, c, width, tile);
       transpose(tile);
       FOVEA_UNROLL
       for (int i = 0; i < w; ++i) store(qt + (c + i) * queries + first, tile[i] * set1(factor));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Transposes lanes x lanes elements in registers. Included by foreach_level.hpp.
+/// Transposes elements in registers: lanes x lanes, or within pieces. Included by
+/// foreach_level.hpp.
 
 #if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
-#include "fovea/simd/vec.inl.hpp"
+#include "fovea/simd/vec_operations.inl.hpp"
 #endif
 
 /// The perfect shuffle of two registers: a0 b0 a1 b1 ..., its low or its high half.
@@ -47,4 +48,52 @@ FOVEA_INLINE void transpose(Vec<T> (&rows)[kLanes<T>]) {
   if constexpr (kLanes<T> >= 4) shuffle_halves(rows);
   if constexpr (kLanes<T> >= 8) shuffle_halves(rows);
   if constexpr (kLanes<T> >= 16) shuffle_halves(rows);
+}
+
+/// Bytes of a piece of a register: within pieces, shuffles are fast at every level, and loads put
+/// pieces of several rows into a register.
+inline constexpr int kPieceBytes = 16;
+
+/// A register of elements E, of which a piece holds kCount.
+template <class E>
+struct Pieces {
+  using Raw __attribute__((vector_size(kVecBytes))) = E;
+  static constexpr int kCount = kPieceBytes / static_cast<int>(sizeof(E));
+  static constexpr int kLanes = kVecBytes / static_cast<int>(sizeof(E));
+  Raw raw;
+};
+
+/// The perfect shuffle of each two pieces: a0 b0 a1 b1 ..., its low or its high half.
+template <bool High, class E, int... Lane>
+FOVEA_INLINE Pieces<E> interleave(Pieces<E> a, Pieces<E> b,
+                                  std::integer_sequence<int, Lane...> /*lanes*/) {
+  constexpr int n = Pieces<E>::kCount;
+  constexpr int from = High ? n / 2 : 0;
+  return {__builtin_shufflevector(
+      a.raw, b.raw, (Lane / n * n + from + Lane % n / 2 + Lane % 2 * Pieces<E>::kLanes)...)};
+}
+
+/// Loads 16 bytes from each of as many rows as registers have elements E, and transposes them:
+/// element i of row r becomes lane r of tile[i].
+/// \param row bytes between rows
+template <class E>
+FOVEA_INLINE void load_transposed(const char* rows, Index row,
+                                  Pieces<E> (&tile)[Pieces<E>::kCount]) {
+  constexpr int n = Pieces<E>::kCount;
+  constexpr auto lanes = std::make_integer_sequence<int, Pieces<E>::kLanes>();
+  FOVEA_UNROLL
+  for (int i = 0; i < n; ++i, rows += row) {
+    tile[i] = {reinterpret_cast<typename Pieces<E>::Raw>(load_pieces(rows, n * row).raw)};
+  }
+  FOVEA_UNROLL
+  for (int step = 1; step < n; step *= 2) {
+    Pieces<E> shuffled[n];
+    FOVEA_UNROLL
+    for (int i = 0; i < n / 2; ++i) {
+      shuffled[2 * i] = interleave<false>(tile[i], tile[i + n / 2], lanes);
+      shuffled[2 * i + 1] = interleave<true>(tile[i], tile[i + n / 2], lanes);
+    }
+    FOVEA_UNROLL
+    for (int i = 0; i < n; ++i) tile[i] = shuffled[i];
+  }
 }

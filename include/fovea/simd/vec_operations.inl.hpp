@@ -24,6 +24,11 @@ FOVEA_INLINE Vec<T> load_first(const T* p, Index n) {
   return Arch::load_first(p, n);
 }
 
+/// A register of 16-byte pieces that are \p step bytes apart, with any alignment.
+FOVEA_INLINE Vec<float> load_pieces(const char* first, Index step) {
+  return Arch::load_pieces(first, step);
+}
+
 /// a * b + c, rounded once wherever the level has a fused multiply-add (v3, v4, AArch64,
 /// and a baseline that was compiled with -mfma).
 template <class T>

@@ -4,8 +4,8 @@
 /// for all rows, with keys in the lanes: the scores are the block kernel's product with K in place
 /// of Q. Each logit, sum and weighted sum is the same sequence of operations as in block.inl.hpp:
 /// tiles and reduction blocks begin at the same points of a run, and invisible keys add nothing. So
-/// the bits are the same. Cost: 2 (D + Dv) flops for each pair, and for each key log2(lanes) D /
-/// lanes shuffles.
+/// the bits are the same. Cost: 2 (D + Dv) flops for each pair, and for each key at most
+/// log2(lanes) D / lanes shuffles.
 
 #if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
@@ -130,12 +130,11 @@ class SoftmaxRow {
     return every_row<T>(m, points_.row + n * points_.row_step, points_.row_step);
   }
 
-  /// Prefetches as many keys as lanes, from point n on, if the run has them.
-  FOVEA_INLINE void prefetch_keys(Index n) const {
-    if (points_.end - n < kLanes<T>) return;
-    RowPrefetcher<0>::template of<T>(head_.k, points_.row + n * points_.row_step, points_.row_step,
-                                     kLanes<T>, head_.width)
-        .prefetch(kLanes<T>);
+  /// Prefetches \p count keys from point n on; none if the run has fewer.
+  FOVEA_INLINE RowPrefetcher<0> keys_ahead(Index n, Index count) const {
+    if (points_.end - n < count) return {};
+    return RowPrefetcher<0>::template of<T>(head_.k, points_.row + n * points_.row_step,
+                                            points_.row_step, count, head_.width);
   }
 
   /// Writes the score of row r and key j to weights_[r, j - keys_.begin]. Keys are transposed in
@@ -152,7 +151,7 @@ class SoftmaxRow {
 
   FOVEA_NOINLINE void transpose_keys(const KeyRange& keys) const {
     for (Index j = keys.begin; j < keys.end; j += kLanes<T>) {
-      prefetch_keys(j + kKeysAhead);
+      keys_ahead(j + kKeysAhead, kLanes<T>).prefetch(kLanes<T>);
       rows_to_lanes(rows_of_points(head_.k, j), smaller(kLanes<T>, keys.end - j), head_.width, T{1},
                     transposed_ + (j - keys.begin), KeyScores<T>::kRow, kLanes<T>);
     }
@@ -160,26 +159,29 @@ class SoftmaxRow {
 
   /// The same for a single row.
   FOVEA_NOINLINE void score_one(const T* q) const {
-    for (Index j = keys_.begin; j < keys_.end; j += kLanes<T>) {
-      prefetch_keys(j + kKeysAhead);
+    constexpr Index bytes = kStoredBytes<S, T>;
+    constexpr Index piece = kPieceBytes / bytes;
+    const Index rows_ahead = 1 + (kScoredKeys<S, T> - 1) * piece / larger(1, head_.width);
+    for (Index next = keys_.begin; next < keys_.end; next += kScoredKeys<S, T>) {
+      // The last keys are computed with keys before them, if there are enough.
+      const Index j = larger(keys_.begin, smaller(next, keys_.end - kScoredKeys<S, T>));
       const StoredMatrix<S> k = rows_of_points(head_.k, j);
-      const Index count = smaller(kLanes<T>, keys_.end - j);
+      const Index count = smaller(kScoredKeys<S, T>, keys_.end - j);
+      RowPrefetcher<0> ahead = keys_ahead(j + kKeysAhead, kScoredKeys<S, T>);
       T* const to = weights_ + (j - keys_.begin);
-      if (head_.width == 0) store(to, zero<T>());
+      Vec<T> total[kScoreVectors<S>] = {};
       for (Index c = 0; c < head_.width; c += kReductionBlock) {
-        const Vec<T> sum = score_chain(k, count, c, smaller(c + kReductionBlock, head_.width), q);
-        store(to, c == 0 ? sum : load(to) + sum);
+        const Index end = smaller(c + kReductionBlock, head_.width);
+        Vec<T> sum[kScoreVectors<S>] = {};
+        const bool are_pieces = count == kScoredKeys<S, T> && k.column == 1;
+        const Index pieces_end = are_pieces ? end - (end - c) % piece : c;
+        add_scores<S>(static_cast<const char*>(k.data) + c * bytes, k.row * bytes, pieces_end - c,
+                      q + c, sum, ahead, rows_ahead);
+        if (pieces_end < end) add_edge_scores(k, count, pieces_end, end, q, sum);
+        for (int n = 0; n < kScoreVectors<S>; ++n) total[n] = c == 0 ? sum[n] : total[n] + sum[n];
       }
+      for (int n = 0; n < kScoreVectors<S>; ++n) store(to + n * kLanes<T>, total[n]);
     }
-  }
-  FOVEA_INLINE Vec<T> score_chain(const StoredMatrix<S>& k, Index count, Index c, Index end,
-                                  const T* q) const {
-    if constexpr (S == Storage::bfloat16) {
-      if (count == kLanes<T> && k.column == 1 && (end - c) % (2 * kLanes<T>) == 0) {
-        return score_one_row_in_pairs(k, c, end, q);
-      }
-    }
-    return score_one_row(k, count, c, end, q);
   }
 
   /// Turns the scores of one row into weights, in place. Those of invisible keys become 0.

@@ -33,6 +33,11 @@ struct Avx2 : Portable {
     }
   }
 
+  static FOVEA_INLINE Vec<float> load_pieces(const char* first, Index step) {
+    return {_mm256_loadu2_m128(reinterpret_cast<const float*>(first + step),
+                               reinterpret_cast<const float*>(first))};
+  }
+
   template <class T>
   static FOVEA_INLINE Vec<T> fma(Vec<T> a, Vec<T> b, Vec<T> c) {
     if constexpr (sizeof(T) == 4) return {_mm256_fmadd_ps(a.raw, b.raw, c.raw)};

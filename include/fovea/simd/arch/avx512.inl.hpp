@@ -24,6 +24,13 @@ struct Avx512 : Portable {
     }
   }
 
+  static FOVEA_INLINE Vec<float> load_pieces(const char* first, Index step) {
+    const __m256d low = load_two_pieces(first, step);
+    const __m256d high = load_two_pieces(first + 2 * step, step);
+    return {
+        _mm512_castpd_ps(_mm512_maskz_insertf64x4(kAll8, _mm512_castpd256_pd512(low), high, 1))};
+  }
+
   template <class T>
   static FOVEA_INLINE Vec<T> fma(Vec<T> a, Vec<T> b, Vec<T> c) {
     if constexpr (sizeof(T) == 4) return {_mm512_fmadd_ps(a.raw, b.raw, c.raw)};
@@ -108,6 +115,14 @@ struct Avx512 : Portable {
   }
 
  private:
+  static FOVEA_INLINE __m256d load_two_pieces(const char* first, Index step) {
+    return _mm256_insertf128_pd(_mm256_castpd128_pd256(load_piece(first)), load_piece(first + step),
+                                1);
+  }
+  static FOVEA_INLINE __m128d load_piece(const char* p) {
+    return _mm_castsi128_pd(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+
   static constexpr __mmask16 kAll16 = 0xffff;
   static constexpr __mmask8 kAll8 = 0xff;
 };

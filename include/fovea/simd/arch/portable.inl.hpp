@@ -27,6 +27,15 @@ struct Portable {
     return load(lanes);
   }
 
+  static FOVEA_INLINE Vec<float> load_pieces(const char* first, Index step) {
+    alignas(kVecBytes) float pieces[kLanes<float>];
+    FOVEA_UNROLL
+    for (int i = 0; i < kLanes<float>; i += 4, first += step) {
+      __builtin_memcpy(pieces + i, first, 16);
+    }
+    return load(pieces);
+  }
+
   template <class T>
   static FOVEA_INLINE Vec<T> fma(Vec<T> a, Vec<T> b, Vec<T> c) {
     return {a.raw * b.raw + c.raw};
