@@ -130,7 +130,7 @@ class SoftmaxRow {
     return every_row<T>(m, points_.row + n * points_.row_step, points_.row_step);
   }
 
-  /// Prefetches \p count keys from point n on; none if the run has fewer.
+  /// Prefetches `count` keys from point n on; none if the run has fewer.
   FOVEA_INLINE RowPrefetcher<0> keys_ahead(Index n, Index count) const {
     if (points_.end - n < count) return {};
     return RowPrefetcher<0>::template of<T>(head_.k, points_.row + n * points_.row_step,
