@@ -121,8 +121,8 @@ class FsatAttention : public CheckedCalls<FsatAttention> {
   /// the confidence, or min(0, g) if truncated (section 4.2.4, the default).
   /// Cost: rebuilding the graph, and 2 (3 D + 2 Dv) flops for each edge. Memory: 16 bytes and three
   /// numbers for each edge that the slots of some heads may have, or 24 bytes and four numbers with
-  /// the gradient of dominant; with several threads up to 8 bytes more. Four key heads are processed
-  /// at once for each thread, up to 2 million edges, or one with a single thread.
+  /// the gradient of dominant; with several threads up to 8 bytes more. Four key heads are
+  /// processed at once for each thread, up to 2 million edges, or one with a single thread.
   template <class T>
   void run_backward(const InputsOf<FsatAttention, T>& inputs, const View<const T>& out,
                     const SavedOf<FsatAttention, T>& saved, const View<const T>& d_out,

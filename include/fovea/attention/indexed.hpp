@@ -81,10 +81,10 @@ class IndexedAttention : public CheckedCalls<IndexedAttention> {
   /// derivatives of `forward` with these lists, and 0 for what is not visible. The weights are
   /// recomputed from lse. A key's gradient is a sum over the rows that list it, in the order of
   /// heads and rows, so it has the same bits for any number of threads.
-  /// Cost: 2 (3 D + 2 Dv) flops for each visible pair. Memory: 8 bytes and two numbers for each list
-  /// entry of some heads, and 8 bytes for each of their keys; with several threads up to 8 bytes
-  /// more for each entry. As many key heads are processed at once as there are threads, up to 2
-  /// million entries.
+  /// Cost: 2 (3 D + 2 Dv) flops for each visible pair. Memory: 8 bytes and two numbers for each
+  /// list entry of some heads, and 8 bytes for each of their keys; with several threads up to 8
+  /// bytes more for each entry. As many key heads are processed at once as there are threads, up to
+  /// 2 million entries.
   template <class T>
   void run_backward(const InputsOf<IndexedAttention, T>& inputs, const View<const T>& out,
                     const SavedOf<IndexedAttention, T>& saved, const View<const T>& d_out,
