@@ -5,11 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace fovea_test {
 
@@ -35,16 +36,21 @@ inline std::string cases_of_file(std::string_view stem) {
   return patterns;
 }
 
-/// The name of a case that the program has twice, as if two files instantiate one fixture; empty if
-/// there is none.
+/// A name that is in the list twice; empty if there is none.
+inline std::string repeated(std::vector<std::string> names) {
+  std::sort(names.begin(), names.end());
+  const auto found = std::adjacent_find(names.begin(), names.end());
+  return found == names.end() ? std::string() : *found;
+}
+
+/// A case that this program has twice, as if two files instantiate one fixture; empty if there is
+/// none.
 inline std::string repeated_case() {
-  std::set<std::string> names;
-  std::string repeated;
+  std::vector<std::string> names;
   for_each_case([&](const testing::TestInfo& info) {
-    std::string name = std::string(info.test_suite_name()) + "." + info.name();
-    if (!names.insert(name).second) repeated = std::move(name);
+    names.push_back(std::string(info.test_suite_name()) + "." + info.name());
   });
-  return repeated;
+  return repeated(std::move(names));
 }
 
 /// A case outside of _test.cpp files, so that no stem would run it; null if there is none.

@@ -15,6 +15,11 @@ TEST(CasesOfFile, MatchTheStem) {
 
 TEST(CasesOfFile, AreInTests) { EXPECT_EQ(case_without_file(), nullptr); }
 
-TEST(CasesOfFile, HaveNamesOfTheirOwn) { EXPECT_EQ(repeated_case(), ""); }
+TEST(CasesOfFile, HaveNamesOfTheirOwn) {
+  EXPECT_EQ(repeated_case(), "");
+  EXPECT_EQ(repeated({}), "");
+  EXPECT_EQ(repeated({"A.a", "B.a", "A.b"}), "");
+  EXPECT_EQ(repeated({"A.a", "B.a", "A.b", "B.a"}), "B.a");
+}
 
 }  // namespace fovea_test::support_cases_of_file
