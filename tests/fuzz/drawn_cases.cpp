@@ -132,5 +132,6 @@ Case<T> drawn_case(Bytes& bytes) {
 }
 #define FOVEA_DRAWN(T) template Case<T> drawn_case(Bytes&);
 FOVEA_TEST_SCALARS(FOVEA_DRAWN)
+#undef FOVEA_DRAWN
 
 }  // namespace fovea_test

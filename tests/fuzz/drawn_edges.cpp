@@ -195,5 +195,6 @@ void try_edges(Bytes& bytes) {
 }
 #define FOVEA_DRAWN(T) template void try_edges<T>(Bytes&);
 FOVEA_TEST_SCALARS(FOVEA_DRAWN)
+#undef FOVEA_DRAWN
 
 }  // namespace fovea_test

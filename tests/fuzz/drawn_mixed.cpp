@@ -117,5 +117,6 @@ void try_mixed(Bytes& bytes) {
 }
 #define FOVEA_DRAWN(T) template void try_mixed<T>(Bytes&);
 FOVEA_TEST_SCALARS(FOVEA_DRAWN)
+#undef FOVEA_DRAWN
 
 }  // namespace fovea_test

@@ -122,5 +122,6 @@ Case<T> drawn_other_case(Bytes& bytes) {
 }
 #define FOVEA_DRAWN(T) template Case<T> drawn_other_case(Bytes&);
 FOVEA_TEST_SCALARS(FOVEA_DRAWN)
+#undef FOVEA_DRAWN
 
 }  // namespace fovea_test

@@ -46,5 +46,6 @@ void try_projections(Bytes& bytes) {
 }
 #define FOVEA_DRAWN(T) template void try_projections<T>(Bytes&);
 FOVEA_TEST_SCALARS(FOVEA_DRAWN)
+#undef FOVEA_DRAWN
 
 }  // namespace fovea_test

@@ -160,5 +160,6 @@ void try_sorted(Bytes& bytes) {
 }
 #define FOVEA_DRAWN(T) template void try_sorted<T>(Bytes&);
 FOVEA_TEST_SCALARS(FOVEA_DRAWN)
+#undef FOVEA_DRAWN
 
 }  // namespace fovea_test

@@ -76,5 +76,6 @@ void try_synthesizer(Bytes& bytes) {
 }
 #define FOVEA_DRAWN(T) template void try_synthesizer<T>(Bytes&);
 FOVEA_TEST_SCALARS(FOVEA_DRAWN)
+#undef FOVEA_DRAWN
 
 }  // namespace fovea_test

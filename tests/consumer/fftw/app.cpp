@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A user's program with the Fourier headers: both umbrella headers, and a known result.
+/// A user's program with the Fourier headers, and a known result.
 #include <cstdio>
-#include <fovea/fovea.hpp>
+#include <fovea/core.hpp>
+#include <fovea/core/eigen.hpp>
 #include <fovea/spectral.hpp>
 
 int main() {

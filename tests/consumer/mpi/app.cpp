@@ -7,7 +7,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <fovea/distributed.hpp>
-#include <fovea/fovea.hpp>
+#include <fovea/attention/full.hpp>
+#include <fovea/core/eigen.hpp>
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(NEEDS io icu)
+// fovea_test(FULL NEEDS io icu)
 #include "examples/models/bert.hpp"
 
 #include <gtest/gtest.h>

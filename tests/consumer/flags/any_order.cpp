@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Every umbrella header twice, the second time in the other order.
+/// Every umbrella header twice, the second time in the other order, between Eigen with its thread pool
+/// and Eigen's other modules.
+#define EIGEN_USE_THREADS
+#include <unsupported/Eigen/CXX11/Tensor>
+//
 #include <fovea/attention.hpp>
 #include <fovea/core.hpp>
 #include <fovea/core/eigen.hpp>
@@ -22,5 +26,7 @@
 #include <fovea/core.hpp>
 //
 #include <fovea/attention.hpp>
+//
+#include <Eigen/Dense>
 
 int main() { return fovea::FullAttention::name() == nullptr ? 1 : 0; }

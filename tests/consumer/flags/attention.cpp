@@ -1,4 +1,0 @@
-// SPDX-License-Identifier: MIT
-/// \file
-/// The operators, without Eigen's tensors.
-#include <fovea/attention.hpp>
