@@ -30,6 +30,19 @@
 #define FOVEA_HAS_PASS_BODIES 1
 #endif
 
+// FOVEA_KERNEL(Table, member, Args, kernel) defines a member of a table for tensors of T: `kernel`
+// at the table's level. FOVEA_STORED_KERNEL is the same for tensors computed in T and stored in S.
+#define FOVEA_KERNEL(Table, member, Args, ...)                \
+  template <class T>                                          \
+  void Table<T>::member(const Args<T>& args) const noexcept { \
+    FOVEA_AT_LEVEL(level, __VA_ARGS__)(args);                 \
+  }
+#define FOVEA_STORED_KERNEL(Table, member, Args, ...)               \
+  template <class T, Storage S>                                     \
+  void Table<T, S>::member(const Args<T, S>& args) const noexcept { \
+    FOVEA_AT_LEVEL(level, __VA_ARGS__)(args);                       \
+  }
+
 // FOVEA_KERNELS(Table) and FOVEA_STORED_KERNELS(Table) instantiate a whole table in a unit that
 // compiles the kernels for all.
 #if defined(FOVEA_KERNELS_UNIT) && FOVEA_KERNELS_UNIT + 0 != 64

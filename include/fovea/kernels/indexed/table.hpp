@@ -69,40 +69,19 @@ FOVEA_NAMESPACE_END
 
 FOVEA_NAMESPACE_BEGIN
 
-template <class T, Storage S>
-void IndexedKernels<T, S>::rows(const IndexedRowsArgs<T, S>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, indexed_rows<T, S>)(args);
-}
+FOVEA_STORED_KERNEL(IndexedKernels, rows, IndexedRowsArgs, indexed_rows<T, S>)
 FOVEA_STORED_KERNELS(IndexedKernels)
 
-template <class T>
-void IndexedPhaseKernels<T>::pack(const IndexedPackArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, indexed_pack<T>)(args);
-}
-template <class T>
-void IndexedPhaseKernels<T>::logits(const IndexedLogitsArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, indexed_logits<T>)(args);
-}
-template <class T>
-void IndexedPhaseKernels<T>::values(const IndexedValuesArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, indexed_values<T>)(args);
-}
+FOVEA_KERNEL(IndexedPhaseKernels, pack, IndexedPackArgs, indexed_pack<T>)
+FOVEA_KERNEL(IndexedPhaseKernels, logits, IndexedLogitsArgs, indexed_logits<T>)
+FOVEA_KERNEL(IndexedPhaseKernels, values, IndexedValuesArgs, indexed_values<T>)
 FOVEA_KERNELS(IndexedPhaseKernels)
 
-template <class T>
-void IndexedGradKernels<T>::rows(const IndexedGradRowsArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, indexed_grad_rows<T>)(args);
-}
-template <class T>
-void IndexedGradKernels<T>::keys(const IndexedGradKeysArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, indexed_grad_keys<T>)(args);
-}
+FOVEA_KERNEL(IndexedGradKernels, rows, IndexedGradRowsArgs, indexed_grad_rows<T>)
+FOVEA_KERNEL(IndexedGradKernels, keys, IndexedGradKeysArgs, indexed_grad_keys<T>)
 FOVEA_KERNELS(IndexedGradKernels)
 
-template <class T>
-void GraphKernels<T>::normal_density(const NormalDensityArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, normal_density<T>)(args);
-}
+FOVEA_KERNEL(GraphKernels, normal_density, NormalDensityArgs, normal_density<T>)
 template <class T>
 void GraphKernels<T>::random_points(const RandomPointsArgs& args) const noexcept {
   FOVEA_AT_LEVEL(level, random_points)(args);

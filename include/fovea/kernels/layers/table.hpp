@@ -106,106 +106,34 @@ FOVEA_NAMESPACE_END
 
 FOVEA_NAMESPACE_BEGIN
 
-template <class T, Storage S>
-void ProductKernels<T, S>::multiply(const ProductArgs<T, S>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, multiply<T, S>)(args);
-}
+FOVEA_STORED_KERNEL(ProductKernels, multiply, ProductArgs, multiply<T, S>)
 FOVEA_STORED_KERNELS(ProductKernels)
 
-template <class T, Storage S>
-void RotaryKernels<T, S>::turn_heads(const RotaryArgs<T, S>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, turn_heads<T, S>)(args);
-}
+FOVEA_STORED_KERNEL(RotaryKernels, turn_heads, RotaryArgs, turn_heads<T, S>)
 FOVEA_STORED_KERNELS(RotaryKernels)
 
-template <class T>
-void LayerKernels<T>::add_rows(const RowSumArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, add_rows<T>)(args);
-}
-template <class T>
-void LayerKernels<T>::normalise(const NormArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, normalise<T>)(args);
-}
-template <class T>
-void LayerKernels<T>::norm_grad(const NormArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, norm_grad<T>)(args);
-}
-template <class T>
-void LayerKernels<T>::norm_parameters(const NormArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, norm_parameters<T>)(args);
-}
-template <class T>
-void LayerKernels<T>::gelu(const ElementArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, gelu<T>)(args);
-}
-template <class T>
-void LayerKernels<T>::gelu_grad(const ElementArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, gelu_grad<T>)(args);
-}
-template <class T>
-void LayerKernels<T>::gelu_tanh(const ElementArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, gelu_tanh<T>)(args);
-}
-template <class T>
-void LayerKernels<T>::gelu_tanh_grad(const ElementArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, gelu_tanh_grad<T>)(args);
-}
-template <class T>
-void LayerKernels<T>::sigmoid(const ElementArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, sigmoid_rows<T>)(args);
-}
-template <class T>
-void LayerKernels<T>::sigmoid_grad(const ElementArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, sigmoid_rows_grad<T>)(args);
-}
-template <class T>
-void LayerKernels<T>::relu(const ElementArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, relu_rows<T>)(args);
-}
-template <class T>
-void LayerKernels<T>::relu_grad(const ElementArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, relu_rows_grad<T>)(args);
-}
-template <class T>
-void LayerKernels<T>::silu(const ElementArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, silu_rows<T>)(args);
-}
-template <class T>
-void LayerKernels<T>::silu_grad(const ElementArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, silu_rows_grad<T>)(args);
-}
-template <class T>
-void LayerKernels<T>::tanh(const ElementArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, tanh_rows<T>)(args);
-}
-template <class T>
-void LayerKernels<T>::tanh_grad(const ElementArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, tanh_rows_grad<T>)(args);
-}
-template <class T>
-void LayerKernels<T>::gated(const GatedArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, gated<T>)(args);
-}
-template <class T>
-void LayerKernels<T>::gated_grad(const GatedArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, gated_grad<T>)(args);
-}
-template <class T>
-void LayerKernels<T>::convolve(const ConvolutionArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, convolve<T>)(args);
-}
-template <class T>
-void LayerKernels<T>::convolution_weights(const ConvolutionArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, convolution_weights<T>)(args);
-}
-template <class T>
-void LayerKernels<T>::cross_entropy(const CrossEntropyArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, cross_entropy<T>)(args);
-}
-template <class T>
-void LayerKernels<T>::adam(const AdamArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, adam_step<T>)(args);
-}
+FOVEA_KERNEL(LayerKernels, add_rows, RowSumArgs, add_rows<T>)
+FOVEA_KERNEL(LayerKernels, normalise, NormArgs, normalise<T>)
+FOVEA_KERNEL(LayerKernels, norm_grad, NormArgs, norm_grad<T>)
+FOVEA_KERNEL(LayerKernels, norm_parameters, NormArgs, norm_parameters<T>)
+FOVEA_KERNEL(LayerKernels, gelu, ElementArgs, gelu<T>)
+FOVEA_KERNEL(LayerKernels, gelu_grad, ElementArgs, gelu_grad<T>)
+FOVEA_KERNEL(LayerKernels, gelu_tanh, ElementArgs, gelu_tanh<T>)
+FOVEA_KERNEL(LayerKernels, gelu_tanh_grad, ElementArgs, gelu_tanh_grad<T>)
+FOVEA_KERNEL(LayerKernels, sigmoid, ElementArgs, sigmoid_rows<T>)
+FOVEA_KERNEL(LayerKernels, sigmoid_grad, ElementArgs, sigmoid_rows_grad<T>)
+FOVEA_KERNEL(LayerKernels, relu, ElementArgs, relu_rows<T>)
+FOVEA_KERNEL(LayerKernels, relu_grad, ElementArgs, relu_rows_grad<T>)
+FOVEA_KERNEL(LayerKernels, silu, ElementArgs, silu_rows<T>)
+FOVEA_KERNEL(LayerKernels, silu_grad, ElementArgs, silu_rows_grad<T>)
+FOVEA_KERNEL(LayerKernels, tanh, ElementArgs, tanh_rows<T>)
+FOVEA_KERNEL(LayerKernels, tanh_grad, ElementArgs, tanh_rows_grad<T>)
+FOVEA_KERNEL(LayerKernels, gated, GatedArgs, gated<T>)
+FOVEA_KERNEL(LayerKernels, gated_grad, GatedArgs, gated_grad<T>)
+FOVEA_KERNEL(LayerKernels, convolve, ConvolutionArgs, convolve<T>)
+FOVEA_KERNEL(LayerKernels, convolution_weights, ConvolutionArgs, convolution_weights<T>)
+FOVEA_KERNEL(LayerKernels, cross_entropy, CrossEntropyArgs, cross_entropy<T>)
+FOVEA_KERNEL(LayerKernels, adam, AdamArgs, adam_step<T>)
 template <class T>
 double LayerKernels<T>::sum_of_squares(const T* x, Index count) const noexcept {
   return FOVEA_AT_LEVEL(level, sum_of_squares<T>)(x, count);

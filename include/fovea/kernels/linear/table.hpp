@@ -114,128 +114,51 @@ FOVEA_NAMESPACE_END
 
 FOVEA_NAMESPACE_BEGIN
 
-template <class T, Storage S>
-void LinearKernels<T, S>::stream(const LinearStreamArgs<T, S>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, linear_stream<T, S>)(args);
-}
-template <class T, Storage S>
-void LinearKernels<T, S>::chunks(const LinearChunkArgs<T, S>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, linear_chunks<T, S>)(args);
-}
+FOVEA_STORED_KERNEL(LinearKernels, stream, LinearStreamArgs, linear_stream<T, S>)
+FOVEA_STORED_KERNEL(LinearKernels, chunks, LinearChunkArgs, linear_chunks<T, S>)
 template <class T, Storage S>
 void LinearKernels<T, S>::starts(const LinearStartArgs<T>& args) const noexcept {
   FOVEA_AT_LEVEL(level, linear_starts<T>)(args);
 }
-template <class T, Storage S>
-void LinearKernels<T, S>::sum(const LinearSumArgs<T, S>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, linear_sum<T, S>)(args);
-}
+FOVEA_STORED_KERNEL(LinearKernels, sum, LinearSumArgs, linear_sum<T, S>)
 template <class T, Storage S>
 void LinearKernels<T, S>::fold(const LinearFoldArgs<T>& args) const noexcept {
   FOVEA_AT_LEVEL(level, linear_fold<T>)(args);
 }
-template <class T, Storage S>
-void LinearKernels<T, S>::read(const LinearReadArgs<T, S>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, linear_read<T, S>)(args);
-}
-template <class T, Storage S>
-void LinearKernels<T, S>::delta_stream(const DeltaStreamArgs<T, S>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, delta_stream<T, S>)(args);
-}
+FOVEA_STORED_KERNEL(LinearKernels, read, LinearReadArgs, linear_read<T, S>)
+FOVEA_STORED_KERNEL(LinearKernels, delta_stream, DeltaStreamArgs, delta_stream<T, S>)
 FOVEA_STORED_KERNELS(LinearKernels)
 
-template <class T>
-void LinearGradKernels<T>::causal_rows(const LinearGradCausalArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, linear_grad_causal_rows<T>)(args);
-}
-template <class T>
-void LinearGradKernels<T>::causal_keys(const LinearGradCausalArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, linear_grad_causal_keys<T>)(args);
-}
-template <class T>
-void LinearGradKernels<T>::causal_products(const LinearGradCausalArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, linear_grad_causal_products<T>)(args);
-}
-template <class T>
-void LinearGradKernels<T>::part_sums(const LinearGradPartArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, linear_grad_part_sums<T>)(args);
-}
-template <class T>
-void LinearGradKernels<T>::chain(const LinearGradChainArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, linear_grad_chain<T>)(args);
-}
-template <class T>
-void LinearGradKernels<T>::part_reads(const LinearGradPartArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, linear_grad_part_reads<T>)(args);
-}
-template <class T>
-void LinearGradKernels<T>::block_of_rows(const LinearGradBlockArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, linear_grad_block_rows<T>)(args);
-}
-template <class T>
-void LinearGradKernels<T>::block_of_keys(const LinearGradBlockArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, linear_grad_block_keys<T>)(args);
-}
-template <class T>
-void LinearGradKernels<T>::rows(const LinearGradRowsArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, linear_grad_rows<T>)(args);
-}
-template <class T>
-void LinearGradKernels<T>::keys(const LinearGradKeysArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, linear_grad_keys<T>)(args);
-}
-template <class T>
-void LinearGradKernels<T>::delta(const DeltaGradArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, delta_grad<T>)(args);
-}
+FOVEA_KERNEL(LinearGradKernels, causal_rows, LinearGradCausalArgs, linear_grad_causal_rows<T>)
+FOVEA_KERNEL(LinearGradKernels, causal_keys, LinearGradCausalArgs, linear_grad_causal_keys<T>)
+FOVEA_KERNEL(LinearGradKernels, causal_products, LinearGradCausalArgs,
+             linear_grad_causal_products<T>)
+FOVEA_KERNEL(LinearGradKernels, part_sums, LinearGradPartArgs, linear_grad_part_sums<T>)
+FOVEA_KERNEL(LinearGradKernels, chain, LinearGradChainArgs, linear_grad_chain<T>)
+FOVEA_KERNEL(LinearGradKernels, part_reads, LinearGradPartArgs, linear_grad_part_reads<T>)
+FOVEA_KERNEL(LinearGradKernels, block_of_rows, LinearGradBlockArgs, linear_grad_block_rows<T>)
+FOVEA_KERNEL(LinearGradKernels, block_of_keys, LinearGradBlockArgs, linear_grad_block_keys<T>)
+FOVEA_KERNEL(LinearGradKernels, rows, LinearGradRowsArgs, linear_grad_rows<T>)
+FOVEA_KERNEL(LinearGradKernels, keys, LinearGradKeysArgs, linear_grad_keys<T>)
+FOVEA_KERNEL(LinearGradKernels, delta, DeltaGradArgs, delta_grad<T>)
 FOVEA_KERNELS(LinearGradKernels)
 
-template <class T>
-void RandomFeatureKernels<T>::pack(const ProjectionArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, pack_projection<T>)(args);
-}
-template <class T>
-void RandomFeatureKernels<T>::logits(const FeatureLogitsArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, feature_logits<T>)(args);
-}
+FOVEA_KERNEL(RandomFeatureKernels, pack, ProjectionArgs, pack_projection<T>)
+FOVEA_KERNEL(RandomFeatureKernels, logits, FeatureLogitsArgs, feature_logits<T>)
 template <class T>
 void RandomFeatureKernels<T>::keys(FeatureRowsArgs<T>& args) const noexcept {
   FOVEA_AT_LEVEL(level, key_features<T>)(args);
 }
-template <class T>
-void RandomFeatureKernels<T>::queries(const FeatureRowsArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, query_features<T>)(args);
-}
-template <class T>
-void RandomFeatureKernels<T>::maxima(const FeatureRowsArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, feature_maxima<T>)(args);
-}
-template <class T>
-void RandomFeatureKernels<T>::raise(const RaiseReferenceArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, raise_reference<T>)(args);
-}
-template <class T>
-void RandomFeatureKernels<T>::scale(const ScaleStreamArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, scale_stream<T>)(args);
-}
-template <class T>
-void RandomFeatureKernels<T>::join(const JoinReferencesArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, join_references<T>)(args);
-}
+FOVEA_KERNEL(RandomFeatureKernels, queries, FeatureRowsArgs, query_features<T>)
+FOVEA_KERNEL(RandomFeatureKernels, maxima, FeatureRowsArgs, feature_maxima<T>)
+FOVEA_KERNEL(RandomFeatureKernels, raise, RaiseReferenceArgs, raise_reference<T>)
+FOVEA_KERNEL(RandomFeatureKernels, scale, ScaleStreamArgs, scale_stream<T>)
+FOVEA_KERNEL(RandomFeatureKernels, join, JoinReferencesArgs, join_references<T>)
 FOVEA_KERNELS(RandomFeatureKernels)
 
-template <class T>
-void RandomFeatureGradKernels<T>::rows(const FeatureGradArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, feature_grad<T>)(args);
-}
-template <class T>
-void RandomFeatureGradKernels<T>::projection(const ProjectionGradArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, projection_grad<T>)(args);
-}
-template <class T>
-void RandomFeatureGradKernels<T>::scale(const LinearGradScaleArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, scale_carried<T>)(args);
-}
+FOVEA_KERNEL(RandomFeatureGradKernels, rows, FeatureGradArgs, feature_grad<T>)
+FOVEA_KERNEL(RandomFeatureGradKernels, projection, ProjectionGradArgs, projection_grad<T>)
+FOVEA_KERNEL(RandomFeatureGradKernels, scale, LinearGradScaleArgs, scale_carried<T>)
 FOVEA_KERNELS(RandomFeatureGradKernels)
 
 FOVEA_NAMESPACE_END

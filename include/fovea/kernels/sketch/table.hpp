@@ -28,10 +28,7 @@ FOVEA_NAMESPACE_END
 
 FOVEA_NAMESPACE_BEGIN
 
-template <class T>
-void SketchKernels<T>::select(const SketchSelectArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, sketch_select<T>)(args);
-}
+FOVEA_KERNEL(SketchKernels, select, SketchSelectArgs, sketch_select<T>)
 FOVEA_KERNELS(SketchKernels)
 
 FOVEA_NAMESPACE_END

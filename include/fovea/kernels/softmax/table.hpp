@@ -52,41 +52,20 @@ FOVEA_NAMESPACE_END
 
 FOVEA_NAMESPACE_BEGIN
 
-template <class T, Storage S>
-void SoftmaxKernels<T, S>::block(const SoftmaxBlockArgs<T, S>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, softmax_block<T, S>)(args);
-}
+FOVEA_STORED_KERNEL(SoftmaxKernels, block, SoftmaxBlockArgs, softmax_block<T, S>)
 template <class T, Storage S>
 void SoftmaxKernels<T, S>::band_block(const SoftmaxBlockArgs<T, S>& args) const noexcept {
   // Only the band form differs, which 16-bit storage lacks.
   FOVEA_AT_LEVEL(level, softmax_block<T, S, S == Storage::native>)(args);
 }
-template <class T, Storage S>
-void SoftmaxKernels<T, S>::row(const SoftmaxRowArgs<T, S>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, softmax_row<T, S>)(args);
-}
-template <class T, Storage S>
-void SoftmaxKernels<T, S>::merge(const SoftmaxMergeArgs<T, S>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, softmax_merge<T, S>)(args);
-}
+FOVEA_STORED_KERNEL(SoftmaxKernels, row, SoftmaxRowArgs, softmax_row<T, S>)
+FOVEA_STORED_KERNEL(SoftmaxKernels, merge, SoftmaxMergeArgs, softmax_merge<T, S>)
 FOVEA_STORED_KERNELS(SoftmaxKernels)
 
-template <class T>
-void SoftmaxGradKernels<T>::grad(const SoftmaxGradArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, softmax_grad<T>)(args);
-}
-template <class T>
-void SoftmaxGradKernels<T>::packed_rows(const PackedRowsArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, packed_rows<T>)(args);
-}
-template <class T>
-void SoftmaxGradKernels<T>::scaled_rows(const ScaledRowsArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, scaled_rows<T>)(args);
-}
-template <class T>
-void SoftmaxGradKernels<T>::sink_grad(const SinkGradArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, sink_grad<T>)(args);
-}
+FOVEA_KERNEL(SoftmaxGradKernels, grad, SoftmaxGradArgs, softmax_grad<T>)
+FOVEA_KERNEL(SoftmaxGradKernels, packed_rows, PackedRowsArgs, packed_rows<T>)
+FOVEA_KERNEL(SoftmaxGradKernels, scaled_rows, ScaledRowsArgs, scaled_rows<T>)
+FOVEA_KERNEL(SoftmaxGradKernels, sink_grad, SinkGradArgs, sink_grad<T>)
 FOVEA_KERNELS(SoftmaxGradKernels)
 
 FOVEA_NAMESPACE_END

@@ -44,28 +44,13 @@ FOVEA_NAMESPACE_END
 
 FOVEA_NAMESPACE_BEGIN
 
-template <class T>
-void HashedRowKernels<T>::buckets(const BucketArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, find_buckets<T>)(args);
-}
-template <class T>
-void HashedRowKernels<T>::merge_rows(const MergeRowsArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, merge_rows<T>)(args);
-}
-template <class T>
-void HashedRowKernels<T>::unit_row_grads(const UnitRowGradArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, unit_row_grads<T>)(args);
-}
+FOVEA_KERNEL(HashedRowKernels, buckets, BucketArgs, find_buckets<T>)
+FOVEA_KERNEL(HashedRowKernels, merge_rows, MergeRowsArgs, merge_rows<T>)
+FOVEA_KERNEL(HashedRowKernels, unit_row_grads, UnitRowGradArgs, unit_row_grads<T>)
 FOVEA_KERNELS(HashedRowKernels)
 
-template <class T>
-void SortingLogitKernels<T>::log_columns(const LogColumnsArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, log_columns<T>)(args);
-}
-template <class T>
-void SortingLogitKernels<T>::exponentials(const ExpArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, exponentials<T>)(args);
-}
+FOVEA_KERNEL(SortingLogitKernels, log_columns, LogColumnsArgs, log_columns<T>)
+FOVEA_KERNEL(SortingLogitKernels, exponentials, ExpArgs, exponentials<T>)
 FOVEA_KERNELS(SortingLogitKernels)
 
 FOVEA_NAMESPACE_END

@@ -55,48 +55,18 @@ FOVEA_NAMESPACE_END
 
 FOVEA_NAMESPACE_BEGIN
 
-template <class T>
-void CrossKernels<T>::gather_channels(const GatherChannelsArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, spectral::gather_channels<T>)(args);
-}
-template <class T>
-void CrossKernels<T>::scatter_channels(const ScatterChannelsArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, spectral::scatter_channels<T>)(args);
-}
-template <class T>
-void CrossKernels<T>::outer_step(const OuterStepArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, spectral::outer_step<T>)(args);
-}
-template <class T>
-void CrossKernels<T>::finish(const FinishArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, spectral::finish<T>)(args);
-}
-template <class T>
-void CrossKernels<T>::cross_product(const CrossProductArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, spectral::cross_product<T>)(args);
-}
-template <class T>
-void CrossKernels<T>::correlation(const CorrelationArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, spectral::correlation<T>)(args);
-}
+FOVEA_KERNEL(CrossKernels, gather_channels, GatherChannelsArgs, spectral::gather_channels<T>)
+FOVEA_KERNEL(CrossKernels, scatter_channels, ScatterChannelsArgs, spectral::scatter_channels<T>)
+FOVEA_KERNEL(CrossKernels, outer_step, OuterStepArgs, spectral::outer_step<T>)
+FOVEA_KERNEL(CrossKernels, finish, FinishArgs, spectral::finish<T>)
+FOVEA_KERNEL(CrossKernels, cross_product, CrossProductArgs, spectral::cross_product<T>)
+FOVEA_KERNEL(CrossKernels, correlation, CorrelationArgs, spectral::correlation<T>)
 FOVEA_KERNELS(CrossKernels)
 
-template <class T>
-void MixerKernels<T>::join_rows(const JoinRowsArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, spectral::join_rows<T>)(args);
-}
-template <class T>
-void MixerKernels<T>::fold_row(const FoldRowArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, spectral::fold_row<T>)(args);
-}
-template <class T>
-void MixerKernels<T>::unpack_sums(const UnpackSumsArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, spectral::unpack_sums<T>)(args);
-}
-template <class T>
-void MixerKernels<T>::mixed_columns(const MixedColumnsArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, spectral::mixed_columns<T>)(args);
-}
+FOVEA_KERNEL(MixerKernels, join_rows, JoinRowsArgs, spectral::join_rows<T>)
+FOVEA_KERNEL(MixerKernels, fold_row, FoldRowArgs, spectral::fold_row<T>)
+FOVEA_KERNEL(MixerKernels, unpack_sums, UnpackSumsArgs, spectral::unpack_sums<T>)
+FOVEA_KERNEL(MixerKernels, mixed_columns, MixedColumnsArgs, spectral::mixed_columns<T>)
 FOVEA_KERNELS(MixerKernels)
 
 FOVEA_NAMESPACE_END
