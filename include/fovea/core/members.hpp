@@ -136,3 +136,21 @@ class SpanMember : public std::span<T> {
 };
 
 FOVEA_NAMESPACE_END
+
+/// In a struct of tensors, FOVEA_TENSORS(q, k) defines for_each_tensor(visit), which calls
+/// visit("q", q), then visit("k", k).
+#define FOVEA_TENSORS(...)                          \
+  template <class F>                                \
+  constexpr void for_each_tensor(F&& visit) const { \
+    FOVEA_EXPAND(FOVEA_VISIT_TENSORS(__VA_ARGS__))  \
+  }
+// A macro that names itself is not expanded again in one scan: each EXPAND is some more scans.
+#define FOVEA_VISIT_TENSORS(tensor, ...) \
+  visit(#tensor, tensor);                \
+  __VA_OPT__(FOVEA_VISIT_NEXT FOVEA_NO_ARGUMENTS(__VA_ARGS__))
+#define FOVEA_VISIT_NEXT() FOVEA_VISIT_TENSORS
+#define FOVEA_NO_ARGUMENTS ()
+#define FOVEA_EXPAND(...) FOVEA_EXPAND_9(FOVEA_EXPAND_9(__VA_ARGS__))
+#define FOVEA_EXPAND_9(...) FOVEA_EXPAND_3(FOVEA_EXPAND_3(FOVEA_EXPAND_3(__VA_ARGS__)))
+#define FOVEA_EXPAND_3(...) FOVEA_EXPAND_1(FOVEA_EXPAND_1(FOVEA_EXPAND_1(__VA_ARGS__)))
+#define FOVEA_EXPAND_1(...) __VA_ARGS__

@@ -19,15 +19,7 @@ struct SoftmaxGrads {
   ViewMember<T> bias = {};
   SpanMember<T> sink = {};  ///< [Hq]
 
-  /// Calls visit(name, tensor) for every member.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("q", q);
-    visit("k", k);
-    visit("v", v);
-    visit("bias", bias);
-    visit("sink", sink);
-  }
+  FOVEA_TENSORS(q, k, v, bias, sink)
 };
 
 /// The gradients of the loss with respect to the outputs of `forward`, which softmax attention's
@@ -45,13 +37,7 @@ struct LinearGrads {
   ViewMember<T> k = {};  ///< [B, Hk, Nk, D]
   ViewMember<T> v = {};  ///< [B, Hk, Nk, Dv]
 
-  /// Calls visit(name, tensor) for every member.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("q", q);
-    visit("k", k);
-    visit("v", v);
-  }
+  FOVEA_TENSORS(q, k, v)
 };
 
 /// The gradients of attention over lists of keys: the lists have none.
@@ -69,14 +55,7 @@ struct DeltaGrads {
   ViewMember<T> v = {};     ///< [B, Hk, Nk, Dv]
   ViewMember<T> beta = {};  ///< [B, Hk, Nk, 1]
 
-  /// Calls visit(name, tensor) for every member.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("q", q);
-    visit("k", k);
-    visit("v", v);
-    visit("beta", beta);
-  }
+  FOVEA_TENSORS(q, k, v, beta)
 };
 
 /// The gradients of FMM attention if all its terms are feature maps.
@@ -88,15 +67,7 @@ struct FmmGrads {
   ViewMember<T> near_logits = {};  ///< the shape of near_logits
   ViewMember<T> far_logits = {};   ///< the shape of far_logits
 
-  /// Calls visit(name, tensor) for every member.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("q", q);
-    visit("k", k);
-    visit("v", v);
-    visit("near_logits", near_logits);
-    visit("far_logits", far_logits);
-  }
+  FOVEA_TENSORS(q, k, v, near_logits, far_logits)
 };
 
 /// The gradients of FMM attention if one of its terms is a delta rule.
@@ -109,16 +80,7 @@ struct FmmDeltaGrads {
   ViewMember<T> near_logits = {};  ///< the shape of near_logits
   ViewMember<T> far_logits = {};   ///< the shape of far_logits
 
-  /// Calls visit(name, tensor) for every member.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("q", q);
-    visit("k", k);
-    visit("v", v);
-    visit("beta", beta);
-    visit("near_logits", near_logits);
-    visit("far_logits", far_logits);
-  }
+  FOVEA_TENSORS(q, k, v, beta, near_logits, far_logits)
 };
 
 /// The gradients of Performer attention.
@@ -129,14 +91,7 @@ struct PerformerGrads {
   ViewMember<T> v = {};           ///< [B, Hk, Nk, Dv]
   ViewMember<T> projection = {};  ///< [1, 1, R, D], summed over batch and heads
 
-  /// Calls visit(name, tensor) for every member.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("q", q);
-    visit("k", k);
-    visit("v", v);
-    visit("projection", projection);
-  }
+  FOVEA_TENSORS(q, k, v, projection)
 };
 
 /// The gradients of FSAT attention.
@@ -147,14 +102,7 @@ struct FsatGrads {
   ViewMember<T> v = {};         ///< [B, Hk, L, Dv]
   ViewMember<T> dominant = {};  ///< [B, Hq, L, M]
 
-  /// Calls visit(name, tensor) for every member.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("q", q);
-    visit("k", k);
-    visit("v", v);
-    visit("dominant", dominant);
-  }
+  FOVEA_TENSORS(q, k, v, dominant)
 };
 
 FOVEA_NAMESPACE_END

@@ -46,17 +46,7 @@ struct SoftmaxInputs {
   /// [Hq]: one more logit for each row, without a value: it takes probability, and counts in lse.
   SpanMember<const Compute<T>> sink = {};
 
-  /// Calls visit(name, tensor) for every View and every span of numbers.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("q", q);
-    visit("k", k);
-    visit("v", v);
-    visit("bias", bias);
-    visit("mask", mask);
-    visit("sink", sink);
-    visit("alibi_slopes", alibi_slopes);
-  }
+  FOVEA_TENSORS(q, k, v, bias, mask, sink, alibi_slopes)
 };
 
 /// The inputs of linear attention: q, k, v, and the sequences' offsets, as in SoftmaxInputs.
@@ -70,13 +60,7 @@ struct LinearInputs {
   IndexSpan cu_seqlens_k = {};     ///< [S + 1], or empty
   IndexSpan first_positions = {};  ///< as in SoftmaxInputs, or empty
 
-  /// Calls visit(name, tensor) for every View.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("q", q);
-    visit("k", k);
-    visit("v", v);
-  }
+  FOVEA_TENSORS(q, k, v)
 };
 
 /// The inputs of the delta rule: those of linear attention, and beta.
@@ -92,14 +76,7 @@ struct DeltaInputs {
   /// [B, Hk, Nk, 1]: each token's write rate, finite and at least 0. Required.
   ViewMember<const Compute<T>> beta = {};
 
-  /// Calls visit(name, tensor) for every View.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("q", q);
-    visit("k", k);
-    visit("v", v);
-    visit("beta", beta);
-  }
+  FOVEA_TENSORS(q, k, v, beta)
 };
 
 /// The inputs of FMM attention if all its terms are feature maps.
@@ -118,15 +95,7 @@ struct FmmInputs {
   /// The same for the far field.
   ViewMember<const Compute<T>> far_logits = {};
 
-  /// Calls visit(name, tensor) for every View.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("q", q);
-    visit("k", k);
-    visit("v", v);
-    visit("near_logits", near_logits);
-    visit("far_logits", far_logits);
-  }
+  FOVEA_TENSORS(q, k, v, near_logits, far_logits)
 };
 
 /// The inputs of FMM attention if one of its terms is a delta rule.
@@ -143,16 +112,7 @@ struct FmmDeltaInputs {
   ViewMember<const Compute<T>> near_logits = {};  ///< as in FmmInputs
   ViewMember<const Compute<T>> far_logits = {};   ///< as in FmmInputs
 
-  /// Calls visit(name, tensor) for every View.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("q", q);
-    visit("k", k);
-    visit("v", v);
-    visit("beta", beta);
-    visit("near_logits", near_logits);
-    visit("far_logits", far_logits);
-  }
+  FOVEA_TENSORS(q, k, v, beta, near_logits, far_logits)
 };
 
 /// The inputs of Performer attention: those of linear attention, and the projection.
@@ -169,14 +129,7 @@ struct PerformerInputs {
   /// Eigen matrix [R, D] works, too). Required.
   ViewMember<const Compute<T>> projection = {};
 
-  /// Calls visit(name, tensor) for every View.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("q", q);
-    visit("k", k);
-    visit("v", v);
-    visit("projection", projection);
-  }
+  FOVEA_TENSORS(q, k, v, projection)
 };
 
 /// The inputs of attention over lists of keys.
@@ -192,14 +145,7 @@ struct IndexedInputs {
   /// [B, Hq, Nq, K]: each row's keys, strictly ascending, and -1 after the last one. Required.
   ViewMember<const Index> indices = {};
 
-  /// Calls visit(name, tensor) for every View.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("q", q);
-    visit("k", k);
-    visit("v", v);
-    visit("indices", indices);
-  }
+  FOVEA_TENSORS(q, k, v, indices)
 };
 
 /// The inputs of Smart Bird attention.
@@ -216,16 +162,7 @@ struct SmartBirdInputs {
   ViewMember<const Compute<T>> sketch_k = {};  ///< as in SketchInputs
   ViewMember<const Compute<T>> draws = {};     ///< as in SketchInputs
 
-  /// Calls visit(name, tensor) for every View.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("q", q);
-    visit("k", k);
-    visit("v", v);
-    visit("sketch_q", sketch_q);
-    visit("sketch_k", sketch_k);
-    visit("draws", draws);
-  }
+  FOVEA_TENSORS(q, k, v, sketch_q, sketch_k, draws)
 };
 
 /// The inputs of the choice of keys by a sketch, without q, k and v.
@@ -243,13 +180,7 @@ struct SketchInputs {
   /// [B, Hq, Nq, Nk] in (0, 1): draws that replace those made from the seed; optional.
   ViewMember<const T> draws = {};
 
-  /// Calls visit(name, tensor) for every View.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("sketch_q", sketch_q);
-    visit("sketch_k", sketch_k);
-    visit("draws", draws);
-  }
+  FOVEA_TENSORS(sketch_q, sketch_k, draws)
 };
 
 /// The inputs of FSAT attention.
@@ -268,15 +199,7 @@ struct FsatInputs {
   /// 0 and before the sequence's end. Read if options.edges has random ones.
   ViewMember<const Index> random = {};
 
-  /// Calls visit(name, tensor) for every View.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("q", q);
-    visit("k", k);
-    visit("v", v);
-    visit("dominant", dominant);
-    visit("random", random);
-  }
+  FOVEA_TENSORS(q, k, v, dominant, random)
 };
 
 namespace detail {

@@ -15,11 +15,7 @@ struct SoftmaxSaved {
   /// sees no key. Its rounding costs the gradients no accuracy, however large it is.
   ViewMember<Compute<T>> lse = {};
 
-  /// Calls visit(name, tensor) for every member.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("lse", lse);
-  }
+  FOVEA_TENSORS(lse)
 };
 
 /// Attention over lists of keys saves the same as softmax attention.
@@ -36,12 +32,7 @@ struct SmartBirdSaved {
   /// [B, Hq, Nq, K]: the keys chosen for each row, ascending, and -1 after the last one.
   ViewMember<Index> indices = {};
 
-  /// Calls visit(name, tensor) for every member.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("lse", lse);
-    visit("indices", indices);
-  }
+  FOVEA_TENSORS(lse, indices)
 };
 
 /// What FMM attention saves of its near field. Members without a tensor are not written. A backward
@@ -51,12 +42,7 @@ struct FmmSaved {
   ViewMember<Compute<T>> near_out = {};  ///< [B, Hq, Nq, Dv]: the near field's output alone
   ViewMember<Compute<T>> near_lse = {};  ///< [B, Hq, Nq, 1]: its lse, as in SoftmaxSaved
 
-  /// Calls visit(name, tensor) for every member.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("near_out", near_out);
-    visit("near_lse", near_lse);
-  }
+  FOVEA_TENSORS(near_out, near_lse)
 };
 
 /// Linear attention and the delta rule save nothing: their backward passes recompute the states.

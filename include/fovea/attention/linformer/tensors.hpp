@@ -24,15 +24,7 @@ struct LinformerInputs {
   /// and the other not.
   ViewMember<const T> value_projection = {};
 
-  /// Calls visit(name, tensor) for every View.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("q", q);
-    visit("k", k);
-    visit("v", v);
-    visit("key_projection", key_projection);
-    visit("value_projection", value_projection);
-  }
+  FOVEA_TENSORS(q, k, v, key_projection, value_projection)
 };
 
 /// What Linformer attention saves. A member is written only if a tensor is given. If `lse` and both
@@ -46,13 +38,7 @@ struct LinformerSaved {
   /// Whether both projected tensors are given.
   bool has_projected() const { return !projected_keys.empty() && !projected_values.empty(); }
 
-  /// Calls visit(name, tensor) for every member.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("lse", lse);
-    visit("projected_keys", projected_keys);
-    visit("projected_values", projected_values);
-  }
+  FOVEA_TENSORS(lse, projected_keys, projected_values)
 };
 
 /// The gradients of Linformer attention.
@@ -65,15 +51,7 @@ struct LinformerGrads {
       {};  ///< the shape of E: summed over batch, and heads that share it
   ViewMember<T> value_projection = {};  ///< the shape of F, likewise
 
-  /// Calls visit(name, tensor) for every member.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("q", q);
-    visit("k", k);
-    visit("v", v);
-    visit("key_projection", key_projection);
-    visit("value_projection", value_projection);
-  }
+  FOVEA_TENSORS(q, k, v, key_projection, value_projection)
 };
 
 /// The sizes of a call of LinformerAttention: those of AttentionShape, and P.

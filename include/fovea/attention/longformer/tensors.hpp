@@ -100,18 +100,7 @@ struct LongformerGrads {
     return made;
   }
 
-  /// Calls visit(name, tensor) for every member.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("q", q);
-    visit("k", k);
-    visit("v", v);
-    visit("bias", bias);
-    visit("sink", sink);
-    visit("global_q", global_q);
-    visit("global_k", global_k);
-    visit("global_v", global_v);
-  }
+  FOVEA_TENSORS(q, k, v, bias, sink, global_q, global_k, global_v)
 };
 
 FOVEA_NAMESPACE_END

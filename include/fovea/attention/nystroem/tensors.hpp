@@ -35,13 +35,7 @@ struct NystroemSaved {
     return has_landmarks() ? NystroemSaved{{}, landmark_lse, landmark_values} : NystroemSaved{};
   }
 
-  /// Calls visit(name, tensor) for every member.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("lse", lse);
-    visit("landmark_lse", landmark_lse);
-    visit("landmark_values", landmark_values);
-  }
+  FOVEA_TENSORS(lse, landmark_lse, landmark_values)
 };
 
 /// The divisor of Z0, the first approximation of the inverse.

@@ -56,13 +56,7 @@ struct ReformerInputs {
   /// [1, rounds, D, buckets / 2], optional: the projections for hashing, instead of random ones.
   ViewMember<const T> projection = {};
 
-  /// Calls visit(name, tensor) for every View.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("qk", qk);
-    visit("v", v);
-    visit("projection", projection);
-  }
+  FOVEA_TENSORS(qk, v, projection)
 };
 
 /// What Reformer attention saves. A member is written only if a tensor is given.
@@ -75,12 +69,7 @@ struct ReformerSaved {
   /// it again; the gradients have the same bits.
   ViewMember<T> round_lse = {};
 
-  /// Calls visit(name, tensor) for every member.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("lse", lse);
-    visit("round_lse", round_lse);
-  }
+  FOVEA_TENSORS(lse, round_lse)
 };
 
 /// The gradients of Reformer attention. The projection has none, since buckets are not
@@ -90,12 +79,7 @@ struct ReformerGrads {
   ViewMember<T> qk = {};  ///< [B, H, N, D]: as queries and, through their normalisation, as keys
   ViewMember<T> v = {};   ///< [B, H, N, Dv]
 
-  /// Calls visit(name, tensor) for every member.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("qk", qk);
-    visit("v", v);
-  }
+  FOVEA_TENSORS(qk, v)
 };
 
 /// The sizes of a call of ReformerAttention.

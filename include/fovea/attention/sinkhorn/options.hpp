@@ -56,14 +56,7 @@ struct SinkhornInputs {
   /// required.
   ViewMember<const T> sorting = {};
 
-  /// Calls visit(name, tensor) for every View.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("q", q);
-    visit("k", k);
-    visit("v", v);
-    visit("sorting", sorting);
-  }
+  FOVEA_TENSORS(q, k, v, sorting)
 };
 
 /// The gradients of Sinkhorn attention.
@@ -74,14 +67,7 @@ struct SinkhornGrads {
   ViewMember<T> v = {};        ///< [B, Hk, N, Dv]
   ViewMember<T> sorting = {};  ///< [B, Hk, N / b, N / b]
 
-  /// Calls visit(name, tensor) for every member.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("q", q);
-    visit("k", k);
-    visit("v", v);
-    visit("sorting", sorting);
-  }
+  FOVEA_TENSORS(q, k, v, sorting)
 };
 
 FOVEA_NAMESPACE_END

@@ -25,14 +25,7 @@ struct ScoreTensors {
   View<C> logits = {};   ///< input of the softmax
   View<C> weights = {};  ///< output of the softmax
 
-  /// Calls visit(name, tensor) for every member.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("raw", raw);
-    visit("capped", capped);
-    visit("logits", logits);
-    visit("weights", weights);
-  }
+  FOVEA_TENSORS(raw, capped, logits, weights)
 };
 
 /// The scratch memory of a ScorePass.

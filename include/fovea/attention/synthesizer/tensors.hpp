@@ -26,12 +26,7 @@ struct RandomSynthesizerInputs {
   /// [B]: sequence b has the keys [0, key_lengths[b]). Empty: it has all N keys.
   IndexSpan key_lengths = {};
 
-  /// Calls visit(name, tensor) for every View.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("r", r);
-    visit("v", v);
-  }
+  FOVEA_TENSORS(r, v)
 };
 
 /// The inputs of the factorised Synthesizer.
@@ -42,13 +37,7 @@ struct FactorisedSynthesizerInputs {
   ViewMember<const T> v = {};   ///< [B, Hk, N, Dv], where Hk divides Hq
   IndexSpan key_lengths = {};   ///< [B], or empty, as in RandomSynthesizerInputs
 
-  /// Calls visit(name, tensor) for every View.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("r1", r1);
-    visit("r2", r2);
-    visit("v", v);
-  }
+  FOVEA_TENSORS(r1, r2, v)
 };
 
 /// The inputs of the dense Synthesizer. \tparam T float or double
@@ -63,16 +52,7 @@ struct DenseSynthesizerInputs {
   ViewMember<const T> v = {};   ///< [B, Hk, N, Dv], where Hk divides Hq
   IndexSpan key_lengths = {};   ///< [B], or empty, as in RandomSynthesizerInputs
 
-  /// Calls visit(name, tensor) for every View.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("x", x);
-    visit("w1", w1);
-    visit("b1", b1);
-    visit("w2", w2);
-    visit("b2", b2);
-    visit("v", v);
-  }
+  FOVEA_TENSORS(x, w1, b1, w2, b2, v)
 };
 
 /// The gradients of the random Synthesizer.
@@ -81,12 +61,7 @@ struct RandomSynthesizerGrads {
   ViewMember<T> r = {};  ///< the shape of r: where it has batch 1, the sum over the sequences
   ViewMember<T> v = {};  ///< [B, Hk, N, Dv]
 
-  /// Calls visit(name, tensor) for every member.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("r", r);
-    visit("v", v);
-  }
+  FOVEA_TENSORS(r, v)
 };
 
 /// The gradients of the factorised Synthesizer.
@@ -96,13 +71,7 @@ struct FactorisedSynthesizerGrads {
   ViewMember<T> r2 = {};  ///< the shape of r2, likewise
   ViewMember<T> v = {};   ///< [B, Hk, N, Dv]
 
-  /// Calls visit(name, tensor) for every member.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("r1", r1);
-    visit("r2", r2);
-    visit("v", v);
-  }
+  FOVEA_TENSORS(r1, r2, v)
 };
 
 /// The gradients of the dense Synthesizer. If several sequences or heads share an input, its
@@ -116,16 +85,7 @@ struct DenseSynthesizerGrads {
   ViewMember<T> b2 = {};  ///< the shape of b2
   ViewMember<T> v = {};   ///< [B, Hk, N, Dv]
 
-  /// Calls visit(name, tensor) for every member.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    visit("x", x);
-    visit("w1", w1);
-    visit("b1", b1);
-    visit("w2", w2);
-    visit("b2", b2);
-    visit("v", v);
-  }
+  FOVEA_TENSORS(x, w1, b1, w2, b2, v)
 };
 
 /// The sizes of a call of DenseSynthesizerAttention: those of AttentionShape, and M. (A call of the
