@@ -10,4 +10,3 @@
 #include "fovea/simd/prelude.hpp"
 #include "fovea/simd/region.hpp"
 #include "fovea/simd/softmax_constants.hpp"
-#include "fovea/simd/vec.hpp"
