@@ -7,6 +7,5 @@
 #include "fovea/simd/isa.hpp"
 #include "fovea/simd/matrix.hpp"
 #include "fovea/simd/padding.hpp"
-#include "fovea/simd/prelude.hpp"
 #include "fovea/simd/region.hpp"
 #include "fovea/simd/softmax_constants.hpp"

@@ -205,12 +205,14 @@ std::set<std::string> reached_from(const Headers& headers, const std::string& he
   return reached;
 }
 
-/// Bodies and the vector type are included by foreach_level.hpp; the headers for Eigen and of the
-/// optional executors are included by users (fovea.hpp includes the one for Eigen).
+/// Bodies, the vector type and their dependencies are included by foreach_level.hpp; the headers
+/// for Eigen and of the optional executors are included by users (fovea.hpp includes the one for
+/// Eigen).
 bool is_in_no_umbrella(const std::string& header) {
   return header.ends_with(".inl.hpp") || header.ends_with("/foreach_level.hpp") ||
-         header == "fovea/simd/vec.hpp" || header.ends_with("/executor_openmp.hpp") ||
-         header.ends_with("/executor_tbb.hpp") || header == "fovea/core/eigen.hpp";
+         header == "fovea/simd/vec.hpp" || header == "fovea/simd/prelude.hpp" ||
+         header.ends_with("/executor_openmp.hpp") || header.ends_with("/executor_tbb.hpp") ||
+         header == "fovea/core/eigen.hpp";
 }
 
 /// Whether a header needs FFTW, which is under the GPL: such headers have their own umbrella.
