@@ -46,7 +46,7 @@ class BlockSparseAttention : public SoftmaxOperator<BlockSparseAttention> {
   static constexpr bool kPatternKnowsShape = false;
 
   /// The keys that each row of a head sees: the blocks in its layout.
-  AnyPattern pattern(Index head, const SequenceShape& /*shape*/) const {
+  BlockList pattern(Index head, const SequenceShape& /*shape*/) const {
     const auto size = static_cast<Index>(options.layouts.size());
     return BlockList(options.block, kFarPosition / options.block,
                      options.layouts[static_cast<std::size_t>(head % size)], options.causal,

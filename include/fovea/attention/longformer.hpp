@@ -43,7 +43,7 @@ struct LongformerRows {
   GlobalTokens tokens;
   GlobalRows rows;
 
-  AnyPattern pattern(Index /*head*/, const SequenceShape& /*shape*/) const {
+  WindowAndTokens pattern(Index /*head*/, const SequenceShape& /*shape*/) const {
     return WindowAndTokens(window, tokens, rows);
   }
   static Index pattern_period(Index /*heads*/) { return 1; }
@@ -89,7 +89,7 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
   using BackwardCalls<LongformerAttention>::backward;
 
   /// The keys that each row sees: the window and the global tokens, the same for all heads.
-  AnyPattern pattern(Index /*head*/, const SequenceShape& /*shape*/) const {
+  WindowAndTokens pattern(Index /*head*/, const SequenceShape& /*shape*/) const {
     return WindowAndTokens(window(), tokens());
   }
 
