@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Random distributed calls, derived from bytes: the use of each tensor, each rank's part of it,
-/// and its memory layout.
+/// Distributed calls that are compared with one process: the use of each tensor, each rank's part
+/// of it, and its memory layout, which bytes choose.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -161,27 +161,12 @@ inline AttentionShape drawn_square(Bytes& bytes) {
   return s;
 }
 
-/// Sizes of such a sequence, and its key length.
-struct DrawnSequence {
+/// Sizes of such a sequence, its key lengths, and the positions of its rows.
+struct SquareSequence {
   AttentionShape shape;
   std::vector<Index> lengths = {};
+  std::vector<Index> first_positions = {};
   std::uint64_t seed = 1;
-
-  /// \param multiple of which the tokens are that many   \param longest how many there may be
-  DrawnSequence(Bytes& bytes, Index multiple, Index longest)
-      : shape(drawn_square(bytes)), seed(static_cast<std::uint64_t>(bytes(1, 65535))) {
-    if (bytes.once_in(8)) {
-      shape.queries = bytes(1500, longest);
-      shape.batch = 1;
-      shape.query_heads = bytes(1, 2);
-      shape.key_heads = 1;
-    }
-    if (bytes.once_in(40)) shape.batch = 0;
-    const Index most = shape.queries / multiple + (bytes.once_in(2) ? 1 : 0);
-    shape.queries = shape.keys = most * multiple;
-    if (!bytes.once_in(3)) return;
-    for (Index b = 0; b < shape.batch; ++b) lengths.push_back(bytes(0, most) * multiple);
-  }
 
   Shape of_queries(Index width) const {
     return {shape.batch, shape.query_heads, shape.queries, width};
@@ -197,6 +182,32 @@ struct DrawnSequence {
   }
 };
 
+/// Sizes that a test chooses. \param rows of queries and keys
+inline SquareSequence square(Index batch, Index query_heads, Index key_heads, Index rows,
+                             std::vector<Index> lengths = {}) {
+  return {{batch, query_heads, key_heads, rows, rows, 5, 7}, std::move(lengths)};
+}
+
+/// Sizes that bytes choose.
+struct DrawnSequence : SquareSequence {
+  /// \param multiple of which the tokens are that many   \param longest how many there may be
+  DrawnSequence(Bytes& bytes, Index multiple, Index longest) {
+    shape = drawn_square(bytes);
+    seed = static_cast<std::uint64_t>(bytes(1, 65535));
+    if (bytes.once_in(8)) {
+      shape.queries = bytes(1500, longest);
+      shape.batch = 1;
+      shape.query_heads = bytes(1, 2);
+      shape.key_heads = 1;
+    }
+    if (bytes.once_in(40)) shape.batch = 0;
+    const Index most = shape.queries / multiple + (bytes.once_in(2) ? 1 : 0);
+    shape.queries = shape.keys = most * multiple;
+    if (!bytes.once_in(3)) return;
+    for (Index b = 0; b < shape.batch; ++b) lengths.push_back(bytes(0, most) * multiple);
+  }
+};
+
 /// A tensor that is read, if it is given.
 inline Role read_if(bool is_given) { return is_given ? Role::read : Role::none; }
 /// The gradient of one.
@@ -208,7 +219,7 @@ class ShardedTensors {
  public:
   using Scalar = T;
 
-  explicit ShardedTensors(const DrawnSequence& s) : sequence(s) {}
+  explicit ShardedTensors(const SquareSequence& s) : sequence(s) {}
   ShardedTensors(const ShardedTensors&) = delete;
   ShardedTensors& operator=(const ShardedTensors&) = delete;
 
@@ -230,8 +241,29 @@ class ShardedTensors {
     return nullptr;
   }
 
+  /// Gives this rank its part of all of them.
+  void shard(const Sharding& rows) {
+    const std::vector<std::uint8_t> of_rank = bytes_of_rank(sequence.seed);
+    Bytes own(of_rank);
+    for (const auto& x : tensors) {
+      if (x->role != Role::none) x->sharded(rows, own);
+    }
+  }
+  /// Expects of those in a role the bits of one process.
+  void expect_bits(Role role, const Sharding& rows) const {
+    for (const auto& x : tensors) {
+      if (x->role == role) x->expect_bits(rows);
+    }
+  }
+  /// Expects that no tensor of this rank was written.
+  void expect_untouched() const {
+    for (const auto& x : tensors) {
+      if (x->role != Role::none && x->role != Role::read) x->expect_untouched();
+    }
+  }
+
   std::vector<std::unique_ptr<AnyShardedTensor>> tensors;
-  DrawnSequence sequence;
+  SquareSequence sequence;
 };
 
 /// The tensors of attention. An operator's calls add others, and return inputs(where), saved(where)
@@ -241,7 +273,7 @@ class ShardedCall : public ShardedTensors<T> {
  public:
   /// \param s of the sequence   \param q_shape, k_shape of queries and keys   \param of_q, of_k
   /// which part of them a rank has
-  ShardedCall(const DrawnSequence& s, const Fills& fills, const Shape& q_shape, Held of_q,
+  ShardedCall(const SquareSequence& s, const Fills& fills, const Shape& q_shape, Held of_q,
               const Shape& k_shape, Held of_k)
       : ShardedTensors<T>(s),
         q(this->template add<T>("q", Role::read, of_q, q_shape, fills.q)),
@@ -257,13 +289,15 @@ class ShardedCall : public ShardedTensors<T> {
         d_k(this->template add<T>("d_k", Role::gradient, of_k, k.whole.shape())),
         d_v(this->template add<T>("d_v", Role::gradient, of_k, v.whole.shape())) {}
   /// Of a sequence that attends to itself.
-  ShardedCall(const DrawnSequence& s, const Fills& fills)
+  ShardedCall(const SquareSequence& s, const Fills& fills)
       : ShardedCall(s, fills, s.of_queries(s.shape.width), Held::rows, s.of_keys(s.shape.width),
                     Held::rows) {}
 
   /// Inputs, saved tensors and gradients that all operators have.
   AllInputs<T> inputs(Where where) const {
-    return {q.in(where), k.in(where), v.in(where), this->sequence.lengths};
+    AllInputs<T> in{q.in(where), k.in(where), v.in(where), this->sequence.lengths};
+    in.first_positions = this->sequence.first_positions;
+    return in;
   }
   AllSaved<T> saved(Where where) const { return {lse.in(where)}; }
   AllGrads<T> grads(Where where) const { return {d_q.in(where), d_k.in(where), d_v.in(where)}; }

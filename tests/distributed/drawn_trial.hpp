@@ -155,42 +155,53 @@ void compare_sharded(const std::string& what, ShardedTensors<T>& call, const Pas
   expect(Role::gradient);
 }
 
-/// The same for attention, whose passes over ranks are found by their arguments. Tensors of 16 bits
-/// have no backward pass.
+/// The forward pass of an operator with the tensors of a call; over ranks for
+/// more = (rows, executor).
+template <class Op, class Call, class... More>
+auto forward_in(Where where, const Op& op, const Call& call, More&&... more) {
+  using T = typename Call::Scalar;
+  const fovea::InputsOf<Op, T> inputs(call.inputs(where));
+  const fovea::SavedOf<Op, T> saved(call.saved(where));
+  if constexpr (sizeof...(more) == 0) {
+    op.forward(inputs, call.out.in(where), saved);
+  } else {
+    return forward(op, inputs, call.out.in(where), saved, more...);
+  }
+}
+/// The same for the backward pass. Tensors of 16 bits have none.
+template <class Op, class Call, class... More>
+auto backward_in(Where where, const Op& op, const Call& call, More&&... more) {
+  using T = typename Call::Scalar;
+  if constexpr (std::floating_point<T>) {
+    const fovea::InputsOf<Op, T> inputs(call.inputs(where));
+    const fovea::SavedOf<Op, T> saved(call.saved(where));
+    const fovea::GradsOf<Op, T> grads(call.grads(where));
+    const View<const T> out(call.out.in(where));
+    const auto d_out = out_grads<Op, T>(call.d_out.in(where), call.d_lse.in(where));
+    if constexpr (sizeof...(more) == 0) {
+      op.backward(inputs, out, saved, d_out, grads);
+    } else {
+      return backward(op, inputs, out, saved, d_out, grads, more...);
+    }
+  }
+}
+
+/// Compares attention over ranks with one process, as compare_sharded does.
 /// \param made what the operator is constructed from   \param call a ShardedCall of the operator
 /// \param are_alike whether all ranks want the same tensors
 template <class Op, class Call>
 void try_sharded(const Op& op, const std::string& made, Call& call, bool are_alike,
                  const RowLayout& layout, const RowLayout& blocks, Bytes& bytes) {
   using T = typename Call::Scalar;
-  const auto inputs = [&](Where where) { return fovea::InputsOf<Op, T>(call.inputs(where)); };
-  const auto saved = [&](Where where) { return fovea::SavedOf<Op, T>(call.saved(where)); };
-  const auto forward_in = [&](Where where, auto&&... more) {
-    if constexpr (sizeof...(more) == 0) {
-      op.forward(inputs(where), call.out.in(where), saved(where));
-    } else {
-      return forward(op, inputs(where), call.out.in(where), saved(where), more...);
-    }
-  };
-  const auto backward_in = [&](Where where, auto&&... more) {
-    if constexpr (std::floating_point<T>) {
-      const fovea::GradsOf<Op, T> grads(call.grads(where));
-      const View<const T> out(call.out.in(where));
-      const auto d_out = out_grads<Op, T>(call.d_out.in(where), call.d_lse.in(where));
-      if constexpr (sizeof...(more) == 0) {
-        op.backward(inputs(where), out, saved(where), d_out, grads);
-      } else {
-        return backward(op, inputs(where), out, saved(where), d_out, grads, more...);
-      }
-    }
-  };
   Passes passes;
   passes.has_backward = !bytes.once_in(3) && std::floating_point<T>;
   passes.keeps = bytes.once_in(2);
   passes.is_alike = are_alike;
   if (kTakesDLse<Op, T> && passes.has_backward && bytes.once_in(2)) call.d_lse.role = Role::read;
-  compare_sharded(std::string(Op::name()) + made, call, passes, &call.lse, layout, blocks, bytes,
-                  forward_in, backward_in);
+  compare_sharded(
+      std::string(Op::name()) + made, call, passes, &call.lse, layout, blocks, bytes,
+      [&](Where where, auto&&... more) { return forward_in(where, op, call, more...); },
+      [&](Where where, auto&&... more) { return backward_in(where, op, call, more...); });
 }
 
 }  // namespace fovea_test

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The operators of softmax attention over patterns that are tested on ranks, each with another
-/// pattern or option.
+/// The operators that are tested on ranks: every family, each with another pattern or option.
 #pragma once
 
 #include <string>
@@ -34,7 +33,8 @@ inline fovea::BlockRows own_and_first_blocks(fovea::Index rows, fovea::Index blo
   return blocks;
 }
 
-/// Calls f(name, op) for each, for a sequence of that many rows.
+/// Calls f(name, op) for those of softmax attention over patterns, for a sequence of that many
+/// rows.
 template <class F>
 void for_each_softmax_operator(fovea::Index rows, const F& f) {
   using fovea::HeadAssignment;
@@ -57,6 +57,63 @@ void for_each_softmax_operator(fovea::Index rows, const F& f) {
   f("patterns of heads",
     fovea::SparseAttention({.patterns = {fovea::AnyPattern(fovea::Window{20, 3}),
                                          fovea::AnyPattern(fovea::strided_merged(8))}}));
+}
+
+/// Calls f(name, op) for those with far fields of every kind, without random features.
+template <class F>
+void for_each_far_field_operator(const F& f) {
+  using fovea::Band;
+  using fovea::EluPlusOne;
+  f("linear", fovea::LinearAttention<EluPlusOne>());
+  f("causal linear", fovea::LinearAttention<EluPlusOne>({.causal = true}));
+  f("two maps, joined", fovea::LinearAttention<EluPlusOne, fovea::EluMinusPlusOne>(
+                            {.causal = true, .combine = fovea::CombineMaps::joint}));
+  f("two maps, mean", fovea::LinearAttention<EluPlusOne, fovea::EluMinusPlusOne>(
+                          {.combine = fovea::CombineMaps::mean}));
+  f("delta rule", fovea::DeltaRuleAttention<EluPlusOne>());
+  f("FMM", fovea::FmmOneKernel({.band = Band::half_width(5)}));
+  f("FMM, causal", fovea::FmmOneKernel({.band = {.left = 40}, .causal = true}));
+  f("FMM with a delta rule", fovea::FmmTwoKernelsFastWeight({.band = {.left = 9}, .causal = true}));
+}
+
+/// The keys that a row of Smart Bird attention chooses.
+inline constexpr fovea::Index kChosenKeys = 6;
+
+/// Calls f(name, op) for those over lists of keys, for a sequence of that many rows.
+template <class F>
+void for_each_list_operator(fovea::Index rows, const F& f) {
+  using fovea::EdgeSource;
+  using fovea::FsatAttention;
+  using fovea::FsatOptions;
+  using fovea::SamplingPolicy;
+  for (const bool causal : {false, true}) {
+    f("lists", fovea::IndexedAttention{{.scale = 0.7, .causal = causal}});
+    for (const SamplingPolicy policy :
+         {SamplingPolicy::squared_inverse_log, SamplingPolicy::top_k}) {
+      f("Smart Bird", fovea::SmartBirdAttention(
+                          {.keys_per_row = kChosenKeys, .policy = policy, .causal = causal}));
+    }
+  }
+  f("FSAT", FsatAttention(FsatOptions{.max_length = rows}));
+  f("FSAT, both edges",
+    FsatAttention(FsatOptions{
+        .max_length = rows + 9, .variance = 3.0, .edges = EdgeSource::both, .seed = 5}));
+  f("FSAT, random edges", FsatAttention(FsatOptions{.max_length = rows,
+                                                    .confidence = fovea::Confidence::relative,
+                                                    .edges = EdgeSource::random,
+                                                    .seed = 6,
+                                                    .truncate_gradient = false}));
+}
+
+/// Calls f(name, op) for all, for a sequence of that many rows.
+template <class F>
+void for_each_operator(fovea::Index rows, const F& f) {
+  for_each_softmax_operator(rows, f);
+  f("FAT", fovea::FatAttention{});
+  for_each_far_field_operator(f);
+  f("Performer", fovea::PerformerAttention());
+  f("Performer, causal", fovea::PerformerAttention({.causal = true}));
+  for_each_list_operator(rows, f);
 }
 
 }  // namespace fovea_test

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
+/// \file
+/// Linear, delta-rule and FMM attention over ranks: segments, key lengths and blends have the bits
+/// of one process; what is sent; and what is refused.
+#include <gtest/gtest.h>
+
+#include "distributed/operator_call.hpp"
+#include "distributed/operators.hpp"
+#include "fovea/core/thread_pool.hpp"
+#include "fovea/distributed/linear_backward.hpp"
+#include "fovea/distributed/linear_forward.hpp"
+#include "fovea/distributed/performer_backward.hpp"
+#include "fovea/distributed/performer_forward.hpp"
+#include "support/scalars.hpp"
+
+namespace fovea_test::distributed_linear {
+
+using fovea::EluPlusOne;
+using fovea::kLinearSegment;
+
+const fovea::Band kBand = {.left = 6};
+const fovea::FmmOneKernel kFmm({.band = kBand});
+const fovea::FmmOneKernel kCausalFmm({.band = kBand, .causal = true});
+const fovea::FmmTwoKernels kTwo({.band = kBand});
+const fovea::FmmTwoKernels kCausalTwo({.band = kBand, .causal = true});
+
+/// Expects the bits of one process. \param keeps whether ranks save the near field
+template <class T = float, class Op>
+void check(const Op& op, const SquareSequence& s, const Extras& extras = {}, bool keeps = true,
+           const AnyExecutor& executor = in_this_thread()) {
+  OperatorCall<Op, T> call(s, extras);
+  call.near_out.is_wanted = call.near_lse.is_wanted = keeps;
+  expect_bits_of_one_process(Op::name(), op, call, executor);
+  for (const T x : call.d_near_logits.whole.values()) EXPECT_NE(x, 0);
+}
+
+TEST(DistributedLinear, ComputesTheNearFieldAgain) {
+  for_each_far_field_operator([&](const std::string& /*name*/, const auto& op) {
+    check(op, square(1, 2, 2, 150), {}, false);
+  });
+}
+
+/// Several segments: states go over them, and sums are folded in their order.
+TEST(DistributedLinear, EqualsOneProcessOverSegments) {
+  const fovea::ThreadPool pool(3);
+  for_each_far_field_operator([&](const std::string& /*name*/, const auto& op) {
+    check(op, square(1, 4, 2, 5 * kLinearSegment + 77), {}, true, AnyExecutor::of(pool));
+  });
+}
+
+/// Rows after the last key read the last chunk of keys token by token, on any rank.
+TEST(DistributedLinear, SupportsKeyLengths) {
+  const Index count = 3 * kLinearSegment + 5;
+  for_each_far_field_operator([&](const std::string& /*name*/, const auto& op) {
+    check(op, square(4, 2, 1, count, {count, kLinearSegment + 130, 0, 2 * kLinearSegment}));
+  });
+}
+
+/// Without values there is no output, so that denominators of exactly 0 reach no gradient.
+TEST(DistributedLinear, NoValuesGiveNoGradients) {
+  using fovea::Relu;
+  const auto expect_zero = [&]<class Op>(const Op& op) {
+    SquareSequence s = square(1, 2, 1, kLinearSegment + 77);
+    s.shape.value_width = 0;
+    OperatorCall<Op, float> call(s, {constant(-1), constant(-1), constant(0)});
+    expect_bits_of_one_process(Op::name(), op, call);
+    for (const float gradient : call.d_q.whole.values()) ASSERT_EQ(gradient, 0);
+    for (const float gradient : call.d_k.whole.values()) ASSERT_EQ(gradient, 0);
+  };
+  for (const bool causal : {false, true}) {
+    expect_zero(fovea::LinearAttention<Relu>({.causal = causal}));
+    expect_zero(fovea::FmmAttention<Relu>({.band = {.left = 9}, .causal = causal}));
+  }
+  expect_zero(fovea::DeltaRuleAttention<Relu>());
+}
+
+/// With a floor, the signs of each row are kept from the first step to the second.
+TEST(DistributedLinear, SavesWhatADenominatorFloorNeeds) {
+  const fovea::LinearAttention<fovea::Tanh, EluPlusOne> op(
+      {.causal = true, .denominator = fovea::Denominator::signed_floor(0.1)});
+  check(op, square(1, 4, 2, 2 * kLinearSegment + 77));
+}
+
+/// The gradients of the blend's logits are sums over all rows, which all ranks have.
+TEST(DistributedLinear, BlendsTheFields) {
+  const Extras by_head{.near_logits = "h", .far_logits = "h"};
+  const Extras one{.near_logits = "1", .far_logits = "1"};
+  const fovea::FmmOneKernel normalised({.band = kBand, .causal = true, .normalise_rows = true});
+  const SquareSequence whole = square(2, 4, 2, 333);
+  check(kFmm, whole, by_head);
+  check(kCausalFmm, whole, by_head, false);
+  check(normalised, whole, by_head);
+  check(kTwo, whole, by_head, false);
+  check(kCausalTwo, whole, by_head);
+  check(kFmm, whole, one);
+  const SquareSequence wide = square(1, 2, 2, 2 * kLinearSegment + 77);
+  const SquareSequence shorter = square(3, 2, 1, kLinearSegment + 99, {kLinearSegment + 5, 0, 40});
+  const fovea::ThreadPool pool(3);
+  check<OtherScalar>(kFmm, wide, by_head);
+  check<OtherScalar>(kCausalTwo, wide, by_head);
+  check(kFmm, shorter, by_head);
+  check(kCausalTwo, shorter, by_head);
+  check(kCausalTwo, square(2, 8, 4, 1500), one, true, AnyExecutor::of(pool));
+}
+
+/// With a delta rule the sums of products come down the chain of ranges with its states.
+TEST(DistributedLinear, BlendsADeltaRule) {
+  const Extras by_head{.near_logits = "h", .far_logits = "h"};
+  const fovea::FmmTwoKernelsFastWeight two({.band = kBand, .causal = true});
+  const fovea::FmmFastWeight one({.band = kBand, .causal = true, .normalise_rows = true});
+  const Index count = 2 * kLinearSegment + 99;
+  const SquareSequence shorter = square(4, 2, 1, count, {kLinearSegment + 5, 0, 40, count - 1});
+  const fovea::ThreadPool pool(3);
+  check(two, square(2, 4, 2, 333), by_head);
+  check(one, square(2, 4, 2, 333), by_head, false);
+  check<OtherScalar>(two, square(1, 2, 2, 2 * kLinearSegment + 77), by_head);
+  check(two, shorter, by_head);
+  check(one, shorter, by_head);
+  check(one, square(2, 8, 4, 1500), {.near_logits = "1", .far_logits = "1"}, true,
+        AnyExecutor::of(pool));
+}
+
+/// Columns with their own logits need the far field again.
+TEST(DistributedLinear, BlendsColumns) {
+  const Extras by_column{.near_logits = "hd", .far_logits = "hd"};
+  const SquareSequence s = square(3, 2, 1, kLinearSegment + 99, {kLinearSegment + 5, 0, 40});
+  const fovea::ThreadPool pool(3);
+  check(kFmm, s, by_column);
+  check(kCausalTwo, s, by_column, false);
+  check(fovea::FmmTwoKernelsFastWeight({.band = kBand, .causal = true, .normalise_rows = true}), s,
+        by_column);
+  check(kCausalFmm, s, by_column, true, AnyExecutor::of(pool));
+}
+
+/// Of no sequences at all the gradients of a blend's logits are 0.
+TEST(DistributedLinear, LogitsWithoutSequences) {
+  for (const bool causal : {false, true}) {
+    const fovea::FmmOneKernel op({.band = kBand, .causal = causal});
+    OperatorCall<fovea::FmmOneKernel, OtherScalar> call(square(0, 2, 2, 100),
+                                                        {.near_logits = "h", .far_logits = "h"});
+    expect_bits_of_one_process("no sequences", op, call);
+    for (const double x : call.d_near_logits.own.values()) EXPECT_EQ(x, 0);
+    for (const double x : call.d_far_logits.own.values()) EXPECT_EQ(x, 0);
+  }
+}
+
+/// Causal, a state goes over each end of a range. In the backward pass ranges that end with
+/// segments send states and sums, and no row.
+TEST(DistributedLinear, SendsStatesAndNoRows) {
+  if (all_ranks().size() != 2) GTEST_SKIP() << "counted for two ranks";
+  const auto sent = []<class Op>(bool in_backward, const Op& op, Index count) {
+    OperatorCall<Op, float> call(square(1, 2, 2, count));
+    const Sharding rows(all_ranks(), RowLayout::contiguous(count, 2));
+    call.shard(rows);
+    return (in_backward ? backward_in(Where::ranks, op, call, rows)
+                        : forward_in(Where::ranks, op, call, rows))
+        .bytes_sent;
+  };
+  const fovea::LinearAttention<EluPlusOne> causal({.causal = true});
+  EXPECT_EQ(sent(false, causal, 400) > 0, all_ranks().rank() == 0);
+  EXPECT_EQ(sent(false, causal, 4000), sent(false, causal, 400));
+  const Index state = sent(true, causal, 2 * kLinearSegment);
+  EXPECT_GT(state, 0);
+  EXPECT_EQ(sent(true, causal, 8 * kLinearSegment), state);
+  EXPECT_GT(sent(true, causal, 2 * kLinearSegment + 100), state);
+  const fovea::DeltaRuleAttention<EluPlusOne> delta;
+  EXPECT_EQ(sent(true, delta, 8 * kLinearSegment), sent(true, delta, 2 * kLinearSegment));
+}
+
+TEST(DistributedLinear, RefusesMismatches) {
+  const RefusedCall delta{fovea::DeltaRuleAttention<EluPlusOne>()};
+  auto a = delta.arguments();
+  if (delta.is_last) a.inputs.beta = {};
+  std::string text = delta.forward(a);
+  EXPECT_TRUE(text.starts_with(delta.begin)) << text;
+  EXPECT_NE(text.find("beta"), std::string::npos) << text;
+  delta.call.expect_untouched();
+  const RefusedCall band{fovea::FmmOneKernel({.band = {.left = -1}})};
+  text = band.forward(band.arguments());
+  EXPECT_TRUE(text.starts_with("rank 0: FmmAttention: ")) << text;
+  band.call.expect_untouched();
+}
+
+/// Whether the near field is saved is the same on all ranks, and so are the gradients of logits.
+TEST(DistributedLinear, RefusesDifferentGradientsOfLogits) {
+  if (all_ranks().size() == 1) GTEST_SKIP() << "nobody to differ from";
+  const SquareSequence s = square(1, 2, 2, 40);
+  const RefusedCall<fovea::FmmOneKernel> by_head(kCausalFmm, s, {.near_logits = "h"});
+  const RefusedCall<fovea::FmmOneKernel> by_column(kCausalFmm, s, {.near_logits = "hd"});
+  const auto expect_differs = [&](const auto& arguments, const std::string& difference) {
+    const std::string text = by_head.backward(arguments);
+    EXPECT_NE(text.find(difference), std::string::npos) << text;
+  };
+  auto a = by_head.arguments();
+  if (by_head.is_last) a.saved = {};
+  expect_differs(a, "near field saved");
+  a = by_head.arguments();
+  if (!by_head.is_last) a.grads.near_logits = {};
+  expect_differs(a, "gradients of logits");
+  a = by_head.arguments();
+  if (by_head.is_last) {
+    a.inputs.near_logits = by_column.arguments().inputs.near_logits;
+    a.grads.near_logits = by_column.arguments().grads.near_logits;
+  }
+  expect_differs(a, "gradients of logits of columns");
+  by_head.call.expect_untouched();
+}
+
+}  // namespace fovea_test::distributed_linear
