@@ -106,27 +106,41 @@ void expect_same(const std::vector<T>& got, const std::vector<T>& want, const st
 inline constexpr Index kLayerWidth = 48;
 
 /// Compares a layer over every layout with one process.
-/// \param out channels of y   \param with members of tokens besides x
-template <class T, class Layer, class X = fovea::Serial>
-void check_layer(const Layer& layer, Index out = kLayerWidth, const Tokens<T>& with = {},
-                 Shape shape = {2, 1, 9 * fovea::kReductionBlock + 17, kLayerWidth},
-                 X&& executor = {}) {
+/// \param shape of x   \param out channels of y
+/// \param tokens_of called as tokens_of(rows), returns the members of tokens besides x of this
+/// rank's rows, or of all rows if `rows` is null
+/// \param also called as also(rows), makes further comparisons
+template <class T, class Layer, class TokensOf, class X, class Also>
+void check_layer_with(const Layer& layer, Shape shape, Index out, const TokensOf& tokens_of,
+                      X&& executor, const Also& also) {
   Tensor<T> x(shape);
   x.fill(gaussian(3));
   shape[3] = out;
   Tensor<T> d_y(shape);
   d_y.fill(gaussian(4));
   LayerCall<Layer, T> whole(layer, x, d_y);
-  whole.run(with, fovea::Serial{});
+  whole.run(tokens_of(nullptr), fovea::Serial{});
   for (const RowLayout& layout : chain_layouts(shape[2])) {
+    SCOPED_TRACE(layout.text());
     const Sharding rows(all_ranks(), layout);
     LayerCall<Layer, T> own(layer, own_part(x, rows), own_part(d_y, rows));
     own.d_x.fill(constant(77));
+    const Tokens<T> with = tokens_of(&rows);
     fovea::distributed::sequence_parallel(rows, executor, [&](auto& over) { own.run(with, over); });
-    expect_own_part(own.y, whole.y, rows, layout.text());
-    expect_own_part(own.d_x, whole.d_x, rows, layout.text() + ", d_x");
-    expect_same(own.gradients(), whole.gradients(), layout.text());
+    expect_own_part(own.y, whole.y, rows, "y");
+    expect_own_part(own.d_x, whole.d_x, rows, "d_x");
+    expect_same(own.gradients(), whole.gradients(), "gradients");
+    also(rows);
   }
+}
+/// The same with members of tokens that all ranks have alike.
+template <class T, class Layer, class X = fovea::Serial>
+void check_layer(const Layer& layer, Index out = kLayerWidth, const Tokens<T>& with = {},
+                 const Shape& shape = {2, 1, 9 * fovea::kReductionBlock + 17, kLayerWidth},
+                 X&& executor = {}) {
+  check_layer_with<T>(
+      layer, shape, out, [&](const Sharding* /*rows*/) { return with; }, executor,
+      [](const Sharding& /*rows*/) {});
 }
 
 /// Compares a layer's forward pass, which supports any ranges, over some layouts with one process.

@@ -182,6 +182,18 @@ TEST(DistributedLinear, RefusesMismatches) {
   band.call.expect_untouched();
 }
 
+TEST(DistributedLinear, RefusesDifferentOptions) {
+  if (all_ranks().size() == 1) GTEST_SKIP() << "nobody to differ from";
+  const SquareSequence s = square(1, 2, 2, 40);
+  using Linear = fovea::LinearAttention<EluPlusOne>;
+  expect_refused_together(Linear({.causal = true}), Linear(), s,
+                          "elu(x) + 1, options {true, 0, {0, 0}, 0}");
+  expect_refused_together(Linear(), Linear({.causal = true}), s, "elu(x) + 1");
+  using Fmm = fovea::FmmOneKernel;
+  expect_refused_together(Fmm({.band = {30, 2}}), Fmm({.band = {3, 2}}), s,
+                          "elu(x) + 1, options {{30, 2}, false, {}, 0, false, {0, 0}, 0}");
+}
+
 /// Whether the near field is saved is the same on all ranks, and so are the gradients of logits.
 TEST(DistributedLinear, RefusesDifferentGradientsOfLogits) {
   if (all_ranks().size() == 1) GTEST_SKIP() << "nobody to differ from";

@@ -253,9 +253,10 @@ class RefusedCall {
     return refusal(
         [&] { fovea::distributed::forward(op, a.inputs, a.out, a.saved, rows, executor); });
   }
-  std::string backward(const OwnArguments<Op, float>& a) const {
+  std::string backward(const OwnArguments<Op, float>& a) const { return backward(op_, a); }
+  std::string backward(const Op& op, const OwnArguments<Op, float>& a) const {
     return refusal([&] {
-      fovea::distributed::backward(op_, a.inputs, View<const float>(a.out), a.saved,
+      fovea::distributed::backward(op, a.inputs, View<const float>(a.out), a.saved,
                                    out_grads<Op, float>(a.d_out, a.d_lse), a.grads, rows);
     });
   }
@@ -270,5 +271,26 @@ class RefusedCall {
  private:
   Op op_;
 };
+
+/// Expects that both passes are refused where rank 0 has another operator than all others, and
+/// accepted where all have the odd one.
+/// \param own what the message says of the odd one
+template <class Op>
+void expect_refused_together(const Op& odd, const Op& of_first, const SquareSequence& s,
+                             const std::string& own) {
+  const RefusedCall<Op> call(of_first, s);
+  const Op& op = all_ranks().rank() == 0 ? of_first : odd;
+  const auto a = call.arguments();
+  const auto expect_refused = [&](const std::string& text) {
+    EXPECT_NE(text.find(own + ", where rank 0 calls " + Op::name()), std::string::npos) << text;
+  };
+  expect_refused(call.forward(op, a));
+  call.call.expect_untouched();
+  EXPECT_EQ(call.forward(odd, a), "accepted");
+  expect_refused(call.backward(op, a));
+  for (const auto& x : call.call.tensors) {
+    if (x->role == Role::gradient) x->expect_untouched();
+  }
+}
 
 }  // namespace fovea_test

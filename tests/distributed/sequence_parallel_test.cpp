@@ -139,25 +139,15 @@ TYPED_TEST(DistributedLayer, ListsOfKeysAreThoseOfTheRows) {
   Initialiser initialiser(3);
   const MultiHead<fovea::IndexedAttention, T> layer(fovea::IndexedAttention{{.causal = true}},
                                                     {.width = kWidth, .heads = 4}, initialiser);
-  Tensor<T> x({1, 1, count, kWidth});
-  x.fill(gaussian(3));
-  Tensor<T> d_y(x.shape());
-  d_y.fill(gaussian(4));
-  LayerCall<MultiHead<fovea::IndexedAttention, T>, T> whole(layer, x, d_y);
-  Tokens<T> tokens;
-  tokens.indices = lists.view();
-  whole.run(tokens, fovea::Serial{});
-  for (const RowLayout& layout : chain_layouts(count)) {
-    const Sharding rows(all_ranks(), layout);
-    const Tensor<Index> own_lists = own_part(lists, rows);
+  Tensor<Index> own_lists;
+  const auto tokens_of = [&](const Sharding* rows) {
+    own_lists = rows == nullptr ? lists.in({}) : own_part(lists, *rows);
+    Tokens<T> tokens;
     tokens.indices = own_lists.view();
-    LayerCall<MultiHead<fovea::IndexedAttention, T>, T> own(layer, own_part(x, rows),
-                                                            own_part(d_y, rows));
-    sequence_parallel(rows, fovea::Serial{}, [&](auto& over) { own.run(tokens, over); });
-    expect_own_part(own.y, whole.y, rows, layout.text());
-    expect_own_part(own.d_x, whole.d_x, rows, layout.text() + ", d_x");
-    expect_same(own.gradients(), whole.gradients(), layout.text());
-  }
+    return tokens;
+  };
+  check_layer_with<T>(layer, {1, 1, count, kWidth}, kWidth, tokens_of, fovea::Serial{},
+                      [](const Sharding& /*rows*/) {});
 }
 
 /// Each rank brings the bias and the mask of its rows, and gets the gradient of this bias.
@@ -171,34 +161,24 @@ TYPED_TEST(DistributedLayer, BiasAndMaskAreThoseOfTheRows) {
   mask.fill([](Index b, Index, Index n, Index d) { return (n + d + b) % 3 == 0 ? 0 : 1; });
   const Tensor<T> d_bias(bias.shape());
   d_bias.fill(constant(0));
-  Tensor<T> x({2, 1, count, kWidth});
-  x.fill(gaussian(3));
-  Tensor<T> d_y(x.shape());
-  d_y.fill(gaussian(4));
   Initialiser initialiser(3);
   const Attention layer(fovea::FullAttention{}, {.width = kWidth, .heads = 4}, initialiser);
-  LayerCall<Attention, T> whole(layer, x, d_y);
-  Tokens<T> tokens;
-  tokens.bias = bias.view();
-  tokens.mask = mask.view();
-  tokens.d_bias = d_bias.view();
-  whole.run(tokens, fovea::Serial{});
-  for (const RowLayout& layout : chain_layouts(count)) {
-    const Sharding rows(all_ranks(), layout);
-    const Tensor<T> own_bias = own_part(bias, rows);
-    const Tensor<bool> own_mask = own_part(mask, rows);
-    const Tensor<T> own_d_bias(own_bias.shape());
+  Tensor<T> own_bias, own_d_bias;
+  Tensor<bool> own_mask;
+  const auto tokens_of = [&](const Sharding* rows) {
+    own_bias = rows == nullptr ? bias.in({}) : own_part(bias, *rows);
+    own_mask = rows == nullptr ? mask.in({}) : own_part(mask, *rows);
+    own_d_bias = Tensor<T>(own_bias.shape());
     own_d_bias.fill(constant(0));
+    Tokens<T> tokens;
     tokens.bias = own_bias.view();
     tokens.mask = own_mask.view();
-    tokens.d_bias = own_d_bias.view();
-    LayerCall<Attention, T> own(layer, own_part(x, rows), own_part(d_y, rows));
-    sequence_parallel(rows, fovea::Serial{}, [&](auto& over) { own.run(tokens, over); });
-    expect_own_part(own.y, whole.y, rows, layout.text());
-    expect_own_part(own.d_x, whole.d_x, rows, layout.text() + ", d_x");
-    expect_own_part(own_d_bias, d_bias, rows, layout.text() + ", d_bias");
-    expect_same(own.gradients(), whole.gradients(), layout.text());
-  }
+    tokens.d_bias = rows == nullptr ? d_bias.view() : own_d_bias.view();
+    return tokens;
+  };
+  check_layer_with<T>(
+      layer, {2, 1, count, kWidth}, kWidth, tokens_of, fovea::Serial{},
+      [&](const Sharding& rows) { expect_own_part(own_d_bias, d_bias, rows, "d_bias"); });
 }
 
 TYPED_TEST(DistributedLayer, LengthsCountTokensOfTheWholeSequence) {

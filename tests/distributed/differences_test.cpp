@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+// fovea_test(RANKS FULL)
+/// \file
+/// Differences between ranks that sizes do not show, in options or layouts, are refused before
+/// unexpected messages are sent.
+#include <gtest/gtest.h>
+
+#include "distributed/operator_call.hpp"
+#include "fovea/attention.hpp"
+#include "fovea/distributed.hpp"
+#include "fovea/distributed/redistribute.hpp"
+
+namespace fovea_test::distributed_differences {
+
+using fovea::FullAttention;
+using fovea::LocalAttention;
+using fovea::SparseAttention;
+
+class DistributedDifferences : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (size == 1) GTEST_SKIP() << "nobody to differ from";
+  }
+
+  template <class Op>
+  void expect_differs(const Op& odd, const Op& others, const std::string& own) {
+    expect_refused_together(odd, others, sizes, own);
+  }
+
+  const int size = all_ranks().size();
+  const bool is_first = all_ranks().rank() == 0;
+  const bool is_last = all_ranks().rank() + 1 == size;
+  const Index count = Index{40} * size;
+  const SquareSequence sizes = square(1, 1, 1, count);
+  Sharding rows{all_ranks(), RowLayout::contiguous(count, size)};
+  Sharding dealt{all_ranks(), RowLayout::block_cyclic(count, size, 10)};
+  const std::string differ = ": ranks differ in their row layouts or options";
+};
+
+TEST_F(DistributedDifferences, OfOptions) {
+  const FullAttention full;
+  expect_differs(FullAttention{{.causal = true, .window = {5, 5}}}, full,
+                 ", options {true, {5, 5}, {}, 0, {}, {0}}");
+  expect_differs(LocalAttention{{.left = 30}}, LocalAttention{{.left = 3}},
+                 ", options {30, 0, {}, 0, {}, {0}}");
+  expect_differs(LocalAttention{{.left = 3, .scale = 0.25}}, LocalAttention{{.left = 3}},
+                 ", options {3, 0, {0.25}, 0, {}, {0}}");
+  expect_differs(LocalAttention{{.soft_cap = 30}}, LocalAttention{},
+                 ", options {0, 0, {}, 0, {30}, {0}}");
+  expect_differs(LocalAttention{{.dropout = {0.5, 7}}}, LocalAttention{{.dropout = {0.5, 8}}},
+                 ", options {0, 0, {}, 0, {}, {0.5, 7}}");
+  // Nothing is drawn.
+  const RefusedCall<FullAttention> call(full, sizes);
+  const FullAttention seeded{{.dropout = {0, 7}}};
+  EXPECT_EQ(call.forward(is_first ? full : seeded, call.arguments()), "accepted");
+}
+
+TEST_F(DistributedDifferences, OfOptionsOfOtherOperators) {
+  expect_differs(fovea::IndexedAttention{{.causal = true}}, fovea::IndexedAttention{},
+                 ", options {{}, true, 0}");
+  expect_differs(fovea::SmartBirdAttention{{.keys_per_row = 6, .sketch_scale = 2}},
+                 fovea::SmartBirdAttention{{.keys_per_row = 6}},
+                 ", options {6, 0, 0, false, 0, {}, {2}, 0}");
+  fovea::FsatOptions edges{.max_length = count};
+  edges.truncate_gradient = false;
+  const fovea::FsatAttention plain(edges);
+  edges.variance = 4;
+  expect_differs(fovea::FsatAttention(edges), plain,
+                 ", options {" + std::to_string(count) + ", {4}, 0, {}, 0, 0, false, {}}");
+}
+
+TEST_F(DistributedDifferences, OfOptionsOfReformer) {
+  const fovea::ReformerOptions few{.chunk = 4, .rounds = 1, .buckets = 2};
+  fovea::ReformerOptions seeded = few;
+  seeded.seed = 5;
+  const Tensor<float> x({1, 1, 40, 8}), out({1, 1, 40, 8});
+  x.fill(gaussian(1));
+  fovea::ReformerInputs<float> in;
+  in.qk = in.v = x.view();
+  const auto refused = [&](const fovea::ReformerOptions& options) {
+    return refusal([&] {
+      fovea::distributed::forward(fovea::ReformerAttention(options), in, out.view(), rows);
+    });
+  };
+  const std::string text = refused(is_first ? few : seeded);
+  EXPECT_NE(text.find(", options {4, 1, 2, false, 0, true, false, {}, 5}, where rank 0 calls "
+                      "ReformerAttention"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(refused(seeded), "accepted");
+}
+
+/// Only the last rank, which has the last rows, has a different option under which it sees the same
+/// keys, so messages are the same.
+TEST_F(DistributedDifferences, OfTheLastRankAlone) {
+  const RefusedCall<FullAttention> call(FullAttention{{.causal = !is_last}}, sizes);
+  const std::string text = call.forward(call.arguments());
+  EXPECT_NE(text.find("rank " + std::to_string(size - 1) + " calls FullAttention.forward"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(call.backward(call.arguments()), "accepted");
+  call.call.expect_untouched();
+}
+
+/// User patterns are identified by hashes, not by text.
+TEST_F(DistributedDifferences, OfPatterns) {
+  const SparseAttention causal{{.patterns = {fovea::Causal{}}}};
+  const SparseAttention dense{{.patterns = {fovea::Dense{}}}};
+  const SparseAttention& op = is_last ? dense : causal;
+  const RefusedCall<SparseAttention> call(op, sizes);
+  EXPECT_EQ(call.forward(call.arguments()), "SparseAttention" + differ);
+  EXPECT_EQ(call.backward(call.arguments()), "SparseAttention" + differ);
+  const fovea::DecoderShape decoded = {
+      .query_heads = 1, .key_heads = 1, .width = 8, .value_width = 8};
+  fovea::distributed::SoftmaxDecoder<SparseAttention, float> decoder(op, decoded, all_ranks());
+  const Tensor<float> x({1, 1, 40, 8}), out({1, 1, 40, 8});
+  x.fill(gaussian(1));
+  fovea::SoftmaxInputs<float> in;
+  in.q = in.k = in.v = x.view();  // rows see others' tokens if dense
+  EXPECT_EQ(refusal([&] { decoder.step(in, out.view()); }), "SparseAttention" + differ);
+}
+
+/// A slope of ALiBi is part of what is called, too.
+TEST_F(DistributedDifferences, OfSlopes) {
+  const RefusedCall<FullAttention> call(FullAttention{}, sizes);
+  const float slope = is_first ? 0.5F : 0.25F;
+  auto a = call.arguments();
+  a.inputs.alibi_slopes = {&slope, 1};
+  const std::string text = call.forward(a);
+  EXPECT_NE(text.find(", ALiBi {0.25}, where rank 0 calls"), std::string::npos) << text;
+}
+
+TEST_F(DistributedDifferences, OfRowsOfARank) {
+  using fovea::LongformerAttention;
+  const auto global = [](Index tokens) {
+    return LongformerAttention({.left = 4, .right = 4, .first_global = tokens});
+  };
+  const RefusedCall<LongformerAttention> call(global(2), sizes);
+  auto a = call.arguments();
+  a.inputs.global_q = a.inputs.q;
+  a.inputs.global_k = a.inputs.k;
+  a.inputs.global_v = a.inputs.v;
+  a.saved = {};
+  const std::string text = call.forward(global(is_first ? 2 : 1), a);
+  EXPECT_NE(text.find("LongformerAttention.forward"), std::string::npos) << text;
+  EXPECT_EQ(call.forward(a), "accepted");
+}
+
+TEST_F(DistributedDifferences, OfRows) {
+  const RefusedCall<FullAttention> call(FullAttention{}, sizes);
+  const auto a = call.arguments();
+  const auto refused = [&](const Sharding& in) {
+    return refusal([&] { fovea::distributed::forward(FullAttention{}, a.inputs, a.out, in); });
+  };
+  const std::string text = refused(is_first ? rows : dealt);
+  EXPECT_TRUE(text.ends_with(differ)) << text;
+  EXPECT_EQ(refused(dealt), "accepted");
+}
+
+TEST_F(DistributedDifferences, OfRedistributedTensors) {
+  const Tensor<float> x({1, 1, 40, 8}), y({1, 1, 40, 8});
+  x.fill(gaussian(1));
+  const auto moved = [&](const Sharding& from, const Sharding& to) {
+    return refusal(
+        [&] { fovea::distributed::redistribute(View<const float>(x.view()), from, y.view(), to); });
+  };
+  const std::string text = moved(is_first ? rows : dealt, is_first ? dealt : rows);
+  EXPECT_TRUE(text.ends_with(differ)) << text;
+  const Tensor<double> wide({1, 1, 40, 8}), to({1, 1, 40, 8});
+  const std::string types = refusal([&] {
+    if (is_first) {
+      fovea::distributed::redistribute(View<const double>(wide.view()), rows, to.view(), dealt);
+    } else {
+      fovea::distributed::redistribute(View<const float>(x.view()), rows, y.view(), dealt);
+    }
+  });
+  EXPECT_NE(types.find("8 bytes per number"), std::string::npos) << types;
+  EXPECT_EQ(moved(rows, dealt), "accepted");
+}
+
+}  // namespace fovea_test::distributed_differences
