@@ -3,7 +3,7 @@
 /// Communication statistics of a distributed call.
 #pragma once
 
-#include "fovea/distributed/communicator.hpp"
+#include "fovea/core/config.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -18,19 +18,11 @@ struct CommStats {
   friend CommStats operator+(const CommStats& a, const CommStats& b) {
     return {a.bytes_sent + b.bytes_sent, a.seconds_waited + b.seconds_waited};
   }
+  /// What a has in addition to b.
+  friend CommStats operator-(const CommStats& a, const CommStats& b) {
+    return {a.bytes_sent - b.bytes_sent, a.seconds_waited - b.seconds_waited};
+  }
 };
-
-namespace detail {
-
-/// Adds the seconds that f takes.
-template <class F>
-void add_waiting(double& seconds, F&& f) {
-  const double begun = MPI_Wtime();
-  f();
-  seconds += MPI_Wtime() - begun;
-}
-
-}  // namespace detail
 
 }  // namespace distributed
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "fovea/core/error.hpp"
+#include "fovea/distributed/comm_stats.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -65,7 +66,8 @@ class Communicator {
   Communicator(Communicator&& other) noexcept
       : ranks_(std::exchange(other.ranks_, MPI_COMM_NULL)),
         rank_(other.rank_),
-        size_(other.size_) {}
+        size_(other.size_),
+        comm_stats_(other.comm_stats_) {}
   Communicator& operator=(Communicator&&) = delete;
 
   /// Frees the communicator (collective), unless MPI is finalised.
@@ -85,6 +87,18 @@ class Communicator {
   /// \throws std::runtime_error with the name of the call, the rank and MPI's reason
   void check(int code, const char* call) const { detail::check_mpi(code, call, rank_); }
 
+  /// Counts bytes that this rank sends to others.
+  void add_sent(Index bytes) const { comm_stats_.bytes_sent += bytes; }
+  /// Calls f, in which this rank waits for messages, and counts the time.
+  template <class F>
+  void wait(F&& f) const {
+    const double begun = MPI_Wtime();
+    f();
+    comm_stats_.seconds_waited += MPI_Wtime() - begun;
+  }
+  /// This rank's communication statistics of all calls so far.
+  const CommStats& comm_stats() const { return comm_stats_; }
+
  private:
   static void check_ready() {
     int initialised = 0;
@@ -98,6 +112,7 @@ class Communicator {
   MPI_Comm ranks_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
+  mutable CommStats comm_stats_;  // counted by the thread that calls MPI
 };
 
 }  // namespace distributed

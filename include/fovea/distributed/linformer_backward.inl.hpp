@@ -23,7 +23,7 @@ namespace distributed {
 
 /// One backward pass.
 template <class T>
-class LinformerBackwardPass {
+class LinformerBackwardPass final : public RankPass {
  public:
   /// Allocates all memory except that for rows with a large lse.
   /// \param inputs, out, saved, d_out, grads this rank's, checked
@@ -52,15 +52,9 @@ class LinformerBackwardPass {
   LinformerBackwardPass(const LinformerBackwardPass&) = delete;
   LinformerBackwardPass& operator=(const LinformerBackwardPass&) = delete;
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const {
-    const CommStats all = attention_.comm_stats();
-    return scan_ ? all + scan_->comm_stats() : all;
-  }
-
   /// Writes the gradients of this rank's rows. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) override {
     std::exception_ptr error;
     if (scan_) {
       error = scan_->run(executor);

@@ -37,7 +37,7 @@ std::string linformer_text(const LinformerAttention& op, const char* pass,
 
 /// One forward pass.
 template <class T>
-class LinformerForwardPass {
+class LinformerForwardPass final : public RankPass {
  public:
   /// Allocates all memory.
   /// \param inputs, out, saved this rank's, checked
@@ -57,12 +57,9 @@ class LinformerForwardPass {
   LinformerForwardPass(const LinformerForwardPass&) = delete;
   LinformerForwardPass& operator=(const LinformerForwardPass&) = delete;
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const { return scan_.comm_stats(); }
-
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) override {
     const std::exception_ptr error = scan_.run(executor);
     if (error) return error;
     return fovea::detail::caught([&] {

@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -75,7 +76,7 @@ std::string longformer_text(const LongformerAttention& op, const char* pass,
 
 /// The passes of non-global and of global rows, in this order.
 template <class Pass>
-class LongformerPasses {
+class LongformerPasses final : public RankPass {
  public:
   /// Allocates all memory. \param others, global the passes \param executor allocates their scratch
   LongformerPasses(std::unique_ptr<Pass> others, std::unique_ptr<Pass> global,
@@ -85,15 +86,14 @@ class LongformerPasses {
     global_->reserve(executor);
   }
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const { return others_->comm_stats() + global_->comm_stats(); }
-
   /// As for softmax attention.
-  std::uint64_t plan_number() const { return others_->plan_number() + 3 * global_->plan_number(); }
+  std::uint64_t plan_number() const override {
+    return others_->plan_number() + 3 * global_->plan_number();
+  }
 
   /// Runs both even if the first one throws, since other ranks wait for messages.
   /// \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) override {
     const std::exception_ptr error = others_->run(executor);
     const std::exception_ptr later = global_->run(executor);
     return error ? error : later;
@@ -123,13 +123,9 @@ CommStats DistributedForward<LongformerAttention, T>::forward(
     });
   };
   if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
-    using In = LongformerInputs<T>;
-    using Saved = SoftmaxSaved<T>;
-    return detail::forward_whole<T, In, Saved>(
-        inputs, out, saved, rows, call, text, check,
-        [&](const In& all, const View<T>& to, const Saved& kept, const ExecutorRef& threads) {
-          op.forward(all, to, kept, threads);
-        });
+    return detail::run_whole_call(rows, call, text, check, std::tuple(inputs),
+                                  std::tuple(out, saved),
+                                  [&](const auto&... arguments) { op.forward(arguments...); });
   }
   if (!inputs.has_global()) {
     return detail::run_call(rows, call, text, check, [&](const ExecutorRef& threads) {
@@ -168,15 +164,9 @@ CommStats DistributedBackward<LongformerAttention, T>::backward(
     });
   };
   if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
-    using In = LongformerInputs<T>;
-    using Saved = SoftmaxSaved<T>;
-    using OutGrads = SoftmaxOutGrads<T>;
-    using Grads = LongformerGrads<T>;
-    return detail::backward_whole<T, In, Saved, OutGrads, Grads>(
-        inputs, out, saved, d_out, grads, rows, call, text, check,
-        [&](const In& all, const View<const T>& from, const Saved& kept, const OutGrads& d_from,
-            const Grads& wanted,
-            const ExecutorRef& threads) { op.backward(all, from, kept, d_from, wanted, threads); });
+    return detail::run_whole_call(rows, call, text, check, std::tuple(inputs, out, saved, d_out),
+                                  std::tuple(grads),
+                                  [&](const auto&... arguments) { op.backward(arguments...); });
   }
   const auto run = [&](const auto& prepare) {
     return detail::run_backward_call(rows, call, text, inputs, grads, check, prepare);

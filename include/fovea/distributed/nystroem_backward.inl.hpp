@@ -20,7 +20,7 @@ namespace distributed {
 
 /// One backward pass.
 template <class T>
-class NystroemBackwardPass {
+class NystroemBackwardPass final : public RankPass {
  public:
   /// Allocates all memory except that for rows with a large lse.
   /// \param inputs, out, saved, d_out, grads this rank's, checked
@@ -45,14 +45,9 @@ class NystroemBackwardPass {
   NystroemBackwardPass(const NystroemBackwardPass&) = delete;
   NystroemBackwardPass& operator=(const NystroemBackwardPass&) = delete;
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const {
-    return landmarks_.comm_stats() + last_.comm_stats() + over_keys_.comm_stats();
-  }
-
   /// Writes the gradients of this rank's rows. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) override {
     std::exception_ptr error = landmarks_.run(executor);
     const auto then = [&](const std::exception_ptr& later) {
       if (!error) error = later;

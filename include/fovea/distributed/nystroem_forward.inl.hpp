@@ -43,11 +43,6 @@ class ShardedLandmarks {
   NystroemProducts<T>& products() { return products_; }
   /// Options of every softmax.
   SoftmaxOptions softmax_options() const { return {.scale = static_cast<double>(products_.scale)}; }
-  /// This rank's communication statistics.
-  CommStats comm_stats() const {
-    const CommStats means = q_means_.comm_stats() + k_means_.comm_stats();
-    return over_keys_ ? means + over_keys_->comm_stats() : means;
-  }
 
   /// Computes the means, W, A and U. All messages are exchanged even if computing throws.
   /// \pre the products have reserved their memory   \returns the exception that computing threw, or
@@ -91,7 +86,7 @@ class ShardedLandmarks {
 
 /// One forward pass.
 template <class T>
-class NystroemForwardPass {
+class NystroemForwardPass final : public RankPass {
  public:
   /// Allocates all memory.
   /// \param inputs, out, saved this rank's, checked
@@ -105,12 +100,9 @@ class NystroemForwardPass {
     landmarks_.products().reserve({}, executor);
   }
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const { return landmarks_.comm_stats(); }
-
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) override {
     const std::exception_ptr error = landmarks_.run(executor);
     return error ? error : last_.run(executor);
   }

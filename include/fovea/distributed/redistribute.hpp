@@ -80,13 +80,14 @@ CommStats redistribute(const X& from, const Sharding& from_rows, Y&& to, const S
   };
   // Not symmetric: the reverse is a different call.
   detail::together(ranks, call, prepare, 3 * from_rows.number() + to_rows.number());
+  const CommStats before = ranks.comm_stats();
   move->rows.expect(from_rows.own());
   move->rows.put(0, x, from_rows.own());
   move->exchange.begin();
   move->exchange.begin_stage(0);
   move->rows.get(0, y, to_rows.own());
   move->exchange.end();
-  return move->exchange.comm_stats();
+  return ranks.comm_stats() - before;
 }
 
 }  // namespace distributed

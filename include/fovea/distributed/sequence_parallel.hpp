@@ -61,7 +61,7 @@ class ShardedExecutor {
 
   /// \param rows, executor must outlive this object
   ShardedExecutor(const Sharding& rows, E& executor)
-      : rows_(rows), executor_(executor), own_(rows.own()) {}
+      : rows_(rows), executor_(executor), own_(rows.own()), before_(rows.ranks().comm_stats()) {}
   ShardedExecutor(const ShardedExecutor&) = delete;
   ShardedExecutor& operator=(const ShardedExecutor&) = delete;
 
@@ -113,8 +113,7 @@ class ShardedExecutor {
     constexpr bool has_pass = requires { detail::forward_of(op, rows_, executor_, arguments...); };
     static_assert(has_pass, "fovea: this operator has no distributed forward pass");
     const Sharding rows = rows_.with_check_hash(check_hash_);
-    meet(
-        [&] { comm_stats_ = comm_stats_ + detail::forward_of(op, rows, executor_, arguments...); });
+    meet([&] { detail::forward_of(op, rows, executor_, arguments...); });
   }
   /// The same for the backward pass.
   template <class Op, class... Arguments>
@@ -122,9 +121,7 @@ class ShardedExecutor {
     constexpr bool has_pass = requires { detail::backward_of(op, rows_, executor_, arguments...); };
     static_assert(has_pass, "fovea: this operator has no distributed backward pass");
     const Sharding rows = rows_.with_check_hash(check_hash_);
-    meet([&] {
-      comm_stats_ = comm_stats_ + detail::backward_of(op, rows, executor_, arguments...);
-    });
+    meet([&] { detail::backward_of(op, rows, executor_, arguments...); });
   }
 
   /// Adds all tokens to a sum, which starts with the value on the rank that has the first row.
@@ -169,7 +166,6 @@ class ShardedExecutor {
         add(state(part), rows_of(part), scan_step.round, tokens);
       });
       scan->give_to_all();
-      comm_stats_ = comm_stats_ + scan->comm_stats();
       detail::check_collectively(rows_.ranks(), error, "a sum over tokens");
       for_each_part([&](Index part, T* to, Index count) { std::copy_n(state(part), count, to); });
     });
@@ -187,25 +183,25 @@ class ShardedExecutor {
   void with_rows_of_others(const char* layer, const View<const T>& x, Index block,
                            const Needs& needs, const F& f) {
     std::optional<RowLayout> layout;
-    std::optional<FetchedRows<T>> fetched;
+    std::shared_ptr<FetchedRows<T>> fetched;
     meet([&] {
       const auto check = [&] {
         layout.emplace(blocks_of(rows_.layout(), block));
         const Index own = layout->count(rows_.ranks().rank());
         fovea::detail::check_extent(layer, "x", x.shape(), 2, own, "the rows of this rank");
       };
-      const CommStats fetch = detail::run_call(
-          rows_.with_check_hash(check_hash_), detail::CollectiveCall(layer, executor_),
-          fetch_text(layer, x, block), check, [&](const ExecutorRef& /*threads*/) {
-            return &fetched.emplace(rows_.ranks(), *layout, x, needs);
-          });
-      comm_stats_ = comm_stats_ + fetch;
+      detail::run_call(rows_.with_check_hash(check_hash_), detail::CollectiveCall(layer, executor_),
+                       fetch_text(layer, x, block), check, [&](const ExecutorRef& /*threads*/) {
+                         fetched =
+                             std::make_shared<FetchedRows<T>>(rows_.ranks(), *layout, x, needs);
+                         return fetched;
+                       });
     });
     f(fetched->rows());
   }
 
   /// This rank's communication statistics so far.
-  const CommStats& comm_stats() const { return comm_stats_; }
+  CommStats comm_stats() const { return rows_.ranks().comm_stats() - before_; }
   /// Whether all ranks have thrown this exception together; not for other exceptions that a program
   /// throws after catching it.
   bool all_have_thrown(const std::exception_ptr& error) const { return error == thrown_by_all_; }
@@ -237,7 +233,7 @@ class ShardedExecutor {
   const Sharding& rows_;
   E& executor_;
   PlacesInRanges own_;
-  CommStats comm_stats_;
+  CommStats before_;                            // of earlier calls
   std::uint64_t check_hash_ = 0;                // by add_to_collective_check
   std::exception_ptr thrown_by_all_ = nullptr;  // in the last collective call
 };

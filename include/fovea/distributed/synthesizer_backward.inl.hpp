@@ -19,7 +19,7 @@ namespace distributed {
 
 /// One backward pass.
 template <class Op, class T>
-class SynthesizerBackwardPass {
+class SynthesizerBackwardPass final : public RankPass {
  public:
   /// Allocates all memory, on every rank, and prepares all messages.
   /// \param inputs, out, saved, d_out, grads this rank's, checked
@@ -35,15 +35,12 @@ class SynthesizerBackwardPass {
     pass_.reserve(executor);
   }
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const { return pass_.comm_stats() + grads_.comm_stats(); }
-
   /// As for softmax attention.
-  std::uint64_t plan_number() const { return pass_.plan_number(); }
+  std::uint64_t plan_number() const override { return pass_.plan_number(); }
 
   /// Sends, receives and computes. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) override {
     return grads_.finish(logits_, pass_.run(executor), executor);
   }
 

@@ -16,7 +16,7 @@ namespace distributed {
 
 /// One forward pass.
 template <class Op, class T>
-class SynthesizerForwardPass {
+class SynthesizerForwardPass final : public RankPass {
  public:
   /// Allocates all memory, on every rank, and prepares all messages.
   /// \param inputs, out, saved this rank's, checked
@@ -30,14 +30,11 @@ class SynthesizerForwardPass {
     pass_.reserve(executor);
   }
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const { return pass_.comm_stats(); }
-
   /// As for softmax attention.
-  std::uint64_t plan_number() const { return pass_.plan_number(); }
+  std::uint64_t plan_number() const override { return pass_.plan_number(); }
 
   /// Sends, receives and computes. \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) { return pass_.run(executor); }
+  std::exception_ptr run(const ExecutorRef& executor) override { return pass_.run(executor); }
 
  private:
   /// The inputs of softmax attention, initialised before the pass.

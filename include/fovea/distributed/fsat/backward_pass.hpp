@@ -10,10 +10,10 @@
 
 #include "fovea/attention/fsat/options.hpp"
 #include "fovea/attention/indexed/backward.hpp"
-#include "fovea/distributed/comm_stats.hpp"
 #include "fovea/distributed/fsat/graph_part.hpp"
 #include "fovea/distributed/indexed/query_rows.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/messages/requests.hpp"
 #include "fovea/distributed/rows/row_tensors.hpp"
 
@@ -23,7 +23,7 @@ namespace distributed {
 
 /// One backward pass. Every rank takes the same steps, whichever gradients it requests.
 template <class T>
-class FsatBackwardPass {
+class FsatBackwardPass final : public RankPass {
  public:
   /// Allocates the memory for tensors. Memory of messages and received rows depends on the edges,
   /// and is allocated before gradients are written.
@@ -50,26 +50,18 @@ class FsatBackwardPass {
     keys_.put(1, inputs.v, rows.own());
     keys_.put(2, inputs.dominant, rows.own());
   }
-  FsatBackwardPass(const FsatBackwardPass&) = delete;
-  FsatBackwardPass& operator=(const FsatBackwardPass&) = delete;
 
-  /// This rank's communication statistics. \pre run was called
-  CommStats comm_stats() const { return comm_stats_; }
-
-  /// Sends, receives and computes. All messages are exchanged even if computing throws.
-  /// \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) override {
     std::exception_ptr error;
     EdgeTargets found = leading_edges(all_, rows_, error);
     const ExchangePlan of_keys = announced(rows_.ranks(), std::move(found.keys_of_ranks));
-    comm_stats_ = comm_stats_ + exchange_rows(rows_.ranks(), keys_, of_keys);
+    exchange_rows(rows_.ranks(), keys_, of_keys);
     if (!error) {
       error = fovea::detail::caught(
           [&] { prepare_rows(of_keys.with_received(rows_.own(), rows_.count()), executor); });
     }
-    comm_stats_ =
-        comm_stats_ + exchange_rows(rows_.ranks(), queries_.tensors(),
-                                    requested(rows_.ranks(), rows_.layout(), found.queries));
+    exchange_rows(rows_.ranks(), queries_.tensors(),
+                  requested(rows_.ranks(), rows_.layout(), found.queries));
     if (!error) error = fovea::detail::caught([&] { compute(found.queries, executor); });
     return error;
   }
@@ -120,7 +112,6 @@ class FsatBackwardPass {
   FsatKeys<T> all_;
   std::optional<FsatGraphPart<T>> row_graph_;
   std::optional<Backward> row_pass_;
-  CommStats comm_stats_;
 };
 
 }  // namespace distributed

@@ -10,9 +10,9 @@
 
 #include "fovea/attention/fsat/options.hpp"
 #include "fovea/attention/indexed/forward.hpp"
-#include "fovea/distributed/comm_stats.hpp"
 #include "fovea/distributed/fsat/graph_part.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/messages/requests.hpp"
 #include "fovea/distributed/rows/own_range.hpp"
 #include "fovea/distributed/rows/row_tensors.hpp"
@@ -23,7 +23,7 @@ namespace distributed {
 
 /// One forward pass.
 template <class T>
-class FsatForwardPass {
+class FsatForwardPass final : public RankPass {
  public:
   /// The arithmetic type.
   using C = Compute<T>;
@@ -50,16 +50,10 @@ class FsatForwardPass {
     keys_.put(1, inputs.v, rows.own());
     dominant_.put(0, inputs.dominant, rows.own());
   }
-  FsatForwardPass(const FsatForwardPass&) = delete;
-  FsatForwardPass& operator=(const FsatForwardPass&) = delete;
-
-  /// This rank's communication statistics. \pre run was called
-  CommStats comm_stats() const { return comm_stats_; }
 
   /// Sends keys to the queries that have edges to them, and attends; the graph is built while keys
-  /// and values are sent. All messages are exchanged even if computing throws.
-  /// \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  /// and values are sent.
+  std::exception_ptr run(const ExecutorRef& executor) override {
     std::exception_ptr error;
     EdgeTargets found = leading_edges(all_, rows_, error);
     const ExchangePlan plan = announced(rows_.ranks(), std::move(found.keys_of_ranks));
@@ -81,7 +75,6 @@ class FsatForwardPass {
     keys.begin_stage(0);
     if (!error && part) error = fovea::detail::caught([&] { part->attention.compute(executor); });
     keys.end();
-    comm_stats_ = keys.comm_stats() + dominant.comm_stats();
     return error;
   }
 
@@ -120,7 +113,6 @@ class FsatForwardPass {
   RowTensors<T> keys_;      // k and v
   RowTensors<C> dominant_;  // dominant indices
   FsatKeys<C> all_;
-  CommStats comm_stats_;
 };
 
 }  // namespace distributed

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "fovea/attention/indexed/backward.hpp"
-#include "fovea/distributed/comm_stats.hpp"
 #include "fovea/distributed/indexed/compact_rows.hpp"
 #include "fovea/distributed/indexed/listed_keys.hpp"
 #include "fovea/distributed/indexed/query_rows.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/messages/requests.hpp"
 #include "fovea/distributed/rows/places_of_rows.hpp"
 
@@ -23,7 +23,7 @@ namespace distributed {
 
 /// One backward pass. Every rank takes the same steps, whichever gradients it requests.
 template <class T>
-class IndexedBackwardPass {
+class IndexedBackwardPass final : public RankPass {
  public:
   /// Allocates the memory for tensors. Memory of messages and received rows depends on the lists,
   /// and is allocated before gradients are written.
@@ -45,25 +45,17 @@ class IndexedBackwardPass {
         lists_(inputs.q.batch(), rows.count(), {{inputs.q.heads(), inputs.indices.width()}}) {
     lists_.put(0, inputs.indices, rows.own());
   }
-  IndexedBackwardPass(const IndexedBackwardPass&) = delete;
-  IndexedBackwardPass& operator=(const IndexedBackwardPass&) = delete;
 
-  /// This rank's communication statistics. \pre run was called
-  CommStats comm_stats() const { return comm_stats_; }
-
-  /// Sends, receives and computes. All messages are exchanged even if computing throws.
-  /// \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) override {
     std::vector<Range> needed;
     std::vector<std::vector<Range>> sent(static_cast<std::size_t>(rows_.ranks().size()));
     std::exception_ptr error = fovea::detail::caught([&] { find(needed, sent); });
     keys_.receive(needed);
     keys_.end();
-    comm_stats_ = comm_stats_ + keys_.comm_stats();
     if (!error) error = fovea::detail::caught([&] { prepare_rows(executor); });
     const ExchangePlan plan = announced(rows_.ranks(), std::move(sent));
-    comm_stats_ = comm_stats_ + exchange_rows(rows_.ranks(), queries_.tensors(), plan);
-    comm_stats_ = comm_stats_ + exchange_rows(rows_.ranks(), lists_, plan);
+    exchange_rows(rows_.ranks(), queries_.tensors(), plan);
+    exchange_rows(rows_.ranks(), lists_, plan);
     if (!error) error = fovea::detail::caught([&] { compute(plan, executor); });
     return error;
   }
@@ -143,7 +135,6 @@ class IndexedBackwardPass {
   QueryRows<T> queries_;     // tensors of query rows
   RowTensors<Index> lists_;  // the keys of rows
   std::optional<IndexedBackward<T>> row_pass_;
-  CommStats comm_stats_;
 };
 
 }  // namespace distributed

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "fovea/attention/indexed/check.hpp"
@@ -43,10 +44,9 @@ CommStats DistributedForward<IndexedAttention, T>::forward(
                           [&](const IndexedInputs<T>& own) { op.check_tensors(own, out, saved); });
   };
   if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
-    return detail::forward_whole<T, IndexedInputs<T>, IndexedSaved<T>>(
-        inputs, out, saved, rows, call, text, check,
-        [&](const IndexedInputs<T>& all, const View<T>& to, const IndexedSaved<T>& kept,
-            const ExecutorRef& threads) { op.forward(all, to, kept, threads); });
+    return detail::run_whole_call(rows, call, text, check, std::tuple(inputs),
+                                  std::tuple(out, saved),
+                                  [&](const auto&... arguments) { op.forward(arguments...); });
   }
   return detail::run_call(rows, call, text, check, [&](const ExecutorRef& threads) {
     return std::make_unique<IndexedForwardPass<T>>(op.options, inputs, out, saved, rows, threads);
@@ -66,14 +66,9 @@ CommStats DistributedBackward<IndexedAttention, T>::backward(
     });
   };
   if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
-    using In = IndexedInputs<T>;
-    using Saved = IndexedSaved<T>;
-    using Grads = IndexedGrads<T>;
-    return detail::backward_whole<T, In, Saved, View<const T>, Grads>(
-        inputs, out, saved, d_out, grads, rows, call, text, check,
-        [&](const In& all, const View<const T>& from, const Saved& kept,
-            const View<const T>& d_from, const Grads& wanted,
-            const ExecutorRef& threads) { op.backward(all, from, kept, d_from, wanted, threads); });
+    return detail::run_whole_call(rows, call, text, check, std::tuple(inputs, out, saved, d_out),
+                                  std::tuple(grads),
+                                  [&](const auto&... arguments) { op.backward(arguments...); });
   }
   IndexTensor lists;
   return detail::run_call(rows, call, text, check, [&](const ExecutorRef& /*threads*/) {

@@ -10,8 +10,8 @@
 
 #include "fovea/attention/indexed/forward.hpp"
 #include "fovea/attention/indexed/index_tensor.hpp"
-#include "fovea/distributed/comm_stats.hpp"
 #include "fovea/distributed/indexed/listed_keys.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/rows/row_set.hpp"
 #include "fovea/distributed/sharding.hpp"
 
@@ -53,7 +53,7 @@ IndexTensor visible_lists(const IndexedInputs<T>& inputs, bool causal, const Sha
 
 /// One forward pass.
 template <class T>
-class IndexedForwardPass {
+class IndexedForwardPass final : public RankPass {
  public:
   /// Allocates the memory for tensors and scratch. Memory of messages depends on the lists, and is
   /// allocated before `out` is written.
@@ -69,15 +69,9 @@ class IndexedForwardPass {
                    out, saved) {
     attention_.take_scratch(executor);
   }
-  IndexedForwardPass(const IndexedForwardPass&) = delete;
-  IndexedForwardPass& operator=(const IndexedForwardPass&) = delete;
 
-  /// This rank's communication statistics. \pre run was called
-  CommStats comm_stats() const { return keys_.comm_stats(); }
-
-  /// Sends, receives and attends. All messages are exchanged even if computing throws.
-  /// \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  /// Sends, receives and attends.
+  std::exception_ptr run(const ExecutorRef& executor) override {
     std::vector<Range> needed;
     std::exception_ptr error = fovea::detail::caught([&] {
       RowSet listed(rows_.count());

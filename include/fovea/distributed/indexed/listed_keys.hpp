@@ -68,9 +68,6 @@ class ListedKeys {
   /// Waits until other ranks have received their requests. Every rank calls it.
   void end() { exchange_->end(); }
 
-  /// This rank's communication statistics. \pre receive was called
-  CommStats comm_stats() const { return exchange_->comm_stats(); }
-
  private:
   const Sharding& rows_;
   RowTensors<T> tensors_;

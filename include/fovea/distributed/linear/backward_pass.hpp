@@ -4,17 +4,20 @@
 #pragma once
 
 #include <exception>
+#include <memory>
 #include <optional>
 #include <type_traits>
 #include <vector>
 
+#include "fovea/attention/call/scratch_tensor.hpp"
 #include "fovea/distributed/linear/blend_gradients.hpp"
 #include "fovea/distributed/linear/delta_gradients_scan.hpp"
+#include "fovea/distributed/linear/far_field.hpp"
 #include "fovea/distributed/linear/near_field_backward.hpp"
 #include "fovea/distributed/linear/open_chunk.hpp"
 #include "fovea/distributed/linear/sum_gradients_scan.hpp"
 #include "fovea/distributed/linear/sum_gradients_totals.hpp"
-#include "fovea/distributed/linear/unweighted_far_field.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -33,7 +36,7 @@ bool wants_logits(const LinearFamilyGrads<T>& grads) {
 /// One backward pass: the near field, if any, writes gradients, and the far field adds to them.
 /// \tparam Passes a LinearBackwardPasses or FmmBackwardPasses
 template <class Passes>
-class LinearBackwardPass {
+class LinearBackwardPass final : public RankPass {
  public:
   /// The tensors' scalar type.
   using T = typename Passes::Scalar;
@@ -63,7 +66,9 @@ class LinearBackwardPass {
       wants_products = wants_logits && blend.is_same_for_columns();
       if (wants_logits) blend_.emplace(blend, d_out, rows);
       if (wants_logits && !wants_products) {
-        far_.emplace(inputs_, op.far_field, d_out, rows, executor);
+        far_out_ = ScratchTensor<T>(d_out.shape(), memory_of(executor));
+        far_ = far_field_pass(inputs_, op.far_field, unweighted_, false, far_out_.view(), rows,
+                              executor);
       }
       near_.emplace(op.near_field(), inputs, saved, is_saved, d_out, weights_, grads, rows,
                     executor);
@@ -81,27 +86,9 @@ class LinearBackwardPass {
                      wants_products, executor);
     }
   }
-  LinearBackwardPass(const LinearBackwardPass&) = delete;
-  LinearBackwardPass& operator=(const LinearBackwardPass&) = delete;
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const {
-    CommStats all = segments_.comm_stats();
-    const auto add = [&](const auto& part) {
-      if (part) all = all + part->comm_stats();
-    };
-    if constexpr (Settings::kHasNear) add(near_);
-    if constexpr (Settings::kHasNear) add(blend_);
-    if constexpr (Settings::kHasNear) add(far_);
-    if constexpr (Field::kHasSums) add(scan_);
-    if constexpr (Field::kHasSums) add(totals_);
-    if constexpr (Field::kHasDelta) add(delta_);
-    return all;
-  }
-
-  /// Writes the gradients of this rank's rows. All messages are exchanged even if computing throws.
-  /// \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  /// Writes the gradients of this rank's rows.
+  std::exception_ptr run(const ExecutorRef& executor) override {
     std::exception_ptr error;
     const auto keep = [&](const std::exception_ptr& later) {
       if (!error) error = later;
@@ -113,7 +100,7 @@ class LinearBackwardPass {
       then(near_);
       if (blend_) keep(blend_->add_near(near_->out(), executor));
       then(far_);
-      if (far_) keep(blend_->add_far(far_->out(), executor));
+      if (far_) keep(blend_->add_far(far_out_.view(), executor));
     }
     put_rows();
     segments_.bring();
@@ -223,7 +210,10 @@ class LinearBackwardPass {
   using If = std::optional<std::conditional_t<kHas, Part, None>>;
   If<Settings::kHasNear, NearFieldBackward<T>> near_;
   If<Settings::kHasNear, BlendGradients<T>> blend_;
-  If<Settings::kHasNear, UnweightedFarField<T, Field>> far_;  // if its columns have separate logits
+  // The unweighted far field again, if the columns of a blend have separate logits.
+  FarWeights<T> unweighted_;
+  ScratchTensor<T> far_out_;  // [B, Hq, own rows, Dv]
+  std::unique_ptr<RankPass> far_;
   If<Field::kHasSums, SumGradientsScan<T, Field>> scan_;
   If<Field::kHasSums, SumGradientsTotals<T, Field>> totals_;
   If<Field::kHasDelta, DeltaGradientsScan<T, Field>> delta_;

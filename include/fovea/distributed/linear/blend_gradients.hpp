@@ -32,11 +32,6 @@ class BlendGradients {
     }
   }
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const {
-    return far_ ? near_.comm_stats() + far_->comm_stats() : near_.comm_stats();
-  }
-
   /// Sums the products of the near field. All messages are exchanged even if computing throws.
   /// \param out the near field of this rank's rows   \returns the exception that computing threw,
   /// or null

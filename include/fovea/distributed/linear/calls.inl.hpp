@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <tuple>
 
 #include "fovea/attention/fmm/passes.hpp"
 #include "fovea/distributed/linear/backward_pass.hpp"
@@ -52,9 +53,9 @@ CommStats LinearCalls<Passes>::forward(const Settings& op, const LinearFamilyInp
                        [&](const In& own) { Passes::check(op, own, out, saved); });
   };
   if (detail::are_rows_moved(inputs, op.far_field.alignment, rows)) {
-    return detail::forward_whole<T, In, Saved>(
-        inputs, out, saved, rows, call, text, check,
-        [&](const In& all, const View<T>& to, const Saved& kept, const ExecutorRef& threads) {
+    return detail::run_whole_call(
+        rows, call, text, check, std::tuple(inputs), std::tuple(out, saved),
+        [&](const auto& all, const auto& to, const auto& kept, const ExecutorRef& threads) {
           Passes::check(op, all, to, kept);
           Passes::forward(op, all, to, kept, threads);
         });
@@ -70,7 +71,6 @@ CommStats LinearBackwardCalls<Passes>::backward(
     const Saved& saved, const View<const T>& d_out, const LinearFamilyGrads<T>& grads,
     const Sharding& rows, const detail::CollectiveCall& call) {
   using In = LinearFamilyInputs<T>;
-  using Grads = LinearFamilyGrads<T>;
   const bool is_saved = detail::is_near_saved(saved);
   std::string text = detail::call_text(op.name, ".backward", inputs, rows);
   text.append(is_saved ? ", near field saved" : "");
@@ -80,10 +80,11 @@ CommStats LinearBackwardCalls<Passes>::backward(
                        [&](const In& own) { Passes::check(op, own, out, saved, d_out, grads); });
   };
   if (detail::are_rows_moved(inputs, op.far_field.alignment, rows)) {
-    return detail::backward_whole<T, In, Saved, View<const T>, Grads>(
-        inputs, out, is_saved ? saved : Saved{}, d_out, grads, rows, call, text, check,
-        [&](const In& all, const View<const T>& from, const Saved& kept,
-            const View<const T>& d_from, const Grads& wanted, const ExecutorRef& threads) {
+    return detail::run_whole_call(
+        rows, call, text, check, std::tuple(inputs, out, is_saved ? saved : Saved{}, d_out),
+        std::tuple(grads),
+        [&](const auto& all, const auto& from, const auto& kept, const auto& d_from,
+            const auto& wanted, const ExecutorRef& threads) {
           Passes::check(op, all, from, kept, d_from, wanted);
           Passes::backward(op, all, kept, d_from, wanted, threads);
         });

@@ -10,6 +10,7 @@
 
 #include "fovea/attention/linear/backward_call.hpp"
 #include "fovea/distributed/linear/open_chunk.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/messages/pipelined_scan.hpp"
 #include "fovea/distributed/segments/segment_rows.hpp"
 
@@ -20,7 +21,7 @@ namespace distributed {
 /// The gradients of the delta rule of one backward pass, with the tensors of SegmentRows. The rows
 /// of the last chunk of tokens may be read on ranks with later rows.
 template <class T, class Field>
-class DeltaGradientsScan {
+class DeltaGradientsScan final : public RankPass {
  public:
   /// The state that the parts of the pass share.
   using Call = LinearBackwardCall<T, Field>;
@@ -50,14 +51,6 @@ class DeltaGradientsScan {
           memory_of(executor).take(call.key_heads(), slots_.back() * Index{sizeof(T)}));
     }
   }
-  DeltaGradientsScan(const DeltaGradientsScan&) = delete;
-  DeltaGradientsScan& operator=(const DeltaGradientsScan&) = delete;
-
-  /// This rank's communication statistics.
-  CommStats comm_stats() const {
-    const Index to_all = ranks_.rank() == down_.end_rank() ? ranks_.size() - 1 : 0;
-    return up_.comm_stats() + down_.comm_stats() + CommStats{to_all * found_bytes(), waited_};
-  }
 
   /// Adds the sums over batch and rows of <weight d_out_i, far_i>, as in a single-process pass, to
   /// products [Hq]. \pre run was called, and products were requested
@@ -67,9 +60,8 @@ class DeltaGradientsScan {
     }
   }
 
-  /// Writes the gradients of the rows of this rank's segments. All messages are exchanged even if
-  /// computing throws. \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  /// Writes the gradients of the rows of this rank's segments.
+  std::exception_ptr run(const ExecutorRef& executor) override {
     std::exception_ptr error = up_.run([&](const ScanStep& scan_step, Index first, Index end) {
       step(DeltaGradSteps::up, up_, scan_step, first, end, executor);
     });
@@ -103,7 +95,8 @@ class DeltaGradientsScan {
         found_[static_cast<std::size_t>(head * call_.group() + g)] = state.sums[2 * g];
       }
     }
-    detail::add_waiting(waited_, [&] {
+    if (ranks_.rank() == down_.end_rank()) ranks_.add_sent((ranks_.size() - 1) * found_bytes());
+    ranks_.wait([&] {
       ranks_.check(MPI_Bcast(found_.data(), 1, found_type_.get(), down_.end_rank(), ranks_.mpi()),
                    "MPI_Bcast");
     });
@@ -161,7 +154,6 @@ class DeltaGradientsScan {
   PipelinedScan down_;
   std::vector<T> found_;  // [sequences, query heads], or none
   detail::MpiType found_type_;
-  double waited_ = 0;
 };
 
 }  // namespace distributed

@@ -10,6 +10,7 @@
 
 #include "fovea/attention/linear/segment_sums.hpp"
 #include "fovea/attention/linear/stream.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/segments/segment_keys.hpp"
 #include "fovea/distributed/segments/segment_totals.hpp"
 
@@ -20,7 +21,7 @@ namespace distributed {
 /// The non-causal far field of one forward pass. \tparam Field summed terms (the delta rule is
 /// causal)
 template <class T, class Field>
-class FarFieldTotals {
+class FarFieldTotals final : public RankPass {
  public:
   /// Allocates all memory.
   /// \param inputs of this rank's rows, checked   \param weights must outlive this object
@@ -39,16 +40,11 @@ class FarFieldTotals {
         slot_(kernel_elements()),
         scratch_(memory_of(executor).take(worker_count(executor, most_tasks()),
                                           slot_ * Index{sizeof(T)})),
-        totals_(rows.ranks(), keys_.owners(), heads(), elements()) {}
-  FarFieldTotals(const FarFieldTotals&) = delete;
-  FarFieldTotals& operator=(const FarFieldTotals&) = delete;
+        totals_(rows.ranks(), keys_.owners(), heads(),
+                linear_sum_elements<T>(far_field.linear_shape(shape_))) {}
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const { return keys_.comm_stats() + totals_.comm_stats(); }
-
-  /// Computes the far field of this rank's rows. All messages are exchanged even if computing
-  /// throws. \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  /// Computes the far field of this rank's rows.
+  std::exception_ptr run(const ExecutorRef& executor) override {
     std::exception_ptr error = keys_.bring([&] { sum_segments(executor); });
     totals_.fold([&](Index head) { return used_segments(head / shape_.key_heads); });
     if (!error) error = fovea::detail::caught([&] { read_rows(executor); });
@@ -72,11 +68,6 @@ class FarFieldTotals {
     const LinearShape sizes = far_.linear_shape(shape_);
     return padded_row<T>((std::max)(linear_sum_scratch<T>(sizes), linear_read_scratch<T>(sizes)));
   }
-  /// Elements of the sums of a segment.
-  Index elements() const {
-    constexpr Index unit = SegmentTotals<T>::kUnit;
-    return (linear_sum_elements<T>(far_.linear_shape(shape_)) + unit - 1) / unit * unit;
-  }
   Index key_end(Index batch) const {
     return inputs_.key_lengths.empty() ? rows_.count()
                                        : inputs_.key_lengths[static_cast<std::size_t>(batch)];
@@ -84,22 +75,19 @@ class FarFieldTotals {
   Index used_segments(Index batch) const { return SegmentSums<T>::segments(key_end(batch)); }
 
   void sum_segments(const ExecutorRef& executor) {
-    const Index count = totals_.own_segments();
     LinearFamilyInputs<T> brought = inputs_;
     brought.k = keys_.k();
     brought.v = keys_.v();
-    for_each_task(executor, heads() * count, [&](Index task, Index worker) {
-      const Index head = task / count;
-      const Index b = head / shape_.key_heads;
-      const Index segment = keys_.own()[static_cast<std::size_t>(task % count)];
-      if (segment >= used_segments(b)) return;
-      const Sequence s = {b,         b, 0, rows_.count(), keys_.first_row(segment), rows_.count(),
-                          key_end(b)};
-      LinearKernels<T>{}.sum(segment_sum_args(keys_.is_brought(segment) ? brought : inputs_, far_,
-                                              s, {b, head % shape_.key_heads, segment},
-                                              totals_.sums(head, task % count),
-                                              scratch_.template data<T>() + worker * slot_));
-    });
+    for_each_segment(
+        keys_.own(), shape_.batch, shape_.key_heads, executor, [&](Index b) { return key_end(b); },
+        [&](const SequenceTask& segment, Index n, Index head, Index worker) {
+          const Index b = segment.sequence;
+          const Sequence s = {
+              b, b, 0, rows_.count(), keys_.first_row(segment.part), rows_.count(), key_end(b)};
+          LinearKernels<T>{}.sum(segment_sum_args(
+              keys_.is_brought(segment.part) ? brought : inputs_, far_, s, segment,
+              totals_.sums(head, n), scratch_.template data<T>() + worker * slot_));
+        });
   }
 
   void read_rows(const ExecutorRef& executor) {

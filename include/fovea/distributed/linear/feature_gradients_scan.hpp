@@ -11,6 +11,7 @@
 #include "fovea/attention/linear/feature_grad_stream.hpp"
 #include "fovea/core/executor_ref.hpp"
 #include "fovea/core/index_span.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/messages/pipelined_scan.hpp"
 #include "fovea/distributed/segments/segment_rows.hpp"
 
@@ -40,7 +41,7 @@ inline std::vector<Range> rows_of_open_blocks(IndexSpan key_lengths, Index rows,
 
 /// The gradients of causal random features of one backward pass, with the tensors of SegmentRows.
 template <class T>
-class FeatureGradientsScan {
+class FeatureGradientsScan final : public RankPass {
  public:
   /// The state that the parts of the pass share.
   using Call = PerformerBackwardCall<T>;
@@ -68,16 +69,10 @@ class FeatureGradientsScan {
               (carried() + part()) * Index{sizeof(T)}, workers_) {
     call.reserve(0, memory_of(executor));
   }
-  FeatureGradientsScan(const FeatureGradientsScan&) = delete;
-  FeatureGradientsScan& operator=(const FeatureGradientsScan&) = delete;
-
-  /// This rank's communication statistics.
-  CommStats comm_stats() const { return up_.comm_stats() + down_.comm_stats(); }
 
   /// Writes the gradients of the rows of this rank's segments, and on all ranks that of the
-  /// projection. All messages are exchanged even if computing throws.
-  /// \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  /// projection.
+  std::exception_ptr run(const ExecutorRef& executor) override {
     call_.prepare();
     std::fill_n(sums_.template data<T>(), part(), T(0));
     for (Index n = 0; n < row_heads(); ++n) clear_part(up_, n);

@@ -11,6 +11,7 @@
 #include "fovea/attention/linear/feature_grad_segments.hpp"
 #include "fovea/core/executor_ref.hpp"
 #include "fovea/distributed/linear/sharded_feature_totals.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/messages/pipelined_scan.hpp"
 #include "fovea/distributed/segments/segment_rows.hpp"
 
@@ -21,7 +22,7 @@ namespace distributed {
 /// The gradients of non-causal random features of one backward pass, with the tensors of
 /// SegmentRows.
 template <class T>
-class FeatureGradientsTotals {
+class FeatureGradientsTotals final : public RankPass {
  public:
   /// The state that the parts of the pass share.
   using Call = PerformerBackwardCall<T>;
@@ -40,26 +41,18 @@ class FeatureGradientsTotals {
         scratch_(memory_of(executor).take(worker_count(executor, count() * row_heads()),
                                           slot_ * Index{sizeof(T)})),
         of_keys_(ranks, segments.owners(), call.shape),
-        of_rows_(ranks, segments.owners(), row_heads(), elements(), call.group()) {
+        of_rows_(ranks, segments.owners(), row_heads(),
+                 FeatureSegments<T>::sum_elements(call.shape), call.group()) {
     call.reserve(count() * (row_heads() + key_heads()), memory_of(executor));
     if (!call.wants_projection()) return;
     projection_.emplace(ranks, segments.layout(), ScanDirection::up, 1,
                         Call::part_elements(call.shape) * Index{sizeof(T)}, 1,
                         row_heads() + key_heads());
   }
-  FeatureGradientsTotals(const FeatureGradientsTotals&) = delete;
-  FeatureGradientsTotals& operator=(const FeatureGradientsTotals&) = delete;
-
-  /// This rank's communication statistics.
-  CommStats comm_stats() const {
-    const CommStats totals = of_keys_.comm_stats() + of_rows_.comm_stats();
-    return projection_ ? totals + projection_->comm_stats() : totals;
-  }
 
   /// Writes the gradients of the rows of this rank's segments, and on all ranks that of the
-  /// projection. All messages are exchanged even if computing throws.
-  /// \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  /// projection.
+  std::exception_ptr run(const ExecutorRef& executor) override {
     call_.prepare();
     std::exception_ptr error = fovea::detail::caught([&] { sum_tokens(executor); });
     const std::exception_ptr later = of_keys_.fold(executor, [&](Index n) {
@@ -83,11 +76,6 @@ class FeatureGradientsTotals {
   Index key_heads() const { return call_.shape.batch * call_.shape.key_heads; }
   /// This rank's segments.
   Index count() const { return static_cast<Index>(segments_.own().size()); }
-  /// Elements of the sums of a segment of rows.
-  Index elements() const {
-    constexpr Index unit = SegmentTotals<T>::kUnit;
-    return (FeatureSegments<T>::sum_elements(call_.shape) + unit - 1) / unit * unit;
-  }
   T* scratch(Index worker) { return scratch_.template data<T>() + worker * slot_; }
   /// The tokens of a sequence that rows see, and the rows that see them.
   Index seen(Index sequence) const {
@@ -97,24 +85,10 @@ class FeatureGradientsTotals {
     return seen(sequence) == 0 ? 0 : call_.sequences[sequence].queries;
   }
 
-  /// Calls f(segment, number among this rank's segments, number of the head, worker) for this
-  /// rank's segments of some heads that begin before end(sequence).
-  template <class End, class F>
-  void for_each_segment(Index heads, const ExecutorRef& executor, const End& end, const F& f) {
-    for_each_task(executor, call_.sequences.count() * heads * count(),
-                  [&](Index task, Index worker) {
-                    const Index head = task / count();
-                    const Index n = task % count();
-                    const Index number = segments_.own()[static_cast<std::size_t>(n)];
-                    const SequenceTask segment = {head / heads, head % heads, number};
-                    if (number * kLinearSegment >= end(segment.sequence)) return;
-                    f(segment, n, head, worker);
-                  });
-  }
-
   void sum_tokens(const ExecutorRef& executor) {
     for_each_segment(
-        call_.shape.key_heads, executor, [&](Index sequence) { return seen(sequence); },
+        segments_.own(), call_.sequences.count(), call_.shape.key_heads, executor,
+        [&](Index sequence) { return seen(sequence); },
         [&](const SequenceTask& segment, Index n, Index head, Index worker) {
           sums_.sum(call_.sequences[segment.sequence], segment, seen(segment.sequence),
                     of_keys_.sums(head, n), scratch(worker));
@@ -123,7 +97,8 @@ class FeatureGradientsTotals {
 
   void take_rows(const ExecutorRef& executor) {
     for_each_segment(
-        call_.shape.query_heads, executor, [&](Index sequence) { return rows_seeing(sequence); },
+        segments_.own(), call_.sequences.count(), call_.shape.query_heads, executor,
+        [&](Index sequence) { return rows_seeing(sequence); },
         [&](const SequenceTask& segment, Index n, Index head, Index worker) {
           const Index key_head = head / call_.group();
           steps_.rows(segment, of_keys_.total(key_head), of_keys_.reference(key_head),
@@ -133,7 +108,8 @@ class FeatureGradientsTotals {
 
   void take_tokens(const ExecutorRef& executor) {
     for_each_segment(
-        call_.shape.key_heads, executor, [&](Index sequence) { return seen(sequence); },
+        segments_.own(), call_.sequences.count(), call_.shape.key_heads, executor,
+        [&](Index sequence) { return seen(sequence); },
         [&](const SequenceTask& segment, Index n, Index head, Index worker) {
           steps_.tokens(segment, of_rows_.total(head), of_keys_.reference(head),
                         call_.part((row_heads() + head) * count() + n), scratch(worker));

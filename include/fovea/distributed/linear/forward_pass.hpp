@@ -4,11 +4,13 @@
 #pragma once
 
 #include <exception>
+#include <memory>
 #include <optional>
 #include <type_traits>
 
 #include "fovea/attention/fmm/near_field.hpp"
 #include "fovea/distributed/linear/far_field.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/softmax/forward_pass.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -18,7 +20,7 @@ namespace distributed {
 /// One forward pass: the near field, if any, writes rows, and the far field adds to them.
 /// \tparam Passes a LinearPasses or FmmPasses of float or double
 template <class Passes>
-class LinearForwardPass {
+class LinearForwardPass final : public RankPass {
  public:
   /// The tensors' scalar type.
   using T = typename Passes::Scalar;
@@ -38,14 +40,11 @@ class LinearForwardPass {
                     NearBlocks<T>::only_rows(inputs), out, SoftmaxSaved<T>{saved.near_lse}, rows);
       near_->reserve(executor);
     }
-    far_.emplace(inputs, op.far_field, weights_, Settings::kHasNear, out, rows, executor);
+    far_ = far_field_pass(inputs, op.far_field, weights_, Settings::kHasNear, out, rows, executor);
   }
-  LinearForwardPass(const LinearForwardPass&) = delete;
-  LinearForwardPass& operator=(const LinearForwardPass&) = delete;
 
-  /// Computes this rank's rows. All messages are exchanged even if computing throws.
-  /// \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  /// Computes this rank's rows.
+  std::exception_ptr run(const ExecutorRef& executor) override {
     std::exception_ptr error;
     if constexpr (Settings::kHasNear) {
       error = near_->run(executor);
@@ -53,13 +52,6 @@ class LinearForwardPass {
     }
     const std::exception_ptr later = far_->run(executor);
     return error ? error : later;
-  }
-
-  /// This rank's communication statistics.
-  CommStats comm_stats() const {
-    CommStats all = far_->comm_stats();
-    if constexpr (Settings::kHasNear) all = all + near_->comm_stats();
-    return all;
   }
 
  private:
@@ -82,7 +74,7 @@ class LinearForwardPass {
   Saved saved_;
   FarWeights<T> weights_;
   std::optional<std::conditional_t<Settings::kHasNear, SoftmaxForwardPass<T>, None>> near_;
-  std::optional<FarField<T, typename Settings::Far>> far_;
+  std::unique_ptr<RankPass> far_;
 };
 
 }  // namespace distributed

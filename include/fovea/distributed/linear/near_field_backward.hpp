@@ -6,9 +6,9 @@
 #include <exception>
 #include <optional>
 
+#include "fovea/attention/call/scratch_tensor.hpp"
 #include "fovea/attention/fmm/near_field.hpp"
-#include "fovea/core/workspace.hpp"
-#include "fovea/distributed/messages/whole_call.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/softmax/backward_pass.hpp"
 #include "fovea/distributed/softmax/forward_pass.hpp"
 
@@ -19,7 +19,7 @@ namespace distributed {
 /// One backward pass of a near field, whose output is recomputed if it was not saved. It writes
 /// gradients, and the far field adds to them.
 template <class T>
-class NearFieldBackward {
+class NearFieldBackward final : public RankPass {
  public:
   /// Allocates all memory.
   /// \param inputs, saved, d_out, grads this rank's   \param weights of the near field; they must
@@ -32,9 +32,9 @@ class NearFieldBackward {
                     const Sharding& rows, const ExecutorRef& executor)
       : weights_(weights),
         d_out_(d_out),
-        own_out_(is_saved ? Shape{} : d_out.shape()),
-        own_lse_(is_saved ? Shape{} : lse_shape(d_out)),
-        weighted_(weights.are_given() ? d_out.shape() : Shape{}),
+        own_out_(is_saved ? Shape{} : d_out.shape(), SystemMemory()),
+        own_lse_(is_saved ? Shape{} : lse_shape(d_out), SystemMemory()),
+        weighted_(weights.are_given() ? d_out.shape() : Shape{}, SystemMemory()),
         out_(is_saved ? View<T>(saved.near_out) : own_out_.view()) {
     const SoftmaxInputs<T> own = NearBlocks<T>::only_rows(inputs);
     const View<T> lse = is_saved ? View<T>(saved.near_lse) : own_lse_.view();
@@ -52,15 +52,8 @@ class NearFieldBackward {
   /// The output of the near field. \pre run was called, or it was saved
   const View<T>& out() const { return out_; }
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const {
-    const CommStats all = backward_->comm_stats();
-    return forward_ ? all + forward_->comm_stats() : all;
-  }
-
-  /// Writes the gradients. All messages are exchanged even if computing throws.
-  /// \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  /// Writes the gradients.
+  std::exception_ptr run(const ExecutorRef& executor) override {
     std::exception_ptr error;
     if (forward_) error = forward_->run(executor);
     weigh();
@@ -69,16 +62,6 @@ class NearFieldBackward {
   }
 
  private:
-  /// A tensor of this rank's rows.
-  struct Owned {
-    explicit Owned(const Shape& of)
-        : shape(of), memory(shape[0] * shape[1] * shape[2] * shape[3], Index{sizeof(T)}) {}
-    View<T> view() { return {memory.template data<T>(), shape}; }
-
-    Shape shape;
-    Workspace memory;
-  };
-
   static Shape lse_shape(const View<const T>& d_out) {
     Shape shape = d_out.shape();
     shape[3] = 1;
@@ -101,9 +84,9 @@ class NearFieldBackward {
 
   const FarWeights<T>& weights_;
   View<const T> d_out_;
-  Owned own_out_;   // empty if it was saved
-  Owned own_lse_;   // likewise
-  Owned weighted_;  // empty if all weights are 1
+  ScratchTensor<T> own_out_;   // empty if it was saved
+  ScratchTensor<T> own_lse_;   // likewise
+  ScratchTensor<T> weighted_;  // empty if all weights are 1
   View<T> out_;
   std::optional<SoftmaxForwardPass<T>> forward_;
   std::optional<SoftmaxBackwardPass<T>> backward_;

@@ -10,6 +10,7 @@
 #include "fovea/attention/linear/performer_passes.hpp"
 #include "fovea/distributed/linear/feature_gradients_scan.hpp"
 #include "fovea/distributed/linear/feature_gradients_totals.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -17,7 +18,7 @@ namespace distributed {
 
 /// One backward pass.
 template <class T>
-class PerformerBackwardPass {
+class PerformerBackwardPass final : public RankPass {
  public:
   /// Allocates all memory.
   /// \param inputs, d_out, grads this rank's, checked
@@ -42,17 +43,9 @@ class PerformerBackwardPass {
       totals_.emplace(call_, segments_, rows.ranks(), executor);
     }
   }
-  PerformerBackwardPass(const PerformerBackwardPass&) = delete;
-  PerformerBackwardPass& operator=(const PerformerBackwardPass&) = delete;
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const {
-    return segments_.comm_stats() + (scan_ ? scan_->comm_stats() : totals_->comm_stats());
-  }
-
-  /// Writes the gradients of this rank's rows, and that of the projection. All messages are
-  /// exchanged even if computing throws. \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  /// Writes the gradients of this rank's rows, and that of the projection.
+  std::exception_ptr run(const ExecutorRef& executor) override {
     segments_.put(kQ, inputs_.q);
     segments_.put(kK, inputs_.k);
     segments_.put(kV, inputs_.v);

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <tuple>
 
 #include "fovea/distributed/linear/performer_backward_pass.hpp"
 #include "fovea/distributed/linear/performer_calls.hpp"
@@ -32,19 +33,17 @@ CommStats PerformerCalls<T>::forward(const PerformerSettings& op, const Performe
                                      const View<T>& out, const Sharding& rows,
                                      const detail::CollectiveCall& call) {
   using In = PerformerInputs<T>;
-  using Saved = LinearSaved<T>;
   const std::string text = detail::performer_text(op.name, ".forward", inputs, rows);
   const auto check = [&] {
     detail::check_call(op.name, inputs, rows,
                        [&](const In& own) { PerformerPasses<T>::check(op, own, out); });
   };
   if (detail::are_rows_moved(inputs, op.visibility.alignment, rows)) {
-    return detail::forward_whole<T, In, Saved>(
-        inputs, out, {}, rows, call, text, check,
-        [&](const In& all, const View<T>& to, const Saved& /*saved*/, const ExecutorRef& threads) {
-          PerformerPasses<T>::check(op, all, to);
-          PerformerPasses<T>::forward(op, all, to, threads);
-        });
+    return detail::run_whole_call(rows, call, text, check, std::tuple(inputs), std::tuple(out),
+                                  [&](const auto& all, const auto& to, const ExecutorRef& threads) {
+                                    PerformerPasses<T>::check(op, all, to);
+                                    PerformerPasses<T>::forward(op, all, to, threads);
+                                  });
   }
   return detail::run_call(rows, call, text, check, [&](const ExecutorRef& threads) {
     return std::make_unique<PerformerForwardPass<T>>(op, inputs, out, rows, threads);
@@ -57,8 +56,6 @@ CommStats PerformerCalls<T>::backward(const PerformerSettings& op, const Perform
                                       const PerformerGrads<T>& grads, const Sharding& rows,
                                       const detail::CollectiveCall& call) {
   using In = PerformerInputs<T>;
-  using Saved = LinearSaved<T>;
-  using Grads = PerformerGrads<T>;
   std::string text = detail::performer_text(op.name, ".backward", inputs, rows);
   if (!grads.projection.empty()) text.append(", gradient of the projection");
   const auto check = [&] {
@@ -67,10 +64,10 @@ CommStats PerformerCalls<T>::backward(const PerformerSettings& op, const Perform
     });
   };
   if (detail::are_rows_moved(inputs, op.visibility.alignment, rows)) {
-    return detail::backward_whole<T, In, Saved, View<const T>, Grads>(
-        inputs, out, {}, d_out, grads, rows, call, text, check,
-        [&](const In& all, const View<const T>& from, const Saved& /*saved*/,
-            const View<const T>& d_from, const Grads& wanted, const ExecutorRef& threads) {
+    return detail::run_whole_call(
+        rows, call, text, check, std::tuple(inputs, out, d_out), std::tuple(grads),
+        [&](const auto& all, const auto& from, const auto& d_from, const auto& wanted,
+            const ExecutorRef& threads) {
           PerformerPasses<T>::check_backward(op, all, from, d_from, wanted);
           PerformerPasses<T>::backward(op, all, d_from, wanted, threads);
         });

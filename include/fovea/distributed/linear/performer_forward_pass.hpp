@@ -5,12 +5,13 @@
 
 #include <algorithm>
 #include <exception>
-#include <optional>
+#include <memory>
 
 #include "fovea/attention/linear/feature_stream.hpp"
 #include "fovea/attention/linear/performer_passes.hpp"
-#include "fovea/distributed/linear/key_head_scan.hpp"
+#include "fovea/distributed/linear/causal_scan.hpp"
 #include "fovea/distributed/linear/sharded_feature_totals.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/segments/segment_keys.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -29,48 +30,9 @@ struct PerformerOwnRows {
   Index group() const { return fovea::detail::group_size(shape.query_heads, shape.key_heads); }
 };
 
-/// The causal forward pass: states with their running references are passed along the ranges of
-/// rows.
-template <class T>
-class FeatureScan {
- public:
-  /// Allocates all memory.
-  /// \param own must outlive this object
-  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  FeatureScan(const PerformerOwnRows<T>& own, const Sharding& rows, const ExecutorRef& executor)
-      : stream_(own.inputs, own.shape, own.features, own.out),
-        scan_({.batch = own.shape.batch,
-               .key_heads = own.shape.key_heads,
-               .group = own.group(),
-               .state = Stream::state_elements(own.shape.features, own.shape.value_width),
-               .scratch = Stream::scratch_elements(own.shape.features, own.shape.width,
-                                                   own.shape.value_width, own.group())},
-              own.inputs.key_lengths, rows, executor) {}
-
-  /// This rank's communication statistics.
-  CommStats comm_stats() const { return scan_.comm_stats(); }
-
-  /// Computes this rank's rows. All messages are exchanged even if computing throws.
-  /// \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
-    using RowBlock = typename Stream::RowBlock;
-    return scan_.template run<RowBlock>(
-        executor, [&](Index b, Index key_head, const RowBlock& row_block,
-                      const typename KeyHeadScan<T>::Memory& at) {
-          stream_.add(b, key_head, row_block, {at.state, at.scratch, at.rows});
-        });
-  }
-
- private:
-  using Stream = FeatureStream<T>;
-
-  Stream stream_;
-  KeyHeadScan<T> scan_;
-};
-
 /// The non-causal forward pass: segment sums are folded on all ranks, and rows read their total.
 template <class T>
-class FeatureReads {
+class FeatureReads final : public RankPass {
  public:
   /// Allocates all memory.
   /// \param own must outlive this object
@@ -85,15 +47,9 @@ class FeatureReads {
         scratch_(memory_of(executor).take(worker_count(executor, most_tasks()),
                                           slot_ * Index{sizeof(T)})),
         totals_(rows.ranks(), keys_.owners(), own.shape) {}
-  FeatureReads(const FeatureReads&) = delete;
-  FeatureReads& operator=(const FeatureReads&) = delete;
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const { return keys_.comm_stats() + totals_.comm_stats(); }
-
-  /// Computes this rank's rows. All messages are exchanged even if computing throws.
-  /// \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  /// Computes this rank's rows.
+  std::exception_ptr run(const ExecutorRef& executor) override {
     std::exception_ptr error = keys_.bring([&] { sum_segments(executor); });
     const std::exception_ptr later = totals_.fold(
         executor, [&](Index head) { return used_segments(head / own_.shape.key_heads); });
@@ -128,18 +84,16 @@ class FeatureReads {
   void sum_segments(const ExecutorRef& executor) {
     const Segments held(own_.inputs, own_.features);
     const Segments brought(brought_, own_.features);
-    const Index count = totals_.own_segments();
-    for_each_task(executor, key_heads() * count, [&](Index task, Index worker) {
-      const Index head = task / count;
-      const Index b = head / own_.shape.key_heads;
-      const Index number = keys_.own()[static_cast<std::size_t>(task % count)];
-      if (number >= used_segments(b)) return;
-      const Sequence s = {b,         b, 0, rows_.count(), keys_.first_row(number), rows_.count(),
-                          key_end(b)};
-      const Segments& segments = keys_.is_brought(number) ? brought : held;
-      segments.sum(s, {b, head % own_.shape.key_heads, number}, key_end(b),
-                   totals_.sums(head, task % count), scratch(worker));
-    });
+    for_each_segment(
+        keys_.own(), own_.shape.batch, own_.shape.key_heads, executor,
+        [&](Index b) { return key_end(b); },
+        [&](const SequenceTask& segment, Index n, Index head, Index worker) {
+          const Index b = segment.sequence;
+          const Sequence s = {
+              b, b, 0, rows_.count(), keys_.first_row(segment.part), rows_.count(), key_end(b)};
+          const Segments& segments = keys_.is_brought(segment.part) ? brought : held;
+          segments.sum(s, segment, key_end(b), totals_.sums(head, n), scratch(worker));
+        });
   }
 
   void read_rows(const ExecutorRef& executor) {
@@ -171,7 +125,7 @@ class FeatureReads {
 
 /// One forward pass.
 template <class T>
-class PerformerForwardPass {
+class PerformerForwardPass final : public RankPass {
  public:
   /// Allocates all memory.
   /// \param inputs, out this rank's, checked
@@ -182,32 +136,34 @@ class PerformerForwardPass {
         projection_(memory_of(executor).take(
             1, RandomFeatures<T>::elements(own_.shape.features, own_.shape.width, false) *
                    Index{sizeof(T)})) {
-    if (op.visibility.causal) {
-      scan_.emplace(own_, rows, executor);
-    } else {
-      reads_.emplace(own_, rows, executor);
+    if (!op.visibility.causal) {
+      pass_ = std::make_unique<FeatureReads<T>>(own_, rows, executor);
+      return;
     }
+    using Stream = FeatureStream<T>;
+    const PerformerShape& s = own_.shape;
+    pass_ = causal_scan<T>(
+        Stream(own_.inputs, s, own_.features, out),
+        [](T* state, T* scratch, LinearRows<T>* of_group) -> typename Stream::Memory {
+          return {state, scratch, of_group};
+        },
+        {s.batch, s.key_heads, own_.group(), Stream::state_elements(s.features, s.value_width),
+         Stream::scratch_elements(s.features, s.width, s.value_width, own_.group())},
+        own_.inputs.key_lengths, rows, executor);
   }
-  PerformerForwardPass(const PerformerForwardPass&) = delete;
-  PerformerForwardPass& operator=(const PerformerForwardPass&) = delete;
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const { return scan_ ? scan_->comm_stats() : reads_->comm_stats(); }
-
-  /// Computes this rank's rows. All messages are exchanged even if computing throws.
-  /// \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  /// Computes this rank's rows.
+  std::exception_ptr run(const ExecutorRef& executor) override {
     if (!own_.inputs.projection.empty()) {
       own_.features.pack(own_.inputs.projection, false, projection_.template data<T>());
     }
-    return scan_ ? scan_->run(executor) : reads_->run(executor);
+    return pass_->run(executor);
   }
 
  private:
   PerformerOwnRows<T> own_;
   Workspace projection_;
-  std::optional<FeatureScan<T>> scan_;    // if causal
-  std::optional<FeatureReads<T>> reads_;  // if not
+  std::unique_ptr<RankPass> pass_;  // of the states of ranges if causal, otherwise of totals
 };
 
 }  // namespace distributed

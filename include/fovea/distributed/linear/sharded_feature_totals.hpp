@@ -32,19 +32,10 @@ class ShardedFeatureTotals {
         owners_(owners),
         shape_(shape),
         largest_(heads(), row() * Index{sizeof(T)}),
-        totals_(ranks, owners, heads(), elements()) {}
+        totals_(ranks, owners, heads(), FeatureSegments<T>::sum_elements(shape) + row()) {}
   ShardedFeatureTotals(const ShardedFeatureTotals&) = delete;
   ShardedFeatureTotals& operator=(const ShardedFeatureTotals&) = delete;
 
-  /// This rank's communication statistics. Largest references are counted as if each rank sent its
-  /// own to every other.
-  CommStats comm_stats() const {
-    const Index bytes = heads() * row() * Index{sizeof(T)} * (ranks_.size() - 1);
-    return totals_.comm_stats() + CommStats{bytes, waited_};
-  }
-
-  /// The number of segments that this rank sums.
-  Index own_segments() const { return totals_.own_segments(); }
   /// Where FeatureSegments writes a head's sums of this rank's segment n.
   T* sums(Index head, Index n) { return totals_.sums(head, n); }
 
@@ -55,7 +46,9 @@ class ShardedFeatureTotals {
   template <class Used>
   std::exception_ptr fold(const ExecutorRef& executor, const Used& used) {
     for (Index head = 0; head < heads(); ++head) find_largest(head, used(head));
-    detail::add_waiting(waited_, [&] {
+    // As if each rank sent its largest references to every other.
+    ranks_.add_sent(heads() * row() * Index{sizeof(T)} * (ranks_.size() - 1));
+    ranks_.wait([&] {
       for (Index head = 0; head < heads(); ++head) {
         ranks_.check(
             MPI_Allreduce(MPI_IN_PLACE, reference(head), static_cast<int>(row()),
@@ -79,11 +72,6 @@ class ShardedFeatureTotals {
   /// Key heads of all sequences.
   Index heads() const { return shape_.batch * shape_.key_heads; }
   Index row() const { return padded_row<T>(shape_.features); }
-  /// Elements of the sums of a segment and of their reference.
-  Index elements() const {
-    constexpr Index unit = SegmentTotals<T>::kUnit;
-    return (FeatureSegments<T>::sum_elements(shape_) + row() + unit - 1) / unit * unit;
-  }
   /// The number of this rank's used segments.
   Index own_used(Index used) const {
     const std::vector<Index>& own = owners_.of(ranks_.rank());
@@ -106,7 +94,7 @@ class ShardedFeatureTotals {
     JoinReferencesArgs<T> args;
     args.sums = sums(head, 0);
     args.segments = count;
-    args.elements = elements();
+    args.elements = totals_.elements();
     args.width = shape_.features;
     args.value_width = shape_.value_width;
     args.largest = reference(head);
@@ -118,7 +106,6 @@ class ShardedFeatureTotals {
   PerformerShape shape_;
   Workspace largest_;  // [key heads, R padded]
   SegmentTotals<T> totals_;
-  double waited_ = 0;
 };
 
 }  // namespace distributed

@@ -12,6 +12,7 @@
 #include "fovea/attention/linear/backward_call.hpp"
 #include "fovea/attention/linear/segment_sums.hpp"
 #include "fovea/distributed/linear/open_chunk.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/messages/pipelined_scan.hpp"
 #include "fovea/distributed/segments/range_sums.hpp"
 #include "fovea/distributed/segments/segment_rows.hpp"
@@ -22,7 +23,7 @@ namespace distributed {
 
 /// The gradients of causal sums of one backward pass, with the tensors of SegmentRows.
 template <class T, class Field>
-class SumGradientsScan {
+class SumGradientsScan final : public RankPass {
  public:
   /// The state that the parts of the pass share.
   using Call = LinearBackwardCall<T, Field>;
@@ -52,14 +53,6 @@ class SumGradientsScan {
       found_.emplace(ranks, segments.layout(), call.row_heads(), 1, maps_.count);
     }
   }
-  SumGradientsScan(const SumGradientsScan&) = delete;
-  SumGradientsScan& operator=(const SumGradientsScan&) = delete;
-
-  /// This rank's communication statistics.
-  CommStats comm_stats() const {
-    const CommStats states = up_.comm_stats() + down_.comm_stats();
-    return found_ ? states + found_->comm_stats() : states;
-  }
 
   /// The sums over batch and rows of <weight d_out_i, far_i>, as in a single-process pass: [Hq].
   /// \pre run was called, and products were requested
@@ -72,9 +65,8 @@ class SumGradientsScan {
     return sums;
   }
 
-  /// Writes the gradients of the rows of this rank's segments. All messages are exchanged even if
-  /// computing throws. \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  /// Writes the gradients of the rows of this rank's segments.
+  std::exception_ptr run(const ExecutorRef& executor) override {
     std::exception_ptr error = up_.run([&](const ScanStep& scan_step, Index first, Index end) {
       for_each_segment(scan_step, first, end, up_, executor,
                        [&](const Piece& piece) { add_tokens(piece); });

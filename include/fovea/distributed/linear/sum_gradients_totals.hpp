@@ -10,6 +10,7 @@
 
 #include "fovea/attention/linear/backward_call.hpp"
 #include "fovea/attention/linear/segment_sums.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/segments/range_sums.hpp"
 #include "fovea/distributed/segments/segment_rows.hpp"
 
@@ -19,7 +20,7 @@ namespace distributed {
 
 /// The gradients of non-causal sums of one backward pass, with the tensors of SegmentRows.
 template <class T, class Field>
-class SumGradientsTotals {
+class SumGradientsTotals final : public RankPass {
  public:
   /// The state that the parts of the pass share.
   using Call = LinearBackwardCall<T, Field>;
@@ -40,19 +41,11 @@ class SumGradientsTotals {
                        linear_sum_scratch<T>(call.far_field.linear_shape(call.shape))))),
         scratch_(memory_of(executor).take(worker_count(executor, count() * call.row_heads()),
                                           slot_ * Index{sizeof(T)})),
-        of_keys_(ranks, segments.owners(), call.key_heads(), elements()),
-        of_rows_(ranks, segments.owners(), call.row_heads(), elements(), call.group()) {
+        of_keys_(ranks, segments.owners(), call.key_heads(), elements(call)),
+        of_rows_(ranks, segments.owners(), call.row_heads(), elements(call), call.group()) {
     if (!wants_products) return;
     found_.resize(static_cast<std::size_t>(count() * call.row_heads()));
     sums_.emplace(ranks, segments.layout(), call.shape.query_heads, 1, call.sequences.count());
-  }
-  SumGradientsTotals(const SumGradientsTotals&) = delete;
-  SumGradientsTotals& operator=(const SumGradientsTotals&) = delete;
-
-  /// This rank's communication statistics.
-  CommStats comm_stats() const {
-    const CommStats totals = of_keys_.comm_stats() + of_rows_.comm_stats();
-    return sums_ ? totals + sums_->comm_stats() : totals;
   }
 
   /// The sums over batch and rows of <weight d_out_i, far_i>, as in a single-process pass: [Hq].
@@ -63,18 +56,15 @@ class SumGradientsTotals {
     return sums;
   }
 
-  /// Writes the gradients of the rows of this rank's segments. All messages are exchanged even if
-  /// computing throws. \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  /// Writes the gradients of the rows of this rank's segments.
+  std::exception_ptr run(const ExecutorRef& executor) override {
     std::exception_ptr error = fovea::detail::caught([&] { sum_tokens(executor); });
     of_keys_.fold([&](Index n) {
       return SegmentSums<T>::segments(call_.seen(call_.sequences[n / call_.shape.key_heads]));
     });
     if (!error) error = fovea::detail::caught([&] { take_rows(executor); });
-    of_rows_.fold([&](Index n) {
-      const Sequence s = call_.sequences[n / call_.shape.key_heads];
-      return call_.seen(s) == 0 ? 0 : SegmentSums<T>::segments(s.queries);
-    });
+    of_rows_.fold(
+        [&](Index n) { return SegmentSums<T>::segments(rows_seeing(n / call_.shape.key_heads)); });
     if (!error) error = fovea::detail::caught([&] { take_tokens(executor); });
     if (!sums_) return error;
     const std::exception_ptr later =
@@ -87,31 +77,21 @@ class SumGradientsTotals {
  private:
   Index count() const { return static_cast<Index>(segments_.own().size()); }
   /// Elements of the sums of a segment.
-  Index elements() const {
-    constexpr Index unit = SegmentTotals<T>::kUnit;
-    const Index sums = linear_sum_elements<T>(call_.far_field.linear_shape(call_.shape));
-    return (sums + unit - 1) / unit * unit;
+  static Index elements(const Call& call) {
+    return linear_sum_elements<T>(call.far_field.linear_shape(call.shape));
   }
   T* scratch(Index worker) { return scratch_.template data<T>() + worker * slot_; }
 
-  /// Calls f(segment, number among this rank's segments, number of the head, worker) for this
-  /// rank's segments of some heads that begin before end(sequence).
-  template <class End, class F>
-  void for_each_segment(Index heads, const ExecutorRef& executor, const End& end, const F& f) {
-    for_each_task(executor, call_.sequences.count() * heads * count(),
-                  [&](Index task, Index worker) {
-                    const Index head = task / count();
-                    const Index n = task % count();
-                    const Index number = segments_.own()[static_cast<std::size_t>(n)];
-                    const SequenceTask segment = {head / heads, head % heads, number};
-                    if (number * kLinearSegment >= end(call_.sequences[segment.sequence])) return;
-                    f(segment, n, head, worker);
-                  });
+  /// The rows of a sequence that see tokens.
+  Index rows_seeing(Index sequence) const {
+    const Sequence s = call_.sequences[sequence];
+    return call_.seen(s) == 0 ? 0 : s.queries;
   }
 
   void sum_tokens(const ExecutorRef& executor) {
     for_each_segment(
-        call_.shape.key_heads, executor, [&](const Sequence& s) { return call_.seen(s); },
+        segments_.own(), call_.sequences.count(), call_.shape.key_heads, executor,
+        [&](Index sequence) { return call_.seen(call_.sequences[sequence]); },
         [&](const SequenceTask& segment, Index n, Index head, Index worker) {
           LinearKernels<T>{}.sum(segment_sum_args(call_.inputs, call_.far_field,
                                                   call_.sequences[segment.sequence], segment,
@@ -121,8 +101,8 @@ class SumGradientsTotals {
 
   void take_rows(const ExecutorRef& executor) {
     for_each_segment(
-        call_.shape.query_heads, executor,
-        [&](const Sequence& s) { return call_.seen(s) == 0 ? 0 : s.queries; },
+        segments_.own(), call_.sequences.count(), call_.shape.query_heads, executor,
+        [&](Index sequence) { return rows_seeing(sequence); },
         [&](const SequenceTask& segment, Index n, Index head, Index worker) {
           LinearGradRowsArgs<T> args = call_.row_args(segment, accumulate_);
           args.total = of_keys_.total(head / call_.group());
@@ -148,7 +128,8 @@ class SumGradientsTotals {
 
   void take_tokens(const ExecutorRef& executor) {
     for_each_segment(
-        call_.shape.key_heads, executor, [&](const Sequence& s) { return call_.seen(s); },
+        segments_.own(), call_.sequences.count(), call_.shape.key_heads, executor,
+        [&](Index sequence) { return call_.seen(call_.sequences[sequence]); },
         [&](const SequenceTask& segment, Index, Index head, Index worker) {
           LinearGradKeysArgs<T> args = call_.key_args(segment, accumulate_);
           args.total = of_rows_.total(head);

@@ -32,8 +32,8 @@ struct BroadcastLogits {
 
   /// Rejects separate rows on this rank if another has one for all, and the gradient of such a
   /// bias, a sum over the rows of all ranks. \throws std::invalid_argument
-  template <class In, class Grads>
-  void check(const char* op, const In& in, const Grads& grads) const {
+  template <class In>
+  void check(const char* op, const In& in, bool wants_gradient) const {
     const auto check_rows = [&](const char* tensor, const auto& x, bool has_one_row) {
       if (!has_one_row || x.rows() <= 1) return;
       refuse_extent(op, tensor, x.shape(), 2,
@@ -41,7 +41,7 @@ struct BroadcastLogits {
     };
     check_rows("bias", in.bias, bias);
     check_rows("mask", in.mask, mask);
-    if (!bias || grads.bias.empty()) return;
+    if (!bias || !wants_gradient) return;
     refuse_given(
         op, "the gradient of bias",
         "bias has one row for all queries, and sums over distributed rows are not computed");
@@ -61,7 +61,7 @@ CommStats run_backward_call(const Sharding& rows, const CollectiveCall& of, cons
   }
   const auto check_all = [&] {
     check();
-    one_row.check(of.name(), in, grads);
+    one_row.check(of.name(), in, !grads.bias.empty());
   };
   return run_call(rows, of, call, check_all,
                   [&](const ExecutorRef& threads) { return prepare(threads, one_row); });

@@ -16,6 +16,7 @@
 #include "fovea/core/executor_ref.hpp"
 #include "fovea/distributed/comm_stats.hpp"
 #include "fovea/distributed/messages/options_text.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/sharding.hpp"
 #include "fovea/simd/softmax_constants.hpp"
 
@@ -113,84 +114,42 @@ class CollectiveCall {
   void (*with_executor_)(void*, FunctionRef<void(const ExecutorRef&)>);
 };
 
-/// A pass that all ranks run together.
-class AnyPass {
- public:
-  AnyPass() = default;
-  AnyPass(const AnyPass&) = delete;
-  AnyPass& operator=(const AnyPass&) = delete;
-  virtual ~AnyPass() = default;
-  /// Sends, receives and computes. \returns the exception that computing threw, or null
-  virtual std::exception_ptr run(const ExecutorRef& executor) = 0;
-  /// This rank's communication statistics.
-  virtual CommStats comm_stats() const = 0;
-  /// A number that differs between ranks if their messages would not match.
-  virtual std::uint64_t plan_number() const { return 0; }
-};
-
-/// Adapts a class with the same members; plan_number() may be missing.
-/// \tparam Pointer to the pass
-template <class Pointer>
-class PassOf final : public AnyPass {
- public:
-  /// \param pass the pass
-  explicit PassOf(Pointer pass) : pass_(std::move(pass)) {}
-  std::exception_ptr run(const ExecutorRef& executor) override { return pass_->run(executor); }
-  CommStats comm_stats() const override { return pass_->comm_stats(); }
-  std::uint64_t plan_number() const override {
-    if constexpr (requires { pass_->plan_number(); }) return pass_->plan_number();
-    return 0;
-  }
-
- private:
-  Pointer pass_;
-};
-
 /// Makes a collective call: checks, prepares and runs it. If one rank throws, all throw the same,
 /// after sending the messages that others wait for.
 /// \param call a description of the call, equal on all ranks
 /// \param check checks this rank's arguments
 /// \param prepare allocates all memory; differing plan numbers are rejected
-/// \param beside as in `check_collectively`
-inline CommStats run_pass(const Communicator& ranks, const CollectiveCall& of,
+/// \param beside as in `check_collectively`   \returns this rank's communication statistics
+inline CommStats run_call(const Communicator& ranks, const CollectiveCall& of,
                           const std::string& call, FunctionRef<void()> check,
-                          FunctionRef<std::unique_ptr<AnyPass>(const ExecutorRef&)> prepare,
+                          FunctionRef<std::shared_ptr<RankPass>(const ExecutorRef&)> prepare,
                           std::uint64_t beside = 0) {
   together(ranks, of.text(call), check, beside);
-  CommStats comm_stats;
+  const CommStats before = ranks.comm_stats();
   bool has_executor = false;
   const std::exception_ptr error = fovea::detail::caught([&] {
     of.with_executor([&](const ExecutorRef& threads) {
       has_executor = true;
-      std::unique_ptr<AnyPass> pass;
+      std::shared_ptr<RankPass> pass;
       const std::exception_ptr unprepared = fovea::detail::caught([&] {
         pass = prepare(threads);
         memory_of(threads).require();
       });
       check_collectively(ranks, unprepared, of.name(), unprepared ? 0 : pass->plan_number());
       check_collectively(ranks, pass->run(threads), of.name());
-      comm_stats = pass->comm_stats();
     });
   });
   // A rank whose executor is rejected joins the others' check after preparing.
   if (!has_executor) check_collectively(ranks, error, of.name());
   if (error) std::rethrow_exception(error);
-  return comm_stats;
+  return ranks.comm_stats() - before;
 }
 
-/// The same for the ranks of a sequence or a communicator. \param prepare called with a reference
-/// to the executor, returns a pointer to a pass, as for PassOf
-template <class Ranks, class Prepare>
-CommStats run_call(const Ranks& ranks, const CollectiveCall& of, const std::string& call,
-                   FunctionRef<void()> check, const Prepare& prepare) {
-  const auto prepare_any = [&](const ExecutorRef& threads) -> std::unique_ptr<AnyPass> {
-    return std::make_unique<PassOf<decltype(prepare(threads))>>(prepare(threads));
-  };
-  if constexpr (std::same_as<Ranks, Sharding>) {
-    return run_pass(ranks.ranks(), of, call, check, prepare_any, ranks.number());
-  } else {
-    return run_pass(ranks, of, call, check, prepare_any);
-  }
+/// The same for the ranks of a sequence.
+inline CommStats run_call(const Sharding& rows, const CollectiveCall& of, const std::string& call,
+                          FunctionRef<void()> check,
+                          FunctionRef<std::shared_ptr<RankPass>(const ExecutorRef&)> prepare) {
+  return run_call(rows.ranks(), of, call, check, prepare, rows.number());
 }
 
 /// Describes the integer lists that are given among the inputs, such as key lengths.

@@ -9,7 +9,6 @@
 
 #include "fovea/core/view.hpp"
 #include "fovea/core/workspace.hpp"
-#include "fovea/distributed/comm_stats.hpp"
 #include "fovea/distributed/messages/mpi_type.hpp"
 #include "fovea/distributed/rows/row_set.hpp"
 #include "fovea/distributed/sharding.hpp"
@@ -62,8 +61,6 @@ class ChannelAllToAll {
     return View<T>(slice_.template data<T>(), {batch_, count, layout_.rows(), width},
                    {layout_.rows() * own_channels(), width, own_channels(), 1});
   }
-  /// This rank's communication statistics so far.
-  CommStats comm_stats() const { return comm_stats_; }
 
   /// Computes the slices from the rows of all ranks (all-to-all). \param own [B, H, own rows, W]
   void bring(const View<const T>& own) {
@@ -222,11 +219,11 @@ class ChannelAllToAll {
         ranks_.check(MPI_Isend(out.data, static_cast<int>(out.rows), out.row, rank, kTag,
                                ranks_.mpi(), &requests_[request++]),
                      "MPI_Isend");
-        comm_stats_.bytes_sent += out.bytes;
+        ranks_.add_sent(out.bytes);
       }
       before += layout_.count(rank);
     }
-    detail::add_waiting(comm_stats_.seconds_waited, [&] {
+    ranks_.wait([&] {
       ranks_.check(MPI_Waitall(static_cast<int>(request), requests_.data(), MPI_STATUSES_IGNORE),
                    "MPI_Waitall");
     });
@@ -243,7 +240,6 @@ class ChannelAllToAll {
   Workspace of_channels_;               // [ranks, B, rows of the rank, own channels]
   std::vector<MPI_Request> requests_;   // [ranks, B, 2]
   std::vector<detail::MpiType> types_;  // a row of the channels of each rank
-  CommStats comm_stats_;
 };
 
 }  // namespace distributed

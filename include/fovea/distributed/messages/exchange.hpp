@@ -7,7 +7,6 @@
 #include <limits>
 #include <vector>
 
-#include "fovea/distributed/comm_stats.hpp"
 #include "fovea/distributed/communicator.hpp"
 #include "fovea/distributed/messages/exchange_plan.hpp"
 #include "fovea/distributed/messages/mpi_type.hpp"
@@ -41,17 +40,15 @@ class Exchange {
       prepare(stages[s].sends, tensors.places(), stage.sends, stage.packed.sends);
       prepare(stages[s].receives, tensors.places(), stage.receives, stage.packed.receives);
       packed_.reserve(stage.packed);
-      comm_stats_.bytes_sent += stages[s].rows_sent() * bytes_of_row(tensors.places());
+      bytes_ += stages[s].rows_sent() * bytes_of_row(tensors.places());
     }
   }
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  /// The bytes sent in all stages, and the time waited so far.
-  const CommStats& comm_stats() const { return comm_stats_; }
-
   /// Starts sends for all stages, and receives for stage 0.
   void begin() {
+    ranks_.add_sent(bytes_);
     for (Stage& stage : stages_) {
       for (Message& m : stage.sends) {
         ranks_.check(MPI_Isend(m.data, m.count, m.type, m.rank, kTag, ranks_.mpi(), &m.request),
@@ -137,7 +134,7 @@ class Exchange {
   }
 
   void move_packed(std::size_t stage) {
-    detail::add_waiting(comm_stats_.seconds_waited, [&] { packed_.run(stages_[stage].packed); });
+    ranks_.wait([&] { packed_.run(stages_[stage].packed); });
   }
 
   void receive(std::size_t stage) {
@@ -149,7 +146,7 @@ class Exchange {
   }
 
   void wait(std::vector<Message>& messages) {
-    detail::add_waiting(comm_stats_.seconds_waited, [&] {
+    ranks_.wait([&] {
       for (Message& m : messages) {
         ranks_.check(MPI_Wait(&m.request, MPI_STATUS_IGNORE), "MPI_Wait");
       }
@@ -161,21 +158,18 @@ class Exchange {
   std::vector<detail::MpiType> types_;  // a row of each tensor
   PackedExchange packed_;
   std::vector<Stage> stages_;
-  CommStats comm_stats_;
+  Index bytes_ = 0;               // sent in all stages
   mutable double next_look_ = 0;  // when progress polls next, by MPI_Wtime
 };
 
 /// Exchanges rows immediately, without overlap. Collective.
-/// \param tensors in whose rows messages are sent and received   \returns this rank's communication
-/// statistics
+/// \param tensors in whose rows messages are sent and received
 /// \throws std::bad_alloc, and std::runtime_error if MPI fails
 template <class T>
-CommStats exchange_rows(const Communicator& ranks, const RowTensors<T>& tensors,
-                        const ExchangePlan& plan) {
+void exchange_rows(const Communicator& ranks, const RowTensors<T>& tensors,
+                   const ExchangePlan& plan) {
   tensors.expect(plan.with_received({}, tensors.places().front().rows));
-  Exchange messages(ranks, tensors, {plan});
-  messages.run();
-  return messages.comm_stats();
+  Exchange(ranks, tensors, {plan}).run();
 }
 
 }  // namespace distributed

@@ -9,6 +9,7 @@
 
 #include "fovea/distributed/messages/exchange.hpp"
 #include "fovea/distributed/messages/exchange_plan.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/rows/row_set.hpp"
 #include "fovea/distributed/rows/row_tensors.hpp"
 
@@ -19,7 +20,7 @@ namespace distributed {
 /// The rows of a tensor that this rank holds or needs, at their positions in the sequence. Each row
 /// is sent once to every rank that needs it. Memory: the pages of these rows.
 template <class T>
-class FetchedRows {
+class FetchedRows final : public RankPass {
  public:
   /// Allocates all memory, and plans the messages.
   /// \param layout of the rows of `own`; it must outlive this object, as must their memory
@@ -30,16 +31,12 @@ class FetchedRows {
   FetchedRows(const Communicator& ranks, const RowLayout& layout, const View<const T>& own,
               const Needs& needs)
       : FetchedRows(ranks, layout, own, needed_by_all(layout, needs)) {}
-  FetchedRows(const FetchedRows&) = delete;
-  FetchedRows& operator=(const FetchedRows&) = delete;
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const { return exchange_.comm_stats(); }
   /// A hash of the message plan.
-  std::uint64_t plan_number() const { return number_; }
+  std::uint64_t plan_number() const override { return number_; }
 
   /// Sends and receives. \returns null, since nothing is computed
-  std::exception_ptr run(const ExecutorRef& /*executor*/) {
+  std::exception_ptr run(const ExecutorRef& /*executor*/) override {
     rows_.expect(plan_.with_received(held_, rows_.places().front().rows));
     rows_.put(0, own_, held_);
     exchange_.run();

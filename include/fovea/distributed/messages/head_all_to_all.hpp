@@ -11,6 +11,7 @@
 
 #include "fovea/distributed/messages/channel_all_to_all.hpp"
 #include "fovea/distributed/messages/collective_check.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -57,14 +58,6 @@ class HeadAllToAll {
     for (Tensor<T>& x : written_) x.slices->bring_back(x.own);
   }
 
-  /// This rank's communication statistics so far.
-  CommStats comm_stats() const {
-    CommStats all;
-    for (const Tensor<const T>& x : read_) all = all + x.slices->comm_stats();
-    for (const Tensor<T>& x : written_) all = all + x.slices->comm_stats();
-    return all;
-  }
-
  private:
   template <class X>
   struct Tensor {
@@ -103,21 +96,18 @@ class HeadAllToAll {
 /// \tparam Tensors has a HeadAllToAll, `slices`, which provides the tensors of the call
 /// \tparam Compute called as compute(tensors, executor), computes the heads of this rank
 template <class Tensors, class Compute>
-class PassByHeads {
+class PassByHeads final : public RankPass {
  public:
   /// \param op the operator's name   \param tensors with memory allocated
   PassByHeads(const char* op, std::unique_ptr<Tensors> tensors, const Compute& compute)
       : op_(op), tensors_(std::move(tensors)), compute_(compute) {}
 
-  /// Computes the heads of this rank, and writes its rows. \returns null
-  /// \throws on all ranks what one threw, before anything is written
-  std::exception_ptr run(const ExecutorRef& executor) {
+  /// Computes the heads of this rank, and writes its rows. \returns null \throws on all ranks what
+  /// one threw, before anything is written
+  std::exception_ptr run(const ExecutorRef& executor) override {
     tensors_->slices.run(op_, [&] { compute_(*tensors_, executor); });
     return nullptr;
   }
-
-  /// This rank's communication statistics.
-  CommStats comm_stats() const { return tensors_->slices.comm_stats(); }
 
  private:
   const char* op_;

@@ -11,7 +11,6 @@
 
 #include "fovea/core/executor.hpp"
 #include "fovea/core/workspace.hpp"
-#include "fovea/distributed/comm_stats.hpp"
 #include "fovea/distributed/messages/mpi_type.hpp"
 #include "fovea/distributed/rows/places_of_rows.hpp"
 #include "fovea/distributed/sharding.hpp"
@@ -102,15 +101,6 @@ class PipelinedScan {
   /// The rank of the last range, which has the final states; -1 if there are no rows.
   int end_rank() const { return end_rank_; }
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const {
-    CommStats all = {given_, waited_};
-    for (const ScanStep& scan_step : scan_steps_) {
-      if (is_other(scan_step.behind)) all.bytes_sent += heads_ * bytes_;
-    }
-    return all;
-  }
-
   /// Processes this rank's ranges. All messages are exchanged even if computing throws.
   /// \param add called as add(link, first, end), updates the states of heads [first, end)
   /// \returns the exception that computing threw, or null
@@ -138,13 +128,14 @@ class PipelinedScan {
   /// Broadcasts the final states. \pre run was called
   void give_to_all() {
     if (end_rank_ < 0) return;
-    detail::add_waiting(waited_, [&] {
+    ranks_.wait([&] {
       for (Index head = 0; head < heads_; ++head) {
         ranks_.check(MPI_Bcast(state<std::byte>(head), 1, type_.get(), end_rank_, ranks_.mpi()),
                      "MPI_Bcast");
       }
     });
-    if (ranks_.rank() == end_rank_) given_ += heads_ * bytes_ * (ranks_.size() - 1);
+    // As if they were sent to every other rank.
+    if (ranks_.rank() == end_rank_) ranks_.add_sent(heads_ * bytes_ * (ranks_.size() - 1));
   }
 
  private:
@@ -153,19 +144,20 @@ class PipelinedScan {
   bool is_other(int rank) const { return rank >= 0 && rank != ranks_.rank(); }
 
   void receive(Index head, int from) {
-    detail::add_waiting(waited_, [&] {
+    ranks_.wait([&] {
       ranks_.check(MPI_Recv(state<std::byte>(head), 1, type_.get(), from, kTag, ranks_.mpi(),
                             MPI_STATUS_IGNORE),
                    "MPI_Recv");
     });
   }
   void send(Index head, int to) {
+    ranks_.add_sent(bytes_);
     ranks_.check(MPI_Isend(state<std::byte>(head), 1, type_.get(), to, kTag, ranks_.mpi(),
                            &sends_[static_cast<std::size_t>(head)]),
                  "MPI_Isend");
   }
   void wait(Index head) {
-    detail::add_waiting(waited_, [&] {
+    ranks_.wait([&] {
       ranks_.check(MPI_Wait(&sends_[static_cast<std::size_t>(head)], MPI_STATUS_IGNORE),
                    "MPI_Wait");
     });
@@ -180,8 +172,6 @@ class PipelinedScan {
   std::vector<MPI_Request> sends_;  // [heads]
   detail::MpiType type_;
   int end_rank_ = -1;  // of the last range, or -1
-  Index given_ = 0;    // bytes of the final states, as if sent to every other rank
-  double waited_ = 0;
 };
 
 }  // namespace distributed

@@ -12,6 +12,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "fovea/distributed/messages/broadcast_logits.hpp"
 #include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 #include "fovea/patterns/pattern.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -105,19 +107,17 @@ class WholeTensors {
 
   /// Gathers the rows of all ranks. Collective.
   void bring() {
-    for (const auto& tensor : read_) comm_stats_ = comm_stats_ + tensor->bring(rows_);
+    for (const auto& tensor : read_) tensor->bring(rows_);
   }
   /// Writes the rows of this rank.
   void keep() const {
     for (const auto& tensor : written_) tensor->keep(rows_);
   }
-  /// This rank's communication statistics so far.
-  const CommStats& comm_stats() const { return comm_stats_; }
 
  private:
   struct AnyRead {
     virtual ~AnyRead() = default;
-    virtual CommStats bring(const Sharding& rows) = 0;
+    virtual void bring(const Sharding& rows) = 0;
   };
   template <class X>
   struct Read final : AnyRead {
@@ -128,14 +128,13 @@ class WholeTensors {
                    {ExchangePlan::of(rows.layout(), rows.ranks().rank(), [&](int /*rank*/) {
                      return std::vector<Range>{{0, rows.count()}};
                    })}) {}
-    CommStats bring(const Sharding& rows) override {
+    void bring(const Sharding& rows) override {
       const View<X> whole = tensors.tensor(0);
       Index at = 0;
       for (const Range& range : rows.own()) {
         for (Index n = range.begin; n < range.end; ++n, ++at) put_row(whole, n, at);
       }
       exchange.run();
-      return exchange.comm_stats();
     }
     void put_row(const View<X>& whole, Index n, Index at) const {
       for (Index b = 0; b < whole.batch(); ++b) {
@@ -170,28 +169,24 @@ class WholeTensors {
   const Sharding& rows_;
   std::vector<std::unique_ptr<AnyRead>> read_;
   std::vector<std::unique_ptr<AnyWritten>> written_;
-  CommStats comm_stats_;
 };
 
 /// One pass over all rows. \tparam Compute called as compute(executor), computes the whole call
 template <class Compute>
-class WholePass {
+class WholePass final : public RankPass {
  public:
   /// \param tensors with memory allocated
   WholePass(std::unique_ptr<WholeTensors> tensors, Compute compute)
       : tensors_(std::move(tensors)), compute_(std::move(compute)) {}
 
-  /// Gathers rows, computes, keeps this rank's rows. \returns the exception that computing threw
-  std::exception_ptr run(const ExecutorRef& executor) {
+  /// Gathers rows, computes, keeps this rank's rows.
+  std::exception_ptr run(const ExecutorRef& executor) override {
     tensors_->bring();
     return fovea::detail::caught([&] {
       compute_(executor);
       tensors_->keep();
     });
   }
-
-  /// This rank's communication statistics.
-  CommStats comm_stats() const { return tensors_->comm_stats(); }
 
  private:
   std::unique_ptr<WholeTensors> tensors_;
@@ -200,91 +195,47 @@ class WholePass {
 
 /// Creates a WholePass. \param compute as for WholePass
 template <class Compute>
-std::unique_ptr<WholePass<Compute>> whole_pass(std::unique_ptr<WholeTensors> tensors,
-                                               Compute compute) {
-  return std::make_unique<WholePass<Compute>>(std::move(tensors), std::move(compute));
+std::shared_ptr<RankPass> whole_pass(std::unique_ptr<WholeTensors> tensors, Compute compute) {
+  return std::make_shared<WholePass<Compute>>(std::move(tensors), std::move(compute));
 }
 
-/// Collectively determines which of bias and mask have one row for all queries.
-template <class In>
-BroadcastLogits one_row_of(const In& in, const Sharding& rows) {
-  if constexpr (requires { in.bias; }) return BroadcastLogits::of(in, rows);
-  return {};
-}
-
-/// A forward pass in which each rank computes all rows.
+/// Makes a call in which each rank computes all rows.
 /// \param text, check as in run_call
-/// \param compute computes the whole call: compute(inputs, out, saved, executor)
-template <class T, class In, class Saved>
-CommStats forward_whole(
-    const In& inputs, const View<T>& out, const Saved& saved, const Sharding& rows,
-    const CollectiveCall& call, std::string text, FunctionRef<void()> check,
-    FunctionRef<void(const In&, const View<T>&, const Saved&, const ExecutorRef&)> compute) {
-  text.append(", rows on other ranks than their keys");
-  together(rows.ranks(), call.text(text), check);
-  std::vector<WholeShape> shapes;
-  for_each_row_tensor(inputs, [&](const auto& x) { shapes.push_back(WholeShape::of(x, rows)); });
-  const BroadcastLogits one_row = one_row_of(inputs, rows);
-  const auto check_one_row = [&] {
-    if constexpr (requires { inputs.bias; }) {
-      one_row.check(call.name(), inputs, SoftmaxGrads<T>{});
-    }
-  };
-  return run_call(rows, call, text, check_one_row, [&](const ExecutorRef& /*threads*/) {
-    auto tensors = std::make_unique<WholeTensors>(rows);
-    In in = inputs;
-    auto as = shapes.begin();
-    for_each_row_tensor(in, [&](auto& x) { tensors->reads(x, *as++); });
-    View<T> to = out;
-    Saved kept = saved;
-    tensors->writes(to);
-    for_each_row_tensor(kept, [&](auto& x) { tensors->writes(x); });
-    return whole_pass(std::move(tensors), [compute, in, to, kept](const ExecutorRef& threads) {
-      compute(in, to, kept, threads);
-    });
-  });
-}
-
-/// The same for a backward pass. \param saved held by all ranks
-/// \param d_out a View, or the OutGrads of the operator
-/// \param compute called as compute(inputs, out, saved, d_out, grads, executor)
-template <class T, class In, class Saved, class D, class Grads>
-CommStats backward_whole(const In& inputs, const View<const T>& out, const Saved& saved,
-                         const D& d_out, const Grads& grads, const Sharding& rows,
-                         const CollectiveCall& call, std::string text, FunctionRef<void()> check,
-                         FunctionRef<void(const In&, const View<const T>&, const Saved&, const D&,
-                                          const Grads&, const ExecutorRef&)>
-                             compute) {
+/// \param read, written the tensors that the call reads and writes: views, or structs of some,
+/// which all ranks have or none. The inputs are first \param compute called as compute(read...,
+/// written..., executor), computes the whole call
+template <class... Read, class... Written, class Compute>
+CommStats run_whole_call(const Sharding& rows, const CollectiveCall& call, std::string text,
+                         FunctionRef<void()> check, const std::tuple<Read...>& read,
+                         const std::tuple<Written...>& written, const Compute& compute) {
   text.append(", rows on other ranks than their keys");
   together(rows.ranks(), call.text(text), check);
   std::vector<WholeShape> shapes;
   const auto add = [&](const auto& x) { shapes.push_back(WholeShape::of(x, rows)); };
-  for_each_row_tensor(inputs, add);
-  for_each_row_tensor(saved, add);
-  add(out);
-  for_each_row_tensor(d_out, add);
-  const BroadcastLogits one_row = one_row_of(inputs, rows);
+  std::apply([&](const auto&... of) { (for_each_row_tensor(of, add), ...); }, read);
+  const auto& inputs = std::get<0>(read);
+  BroadcastLogits one_row;
+  if constexpr (requires { inputs.bias; }) one_row = BroadcastLogits::of(inputs, rows);
   const auto check_one_row = [&] {
-    if constexpr (requires { inputs.bias; }) one_row.check(call.name(), inputs, grads);
+    if constexpr (requires { inputs.bias; }) {
+      const auto& results = std::get<0>(written);
+      bool wants_gradient = false;
+      if constexpr (requires { results.bias; }) wants_gradient = !results.bias.empty();
+      one_row.check(call.name(), inputs, wants_gradient);
+    }
   };
   return run_call(rows, call, text, check_one_row, [&](const ExecutorRef& /*threads*/) {
     auto tensors = std::make_unique<WholeTensors>(rows);
-    In in = inputs;
-    Saved kept = saved;
-    View<const T> from = out;
-    D d_from = d_out;
+    std::tuple<Read...> in = read;
+    std::tuple<Written...> out = written;
     auto as = shapes.begin();
-    const auto read = [&](auto& x) { tensors->reads(x, *as++); };
-    for_each_row_tensor(in, read);
-    for_each_row_tensor(kept, read);
-    read(from);
-    for_each_row_tensor(d_from, read);
-    Grads wanted = grads;
-    for_each_row_tensor(wanted, [&](auto& x) { tensors->writes(x); });
-    return whole_pass(std::move(tensors),
-                      [compute, in, kept, from, d_from, wanted](const ExecutorRef& threads) {
-                        compute(in, from, kept, d_from, wanted, threads);
-                      });
+    const auto reads = [&](auto& x) { tensors->reads(x, *as++); };
+    const auto writes = [&](auto& x) { tensors->writes(x); };
+    std::apply([&](auto&... of) { (for_each_row_tensor(of, reads), ...); }, in);
+    std::apply([&](auto&... of) { (for_each_row_tensor(of, writes), ...); }, out);
+    return whole_pass(std::move(tensors), [compute, in, out](const ExecutorRef& threads) {
+      std::apply(compute, std::tuple_cat(in, out, std::tie(threads)));
+    });
   });
 }
 

@@ -51,8 +51,6 @@ class KeyPieces {
   const RowLayout& layout() const { return layout_; }
   /// The keys of this rank, ascending; of a sequence without rows one piece without keys.
   const std::vector<Piece>& pieces() const { return pieces_; }
-  /// This rank's communication statistics.
-  CommStats comm_stats() const { return keys_.comm_stats(); }
   /// Sends the rows of segments that span several ranks to their owners.
   void bring() {
     keys_.bring([] {});

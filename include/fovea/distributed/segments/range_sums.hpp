@@ -31,8 +31,6 @@ class RangeSums {
 
   /// The sums of a head, [width].
   const S* of(Index head) { return chain_.template state<S>(head); }
-  /// This rank's communication statistics.
-  CommStats comm_stats() const { return chain_.comm_stats(); }
 
   /// Computes them. All messages are exchanged even if computing throws.
   /// \param add called as add(link, head, sums) from threads of the executor, adds a range of rows

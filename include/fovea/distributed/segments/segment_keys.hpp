@@ -66,8 +66,6 @@ class SegmentKeys {
     const Index begin = owners_.rows(segment).begin;
     return is_brought(segment) ? 0 : places_.place(begin) - begin;
   }
-  /// This rank's communication statistics.
-  CommStats comm_stats() const { return exchange_.comm_stats(); }
 
   /// Exchanges keys and values, while f computes. \returns the exception that f threw, or null
   template <class F>

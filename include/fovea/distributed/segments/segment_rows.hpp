@@ -70,11 +70,6 @@ class SegmentRows {
   View<T> read(std::size_t t) const { return read_.tensor(t); }
   /// Gradient t: the rows of this rank's segments may be written.
   View<T> made(std::size_t t) const { return made_.tensor(t); }
-  /// This rank's communication statistics.
-  CommStats comm_stats() const {
-    const CommStats all = in_.comm_stats() + out_.comm_stats();
-    return given_ ? all + given_->comm_stats() : all;
-  }
 
   /// Copies this rank's rows to an input tensor.
   void put(std::size_t t, const View<const T>& own) const { read_.put(t, own, rows_.own()); }

@@ -8,8 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "fovea/attention/call/sequences.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/core/workspace.hpp"
-#include "fovea/distributed/comm_stats.hpp"
 #include "fovea/distributed/communicator.hpp"
 #include "fovea/distributed/messages/mpi_type.hpp"
 #include "fovea/distributed/row_layout.hpp"
@@ -77,16 +78,30 @@ class SegmentOwners {
   std::vector<std::vector<Index>> of_ranks_;
 };
 
+/// Calls f(segment, its number among a rank's segments, number of the head, worker) for a rank's
+/// segments of some heads of all sequences that begin before end(sequence).
+/// \param own the segments   \param heads of a sequence
+template <class End, class F>
+void for_each_segment(const std::vector<Index>& own, Index sequences, Index heads,
+                      const ExecutorRef& executor, const End& end, const F& f) {
+  const auto count = static_cast<Index>(own.size());
+  for_each_task(executor, sequences * heads * count, [&](Index task, Index worker) {
+    const Index head = task / count;
+    const Index n = task % count;
+    const SequenceTask segment = {head / heads, head % heads, own[static_cast<std::size_t>(n)]};
+    if (segment.part * kLinearSegment < end(segment.sequence)) f(segment, n, head, worker);
+  });
+}
+
 /// The totals of all heads on all ranks.
 /// \tparam T the type of the arithmetic
 template <class T>
 class SegmentTotals {
  public:
   /// Allocates all memory.
-  /// \param heads heads of all sequences   \param elements of the sums of a segment, a multiple of
-  /// kUnit   \param group the number of neighbouring heads that share a total, with segments
-  /// ordered by head
-  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  /// \param heads heads of all sequences   \param elements of the sums of a segment
+  /// \param group the number of neighbouring heads that share a total, with segments ordered by
+  /// head \throws std::bad_alloc, and std::runtime_error if MPI fails
   SegmentTotals(const Communicator& ranks, const SegmentOwners& owners, Index heads, Index elements,
                 Index group = 1)
       : ranks_(ranks),
@@ -94,38 +109,37 @@ class SegmentTotals {
         heads_(heads),
         group_(group),
         totals_count_(heads / (std::max)(Index{1}, group)),
-        elements_(elements),
+        elements_((elements + kUnit - 1) / kUnit * kUnit),
         unit_(detail::MpiType::row(ranks, kUnit * Index{sizeof(T)})),
-        own_(own_segments() * heads, elements * Index{sizeof(T)}),
-        sent_(own_segments() * heads, elements * Index{sizeof(T)}),
+        own_(own_segments() * heads, elements_ * Index{sizeof(T)}),
+        sent_(own_segments() * heads, elements_ * Index{sizeof(T)}),
         received_(owners.count() * heads, slice(ranks.rank()) * Index{sizeof(T)}),
         folded_(group * owners.count(), slice(ranks.rank()) * Index{sizeof(T)}),
-        parts_(totals_count_, elements * Index{sizeof(T)}),
-        totals_(totals_count_, elements * Index{sizeof(T)}) {}
+        parts_(totals_count_, elements_ * Index{sizeof(T)}),
+        totals_(totals_count_, elements_ * Index{sizeof(T)}) {}
 
   /// The granularity of slices in elements: the widest register.
   static constexpr Index kUnit = 16;
 
   /// The number of segments that this rank sums.
   Index own_segments() const { return static_cast<Index>(owners_.of(ranks_.rank()).size()); }
+  /// The distance between the sums of a head's segments, in elements.
+  Index elements() const { return elements_; }
   /// Where to write a head's sums of this rank's segment n.
   T* sums(Index head, Index n) {
     return own_.template data<T>() + (head * own_segments() + n) * elements_;
-  }
-  /// This rank's communication statistics.
-  CommStats comm_stats() const {
-    const Index others = elements_ - slice(ranks_.rank());
-    const Index gathered = totals_count_ * (ranks_.size() - 1) * slice(ranks_.rank());
-    return {(heads_ * own_segments() * others + gathered) * Index{sizeof(T)}, waited_};
   }
 
   /// Folds the sums of all ranks.
   /// \param used used(n) is the number of segments used of each head of total n
   template <class Used>
   void fold(const Used& used) {
-    detail::add_waiting(waited_, [&] { scatter_slices(); });
+    const Index own = slice(ranks_.rank());
+    const Index gathered = totals_count_ * (ranks_.size() - 1) * own;
+    ranks_.add_sent((heads_ * own_segments() * (elements_ - own) + gathered) * Index{sizeof(T)});
+    ranks_.wait([&] { scatter_slices(); });
     for (Index n = 0; n < totals_count_; ++n) fold_slice(n, used(n));
-    detail::add_waiting(waited_, [&] { gather_totals(); });
+    ranks_.wait([&] { gather_totals(); });
   }
 
   /// The total of a head, or of a group of heads. \pre fold was called, and segments are used
@@ -221,7 +235,6 @@ class SegmentTotals {
   Workspace folded_;    // [group, segments, slice] of one total at a time
   Workspace parts_;     // [ranks, totals, slice of the rank]
   Workspace totals_;    // [totals, elements]
-  double waited_ = 0;
 };
 
 }  // namespace distributed

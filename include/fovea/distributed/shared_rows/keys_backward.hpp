@@ -12,6 +12,7 @@
 
 #include "fovea/attention/softmax/backward_call.hpp"
 #include "fovea/attention/softmax/dense.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/messages/pipelined_scan.hpp"
 #include "fovea/distributed/segments/segment_rows.hpp"
 #include "fovea/distributed/softmax/sink_gradients.hpp"
@@ -22,7 +23,7 @@ namespace distributed {
 
 /// One backward pass.
 template <class T>
-class SharedKeysBackward {
+class SharedKeysBackward final : public RankPass {
  public:
   /// Allocates all memory except for rows with a large lse.
   /// \param inputs as in SharedKeysForward, checked
@@ -64,15 +65,9 @@ class SharedKeysBackward {
   SharedKeysBackward(const SharedKeysBackward&) = delete;
   SharedKeysBackward& operator=(const SharedKeysBackward&) = delete;
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const {
-    const CommStats all = segments_.comm_stats() + scan_.comm_stats();
-    return sinks_ ? all + sinks_->comm_stats() : all;
-  }
-
   /// Computes the pass. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) override {
     segments_.put(kQ, inputs_.q);
     segments_.put(kOut, out_);
     segments_.put(kGradOfOut, d_out_);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fovea/attention/softmax/dense.hpp"
-#include "fovea/distributed/comm_stats.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/rows/own_range.hpp"
 #include "fovea/patterns/plan_part.hpp"
 
@@ -19,7 +19,7 @@ namespace distributed {
 
 /// One forward pass.
 template <class T>
-class SharedKeysForward {
+class SharedKeysForward final : public RankPass {
  public:
   /// Allocates all memory.
   /// \param inputs q of this rank's rows, and k and v, the same on all ranks; checked
@@ -38,11 +38,8 @@ class SharedKeysForward {
     }
   }
 
-  /// No communication.
-  CommStats comm_stats() const { return {}; }
-
   /// Computes this rank's rows. \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) override {
     return fovea::detail::caught([&] {
       for (const auto& part : parts_) part->pass.compute(executor);
     });

@@ -36,9 +36,6 @@ class LandmarkMeans {
   LandmarkMeans(const LandmarkMeans&) = delete;
   LandmarkMeans& operator=(const LandmarkMeans&) = delete;
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const { return scan_.comm_stats(); }
-
   /// Computes them. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {

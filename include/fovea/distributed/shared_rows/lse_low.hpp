@@ -39,9 +39,6 @@ class SharedLseLow {
   SharedLseLow(const SharedLseLow&) = delete;
   SharedLseLow& operator=(const SharedLseLow&) = delete;
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const { return scan_.comm_stats(); }
-
   /// Whether any row has a large lse. Collective, with the same result on all ranks.
   bool are_needed() const {
     bool is_any = false;

@@ -54,11 +54,6 @@ class ProjectionScan {
   ProjectionScan(const ProjectionScan&) = delete;
   ProjectionScan& operator=(const ProjectionScan&) = delete;
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const {
-    return tokens_travel_.comm_stats() + columns_travel_.comm_stats() + scan_.comm_stats();
-  }
-
   /// Computes both. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fovea/attention/softmax/dense.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/messages/pipelined_scan.hpp"
 #include "fovea/distributed/segments/segment_rows.hpp"
 #include "fovea/distributed/shared_rows/lse_low.hpp"
@@ -21,7 +22,7 @@ namespace distributed {
 
 /// One backward pass.
 template <class T>
-class SharedQueriesBackward {
+class SharedQueriesBackward final : public RankPass {
  public:
   /// Allocates all memory except for rows with a large lse.
   /// \param inputs as in SharedQueriesForward, checked
@@ -54,15 +55,9 @@ class SharedQueriesBackward {
   SharedQueriesBackward(const SharedQueriesBackward&) = delete;
   SharedQueriesBackward& operator=(const SharedQueriesBackward&) = delete;
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const {
-    const CommStats all = segments_.comm_stats() + (has_low_ ? low_.comm_stats() : CommStats{});
-    return d_q_ ? all + d_q_->comm_stats() : all;
-  }
-
   /// Computes the pass. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) override {
     segments_.put(kK, inputs_.k);
     segments_.put(kV, inputs_.v);
     segments_.bring();

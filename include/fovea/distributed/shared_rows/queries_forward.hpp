@@ -11,6 +11,7 @@
 
 #include "fovea/attention/softmax/dense.hpp"
 #include "fovea/core/index_span.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/messages/pipelined_scan.hpp"
 #include "fovea/distributed/segments/key_pieces.hpp"
 #include "fovea/patterns/plan_part.hpp"
@@ -22,7 +23,7 @@ namespace distributed {
 /// One forward pass. Every rank computes a running softmax of each of its segments, and they are
 /// merged along the ranges. All ranks get the result.
 template <class T>
-class SharedQueriesForward {
+class SharedQueriesForward final : public RankPass {
  public:
   /// Allocates all memory.
   /// \param inputs q [B, Hq, P, D], the same on all ranks, and k and v of this rank's rows; checked
@@ -48,12 +49,9 @@ class SharedQueriesForward {
   SharedQueriesForward(const SharedQueriesForward&) = delete;
   SharedQueriesForward& operator=(const SharedQueriesForward&) = delete;
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const { return keys_.comm_stats() + scan_.comm_stats(); }
-
   /// Computes the pass. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) override {
     keys_.bring();
     std::exception_ptr error = fovea::detail::caught([&] {
       const Index blocks = plan_.block_count();

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <tuple>
 
 #include "fovea/attention/indexed/check.hpp"
 #include "fovea/attention/smart_bird/rows.hpp"
@@ -54,10 +55,9 @@ CommStats DistributedForward<SmartBirdAttention, T>::forward(
                        [&](const SmartBirdInputs<T>& own) { op.check(own, out, saved); });
   };
   if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
-    return detail::forward_whole<T, SmartBirdInputs<T>, SmartBirdSaved<T>>(
-        inputs, out, saved, rows, call, text, check,
-        [&](const SmartBirdInputs<T>& all, const View<T>& to, const SmartBirdSaved<T>& kept,
-            const ExecutorRef& threads) { op.forward(all, to, kept, threads); });
+    return detail::run_whole_call(rows, call, text, check, std::tuple(inputs),
+                                  std::tuple(out, saved),
+                                  [&](const auto&... arguments) { op.forward(arguments...); });
   }
   return detail::run_call(rows, call, text, check, [&](const ExecutorRef& threads) {
     return std::make_unique<SmartBirdForwardPass<T>>(op.options, inputs, out, saved, rows, threads);

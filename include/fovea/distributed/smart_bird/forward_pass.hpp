@@ -8,9 +8,9 @@
 
 #include "fovea/attention/smart_bird/rows.hpp"
 #include "fovea/attention/smart_bird/selection.hpp"
-#include "fovea/distributed/comm_stats.hpp"
 #include "fovea/distributed/indexed/listed_keys.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/rows/own_range.hpp"
 #include "fovea/distributed/rows/row_set.hpp"
 
@@ -20,7 +20,7 @@ namespace distributed {
 
 /// One forward pass.
 template <class T>
-class SmartBirdForwardPass {
+class SmartBirdForwardPass final : public RankPass {
  public:
   /// The arithmetic type.
   using C = Compute<T>;
@@ -44,15 +44,9 @@ class SmartBirdForwardPass {
     attention_.take_scratch(executor);
     sketch_.put(0, inputs.sketch_k, rows.own());
   }
-  SmartBirdForwardPass(const SmartBirdForwardPass&) = delete;
-  SmartBirdForwardPass& operator=(const SmartBirdForwardPass&) = delete;
 
-  /// This rank's communication statistics. \pre run was called
-  CommStats comm_stats() const { return sketch_exchange_.comm_stats() + keys_.comm_stats(); }
-
-  /// Sends, receives, chooses and attends. All messages are exchanged even if computing throws.
-  /// \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  /// Sends, receives, chooses and attends.
+  std::exception_ptr run(const ExecutorRef& executor) override {
     sketch_exchange_.begin();
     sketch_exchange_.begin_stage(0);
     std::vector<Range> needed;

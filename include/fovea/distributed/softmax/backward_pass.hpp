@@ -19,6 +19,7 @@
 #include "fovea/attention/softmax/head_plans.hpp"
 #include "fovea/distributed/messages/broadcast_logits.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/rows/own_range.hpp"
 #include "fovea/distributed/rows/row_tensors.hpp"
 #include "fovea/distributed/softmax/call.hpp"
@@ -31,7 +32,7 @@ namespace distributed {
 
 /// One backward pass. Every rank takes the same steps, whichever gradients it requests.
 template <class T>
-class SoftmaxBackwardPass {
+class SoftmaxBackwardPass final : public RankPass {
  public:
   /// Allocates the memory for tensors, on every rank, and prepares all messages.
   /// \param inputs, out, saved, d_out, grads this rank's, checked; they are not read yet
@@ -92,18 +93,9 @@ class SoftmaxBackwardPass {
     d_keys_.expect(own);
     d_queries_.expect(own);
   }
-  SoftmaxBackwardPass(const SoftmaxBackwardPass&) = delete;
-  SoftmaxBackwardPass& operator=(const SoftmaxBackwardPass&) = delete;
-
-  /// This rank's communication statistics.
-  CommStats comm_stats() const {
-    const CommStats of_rows = key_exchange_.comm_stats() + query_exchange_.comm_stats() +
-                              bias_.comm_stats() + mask_.comm_stats();
-    return sinks_ ? of_rows + sinks_->comm_stats() : of_rows;
-  }
 
   /// A hash of the visible keys of all rows, as in the forward pass.
-  std::uint64_t plan_number() const { return plan_number_; }
+  std::uint64_t plan_number() const override { return plan_number_; }
 
   /// Allocates the scratch memory. \throws std::bad_alloc, and std::runtime_error if MPI fails
   void reserve(const ExecutorRef& executor) {
@@ -115,9 +107,8 @@ class SoftmaxBackwardPass {
                    (std::max)(Index{1}, worker_count(executor, heads)));
   }
 
-  /// Sends, receives and computes. All messages are exchanged even if computing throws.
-  /// \pre reserve(executor) was called, once   \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  /// \pre reserve(executor) was called, once
+  std::exception_ptr run(const ExecutorRef& executor) override {
     put_rows();
     key_exchange_.begin();
     bias_.run();

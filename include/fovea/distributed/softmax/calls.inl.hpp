@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <tuple>
 
 #include "fovea/attention/softmax/passes.hpp"
 #include "fovea/distributed/messages/broadcast_logits.hpp"
@@ -30,10 +31,9 @@ CommStats SoftmaxCalls<T>::forward(const SoftmaxOperatorRef& op, const Modifier&
     op.check_pattern(detail::whole_sequence(op, rows));
   };
   if (detail::are_rows_moved(inputs, op.options().alignment, rows)) {
-    return detail::forward_whole<T, SoftmaxInputs<T>, SoftmaxSaved<T>>(
-        inputs, out, saved, rows, call, text, check,
-        [&](const SoftmaxInputs<T>& all, const View<T>& to, const SoftmaxSaved<T>& kept,
-            const ExecutorRef& threads) {
+    return detail::run_whole_call(
+        rows, call, text, check, std::tuple(inputs), std::tuple(out, saved),
+        [&](const auto& all, const auto& to, const auto& kept, const ExecutorRef& threads) {
           fovea::SoftmaxPasses<T>::check(op, all, to, kept);
           fovea::SoftmaxPasses<T>::forward(op, modifier, all, to, kept, threads);
         });
@@ -63,14 +63,10 @@ CommStats SoftmaxBackwardCalls<T>::backward(const SoftmaxOperatorRef& op, const 
     op.check_pattern(detail::whole_sequence(op, rows));
   };
   if (detail::are_rows_moved(inputs, op.options().alignment, rows)) {
-    using In = SoftmaxInputs<T>;
-    using Saved = SoftmaxSaved<T>;
-    using OutGrads = SoftmaxOutGrads<T>;
-    using Grads = SoftmaxGrads<T>;
-    return detail::backward_whole<T, In, Saved, OutGrads, Grads>(
-        inputs, out, saved, d_out, grads, rows, call, text, check,
-        [&](const In& all, const View<const T>& from, const Saved& kept, const OutGrads& d_from,
-            const Grads& wanted, const ExecutorRef& threads) {
+    return detail::run_whole_call(
+        rows, call, text, check, std::tuple(inputs, out, saved, d_out), std::tuple(grads),
+        [&](const auto& all, const auto& from, const auto& kept, const auto& d_from,
+            const auto& wanted, const ExecutorRef& threads) {
           Passes::check_tensors(op, all, from, kept, d_from.d_out, wanted, {});
           fovea::SoftmaxPasses<T>::check_sequences(op, all);
           Passes::check_d_lse(op.name(), all, d_from.d_lse, wanted);

@@ -96,7 +96,7 @@ class ShardedDecoderCore {
   /// executor threw
   std::exception_ptr run(ShardedSplitKv<T>& chunk, const SoftmaxOperatorRef& op,
                          const Modifier& modifier, SoftmaxStep<T> step, const SequenceShape& rows,
-                         CommStats& sent, const ExecutorRef& executor);
+                         const ExecutorRef& executor);
   /// Describes the parts of a call that must be equal on all ranks.
   std::string call_text(const std::string& call, Index number) const;
 

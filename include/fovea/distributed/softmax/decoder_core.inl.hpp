@@ -25,27 +25,29 @@ namespace distributed {
 
 /// A prepared step: it throws only what the executor throws.
 template <class T>
-struct ShardedDecoderCore<T>::Pass {
+struct ShardedDecoderCore<T>::Pass final : RankPass {
+  Pass(ShardedDecoderCore& whole, const SoftmaxOperatorRef& of, const Modifier& modifies,
+       const SoftmaxStep<T>& tensors)
+      : decoder(whole), op(of), modifier(modifies), step(tensors) {}
+
   ShardedDecoderCore& decoder;
   const SoftmaxOperatorRef& op;
   const Modifier& modifier;
   SoftmaxStep<T> step;
   std::vector<ShardedSplitKv<T>> chunks = {};  // of rows_at_once() rows each
   std::uint64_t number = 0;                    // hash of visible keys
-  CommStats sent = {};
 
-  CommStats comm_stats() const { return sent; }
-  std::uint64_t plan_number() const { return number; }
+  std::uint64_t plan_number() const override { return number; }
 
-  std::exception_ptr run(const ExecutorRef& executor) {
+  std::exception_ptr run(const ExecutorRef& executor) override {
     const SequenceShape rows = decoder.rows_after(step.inputs);
     decoder.put_new(step.inputs);
     std::exception_ptr error;
     Index first = 0;
     for (ShardedSplitKv<T>& chunk : chunks) {
       const SequenceShape of_chunk = decoder.chunk(rows, first);
-      const std::exception_ptr thrown = decoder.run(
-          chunk, op, modifier, step.rows(first, of_chunk.queries), of_chunk, sent, executor);
+      const std::exception_ptr thrown =
+          decoder.run(chunk, op, modifier, step.rows(first, of_chunk.queries), of_chunk, executor);
       if (!error) error = thrown;
       first += of_chunk.queries;
     }
@@ -235,7 +237,7 @@ template <class T>
 std::unique_ptr<typename ShardedDecoderCore<T>::Pass> ShardedDecoderCore<T>::prepare(
     const SoftmaxOperatorRef& op, const Modifier& modifier, const SoftmaxStep<T>& step,
     const ExecutorRef& executor) {
-  auto pass = std::make_unique<Pass>(Pass{*this, op, modifier, step});
+  auto pass = std::make_unique<Pass>(*this, op, modifier, step);
   const SequenceShape rows = rows_after(step.inputs);
   const Index queries = shape_.batch * shape_.query_heads == 0 ? 0 : rows.queries;
   const Index period = fixed_.scope.period();
@@ -273,7 +275,7 @@ template <class T>
 std::exception_ptr ShardedDecoderCore<T>::run(ShardedSplitKv<T>& chunk,
                                               const SoftmaxOperatorRef& op,
                                               const Modifier& modifier, SoftmaxStep<T> step,
-                                              const SequenceShape& rows, CommStats& sent,
+                                              const SequenceShape& rows,
                                               const ExecutorRef& executor) {
   step.inputs.k = cache_.keys(0, own_count(length_));
   step.inputs.v = cache_.values(0, own_count(length_));
@@ -285,9 +287,8 @@ std::exception_ptr ShardedDecoderCore<T>::run(ShardedSplitKv<T>& chunk,
     return of_head;
   };
   auto&& threads = for_work(executor, [&] { return chunk.products(); });
-  sent.bytes_sent += chunk.bytes_sent();
   return chunk.run(step.inputs.k, step.inputs.v, args, scratch_.template data<std::byte>(),
-                   sent.seconds_waited, threads);
+                   threads);
 }
 
 template <class T>

@@ -15,6 +15,7 @@
 #include "fovea/attention/softmax/forward.hpp"
 #include "fovea/attention/softmax/head_plans.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/rows/own_range.hpp"
 #include "fovea/distributed/softmax/call.hpp"
 
@@ -102,7 +103,7 @@ class KeyStages {
 
 /// One forward pass.
 template <class T>
-class SoftmaxForwardPass {
+class SoftmaxForwardPass final : public RankPass {
  public:
   /// The modifier of the logits.
   using Modifier = ScoreModifierArgs<Compute<T>>;
@@ -147,11 +148,6 @@ class SoftmaxForwardPass {
     }
     fill_window(inputs, outer);
   }
-  SoftmaxForwardPass(const SoftmaxForwardPass&) = delete;
-  SoftmaxForwardPass& operator=(const SoftmaxForwardPass&) = delete;
-
-  /// This rank's communication statistics.
-  CommStats comm_stats() const { return exchange_.comm_stats(); }
 
   /// Allocates the scratch memory. \throws std::bad_alloc
   void reserve(const ExecutorRef& executor) {
@@ -160,11 +156,10 @@ class SoftmaxForwardPass {
   }
 
   /// A hash of the visible keys of all rows, to detect ranks with different patterns.
-  std::uint64_t plan_number() const { return plan_number_; }
+  std::uint64_t plan_number() const override { return plan_number_; }
 
-  /// Sends, receives and computes. All messages are exchanged even if computing throws.
-  /// \pre reserve(executor) was called, once   \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  /// \pre reserve(executor) was called, once
+  std::exception_ptr run(const ExecutorRef& executor) override {
     exchange_.begin();
     std::exception_ptr error = fovea::detail::caught([&] {
       for (const auto& part : inner_parts_) part->pass.compute(executor);

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "fovea/core/workspace.hpp"
-#include "fovea/distributed/comm_stats.hpp"
 #include "fovea/distributed/communicator.hpp"
 #include "fovea/distributed/messages/exchange_plan.hpp"
 #include "fovea/distributed/messages/mpi_type.hpp"
@@ -64,14 +63,10 @@ class LogitRows {
     all_ = RowTensors<U>(local.batch(), rows.count(), {{local.heads(), local.width()}});
     sent_ = Workspace(most_bytes(transfers.sends));
     received_ = Workspace(most_bytes(transfers.receives));
-    for (const LogitTransfer& to : transfers.sends) comm_stats_.bytes_sent += bytes_of(to);
   }
 
   /// The rows of all queries: this rank's with all columns, others with received ones.
   View<const U> view() const { return transfers_ == nullptr ? local_ : all_.tensor(0); }
-
-  /// This rank's communication statistics.
-  const CommStats& comm_stats() const { return comm_stats_; }
 
   /// Copies the rows of this rank, and exchanges the others. Collective.
   /// \throws std::runtime_error if MPI fails
@@ -79,7 +74,8 @@ class LogitRows {
     if (transfers_ == nullptr) return;
     all_.put(0, local_, rows_.own());
     const Communicator& ranks = rows_.ranks();
-    detail::add_waiting(comm_stats_.seconds_waited, [&] {
+    for (const LogitTransfer& to : transfers_->sends) ranks.add_sent(bytes_of(to));
+    ranks.wait([&] {
       for (int n = 1; n < ranks.size(); ++n) {
         const auto* const to = of_rank(transfers_->sends, (ranks.rank() + n) % ranks.size());
         const auto* const from =
@@ -166,7 +162,6 @@ class LogitRows {
   RowTensors<U> all_;                          // [B, H, N, N], unless nothing is sent
   Workspace sent_;                             // the largest transfer to another rank
   Workspace received_;                         // and from one
-  CommStats comm_stats_;
 };
 
 }  // namespace distributed

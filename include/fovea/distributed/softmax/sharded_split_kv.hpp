@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "fovea/attention/softmax/split_kv.hpp"
-#include "fovea/distributed/comm_stats.hpp"
 #include "fovea/distributed/messages/mpi_type.hpp"
 #include "fovea/distributed/softmax/decode_shares.hpp"
 
@@ -84,34 +83,30 @@ class ShardedSplitKv {
     return split_bytes(workers) + head_bytes(workers) + message_bytes() + travelling_bytes();
   }
 
-  /// The bytes that this rank sends.
-  Index bytes_sent() const {
-    const auto rank = static_cast<std::size_t>(decoder_.ranks.rank());
-    return (decoder_.ranks.size() - 1) *
-           (keys_.counts[rank] * row_bytes() + parts_.counts[rank] * kUnit * Index{sizeof(C)});
-  }
-
   /// Computes the rows on all ranks together, and writes them. All messages are exchanged even if
   /// computing throws; outputs are unspecified then.
   /// \param keys, values this rank's, [B, Hk, keys of the rank, D or Dv]
   /// \param args as in SplitKv::run   \param scratch scratch_bytes(worker_count(executor,
-  /// task_count())) bytes, aligned as a Workspace   \param waited incremented by the time that
-  /// messages take
+  /// task_count())) bytes, aligned as a Workspace
   /// \returns the exception that computing threw, or null
   template <class Args>
   std::exception_ptr run(const View<const T>& keys, const View<const T>& values, const Args& args,
-                         std::byte* scratch, double& waited, const ExecutorRef& executor) {
+                         std::byte* scratch, const ExecutorRef& executor) {
     const Index workers = worker_count(executor, task_count());
     copies_ = reinterpret_cast<HeadArgs<T>*>(scratch + split_bytes(workers));
     message_ = scratch + split_bytes(workers) + head_bytes(workers);
     travelled_ = reinterpret_cast<T*>(message_ + message_bytes());
     split_.begin(args, scratch);
-    detail::add_waiting(waited, [&] { bring_keys(keys, values); });
+    const auto rank = static_cast<std::size_t>(decoder_.ranks.rank());
+    decoder_.ranks.add_sent(
+        (decoder_.ranks.size() - 1) *
+        (keys_.counts[rank] * row_bytes() + parts_.counts[rank] * kUnit * Index{sizeof(C)}));
+    decoder_.ranks.wait([&] { bring_keys(keys, values); });
     const std::exception_ptr error = fovea::detail::caught([&] {
       for_each_task(executor, task_count(),
                     [&](Index task, Index worker) { compute(task, worker); });
     });
-    detail::add_waiting(waited, [&] { share_parts(); });
+    decoder_.ranks.wait([&] { share_parts(); });
     split_.merge();
     return error;
   }

@@ -37,13 +37,6 @@ class SinkGradients {
   /// The gradients, [heads], once computed.
   const std::vector<T>& totals() const { return totals_; }
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const {
-    const Index to_all = ranks_.rank() == scan_.end_rank() ? ranks_.size() - 1 : 0;
-    return scan_.comm_stats() +
-           CommStats{to_all * static_cast<Index>(totals_.size() * sizeof(T)), waited_};
-  }
-
   /// Computes them. All messages are exchanged even if computing throws.
   /// \param add called as add(batch, head, rows, sums, worker) from threads of the executor, adds
   /// some rows to sums [kSinkSums]
@@ -61,8 +54,11 @@ class SinkGradients {
             add(n / heads, n % heads, scan_step.rows, sums, worker);
           });
         });
-    if (ranks_.rank() == scan_.end_rank()) add_up();
-    detail::add_waiting(waited_, [&] {
+    if (ranks_.rank() == scan_.end_rank()) {
+      add_up();
+      ranks_.add_sent((ranks_.size() - 1) * heads * Index{sizeof(T)});
+    }
+    ranks_.wait([&] {
       ranks_.check(MPI_Bcast(totals_.data(), 1, type_.get(), scan_.end_rank(), ranks_.mpi()),
                    "MPI_Bcast");
     });
@@ -86,7 +82,6 @@ class SinkGradients {
   PipelinedScan scan_;
   detail::MpiType type_;
   std::vector<T> totals_;
-  double waited_ = 0;
 };
 
 }  // namespace distributed

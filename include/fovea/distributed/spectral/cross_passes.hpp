@@ -5,8 +5,8 @@
 
 #include <exception>
 
-#include "fovea/distributed/comm_stats.hpp"
 #include "fovea/distributed/messages/channel_all_to_all.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/sharding.hpp"
 #include "fovea/spectral/cross_backward.hpp"
 #include "fovea/spectral/cross_forward.hpp"
@@ -35,8 +35,6 @@ class CrossSlices {
   }
   /// All rows of this rank's channels.
   CrossInputs<T> inputs() { return {f1_.slice(), f2_.slice(), inputs_.key_lengths}; }
-  /// This rank's communication statistics so far.
-  CommStats comm_stats() const { return f1_.comm_stats() + f2_.comm_stats(); }
 
  private:
   CrossInputs<T> inputs_;
@@ -48,7 +46,7 @@ class CrossSlices {
 
 /// One forward pass of a cross.
 template <class T>
-class CrossForwardPass {
+class CrossForwardPass final : public RankPass {
  public:
   /// Allocates tensors, and creates plans.
   /// \param inputs, out this rank's, checked
@@ -59,15 +57,9 @@ class CrossForwardPass {
         inputs_(inputs, rows),
         made_(rows, out.batch(), out.width()),
         cross_(inputs_.inputs(), made_.slice(), options.planning) {}
-  CrossForwardPass(const CrossForwardPass&) = delete;
-  CrossForwardPass& operator=(const CrossForwardPass&) = delete;
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const { return inputs_.comm_stats() + made_.comm_stats(); }
-
-  /// Computes this rank's rows. All messages are exchanged even if computing throws.
-  /// \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  /// Computes this rank's rows.
+  std::exception_ptr run(const ExecutorRef& executor) override {
     inputs_.bring();
     const std::exception_ptr error = fovea::detail::caught([&] { cross_.run(executor); });
     made_.bring_back(error ? View<T>() : out_);
@@ -83,7 +75,7 @@ class CrossForwardPass {
 
 /// One backward pass of a cross. Every rank takes the same steps, whichever gradients it requests.
 template <class T>
-class CrossBackwardPass {
+class CrossBackwardPass final : public RankPass {
  public:
   /// Allocates tensors, and creates plans.
   /// \param inputs, d_out, grads this rank's, checked
@@ -98,17 +90,9 @@ class CrossBackwardPass {
         d_f2_(rows, d_out.batch(), d_out.width()),
         cross_(inputs_.inputs(), View<const T>(d_out_.slice()), {d_f1_.slice(), d_f2_.slice()},
                options.planning) {}
-  CrossBackwardPass(const CrossBackwardPass&) = delete;
-  CrossBackwardPass& operator=(const CrossBackwardPass&) = delete;
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const {
-    return inputs_.comm_stats() + d_out_.comm_stats() + d_f1_.comm_stats() + d_f2_.comm_stats();
-  }
-
-  /// Computes the gradients of this rank's rows. All messages are exchanged even if computing
-  /// throws. \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  /// Computes the gradients of this rank's rows.
+  std::exception_ptr run(const ExecutorRef& executor) override {
     inputs_.bring();
     d_out_.bring(own_d_out_);
     const std::exception_ptr error = fovea::detail::caught([&] { cross_.run(executor); });

@@ -11,6 +11,7 @@
 #include "fovea/core/workspace.hpp"
 #include "fovea/distributed/messages/channel_all_to_all.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
+#include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/rows/row_pairs.hpp"
 #include "fovea/distributed/spectral/mixer_share.hpp"
 #include "fovea/kernels/spectral/table.hpp"
@@ -24,7 +25,7 @@ namespace distributed {
 
 /// One pass of a mixer; forward and backward are the same map.
 template <class T>
-class MixerPass {
+class MixerPass final : public RankPass {
  public:
   /// Allocates all memory, and creates plans.
   /// \param x, out of this rank's rows, checked
@@ -50,17 +51,9 @@ class MixerPass {
     row_plan_ = fft_plan<T>({sizes_.width, FftDirection::forward, options.planning});
     column_plan_ = fft_plan<T>({sizes_.rows, FftDirection::forward, options.planning});
   }
-  MixerPass(const MixerPass&) = delete;
-  MixerPass& operator=(const MixerPass&) = delete;
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const {
-    return messages_.comm_stats() + sums_.comm_stats() + made_.comm_stats();
-  }
-
-  /// Computes this rank's rows. All messages are exchanged even if computing throws.
-  /// \returns the exception that computing threw, or null
-  std::exception_ptr run(const ExecutorRef& executor) {
+  /// Computes this rank's rows.
+  std::exception_ptr run(const ExecutorRef& executor) override {
     whole_.expect(rows_.own());
     whole_.put(0, x_, rows_.own());
     messages_.run();

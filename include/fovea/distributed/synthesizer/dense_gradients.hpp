@@ -79,9 +79,6 @@ class SynthesizerRankGradients<DenseSynthesizerAttention, T> {
   /// The requested gradients of softmax attention.
   const SoftmaxGrads<T>& wanted() const { return wanted_; }
 
-  /// This rank's communication statistics.
-  CommStats comm_stats() const { return exchange_.comm_stats() + chain_.comm_stats(); }
-
   /// Computes the form's gradients from them. All messages are exchanged even after an exception.
   /// \param error an exception that was thrown before, or null   \returns the first exception, or
   /// null

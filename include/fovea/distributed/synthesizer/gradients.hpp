@@ -33,8 +33,6 @@ class SynthesizerRankGradients {
 
   /// The requested gradients of softmax attention.
   const SoftmaxGrads<T>& wanted() const { return gradients_.wanted(); }
-  /// There are no messages.
-  static CommStats comm_stats() { return {}; }
   /// Computes the form's gradients from them.
   /// \param error an exception that was thrown before, or null   \returns the first exception, or
   /// null
