@@ -3,6 +3,8 @@
 /// Makes the matrices of one head that a kernel reads from the views of a call.
 #pragma once
 
+#include <algorithm>
+
 #include "fovea/core/view.hpp"
 #include "fovea/simd/matrix.hpp"
 
@@ -58,6 +60,29 @@ Matrix<T> head_logits(const View<T>& x, Index b, Index h, Index n, Index m) {
   if (x.size() == 0) return {x.data(), 0, 0};
   return {x.data() + b * stride(0) + h * stride(1) + n * stride(2) + m * stride(3), stride(2),
           stride(3)};
+}
+
+/// Copies rows of a matrix.
+template <class T>
+void copy_rows(const Matrix<const T>& from, Index rows, Index width, const Matrix<T>& to) {
+  const bool are_contiguous = from.column == 1 && to.column == 1;
+  for (Index i = 0; i < rows; ++i) {
+    const T* const row = from.data + i * from.row;
+    T* const copy = to.data + i * to.row;
+    if (are_contiguous) {
+      std::copy_n(row, width, copy);
+    } else {
+      for (Index c = 0; c < width; ++c) copy[c * to.column] = row[c * from.column];
+    }
+  }
+}
+
+/// Sets some rows of a head to x. An empty tensor stays empty.
+template <class T>
+void fill_rows(const View<T>& to, Index b, Index h, Index first, Index end, T x) {
+  for (Index n = first; n < end && !to.empty(); ++n) {
+    for (Index c = 0; c < to.width(); ++c) to(b, h, n, c) = x;
+  }
 }
 
 }  // namespace detail

@@ -26,6 +26,8 @@ class SinkhornBackward {
         d_out_(d_out),
         grads_(grads),
         blocks_(call),
+        d_k_(call, call.shape.width),
+        d_v_(call, call.shape.value_width),
         slot_(call.options, call.shape) {}
 
   /// Bytes of scratch memory with that many workers.
@@ -34,7 +36,7 @@ class SinkhornBackward {
     const Index blocks = s.queries / options.block;
     return SortedBlocks<T>::size_bytes(options, s, workers) +
            (sinkhorn_sequences_at_once(options, s) *
-                (sorted_sequence_elements(options, s) + 2 * blocks * blocks) +
+                (sorted_sequence_elements(options, s) + blocks * blocks) +
             workers * WorkerScratch(options, s).elements) *
                kElement;
   }
@@ -47,22 +49,21 @@ class SinkhornBackward {
     const Index most = call_.most_blocks();
     auto&& memory = memory_of(executor);
     blocks_.take_memory(executor);
-    d_k_ = memory.take(at_once * most * sorted_block_stride(block(), s.width), kElement);
-    d_v_ = memory.take(at_once * most * sorted_block_stride(block(), s.value_width), kElement);
-    transposed_ = memory.take(at_once * most * most, kElement);
+    d_k_.take_memory(memory);
+    d_v_.take_memory(memory);
     d_weights_ = memory.take(at_once * most * most, kElement);
     scratch_ = memory.take(worker_count(executor, at_once * (std::max)(most, Index{1})),
                            slot_.elements * kElement);
     for (Index first = 0; first < call_.sequences(); first += at_once) {
-      first_ = first;
-      count_ = (std::min)(at_once, call_.sequences() - first);
-      blocks_.make(first, count_, executor);
-      for_each_task(executor, count_ * most, [&](Index task, Index worker) {
+      const Range sequences = {first, (std::min)(first + at_once, call_.sequences())};
+      blocks_.make(sequences, executor);
+      for_each_task(executor, (sequences.end - first) * most, [&](Index task, Index worker) {
         differentiate(first + task / most, task % most, slot(worker));
       });
-      if (!grads_.k.empty() || !grads_.v.empty()) unsort(executor);
-      if (!grads_.sorting.empty()) differentiate_sorting(executor);
-      write_keys(executor);
+      if (!grads_.k.empty()) blocks_.unsort(d_k_, executor);
+      if (!grads_.v.empty()) blocks_.unsort(d_v_, executor);
+      if (!grads_.sorting.empty()) differentiate_sorting(sequences, executor);
+      write_keys(sequences, executor);
     }
   }
 
@@ -89,14 +90,10 @@ class SinkhornBackward {
 
   T* slot(Index worker) { return scratch_.template data<T>() + worker * slot_.elements; }
   Index block() const { return call_.options.block; }
-  /// The gradients of the keys or values of a block, [2 b, width].
-  T* of_block(Workspace& rows, Index sequence, Index number, Index width) {
-    const Index of_all = (sequence - first_) * call_.most_blocks() + number;
-    return rows.template data<T>() + of_all * sorted_block_stride(block(), width);
-  }
-  T* matrix(Workspace& all, Index sequence) {
-    const Index blocks = call_.most_blocks();
-    return all.template data<T>() + (sequence - first_) * blocks * blocks;
+  T* d_weights(Index sequence) {
+    const Index at_once = sinkhorn_sequences_at_once(call_.options, call_.shape);
+    return d_weights_.template data<T>() +
+           sequence % at_once * call_.most_blocks() * call_.most_blocks();
   }
 
   /// Computes the gradients of a block of queries, and of its keys and values.
@@ -127,8 +124,8 @@ class SinkhornBackward {
       SoftmaxGradKernels<T>{}.scaled_rows(
           {rows, {to, width, 1}, 0, 1, 2 * block(), width, scale, false});
     };
-    keep(args.d_k, of_block(d_k_, sequence, number, s.width), s.width, args.head.scale);
-    keep(args.d_v, of_block(d_v_, sequence, number, s.value_width), s.value_width, T{1});
+    keep(args.d_k, d_k_.sorted(sequence, number), s.width, args.head.scale);
+    keep(args.d_v, d_v_.sorted(sequence, number), s.value_width, T{1});
   }
 
   /// Passes the rows of a query head to the kernel, and computes the rounding error of a large lse.
@@ -146,8 +143,8 @@ class SinkhornBackward {
     head.scale = forward.scale;
     head.key_end = forward.key_end;
     args.keys = {0, 1, forward.key_end};
-    args.k = {blocks_.keys(sequence, number), head.width, 1};
-    args.v = {blocks_.values(sequence, number), head.value_width, 1};
+    args.k = {blocks_.keys.sorted(sequence, number), head.width, 1};
+    args.v = {blocks_.values.sorted(sequence, number), head.value_width, 1};
     bool is_large = false;
     for (Index i = 0; i < block(); ++i) {
       is_large = is_large || !(std::abs(head.lse.data[i * head.lse.row]) <= T{kLargeLse});
@@ -175,57 +172,24 @@ class SinkhornBackward {
     }
   }
 
-  /// Adds the gradients of sorted blocks to those of the blocks that they are sums of.
-  void unsort(const ExecutorRef& executor) {
-    for_each_task(executor, count_, [&](Index n, Index) {
-      const Index s = first_ + n;
-      SortingWeights<T>::transpose(blocks_.weights(s), call_.blocks(s), matrix(transposed_, s));
-    });
-    const auto columns = [&](Index width) {
-      return SortedBlocks<T>::column_tasks(block() * width);
-    };
-    const Index of_keys = grads_.k.empty() ? 0 : columns(call_.shape.width);
-    const Index tasks = of_keys + (grads_.v.empty() ? 0 : columns(call_.shape.value_width));
-    for_each_task(executor, count_ * tasks, [&](Index task, Index) {
-      const Index s = first_ + task / tasks;
-      const Index part = task % tasks;
-      const bool is_keys = part < of_keys;
-      const Index width = is_keys ? call_.shape.width : call_.shape.value_width;
-      unsort_columns(s, of_block(is_keys ? d_k_ : d_v_, s, 0, width), width,
-                     (is_keys ? part : part - of_keys) * SortedBlocks<T>::kTaskColumns);
-    });
-  }
-  void unsort_columns(Index sequence, T* rows, Index width, Index first) {
-    const Index blocks = call_.blocks(sequence);
-    ProductArgs<T> product;
-    product.a = {matrix(transposed_, sequence), blocks, 1};
-    product.b = {rows + first, sorted_block_stride(block(), width), 1};
-    product.to = rows + block() * width + first;
-    product.to_row = sorted_block_stride(block(), width);
-    product.rows = blocks;
-    product.columns = (std::min)(SortedBlocks<T>::kTaskColumns, block() * width - first);
-    product.steps = blocks;
-    product.add = true;
-    if (blocks > 0) ProductKernels<T>{}.multiply(product);
-  }
-
   /// Writes the gradients of the sorting logits.
-  void differentiate_sorting(const ExecutorRef& executor) {
+  void differentiate_sorting(const Range& sequences, const ExecutorRef& executor) {
     constexpr Index columns = 64;
+    const Index count = sequences.end - sequences.begin;
     const Index tasks = (call_.most_blocks() + columns - 1) / columns;
-    for_each_task(executor, count_ * tasks, [&](Index task, Index) {
-      const Index s = first_ + task / tasks;
+    for_each_task(executor, count * tasks, [&](Index task, Index) {
+      const Index s = sequences.begin + task / tasks;
       const Index w = task % tasks * columns;
-      const Index count = (std::min)(columns, call_.blocks(s) - w);
-      if (count > 0) differentiate_weights(s, w, count);
+      const Index some = (std::min)(columns, call_.blocks(s) - w);
+      if (some > 0) differentiate_weights(s, w, some);
     });
-    for_each_task(executor, count_, [&](Index n, Index worker) {
-      const Index s = first_ + n;
+    for_each_task(executor, count, [&](Index n, Index worker) {
+      const Index s = sequences.begin + n;
       const Index blocks = call_.blocks(s);
       const Matrix<T> to = call_.of_keys(grads_.sorting, s);
       SortingWeights<T>(call_.options.iterations)
           .differentiate(call_.of_keys(call_.inputs.sorting, s), blocks, blocks_.weights(s),
-                         matrix(d_weights_, s), to, slot(worker));
+                         d_weights(s), to, slot(worker));
       for (Index u = 0; u < call_.most_blocks(); ++u) {
         for (Index w = u < blocks ? blocks : 0; w < call_.most_blocks(); ++w) {
           to.data[u * to.row + w * to.column] = 0;
@@ -238,43 +202,33 @@ class SinkhornBackward {
   void differentiate_weights(Index sequence, Index w, Index count) {
     const Index blocks = call_.blocks(sequence);
     ProductArgs<T> product;
-    product.to = matrix(d_weights_, sequence) + w;
+    product.to = d_weights(sequence) + w;
     product.to_row = blocks;
     product.rows = blocks;
     product.columns = count;
-    const auto add = [&](const T* d_rows, const T* own, Index width) {
-      product.a = {d_rows, sorted_block_stride(block(), width), 1};
-      product.b = {own, 1, sorted_block_stride(block(), width)};
-      product.steps = block() * width;
+    const auto add = [&](BlockPairs<T>& d_rows, BlockPairs<T>& rows) {
+      product.a = {d_rows.sorted(sequence, 0), rows.stride, 1};
+      product.b = {rows.own(sequence, w), 1, rows.stride};
+      product.steps = call_.options.block * rows.width;
       ProductKernels<T>{}.multiply(product);
       product.add = true;
     };
-    const AttentionShape& s = call_.shape;
-    add(of_block(d_k_, sequence, 0, s.width), blocks_.keys(sequence, w, true), s.width);
-    add(of_block(d_v_, sequence, 0, s.value_width), blocks_.values(sequence, w, true),
-        s.value_width);
+    add(d_k_, blocks_.keys);
+    add(d_v_, blocks_.values);
   }
 
   /// Writes the gradients of keys and values.
-  void write_keys(const ExecutorRef& executor) {
+  void write_keys(const Range& sequences, const ExecutorRef& executor) {
     const Index most = call_.most_blocks();
-    for_each_task(executor, count_ * most, [&](Index task, Index) {
-      const Index s = first_ + task / most;
+    for_each_task(executor, (sequences.end - sequences.begin) * most, [&](Index task, Index) {
+      const Index s = sequences.begin + task / most;
       const Index w = task % most;
-      const auto write = [&](const View<T>& to, Workspace& rows) {
+      const Index block = call_.options.block;
+      const auto write = [&](const View<T>& to, BlockPairs<T>& from) {
         if (to.empty()) return;
         if (w >= call_.blocks(s)) return clear(to, call_.batch(s), call_.key_head(s), w);
-        const T* const from = of_block(rows, s, w, to.width()) + block() * to.width();
-        const Matrix<T> into = call_.of_keys(to, s, w * block());
-        for (Index i = 0; i < block(); ++i) {
-          const T* const row = from + i * to.width();
-          T* const at = into.data + i * into.row;
-          if (into.column == 1) {
-            std::copy_n(row, to.width(), at);
-          } else {
-            for (Index c = 0; c < to.width(); ++c) at[c * into.column] = row[c];
-          }
-        }
+        detail::copy_rows<T>({from.own(s, w), from.width, 1}, block, from.width,
+                             call_.of_keys(to, s, w * block));
       };
       write(grads_.k, d_k_);
       write(grads_.v, d_v_);
@@ -282,10 +236,7 @@ class SinkhornBackward {
   }
 
   void clear(const View<T>& grad, Index b, Index h, Index number) const {
-    if (grad.empty()) return;
-    for (Index n = number * block(); n < (number + 1) * block(); ++n) {
-      for (Index c = 0; c < grad.width(); ++c) grad(b, h, n, c) = 0;
-    }
+    detail::fill_rows(grad, b, h, number * block(), (number + 1) * block(), T{0});
   }
 
   const SinkhornCall<T>& call_;
@@ -294,14 +245,11 @@ class SinkhornBackward {
   View<const T> d_out_;
   SinkhornGrads<T> grads_;
   SortedBlocks<T> blocks_;
+  BlockPairs<T> d_k_;
+  BlockPairs<T> d_v_;
   WorkerScratch slot_;
-  Index first_ = 0;  // the first of the current sequences, and their number
-  Index count_ = 0;
-  Workspace d_k_;         // [sequences at once, blocks, 2 b, D], laid out as in SortedBlocks
-  Workspace d_v_;         // [sequences at once, blocks, 2 b, Dv]
-  Workspace transposed_;  // [sequences at once, blocks, blocks] the weights
-  Workspace d_weights_;   // [sequences at once, blocks, blocks]
-  Workspace scratch_;     // [workers]
+  Workspace d_weights_;  // [sequences at once, blocks, blocks]
+  Workspace scratch_;    // [workers]
 };
 
 FOVEA_NAMESPACE_END

@@ -25,8 +25,8 @@ SoftmaxBlockArgs<T> sinkhorn_block_args(const SinkhornCall<T>& call, SortedBlock
   SoftmaxBlockArgs<T> args;
   const Index block = call.options.block;
   args.q = head_stored(call.inputs.q, call.batch(sequence), head, number * block);
-  args.k = {blocks.keys(sequence, number), call.shape.width, 1};
-  args.v = {blocks.values(sequence, number), call.shape.value_width, 1};
+  args.k = {blocks.keys.sorted(sequence, number), call.shape.width, 1};
+  args.v = {blocks.values.sorted(sequence, number), call.shape.value_width, 1};
   args.width = call.shape.width;
   args.value_width = call.shape.value_width;
   args.scale = logit_scale<T>(call.options.scale, call.shape.width);
@@ -76,7 +76,7 @@ class SinkhornForward {
                                         slot * Index{sizeof(T)});
     for (Index first = 0; first < call_.sequences(); first += at_once) {
       const Index count = (std::min)(at_once, call_.sequences() - first);
-      blocks_.make(first, count, executor);
+      blocks_.make({first, first + count}, executor);
       for_each_task(executor, count * call_.group() * parts, [&](Index task, Index worker) {
         const Index head = task / parts;
         process_rows(first + head / call_.group(), head % call_.group(), task % parts,
@@ -100,7 +100,11 @@ class SinkhornForward {
     const Index end = (std::min)((part + 1) * together(), call_.most_blocks());
     for (Index u = part * together(); u < end; ++u) {
       if (u >= call_.blocks(sequence)) {
-        clear(call_.batch(sequence), head, u * block);
+        const auto clear = [&](const View<T>& to, T x) {
+          detail::fill_rows(to, call_.batch(sequence), head, u * block, (u + 1) * block, x);
+        };
+        clear(out_, 0);
+        clear(saved_.lse, -std::numeric_limits<T>::infinity());
         continue;
       }
       auto args = detail::sinkhorn_block_args(call_, blocks_, sequence, head, u);
@@ -110,14 +114,6 @@ class SinkhornForward {
       }
       args.scratch = scratch;
       detail::run_sorted_block(args, block);
-    }
-  }
-
-  /// Writes the output of a block beyond the key length, whose rows see nothing.
-  void clear(Index b, Index h, Index first) const {
-    for (Index n = first; n < first + call_.options.block; ++n) {
-      for (Index c = 0; c < out_.width(); ++c) out_(b, h, n, c) = 0;
-      if (!saved_.lse.empty()) saved_.lse(b, h, n, 0) = -std::numeric_limits<T>::infinity();
     }
   }
 

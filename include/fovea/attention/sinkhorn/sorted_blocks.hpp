@@ -14,6 +14,27 @@
 
 FOVEA_NAMESPACE_BEGIN
 
+/// Elements from the 2 b rows of a block to those of the next block. This is not a power of 2:
+/// products go through the blocks, which would then map to few cache sets.
+constexpr Index sorted_block_stride(Index block, Index width) {
+  return 2 * block * width + kPadding;
+}
+
+/// Elements of the keys and values that a sequence's blocks attend to.
+constexpr Index sorted_sequence_elements(const SinkhornOptions& options, const AttentionShape& s) {
+  return s.keys / options.block *
+         (sorted_block_stride(options.block, s.width) +
+          sorted_block_stride(options.block, s.value_width));
+}
+
+/// The number of sequences that are computed at once: as many as have 2^23 numbers in their blocks,
+/// at least one.
+inline Index sinkhorn_sequences_at_once(const SinkhornOptions& options, const AttentionShape& s) {
+  constexpr Index most = Index{1} << 23;
+  const Index of_one = (std::max)(Index{1}, sorted_sequence_elements(options, s));
+  return std::clamp(most / of_one, Index{1}, (std::max)(Index{1}, s.batch * s.key_heads));
+}
+
 /// The sizes of a call of Sinkhorn attention. Here, a sequence is a key head of a batch entry.
 template <class T>
 struct SinkhornCall {
@@ -43,34 +64,49 @@ struct SinkhornCall {
   }
 };
 
-/// Elements from the 2 b rows of a block to those of the next block. This is not a power of 2:
-/// products go through the blocks, which would then map to few cache sets.
-constexpr Index sorted_block_stride(Index block, Index width) {
-  return 2 * block * width + kPadding;
-}
+/// Keys, values, or their gradients of the sequences that are computed at once: for each block the
+/// b rows of the sorted block, followed by its own.
+template <class T>
+class BlockPairs {
+ public:
+  const Index width;   ///< the number of columns
+  const Index stride;  ///< elements from block to block
 
-/// Elements of the keys and values that a sequence's blocks attend to.
-constexpr Index sorted_sequence_elements(const SinkhornOptions& options, const AttentionShape& s) {
-  return s.keys / options.block *
-         (sorted_block_stride(options.block, s.width) +
-          sorted_block_stride(options.block, s.value_width));
-}
+  /// \param call must outlive this object
+  BlockPairs(const SinkhornCall<T>& call, Index columns)
+      : width(columns),
+        stride(sorted_block_stride(call.options.block, columns)),
+        call_(call),
+        at_once_(sinkhorn_sequences_at_once(call.options, call.shape)) {}
 
-/// The number of sequences that are computed at once: as many as have 2^23 numbers in their blocks,
-/// at least one.
-inline Index sinkhorn_sequences_at_once(const SinkhornOptions& options, const AttentionShape& s) {
-  constexpr Index most = Index{1} << 23;
-  const Index of_one = (std::max)(Index{1}, sorted_sequence_elements(options, s));
-  return std::clamp(most / of_one, Index{1}, (std::max)(Index{1}, s.batch * s.key_heads));
-}
+  /// Allocates the memory. \throws std::bad_alloc
+  void take_memory(ExecutorRef::Memory memory) {
+    rows_ = memory.take(at_once_ * call_.most_blocks() * stride, Index{sizeof(T)});
+  }
 
-/// Keys and values of some sequences: [blocks, 2 b, D] and [blocks, 2 b, Dv] for each, where the
-/// first b rows of a block are the sorted ones.
+  /// [b, width]: the rows of a sorted block.
+  T* sorted(Index sequence, Index number) {
+    const Index of_all = sequence % at_once_ * call_.most_blocks() + number;
+    return rows_.template data<T>() + of_all * stride;
+  }
+  /// [b, width]: the rows of the block itself.
+  T* own(Index sequence, Index number) {
+    return sorted(sequence, number) + call_.options.block * width;
+  }
+
+ private:
+  const SinkhornCall<T>& call_;
+  Index at_once_;
+  Workspace rows_;  // [sequences at once, blocks, stride]
+};
+
+/// The keys and values that the blocks of some sequences attend to, and the weights that sort them.
 template <class T>
 class SortedBlocks {
  public:
   /// \param call must outlive this object
-  explicit SortedBlocks(const SinkhornCall<T>& call) : call_(call) {}
+  explicit SortedBlocks(const SinkhornCall<T>& call)
+      : keys(call, call.shape.width), values(call, call.shape.value_width), call_(call) {}
 
   /// Bytes of memory for that many workers.
   static Index size_bytes(const SinkhornOptions& options, const AttentionShape& s, Index workers) {
@@ -84,111 +120,91 @@ class SortedBlocks {
   /// Allocates the memory.
   /// \throws std::bad_alloc
   void take_memory(const ExecutorRef& executor) {
-    auto&& memory = memory_of(executor);
-    const AttentionShape& s = call_.shape;
-    const Index at_once = sinkhorn_sequences_at_once(call_.options, s);
-    const Index blocks = call_.most_blocks();
-    k_ = memory.take(at_once * blocks * sorted_block_stride(block(), s.width), kElement);
-    v_ = memory.take(at_once * blocks * sorted_block_stride(block(), s.value_width), kElement);
-    weights_ = memory.take(at_once * blocks * blocks, kElement);
-    scratch_ = memory.take(worker_count(executor, at_once),
-                           padded_size(SortingWeights<T>::scratch_elements(blocks)) * kElement);
+    const Index at_once = sinkhorn_sequences_at_once(call_.options, call_.shape);
+    keys.take_memory(executor.memory());
+    values.take_memory(executor.memory());
+    weights_ = executor.memory().take(at_once * square(), kElement);
+    scratch_ = executor.memory().take(worker_count(executor, at_once), slot() * kElement);
   }
 
-  /// Computes the blocks of sequences first, first + 1, ..., as many as are computed at once.
+  /// Computes the blocks of some sequences.
   /// \pre take_memory(executor) was called
-  void make(Index first, Index count, const ExecutorRef& executor) {
-    first_ = first;
+  void make(const Range& sequences, const ExecutorRef& executor) {
+    sequences_ = sequences;
     const SortingWeights<T> weights(call_.options.iterations);
-    const Index slot = padded_size(SortingWeights<T>::scratch_elements(call_.most_blocks()));
-    for_each_task(executor, count, [&](Index n, Index worker) {
-      const Index s = first + n;
+    for_each_task(executor, count(), [&](Index n, Index worker) {
+      const Index s = sequences.begin + n;
       weights.compute(call_.of_keys(call_.inputs.sorting, s), call_.blocks(s), this->weights(s),
-                      scratch_.template data<T>() + worker * slot);
+                      scratch_.template data<T>() + worker * slot());
     });
     const Index most = call_.most_blocks();
-    for_each_task(executor, count * most, [&](Index task, Index) {
-      const Index s = first + task / most;
+    for_each_task(executor, count() * most, [&](Index task, Index) {
+      const Index s = sequences.begin + task / most;
       const Index w = task % most;
       if (w >= call_.blocks(s)) return;
-      copy(call_.of_keys(call_.inputs.k, s, w * block()), call_.shape.width, keys(s, w, true));
-      copy(call_.of_keys(call_.inputs.v, s, w * block()), call_.shape.value_width,
-           values(s, w, true));
+      const auto copy = [&](const View<const T>& from, BlockPairs<T>& to) {
+        detail::copy_rows(call_.of_keys(from, s, w * block()), block(), to.width,
+                          {to.own(s, w), to.width, 1});
+      };
+      copy(call_.inputs.k, keys);
+      copy(call_.inputs.v, values);
     });
-    sort(count, executor);
+    multiply(keys, Direction::sort, executor);
+    multiply(values, Direction::sort, executor);
   }
 
-  /// [2 b, D]: the keys of a block, or only its own b keys.
-  T* keys(Index sequence, Index number, bool own = false) {
-    return at(k_, sequence, number, own, call_.shape.width);
+  /// Adds the gradients of sorted blocks to those of the blocks that they are sums of.
+  void unsort(BlockPairs<T>& gradients, const ExecutorRef& executor) {
+    multiply(gradients, Direction::unsort, executor);
   }
-  /// [2 b, Dv]: the values of a block, or only its own b values.
-  T* values(Index sequence, Index number, bool own = false) {
-    return at(v_, sequence, number, own, call_.shape.value_width);
-  }
+
   /// [blocks, blocks]: the weights of a sequence.
   T* weights(Index sequence) {
-    const Index blocks = call_.most_blocks();
-    return weights_.template data<T>() + (sequence - first_) * blocks * blocks;
+    return weights_.template data<T>() + (sequence - sequences_.begin) * square();
   }
 
-  /// The number of columns of a product in one task.
-  static constexpr Index kTaskColumns = 256;
-  /// The number of tasks for a product with that many columns.
-  static Index column_tasks(Index columns) { return (columns + kTaskColumns - 1) / kTaskColumns; }
+  BlockPairs<T> keys;    ///< those that blocks of queries attend to
+  BlockPairs<T> values;  ///< likewise
 
  private:
   static constexpr Index kElement = sizeof(T);
+  enum class Direction { sort, unsort };
 
+  Index count() const { return sequences_.end - sequences_.begin; }
   Index block() const { return call_.options.block; }
-  T* at(Workspace& rows, Index sequence, Index number, bool own, Index width) {
-    const Index of_all = (sequence - first_) * call_.most_blocks() + number;
-    return rows.template data<T>() + of_all * sorted_block_stride(block(), width) +
-           (own ? block() * width : 0);
+  Index square() const { return call_.most_blocks() * call_.most_blocks(); }
+  Index slot() const {
+    return padded_size(SortingWeights<T>::scratch_elements(call_.most_blocks()));
   }
 
-  void copy(const Matrix<const T>& from, Index width, T* to) const {
-    for (Index i = 0; i < block(); ++i, to += width) {
-      const T* const row = from.data + i * from.row;
-      if (from.column == 1) {
-        std::copy_n(row, width, to);
-      } else {
-        for (Index c = 0; c < width; ++c) to[c] = row[c * from.column];
-      }
-    }
-  }
-
-  /// Computes the sorted blocks from the original ones.
-  void sort(Index count, const ExecutorRef& executor) {
-    const Index of_keys = column_tasks(block() * call_.shape.width);
-    const Index tasks = of_keys + column_tasks(block() * call_.shape.value_width);
-    for_each_task(executor, count * tasks, [&](Index task, Index) {
-      const Index s = first_ + task / tasks;
-      const Index part = task % tasks;
-      if (part < of_keys) {
-        sort_columns(s, keys(s, 0), call_.shape.width, part * kTaskColumns);
-      } else {
-        sort_columns(s, values(s, 0), call_.shape.value_width, (part - of_keys) * kTaskColumns);
-      }
+  /// Sorted blocks are the products of the weights W with the blocks themselves; unsorting adds the
+  /// products of W^T with the sorted blocks. A task computes some columns of all blocks.
+  void multiply(BlockPairs<T>& rows, Direction direction, const ExecutorRef& executor) {
+    constexpr Index at_once = 256;
+    const Index columns = block() * rows.width;
+    const Index tasks = (columns + at_once - 1) / at_once;
+    const bool sorts = direction == Direction::sort;
+    for_each_task(executor, count() * tasks, [&](Index task, Index) {
+      const Index s = sequences_.begin + task / tasks;
+      const Index first = task % tasks * at_once;
+      const Index blocks = call_.blocks(s);
+      if (blocks == 0) return;
+      T* const sorted = rows.sorted(s, 0) + first;
+      T* const own = rows.own(s, 0) + first;
+      ProductKernels<T>{}.multiply(
+          {.a = {weights(s), sorts ? blocks : 1, sorts ? 1 : blocks},
+           .b = stored(Matrix<const T>{sorts ? own : sorted, rows.stride, 1}),
+           .to = sorts ? sorted : own,
+           .to_row = rows.stride,
+           .rows = blocks,
+           .columns = (std::min)(at_once, columns - first),
+           .steps = blocks,
+           .add = !sorts});
     });
-  }
-  void sort_columns(Index sequence, T* rows, Index width, Index first) {
-    const Index blocks = call_.blocks(sequence);
-    ProductArgs<T> product;
-    product.a = {weights(sequence), blocks, 1};
-    product.b = {rows + block() * width + first, sorted_block_stride(block(), width), 1};
-    product.to = rows + first;
-    product.to_row = sorted_block_stride(block(), width);
-    product.rows = blocks;
-    product.columns = (std::min)(kTaskColumns, block() * width - first);
-    product.steps = blocks;
-    if (blocks > 0) ProductKernels<T>{}.multiply(product);
   }
 
   const SinkhornCall<T>& call_;
-  Index first_ = 0;    // the first of the current sequences
-  Workspace k_;        // [sequences at once, blocks, 2 b, D]
-  Workspace v_;        // [sequences at once, blocks, 2 b, Dv]
+  Range sequences_;    // the current sequences
   Workspace weights_;  // [sequences at once, blocks, blocks]
   Workspace scratch_;  // [workers]
 };

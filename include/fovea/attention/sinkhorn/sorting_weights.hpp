@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/sinkhorn/options.hpp"
 #include "fovea/kernels/sorting/table.hpp"
 
@@ -30,7 +31,7 @@ class SortingWeights {
   /// \param logits R   \param scratch scratch_elements(blocks)
   void compute(const Matrix<const T>& logits, Index blocks, T* weights, T* scratch) const {
     T* const other = scratch + blocks * blocks;
-    read(logits, blocks, scratch);
+    detail::copy_rows(logits, blocks, blocks, {scratch, blocks, 1});
     for (Index step = 0; step < iterations_; ++step) {
       normalise_rows(blocks, scratch, other);
       transpose(other, blocks, scratch);
@@ -46,7 +47,7 @@ class SortingWeights {
                      const Matrix<T>& d_logits, T* scratch) const {
     const Index size = blocks * blocks;
     T* const other = scratch + (2 * iterations_ + 1) * size;
-    read(logits, blocks, scratch);
+    detail::copy_rows(logits, blocks, blocks, {scratch, blocks, 1});
     for (Index step = 0; step < iterations_; ++step) {
       T* const rows = scratch + (2 * step + 1) * size;  // the iteration's rows, transposed
       T* const columns = rows + size;
@@ -62,11 +63,7 @@ class SortingWeights {
       SortingLogitKernels<T>{}.log_columns({rows, other, blocks, blocks});
       transpose(other, blocks, d_weights);
     }
-    for (Index u = 0; u < blocks; ++u) {
-      for (Index w = 0; w < blocks; ++w) {
-        d_logits.data[u * d_logits.row + w * d_logits.column] = d_weights[u * blocks + w];
-      }
-    }
+    detail::copy_rows<T>({d_weights, blocks, 1}, blocks, blocks, d_logits);
   }
 
   /// Transposes a matrix.
@@ -84,13 +81,6 @@ class SortingWeights {
   }
 
  private:
-  static void read(const Matrix<const T>& logits, Index blocks, T* to) {
-    for (Index u = 0; u < blocks; ++u) {
-      for (Index w = 0; w < blocks; ++w) {
-        to[u * blocks + w] = logits.data[u * logits.row + w * logits.column];
-      }
-    }
-  }
   /// Normalises the rows of a matrix. \param to the transposed result
   static void normalise_rows(Index blocks, const T* from, T* to) {
     transpose(from, blocks, to);
