@@ -5,7 +5,7 @@
 /// those of one process.
 #include <gtest/gtest.h>
 
-#include "distributed/drawn_trial.hpp"
+#include "distributed/operator_calls.hpp"
 #include "fovea/distributed/reformer.hpp"
 #include "fovea/distributed/sinkhorn.hpp"
 
@@ -28,30 +28,6 @@ RowLayout drawn_ranges(Bytes& bytes, Index rows, Index block) {
 }
 
 template <class T>
-struct ReformerCall : ShardedCall<T> {
-  ReformerCall(const DrawnSequence& s, const Fills& fills, const ReformerOptions& options)
-      : ShardedCall<T>(s, fills),
-        round_lse(this->add("round_lse", Role::kept, Held::rows, s.of_queries(options.rounds))),
-        projection(this->add("projection", Role::read, Held::whole,
-                             {1, options.rounds, s.shape.width, options.buckets / 2},
-                             gaussian(s.seed + 700))) {}
-
-  fovea::ReformerInputs<T> inputs(Where where) const {
-    fovea::ReformerInputs<T> in{this->q.in(where), this->v.in(where), this->sequence.lengths};
-    in.projection = projection.in(where);
-    return in;
-  }
-  fovea::ReformerSaved<T> saved(Where where) const {
-    return {this->lse.in(where), round_lse.in(where)};
-  }
-  fovea::ReformerGrads<T> grads(Where where) const {
-    return {this->d_q.in(where), this->d_v.in(where)};
-  }
-
-  ShardedTensor<T>&round_lse, &projection;
-};
-
-template <class T>
 void try_reformer(Bytes& bytes) {
   ReformerOptions options;
   options.chunk = drawn_block(bytes);
@@ -69,36 +45,12 @@ void try_reformer(Bytes& bytes) {
   for (Index& length : sequence.lengths) length = bytes(0, sequence.shape.keys);
   ReformerCall<T> call(sequence, drawn_fills(bytes, sequence.seed), options);
   if (!bytes.once_in(3)) call.projection.role = Role::none;
-  // Queries are keys, too.
-  call.k.role = call.d_k.role = Role::none;
   const RowLayout layout = drawn_ranges(bytes, sequence.shape.queries, options.chunk);
   try_sharded(ReformerAttention(options),
               ", chunk " + std::to_string(options.chunk) + ", rounds " +
                   std::to_string(options.rounds) + ", buckets " + std::to_string(options.buckets),
               call, true, layout, layout, bytes);
 }
-
-template <class T>
-struct SinkhornCall : ShardedCall<T> {
-  SinkhornCall(const DrawnSequence& s, const Fills& fills, Index block)
-      : ShardedCall<T>(s, fills),
-        sorting(this->add(
-            "sorting", Role::read, Held::blocks,
-            {s.shape.batch, s.shape.key_heads, s.shape.keys / block, s.shape.keys / block},
-            gaussian(s.seed + 700))),
-        d_sorting(this->add("d_sorting", Role::gradient, Held::blocks, sorting.whole.shape())) {}
-
-  fovea::SinkhornInputs<T> inputs(Where where) const {
-    return {this->q.in(where), this->k.in(where), this->v.in(where), this->sequence.lengths,
-            sorting.in(where)};
-  }
-  fovea::SoftmaxSaved<T> saved(Where where) const { return {this->lse.in(where)}; }
-  fovea::SinkhornGrads<T> grads(Where where) const {
-    return {this->d_q.in(where), this->d_k.in(where), this->d_v.in(where), d_sorting.in(where)};
-  }
-
-  ShardedTensor<T>&sorting, &d_sorting;
-};
 
 template <class T>
 void try_sinkhorn(Bytes& bytes) {
@@ -110,7 +62,7 @@ void try_sinkhorn(Bytes& bytes) {
   SinkhornCall<T> call(sequence, drawn_fills(bytes, sequence.seed), options.block);
   const RowLayout layout = drawn_ranges(bytes, sequence.shape.queries, options.block);
   try_sharded(SinkhornAttention(options), ", block " + std::to_string(options.block), call, true,
-              layout, fovea::distributed::blocks_of(layout, options.block), bytes);
+              layout, call.layout_of_blocks(layout), bytes);
 }
 
 TEST(DistributedDrawnByHeads, EqualsOneProcess) {

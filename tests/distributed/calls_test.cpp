@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+// fovea_test(RANKS)
+/// \file
+/// Calls over ranks of the operators whose own tests count messages and look for refusals: on
+/// threads, in another type of numbers, in an arena, without rows, and when a thread throws.
+#include <gtest/gtest.h>
+
+#include "distributed/rank_call.hpp"
+#include "fovea/core/arena.hpp"
+#include "fovea/core/thread_pool.hpp"
+#include "fovea/distributed/linformer_backward.hpp"
+#include "fovea/distributed/luna.hpp"
+#include "fovea/distributed/nystroem_backward.hpp"
+#include "fovea/distributed/reformer.hpp"
+#include "fovea/distributed/sinkhorn.hpp"
+#include "fovea/distributed/synthesizer_backward.hpp"
+#include "fovea/distributed/synthesizer_forward.hpp"
+
+namespace fovea_test::distributed_calls {
+
+using fovea::kReductionBlock;
+
+/// Calls f(op, call, layouts) for each operator, with layouts that it supports. A sequence is
+/// divided into `parts` landmarks, projected keys, packed rows, blocks or chunks.
+template <class T, class F>
+void for_each_call(const AttentionShape& shape, Index parts, const F& f) {
+  const SquareSequence s{shape};
+  const Fills fills = gaussian_fills(1);
+  const int ranks = all_ranks().size();
+  const std::vector<RowLayout> all = layouts_of(shape.queries, ranks);
+  const Index block = std::max<Index>(1, shape.queries / parts);
+  f(fovea::LinformerAttention(), LinformerCall<T>(s, fills, parts, 1, shape.key_heads), all);
+  const auto luna = [&](const auto& op, bool is_pack) {
+    LunaCall<T> call(s, fills, is_pack, parts);
+    call.slopes.role = Role::none;
+    f(op, std::move(call), all);
+  };
+  luna(fovea::LunaPack(), true);
+  luna(fovea::LunaUnpack(), false);
+  f(fovea::NystroemAttention({.landmarks = parts}), NystroemCall<T>(s, fills, parts), all);
+  f(fovea::SinkhornAttention({.block = block}), SinkhornCall<T>(s, fills, block), all);
+  const fovea::ReformerOptions options{.chunk = block, .rounds = 2, .buckets = 8};
+  AttentionShape alike = shape;
+  alike.key_heads = shape.query_heads;
+  f(fovea::ReformerAttention(options), ReformerCall<T>(SquareSequence{alike}, fills, options), all);
+  f(fovea::RandomSynthesizerAttention(), RandomCall<T>(s, fills, 1), all);
+  f(fovea::FactorisedSynthesizerAttention(), FactorisedCall<T>(s, fills, 1), all);
+  const DenseSizes dense{.columns = shape.keys};
+  f(fovea::DenseSynthesizerAttention(), DenseCall<T>(s, fills, 1, dense),
+    std::vector<RowLayout>{RowLayout::zigzag(shape.queries, ranks, kReductionBlock)});
+}
+
+/// Whether a rank computes all rows of some heads, and writes nothing before all ranks have.
+template <class Op>
+bool is_by_heads(const Op& /*op*/) {
+  return std::same_as<Op, fovea::ReformerAttention> || std::same_as<Op, fovea::SinkhornAttention>;
+}
+
+const AttentionShape kShort = {2, 4, 2, 240, 240, 5, 7};
+
+TEST(DistributedCalls, EqualOneProcessInDouble) {
+  for_each_call<OtherScalar>(kShort, 12, [](const auto& op, auto&& call, const auto& layouts) {
+    expect_one_process(op, call, layouts);
+  });
+}
+
+TEST(DistributedCalls, EqualOneProcessOnThreads) {
+  fovea::ThreadPool pool(3);
+  for_each_call<float>({1, 4, 2, 1056, 1056, 5, 7}, 96,
+                       [&](const auto& op, auto&& call, const auto& layouts) {
+                         expect_one_process(op, call, layouts, AnyExecutor::of(pool));
+                       });
+}
+
+TEST(DistributedCalls, EqualOneProcessWithoutRows) {
+  for (const AttentionShape& shape :
+       {AttentionShape{2, 2, 1, 0, 0, 5, 7}, {0, 2, 1, 24, 24, 5, 7}}) {
+    for_each_call<float>(shape, 3, [](const auto& op, auto&& call, const auto& layouts) {
+      expect_one_process(op, call, layouts);
+    });
+  }
+}
+
+/// An arena that is too small on one rank is refused on all.
+TEST(DistributedCalls, AllocateInAnArena) {
+  fovea::ThreadPool pool(2);
+  fovea::Arena arena(Index{1} << 27);
+  const int last = all_ranks().size() - 1;
+  fovea::Arena small(all_ranks().rank() == last ? 64 : Index{1} << 27);
+  for_each_call<float>(kShort, 12, [&](const auto& op, auto&& call, const auto& layouts) {
+    expect_one_process(op, call, layouts, AnyExecutor::of(pool, &arena));
+    const RankCall on_ranks(op, call, layouts[0]);
+    const std::string begin = "rank " + std::to_string(last) + ": Arena: size_bytes is 64;";
+    const AnyExecutor executor = AnyExecutor::of(pool, &small);
+    const std::string forward = refusal([&] { on_ranks.forward(executor); });
+    const std::string backward = refusal([&] { on_ranks.backward(executor); });
+    EXPECT_EQ(forward.substr(0, begin.size()), begin) << op.name() << forward;
+    EXPECT_EQ(backward.substr(0, begin.size()), begin) << op.name() << backward;
+    on_ranks.expect_untouched();
+  });
+}
+
+/// The message of what f throws.
+template <class F>
+std::string thrown(const F& f) {
+  try {
+    f();
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+/// A rank whose threads break still sends what others wait for, and all ranks throw its exception.
+TEST(DistributedCalls, ThrowTheExceptionOfATask) {
+  const int last = all_ranks().size() - 1;
+  const Breaking breaking{all_ranks().rank() == last};
+  const std::string expected = "rank " + std::to_string(last) + ": the thread broke";
+  const AttentionShape shape = {1, 8, 8, 576, 576, 5, 7};
+  for_each_call<float>(shape, 12, [&](const auto& op, auto&& call, const auto& layouts) {
+    compute_in_one_process(op, call);
+    // The last rank has the first rows, so that it computes the only segment of keys.
+    const RankCall on_ranks(op, call, layouts.back());
+    EXPECT_EQ(thrown([&] { on_ranks.forward(breaking); }), expected) << op.name();
+    if (is_by_heads(op)) on_ranks.expect_untouched();
+    on_ranks.forward();
+    for (const bool keeps : {true, false}) {
+      for (const auto& x : call.tensors) x->is_wanted = x->role != Role::kept || keeps;
+      EXPECT_EQ(thrown([&] { on_ranks.backward(breaking); }), expected) << op.name();
+    }
+  });
+}
+
+}  // namespace fovea_test::distributed_calls
