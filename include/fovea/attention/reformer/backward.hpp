@@ -15,34 +15,35 @@ FOVEA_NAMESPACE_BEGIN
 /// those of a softmax whose incoming gradient is w_ir dO_i. The rounds are processed in order; in
 /// each, a task computes the gradients of the rows of some chunks.
 template <class T>
-class ReformerBackward {
+class ReformerBackward : ReformerPass<T> {
+  using Pass = ReformerPass<T>;
+  using Pass::inputs_;
+  using Pass::kElement;
+  using Pass::options_;
+  using Pass::scale_;
+  using Pass::shape_;
+  using Pass::sorted_;
+
  public:
   /// \param sorted sorted before `compute`; it and the options must outlive this object
   ReformerBackward(const ReformerOptions& options, const ReformerInputs<T>& inputs,
                    const SortedRows<T>& sorted, const View<const T>& out,
                    const View<const T>& d_out, const ReformerGrads<T>& grads)
-      : options_(options),
-        inputs_(inputs),
-        shape_(shape_of(inputs)),
-        sorted_(sorted),
-        out_(out),
-        d_out_(d_out),
-        grads_(grads),
-        slot_(options, shape_) {}
+      : Pass(options, inputs, sorted), out_(out), d_out_(d_out), grads_(grads) {}
 
   /// Bytes of scratch memory with that many workers.
   static Index workspace_bytes(const ReformerOptions& options, const ReformerShape& s,
                                Index workers) {
     return s.batch * s.heads * options.rounds * s.rows * kElement +
-           workers * WorkerScratch(options, s).bytes;
+           workers * ChunkBuffers<T>(options, s, s.value_width, true, nullptr).bytes;
   }
 
   /// Allocates the memory.
   /// \throws std::bad_alloc
   void take_memory(const ExecutorRef& executor) {
-    auto&& memory = memory_of(executor);
-    weights_ = memory.take(sorted_.sequences() * options_.rounds * shape_.rows, kElement);
-    scratch_ = memory.take(worker_count(executor, tasks()), slot_.bytes);
+    weights_ =
+        memory_of(executor).take(sorted_.sequences() * options_.rounds * shape_.rows, kElement);
+    this->take_scratch(executor, shape_.value_width, true);
   }
 
   /// Writes the gradients.
@@ -51,77 +52,17 @@ class ReformerBackward {
   void compute(const View<const T>& round_lse, const ExecutorRef& executor) {
     for_each_task(executor, sorted_.sequences(), [&](Index s, Index) { weigh(s, round_lse); });
     for (Index r = 0; r < options_.rounds; ++r) {
-      for_each_task(executor, tasks(), [&](Index task, Index worker) {
-        differentiate(task / parts(), r, task % parts() * detail::kTaskChunks, round_lse,
-                      scratch_.data<std::byte>() + worker * slot_.bytes);
-      });
+      this->for_each_part(executor,
+                          [&](Index sequence, const Range& chunks, const ChunkBuffers<T>& to) {
+                            differentiate(sequence, r, chunks, round_lse, to);
+                          });
     }
   }
 
  private:
-  static constexpr Index kElement = sizeof(T);
-
-  /// The layout of a worker's memory, in elements.
-  struct WorkerScratch {
-    WorkerScratch(const ReformerOptions& options, const ReformerShape& s) {
-      const Index c = options.chunk;
-      rows = padded_size(c);
-      queries = c * padded_size(s.width);
-      values = c * padded_size(s.value_width);
-      kernel = padded_size(
-          (std::max)(softmax_grad_scratch(2 * c, s.width, s.value_width),
-                     softmax_block_scratch((std::min)(c, detail::kChunkRows), s.width, 0)));
-      bytes = (7 * queries + 6 * values + 2 * rows + kernel) * kElement +
-              ChunkPairs<T>::size_bytes(options);
-      bytes = padded_size(bytes, kWorkspaceAlignment);
-    }
-    Index rows, queries, values, kernel, bytes;
-  };
-
-  /// The memory of a worker.
-  struct Buffers {
-    Buffers(const WorkerScratch& slot, std::byte* memory)
-        : q(reinterpret_cast<T*>(memory)),
-          k(q + slot.queries),
-          d_q(k + 2 * slot.queries),
-          d_k(d_q + 2 * slot.queries),
-          out(d_k + 2 * slot.queries),
-          d_out(out + slot.values),
-          v(d_out + slot.values),
-          d_v(v + 2 * slot.values),
-          lse(d_v + 2 * slot.values),
-          lse_low(lse + slot.rows),
-          kernel(lse_low + slot.rows),
-          pairs(reinterpret_cast<std::byte*>(kernel + slot.kernel)) {}
-    T* q;              // [c, D padded]
-    T* k;              // [2 c, D padded], laid out by ChunkSlots
-    T* d_q;            // [2 c, D padded]
-    T* d_k;            // [2 c, D padded]
-    T* out;            // [c, Dv padded]
-    T* d_out;          // [c, Dv padded], times the weights of the round
-    T* v;              // [2 c, Dv padded]
-    T* d_v;            // [2 c, Dv padded]
-    T* lse;            // [c]
-    T* lse_low;        // [c]
-    T* kernel;         // the kernel's scratch
-    std::byte* pairs;  // memory of ChunkPairs
-  };
-
-  Index parts() const {
-    const Index chunks = (shape_.rows + options_.chunk - 1) / options_.chunk;
-    return (chunks + detail::kTaskChunks - 1) / detail::kTaskChunks;
-  }
-  Index tasks() const { return sorted_.sequences() * parts(); }
-  Index d() const { return padded_size(shape_.width); }
-  Index dv() const { return padded_size(shape_.value_width); }
   bool wants_rows() const { return !grads_.qk.empty(); }
   bool wants_values() const { return !grads_.v.empty(); }
 
-  /// The rows of a sequence in a tensor.
-  template <class X>
-  Matrix<X> rows_of(const View<X>& x, Index sequence) const {
-    return detail::head_matrix(x, sequence / shape_.heads, sequence % shape_.heads, 0);
-  }
   /// [N] the weights of a round.
   T* weights(Index sequence, Index round) {
     return weights_.template data<T>() + (sequence * options_.rounds + round) * shape_.rows;
@@ -145,34 +86,29 @@ class ReformerBackward {
       }
       for (Index r = 0; r < options_.rounds; ++r) weights(sequence, r)[row] /= sum;
     }
-    const auto clear = [&](const View<T>& grad) {
-      for (Index row = sorted_.length(sequence); row < grad.rows(); ++row) {
-        for (Index c = 0; c < grad.width(); ++c) grad(b, h, row, c) = 0;
-      }
-    };
-    clear(grads_.qk);
-    clear(grads_.v);
+    for (const View<T>& grad : {View<T>(grads_.qk), View<T>(grads_.v)}) {
+      detail::fill_rows(grad, b, h, sorted_.length(sequence), shape_.rows, T{0});
+    }
   }
 
   /// Writes or adds to the gradients of the rows of consecutive chunks of a round.
-  void differentiate(Index sequence, Index round, Index first, const View<const T>& round_lse,
-                     std::byte* memory) {
-    const Index end = (std::min)(first + detail::kTaskChunks, sorted_.chunks(sequence));
-    if (first >= end) return;
-    const Buffers to(slot_, memory);
+  void differentiate(Index sequence, Index round, const Range& chunks,
+                     const View<const T>& round_lse, const ChunkBuffers<T>& to) {
     ChunkPairs<T> pairs(options_, sorted_, to.pairs);
     ChunkSlots chunk_slots;
-    for (Index n = first; n < end; ++n) {
-      const SortedChunk own = sorted_.chunk(sequence, round, n);
-      chunk_slots = ChunkSlots::of(own, sorted_.before(sequence, own), options_.chunk);
-      gather_keys(sequence, chunk_slots.own, chunk_slots.own_first, to);
-      if (n == first) gather_keys(sequence, chunk_slots.before, chunk_slots.before_first(), to);
+    for (Index n = chunks.begin; n < chunks.end; ++n) {
+      const bool is_first = n == chunks.begin;
+      chunk_slots = this->slots(sequence, round, n);
+      this->gather_keys(sequence, chunk_slots.own, chunk_slots.own_first, to);
       clear_sums(chunk_slots.own_first, to);
-      if (n == first) clear_sums(chunk_slots.before_first(), to);
+      if (is_first) {
+        this->gather_keys(sequence, chunk_slots.before, chunk_slots.before_first(), to);
+        clear_sums(chunk_slots.before_first(), to);
+      }
       prepare(sequence, chunk_slots, round_lse, pairs, to);
       add_pairs(chunk_slots, pairs, {0, 1, 2 * options_.chunk},
-                to.d_q + chunk_slots.own_first * d(), to);
-      if (n > first) finish(sequence, chunk_slots.before, chunk_slots.before_first(), to);
+                to.d_q + chunk_slots.own_first * this->d(), to);
+      if (!is_first) finish(sequence, chunk_slots.before, chunk_slots.before_first(), to);
     }
     // The first rows of the next task also see the last chunk of this one.
     const SortedChunk last = chunk_slots.own;
@@ -180,33 +116,27 @@ class ReformerBackward {
     const SortedChunk after = sorted_.after(sequence, last);
     if (after.count > 0) {
       chunk_slots = {after, last, options_.chunk, options_.chunk - at};
-      gather_keys(sequence, after, chunk_slots.own_first, to);
+      this->gather_keys(sequence, after, chunk_slots.own_first, to);
       prepare(sequence, chunk_slots, round_lse, pairs, to);
       add_pairs(chunk_slots, pairs, {at, 1, last.count}, nullptr, to);
     }
     finish(sequence, last, at, to);
   }
 
-  void gather_keys(Index sequence, const SortedChunk& chunk, Index first, const Buffers& to) const {
-    detail::gather_rows<T>(rows_of(inputs_.qk, sequence), chunk, shape_.width,
-                           sorted_.inverse_norms(sequence), to.k + first * d());
-    detail::gather_rows<T>(rows_of(inputs_.v, sequence), chunk, shape_.value_width, nullptr,
-                           to.v + first * dv());
-  }
-  void clear_sums(Index first, const Buffers& to) const {
-    std::fill_n(to.d_k + first * d(), options_.chunk * d(), T{0});
-    std::fill_n(to.d_v + first * dv(), options_.chunk * dv(), T{0});
+  void clear_sums(Index first, const ChunkBuffers<T>& to) const {
+    std::fill_n(to.d_k + first * this->d(), options_.chunk * this->d(), T{0});
+    std::fill_n(to.d_v + first * this->dv(), options_.chunk * this->dv(), T{0});
   }
 
   /// Gathers the queries of a chunk, and computes the rounding errors of large log-sum-exps.
   void prepare(Index sequence, const ChunkSlots& chunk_slots, const View<const T>& round_lse,
-               ChunkPairs<T>& pairs, const Buffers& to) {
+               ChunkPairs<T>& pairs, const ChunkBuffers<T>& to) {
     const SortedChunk& own = chunk_slots.own;
     const Index b = sequence / shape_.heads;
     const Index h = sequence % shape_.heads;
-    detail::gather_rows<T>(rows_of(inputs_.qk, sequence), own, shape_.width, nullptr, to.q);
-    detail::gather_rows<T>(rows_of(out_, sequence), own, shape_.value_width, nullptr, to.out);
-    detail::gather_rows<T>(rows_of(d_out_, sequence), own, shape_.value_width,
+    detail::gather_rows<T>(this->rows_of(inputs_.qk, sequence), own, shape_.width, nullptr, to.q);
+    detail::gather_rows<T>(this->rows_of(out_, sequence), own, shape_.value_width, nullptr, to.out);
+    detail::gather_rows<T>(this->rows_of(d_out_, sequence), own, shape_.value_width,
                            weights(sequence, own.round), to.d_out);
     bool is_large = false;
     for (Index i = 0; i < own.count; ++i) {
@@ -215,74 +145,59 @@ class ReformerBackward {
       is_large = is_large || !(std::abs(to.lse[i]) <= T{kLargeLse});
     }
     pairs.prepare(sequence, chunk_slots);
-    if (!is_large) return;
-    KeyRun runs[2];
-    auto args = detail::chunk_args(shape_, 0, detail::logit_scale<T>(options_.scale, shape_.width));
-    args.q = {to.q, d(), 1};
-    args.k = {to.k, d(), 1};
-    args.v = {to.v, dv(), 1};
-    args.lse = {to.lse, 1, 1};
-    args.lse_low = to.lse_low;
-    args.map = pairs.score_map(false);
-    args.key_end = 2 * options_.chunk;
-    args.block.runs = runs;
-    args.block.run_count = chunk_slots.runs(runs);
-    args.scratch = to.kernel;
-    for (Index i = 0; i < own.count; i += detail::kChunkRows) {
-      args.block.first = i;
-      args.block.count = (std::min)(detail::kChunkRows, own.count - i);
-      SoftmaxKernels<T>{}.block(args);
-    }
+    if (is_large) this->run_kernel(chunk_slots, pairs, to, to.lse_low);
   }
 
   /// Adds the contributions of a chunk's queries to the gradients of some keys and values, and
   /// computes the gradients of the queries.
   /// \param d_q of the chunk's queries, written; null: not computed
   void add_pairs(const ChunkSlots& chunk_slots, const ChunkPairs<T>& pairs, const GradKeys& keys,
-                 T* d_q, const Buffers& to) const {
+                 T* d_q, const ChunkBuffers<T>& to) const {
     KeyRun runs[2];
     SoftmaxGradArgs<T> args;
-    args.head.q = {to.q, d(), 1};
-    args.head.out = {to.out, dv(), 1};
-    args.head.d_out = {to.d_out, dv(), 1};
+    args.head.q = {to.q, this->d(), 1};
+    args.head.out = {to.out, this->dv(), 1};
+    args.head.d_out = {to.d_out, this->dv(), 1};
     args.head.lse = {to.lse, 1, 1};
     args.head.lse_low = to.lse_low;
     args.head.width = shape_.width;
     args.head.value_width = shape_.value_width;
-    args.head.scale = detail::logit_scale<T>(options_.scale, shape_.width);
+    args.head.scale = scale_;
     args.head.map = pairs.score_map(true);
     args.head.key_end = 2 * options_.chunk;
     args.block.runs = runs;
     args.block.run_count = chunk_slots.runs(runs);
     args.keys = keys;
-    args.k = {to.k + keys.first * d(), d(), 1};
-    args.v = {to.v + keys.first * dv(), dv(), 1};
-    if (wants_rows()) args.d_k = to.d_k + keys.first * d();
-    if (wants_values()) args.d_v = to.d_v + keys.first * dv();
+    args.k = {to.k + keys.first * this->d(), this->d(), 1};
+    args.v = {to.v + keys.first * this->dv(), this->dv(), 1};
+    if (wants_rows()) args.d_k = to.d_k + keys.first * this->d();
+    if (wants_values()) args.d_v = to.d_v + keys.first * this->dv();
     args.add = true;
     args.scratch = to.kernel;
     for (Index i = 0; i < chunk_slots.own.count; i += kMaxBlockRows) {
       args.block.first = i;
       args.block.count = (std::min)(kMaxBlockRows, chunk_slots.own.count - i);
       args.row_end = args.block.count;
-      if (wants_rows() && d_q != nullptr) args.d_q = d_q + i * d();
+      if (wants_rows() && d_q != nullptr) args.d_q = d_q + i * this->d();
       SoftmaxGradKernels<T>{}.grad(args);
     }
   }
 
   /// Writes or adds to the gradients of a chunk's rows, whose sums are in a slot.
-  void finish(Index sequence, const SortedChunk& chunk, Index first, const Buffers& to) const {
+  void finish(Index sequence, const SortedChunk& chunk, Index first,
+              const ChunkBuffers<T>& to) const {
     const bool adds = chunk.round > 0;
     if (wants_values()) {
-      scatter(to.d_v + first * dv(), chunk, rows_of(grads_.v, sequence), shape_.value_width, adds);
+      scatter(to.d_v + first * this->dv(), chunk, this->rows_of(grads_.v, sequence),
+              shape_.value_width, adds);
     }
     if (!wants_rows()) return;
-    const T scale = detail::logit_scale<T>(options_.scale, shape_.width);
     const T* const inverse = sorted_.inverse_norms(sequence);
-    HashedRowKernels<T>{}.unit_row_grads({to.d_q + first * d(), to.d_k + first * d(),
-                                          to.k + first * d(), inverse, chunk.rows, chunk.count,
-                                          shape_.width, scale});
-    scatter(to.d_q + first * d(), chunk, rows_of(grads_.qk, sequence), shape_.width, adds);
+    HashedRowKernels<T>{}.unit_row_grads({to.d_q + first * this->d(), to.d_k + first * this->d(),
+                                          to.k + first * this->d(), inverse, chunk.rows,
+                                          chunk.count, shape_.width, scale_});
+    scatter(to.d_q + first * this->d(), chunk, this->rows_of(grads_.qk, sequence), shape_.width,
+            adds);
   }
 
   /// Scatters rows to their positions, or adds them there.
@@ -300,16 +215,10 @@ class ReformerBackward {
     }
   }
 
-  const ReformerOptions& options_;
-  ReformerInputs<T> inputs_;
-  ReformerShape shape_;
-  const SortedRows<T>& sorted_;
   View<const T> out_;
   View<const T> d_out_;
   ReformerGrads<T> grads_;
-  WorkerScratch slot_;
   Workspace weights_;  // [sequences, rounds, N]
-  Workspace scratch_;  // [workers]
 };
 
 FOVEA_NAMESPACE_END

@@ -89,25 +89,11 @@ class SortedRows {
   }
   /// The preceding chunk, which the rows of a chunk also see; its count is 0 if there is none.
   SortedChunk before(Index sequence, const SortedChunk& own) const {
-    if (own.number > 0) return chunk(sequence, own.round, own.number - 1);
-    Index round = own.round;
-    const Index last = chunks(sequence) - 1;
-    if (options_.before_first == FirstChunk::none) return {};
-    if (options_.before_first == FirstChunk::previous_round) {
-      round = (round + options_.rounds - 1) % options_.rounds;
-    }
-    if (round == own.round && last == 0) return {};
-    return chunk(sequence, round, last);
+    return neighbour(sequence, own, -1);
   }
   /// The chunk that a given one precedes; its count is 0 if there is none.
   SortedChunk after(Index sequence, const SortedChunk& own) const {
-    const Index last = chunks(sequence) - 1;
-    if (own.number < last) return chunk(sequence, own.round, own.number + 1);
-    Index round = own.round;
-    if (options_.before_first == FirstChunk::none) return {};
-    if (options_.before_first == FirstChunk::previous_round) round = (round + 1) % options_.rounds;
-    if (round == own.round && last == 0) return {};
-    return chunk(sequence, round, 0);
+    return neighbour(sequence, own, 1);
   }
 
   /// [N] the buckets of a round; kNoBucket for rows without one.
@@ -141,6 +127,19 @@ class SortedRows {
   }
   Index place(Index sequence, Index round) const {
     return (sequence * options_.rounds + round) * shape_.rows;
+  }
+  /// The chunk one step before (-1) or after (1) a given one, which may be in another round.
+  SortedChunk neighbour(Index sequence, const SortedChunk& own, Index step) const {
+    const Index count = chunks(sequence);
+    const Index number = own.number + step;
+    if (0 <= number && number < count) return chunk(sequence, own.round, number);
+    if (options_.before_first == FirstChunk::none) return {};
+    Index round = own.round;
+    if (options_.before_first == FirstChunk::previous_round) {
+      round = (round + options_.rounds + step) % options_.rounds;
+    }
+    if (round == own.round && count == 1) return {};
+    return chunk(sequence, round, step < 0 ? count - 1 : 0);
   }
   /// The number of blocks of rows that are hashed at once.
   Index blocks() const { return (shape_.rows + kProductRows - 1) / kProductRows; }
@@ -192,15 +191,8 @@ class SortedRows {
     T* const packed = reinterpret_cast<T*>(scratch);
     T* const products = packed + kProductRows * shape_.width;
     T* const inverse = inverse_.template data<T>() + sequence * shape_.rows + first;
-    for (Index i = 0; i < rows; ++i) {
-      T* const row = packed + i * shape_.width;
-      if (x.column == 1) {
-        std::copy_n(x.data + i * x.row, shape_.width, row);
-      } else {
-        for (Index d = 0; d < shape_.width; ++d) row[d] = x.data[i * x.row + d * x.column];
-      }
-      inverse[i] = inverse_norm(row);
-    }
+    detail::copy_rows(x, rows, shape_.width, {packed, shape_.width, 1});
+    for (Index i = 0; i < rows; ++i) inverse[i] = inverse_norm(packed + i * shape_.width);
     const Index half = options_.buckets / 2;
     for (Index r = 0; r < options_.rounds; ++r) {
       const T* const w = projection_.template data<T>() + r * shape_.width * half;
