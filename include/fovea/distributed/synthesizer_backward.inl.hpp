@@ -70,7 +70,7 @@ CommStats SynthesizerBackwardCalls<Op, T>::backward(
       rows, call, text + Gradients::text(grads),
       [&] {
         detail::check_synthesizer(Op::name(), inputs, rows, [&](const InputsOf<Op, T>& own) {
-          op.check_backward_tensors(own, out, saved, d_out, grads, rows.count());
+          op.check_backward(own, out, saved, d_out, grads, rows.count());
         });
         Gradients::check(grads, rows);
       },

@@ -59,7 +59,7 @@ CommStats SynthesizerCalls<Op, T>::forward(const Op& op, const InputsOf<Op, T>& 
       rows, call, detail::synthesizer_text(Op::name(), ".forward", inputs, rows),
       [&] {
         detail::check_synthesizer(Op::name(), inputs, rows, [&](const InputsOf<Op, T>& own) {
-          op.check_tensors(own, out, saved, rows.count());
+          op.check(own, out, saved, rows.count());
         });
       },
       [&](const ExecutorRef& threads) {

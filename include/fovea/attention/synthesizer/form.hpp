@@ -37,28 +37,19 @@ class SynthesizerForm : public ForwardCalls<Form>, public BackwardCalls<Form> {
   using DecoderShape = fovea::DecoderShape;
 
   /// Checks the arguments of `forward`.
+  /// \param sequence the number of rows of the whole sequence if the inputs have a part of it:
+  /// weights by position have as many columns
   /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
   /// what was expected and what was given
   template <class T>
-  void check(const InputsOf<Form, T>& inputs, const View<T>& out,
-             const SoftmaxSaved<T>& saved = {}) const;
-  /// The same for a part of the rows. \param sequence the number of rows of the whole sequence,
-  /// for which weights by position have columns
-  template <class T>
-  void check_tensors(const InputsOf<Form, T>& inputs, const View<T>& out,
-                     const SoftmaxSaved<T>& saved, const std::optional<Index>& sequence = {}) const;
-
+  void check(const InputsOf<Form, T>& inputs, const View<T>& out, const SoftmaxSaved<T>& saved = {},
+             const std::optional<Index>& sequence = {}) const;
   /// Checks the arguments of `backward`. \throws std::invalid_argument as `check`
   template <class T>
   void check_backward(const InputsOf<Form, T>& inputs, const View<const T>& out,
                       const SoftmaxSaved<T>& saved, const View<const T>& d_out,
-                      const GradsOf<Form, T>& grads) const;
-  /// The same for a part of the rows, as in check_tensors.
-  template <class T>
-  void check_backward_tensors(const InputsOf<Form, T>& inputs, const View<const T>& out,
-                              const SoftmaxSaved<T>& saved, const View<const T>& d_out,
-                              const GradsOf<Form, T>& grads,
-                              const std::optional<Index>& sequence = {}) const;
+                      const GradsOf<Form, T>& grads,
+                      const std::optional<Index>& sequence = {}) const;
 
   /// An upper bound for the bytes of scratch memory that `forward` allocates with that many
   /// workers, reached if each sequence has its own weights.

@@ -31,15 +31,8 @@ void check_reaches(const char* op, const char* tensor, const View<U>& x, std::si
 template <class Form, class S>
 template <class T>
 void SynthesizerForm<Form, S>::check(const InputsOf<Form, T>& inputs, const View<T>& out,
-                                     const SoftmaxSaved<T>& saved) const {
-  check_tensors(inputs, out, saved);
-}
-
-template <class Form, class S>
-template <class T>
-void SynthesizerForm<Form, S>::check_tensors(const InputsOf<Form, T>& inputs, const View<T>& out,
-                                             const SoftmaxSaved<T>& saved,
-                                             const std::optional<Index>& sequence) const {
+                                     const SoftmaxSaved<T>& saved,
+                                     const std::optional<Index>& sequence) const {
   check_synthesizer_lengths(Form::name(), inputs);
   Form::check_read(inputs, sequence);
   check_outputs(Form::name(), inputs, out, saved);
@@ -51,18 +44,8 @@ void SynthesizerForm<Form, S>::check_backward(const InputsOf<Form, T>& inputs,
                                               const View<const T>& out,
                                               const SoftmaxSaved<T>& saved,
                                               const View<const T>& d_out,
-                                              const GradsOf<Form, T>& grads) const {
-  check_backward_tensors(inputs, out, saved, d_out, grads);
-}
-
-template <class Form, class S>
-template <class T>
-void SynthesizerForm<Form, S>::check_backward_tensors(const InputsOf<Form, T>& inputs,
-                                                      const View<const T>& out,
-                                                      const SoftmaxSaved<T>& saved,
-                                                      const View<const T>& d_out,
-                                                      const GradsOf<Form, T>& grads,
-                                                      const std::optional<Index>& sequence) const {
+                                              const GradsOf<Form, T>& grads,
+                                              const std::optional<Index>& sequence) const {
   check_synthesizer_lengths(Form::name(), inputs);
   Form::check_read(inputs, sequence);
   check_softmax_backward(Form::name(), inputs, out, saved, d_out, grads);
@@ -180,8 +163,6 @@ void SynthesizerDecoder<Op, T>::run_step(const InputsOf<Op, T>& inputs, const Vi
 // double, and FOVEA_SYNTHESIZER_FORWARD(Op, T) what the forward pass needs for one scalar.
 #define FOVEA_SYNTHESIZER_FORWARD(Op, T)                                                           \
   template void detail::SynthesizerForm<Op, Op::Shape>::check<T>(                                  \
-      const InputsOf<Op, T>&, const View<T>&, const SoftmaxSaved<T>&) const;                       \
-  template void detail::SynthesizerForm<Op, Op::Shape>::check_tensors<T>(                          \
       const InputsOf<Op, T>&, const View<T>&, const SoftmaxSaved<T>&, const std::optional<Index>&) \
       const;                                                                                       \
   template void detail::SynthesizerForm<Op, Op::Shape>::run<T>(                                    \
@@ -191,9 +172,6 @@ void SynthesizerDecoder<Op, T>::run_step(const InputsOf<Op, T>& inputs, const Vi
   template class SynthesizerDecoder<Op, T>;
 #define FOVEA_SYNTHESIZER_BACKWARD(Op, T)                                                         \
   template void detail::SynthesizerForm<Op, Op::Shape>::check_backward<T>(                        \
-      const InputsOf<Op, T>&, const View<const T>&, const SoftmaxSaved<T>&, const View<const T>&, \
-      const GradsOf<Op, T>&) const;                                                               \
-  template void detail::SynthesizerForm<Op, Op::Shape>::check_backward_tensors<T>(                \
       const InputsOf<Op, T>&, const View<const T>&, const SoftmaxSaved<T>&, const View<const T>&, \
       const GradsOf<Op, T>&, const std::optional<Index>&) const;                                  \
   template void detail::SynthesizerForm<Op, Op::Shape>::run_backward<T>(                          \
