@@ -21,16 +21,14 @@ namespace fovea_test {
 template <class T>
 auto linformer_judge(std::optional<double> scale, const MixedProblem<T>& p) {
   const View<const T> d_out = p.d_out.view();
-  return [expected = linformer_oracle(p.inputs(), scale, d_out)](const MixedResult<T>& got,
-                                                                 const std::string& name) {
-    EXPECT_TRUE(within_ratio(got.out, expected.out, 16, {name, "out"}));
-    EXPECT_TRUE(within_ratio(got.lse, expected.lse, 8, {name, "lse"})) << "lse";
-    EXPECT_TRUE(within_ratio(got.d_q, expected.q, 32, {name, "d_q"})) << "q";
-    EXPECT_TRUE(within_ratio(got.d_k, expected.k, 32, {name, "d_k"})) << "k";
-    EXPECT_TRUE(within_ratio(got.d_v, expected.v, 32, {name, "d_v"})) << "v";
-    EXPECT_TRUE(within_ratio(got.d_e, expected.key_projection, 32, {name, "d_e"})) << "e";
-    EXPECT_TRUE(within_ratio(got.d_f, expected.value_projection, 32, {name, "d_f"})) << "f";
-  };
+  const auto expected = linformer_oracle(p.inputs(), scale, d_out);
+  return judge_of<T>({{"out", expected.out, 16},
+                      {"lse", expected.lse, 8},
+                      {"d_q", expected.q, 32},
+                      {"d_k", expected.k, 32},
+                      {"d_v", expected.v, 32},
+                      {"d_key_projection", expected.key_projection, 32},
+                      {"d_value_projection", expected.value_projection, 32}});
 }
 
 /// The same of Nystroem attention. \param gradients whether they are held, too: their oracle
@@ -38,15 +36,14 @@ auto linformer_judge(std::optional<double> scale, const MixedProblem<T>& p) {
 template <class T>
 auto nystroem_judge(const fovea::NystroemOptions& options, const MixedProblem<T>& p,
                     bool gradients) {
-  const NystroemOracle<T> oracle(p.inputs(), options, p.d_out.view());
-  return [expected = oracle.expected(gradients), gradients](const MixedResult<T>& got,
-                                                            const std::string& name) {
-    EXPECT_TRUE(within_ratio(got.out, expected.out, 16, {name, "out"}));
-    if (!gradients) return;
-    EXPECT_TRUE(within_ratio(got.d_q, expected.q, 32, {name, "d_q"})) << "q";
-    EXPECT_TRUE(within_ratio(got.d_k, expected.k, 32, {name, "d_k"})) << "k";
-    EXPECT_TRUE(within_ratio(got.d_v, expected.v, 32, {name, "d_v"})) << "v";
-  };
+  const auto expected = NystroemOracle<T>(p.inputs(), options, p.d_out.view()).expected(gradients);
+  std::vector<ExpectedTensor<T>> all = {{"out", expected.out, 16}};
+  if (gradients) {
+    all.push_back({"d_q", expected.q, 32});
+    all.push_back({"d_k", expected.k, 32});
+    all.push_back({"d_v", expected.v, 32});
+  }
+  return judge_of<T>(std::move(all));
 }
 
 }  // namespace fovea_test

@@ -8,10 +8,8 @@
 #include <vector>
 
 #include "attention/case.hpp"
+#include "attention/operator_call.hpp"
 #include "fovea/core/thread_pool.hpp"
-#include "support/central_differences.hpp"
-#include "support/compare.hpp"
-#include "support/failing_allocations.hpp"
 #include "support/fill.hpp"
 #include "support/levels.hpp"
 #include "support/tensor.hpp"
@@ -39,6 +37,8 @@ struct MixedSizes {
 /// Normal data; that of the projections makes keys of the size of tokens.
 template <class T>
 struct MixedProblem {
+  using Scalar = T;
+
   explicit MixedProblem(const MixedSizes& s, std::uint64_t seed = 1, double spread = 1)
       : sizes(s),
         q({s.batch, s.heads, s.queries, s.width}),
@@ -73,133 +73,33 @@ struct MixedProblem {
     return other;
   }
 
+  template <class Op>
+  Shape saved_shape(const Op& /*op*/, const std::string& name) const {
+    if (name == "lse") return {sizes.batch, sizes.heads, sizes.queries, 1};
+    const bool projects = name.starts_with("projected");
+    const Index width = name == "landmark_lse" ? 1 : sizes.value_width;
+    return {sizes.batch, projects ? sizes.key_heads : sizes.heads,
+            projects ? sizes.projected : sizes.landmarks,
+            name == "projected_keys" ? sizes.width : width};
+  }
+
   MixedSizes sizes;
   Tensor<T> q, k, v, e, f, d_out;
   std::vector<Index> key_lengths = {};
 };
 
-/// The results of both passes, in logical order.
-template <class T>
-struct MixedResult {
-  std::vector<T> out, lse, d_q, d_k, d_v, d_e, d_f;
-
-  template <class F>
-  void for_each(F&& f) const {
-    f("out", out);
-    f("lse", lse);
-    f("d_q", d_q);
-    f("d_k", d_k);
-    f("d_v", d_v);
-    f("d_e", d_e);
-    f("d_f", d_f);
-  }
-};
-
-/// The outputs of both passes of `Op`, initialised to NaN in one layout.
-template <class T, class Op>
-struct MixedWritten {
-  static constexpr bool kProjects = requires(typename Op::template Grads<T> g) {
-    g.key_projection;
-  };
-
-  explicit MixedWritten(const MixedProblem<T>& p, const Layout& layout = {})
-      : out(p.d_out.shape(), layout),
-        lse({p.sizes.batch, p.sizes.heads, p.sizes.queries, 1}, layout),
-        keys({p.sizes.batch, p.sizes.key_heads, p.sizes.projected, p.sizes.width}, layout),
-        values({p.sizes.batch, p.sizes.key_heads, p.sizes.projected, p.sizes.value_width}, layout),
-        mark_lse({p.sizes.batch, p.sizes.heads, p.sizes.landmarks, 1}, layout),
-        marks({p.sizes.batch, p.sizes.heads, p.sizes.landmarks, p.sizes.value_width}, layout),
-        d_q(p.q.shape(), layout),
-        d_k(p.k.shape(), layout),
-        d_v(p.v.shape(), layout),
-        d_e(p.e.shape(), layout),
-        d_f(p.f.shape(), layout) {}
-
-  /// \param all whether it keeps what the backward pass would compute again
-  AllSaved<T> saved(bool all = true) const {
-    AllSaved<T> made{lse.view()};
-    if (!all) return made;
-    made.projected_keys = keys.view();
-    made.projected_values = values.view();
-    made.landmark_lse = mark_lse.view();
-    made.landmark_values = marks.view();
-    return made;
-  }
-  AllGrads<T> grads() const {
-    AllGrads<T> made{d_q.view(), d_k.view(), d_v.view()};
-    if (kProjects) {
-      made.key_projection = d_e.view();
-      made.value_projection = d_f.view();
-    }
-    return made;
-  }
-
-  std::vector<const Tensor<T>*> of_forward() const {
-    if (kProjects) return {&out, &lse, &keys, &values};
-    return {&out, &lse, &mark_lse, &marks};
-  }
-  std::vector<const Tensor<T>*> of_backward() const {
-    if (kProjects) return {&d_q, &d_k, &d_v, &d_e, &d_f};
-    return {&d_q, &d_k, &d_v};
-  }
-
-  Tensor<T> out, lse, keys, values, mark_lse, marks, d_q, d_k, d_v, d_e, d_f;
-};
-
-/// Runs both passes with outputs initialised to NaN; memory between elements must not change.
-/// \param saves whether the forward pass keeps what the backward pass would compute again
-template <class T, class Op>
-MixedResult<T> run_mixed(const Op& op, const MixedProblem<T>& p, AnyExecutor* executor = nullptr,
-                         bool saves = true, const Layout& layout = {}) {
-  const MixedWritten<T, Op> to(p, layout);
-  const AllSaved<T> saved = to.saved(saves);
-  on_executor(executor, [&](auto&& on) {
-    op.forward(p.inputs(), to.out.view(), saved, on);
-    op.backward(p.inputs(), to.out.view(), saved, p.d_out.view(), to.grads(), on);
-  });
-  for (const auto& tensors : {to.of_forward(), to.of_backward()}) {
-    for (const Tensor<T>* x : tensors) EXPECT_EQ(x->changed_gaps(), 0);
-  }
-  MixedResult<T> result{
-      to.out.values(), to.lse.values(), to.d_q.values(), to.d_k.values(), to.d_v.values(), {}, {}};
-  if (to.kProjects) {
-    result.d_e = to.d_e.values();
-    result.d_f = to.d_f.values();
-  }
-  return result;
-}
-
-/// Whichever allocation fails, each pass writes all or nothing.
-template <class T, class Op>
-void expect_mixed_of_failed_allocations(const Op& op, const MixedProblem<T>& p) {
-  const MixedWritten<T, Op> to(p);
-  for (const bool saves : {true, false}) {
-    expect_all_or_nothing<T>(
-        saves ? to.of_forward() : std::vector<const Tensor<T>*>{&to.out, &to.lse},
-        [&](AnyExecutor* executor) {
-          on_executor(executor, [&](auto&& on) {
-            op.forward(p.inputs(), to.out.view(), to.saved(saves), on);
-          });
-        });
-    expect_all_or_nothing<T>(to.of_backward(), [&](AnyExecutor* executor) {
-      on_executor(executor, [&](auto&& on) {
-        op.backward(p.inputs(), to.out.view(), to.saved(saves), p.d_out.view(), to.grads(), on);
-      });
-    });
-  }
-}
-
 /// Threads, odd schedules, and what was saved, change no bit.
 template <class T, class Op>
 void expect_same_bits_on_threads(const Op& op, const MixedProblem<T>& p) {
   at_each_level([&] {
-    const MixedResult<T> expected = run_mixed(op, p);
-    EXPECT_TRUE(same_bits(expected, run_mixed(op, p, nullptr, false))) << "without saved tensors";
+    const CallResult<T> expected = run_call(op, p);
+    EXPECT_TRUE(same_bits(expected, run_call(op, p, nullptr, {}, false)))
+        << "without saved tensors";
     for (const int threads : {2, 3, 7}) {
       fovea::ThreadPool pool(threads);
       AnyExecutor executor = AnyExecutor::of(pool);
-      EXPECT_TRUE(same_bits(expected, run_mixed(op, p, &executor))) << threads;
-      EXPECT_TRUE(same_bits(expected, run_mixed(op, p, &executor, false))) << threads;
+      EXPECT_TRUE(same_bits(expected, run_call(op, p, &executor))) << threads;
+      EXPECT_TRUE(same_bits(expected, run_call(op, p, &executor, {}, false))) << threads;
     }
   });
 }
@@ -208,19 +108,19 @@ void expect_same_bits_on_threads(const Op& op, const MixedProblem<T>& p) {
 template <class T, class Op>
 void expect_same_bits_in_layouts(const Op& op, const MixedProblem<T>& p) {
   at_each_level([&] {
-    const MixedResult<T> expected = run_mixed(op, p);
+    const CallResult<T> expected = run_call(op, p);
     for (const auto& order : all_axis_orders()) {
       const Layout layout{.order = order, .offset = 3, .gap = 2};
-      EXPECT_TRUE(same_bits(expected, run_mixed(op, p.in(layout), nullptr, true, layout)));
+      EXPECT_TRUE(same_bits(expected, run_call(op, p.in(layout), nullptr, layout)));
     }
     const Layout apart{.innermost = 3};
-    EXPECT_TRUE(same_bits(expected, run_mixed(op, p.in(apart), nullptr, true, apart)));
-    EXPECT_TRUE(same_bits(expected, run_mixed(op, p.in(apart), nullptr, false, apart)));
+    EXPECT_TRUE(same_bits(expected, run_call(op, p.in(apart), nullptr, apart)));
+    EXPECT_TRUE(same_bits(expected, run_call(op, p.in(apart), nullptr, apart, false)));
     const Layout turned{.reversed = {true, true, true, true}};
-    EXPECT_TRUE(same_bits(expected, run_mixed(op, p.in(turned))));
+    EXPECT_TRUE(same_bits(expected, run_call(op, p.in(turned))));
     for (const Guard guard : {Guard::before, Guard::behind}) {
       const Layout guarded{.guard = guard};
-      EXPECT_TRUE(same_bits(expected, run_mixed(op, p.in(guarded), nullptr, true, guarded)));
+      EXPECT_TRUE(same_bits(expected, run_call(op, p.in(guarded), nullptr, guarded)));
     }
   });
 }
@@ -228,62 +128,35 @@ void expect_same_bits_in_layouts(const Op& op, const MixedProblem<T>& p) {
 /// The levels with fused multiply-adds agree.
 template <class T, class Op>
 void expect_levels_agree(const Op& op, const MixedProblem<T>& p) {
-  std::vector<MixedResult<T>> results;
+  std::vector<CallResult<T>> results;
   at_each_level([&] {
-    if (has_fma(fovea::isa_level())) results.push_back(run_mixed(op, p));
+    if (has_fma(fovea::isa_level())) results.push_back(run_call(op, p));
   });
-  for (const MixedResult<T>& result : results) EXPECT_TRUE(same_bits(results[0], result));
+  for (const CallResult<T>& result : results) EXPECT_TRUE(same_bits(results[0], result));
 }
 
-/// workspace_bytes is sufficient, and a byte less is refused.
+/// A sequence alone, with key heads of its own, has the bits that it has among others.
 template <class T, class Op>
-void expect_serves_in_arena(const Op& op, const MixedProblem<T>& p) {
-  const MixedResult<T> expected = run_mixed(op, p);
-  const auto shape = bench::shape_for<Op>(p.sizes.common(), p.sizes.projected);
-  for (const int threads : {1, 3}) {
-    fovea::ThreadPool pool(threads);
-    fovea::Arena arena(std::max(op.template workspace_bytes<T>(shape, threads),
-                                op.template backward_workspace_bytes<T>(shape, threads)));
-    AnyExecutor executor = AnyExecutor::of(pool, &arena);
-    EXPECT_TRUE(same_bits(expected, run_mixed(op, p, &executor, true)));
-    EXPECT_TRUE(same_bits(expected, run_mixed(op, p, &executor, false)));
-    fovea::Arena none(0);
-    AnyExecutor without = AnyExecutor::of(pool, &none);
-    const Tensor<T> out(p.d_out.shape());
-    EXPECT_THROW(op.forward(p.inputs(), out.view(), AllSaved<T>{}, without), std::invalid_argument);
-    EXPECT_TRUE(std::isnan(out(0, 0, 0, 0)));
-  }
-}
-
-/// Holds every gradient to central differences of <out, d_out>.
-template <class Op>
-void expect_mixed_differences(const Op& op, MixedProblem<double>& p, double tolerance = 1e-7) {
-  const MixedResult<double> got = run_mixed(op, p);
-  const Tensor<double> out(p.d_out.shape());
-  const auto loss = [&] {
-    op.forward(p.inputs(), out.view(), AllSaved<double>{});
-    double sum = 0;
-    for_each_index(out.shape(), [&](Index b, Index h, Index n, Index d) {
-      sum += out(b, h, n, d) * p.d_out(b, h, n, d);
-    });
-    return sum;
-  };
-  const auto expect = [&](const char* name, const Tensor<double>& x,
-                          const std::vector<double>& gradient) {
-    if (gradient.empty()) return;
-    double largest = 0;
-    for_each_difference(x, 1e-5, loss, [&](std::size_t n, double difference) {
-      largest = std::max(largest, std::abs(difference));
-      EXPECT_NEAR(gradient[n], difference, tolerance * (1 + std::abs(difference)))
-          << name << " " << n;
-    });
-    EXPECT_GT(largest, 1e-3) << name;
-  };
-  expect("q", p.q, got.d_q);
-  expect("k", p.k, got.d_k);
-  expect("v", p.v, got.d_v);
-  expect("e", p.e, got.d_e);
-  expect("f", p.f, got.d_f);
+void expect_same_bits_alone(const Op& op, const MixedProblem<T>& p) {
+  const CallResult<T> all = run_call(op, p);
+  MixedSizes sizes = p.sizes;
+  sizes.batch = sizes.heads = sizes.key_heads = 1;
+  for_each_index({p.sizes.batch, p.sizes.heads, 1, 1}, [&](Index b, Index h, Index, Index) {
+    MixedProblem<T> one(sizes);
+    const Index key_head = h / (p.sizes.heads / p.sizes.key_heads);
+    one.q.fill([&](Index, Index, Index n, Index d) { return p.q(b, h, n, d); });
+    one.k.fill([&](Index, Index, Index n, Index d) { return p.k(b, key_head, n, d); });
+    one.v.fill([&](Index, Index, Index n, Index d) { return p.v(b, key_head, n, d); });
+    one.d_out.fill([&](Index, Index, Index n, Index d) { return p.d_out(b, h, n, d); });
+    one.e = p.e.in({});
+    one.f = p.f.in({});
+    const CallResult<T> got = run_call(op, one);
+    for (const char* name : {"out", "lse", "d_q"}) {
+      const auto size = static_cast<std::ptrdiff_t>(got[name].size());
+      const auto begin = all[name].begin() + size * (b * p.sizes.heads + h);
+      EXPECT_TRUE(same_bits(std::vector<T>(begin, begin + size), got[name])) << name;
+    }
+  });
 }
 
 }  // namespace fovea_test

@@ -38,7 +38,7 @@ NystroemAttention with(Index landmarks, Index iterations = 6,
 template <class T>
 void expect_conforms(const NystroemAttention& op, const MixedProblem<T>& p, bool gradients = true) {
   const auto judge = nystroem_judge(op.options, p, gradients);
-  at_each_level([&] { judge(run_mixed(op, p), "nystroem"); });
+  at_each_level([&] { judge(run_call(op, p), "nystroem"); });
 }
 
 TYPED_TEST(Nystroem, MatchesTheOracle) {
@@ -74,10 +74,10 @@ TYPED_TEST(Nystroem, Sizes) {
           {.heads = 6, .key_heads = 3, .queries = 4, .keys = 4, .value_width = 1, .landmarks = 2},
           34));
   const MixedProblem<T> none({.queries = 0, .keys = 8}, 35);
-  const MixedResult<T> got = run_mixed(with(4), none);
-  for (const T x : got.d_k) EXPECT_EQ(x, 0);
-  const MixedResult<T> empty = run_mixed(with(4), MixedProblem<T>({.keys = 0}, 36));
-  for (const T x : empty.out) EXPECT_EQ(x, 0);
+  const CallResult<T> got = run_call(with(4), none);
+  for (const T x : got["d_k"]) EXPECT_EQ(x, 0);
+  const CallResult<T> empty = run_call(with(4), MixedProblem<T>({.keys = 0}, 36));
+  for (const T x : empty["out"]) EXPECT_EQ(x, 0);
 }
 
 TYPED_TEST(Nystroem, KeyLengths) {
@@ -87,9 +87,9 @@ TYPED_TEST(Nystroem, KeyLengths) {
         {.batch = 3, .heads = 2, .key_heads = 1, .queries = 12, .keys = 12, .width = 3}, 41);
     p.key_lengths = {0, 8, 12};
     expect_conforms(with(4, 6, scale), p);
-    const MixedResult<T> got = run_mixed(with(4, 6, scale), p);
-    EXPECT_FALSE(std::signbit(got.out[0]));
-    EXPECT_EQ(got.lse[0], -std::numeric_limits<T>::infinity());
+    const CallResult<T> got = run_call(with(4, 6, scale), p);
+    EXPECT_FALSE(std::signbit(got["out"][0]));
+    EXPECT_EQ(got["lse"][0], -std::numeric_limits<T>::infinity());
   }
 }
 
@@ -99,7 +99,7 @@ TYPED_TEST(Nystroem, InvisibleInputsDoNotChangeBits) {
   MixedProblem<T> p({.queries = 40, .keys = 40}, 42);
   p.key_lengths = {20, 36};
   at_each_level([&] {
-    const MixedResult<T> expected = run_mixed(with(4), p);
+    const CallResult<T> expected = run_call(with(4), p);
     for (const T poison : {std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::infinity(),
                            std::numeric_limits<T>::max()}) {
       const MixedProblem<T> other = p.in({});
@@ -108,14 +108,14 @@ TYPED_TEST(Nystroem, InvisibleInputsDoNotChangeBits) {
         other.q(b, h, n, d) = other.k(b, h / 2, n, d) = other.v(b, h / 2, n, d) = poison;
         other.d_out(b, h, n, d) = poison;
       });
-      EXPECT_TRUE(same_bits(expected, run_mixed(with(4), other))) << poison;
-      EXPECT_TRUE(same_bits(expected, run_mixed(with(4), other, nullptr, false))) << poison;
+      EXPECT_TRUE(same_bits(expected, run_call(with(4), other))) << poison;
+      EXPECT_TRUE(same_bits(expected, run_call(with(4), other, nullptr, {}, false))) << poison;
     }
     MixedProblem<T> cut({.batch = 1, .queries = 20, .keys = 20}, 42);
-    const MixedResult<T> shorter = run_mixed(with(4), cut);
+    const CallResult<T> shorter = run_call(with(4), cut);
     for_each_index({1, 4, 20, 3}, [&](Index, Index h, Index n, Index d) {
-      EXPECT_EQ(expected.out[place_of(p.d_out.shape(), 0, h, n, d)],
-                shorter.out[place_of(cut.d_out.shape(), 0, h, n, d)]);
+      EXPECT_EQ(expected["out"][place_of(p.d_out.shape(), 0, h, n, d)],
+                shorter["out"][place_of(cut.d_out.shape(), 0, h, n, d)]);
     });
   });
 }
@@ -125,10 +125,10 @@ TYPED_TEST(Nystroem, VisibleNaNReachesItsHeads) {
   for (const NystroemScale scale : {NystroemScale::matrix, NystroemScale::batch_max}) {
     const MixedProblem<T> p({}, 43);
     p.k(1, 0, 3, 2) = std::numeric_limits<T>::quiet_NaN();
-    const MixedResult<T> got = run_mixed(with(4, 6, scale), p);
+    const CallResult<T> got = run_call(with(4, 6, scale), p);
     for_each_index(p.d_out.shape(), [&](Index b, Index h, Index n, Index d) {
       const bool is_hit = scale == NystroemScale::batch_max || (b == 1 && h < 2);
-      EXPECT_EQ(std::isnan(got.out[place_of(p.d_out.shape(), b, h, n, d)]), is_hit) << b << h;
+      EXPECT_EQ(std::isnan(got["out"][place_of(p.d_out.shape(), b, h, n, d)]), is_hit) << b << h;
     });
   }
 }
@@ -154,20 +154,17 @@ TYPED_TEST(Nystroem, OneSavedTensorDoesNotChangeBits) {
   using T = TypeParam;
   const MixedProblem<T> p({.queries = 40, .keys = 40}, 50);
   const NystroemAttention op = with(4);
-  const MixedResult<T> expected = run_mixed(op, p);
+  const CallResult<T> expected = run_call(op, p);
   for (const bool keeps_lse : {true, false}) {
-    const MixedWritten<T, NystroemAttention> to(p);
-    AllSaved<T> saved = to.saved();
-    if (keeps_lse) {
-      saved.landmark_values = {};
-    } else {
-      saved.landmark_lse = {};
+    const Written<NystroemAttention, MixedProblem<T>> to(op, p);
+    fovea::NystroemSaved<T> saved = to.saved();
+    (keeps_lse ? saved.landmark_values : saved.landmark_lse) = {};
+    op.forward(p.inputs(), to.out().view(), saved);
+    op.backward(p.inputs(), to.out().view(), saved, p.d_out.view(), to.grads());
+    const CallResult<T> got = to.result();
+    for (const char* name : {"d_q", "d_k", "d_v"}) {
+      EXPECT_TRUE(same_bits(got[name], expected[name])) << name;
     }
-    op.forward(p.inputs(), to.out.view(), saved);
-    op.backward(p.inputs(), to.out.view(), saved, p.d_out.view(), to.grads());
-    EXPECT_TRUE(same_bits(to.d_q.values(), expected.d_q));
-    EXPECT_TRUE(same_bits(to.d_k.values(), expected.d_k));
-    EXPECT_TRUE(same_bits(to.d_v.values(), expected.d_v));
   }
 }
 
@@ -179,41 +176,24 @@ TYPED_TEST(Nystroem, LayoutsDoNotChangeBits) {
 }
 
 TYPED_TEST(Nystroem, BatchAndHeadsDoNotChangeBits) {
-  using T = TypeParam;
-  const MixedProblem<T> p({.queries = 60, .keys = 60}, 47);
-  const MixedResult<T> all = run_mixed(with(4), p);
-  for_each_index({2, 4, 1, 1}, [&](Index b, Index h, Index, Index) {
-    MixedProblem<T> one({.batch = 1, .heads = 1, .key_heads = 1, .queries = 60, .keys = 60});
-    one.q.fill([&](Index, Index, Index n, Index d) { return p.q(b, h, n, d); });
-    one.k.fill([&](Index, Index, Index n, Index d) { return p.k(b, h / 2, n, d); });
-    one.v.fill([&](Index, Index, Index n, Index d) { return p.v(b, h / 2, n, d); });
-    one.d_out.fill([&](Index, Index, Index n, Index d) { return p.d_out(b, h, n, d); });
-    const MixedResult<T> got = run_mixed(with(4), one);
-    const auto part = [&](const std::vector<T>& x, std::size_t size) {
-      const auto begin = x.begin() + static_cast<std::ptrdiff_t>(size) * (b * 4 + h);
-      return std::vector<T>(begin, begin + static_cast<std::ptrdiff_t>(size));
-    };
-    EXPECT_TRUE(same_bits(part(all.out, got.out.size()), got.out));
-    EXPECT_TRUE(same_bits(part(all.lse, got.lse.size()), got.lse));
-    EXPECT_TRUE(same_bits(part(all.d_q, got.d_q.size()), got.d_q));
-  });
+  expect_same_bits_alone(with(4), MixedProblem<TypeParam>({.queries = 60, .keys = 60}, 47));
 }
 
 TYPED_TEST(Nystroem, AllocatesTheStatedMemory) {
   using T = TypeParam;
   MixedProblem<T> p({.queries = 160, .keys = 160, .landmarks = 8}, 48);
-  expect_serves_in_arena(with(8), p);
+  expect_serves_in_arena(with(8), p, p.sizes.common());
   p.key_lengths = {80, 160};
-  expect_serves_in_arena(with(8, 2, NystroemScale::batch_max), p);
-  expect_serves_in_arena(with(8), MixedProblem<T>({.width = 200, .landmarks = 8}, 49, 30));
+  expect_serves_in_arena(with(8, 2, NystroemScale::batch_max), p, p.sizes.common());
+  const MixedProblem<T> wide({.width = 200, .landmarks = 8}, 49, 30);
+  expect_serves_in_arena(with(8), wide, wide.sizes.common());
 }
 
 TYPED_TEST(Nystroem, FailedAllocations) {
-  using T = TypeParam;
-  MixedProblem<T> p({.queries = 80, .keys = 80, .landmarks = 8}, 53);
+  MixedProblem<TypeParam> p({.queries = 80, .keys = 80, .landmarks = 8}, 53);
   p.key_lengths = {80, 40};
   for (const NystroemScale scale : {NystroemScale::matrix, NystroemScale::batch_max}) {
-    expect_mixed_of_failed_allocations(with(8, 2, scale), p);
+    expect_all_or_nothing_of(with(8, 2, scale), p);
   }
 }
 
@@ -241,11 +221,11 @@ TEST(NystroemLimit, ApproachesFullAttention) {
 TEST(NystroemDifferences, OfEveryInput) {
   MixedProblem<double> p({.queries = 8, .keys = 12, .width = 3, .value_width = 2}, 51);
   for (const NystroemScale scale : {NystroemScale::matrix, NystroemScale::batch_max}) {
-    for (const Index steps : {0, 1, 6}) expect_mixed_differences(with(4, steps, scale), p, 1e-6);
+    for (const Index steps : {0, 1, 6}) expect_differences(with(4, steps, scale), p, 1e-6);
   }
   MixedProblem<double> cut({.queries = 12, .keys = 12, .width = 3, .value_width = 2}, 52);
   cut.key_lengths = {4, 8};
-  expect_mixed_differences(with(4), cut, 1e-6);
+  expect_differences(with(4), cut, 1e-6);
 }
 
 }  // namespace fovea_test::attention_nystroem

@@ -13,10 +13,6 @@
 #include <vector>
 
 #include "attention/reformer_problem.hpp"
-#include "fovea/core/arena.hpp"
-#include "fovea/core/thread_pool.hpp"
-#include "support/central_differences.hpp"
-#include "support/failing_allocations.hpp"
 #include "support/levels.hpp"
 #include "support/same_everywhere.hpp"
 #include "support/scalars.hpp"
@@ -31,9 +27,9 @@ template <class T>
 void expect_conforms(const ReformerOptions& options, const ReformerProblem<T>& p) {
   const auto judge = reformer_judge(options, p);
   at_each_level([&] {
-    const ReformerResult<T> got = run_reformer(ReformerAttention(options), p);
+    const CallResult<T> got = run_call(ReformerAttention(options), p);
     judge(got, "reformer");
-    EXPECT_TRUE(same_bits(got, run_reformer(ReformerAttention(options), p, nullptr, {}, false)));
+    EXPECT_TRUE(same_bits(got, run_call(ReformerAttention(options), p, nullptr, {}, false)));
   });
 }
 
@@ -125,7 +121,7 @@ TYPED_TEST(Reformer, CorrectedEqualsSoftmaxOverTheUnion) {
     const ReformerProblem<T> p({.rows = 48});
     const fovea::ReformerInputs<T> in = p.inputs();
     const OracleHashes<T> hashes(in, options, 0, 0);
-    const ReformerResult<T> got = run_reformer(ReformerAttention(options), p);
+    const CallResult<T> got = run_call(ReformerAttention(options), p);
     for (Index i = 0; i < 48; ++i) {
       std::vector<bool> seen(48);
       for (Index r = 0; r < options.rounds; ++r) {
@@ -143,8 +139,8 @@ TYPED_TEST(Reformer, CorrectedEqualsSoftmaxOverTheUnion) {
         out += std::exp(hashes.scale() * s) * W{p.v(0, 0, j, 2)};
       }
       const W expected = others ? out / sum : W{p.v(0, 0, i, 2)};
-      EXPECT_NEAR(static_cast<double>(got.out[as_size(i * 5 + 2)]), static_cast<double>(expected),
-                  100 * std::numeric_limits<T>::epsilon())
+      EXPECT_NEAR(static_cast<double>(got["out"][as_size(i * 5 + 2)]),
+                  static_cast<double>(expected), 100 * std::numeric_limits<T>::epsilon())
           << i << ", " << describe(options);
     }
   }
@@ -161,7 +157,7 @@ TYPED_TEST(Reformer, BitsDoNotDependOnThreadsLevelsAndStrides) {
     };
     expect_same_bits_everywhere(
         make, [&](const ReformerProblem<T>& p, AnyExecutor* executor, const Layout& layout) {
-          return run_reformer(ReformerAttention(options), p, executor, layout);
+          return run_call(ReformerAttention(options), p, executor, layout);
         });
   }
 }
@@ -178,22 +174,22 @@ TYPED_TEST(Reformer, SequencesAreIndependent) {
       all.qk(1, h, 40 + n, d) = std::numeric_limits<T>::quiet_NaN();
       all.v(1, h, 40 + n, d) = std::numeric_limits<T>::infinity();
     });
-    const ReformerResult<T> got = run_reformer(op, all);
+    const CallResult<T> got = run_call(op, all);
     ReformerProblem<T> one({.rows = 40});
     one.qk.fill([&](Index, Index, Index n, Index d) { return double{all.qk(1, 2, n, d)}; });
     one.v.fill([&](Index, Index, Index n, Index d) { return double{all.v(1, 2, n, d)}; });
     one.d_out.fill([&](Index, Index, Index n, Index d) { return double{all.d_out(1, 2, n, d)}; });
-    const ReformerResult<T> alone = run_reformer(op, one);
+    const CallResult<T> alone = run_call(op, one);
     const Index at = 5 * 64;
-    EXPECT_TRUE(same_bits(&got.out[as_size(at * 5)], alone.out.data(), 200, {1, 1, 40, 5}));
-    EXPECT_TRUE(same_bits(&got.lse[as_size(at)], alone.lse.data(), 40, {1, 1, 40, 1}));
-    EXPECT_TRUE(same_bits(&got.d_qk[as_size(at * 8)], alone.d_qk.data(), 320, {1, 1, 40, 8}));
-    EXPECT_TRUE(same_bits(&got.d_v[as_size(at * 5)], alone.d_v.data(), 200, {1, 1, 40, 5}));
+    EXPECT_TRUE(same_bits(&got["out"][as_size(at * 5)], alone["out"].data(), 200, {1, 1, 40, 5}));
+    EXPECT_TRUE(same_bits(&got["lse"][as_size(at)], alone["lse"].data(), 40, {1, 1, 40, 1}));
+    EXPECT_TRUE(same_bits(&got["d_qk"][as_size(at * 8)], alone["d_qk"].data(), 320, {1, 1, 40, 8}));
+    EXPECT_TRUE(same_bits(&got["d_v"][as_size(at * 5)], alone["d_v"].data(), 200, {1, 1, 40, 5}));
     for (Index n = 40; n < 64; ++n) {
-      EXPECT_EQ(got.out[as_size((at + n) * 5 + 1)], 0);
-      EXPECT_FALSE(std::signbit(got.d_qk[as_size((at + n) * 8)]));
-      EXPECT_EQ(got.d_qk[as_size((at + n) * 8)], 0);
-      EXPECT_EQ(got.lse[as_size(at + n)], -std::numeric_limits<T>::infinity());
+      EXPECT_EQ(got["out"][as_size((at + n) * 5 + 1)], 0);
+      EXPECT_FALSE(std::signbit(got["d_qk"][as_size((at + n) * 8)]));
+      EXPECT_EQ(got["d_qk"][as_size((at + n) * 8)], 0);
+      EXPECT_EQ(got["lse"][as_size(at + n)], -std::numeric_limits<T>::infinity());
     }
   }
 }
@@ -209,7 +205,7 @@ TYPED_TEST(Reformer, NanReachesTheRowsThatSeeIt) {
     std::vector<Index> buckets(128);
     op.buckets(p.inputs(), View<Index>(buckets.data(), {1, 1, 2, 64}));
     EXPECT_EQ(buckets[21], in_values ? buckets[21] : -1);
-    const ReformerResult<T> got = run_reformer(op, p);
+    const CallResult<T> got = run_call(op, p);
     for (Index i = 0; i < 64; ++i) {
       bool sees = i == 21;
       for (Index r = 0; r < 2; ++r) {
@@ -224,7 +220,7 @@ TYPED_TEST(Reformer, NanReachesTheRowsThatSeeIt) {
         };
         sees = sees || chunk(21) == chunk(i) || chunk(21) == (chunk(i) + 7) % 8;
       }
-      EXPECT_EQ(std::isnan(got.out[as_size(i * 5 + 3)]), sees) << i;
+      EXPECT_EQ(std::isnan(got["out"][as_size(i * 5 + 3)]), sees) << i;
     }
   }
 }
@@ -238,35 +234,18 @@ TYPED_TEST(Reformer, NanInTheProjectionReachesAllRows) {
     p.projection.emplace(Shape{1, 2, 8, 3});
     p.projection->fill(gaussian(5));
     (*p.projection)(0, 1, 4, 2) = static_cast<T>(bad);
-    const ReformerResult<T> got =
-        run_reformer(ReformerAttention({.chunk = 8, .rounds = 2, .buckets = 6}), p);
-    for (const T x : got.out) EXPECT_EQ(std::isnan(x), std::isnan(bad));
-    for (const T x : got.d_v) EXPECT_EQ(std::isnan(x), std::isnan(bad));
+    const CallResult<T> got =
+        run_call(ReformerAttention({.chunk = 8, .rounds = 2, .buckets = 6}), p);
+    for (const T x : got["out"]) EXPECT_EQ(std::isnan(x), std::isnan(bad));
+    for (const T x : got["d_v"]) EXPECT_EQ(std::isnan(x), std::isnan(bad));
   }
 }
 
-/// The oracle's gradients are those of its output.
-TEST(ReformerOracle, GradientsMatchDifferences) {
+TEST(ReformerDifferences, OfEveryInput) {
   for (const ReformerOptions& options : all_options(4, 2, 4)) {
-    ReformerProblem<double> p({.rows = 12, .width = 3, .value_width = 2});
-    const auto loss = [&] {
-      const ExpectedReformer<double> expected = reformer_oracle(p.inputs(), options);
-      Wide<double> sum = 0;
-      std::size_t at = 0;
-      for_each_index(p.d_out.shape(), [&](Index b, Index h, Index n, Index d) {
-        sum += expected.out.value[at++] * Wide<double>{p.d_out(b, h, n, d)};
-      });
-      return sum;
-    };
-    const auto grads = reformer_grad_oracle(p.inputs(), options, p.d_out.view());
-    const auto check = [&](const Tensor<double>& x, const Reference<double>& grad) {
-      for_each_difference(x, 1e-5, loss, [&](std::size_t n, double difference) {
-        EXPECT_NEAR(difference, static_cast<double>(grad.value[n]), 1e-7)
-            << describe(options) << " " << n;
-      });
-    };
-    check(p.qk, grads.qk);
-    check(p.v, grads.v);
+    SCOPED_TRACE(describe(options));
+    expect_differences(ReformerAttention(options),
+                       ReformerProblem<double>({.rows = 12, .width = 3, .value_width = 2}));
   }
 }
 
@@ -274,49 +253,22 @@ TEST(ReformerOracle, GradientsMatchDifferences) {
 TYPED_TEST(Reformer, StaysWithinItsMemory) {
   using T = TypeParam;
   const ReformerAttention op({.chunk = 8, .rounds = 1, .buckets = 2, .across_buckets = false});
-  between_fences([&] {
-    const ReformerProblem<T> p({.rows = 32, .width = 16, .value_width = 16});
-    const ReformerWritten<T> to(op, p);
-    op.forward(p.inputs(), to.out.view(), to.saved());
-    op.backward(p.inputs(), to.out.view(), to.saved(), p.d_out.view(), to.grads());
-  });
+  between_fences(
+      [&] { run_call(op, ReformerProblem<T>({.rows = 32, .width = 16, .value_width = 16})); });
 }
 
 TYPED_TEST(Reformer, FailedAllocations) {
-  using T = TypeParam;
-  const ReformerAttention op({.chunk = 10, .rounds = 2, .buckets = 4, .correct_duplicates = true});
-  ReformerProblem<T> p({.batch = 2, .heads = 2, .rows = 100});
+  ReformerProblem<TypeParam> p({.batch = 2, .heads = 2, .rows = 100});
   p.key_lengths = {100, 63};
-  const ReformerWritten<T> to(op, p);
-  expect_all_or_nothing<T>({&to.out, &to.lse, &to.round_lse}, [&](AnyExecutor* executor) {
-    on_executor(executor,
-                [&](auto&& on) { op.forward(p.inputs(), to.out.view(), to.saved(), on); });
-  });
-  for (const fovea::ReformerSaved<T>& saved : {to.saved(), fovea::ReformerSaved<T>{}}) {
-    expect_all_or_nothing<T>({&to.d_qk, &to.d_v}, [&](AnyExecutor* executor) {
-      on_executor(executor, [&](auto&& on) {
-        op.backward(p.inputs(), to.out.view(), saved, p.d_out.view(), to.grads(), on);
-      });
-    });
-  }
+  expect_all_or_nothing_of(
+      ReformerAttention({.chunk = 10, .rounds = 2, .buckets = 4, .correct_duplicates = true}), p);
 }
 
-/// An arena of workspace_bytes is sufficient.
 TYPED_TEST(Reformer, RunsInAnArenaOfTheStatedSize) {
-  using T = TypeParam;
-  const ReformerAttention op({.chunk = 10, .rounds = 3, .buckets = 12, .causal = true});
-  const ReformerProblem<T> p({.batch = 2, .heads = 2, .rows = 200});
-  const fovea::ReformerShape shape = fovea::shape_of(p.inputs());
-  for (const int threads : {1, 3}) {
-    fovea::ThreadPool pool(threads);
-    fovea::Arena arena(op.backward_workspace_bytes<T>(shape, threads));
-    AnyExecutor executor = AnyExecutor::of(pool, &arena);
-    EXPECT_TRUE(same_bits(run_reformer(op, p, nullptr, {}, false),
-                          run_reformer(op, p, &executor, {}, false)));
-    fovea::Arena forward(op.workspace_bytes<T>(shape, threads));
-    const Tensor<T> out(p.v.shape());
-    op.forward(p.inputs(), out.view(), forward.on(pool));
-  }
+  const ReformerProblem<TypeParam> p({.batch = 2, .heads = 2, .rows = 200});
+  expect_serves_in_arena(
+      ReformerAttention({.chunk = 10, .rounds = 3, .buckets = 12, .causal = true}), p,
+      fovea::shape_of(p.inputs()));
 }
 
 }  // namespace fovea_test::attention_reformer

@@ -14,10 +14,6 @@
 #include <vector>
 
 #include "attention/sinkhorn_problem.hpp"
-#include "fovea/core/arena.hpp"
-#include "fovea/core/thread_pool.hpp"
-#include "support/central_differences.hpp"
-#include "support/failing_allocations.hpp"
 #include "support/levels.hpp"
 #include "support/same_everywhere.hpp"
 #include "support/scalars.hpp"
@@ -31,7 +27,7 @@ static_assert(!fovea::IncrementalAttention<SinkhornAttention, float>);
 template <class T>
 void expect_conforms(const SinkhornOptions& options, const SortProblem<T>& p) {
   const auto judge = sinkhorn_judge(options, p);
-  at_each_level([&] { judge(run_sort(options, p), "sinkhorn"); });
+  at_each_level([&] { judge(run_call(SinkhornAttention(options), p), "sinkhorn"); });
 }
 
 template <class T>
@@ -125,10 +121,10 @@ TYPED_TEST(Sinkhorn, BitsDoNotDependOnThreadsLevelsAndStrides) {
       p.key_lengths = {126, 84};
       return p;
     };
-    expect_same_bits_everywhere(
-        make, [&](const SortProblem<T>& p, AnyExecutor* executor, const Layout& layout) {
-          return run_sort({.block = block, .iterations = 3}, p, executor, layout);
-        });
+    expect_same_bits_everywhere(make, [&](const SortProblem<T>& p, AnyExecutor* executor,
+                                          const Layout& layout) {
+      return run_call(SinkhornAttention({.block = block, .iterations = 3}), p, executor, layout);
+    });
   }
 }
 
@@ -145,13 +141,13 @@ TYPED_TEST(Sinkhorn, TransposedKeysDoNotChangeBits) {
   in.v = View<const T>(&v(0, 0, 0, 0), p.v.shape(), {0, 0, 1, 42});
   const Tensor<T> out(p.d_out.shape());
   SinkhornAttention(options).forward(in, out.view());
-  EXPECT_TRUE(same_bits(out.values(), run_sort(options, p).out));
+  EXPECT_TRUE(same_bits(out.values(), run_call(SinkhornAttention(options), p)["out"]));
 }
 
 /// The last block's rows are the last of all tensors.
 TYPED_TEST(Sinkhorn, StaysWithinItsTensors) {
   between_fences([] {
-    run_sort({.block = 8, .iterations = 2},
+    run_call(SinkhornAttention({.block = 8, .iterations = 2}),
              SortProblem<TypeParam>({.rows = 32, .width = 16, .value_width = 16, .block = 8}));
   });
 }
@@ -171,7 +167,7 @@ TYPED_TEST(Sinkhorn, SequencesAreIndependent) {
   for_each_index({1, 3, 8, 8}, [&](Index, Index h, Index u, Index w) {
     if (u >= 5 || w >= 5) all.sorting(1, h, u, w) = std::numeric_limits<T>::quiet_NaN();
   });
-  const SortResult<T> got = run_sort(options, all);
+  const CallResult<T> got = run_call(SinkhornAttention(options), all);
   SortProblem<T> one({.rows = 40, .block = 8});
   const auto take = [](const Tensor<T>& to, const Tensor<T>& from) {
     to.fill([&](Index, Index, Index n, Index d) { return double{from(1, 2, n, d)}; });
@@ -181,26 +177,26 @@ TYPED_TEST(Sinkhorn, SequencesAreIndependent) {
   take(one.v, all.v);
   take(one.sorting, all.sorting);
   take(one.d_out, all.d_out);
-  const SortResult<T> alone = run_sort(options, one);
+  const CallResult<T> alone = run_call(SinkhornAttention(options), one);
   const Index at = 5 * 64;
-  EXPECT_TRUE(same_bits(&got.out[as_size(at * 5)], alone.out.data(), 200, {1, 1, 40, 5}));
-  EXPECT_TRUE(same_bits(&got.lse[as_size(at)], alone.lse.data(), 40, {1, 1, 40, 1}));
-  EXPECT_TRUE(same_bits(&got.d_q[as_size(at * 8)], alone.d_q.data(), 320, {1, 1, 40, 8}));
-  EXPECT_TRUE(same_bits(&got.d_k[as_size(at * 8)], alone.d_k.data(), 320, {1, 1, 40, 8}));
-  EXPECT_TRUE(same_bits(&got.d_v[as_size(at * 5)], alone.d_v.data(), 200, {1, 1, 40, 5}));
+  EXPECT_TRUE(same_bits(&got["out"][as_size(at * 5)], alone["out"].data(), 200, {1, 1, 40, 5}));
+  EXPECT_TRUE(same_bits(&got["lse"][as_size(at)], alone["lse"].data(), 40, {1, 1, 40, 1}));
+  EXPECT_TRUE(same_bits(&got["d_q"][as_size(at * 8)], alone["d_q"].data(), 320, {1, 1, 40, 8}));
+  EXPECT_TRUE(same_bits(&got["d_k"][as_size(at * 8)], alone["d_k"].data(), 320, {1, 1, 40, 8}));
+  EXPECT_TRUE(same_bits(&got["d_v"][as_size(at * 5)], alone["d_v"].data(), 200, {1, 1, 40, 5}));
   for (Index u = 0; u < 8; ++u) {
     for (Index w = 0; w < 8; ++w) {
-      const T expected = u < 5 && w < 5 ? alone.d_sorting[as_size(u * 5 + w)] : T{0};
-      EXPECT_EQ(got.d_sorting[as_size((5 * 8 + u) * 8 + w)], expected);
+      const T expected = u < 5 && w < 5 ? alone["d_sorting"][as_size(u * 5 + w)] : T{0};
+      EXPECT_EQ(got["d_sorting"][as_size((5 * 8 + u) * 8 + w)], expected);
     }
   }
   for (Index n = 40; n < 64; ++n) {
-    for (const T x : {got.out[as_size((at + n) * 5)], got.d_q[as_size((at + n) * 8)],
-                      got.d_k[as_size((at + n) * 8)], got.d_v[as_size((at + n) * 5)]}) {
+    for (const T x : {got["out"][as_size((at + n) * 5)], got["d_q"][as_size((at + n) * 8)],
+                      got["d_k"][as_size((at + n) * 8)], got["d_v"][as_size((at + n) * 5)]}) {
       EXPECT_EQ(x, 0);
       EXPECT_FALSE(std::signbit(x));
     }
-    EXPECT_EQ(got.lse[as_size(at + n)], -std::numeric_limits<T>::infinity());
+    EXPECT_EQ(got["lse"][as_size(at + n)], -std::numeric_limits<T>::infinity());
   }
 }
 
@@ -210,74 +206,33 @@ TYPED_TEST(Sinkhorn, NanOfASortingLogitReachesTheRowsThatDependOnIt) {
   for (const Index iterations : {0, 1, 5}) {
     SortProblem<T> p({.rows = 24, .block = 4});
     p.sorting(0, 0, 3, 1) = std::numeric_limits<T>::quiet_NaN();
-    const SortResult<T> got = run_sort({.block = 4, .iterations = iterations}, p);
+    const CallResult<T> got =
+        run_call(SinkhornAttention({.block = 4, .iterations = iterations}), p);
     for (Index i = 0; i < 24; ++i) {
-      EXPECT_EQ(std::isnan(got.out[as_size(i * 5 + 2)]), iterations > 0 || i / 4 == 3) << i;
+      EXPECT_EQ(std::isnan(got["out"][as_size(i * 5 + 2)]), iterations > 0 || i / 4 == 3) << i;
     }
   }
 }
 
-/// The oracle's gradients are those of its output.
-TEST(SinkhornOracle, GradientsMatchDifferences) {
+TEST(SinkhornDifferences, OfEveryInput) {
   for (const Index iterations : {0, 1, 3}) {
-    const SinkhornOptions options{.block = 2, .iterations = iterations};
-    SortProblem<double> p({.heads = 2, .rows = 6, .width = 3, .value_width = 2, .block = 2});
-    const auto loss = [&] {
-      const ExpectedSinkhorn<double> expected =
-          sinkhorn_oracle(p.inputs(), options, p.d_out.view());
-      Wide<double> sum = 0;
-      std::size_t at = 0;
-      for_each_index(p.d_out.shape(), [&](Index b, Index h, Index n, Index d) {
-        sum += expected.out.value[at++] * Wide<double>{p.d_out(b, h, n, d)};
-      });
-      return sum;
-    };
-    const ExpectedSinkhorn<double> grads = sinkhorn_oracle(p.inputs(), options, p.d_out.view());
-    const auto check = [&](const Tensor<double>& x, const Reference<double>& grad) {
-      for_each_difference(x, 1e-5, loss, [&](std::size_t n, double difference) {
-        EXPECT_NEAR(difference, static_cast<double>(grad.value[n]), 1e-7);
-      });
-    };
-    check(p.q, grads.q);
-    check(p.k, grads.k);
-    check(p.v, grads.v);
-    check(p.sorting, grads.sorting);
+    expect_differences(
+        SinkhornAttention({.block = 2, .iterations = iterations}),
+        SortProblem<double>({.heads = 2, .rows = 6, .width = 3, .value_width = 2, .block = 2}));
   }
 }
 
-/// An arena of workspace_bytes is sufficient; more sequences than are computed at once have the
-/// bits of separate calls.
 TYPED_TEST(Sinkhorn, RunsInAnArenaOfTheStatedSize) {
-  using T = TypeParam;
-  const SinkhornOptions options{.block = 10, .iterations = 3};
-  const SortProblem<T> p({.batch = 2, .heads = 4, .key_heads = 2, .rows = 200, .block = 10});
-  const fovea::AttentionShape shape = fovea::shape_of(p.inputs());
-  for (const int threads : {1, 3}) {
-    fovea::ThreadPool pool(threads);
-    fovea::Arena arena(SinkhornAttention(options).backward_workspace_bytes<T>(shape, threads));
-    AnyExecutor executor = AnyExecutor::of(pool, &arena);
-    EXPECT_TRUE(same_bits(run_sort(options, p), run_sort(options, p, &executor)));
-    fovea::Arena forward(SinkhornAttention(options).workspace_bytes<T>(shape, threads));
-    const Tensor<T> out(p.d_out.shape());
-    SinkhornAttention(options).forward(p.inputs(), out.view(), forward.on(pool));
-  }
+  const SortProblem<TypeParam> p(
+      {.batch = 2, .heads = 4, .key_heads = 2, .rows = 200, .block = 10});
+  expect_serves_in_arena(SinkhornAttention({.block = 10, .iterations = 3}), p,
+                         fovea::shape_of(p.inputs()));
 }
 
 TYPED_TEST(Sinkhorn, FailedAllocations) {
-  using T = TypeParam;
-  const SinkhornAttention op({.block = 10, .iterations = 3});
-  SortProblem<T> p({.batch = 2, .heads = 4, .key_heads = 2, .rows = 100, .block = 10});
+  SortProblem<TypeParam> p({.batch = 2, .heads = 4, .key_heads = 2, .rows = 100, .block = 10});
   p.key_lengths = {100, 60};
-  const SortWritten<T> to(p);
-  expect_all_or_nothing<T>({&to.out, &to.lse}, [&](AnyExecutor* executor) {
-    on_executor(executor,
-                [&](auto&& on) { op.forward(p.inputs(), to.out.view(), {to.lse.view()}, on); });
-  });
-  expect_all_or_nothing<T>({&to.d_q, &to.d_k, &to.d_v, &to.d_sorting}, [&](AnyExecutor* executor) {
-    on_executor(executor, [&](auto&& on) {
-      op.backward(p.inputs(), to.out.view(), {to.lse.view()}, p.d_out.view(), to.grads(), on);
-    });
-  });
+  expect_all_or_nothing_of(SinkhornAttention({.block = 10, .iterations = 3}), p);
 }
 
 TEST(SinkhornGroups, MoreSequencesThanAreComputedAtOnce) {
@@ -291,7 +246,7 @@ TEST(SinkhornGroups, MoreSequencesThanAreComputedAtOnce) {
                        .block = 64};
   const SortProblem<float> p(many);
   ASSERT_LT(fovea::sinkhorn_sequences_at_once(options, fovea::shape_of(p.inputs())), 6);
-  const SortResult<float> got = run_sort(options, p);
+  const CallResult<float> got = run_call(SinkhornAttention(options), p);
   SortProblem<float> one({.rows = 8192, .width = 64, .value_width = 64, .block = 64});
   const auto take = [](const Tensor<float>& to, const Tensor<float>& from) {
     to.fill([&](Index, Index, Index n, Index d) { return double{from(2, 1, n, d)}; });
@@ -301,11 +256,11 @@ TEST(SinkhornGroups, MoreSequencesThanAreComputedAtOnce) {
   take(one.v, p.v);
   take(one.sorting, p.sorting);
   take(one.d_out, p.d_out);
-  const SortResult<float> alone = run_sort(options, one);
+  const CallResult<float> alone = run_call(SinkhornAttention(options), one);
   const std::size_t size = 8192 * 64;
-  EXPECT_TRUE(same_bits(&got.out[5 * size], alone.out.data(), size, {1, 1, 8192, 64}));
-  EXPECT_TRUE(same_bits(&got.d_k[5 * size], alone.d_k.data(), size, {1, 1, 8192, 64}));
-  EXPECT_TRUE(same_bits(&got.d_sorting[5 * 128 * 128], alone.d_sorting.data(), 128 * 128,
+  EXPECT_TRUE(same_bits(&got["out"][5 * size], alone["out"].data(), size, {1, 1, 8192, 64}));
+  EXPECT_TRUE(same_bits(&got["d_k"][5 * size], alone["d_k"].data(), size, {1, 1, 8192, 64}));
+  EXPECT_TRUE(same_bits(&got["d_sorting"][5 * 128 * 128], alone["d_sorting"].data(), 128 * 128,
                         {1, 1, 128, 128}));
 }
 

@@ -58,9 +58,9 @@ void try_linformer(Bytes& bytes) {
   try_here_and_elsewhere(
       bytes, make,
       [&](const MixedProblem<T>& p, AnyExecutor* executor, const Layout& layout) {
-        return run_mixed(op, p, executor, saves, layout);
+        return run_call(op, p, executor, layout, saves);
       },
-      [&](const MixedProblem<T>& p, const MixedResult<T>& got) {
+      [&](const MixedProblem<T>& p, const CallResult<T>& got) {
         linformer_judge(op.options.scale, p)(got, drawn_name("linformer"));
       },
       [&](const MixedProblem<T>& p) {
@@ -99,9 +99,9 @@ void try_nystroem(Bytes& bytes) {
   try_here_and_elsewhere(
       bytes, make,
       [&](const MixedProblem<T>& p, AnyExecutor* executor, const Layout& layout) {
-        return run_mixed(op, p, executor, saves, layout);
+        return run_call(op, p, executor, layout, saves);
       },
-      [&](const MixedProblem<T>& p, const MixedResult<T>& got) {
+      [&](const MixedProblem<T>& p, const CallResult<T>& got) {
         nystroem_judge(options, p, gradients)(got, drawn_name("nystroem"));
       },
       [&](const MixedProblem<T>& p) {

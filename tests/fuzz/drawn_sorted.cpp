@@ -82,9 +82,9 @@ void try_reformer(Bytes& bytes) {
   try_here_and_elsewhere(
       bytes, make,
       [&](const ReformerProblem<T>& p, AnyExecutor* executor, const Layout& layout) {
-        return run_reformer(op, p, executor, layout, saves);
+        return run_call(op, p, executor, layout, saves);
       },
-      [&](const ReformerProblem<T>& p, const ReformerResult<T>& got) {
+      [&](const ReformerProblem<T>& p, const CallResult<T>& got) {
         const fovea::ReformerInputs<T> in = p.inputs();
         bool is_decided = true;
         for_each_index({s.batch, s.heads, 1, 1}, [&](Index b, Index h, Index, Index) {
@@ -130,9 +130,9 @@ void try_sinkhorn(Bytes& bytes) {
   try_here_and_elsewhere(
       bytes, make,
       [&](const SortProblem<T>& p, AnyExecutor* executor, const Layout& layout) {
-        return run_sort(options, p, executor, layout);
+        return run_call(SinkhornAttention(options), p, executor, layout);
       },
-      [&](const SortProblem<T>& p, const SortResult<T>& got) {
+      [&](const SortProblem<T>& p, const CallResult<T>& got) {
         sinkhorn_judge(options, p)(got, drawn_name("sinkhorn"));
       },
       [&](const SortProblem<T>& p) {

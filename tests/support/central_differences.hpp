@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Central differences of a number by every element of a tensor.
+/// Central differences of a number by every element of a tensor or view.
 #pragma once
 
 #include "support/tensor.hpp"
@@ -9,8 +9,8 @@ namespace fovea_test {
 
 /// Calls f(n, (loss at x + step - loss at x - step) / (2 step)) for element n of x in logical
 /// order. \param loss loss() is the number, double or wider
-template <class Loss, class F>
-void for_each_difference(const Tensor<double>& x, double step, Loss&& loss, F&& f) {
+template <class X, class Loss, class F>
+void for_each_difference(const X& x, double step, Loss&& loss, F&& f) {
   std::size_t n = 0;
   for_each_index(x.shape(), [&](Index b, Index h, Index i, Index c) {
     double& element = x(b, h, i, c);
