@@ -50,7 +50,7 @@ TEST(BadSynthesizerInput, Random) {
   in.key_lengths = lengths;
   EXPECT_EQ(message_of(problem, in), name + "key_lengths[1] is 7; expected 0 to 6, the rows of v");
   in = problem.inputs();
-  EXPECT_EQ(refusal([&] { problem.op().forward(in, View<float>(problem.tensors["v"])); }),
+  EXPECT_EQ(refusal([&] { problem.op().forward(in, View<float>(problem.tensors.view("v"))); }),
             name + "out has shape 3x2x6x5; expected 3x4x6x5, to match the inputs");
   EXPECT_EQ(refusal([&] {
               problem.op().check(in, View<float>(const_cast<float*>(in.r.data()), {3, 4, 6, 5}));
@@ -141,7 +141,7 @@ TEST(BadSynthesizerInput, Backward) {
             name + "the gradient of b1 must not be given: the inputs have no b1");
   EXPECT_EQ(message({lse.view()}, {.w1 = d_w1.view()}),
             name + "the gradient of w1 has shape 1x1x4x3; expected 1x1x3x4, to match the inputs");
-  EXPECT_EQ(message({lse.view()}, {.x = problem.tensors["x"]}),
+  EXPECT_EQ(message({lse.view()}, {.x = problem.tensors.view("x")}),
             name + "the gradient of x overlaps x; outputs must not alias inputs or each other");
 }
 

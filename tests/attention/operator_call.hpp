@@ -69,7 +69,7 @@ class Written {
     });
     made_of_tensors<Grads>([&](const std::string& name, const auto& /*member*/) {
       in.for_each_tensor([&](const std::string& own, const auto& x) {
-        if (own == name) grads_.add("d_" + name, Tensor<T>(x.shape(), layout));
+        if (own == name && !x.empty()) grads_.add("d_" + name, Tensor<T>(x.shape(), layout));
       });
     });
   }

@@ -9,16 +9,11 @@
 
 #include "attention/synthesizer_problem.hpp"
 #include "fovea/core/eigen.hpp"
-#include "fovea/core/thread_pool.hpp"
-#include "support/central_differences.hpp"
-#include "support/failing_allocations.hpp"
 #include "support/levels.hpp"
-#include "support/refusal.hpp"
+#include "support/same_everywhere.hpp"
 #include "support/scalars.hpp"
 
 namespace fovea_test::attention_synthesizer {
-
-using fovea::Arena;
 
 template <class Form>
 class Synthesizer : public testing::Test {
@@ -93,45 +88,25 @@ TYPED_TEST(Synthesizer, EmptyTensors) {
     const auto got = problem.run();
     // The sum over no sequences.
     if (s.batch != 0) continue;
-    for (const auto& grad : got.grads) {
-      for (const auto x : grad) EXPECT_EQ(x, 0);
-    }
+    got.for_each([](const char* /*name*/, const auto& numbers) {
+      for (const auto x : numbers) EXPECT_EQ(x, 0);
+    });
   }
 }
 
-TYPED_TEST(Synthesizer, ThreadsAndStridesDoNotChangeBits) {
+TYPED_TEST(Synthesizer, BitsDoNotDependOnThreadsLevelsAndStrides) {
   const SynthesizerSizes sizes{
-      .batch = 3, .heads = 4, .key_heads = 2, .rows = 210, .width = 9, .hidden = 20, .columns = 7};
-  fovea::ThreadPool pool(3);
-  Backwards backwards;
-  Shuffled shuffled;
-  const Layout apart{.order = {3, 1, 0, 2}, .innermost = 2, .gap = 3};
+      .batch = 3, .heads = 4, .key_heads = 2, .rows = 257, .width = 9, .hidden = 20, .columns = 7};
   const Layout columns{.order = {0, 1, 3, 2}, .gap = 1};
   for (const bool causal : {false, true}) {
-    const std::vector<Index> lengths = {210, 100, 7};
-    const Problem<TypeParam> problem(sizes, causal, lengths);
-    const auto expected = problem.run();
-    EXPECT_TRUE(same_bits(problem.run(pool), expected));
-    EXPECT_TRUE(same_bits(problem.run(backwards), expected));
-    EXPECT_TRUE(same_bits(problem.run(shuffled), expected));
-    for (const Layout& layout : {apart, columns}) {
-      EXPECT_TRUE(same_bits(problem.run(fovea::Serial{}, layout), expected));
-      EXPECT_TRUE(same_bits(Problem<TypeParam>(sizes, causal, lengths, layout).run(), expected));
-    }
-  }
-}
-
-TYPED_TEST(Synthesizer, LevelsWithFmaHaveTheSameBits) {
-  if (!has_level(IsaLevel::v4) || !has_level(IsaLevel::v3)) {
-    GTEST_SKIP() << "no v4 and v3 to compare";
-  }
-  for (const Index rows : {1, 40, 131, 257}) {
-    const Problem<TypeParam> problem({.batch = 2, .heads = 2, .rows = rows, .hidden = 19}, true);
-    const auto at = [&](IsaLevel level) {
-      const AtLevel scope(level);
-      return problem.run();
+    const auto make = [&](const Layout& layout) {
+      return Problem<TypeParam>(sizes, causal, {257, 100, 7}, layout);
     };
-    EXPECT_TRUE(same_bits(at(IsaLevel::v3), at(IsaLevel::v4))) << rows;
+    expect_same_bits_everywhere(
+        make, [](const auto& problem, AnyExecutor* executor, const Layout& layout) {
+          return problem.run(executor, layout);
+        });
+    EXPECT_TRUE(same_bits(make(columns).run(nullptr, columns), make({}).run()));
   }
 }
 
@@ -146,8 +121,8 @@ TYPED_TEST(Synthesizer, ASequenceHasTheSameBitsAlone) {
   for (Index b = 0; b < 3; ++b) {
     const Problem<TypeParam> alone(sizes, true, {together.key_lengths[as_size(b)]});
     for (const char* name : {"v", "x"}) {
-      const View<T> from = together.tensors[name];
-      const View<T> to = alone.tensors[name];
+      const View<T> from = together.tensors.view(name);
+      const View<T> to = alone.tensors.view(name);
       for_each_index(to.shape(),
                      [&](Index, Index h, Index n, Index d) { to(0, h, n, d) = from(b, h, n, d); });
     }
@@ -157,9 +132,9 @@ TYPED_TEST(Synthesizer, ASequenceHasTheSameBitsAlone) {
       const auto size = static_cast<std::ptrdiff_t>(x.size() / 3);
       return std::vector<T>(x.begin() + b * size, x.begin() + (b + 1) * size);
     };
-    EXPECT_TRUE(same_bits(part(all.out), one.out));
-    EXPECT_TRUE(same_bits(part(all.lse), one.lse));
-    EXPECT_TRUE(same_bits(part(all.grads.back()), one.grads.back())) << "gradient of v";
+    for (const char* name : {"out", "lse", "d_v"}) {
+      EXPECT_TRUE(same_bits(part(all[name]), one[name])) << name;
+    }
   }
 }
 
@@ -175,7 +150,7 @@ TYPED_TEST(Synthesizer, InvisibleInputsDoNotChangeBits) {
          {std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::infinity()}) {
       const Problem<TypeParam> problem(sizes, causal, lengths);
       const auto hide = [&](const char* name, auto&& is_hidden) {
-        const View<T> x = problem.tensors[name];
+        const View<T> x = problem.tensors.view(name);
         if (x.empty()) return;
         for_each_index(x.shape(), [&](Index b, Index h, Index n, Index d) {
           if (is_hidden(b, n, d)) x(b, h, n, d) = poison;
@@ -202,27 +177,27 @@ TYPED_TEST(Synthesizer, VisibleInputsChangeResults) {
   const auto clean = Problem<TypeParam>(sizes).run();
   const Problem<TypeParam> problem(sizes);
   for (const char* name : {"r", "r1", "x"}) {
-    const View<T> x = problem.tensors[name];
+    const View<T> x = problem.tensors.view(name);
     if (!x.empty()) x(0, 0, 7, 1) = std::numeric_limits<T>::quiet_NaN();
   }
   at_each_level([&] {
     const auto got = problem.run();
-    for (std::size_t i = 0; i < got.out.size(); ++i) {
-      EXPECT_EQ(std::isnan(got.out[i]), i / 5 == 7) << i;
+    for (std::size_t i = 0; i < got["out"].size(); ++i) {
+      EXPECT_EQ(std::isnan(got["out"][i]), i / 5 == 7) << i;
     }
-    EXPECT_TRUE(std::isnan(got.lse[7]));
+    EXPECT_TRUE(std::isnan(got["lse"][7]));
   });
 }
 
 /// Rows of R that are -infinity everywhere see no key.
 TEST(RandomSynthesizer, MinusInfinityHides) {
   const SynthesizerProblem<RandomForm<float>> problem({.rows = 20});
-  const View<float> r = problem.tensors["r"];
+  const View<float> r = problem.tensors.view("r");
   for (Index j = 0; j < 20; ++j) r(0, 0, 3, j) = -std::numeric_limits<float>::infinity();
   const auto got = problem.run();
-  for (Index c = 0; c < 5; ++c) EXPECT_EQ(got.out[as_size(15 + c)], 0);
-  EXPECT_EQ(got.lse[3], -std::numeric_limits<float>::infinity());
-  for (Index j = 0; j < 20; ++j) EXPECT_EQ(got.grads[0][as_size(60 + j)], 0);
+  for (Index c = 0; c < 5; ++c) EXPECT_EQ(got["out"][as_size(15 + c)], 0);
+  EXPECT_EQ(got["lse"][3], -std::numeric_limits<float>::infinity());
+  for (Index j = 0; j < 20; ++j) EXPECT_EQ(got["d_r"][as_size(60 + j)], 0);
 }
 
 /// The factorised form is full attention of the scale 1.
@@ -230,40 +205,16 @@ TEST(FactorisedSynthesizer, EqualsTheRandomFormOfTheProduct) {
   const SynthesizerProblem<FactorisedForm<double>> factors(
       {.heads = 2, .key_heads = 2, .rows = 30});
   const SynthesizerProblem<RandomForm<double>> product({.heads = 2, .key_heads = 2, .rows = 30});
-  const View<double> r = product.tensors["r"];
-  const View<double> r1 = factors.tensors["r1"];
-  const View<double> r2 = factors.tensors["r2"];
+  const View<double> r = product.tensors.view("r");
+  const View<double> r1 = factors.tensors.view("r1");
+  const View<double> r2 = factors.tensors.view("r2");
   for_each_index(r.shape(), [&](Index b, Index h, Index i, Index j) {
     r(b, h, i, j) = 0;
     for (Index c = 0; c < 3; ++c) r(b, h, i, j) += r1(b, h, i, c) * r2(b, h, j, c);
   });
   const auto a = factors.run();
   const auto b = product.run();
-  for (std::size_t i = 0; i < a.out.size(); ++i) EXPECT_NEAR(a.out[i], b.out[i], 1e-14);
-}
-
-/// The derivative of <d_out, forward> in every element of every input.
-template <class Form>
-void expect_central_differences(const SynthesizerSizes& sizes, bool causal,
-                                const std::vector<Index>& lengths) {
-  const SynthesizerProblem<Form> problem(sizes, causal, lengths);
-  const auto got = problem.run();
-  const auto loss = [&] {
-    const Tensor<double> out(problem.shape_of_out());
-    problem.op().forward(problem.inputs(), out.view());
-    double sum = 0;
-    for_each_index(out.shape(), [&](Index b, Index h, Index n, Index d) {
-      sum += out(b, h, n, d) * problem.d_out(b, h, n, d);
-    });
-    return sum;
-  };
-  for (std::size_t n = 0; n < got.grads.size(); ++n) {
-    const auto& [name, x] = problem.tensors.all()[n];
-    for_each_difference(x, 1e-5, loss,
-                        [&, own = name, grads = got.grads[n]](std::size_t at, double difference) {
-                          EXPECT_NEAR(grads[at], difference, 2e-8) << own << " " << at;
-                        });
-  }
+  for (std::size_t i = 0; i < a["out"].size(); ++i) EXPECT_NEAR(a["out"][i], b["out"][i], 1e-14);
 }
 
 template <class Form>
@@ -276,8 +227,10 @@ void expect_all_central_differences() {
                                  .columns = 2,
                                  .is_shared = is_shared,
                                  .has_token_heads = is_shared};
-    expect_central_differences<Form>(sizes, false, {6, 4});
-    expect_central_differences<Form>(sizes, true, {});
+    for (const SynthesizerProblem<Form>& problem :
+         {SynthesizerProblem<Form>(sizes, false, {6, 4}), SynthesizerProblem<Form>(sizes, true)}) {
+      expect_differences(problem.op(), problem, 2e-8);
+    }
   }
 }
 
@@ -290,69 +243,35 @@ TEST(SynthesizerGradients, MatchCentralDifferences) {
 /// One gradient alone has the bits that it has among the others.
 TYPED_TEST(Synthesizer, SingleGradients) {
   using T = typename TypeParam::Scalar;
+  using Grads = fovea::GradsOf<typename TypeParam::Op, T>;
   const Problem<TypeParam> problem({.batch = 2, .heads = 2, .rows = 70, .hidden = 9}, true);
   const auto expected = problem.run();
-  const Tensor<T> out(problem.shape_of_out());
-  const Tensor<T> lse({2, 2, 70, 1});
-  problem.op().forward(problem.inputs(), out.view(), {lse.view()});
-  for (std::size_t n = 0; n < expected.grads.size(); ++n) {
-    const NamedTensors<T> to = problem.tensors.blank({});
-    NamedTensors<T> one;
-    const auto& [name, x] = to.all()[n];
-    one.add(name, x.shape(), {}, 1);
-    problem.op().backward(problem.inputs(), out.view(), {lse.view()}, problem.d_out.view(),
-                          TypeParam::grads(one));
-    EXPECT_TRUE(same_bits(one.all()[0].second.values(), expected.grads[n])) << n;
-  }
+  const Written to(problem.op(), problem);
+  problem.op().forward(problem.inputs(), to.out().view(), to.saved());
+  problem.tensors.for_each([&](const std::string& wanted, const Tensor<T>& x) {
+    const Tensor<T> one(x.shape());
+    const auto grads = made_of_tensors<Grads>([&](const std::string& name, auto& member) {
+      if (name == wanted) member = one.view();
+    });
+    problem.op().backward(problem.inputs(), to.out().view(), to.saved(), problem.d_out.view(),
+                          grads);
+    EXPECT_TRUE(same_bits(one.values(), expected["d_" + wanted])) << wanted;
+  });
 }
 
 /// An arena of the stated size is sufficient, and nothing large is allocated elsewhere.
 TYPED_TEST(Synthesizer, InAnArena) {
-  using T = typename TypeParam::Scalar;
   for (const bool is_shared : {true, false}) {
     const SynthesizerSizes sizes{
         .batch = 2, .heads = 2, .key_heads = 2, .rows = 190, .hidden = 20, .is_shared = is_shared};
     const Problem<TypeParam> problem(sizes, true);
-    const auto expected = problem.run();
-    for (const int workers : {1, 2, 4}) {
-      const fovea::ThreadPool pool(workers);
-      const auto shape = TypeParam::shape(sizes);
-      const Index bytes =
-          std::max(problem.op().template workspace_bytes<T>(shape, workers),
-                   problem.op().template backward_workspace_bytes<T>(shape, workers));
-      Arena arena(bytes);
-      AnyExecutor executor = AnyExecutor::of(pool, &arena);
-      EXPECT_TRUE(same_bits(problem.run(executor), expected)) << workers;
-      Arena small(64);
-      AnyExecutor refused = AnyExecutor::of(pool, &small);
-      const Tensor<T> out(problem.shape_of_out());
-      out.fill(constant(kUntouched));
-      EXPECT_NE(refusal([&] { problem.op().forward(problem.inputs(), out.view(), refused); }),
-                "accepted");
-      EXPECT_TRUE(is_untouched(out.values()));
-    }
+    expect_serves_in_arena(problem.op(), problem, TypeParam::shape(sizes));
   }
 }
 
 TYPED_TEST(Synthesizer, FailedAllocations) {
-  using T = typename TypeParam::Scalar;
   const Problem<TypeParam> problem({.batch = 2, .heads = 2, .rows = 70, .hidden = 9}, true);
-  const Tensor<T> out(problem.shape_of_out());
-  const Tensor<T> lse({2, 2, 70, 1});
-  const NamedTensors<T> to = problem.tensors.blank({});
-  expect_all_or_nothing<T>({&out, &lse}, [&](AnyExecutor* executor) {
-    on_executor(executor, [&](auto&& e) {
-      problem.op().forward(problem.inputs(), out.view(), {lse.view()}, e);
-    });
-  });
-  std::vector<const Tensor<T>*> grads;
-  for (const auto& [name, x] : to.all()) grads.push_back(&x);
-  expect_all_or_nothing<T>(grads, [&](AnyExecutor* executor) {
-    on_executor(executor, [&](auto&& e) {
-      problem.op().backward(problem.inputs(), out.view(), {lse.view()}, problem.d_out.view(),
-                            TypeParam::grads(to), e);
-    });
-  });
+  expect_all_or_nothing_of(problem.op(), problem);
 }
 
 /// Tensors of 16 bits give what their values give in float, rounded.
@@ -361,27 +280,27 @@ TEST(SynthesizerStorage, Of16Bits) {
   Eigen::Tensor<Eigen::bfloat16, 4> r1(1, 2, 50, 3), r2(1, 2, 50, 3), v(1, 2, 50, 5);
   Eigen::Tensor<Eigen::bfloat16, 4> out(1, 2, 50, 5), of_r(1, 2, 50, 5);
   for (auto& [name, to] : {std::pair{"r1", &r1}, std::pair{"r2", &r2}, std::pair{"v", &v}}) {
-    const View<float> from = wide.tensors[name];
+    const View<float> from = wide.tensors.view(name);
     for_each_index(from.shape(), [&, x = to](Index b, Index h, Index n, Index d) {
       (*x)(b, h, n, d) = Eigen::bfloat16(from(b, h, n, d));
       from(b, h, n, d) = static_cast<float>((*x)(b, h, n, d));
     });
   }
   const SynthesizerProblem<RandomForm<float>> product({.heads = 2, .key_heads = 2, .rows = 50});
-  const View<float> from = wide.tensors["v"];
+  const View<float> from = wide.tensors.view("v");
   for_each_index(from.shape(), [&](Index b, Index h, Index n, Index d) {
-    product.tensors["v"](b, h, n, d) = from(b, h, n, d);
+    product.tensors.view("v")(b, h, n, d) = from(b, h, n, d);
   });
   const auto factorised = wide.run();
   const auto random = product.run();
   fovea::FactorisedSynthesizerAttention{}.forward({.r1 = r1, .r2 = r2, .v = v}, out);
-  fovea::RandomSynthesizerAttention{}.forward({.r = product.tensors["r"], .v = v}, of_r);
+  fovea::RandomSynthesizerAttention{}.forward({.r = product.tensors.view("r"), .v = v}, of_r);
   std::size_t at = 0;
   for_each_index({1, 2, 50, 5}, [&](Index b, Index h, Index n, Index d) {
     EXPECT_EQ(static_cast<float>(out(b, h, n, d)),
-              static_cast<float>(Eigen::bfloat16(factorised.out[at])));
+              static_cast<float>(Eigen::bfloat16(factorised["out"][at])));
     EXPECT_EQ(static_cast<float>(of_r(b, h, n, d)),
-              static_cast<float>(Eigen::bfloat16(random.out[at])));
+              static_cast<float>(Eigen::bfloat16(random["out"][at])));
     ++at;
   });
 }

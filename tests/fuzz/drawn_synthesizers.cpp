@@ -49,16 +49,12 @@ void try_form(Bytes& bytes) {
   try_here_and_elsewhere(
       bytes, [&](const Layout& layout) { return Problem(s, causal, lengths, layout); },
       [](const Problem& p, AnyExecutor* executor, const Layout& layout) {
-        return executor == nullptr ? p.run(fovea::Serial{}, layout) : p.run(*executor, layout);
+        return p.run(executor, layout);
       },
-      [](const Problem& p, const SynthesizerResult<T>& got) {
+      [](const Problem& p, const CallResult<T>& got) {
         synthesizer_judge(p)(got, drawn_name("synthesizer"));
       },
-      [&](const Problem& p) {
-        for (const auto& [name, x] : p.tensors.all()) {
-          if (name == "v") poison_rows<T>(bytes, lengths, {&x});
-        }
-      });
+      [&](const Problem& p) { poison_rows<T>(bytes, lengths, {&p.tensors["v"]}); });
 }
 
 }  // namespace
