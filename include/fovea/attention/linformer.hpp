@@ -121,9 +121,6 @@ class LinformerAttention : public CheckedCalls<LinformerAttention> {
                                const View<const T>& x, Index rows);
 
   template <class T>
-  static void copy(const View<const T>& from, const View<T>& to);
-
-  template <class T>
   void run(const LinformerInputs<T>& inputs, const View<T>& out, const LinformerSaved<T>& saved,
            const ExecutorRef& executor) const;
 

@@ -87,17 +87,6 @@ void LinformerAttention::check_projection(const LinformerInputs<T>& inputs, cons
 }
 
 template <class T>
-void LinformerAttention::copy(const View<const T>& from, const View<T>& to) {
-  for (Index b = 0; b < to.batch(); ++b) {
-    for (Index h = 0; h < to.heads(); ++h) {
-      for (Index n = 0; n < to.rows(); ++n) {
-        for (Index d = 0; d < to.width(); ++d) to(b, h, n, d) = from(b, h, n, d);
-      }
-    }
-  }
-}
-
-template <class T>
 void LinformerAttention::run(const LinformerInputs<T>& inputs, const View<T>& out,
                              const LinformerSaved<T>& saved, const ExecutorRef& executor) const {
   const LinformerShape s = shape_of(inputs);
@@ -115,8 +104,8 @@ void LinformerAttention::run(const LinformerInputs<T>& inputs, const View<T>& ou
                       LinformerProduct<T>{inputs.value_projection, inputs.v, values.view(), {}}},
                      scratch.template data<T>(), threads);
   attention.compute(threads);
-  copy<T>(keys.view(), saved.projected_keys);
-  copy<T>(values.view(), saved.projected_values);
+  detail::copy_tensor<T>(keys.view(), saved.projected_keys);
+  detail::copy_tensor<T>(values.view(), saved.projected_values);
 }
 
 template <class T>

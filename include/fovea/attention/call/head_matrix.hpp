@@ -63,16 +63,26 @@ Matrix<T> head_logits(const View<T>& x, Index b, Index h, Index n, Index m) {
 }
 
 /// Copies rows of a matrix.
-template <class T>
-void copy_rows(const Matrix<const T>& from, Index rows, Index width, const Matrix<T>& to) {
+template <class U, class T>
+void copy_rows(const Matrix<U>& from, Index rows, Index width, const Matrix<T>& to) {
   const bool are_contiguous = from.column == 1 && to.column == 1;
   for (Index i = 0; i < rows; ++i) {
-    const T* const row = from.data + i * from.row;
+    const U* const row = from.data + i * from.row;
     T* const copy = to.data + i * to.row;
     if (are_contiguous) {
       std::copy_n(row, width, copy);
     } else {
       for (Index c = 0; c < width; ++c) copy[c * to.column] = row[c * from.column];
+    }
+  }
+}
+
+/// Copies a tensor to the rows of another one from row n on. If that is empty, nothing is copied.
+template <class T>
+void copy_tensor(const View<T>& from, const View<T>& to, Index n = 0) {
+  for (Index b = 0; b < to.batch(); ++b) {
+    for (Index h = 0; h < to.heads(); ++h) {
+      copy_rows(head_matrix(from, b, h, 0), from.rows(), to.width(), head_matrix(to, b, h, n));
     }
   }
 }

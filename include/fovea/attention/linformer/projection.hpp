@@ -96,9 +96,7 @@ class LinformerProjection {
         if (heads.end - heads.begin > 1 && e.column == 1) {
           T* const block = scratch + packed_elements(shape_);
           const Index steps = (std::min)(kStepsAtOnce, shape_.keys - s);
-          for (Index i = 0; i < rows; ++i) {
-            std::copy_n(e.data + i * e.row, steps, block + i * block_row(shape_));
-          }
+          detail::copy_rows(e, rows, steps, Matrix<T>{block, block_row(shape_), 1});
           e = {block, block_row(shape_), 1};
         }
         for (Index head = heads.begin; head < heads.end; ++head) {
@@ -183,11 +181,8 @@ class LinformerProjection {
     p.b = stored(Matrix<const T>{packed, p.columns, 1});
     for (Index s = 0; s == 0 || s < steps; s += kPackedSteps) {
       p.steps = (std::min)(kPackedSteps, steps - s);
-      for (Index i = 0; i < p.steps; ++i) {
-        for (Index j = 0; j < p.columns; ++j) {
-          packed[i * p.columns + j] = b.data[(s + i) * b.row + j * b.column];
-        }
-      }
+      detail::copy_rows(Matrix<const T>{b.data + s * b.row, b.row, b.column}, p.steps, p.columns,
+                        Matrix<T>{packed, p.columns, 1});
       if (s > 0) p.a.data = a.data + s * a.column;
       kernels.multiply(p);
       p.add = true;
@@ -203,11 +198,7 @@ class LinformerProjection {
       return;
     }
     compute(tile, columns);
-    for (Index i = 0; i < rows; ++i) {
-      for (Index j = 0; j < columns; ++j) {
-        to.data[i * to.row + j * to.column] = tile[i * columns + j];
-      }
-    }
+    detail::copy_rows(Matrix<T>{tile, columns, 1}, rows, columns, to);
   }
   static void clear(T* to, Index row, Index rows, Index columns) {
     for (Index i = 0; i < rows; ++i) std::fill_n(to + i * row, columns, T{0});

@@ -152,13 +152,10 @@ class NystroemProductGradients {
                       .columns = width,
                       .steps = m});
     T* const w = scratch + inverse.backward_scratch_elements();  // W, dense
-    const View<T> values = products_.landmark_values();
-    for (Index i = 0; i < m; ++i) {
-      for (Index c = 0; c < width; ++c) {
-        w[i * width + c] =
-            values(head / products_.shape.query_heads, head % products_.shape.query_heads, i, c);
-      }
-    }
+    const Index heads = products_.shape.query_heads;
+    detail::copy_rows(
+        detail::head_matrix(products_.landmark_values(), head / heads, head % heads, 0), m, width,
+        Matrix<T>{w, width, 1});
     kernels.multiply({.a = {d_products, width, 1},
                       .b = stored(Matrix<const T>{w, 1, width}),
                       .to = chain.d_z,

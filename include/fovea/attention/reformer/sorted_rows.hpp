@@ -89,11 +89,13 @@ class SortedRows {
   }
   /// The preceding chunk, which the rows of a chunk also see; its count is 0 if there is none.
   SortedChunk before(Index sequence, const SortedChunk& own) const {
-    return neighbour(sequence, own, -1);
+    if (own.number > 0) return chunk(sequence, own.round, own.number - 1);
+    return beyond(sequence, own, -1, chunks(sequence) - 1);
   }
   /// The chunk that a given one precedes; its count is 0 if there is none.
   SortedChunk after(Index sequence, const SortedChunk& own) const {
-    return neighbour(sequence, own, 1);
+    if (own.number + 1 < chunks(sequence)) return chunk(sequence, own.round, own.number + 1);
+    return beyond(sequence, own, 1, 0);
   }
 
   /// [N] the buckets of a round; kNoBucket for rows without one.
@@ -128,18 +130,16 @@ class SortedRows {
   Index place(Index sequence, Index round) const {
     return (sequence * options_.rounds + round) * shape_.rows;
   }
-  /// The chunk one step before (-1) or after (1) a given one, which may be in another round.
-  SortedChunk neighbour(Index sequence, const SortedChunk& own, Index step) const {
-    const Index count = chunks(sequence);
-    const Index number = own.number + step;
-    if (0 <= number && number < count) return chunk(sequence, own.round, number);
+  /// The neighbour of the first (step -1) or last (step 1) chunk of a round: the chunk of that
+  /// number, of the same or of the previous or next round.
+  SortedChunk beyond(Index sequence, const SortedChunk& own, Index step, Index number) const {
     if (options_.before_first == FirstChunk::none) return {};
     Index round = own.round;
     if (options_.before_first == FirstChunk::previous_round) {
       round = (round + options_.rounds + step) % options_.rounds;
     }
-    if (round == own.round && count == 1) return {};
-    return chunk(sequence, round, step < 0 ? count - 1 : 0);
+    const bool is_itself = round == own.round && number == own.number;
+    return is_itself ? SortedChunk{} : chunk(sequence, round, number);
   }
   /// The number of blocks of rows that are hashed at once.
   Index blocks() const { return (shape_.rows + kProductRows - 1) / kProductRows; }
@@ -191,7 +191,7 @@ class SortedRows {
     T* const packed = reinterpret_cast<T*>(scratch);
     T* const products = packed + kProductRows * shape_.width;
     T* const inverse = inverse_.template data<T>() + sequence * shape_.rows + first;
-    detail::copy_rows(x, rows, shape_.width, {packed, shape_.width, 1});
+    detail::copy_rows(x, rows, shape_.width, Matrix<T>{packed, shape_.width, 1});
     for (Index i = 0; i < rows; ++i) inverse[i] = inverse_norm(packed + i * shape_.width);
     const Index half = options_.buckets / 2;
     for (Index r = 0; r < options_.rounds; ++r) {

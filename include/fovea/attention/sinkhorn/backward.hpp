@@ -227,8 +227,8 @@ class SinkhornBackward {
       const auto write = [&](const View<T>& to, BlockPairs<T>& from) {
         if (to.empty()) return;
         if (w >= call_.blocks(s)) return clear(to, call_.batch(s), call_.key_head(s), w);
-        detail::copy_rows<T>({from.own(s, w), from.width, 1}, block, from.width,
-                             call_.of_keys(to, s, w * block));
+        detail::copy_rows(Matrix<T>{from.own(s, w), from.width, 1}, block, from.width,
+                          call_.of_keys(to, s, w * block));
       };
       write(grads_.k, d_k_);
       write(grads_.v, d_v_);

@@ -144,7 +144,7 @@ class SortedBlocks {
       if (w >= call_.blocks(s)) return;
       const auto copy = [&](const View<const T>& from, BlockPairs<T>& to) {
         detail::copy_rows(call_.of_keys(from, s, w * block()), block(), to.width,
-                          {to.own(s, w), to.width, 1});
+                          Matrix<T>{to.own(s, w), to.width, 1});
       };
       copy(call_.inputs.k, keys);
       copy(call_.inputs.v, values);

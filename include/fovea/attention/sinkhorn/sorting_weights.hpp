@@ -31,7 +31,7 @@ class SortingWeights {
   /// \param logits R   \param scratch scratch_elements(blocks)
   void compute(const Matrix<const T>& logits, Index blocks, T* weights, T* scratch) const {
     T* const other = scratch + blocks * blocks;
-    detail::copy_rows(logits, blocks, blocks, {scratch, blocks, 1});
+    detail::copy_rows(logits, blocks, blocks, Matrix<T>{scratch, blocks, 1});
     for (Index step = 0; step < iterations_; ++step) {
       normalise_rows(blocks, scratch, other);
       transpose(other, blocks, scratch);
@@ -47,7 +47,7 @@ class SortingWeights {
                      const Matrix<T>& d_logits, T* scratch) const {
     const Index size = blocks * blocks;
     T* const other = scratch + (2 * iterations_ + 1) * size;
-    detail::copy_rows(logits, blocks, blocks, {scratch, blocks, 1});
+    detail::copy_rows(logits, blocks, blocks, Matrix<T>{scratch, blocks, 1});
     for (Index step = 0; step < iterations_; ++step) {
       T* const rows = scratch + (2 * step + 1) * size;  // the iteration's rows, transposed
       T* const columns = rows + size;
@@ -63,7 +63,7 @@ class SortingWeights {
       SortingLogitKernels<T>{}.log_columns({rows, other, blocks, blocks});
       transpose(other, blocks, d_weights);
     }
-    detail::copy_rows<T>({d_weights, blocks, 1}, blocks, blocks, d_logits);
+    detail::copy_rows(Matrix<T>{d_weights, blocks, 1}, blocks, blocks, d_logits);
   }
 
   /// Transposes a matrix.

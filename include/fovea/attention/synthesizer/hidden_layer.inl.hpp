@@ -19,15 +19,6 @@ Index weight_batch(const View<T>& x, Index b) {
   return x.batch() == 1 ? 0 : b;
 }
 
-/// Copies a matrix to dense rows. \param row elements from one of them to the next
-template <class T>
-void copy_to_rows(const View<const T>& x, Index b, Index h, Index first, Index count, T* to,
-                  Index row) {
-  for (Index n = 0; n < count; ++n) {
-    for (Index d = 0; d < x.width(); ++d) to[n * row + d] = x(b, h, first + n, d);
-  }
-}
-
 template <class T>
 Index HiddenLayer<T>::most_tasks() const {
   const Index parts = (rows_ + kRows - 1) / kRows;
@@ -116,7 +107,8 @@ Matrix<const T> HiddenLayer<T>::tokens(Index b, Index h, Index first, Index coun
   if (column_stride(in_.x) == 1) {
     return {head_row(in_.x, b, head, first), row_stride(in_.x), 1};
   }
-  copy_to_rows(in_.x, b, head, first, count, own.tokens, padded_size(width_));
+  copy_rows(head_matrix(in_.x, b, head, first), count, width_,
+            Matrix<T>{own.tokens, padded_size(width_), 1});
   return {own.tokens, padded_size(width_), 1};
 }
 
@@ -124,7 +116,8 @@ template <class T>
 void HiddenLayer<T>::hide(Index b, Index h, Index first, Index count, Index worker) {
   const WorkerScratch own = slot(worker);
   const Index weights = weight_batch(in_.w1, b);
-  copy_to_rows(in_.w1, weights, h, 0, width_, own.weights, weight_row());
+  copy_rows(head_matrix(in_.w1, weights, h, 0), width_, hidden_,
+            Matrix<T>{own.weights, weight_row(), 1});
   for (Index m = 0; m < hidden_; ++m) {
     own.biases[m] = in_.b1.empty() ? T{0} : in_.b1(weights, h, 0, m);
   }
@@ -167,7 +160,8 @@ void HiddenLayer<T>::add_to_tokens(const View<T>& d_queries, const View<T>& d_x,
   const Index end = in_.x.heads() == 1 ? in_.w1.heads() : x_head + 1;
   if (begin == end) std::fill_n(own.tokens, count * row, T{0});
   for (Index h = begin; h < end; ++h) {
-    copy_to_rows(in_.w1, weight_batch(in_.w1, b), h, 0, width_, own.weights, weight_row());
+    copy_rows(head_matrix(in_.w1, weight_batch(in_.w1, b), h, 0), width_, hidden_,
+              Matrix<T>{own.weights, weight_row(), 1});
     ProductKernels<T>{}.multiply({.a = {&d_queries(b, h, first, 0), row_of(hidden_), 1},
                                   .b = {own.weights, 1, weight_row()},
                                   .to = own.tokens,
@@ -177,9 +171,7 @@ void HiddenLayer<T>::add_to_tokens(const View<T>& d_queries, const View<T>& d_x,
                                   .steps = hidden_,
                                   .add = h > begin});
   }
-  for (Index n = 0; n < count; ++n) {
-    for (Index d = 0; d < width_; ++d) d_x(b, x_head, first + n, d) = own.tokens[n * row + d];
-  }
+  copy_rows(Matrix<T>{own.tokens, row, 1}, count, width_, head_matrix(d_x, b, x_head, first));
 }
 
 template <class T>

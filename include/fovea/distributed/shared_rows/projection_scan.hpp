@@ -228,15 +228,7 @@ class ProjectionScan {
   }
 
   void write_block(Index block, std::size_t product, const View<T>& to) {
-    const View<T> from = projected(block, product);
-    const Index first = block * rows_of_block();
-    for (Index b = 0; b < to.batch(); ++b) {
-      for (Index h = 0; h < to.heads(); ++h) {
-        for (Index n = 0; n < from.rows(); ++n) {
-          for (Index c = 0; c < to.width(); ++c) to(b, h, first + n, c) = from(b, h, n, c);
-        }
-      }
-    }
+    fovea::detail::copy_tensor(projected(block, product), to, block * rows_of_block());
   }
 
   LinformerInputs<T> inputs_;
