@@ -23,18 +23,58 @@ using fovea::SinkhornOptions;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-/// Memory that a call writes to and reads from.
-class Memory {
- public:
+/// A call on memory that it owns, which the tests of `Op` set up and spoil.
+template <class Op>
+class BadCall : public testing::Test {
+ protected:
   float* at(Index offset) { return numbers_.data() + offset; }
-  /// The message of a refusal, from `check` and from the call, which must not have written
+
+  /// The messages of a refusal, from `check` and from the call, which must not have written
   /// anything.
+  std::string forward(const Op& op) {
+    in.key_lengths = lengths;
+    return refused([&] { op.check(in, out, saved); }, [&] { op.forward(in, out, saved); });
+  }
+  std::string backward(const Op& op) {
+    in.key_lengths = lengths;
+    return refused([&] { op.check_backward(in, View<const float>(out), saved, d_out, grads); },
+                   [&] { op.backward(in, View<const float>(out), saved, d_out, grads); });
+  }
+  /// Of both passes. \param message "accepted", or the text after the operator's name
+  void expect_both(const std::string& message, const Op& op) {
+    const std::string whole =
+        message == "accepted" ? message : std::string(Op::name()) + ": " + message;
+    EXPECT_EQ(forward(op), whole);
+    EXPECT_EQ(backward(op), whole);
+  }
+  /// Calls without sequences, heads or rows. \param set called as set(shape, shape of v)
+  template <class F>
+  void expect_empty_is_accepted(const Op& op, const F& set) {
+    for (const Shape& shape : {Shape{0, 2, 12, 5}, {2, 0, 12, 5}, {2, 2, 0, 5}}) {
+      const Shape values = {shape[0], shape[1], shape[2], 3};
+      set(shape, values);
+      out = {at(3000), values};
+      d_out = out;
+      saved = {};
+      grads = {};
+      expect_both("accepted", op);
+    }
+  }
+
+  fovea::InputsOf<Op, float> in;
+  View<float> out;
+  fovea::SavedOf<Op, float> saved;
+  View<const float> d_out;
+  fovea::GradsOf<Op, float> grads;
+  std::vector<Index> lengths;
+
+ private:
   template <class Check, class Run>
-  std::string refusal(const Check& check, const Run& run) {
+  std::string refused(const Check& check, const Run& run) {
     const std::vector<float> before = numbers_;
-    const std::string checked = fovea_test::refusal(check);
+    const std::string checked = refusal(check);
     EXPECT_TRUE(same_bits(before, numbers_)) << "written by the check";
-    const std::string ran = fovea_test::refusal(run);
+    const std::string ran = refusal(run);
     EXPECT_EQ(checked, ran);
     if (ran != "accepted") {
       EXPECT_TRUE(same_bits(before, numbers_)) << "written before: " << ran;
@@ -42,56 +82,29 @@ class Memory {
     return ran;
   }
 
- private:
   std::vector<float> numbers_ = std::vector<float>(10000, 0.5F);
 };
 
 /// 12 rows, 2 heads, D = 5, Dv = 3.
-class BadReformerInput : public testing::Test {
+class BadReformerInput : public BadCall<ReformerAttention> {
  protected:
   BadReformerInput() { reset(); }
 
   void reset() {
-    in = {View<const float>(memory.at(0), {2, 2, 12, 5}),
-          View<const float>(memory.at(1000), {2, 2, 12, 3})};
-    in.projection = View<const float>(memory.at(2000), {1, 2, 5, 3});
-    out = {memory.at(3000), {2, 2, 12, 3}};
-    saved = {View<float>(memory.at(4000), {2, 2, 12, 1}),
-             View<float>(memory.at(5000), {2, 2, 12, 2})};
-    d_out = {memory.at(6000), {2, 2, 12, 3}};
-    grads = {View<float>(memory.at(7000), {2, 2, 12, 5}),
-             View<float>(memory.at(8000), {2, 2, 12, 3})};
+    in = {View<const float>(at(0), {2, 2, 12, 5}), View<const float>(at(1000), {2, 2, 12, 3})};
+    in.projection = View<const float>(at(2000), {1, 2, 5, 3});
+    out = {at(3000), {2, 2, 12, 3}};
+    saved = {View<float>(at(4000), {2, 2, 12, 1}), View<float>(at(5000), {2, 2, 12, 2})};
+    d_out = {at(6000), {2, 2, 12, 3}};
+    grads = {View<float>(at(7000), {2, 2, 12, 5}), View<float>(at(8000), {2, 2, 12, 3})};
     lengths.clear();
-  }
-
-  std::string forward(const ReformerAttention& op) {
-    in.key_lengths = lengths;
-    return memory.refusal([&] { op.check(in, out, saved); }, [&] { op.forward(in, out, saved); });
-  }
-  std::string backward(const ReformerAttention& op) {
-    in.key_lengths = lengths;
-    return memory.refusal(
-        [&] { op.check_backward(in, View<const float>(out), saved, d_out, grads); },
-        [&] { op.backward(in, View<const float>(out), saved, d_out, grads); });
   }
   static ReformerOptions good() { return {.chunk = 4, .rounds = 2, .buckets = 6}; }
 
-  /// Of both passes. \param message "accepted", or the text after the operator's name
   void expect(const std::string& message, const ReformerOptions& options = good()) {
-    const std::string whole = message == "accepted" ? message : "ReformerAttention: " + message;
-    const ReformerAttention op(options);
-    EXPECT_EQ(forward(op), whole);
-    EXPECT_EQ(backward(op), whole);
+    expect_both(message, ReformerAttention(options));
     reset();
   }
-
-  Memory memory;
-  fovea::ReformerInputs<float> in;
-  View<float> out;
-  fovea::ReformerSaved<float> saved;
-  View<const float> d_out;
-  fovea::ReformerGrads<float> grads;
-  std::vector<Index> lengths;
 };
 
 TEST_F(BadReformerInput, Options) {
@@ -119,9 +132,9 @@ TEST_F(BadReformerInput, Options) {
 }
 
 TEST_F(BadReformerInput, Tensors) {
-  in.v = {memory.at(1000), {2, 2, 11, 3}};
+  in.v = {at(1000), {2, 2, 11, 3}};
   expect("v has 11 rows; expected 12, the rows of qk");
-  in.v = {memory.at(1000), {2, 1, 12, 3}};
+  in.v = {at(1000), {2, 1, 12, 3}};
   expect("v has 1 head; expected 2, the heads of qk");
   in.v = {};
   expect("v is required: it was not given, or was passed without memory");
@@ -134,17 +147,17 @@ TEST_F(BadReformerInput, Tensors) {
   lengths = {3, 0};
   expect("accepted");
   constexpr fovea::Index most = fovea::kMostSortedRows;
-  in.qk = {memory.at(0), {2, 2, most + 1, 5}, {0, 0, 0, 1}};
-  in.v = {memory.at(1000), {2, 2, most + 1, 3}, {0, 0, 0, 1}};
+  in.qk = {at(0), {2, 2, most + 1, 5}, {0, 0, 0, 1}};
+  in.v = {at(1000), {2, 2, most + 1, 3}, {0, 0, 0, 1}};
   expect("qk has " + std::to_string(most + 1) + " rows; expected at most " + std::to_string(most));
   // Rows of no sequences are never read, so they may be as wide as a row may be at all.
   constexpr fovea::Index wide = std::numeric_limits<fovea::Index>::max() / (Index{1} << 20);
   const auto widen = [&](fovea::Index width) {
-    in.qk = {memory.at(0), {0, 2, 12, width}, {0, 0, 0, 1}};
-    in.v = {memory.at(1000), {0, 2, 12, 3}};
+    in.qk = {at(0), {0, 2, 12, width}, {0, 0, 0, 1}};
+    in.v = {at(1000), {0, 2, 12, 3}};
     in.projection = {};
     return refusal([&] {
-      ReformerAttention(good()).check(in, View<float>(memory.at(3000), {0, 2, 12, 3}));
+      ReformerAttention(good()).check(in, View<float>(at(3000), {0, 2, 12, 3}));
     });
   };
   EXPECT_EQ(widen(wide), "accepted");
@@ -153,13 +166,13 @@ TEST_F(BadReformerInput, Tensors) {
 }
 
 TEST_F(BadReformerInput, Projection) {
-  in.projection = {memory.at(2000), {1, 2, 4, 3}};
+  in.projection = {at(2000), {1, 2, 4, 3}};
   expect("projection has 4 rows; expected 5, the width of qk");
-  in.projection = {memory.at(2000), {1, 2, 5, 4}};
+  in.projection = {at(2000), {1, 2, 5, 4}};
   expect("projection has width 4; expected 3, half of the buckets of the options");
-  in.projection = {memory.at(2000), {1, 3, 5, 3}};
+  in.projection = {at(2000), {1, 3, 5, 3}};
   expect("projection has 3 heads; expected 2, the rounds of the options");
-  in.projection = {memory.at(2000), {2, 2, 5, 3}};
+  in.projection = {at(2000), {2, 2, 5, 3}};
   expect("projection has batch 2; expected 1, since all sequences use the same projections");
   in.projection = {};
   expect("accepted");
@@ -167,15 +180,15 @@ TEST_F(BadReformerInput, Projection) {
 
 TEST_F(BadReformerInput, WrittenTensors) {
   const ReformerAttention op(good());
-  out = {memory.at(0), {2, 2, 12, 3}};
+  out = {at(0), {2, 2, 12, 3}};
   EXPECT_EQ(forward(op),
             "ReformerAttention: out overlaps qk; outputs must not alias inputs or each other");
   reset();
-  out = {memory.at(3000), {2, 2, 12, 2}};
+  out = {at(3000), {2, 2, 12, 2}};
   EXPECT_EQ(forward(op),
             "ReformerAttention: out has shape 2x2x12x2; expected 2x2x12x3, to match the inputs");
   reset();
-  saved.round_lse = {memory.at(5000), {2, 2, 12, 3}};
+  saved.round_lse = {at(5000), {2, 2, 12, 3}};
   EXPECT_EQ(
       forward(op),
       "ReformerAttention: round_lse has shape 2x2x12x3; expected 2x2x12x2, to match the inputs");
@@ -202,65 +215,35 @@ TEST_F(BadReformerInput, WrittenTensors) {
 }
 
 TEST_F(BadReformerInput, EmptyTensorsAreAccepted) {
-  for (const Shape& shape : {Shape{0, 2, 12, 5}, {2, 0, 12, 5}, {2, 2, 0, 5}}) {
-    in = {View<const float>(memory.at(0), shape),
-          View<const float>(memory.at(1000), {shape[0], shape[1], shape[2], 3})};
-    out = {memory.at(3000), {shape[0], shape[1], shape[2], 3}};
-    d_out = out;
-    saved = {};
-    grads = {};
-    EXPECT_EQ(forward(ReformerAttention(good())), "accepted");
-    EXPECT_EQ(backward(ReformerAttention(good())), "accepted");
-  }
+  expect_empty_is_accepted(ReformerAttention(good()), [&](const Shape& rows, const Shape& values) {
+    in = {View<const float>(at(0), rows), View<const float>(at(1000), values)};
+  });
 }
 
 /// 12 rows, 4 heads of 2 key heads, D = 5, Dv = 3.
-class BadSinkhornInput : public testing::Test {
+class BadSinkhornInput : public BadCall<SinkhornAttention> {
  protected:
   BadSinkhornInput() { reset(); }
 
   void reset() {
-    in = {View<const float>(memory.at(0), {2, 4, 12, 5}),
-          View<const float>(memory.at(1000), {2, 2, 12, 5}),
-          View<const float>(memory.at(2000), {2, 2, 12, 3}),
+    in = {View<const float>(at(0), {2, 4, 12, 5}),
+          View<const float>(at(1000), {2, 2, 12, 5}),
+          View<const float>(at(2000), {2, 2, 12, 3}),
           {},
-          View<const float>(memory.at(2500), {2, 2, 3, 3})};
-    out = {memory.at(3000), {2, 4, 12, 3}};
-    saved = {View<float>(memory.at(4000), {2, 4, 12, 1})};
-    d_out = {memory.at(5000), {2, 4, 12, 3}};
-    grads = {
-        View<float>(memory.at(6000), {2, 4, 12, 5}), View<float>(memory.at(7000), {2, 2, 12, 5}),
-        View<float>(memory.at(8000), {2, 2, 12, 3}), View<float>(memory.at(9000), {2, 2, 3, 3})};
+          View<const float>(at(2500), {2, 2, 3, 3})};
+    out = {at(3000), {2, 4, 12, 3}};
+    saved = {View<float>(at(4000), {2, 4, 12, 1})};
+    d_out = {at(5000), {2, 4, 12, 3}};
+    grads = {View<float>(at(6000), {2, 4, 12, 5}), View<float>(at(7000), {2, 2, 12, 5}),
+             View<float>(at(8000), {2, 2, 12, 3}), View<float>(at(9000), {2, 2, 3, 3})};
     lengths.clear();
-  }
-
-  std::string forward(const SinkhornAttention& op) {
-    in.key_lengths = lengths;
-    return memory.refusal([&] { op.check(in, out, saved); }, [&] { op.forward(in, out, saved); });
-  }
-  std::string backward(const SinkhornAttention& op) {
-    in.key_lengths = lengths;
-    return memory.refusal(
-        [&] { op.check_backward(in, View<const float>(out), saved, d_out, grads); },
-        [&] { op.backward(in, View<const float>(out), saved, d_out, grads); });
   }
 
   void expect(const std::string& message,
               const SinkhornOptions& options = {.block = 4, .iterations = 2}) {
-    const std::string whole = message == "accepted" ? message : "SinkhornAttention: " + message;
-    const SinkhornAttention op(options);
-    EXPECT_EQ(forward(op), whole);
-    EXPECT_EQ(backward(op), whole);
+    expect_both(message, SinkhornAttention(options));
     reset();
   }
-
-  Memory memory;
-  fovea::SinkhornInputs<float> in;
-  View<float> out;
-  fovea::SoftmaxSaved<float> saved;
-  View<const float> d_out;
-  fovea::SinkhornGrads<float> grads;
-  std::vector<Index> lengths;
 };
 
 TEST_F(BadSinkhornInput, Options) {
@@ -273,20 +256,20 @@ TEST_F(BadSinkhornInput, Options) {
 }
 
 TEST_F(BadSinkhornInput, Tensors) {
-  in.k = {memory.at(1000), {2, 2, 8, 5}};
-  in.v = {memory.at(2000), {2, 2, 8, 3}};
+  in.k = {at(1000), {2, 2, 8, 5}};
+  in.v = {at(2000), {2, 2, 8, 3}};
   expect(
       "k has 8 rows; expected 12, the rows of q: queries and keys are divided into the same "
       "blocks");
   in.sorting = {};
   expect("sorting is required: [B, Hk, N / block, N / block], the sorting logits");
-  in.sorting = {memory.at(2500), {2, 2, 2, 3}};
+  in.sorting = {at(2500), {2, 2, 2, 3}};
   expect("sorting has 2 rows; expected 3, the blocks of q");
-  in.sorting = {memory.at(2500), {2, 2, 3, 2}};
+  in.sorting = {at(2500), {2, 2, 3, 2}};
   expect("sorting has width 2; expected 3, the blocks of k");
-  in.sorting = {memory.at(2500), {2, 4, 3, 3}};
+  in.sorting = {at(2500), {2, 4, 3, 3}};
   expect("sorting has 4 heads; expected 2, the heads of k");
-  in.sorting = {memory.at(2500), {1, 2, 3, 3}};
+  in.sorting = {at(2500), {1, 2, 3, 3}};
   expect("sorting has batch 1; expected 2, the batch of k");
 }
 
@@ -301,11 +284,11 @@ TEST_F(BadSinkhornInput, Lengths) {
 
 TEST_F(BadSinkhornInput, WrittenTensors) {
   const SinkhornAttention op({.block = 4, .iterations = 2});
-  out = {memory.at(2500), {2, 4, 12, 3}};
+  out = {at(2500), {2, 4, 12, 3}};
   EXPECT_EQ(forward(op),
             "SinkhornAttention: out overlaps sorting; outputs must not alias inputs or each other");
   reset();
-  grads.sorting = {memory.at(9000), {2, 2, 3, 2}};
+  grads.sorting = {at(9000), {2, 2, 3, 2}};
   EXPECT_EQ(backward(op),
             "SinkhornAttention: the gradient of sorting has shape 2x2x3x2; expected 2x2x3x3, to "
             "match the inputs");
@@ -315,17 +298,11 @@ TEST_F(BadSinkhornInput, WrittenTensors) {
 }
 
 TEST_F(BadSinkhornInput, EmptyTensorsAreAccepted) {
-  for (const Shape& shape : {Shape{0, 2, 12, 5}, {2, 0, 12, 5}, {2, 2, 0, 5}}) {
-    const Shape values = {shape[0], shape[1], shape[2], 3};
-    in = {View<const float>(memory.at(0), shape), View<const float>(memory.at(1000), shape),
-          View<const float>(memory.at(2000), values)};
-    out = {memory.at(3000), values};
-    d_out = out;
-    saved = {};
-    grads = {};
-    EXPECT_EQ(forward(SinkhornAttention({.block = 4})), "accepted");
-    EXPECT_EQ(backward(SinkhornAttention({.block = 4})), "accepted");
-  }
+  expect_empty_is_accepted(
+      SinkhornAttention({.block = 4}), [&](const Shape& rows, const Shape& values) {
+        in = {View<const float>(at(0), rows), View<const float>(at(1000), rows),
+              View<const float>(at(2000), values)};
+      });
 }
 
 }  // namespace fovea_test::attention_bad_input_sorted
