@@ -68,9 +68,13 @@ class Written {
       made_.add(name, Tensor<T>(p.saved_shape(op, name), layout));
     });
     made_of_tensors<Grads>([&](const std::string& name, const auto& /*member*/) {
+      bool is_input = false;
       in.for_each_tensor([&](const std::string& own, const auto& x) {
-        if (own == name && !x.empty()) grads_.add("d_" + name, Tensor<T>(x.shape(), layout));
+        if (own != name) return;
+        is_input = true;
+        if (!x.empty()) grads_.add("d_" + name, Tensor<T>(x.shape(), layout));
       });
+      EXPECT_TRUE(is_input) << name;
     });
   }
 
@@ -140,6 +144,7 @@ struct ExpectedTensor {
   const char* name;
   Reference<T> expected;
   double bound;
+  bool is_optional = false;  // whether the call may not have saved it
 };
 
 /// Returns judge(result, name), which compares results with their oracle. \param name in the table
@@ -149,7 +154,10 @@ auto judge_of(std::vector<ExpectedTensor<T>> all) {
   return [all = std::move(all)](const CallResult<T>& got, const std::string& name) {
     for (const ExpectedTensor<T>& one : all) {
       const std::vector<T>* const numbers = got.find(one.name);
-      if (numbers == nullptr) continue;  // not saved
+      if (numbers == nullptr) {
+        EXPECT_TRUE(one.is_optional || one.expected.value.empty()) << one.name << " is missing";
+        continue;
+      }
       EXPECT_TRUE(within_ratio(*numbers, one.expected, one.bound, {name, one.name})) << one.name;
     }
   };

@@ -10,6 +10,7 @@
 #include "fovea/attention/reformer/chunk_pairs.hpp"
 #include "fovea/kernels/softmax/grad.hpp"
 #include "fovea/kernels/softmax/table.hpp"
+#include "fovea/patterns/pattern.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

@@ -7,10 +7,12 @@
 #include <algorithm>
 
 #include "fovea/attention/call/head_matrix.hpp"
+#include "fovea/attention/call/shapes.hpp"
 #include "fovea/attention/sinkhorn/sorting_weights.hpp"
 #include "fovea/core/executor_ref.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/layers/table.hpp"
+#include "fovea/patterns/pattern.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
