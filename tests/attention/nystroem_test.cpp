@@ -156,7 +156,7 @@ TYPED_TEST(Nystroem, OneSavedTensorDoesNotChangeBits) {
   const NystroemAttention op = with(4);
   const CallResult<T> expected = run_call(op, p);
   for (const bool keeps_lse : {true, false}) {
-    const Written<NystroemAttention, MixedProblem<T>> to(op, p);
+    const WrittenTensors<NystroemAttention, MixedProblem<T>> to(op, p);
     fovea::NystroemSaved<T> saved = to.saved();
     (keeps_lse ? saved.landmark_values : saved.landmark_lse) = {};
     op.forward(p.inputs(), to.out().view(), saved);

@@ -54,14 +54,14 @@ using CallResult = Named<std::vector<T>>;
 
 /// The outputs of both passes of `Op`, initialised to NaN in one layout.
 template <class Op, class P>
-class Written {
+class WrittenTensors {
   using T = typename P::Scalar;
   using Inputs = fovea::InputsOf<Op, T>;
   using Saved = fovea::SavedOf<Op, T>;
   using Grads = fovea::GradsOf<Op, T>;
 
  public:
-  Written(const Op& op, const P& p, const Layout& layout = {}) {
+  WrittenTensors(const Op& op, const P& p, const Layout& layout = {}) {
     const Inputs in = p.inputs();
     made_.add("out", Tensor<T>(p.d_out.shape(), layout));
     made_of_tensors<Saved>([&](const char* name, const auto& /*member*/) {
@@ -130,7 +130,7 @@ class Written {
 template <class Op, class P>
 CallResult<typename P::Scalar> run_call(const Op& op, const P& p, AnyExecutor* executor = nullptr,
                                         const Layout& layout = {}, bool saves = true) {
-  const Written<Op, P> to(op, p, layout);
+  const WrittenTensors<Op, P> to(op, p, layout);
   on_executor(executor, [&](auto&& on) {
     op.forward(p.inputs(), to.out().view(), to.saved(saves), on);
     op.backward(p.inputs(), to.out().view(), to.saved(saves), p.d_out.view(), to.grads(), on);
@@ -167,7 +167,7 @@ auto judge_of(std::vector<ExpectedTensor<T>> all) {
 template <class Op, class P>
 void expect_all_or_nothing_of(const Op& op, const P& p) {
   using T = typename P::Scalar;
-  const Written<Op, P> to(op, p);
+  const WrittenTensors<Op, P> to(op, p);
   for (const bool saves : {true, false}) {
     expect_all_or_nothing<T>(to.of_forward(saves), [&](AnyExecutor* executor) {
       on_executor(executor,

@@ -246,7 +246,7 @@ TYPED_TEST(Synthesizer, SingleGradients) {
   using Grads = fovea::GradsOf<typename TypeParam::Op, T>;
   const Problem<TypeParam> problem({.batch = 2, .heads = 2, .rows = 70, .hidden = 9}, true);
   const auto expected = problem.run();
-  const Written to(problem.op(), problem);
+  const WrittenTensors to(problem.op(), problem);
   problem.op().forward(problem.inputs(), to.out().view(), to.saved());
   problem.tensors.for_each([&](const std::string& wanted, const Tensor<T>& x) {
     const Tensor<T> one(x.shape());
