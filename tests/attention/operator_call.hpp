@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/core/arena.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/central_differences.hpp"
