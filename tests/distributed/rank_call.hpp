@@ -105,7 +105,8 @@ void expect_one_process(const Op& op, Call&& call, const std::vector<RowLayout>&
   compute_in_one_process(op, call);
   bool keeps = true;
   for (const RowLayout& layout : layouts) {
-    SCOPED_TRACE(std::string(op.name()) + ": " + call.sequence.text() + ", " + layout.text());
+    SCOPED_TRACE(testing::Message()
+                 << op.name() << ": " << call.sequence.text() << ", " << layout.text());
     const RankCall on_ranks(op, call, layout);
     on_ranks.forward(executor);
     on_ranks.expect(Role::made);
