@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// fovea_test(OPTIMISED)
 /// \file
 /// The documents: figures equal those of the JSON files in the repository, code that of the
 /// examples, and pictures their sources; links and cited sections exist; one version is named

@@ -120,8 +120,11 @@ void add_pair(const bench::AllInputs<T>& in, const OracleOperator<T>& op, const 
 
   W dot = 0;
   W magnitude = 0;
-  for (Index c = 0; c < in.q.width(); ++c) {
-    const W product = W{in.q(s.batch, h, to.query, c)} * W{in.k(s.batch, to.key_head, at[3], c)};
+  const Index width = in.q.width();
+  const T* const q = width > 0 ? &in.q(s.batch, h, to.query, 0) : nullptr;
+  const T* const k = width > 0 ? &in.k(s.batch, to.key_head, at[3], 0) : nullptr;
+  for (Index c = 0; c < width; ++c) {
+    const W product = W{q[c * in.q.strides()[3]]} * W{k[c * in.k.strides()[3]]};
     dot += product;
     magnitude += std::abs(product);
   }

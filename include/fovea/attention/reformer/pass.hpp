@@ -122,7 +122,7 @@ struct ChunkBuffers {
 template <class T>
 class ReformerPass {
  protected:
-  static constexpr Index kElement = sizeof(T);
+  static constexpr Index kElement = sizeof(T);  ///< bytes of a number
 
   /// \param sorted sorted before the pass is computed; it and the options must outlive this object
   ReformerPass(const ReformerOptions& options, const ReformerInputs<T>& inputs,
@@ -134,11 +134,12 @@ class ReformerPass {
         scale_(detail::logit_scale<T>(options.scale, shape_.width)) {}
   ~ReformerPass() = default;
 
-  /// The number of tasks of a sequence, and of all.
+  /// The number of tasks of a sequence.
   Index parts() const {
     const Index chunks = (shape_.rows + options_.chunk - 1) / options_.chunk;
     return (chunks + detail::kTaskChunks - 1) / detail::kTaskChunks;
   }
+  /// The number of tasks.
   Index tasks() const { return sorted_.sequences() * parts(); }
 
   /// Allocates the workers' memory. \throws std::bad_alloc
@@ -170,8 +171,9 @@ class ReformerPass {
   Matrix<X> rows_of(const View<X>& x, Index sequence) const {
     return detail::head_matrix(x, sequence / shape_.heads, sequence % shape_.heads, 0);
   }
-  /// Elements of a row of queries or keys, and of values.
+  /// Elements of a row of queries or keys.
   Index d() const { return padded_size(shape_.width); }
+  /// Elements of a row of values.
   Index dv() const { return padded_size(value_width_); }
 
   /// Gathers the keys and values of a chunk in a slot, and its queries in q unless that is null.
@@ -213,11 +215,11 @@ class ReformerPass {
     }
   }
 
-  const ReformerOptions& options_;
-  ReformerInputs<T> inputs_;
-  ReformerShape shape_;
-  const SortedRows<T>& sorted_;
-  T scale_;
+  const ReformerOptions& options_;  ///< the operator's
+  ReformerInputs<T> inputs_;        ///< the call's
+  ReformerShape shape_;             ///< their sizes
+  const SortedRows<T>& sorted_;     ///< rows sorted into chunks
+  T scale_;                         ///< of the logits
 
  private:
   ChunkBuffers<T> buffers(std::byte* memory) const {
