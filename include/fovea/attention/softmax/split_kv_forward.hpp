@@ -11,6 +11,7 @@
 #include "fovea/attention/softmax/call.hpp"
 #include "fovea/attention/softmax/operator_ref.hpp"
 #include "fovea/attention/softmax/split_kv.hpp"
+#include "fovea/core/rounded.hpp"
 #include "fovea/core/workspace.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -108,7 +109,7 @@ class SplitKvForward {
     for (const DecodePlan& plan : plans) {
       splits.push_back(split<T>(plan));
       first_task.push_back(first_task.back() + splits.back().task_count());
-      products += splits.back().products();
+      products += rounded(splits.back().products());
     }
     auto&& threads = for_work(executor, [&] { return products; });
     const Index workers = worker_count(threads, first_task.back());

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/distributed/messages/channel_all_to_all.hpp"
 #include "fovea/distributed/messages/collective_check.hpp"
 #include "fovea/distributed/messages/pass.hpp"
