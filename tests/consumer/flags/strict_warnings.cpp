@@ -1,7 +1,33 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Everything instantiated, for both scalars.
+/// Every umbrella header twice, the second time in the other order, between Eigen with its thread
+/// pool and Eigen's other modules; then calls for both scalars.
+#define EIGEN_USE_THREADS
+#include <unsupported/Eigen/CXX11/Tensor>
+//
+#include <fovea/attention.hpp>
+#include <fovea/core.hpp>
+#include <fovea/core/eigen.hpp>
 #include <fovea/fovea.hpp>
+#include <fovea/kernels.hpp>
+#include <fovea/patterns.hpp>
+#include <fovea/simd.hpp>
+//
+#include <fovea/simd.hpp>
+//
+#include <fovea/patterns.hpp>
+//
+#include <fovea/kernels.hpp>
+//
+#include <fovea/fovea.hpp>
+//
+#include <fovea/core/eigen.hpp>
+//
+#include <fovea/core.hpp>
+//
+#include <fovea/attention.hpp>
+//
+#include <Eigen/Dense>
 
 template <class T>
 void attend_with_everything() {
