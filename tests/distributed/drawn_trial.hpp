@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <string>
@@ -16,6 +17,7 @@
 #include "distributed/drawn_tensors.hpp"
 #include "distributed/out_grads.hpp"
 #include "fovea/distributed/comm_stats.hpp"
+#include "fovea/simd/softmax_constants.hpp"
 
 namespace fovea_test {
 
@@ -184,6 +186,21 @@ auto backward_in(Where where, const Op& op, const Call& call, More&&... more) {
       return backward(op, inputs, out, saved, d_out, grads, more...);
     }
   }
+}
+
+/// Computes both passes in one process.
+template <class Op, class Call>
+void compute_in_one_process(const Op& op, Call& call) {
+  forward_in(Where::one_process, op, call);
+  backward_in(Where::one_process, op, call);
+}
+
+/// How many numbers of lse are so large that their rounding errors are kept, too.
+template <class T>
+Index large_count(const ShardedTensor<T>& lse) {
+  Index large = 0;
+  for (const T x : lse.whole.values()) large += std::abs(x) > fovea::kLargeLse ? 1 : 0;
+  return large;
 }
 
 /// Compares attention over ranks with one process, as compare_sharded does.

@@ -40,7 +40,7 @@ TEST(DistributedLists, EqualsOneProcessIfLseIsLarge) {
     OperatorCall<Op, float> call(square(1, 4, 2, 333));
     call.q.whole.fill(gaussian(1, 300));
     expect_bits_of_one_process(Op::name(), op, call);
-    EXPECT_GT(call.large_lse(), 100);
+    EXPECT_GT(large_count(call.lse), 100);
   };
   check(IndexedAttention{});
   check(FsatAttention(fovea::FsatOptions{.max_length = 333}));

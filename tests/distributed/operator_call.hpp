@@ -6,7 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <string>
 #include <type_traits>
 
@@ -150,12 +149,6 @@ struct OperatorCall : ShardedCall<T> {
     }
     return all;
   }
-  /// The number of rows whose lse is so large that a second number of it is needed.
-  Index large_lse() const {
-    Index large = 0;
-    for (const auto x : this->lse.whole.values()) large += std::abs(x) > fovea::kLargeLse ? 1 : 0;
-    return large;
-  }
 
   Numbers& bias;
   ShardedTensor<bool>& mask;
@@ -192,8 +185,7 @@ struct OperatorCall : ShardedCall<T> {
 template <class Op, class T>
 void expect_bits_of_one_process(const std::string& name, const Op& op, OperatorCall<Op, T>& call,
                                 const AnyExecutor& executor = in_this_thread()) {
-  forward_in(Where::one_process, op, call);
-  backward_in(Where::one_process, op, call);
+  compute_in_one_process(op, call);
   for (const RowLayout& layout : layouts_of(call.sequence.shape.queries, all_ranks().size())) {
     const Sharding rows(all_ranks(), layout);
     SCOPED_TRACE(name + ": " + call.sequence.text() + ", " + layout.text());

@@ -90,13 +90,6 @@ class RankCall {
   Sharding blocks_;
 };
 
-/// Computes both passes in one process.
-template <class Op, class Call>
-void compute_in_one_process(const Op& op, Call& call) {
-  forward_in(Where::one_process, op, call);
-  backward_in(Where::one_process, op, call);
-}
-
 /// Expects that both passes over ranks have the bits of one process in each layout. In every second
 /// one the backward pass computes again what may be saved.
 template <class Op, class Call>
@@ -123,14 +116,6 @@ template <class Op, class Call>
 void expect_one_process(const Op& op, Call&& call, const AnyExecutor& executor = in_this_thread()) {
   expect_one_process(op, call, layouts_of(call.sequence.shape.queries, all_ranks().size()),
                      executor);
-}
-
-/// How many numbers of lse are so large that their rounding errors are kept, too.
-template <class T>
-Index large_count(const ShardedTensor<T>& lse) {
-  Index large = 0;
-  for (const T x : lse.whole.values()) large += std::abs(x) > fovea::kLargeLse ? 1 : 0;
-  return large;
 }
 
 }  // namespace fovea_test
