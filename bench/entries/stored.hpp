@@ -4,6 +4,7 @@
 /// they are rounded.
 #pragma once
 
+#include <Eigen/Core>
 #include <cmath>
 #include <limits>
 #include <type_traits>

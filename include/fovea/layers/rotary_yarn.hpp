@@ -52,11 +52,13 @@ inline double yarn_frequency(const RotaryYarn& yarn, double base, Index width, I
   const double last = (std::min)(std::ceil(pair_of(yarn.slow)), static_cast<double>(width - 1));
   const double place = (static_cast<double>(pair) - first) / (std::max)(last - first, 0.001);
   const double divided = std::clamp(place, 0.0, 1.0);
-  return divided * (frequency / yarn.factor) + rounded((1 - divided) * frequency);
+  return rounded(divided * (frequency / yarn.factor)) + rounded((1 - divided) * frequency);
 }
 
 /// The factor of cosines and sines.
-inline double yarn_magnitude(const RotaryYarn& yarn) { return 1 + 0.1 * std::log(yarn.factor); }
+inline double yarn_magnitude(const RotaryYarn& yarn) {
+  return 1 + rounded(0.1 * std::log(yarn.factor));
+}
 
 }  // namespace detail
 

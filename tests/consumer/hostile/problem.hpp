@@ -36,8 +36,7 @@ class Numbers {
 
   /// The results of an operator.
   View<T> to() { return View<T>(values_.data(), shape_); }
-  // NOLINTNEXTLINE(google-explicit-constructor): inputs take views
-  operator View<const T>() const { return View<const T>(values_.data(), shape_); }
+  View<const T> view() const { return View<const T>(values_.data(), shape_); }
   std::vector<T>& values() { return values_; }
   const std::vector<T>& values() const { return values_; }
 
@@ -45,6 +44,19 @@ class Numbers {
   Shape shape_;
   std::vector<T> values_;
 };
+
+}  // namespace problem
+}  // namespace
+
+/// Inputs take numbers as they take Eigen's tensors.
+template <class T>
+struct fovea::ViewTraits<problem::Numbers<T>> {
+  using Scalar = T;
+  static fovea::View<const T> view(const problem::Numbers<T>& x) { return x.view(); }
+};
+
+namespace {
+namespace problem {
 
 /// The bits and the sum of all that was added.
 class Digest {

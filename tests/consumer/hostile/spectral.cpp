@@ -15,8 +15,7 @@ hostile::Result HOSTILE_UNIT(spectral)(int level, int threads) {
   Numbers<float> out(shape), d_f1(shape), d_f2(shape);
   const fovea::CrossInputs<float> inputs{f1, f2};
   fovea::HiddenStateCross{}.forward(inputs, out.to(), pool);
-  fovea::HiddenStateCross{}.backward(inputs, View<const float>(d_out),
-                                     {.f1 = d_f1.to(), .f2 = d_f2.to()}, pool);
+  fovea::HiddenStateCross{}.backward(inputs, d_out, {.f1 = d_f1.to(), .f2 = d_f2.to()}, pool);
   digest.add(out, d_f1, d_f2);
   fovea::FourierMixer{}.forward(f1, out.to(), pool);
   fovea::FourierMixer{}.backward(d_out, d_f1.to(), pool);
