@@ -98,7 +98,7 @@ class ReformerBackward : ReformerPass<T> {
     ChunkSlots chunk_slots;
     for (Index n = chunks.begin; n < chunks.end; ++n) {
       const bool is_first = n == chunks.begin;
-      chunk_slots = this->slots(sequence, round, n);
+      chunk_slots = this->slots_of_chunk(sequence, round, n);
       this->gather_keys(sequence, chunk_slots.own, chunk_slots.own_first, to);
       clear_sums(chunk_slots.own_first, to);
       if (is_first) {

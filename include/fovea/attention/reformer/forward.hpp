@@ -60,12 +60,14 @@ class ReformerForward : ReformerPass<T> {
   void process_rows(Index sequence, Index round, const Range& chunks, const ChunkBuffers<T>& to) {
     ChunkPairs<T> pairs(options_, sorted_, to.pairs);
     for (Index n = chunks.begin; n < chunks.end; ++n) {
-      const ChunkSlots slots = this->slots(sequence, round, n);
-      this->gather_keys(sequence, slots.own, slots.own_first, to, to.q);
-      if (n == chunks.begin) this->gather_keys(sequence, slots.before, slots.before_first(), to);
-      pairs.prepare(sequence, slots);
-      this->run_kernel(slots, pairs, to);
-      merge(sequence, slots.own, to);
+      const ChunkSlots chunk_slots = this->slots_of_chunk(sequence, round, n);
+      this->gather_keys(sequence, chunk_slots.own, chunk_slots.own_first, to, to.q);
+      if (n == chunks.begin) {
+        this->gather_keys(sequence, chunk_slots.before, chunk_slots.before_first(), to);
+      }
+      pairs.prepare(sequence, chunk_slots);
+      this->run_kernel(chunk_slots, pairs, to);
+      merge(sequence, chunk_slots.own, to);
     }
   }
 

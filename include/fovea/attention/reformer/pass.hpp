@@ -162,7 +162,7 @@ class ReformerPass {
   }
 
   /// The slots of chunk n of a round.
-  ChunkSlots slots(Index sequence, Index round, Index n) const {
+  ChunkSlots slots_of_chunk(Index sequence, Index round, Index n) const {
     const SortedChunk own = sorted_.chunk(sequence, round, n);
     return ChunkSlots::of(own, sorted_.before(sequence, own), options_.chunk);
   }
