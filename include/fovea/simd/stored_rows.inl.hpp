@@ -94,6 +94,13 @@ FOVEA_INLINE void pack_rows(const StoredMatrix<S>& rows, Index count, Index widt
   pack_rows<S>(rows.data, rows.row, rows.column, count, width, to, to_row);
 }
 
+/// Prefetches the cache line at an address, which may be beyond the tensor.
+template <int Write>
+FOVEA_INLINE void prefetch_line(std::intptr_t at) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): a pointer must not point beyond the tensor
+  __builtin_prefetch(reinterpret_cast<const void*>(at), Write, 2);
+}
+
 /// Prefetches rows gradually during other work: many prefetches at once would delay later loads.
 template <int Write>
 class RowPrefetcher {
@@ -115,8 +122,20 @@ class RowPrefetcher {
 
   FOVEA_INLINE void prefetch(Index rows) {
     for (; rows > 0 && count_ > 0; --rows, --count_) {
-      for (Index b = 0; b < bytes_; b += 64) prefetch_line(at_ + b);
+      for (Index b = 0; b < bytes_; b += 64) prefetch_line<Write>(at_ + b);
       at_ += step_;
+    }
+  }
+
+  /// The same by cache lines, for wide rows.
+  FOVEA_INLINE void prefetch_lines(Index lines) {
+    for (; lines > 0 && count_ > 0; --lines) {
+      prefetch_line<Write>(at_ + done_);
+      done_ += 64;
+      if (done_ < bytes_) continue;
+      done_ = 0;
+      at_ += step_;
+      --count_;
     }
   }
 
@@ -126,18 +145,14 @@ class RowPrefetcher {
     constexpr Index page = 4096;
     if (count_ <= 0 || step_ <= 0) return;
     const Index rows = larger(1, page / step_);
-    for (Index i = 0; i < count_; i += rows) prefetch_line(at_ + i * step_);
-    prefetch_line(at_ + (count_ - 1) * step_ + bytes_ - 1);
+    for (Index i = 0; i < count_; i += rows) prefetch_line<Write>(at_ + i * step_);
+    prefetch_line<Write>(at_ + (count_ - 1) * step_ + bytes_ - 1);
   }
 
  private:
-  static FOVEA_INLINE void prefetch_line(std::intptr_t at) {
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): a pointer must not point beyond the tensor
-    __builtin_prefetch(reinterpret_cast<const void*>(at), Write, 2);
-  }
-
   std::intptr_t at_ = 0;  // may be beyond the tensor: nothing there is read
   Index step_ = 0;
   Index count_ = 0;
   Index bytes_ = 0;
+  Index done_ = 0;  // bytes of the next row that were prefetched
 };

@@ -22,9 +22,9 @@ struct Sizes {
   Index steps;
 };
 
-constexpr Sizes kSizes[] = {{1, 1, 1},     {1, 40, 64},  {1, 40, 101}, {2, 37, 103},
-                            {3, 33, 131},  {5, 7, 0},    {6, 16, 63},  {13, 9, 65},
-                            {96, 33, 128}, {97, 8, 130}, {200, 17, 3}, {10, 530, 70}};
+constexpr Sizes kSizes[] = {{1, 1, 1},    {1, 40, 64},   {1, 40, 101}, {2, 37, 103},  {3, 33, 131},
+                            {5, 7, 0},    {6, 16, 63},   {13, 9, 65},  {96, 33, 128}, {97, 8, 130},
+                            {200, 17, 3}, {10, 530, 70}, {2, 150, 70}};
 
 /// A product of drawn operands; rows of a, and of b, are steps if they are `across`.
 template <class T>
@@ -112,31 +112,33 @@ TYPED_TEST(Product, IsTheSumOfProducts) {
 TYPED_TEST(Product, ElementsDependOnTheirRowAndColumnOnly) {
   using T = TypeParam;
   const Sizes all{101, 45, 150};
-  const DrawnProduct<T> product(all, false, false);
-  const DrawnRows<T> a_across = [&] {
-    DrawnRows<T> m(all.steps, all.rows, 1);
-    for (Index s = 0; s < all.steps; ++s) {
-      for (Index i = 0; i < all.rows; ++i) m(s, i) = product.a(i, s);
-    }
-    return m;
-  }();
-  at_each_level([&] {
-    DrawnRows<T> whole(all.rows, all.columns, 4);
-    fovea::ProductKernels<T>().multiply(product.args(whole));
-    for (const Index i : {0, 5, 95, 96, 100}) {
-      for (const Index j : {0, 7, 15, 16, 44}) {
-        DrawnRows<T> one(1, 1, 5);
-        fovea::ProductArgs<T> args = product.args(one);
-        args.a.data += i * args.a.row;
-        args.b.data = product.b.data() + j;
-        args.rows = args.columns = 1;
-        fovea::ProductKernels<T>().multiply(args);
-        EXPECT_EQ(one(0, 0), whole(i, j)) << i << ", " << j;
-        args.a = {a_across.data() + i, 1, a_across.row};
-        fovea::ProductKernels<T>().multiply(args);
-        EXPECT_EQ(one(0, 0), whole(i, j)) << i << ", " << j;
+  for_each_form([&](bool a_across, bool b_across) {
+    const DrawnProduct<T> product(all, a_across, b_across);
+    at_each_level([&] {
+      DrawnRows<T> whole(all.rows, all.columns, 4);
+      fovea::ProductKernels<T>().multiply(product.args(whole));
+      for (const Index i : {0, 5, 95, 96, 98}) {
+        for (const Index j : {0, 7, 15, 16, 44}) {
+          for (const Index rows : {1, 2, 3}) {
+            const Index columns = all.columns - j;
+            DrawnRows<T> part(rows, columns, 5);
+            fovea::ProductArgs<T> args = product.args(part);
+            args.a.data += i * args.a.row;
+            fovea::Matrix<const T> b = product.seen(product.b, b_across);
+            b.data += j * b.column;
+            args.b = fovea::stored(b);
+            args.rows = rows;
+            args.columns = columns;
+            fovea::ProductKernels<T>().multiply(args);
+            for (Index r = 0; r < rows; ++r) {
+              for (Index c = 0; c < columns; ++c) {
+                ASSERT_EQ(part(r, c), whole(i + r, j + c)) << rows << " rows, " << r << ", " << c;
+              }
+            }
+          }
+        }
       }
-    }
+    });
   });
 }
 

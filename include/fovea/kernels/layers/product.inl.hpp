@@ -8,8 +8,7 @@
 #pragma once
 #include "fovea/kernels/layers/product.hpp"
 #include "fovea/simd/register_block.inl.hpp"
-#include "fovea/simd/rows_to_lanes.inl.hpp"
-#include "fovea/simd/softmax_constants.hpp"
+#include "fovea/simd/row_dots.inl.hpp"
 #endif
 
 /// Vectors of a panel. Of 32 registers 6 x 4 are accumulators, on AVX-512 1.12 times as fast as 8 x
@@ -167,6 +166,8 @@ struct UnpackedRows {
       }
     }
     const void* const b = part_from<T>(p.b, s, j).data;
+    // The hardware follows so many short rows too late.
+    const auto next = reinterpret_cast<std::intptr_t>(b) + Steps * p.b.row * kStoredBytes<S, T>;
     for (Index c = 0; c < columns; c += kLanes<T>) {
       Vec<T> sum[R];
       FOVEA_UNROLL
@@ -175,6 +176,7 @@ struct UnpackedRows {
       }
       FOVEA_UNROLL
       for (int n = 0; n < Steps; ++n) {
+        prefetch_line<0>(next + (n * p.b.row + c) * kStoredBytes<S, T>);
         const Vec<T> x = load_stored<S, T>(b, n * p.b.row + c);
         FOVEA_UNROLL
         for (int r = 0; r < R; ++r) sum[r] = fma(a[r][n], x, sum[r]);
@@ -198,13 +200,32 @@ struct UnpackedRows {
   }
 };
 
-/// Prefetches the next reduction block of columns of b, whose steps are adjacent.
+/// The prefetch distance of columns of b whose steps are contiguous, in columns.
+inline constexpr Index kColumnsAhead = 64;
+
+/// Products of few rows with columns of b whose steps are contiguous: each column is read once, in
+/// place.
 template <class T, Storage S>
-FOVEA_INLINE void prefetch_block(const StoredMatrix<S>& b, Index steps, Index columns) {
-  for (Index c = 0; c < columns; ++c) {
-    const char* const at = static_cast<const char*>(part_from<T>(b, 0, c).data);
-    for (Index byte = 0; byte < steps * kStoredBytes<S, T>; byte += 64) {
-      __builtin_prefetch(at + byte, 0, 2);
+FOVEA_NOINLINE void multiply_columns(const ProductArgs<T, S>& p) {
+  constexpr Index batch = kDotRows<S, T>;
+  const StoredMatrix<S> columns{p.b.data, p.b.column, 1};
+  for (Index j = 0; j < p.columns; j += batch) {
+    const Index count = smaller(batch, p.columns - j);
+    auto ahead = RowPrefetcher<0>::of<T>(columns, j + kColumnsAhead, 1,
+                                         clamped(p.columns - j - kColumnsAhead, 0, batch), p.steps);
+    for (Index r = 0; r < p.rows; ++r) {
+      T* const to = p.to + r * p.to_row + j;
+      const T* const before = p.add ? to : (p.bias == nullptr ? nullptr : p.bias + j);
+      alignas(kVecBytes) T sums[batch] = {};
+      for (Index i = 0; before != nullptr && i < count; ++i) sums[i] = before[i];
+      DotBlock<1, S, T> total;
+      total.clear();
+      total.add_from(sums, batch);
+      find_dots<1>(part_from<T>(columns, j, 0), count, p.steps, {p.a.data + r * p.a.row, 0, 1},
+                   ahead, before != nullptr, total);
+      ahead = {};
+      total.store_to(sums, batch);
+      for (Index i = 0; i < count; ++i) to[i] = sums[i];
     }
   }
 }
@@ -213,17 +234,18 @@ FOVEA_INLINE void prefetch_block(const StoredMatrix<S>& b, Index steps, Index co
 template <class T, Storage S>
 void multiply(const ProductArgs<T, S>& p) {
   alignas(64) T packed[kReductionBlock * kPackedRows];
-  const bool applies = p.rows <= kFewRows;
-  // Whole columns of b, if contiguous in memory.
-  const Index at_once = applies && p.b.column != 1 ? kPanelColumns<T> : kProductColumns;
   const Index block = p.a.column == 1 ? kProductRows : kPackedRows;
   Index begin = 0;
-  if (applies && p.b.column == 1) {
-    for_row_blocks<2>(0, p.rows, UnpackedRows<T, S>{p, packed});
-    begin = p.columns / kLanes<T> * kLanes<T>;
+  if (p.rows <= kFewRows) {
+    if (p.b.column == 1) {
+      for_row_blocks<2>(0, p.rows, UnpackedRows<T, S>{p, packed});
+      begin = p.columns / kLanes<T> * kLanes<T>;
+    } else if (p.a.column == 1) {
+      return multiply_columns(p);
+    }
   }
-  for (; begin < p.columns; begin += at_once) {
-    const ColumnRange columns{begin, smaller(p.columns, begin + at_once)};
+  for (; begin < p.columns; begin += kProductColumns) {
+    const ColumnRange columns{begin, smaller(p.columns, begin + kProductColumns)};
     for (Index i = 0; i < p.rows; i += block) {
       const Index rows = smaller(block, p.rows - i);
       for (Index s = 0; s == 0 || s < p.steps; s += kReductionBlock) {
@@ -232,11 +254,6 @@ void multiply(const ProductArgs<T, S>& p) {
         if (a.column != 1) {
           pack_rows<Storage::native>(a.data, a.column, a.row, steps, rows, packed, kPackedRows);
           a = {packed, 1, kPackedRows};
-        }
-        if (at_once < kProductColumns) {
-          const Index ahead = columns.end;
-          prefetch_block<T>(part_from<T>(p.b, s, ahead), steps,
-                            smaller(at_once, p.columns - ahead));
         }
         add_chain(p, a, part_from<T>(p.b, s, 0), i, rows, steps, s == 0, columns);
       }

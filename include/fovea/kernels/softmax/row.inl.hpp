@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Softmax attention of a few query rows over segments of keys. A tile of keys is transposed once
-/// for all rows, with keys in the lanes: the scores are the block kernel's product with K in place
-/// of Q. Each logit, sum and weighted sum is the same sequence of operations as in block.inl.hpp:
-/// tiles and reduction blocks begin at the same points of a run, and invisible keys add nothing. So
-/// the bits are the same. Cost: 2 (D + Dv) flops for each pair, and for each key at most
-/// log2(lanes) D / lanes shuffles.
+/// Softmax attention of a few query rows over segments of keys. Keys are transposed, so that they
+/// are in the lanes: the scores are the block kernel's product with K in place of Q. Each logit,
+/// sum and weighted sum is the same sequence of operations as in block.inl.hpp: tiles and reduction
+/// blocks begin at the same points of a run, and invisible keys add nothing. So the bits are the
+/// same. Cost: 2 (D + Dv) flops for each pair, and for each key at most log2(lanes) D / lanes
+/// shuffles.
 
 #if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
@@ -137,10 +137,18 @@ class SoftmaxRow {
                                             points_.row_step, count, head_.width);
   }
 
-  /// Writes the score of row r and key j to weights_[r, j - keys_.begin]. Keys are transposed in
-  /// batches that stay in the first-level cache.
+  /// The rows of register blocks that transpose keys, and the most rows for which each block
+  /// transposes them again: for more, storing the transposed keys is faster.
+  static constexpr int kDotBlockRows =
+      kIsCompact ? 1 : (kVecRegisters == 32 || S != Storage::float16 ? 4 : 2);
+  static constexpr Index kMostDotRows =
+      (kVecRegisters == 32 && S != Storage::float16 ? 2 : 1) * kDotBlockRows;
+
+  /// Writes the score of row r and key j to weights_[r, j - keys_.begin].
   FOVEA_INLINE void score(const Rows& rows) const {
-    if (rows.count == 1) return score_one(queries_ + rows.first * q_row_);
+    if (rows.count == 1) return score_in_registers<1>(rows);
+    if (rows.count <= kMostDotRows) return score_in_registers<kDotBlockRows>(rows);
+    // Keys are transposed in batches that stay in the first-level cache.
     for (Index j = keys_.begin; j < keys_.end; j += KeyScores<T>::kRow) {
       transpose_keys({j, smaller(keys_.end, j + KeyScores<T>::kRow)});
       for_row_blocks<kRowsOfBlock>(0, rows.count,
@@ -157,30 +165,33 @@ class SoftmaxRow {
     }
   }
 
-  /// The same for a single row.
-  FOVEA_NOINLINE void score_one(const T* q) const {
-    constexpr Index bytes = kStoredBytes<S, T>;
-    constexpr Index piece = kPieceBytes / bytes;
-    const Index rows_ahead = 1 + (kScoredKeys<S, T> - 1) * piece / larger(1, head_.width);
-    for (Index next = keys_.begin; next < keys_.end; next += kScoredKeys<S, T>) {
+  /// The scores of blocks of R rows, whose keys are transposed in registers.
+  template <int R>
+  FOVEA_NOINLINE void score_in_registers(const Rows& rows) const {
+    constexpr Index batch = kDotRows<S, T>;
+    for (Index next = keys_.begin; next < keys_.end; next += batch) {
       // The last keys are computed with keys before them, if there are enough.
-      const Index j = larger(keys_.begin, smaller(next, keys_.end - kScoredKeys<S, T>));
-      const StoredMatrix<S> k = rows_of_points(head_.k, j);
-      const Index count = smaller(kScoredKeys<S, T>, keys_.end - j);
-      RowPrefetcher<0> ahead = keys_ahead(j + kKeysAhead, kScoredKeys<S, T>);
-      T* const to = weights_ + (j - keys_.begin);
-      Vec<T> total[kScoreVectors<S>] = {};
-      for (Index c = 0; c < head_.width; c += kReductionBlock) {
-        const Index end = smaller(c + kReductionBlock, head_.width);
-        Vec<T> sum[kScoreVectors<S>] = {};
-        const bool are_pieces = count == kScoredKeys<S, T> && k.column == 1;
-        const Index pieces_end = are_pieces ? end - (end - c) % piece : c;
-        add_scores<S>(static_cast<const char*>(k.data) + c * bytes, k.row * bytes, pieces_end - c,
-                      q + c, sum, ahead, rows_ahead);
-        if (pieces_end < end) add_edge_scores(k, count, pieces_end, end, q, sum);
-        for (int n = 0; n < kScoreVectors<S>; ++n) total[n] = c == 0 ? sum[n] : total[n] + sum[n];
+      const Index j = larger(keys_.begin, smaller(next, keys_.end - batch));
+      RowPrefetcher<0> ahead = keys_ahead(j + kKeysAhead, batch);
+      for (Index r = 0; r < rows.count; r += R) {
+        const DotOperands<R, T> q(queries_ + (rows.first + r) * q_row_, q_row_, rows.count - r);
+        DotBlock<R, S, T> total;
+        total.clear();
+        find_dots<R>(rows_of_points(head_.k, j), smaller(batch, keys_.end - j), head_.width, q,
+                     ahead, false, total);
+        ahead = {};
+        store_scores(total, weights_ + r * kKeyTile + (j - keys_.begin), rows.count - r);
       }
-      for (int n = 0; n < kScoreVectors<S>; ++n) store(to + n * kLanes<T>, total[n]);
+    }
+  }
+
+  template <int R, int V>
+  static FOVEA_INLINE void store_scores(const RegisterBlock<R, V, T>& scores, T* to, Index rows) {
+    FOVEA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      if (r >= rows) return;
+      FOVEA_UNROLL
+      for (int v = 0; v < V; ++v) store(to + r * kKeyTile + v * kLanes<T>, scores.at[r][v]);
     }
   }
 

@@ -31,65 +31,6 @@ FOVEA_INLINE void for_few_rows(Index rows, const Functor& functor) {
   for (; r < rows; ++r) functor.template run<1>(r);
 }
 
-/// The keys whose scores with one row of Q are computed together. More would be read in an order
-/// that the hardware prefetcher does not follow.
-template <Storage S>
-inline constexpr int kScoreVectors = S == Storage::float16 ? 2 : 1;
-template <Storage S, class T>
-inline constexpr Index kScoredKeys = Index{kScoreVectors<S>} * kLanes<T>;
-
-/// sum[n] += q K[j] for kScoredKeys keys and whole pieces of columns.
-/// \param keys their first column \param row bytes between keys \param q [columns], scaled
-/// \param sum [kScoreVectors] \param ahead prefetches `rows_ahead` rows per piece
-template <Storage S, class T>
-FOVEA_INLINE void add_scores(const char* keys, Index row, Index columns, const T* q, Vec<T>* sum,
-                             RowPrefetcher<0>& ahead, Index rows_ahead) {
-  constexpr Index step = kPieceBytes / kStoredBytes<S, T>;
-  using Element = std::conditional_t<S == Storage::float16, std::uint16_t, T>;
-  for (Index c = 0; c < columns; c += step, keys += kPieceBytes, q += step) {
-    ahead.prefetch(rows_ahead);
-    Pieces<Element> tile[Pieces<Element>::kCount];
-    load_transposed(keys, row, tile);
-    FOVEA_UNROLL
-    for (int i = 0; i < Pieces<Element>::kCount; ++i) {
-      if constexpr (S == Storage::float16) {
-        ShortVec half[2];
-        __builtin_memcpy(half, &tile[i], sizeof(half));
-        sum[0] = fma(set1(q[i]), from_float16(half[0]), sum[0]);
-        sum[1] = fma(set1(q[i]), from_float16(half[1]), sum[1]);
-      } else {
-        const Vec<T> x{tile[i].raw};
-        if constexpr (S == Storage::native) sum[0] = fma(set1(q[i]), x, sum[0]);
-        if constexpr (S == Storage::bfloat16) {  // two columns, transposed as one element
-          const IntVec<T> upper = set1_int<T>(static_cast<Int<T>>(~0xffff));
-          sum[0] = fma(set1(q[2 * i]), from_bits<T>(bits(x) << 16), sum[0]);
-          sum[0] = fma(set1(q[2 * i + 1]), from_bits<T>(bits(x) & upper), sum[0]);
-        }
-      }
-    }
-  }
-}
-
-/// The same for fewer keys, strided columns or a partial piece.
-/// \param k its rows are the keys
-template <Storage S, class T>
-FOVEA_NOINLINE void add_edge_scores(const StoredMatrix<S>& k, Index count, Index c, Index end,
-                                    const T* q, Vec<T>* sum) {
-  constexpr Index w = kLanes<T>;
-  alignas(kVecBytes) T padded[kScoredKeys<S, T> * w] = {};
-  RowPrefetcher<0> none;
-  for (; c < end; c += w) {
-    for (Index i = 0; i < count; ++i) {
-      store(padded + i * w, load_columns<S, T>(k.data, i * k.row, k.column, c, end));
-    }
-    const Index columns = smaller(w, padded_size(end - c, Pieces<T>::kCount));
-    for (int n = 0; n < kScoreVectors<S>; ++n) {
-      add_scores<Storage::native>(reinterpret_cast<const char*>(padded + n * w * w),
-                                  w * Index{sizeof(T)}, columns, q + c, sum + n, none, 0);
-    }
-  }
-}
-
 /// Computes the scores of rows of Q and kRowVectors vectors of transposed keys.
 template <class T>
 struct KeyScores {
