@@ -176,9 +176,10 @@ TEST_P(GradientArithmetic, GradientsAtExtremeLogits) {
   });
 }
 
-/// The magnitude of the scale of an operator's logits.
+/// The magnitude of the scale of an operator's products of queries and keys.
 template <class T>
 double scale_of(const Case<T>& op, Index width) {
+  if (op.has_given_logits) return 0;
   return op.options.scale ? std::abs(*op.options.scale) : 1 / std::sqrt(static_cast<double>(width));
 }
 

@@ -66,6 +66,8 @@ struct Case {
   bool scales_weights = false;
   /// Whether weights may be 0 or negative, so that rows may have no denominator to speak of.
   bool signed_weights = false;
+  /// Whether the bias is the logits, and not added to products of queries and keys.
+  bool has_given_logits = false;
   /// Whether heads see different keys.
   bool by_head = false;
   /// Whether a row's keys are in several runs, whose order depends on its position.

@@ -61,6 +61,7 @@ Case<T> synthesizer_case(const std::string& name, bool causal, const Extras& ext
   made.is_square = true;
   made.packs = false;
   made.sums_sequences = std::is_same_v<Form, FactorisedOfSuite<T>>;
+  made.has_given_logits = !made.sums_sequences;
   made.has_decoder = false;  // it is given weights whole, and not rows of them
   made.forward = [op](const AllInputs<T>& in, const View<T>& out, const AllSaved<T>& saved,
                       AnyExecutor* executor) {
