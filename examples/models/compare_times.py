@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: MIT
 """Compares the speed of models with frameworks: compare_times.py TIME_MODELS MODELS_DIR JSON [TASK ...]
 
-Tasks: prefill (SmolLM2, 2048 tokens, beside PyTorch), decode (tokens a second beside the bound of
-reading 16-bit weights once), load (135 million weights from safetensors), embed (MiniLM, 256 tokens,
-beside ONNX Runtime; needs the packages onnx, onnxscript and onnxruntime); all of them by default.
-One thread each, in turns, and medians of the turns; run it pinned to a CPU. A task's figures take
-the place of those in JSON.
+Tasks: prefill (SmolLM2, 2048 tokens, compared with PyTorch), decode (tokens a second compared with the
+bound of reading 16-bit weights once), load (135 million weights from safetensors), embed (MiniLM, 256
+tokens, compared with ONNX Runtime; needs the packages onnx, onnxscript and onnxruntime), llama (SmolLM2
+on one and two threads, compared with llama.cpp, if fetch_models.sh --llama has built it); all of them
+by default. Medians of alternating rounds, on one thread of the last CPU unless said otherwise. A
+task's figures replace those in JSON.
 """
 import json
 import os
@@ -24,13 +25,20 @@ ROUNDS = 3
 BYTES_OF_WEIGHT = 2
 
 
+def on_cpus(count):
+    """The command that runs another one on the last CPUs of this machine."""
+    last = os.cpu_count()
+    return ["taskset", "-c", f"{last - count}-{last - 1}"]
+
+
 class Worker:
     """A running time_models, which measures one task at a time."""
 
-    def __init__(self, program, models):
+    def __init__(self, program, models, threads=1):
+        self.program = program
         self.process = subprocess.Popen(
-            [program, models / "smollm2.gguf", models / "minilm"], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True)
+            [*on_cpus(threads), program, models / "smollm2.gguf", models / "minilm", str(threads)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def __call__(self, line):
         self.process.stdin.write(line + "\n")
@@ -156,9 +164,43 @@ def embed(worker, models):
              "peer": f"ONNX Runtime {onnxruntime.__version__}", **best}]
 
 
+def llama_bench(models, weights, threads, *arguments):
+    """Tokens per second of llama.cpp."""
+    out = subprocess.run(
+        [*on_cpus(threads), models / "llama" / "llama-bench", "-m",
+         models / "llama" / f"{weights}.gguf", "-t", str(threads), "-r", "1", "-o", "json", *arguments],
+        check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+    return json.loads(out)[0]["avg_ts"]
+
+
+def llama(worker, models):
+    tasks = {"prefill": (2048, ["-p", "2048", "-n", "0"]), "decode": (64, ["-p", "0", "-n", "64"])}
+    rows = []
+    for threads in (1, 2):
+        worker = Worker(worker.program, models, threads)
+        for task, (count, arguments) in tasks.items():
+            def peer(weights):
+                return llama_bench(models, weights, threads, *arguments)
+            for weights in ("f32", "f16"):
+                worker(f"{task} {weights} {count}")
+                pairs = [(count / worker(f"{task} {weights} {count}"), peer(weights.upper()))
+                         for _ in range(ROUNDS)]
+                rows.append({"name": f"{task} {weights} {threads}", "task": task, "count": count,
+                             "weights": weights, "threads": threads,
+                             "fovea": statistics.median(a for a, _ in pairs),
+                             "llama": statistics.median(b for _, b in pairs),
+                             "times_faster": statistics.median(a / b for a, b in pairs)})
+            for weights in ("Q8_0", "Q4_0"):  # fovea has no such weights
+                rows.append({"name": f"{task} {weights} {threads}", "task": task, "count": count,
+                             "weights": weights, "threads": threads,
+                             "llama": statistics.median(peer(weights) for _ in range(ROUNDS))})
+    return rows
+
+
 def main():
+    os.sched_setaffinity(0, {os.cpu_count() - 1})
     program, models, path = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
-    tasks = {"prefill": prefill, "decode": decode, "load": load, "embed": embed}
+    tasks = {"prefill": prefill, "decode": decode, "load": load, "embed": embed, "llama": llama}
     result = json.loads(path.read_text()) if path.exists() else {}
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         cpu = next(line.split(": ")[1].strip() for line in file if line.startswith("model name"))

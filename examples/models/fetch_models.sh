@@ -2,18 +2,22 @@
 # Fetches the models that the programs of this folder run, from PyPI, which keeps them in packages:
 # all-MiniLM-L6-v2 (91 MB, Apache-2.0) and SmolLM2-135M-Instruct with 4 bits a weight (98 MB,
 # Apache-2.0).
-# usage: fetch_models.sh [--references] [DIR]
+# usage: fetch_models.sh [--references] [--llama] [DIR]
 #   DIR             where they go: DIR/minilm and DIR/smollm2.gguf; by default $FOVEA_MODELS, or
 #                   ~/.cache/fovea/models
 #   --references    also what check_sentences.py and check_language_model.py compare with, in
 #                   DIR/venv: torch, transformers, tokenizers, gguf
+#   --llama         also llama.cpp, built from llama-cpp-python's sources for this machine in about 20
+#                   minutes of one core, and SmolLM2 with other weights, in DIR/llama: compare_times.py
+#                   measures it (needs CMake and Ninja)
 # What is there already is not fetched again. Needs python3 with venv (Debian: python3-venv).
 set -euo pipefail
 
-folder=${FOVEA_MODELS:-${HOME:-}/.cache/fovea/models} references=''
+folder=${FOVEA_MODELS:-${HOME:-}/.cache/fovea/models} references='' llama=''
 for argument in "$@"; do
   case $argument in
     --references) references=yes ;;
+    --llama) llama=yes ;;
     -h | --help)
       sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//; p}' "${BASH_SOURCE[0]}"
       exit 0
@@ -69,4 +73,34 @@ sys.exit(any(u.find_spec(p) is None for p in ("torch", "transformers", "tokenize
     "$venv/bin/pip" install -q torch transformers tokenizers gguf accelerate
   fi
 fi
+
+# build_llama TO: builds llama-bench and writes the models with other weights.
+build_llama() {
+  local to=$1 version=0.3.36 room weights
+  local sum=832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
+  room=$(mktemp -d "$folder/building.XXXXXX")
+  trap 'rm -rf "$room"' RETURN
+  echo "fetch_models.sh: llama.cpp of llama-cpp-python $version"
+  # Only to fetch the sources, pip prepares their metadata, for which they need this package.
+  "$venv/bin/pip" install -q scikit-build-core
+  "$venv/bin/pip" download -q --no-deps --no-cache-dir --no-binary :all: --no-build-isolation \
+    -d "$room" "llama-cpp-python==$version"
+  if ! echo "$sum  $(echo "$room"/*.tar.gz)" | sha256sum --quiet --check; then
+    echo "fetch_models.sh: llama-cpp-python $version has an unexpected checksum" >&2
+    return 1
+  fi
+  tar xzf "$room"/*.tar.gz -C "$room"
+  cmake -S "$room"/llama_cpp_python-*/vendor/llama.cpp -B "$room/build" -G Ninja \
+    -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DGGML_NATIVE=ON -DLLAMA_CURL=OFF \
+    -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF \
+    > "$folder/llama.log" 2>&1
+  cmake --build "$room/build" --target llama-bench llama-quantize >> "$folder/llama.log" 2>&1
+  for weights in F32 F16 Q8_0 Q4_0; do
+    "$room/build/bin/llama-quantize" --allow-requantize "$folder/smollm2.gguf" \
+      "$room/build/bin/$weights.gguf" "$weights" >> "$folder/llama.log" 2>&1
+  done
+  mv "$room/build/bin" "$to"
+}
+
+if [[ $llama && ! -e $folder/llama ]]; then build_llama "$folder/llama"; fi
 echo "fetch_models.sh: the models are in $folder"

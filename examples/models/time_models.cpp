@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Does what compare_times.py asks for on stdin, a line each, and prints how long that took.
-/// usage: time_models MODEL.gguf MINILM_DIR
+/// usage: time_models MODEL.gguf MINILM_DIR [THREADS]
 #include <chrono>
 #include <filesystem>
 #include <iostream>
@@ -31,8 +31,8 @@ models::WeightType type_of(const std::string& name) {
 /// Does what lines ask for. Models stay loaded from one line to the next.
 class Worker {
  public:
-  Worker(const std::string& gguf, const std::string& minilm)
-      : file_(models::read_gguf(gguf)), minilm_(minilm) {}
+  Worker(const std::string& gguf, const std::string& minilm, int threads)
+      : file_(models::read_gguf(gguf)), minilm_(minilm), pool_(threads) {}
 
   /// Returns seconds, or for "bandwidth" bytes per second.
   double run(std::istringstream& line) {
@@ -129,7 +129,7 @@ class Worker {
 
   models::Gguf file_;
   std::string minilm_;
-  fovea::ThreadPool pool_{1};
+  fovea::ThreadPool pool_;
   std::map<std::string, std::unique_ptr<models::LanguageSession>> sessions_;
   std::optional<models::Bert> bert_;
 };
@@ -138,8 +138,10 @@ class Worker {
 
 int main(int argc, char** argv) {
   return program::exit_status("time_models", [&] {
-    if (argc != 3) throw program::ArgumentError("usage: time_models MODEL.gguf MINILM_DIR");
-    Worker worker(argv[1], argv[2]);
+    if (argc != 3 && argc != 4) {
+      throw program::ArgumentError("usage: time_models MODEL.gguf MINILM_DIR [THREADS]");
+    }
+    Worker worker(argv[1], argv[2], argc == 4 ? std::stoi(argv[3]) : 1);
     for (std::string line; std::getline(std::cin, line);) {
       std::istringstream words(line);
       std::printf("%.9g\n", worker.run(words));
