@@ -119,11 +119,14 @@ class DecoderOf final : public AnyDecoder {
   }
 
   void step(const void* q, void* out, fovea::ThreadPool& pool) override {
+    // As a program does around its loop of steps.
+    if (awake_ == nullptr) awake_.reset(new fovea::ThreadPool::Awake(pool.stay_awake()));
     decoder_.step({.q = read<T>(q, query_shape(row_))}, written<T>(out, out_shape(row_)), pool);
   }
 
  private:
   PeersRow row_;
+  std::unique_ptr<fovea::ThreadPool::Awake> awake_;
   decltype(fovea::FullAttention{}.decoder<T>({})) decoder_;
 };
 

@@ -11,6 +11,8 @@ Runs = dict[str, Callable[[], object]]
 
 # Waiting threads of ONNX Runtime and OpenMP spin for some milliseconds; then they sleep.
 PAUSE_SECONDS = 0.01
+# After that pause the system wakes several threads on one processor, and separates them later.
+WARM_SECONDS_OF_THREADS = 0.01
 # A round calls each candidate for about this time, but no more often than this.
 ROUND_SECONDS = 0.03
 MOST_CALLS = 30
@@ -79,7 +81,8 @@ class Turns:
 
     `once` says how long a call takes, about. Before its calls of a round a candidate is called
     once, for it has lost its caches to the others. In rows of several threads there is a pause
-    before whatever is timed, in which the threads of the others go to sleep.
+    before whatever is timed, in which the threads of the others go to sleep, and calls before are
+    repeated until the threads have found their processors.
     """
 
     def __init__(self, runs: Runs, once: dict[str, float], threads: int) -> None:
@@ -107,10 +110,17 @@ class Turns:
                 run = self._runs[name]
                 self._pause()
                 if self._is_warmed[name]:
-                    run()
+                    self._warm(run)
                 times[name].rounds.append([seconds_of(run) for _ in range(self._calls[name])])
             order.reverse()
         return times
+
+    def _warm(self, run: Callable[[], object]) -> None:
+        least = WARM_SECONDS_OF_THREADS if self._threads > 1 else 0
+        end = time.perf_counter() + least
+        run()
+        while time.perf_counter() < end:
+            run()
 
     def _pause(self) -> None:
         if self._threads > 1:
