@@ -148,7 +148,8 @@ TEST(DistributedByHeads, RefusesInvalidArgumentsOfOneRank) {
   const Tensor<float> many({1, 2, logits.sorting.rows() + 1, 6});
   if (is_last) logits.sorting = many.view();
   EXPECT_EQ(sorted.refused(logits, {}), begin + "SinkhornAttention: sorting has " +
-                                            std::to_string(blocks + 1) + " rows; expected " +
+                                            std::to_string(blocks + 1) +
+                                            (blocks == 0 ? " row; expected " : " rows; expected ") +
                                             std::to_string(blocks) + ", the blocks of q");
   if (last > 0) {
     auto saved = hashed.saved();

@@ -409,6 +409,7 @@ TEST(Documents, EveryOperatorIsInAFamily) {
   EXPECT_GT(families.size(), 2000u);
 }
 
+#if FOVEA_FULL_SUITE
 /// The help is printed without a build.
 TEST(Documents, TheComparisonHasHelp) {
   std::FILE* const out = popen("bash '" FOVEA_SOURCE_DIR "/cmake/compare.sh' --help 2>&1", "r");
@@ -418,6 +419,7 @@ TEST(Documents, TheComparisonHasHelp) {
   EXPECT_EQ(pclose(out), 0) << help;
   EXPECT_NE(help.find("--repeat"), std::string::npos) << help;
 }
+#endif
 
 // Rules that are broken on purpose.
 
