@@ -5,8 +5,8 @@
 /// process.
 #include <gtest/gtest.h>
 
-#include "distributed/operator_call.hpp"
 #include "distributed/operators.hpp"
+#include "distributed/rank_call.hpp"
 #include "fovea/core/eigen.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed/longformer.hpp"
@@ -28,69 +28,65 @@ TEST(DistributedBias, EqualsOneProcess) {
                                    {.bias = "q", .mask = "h"}};
   for (const Extras& extras : all) {
     for (const Index rows : {1, 6, 190}) {
-      expect_bits_of_one_process<float>("causal", kCausal, square(2, 4, 2, rows), extras);
+      expect_one_process<float>(kCausal, square(2, 4, 2, rows), extras);
     }
-    expect_bits_of_one_process<float>("window", fovea::LocalAttention{{.left = 30, .right = 11}},
-                                      square(2, 4, 2, 190), extras);
+    expect_one_process<float>(fovea::LocalAttention{{.left = 30, .right = 11}},
+                              square(2, 4, 2, 190), extras);
   }
 }
 
 TEST(DistributedBias, EqualsOneProcessUnderEachPattern) {
-  for_each_softmax_operator(190, [&](const std::string& name, const auto& op) {
-    expect_bits_of_one_process<float>(name, op, square(2, 4, 2, 190),
-                                      {.bias = "hqk", .mask = "bqk"});
+  for_each_softmax_operator(190, [&](const auto& op) {
+    expect_one_process<float>(op, square(2, 4, 2, 190), {.bias = "hqk", .mask = "bqk"});
   });
   // One bias for heads of different patterns is added to by all of them in turn.
-  expect_bits_of_one_process<float>("strided", fovea::StridedAttention{{.stride = 16}},
-                                    square(2, 4, 2, 190), {.bias = "qk"});
+  expect_one_process<float>(fovea::StridedAttention{{.stride = 16}}, square(2, 4, 2, 190),
+                            {.bias = "qk"});
 }
 
 TEST(DistributedBias, EqualsOneProcessInOtherTypes) {
   const Extras extras{.bias = "hqk", .mask = "qk"};
-  expect_bits_of_one_process<OtherScalar>("causal", kCausal, square(1, 2, 2, 130), extras);
-  expect_bits_of_one_process<OtherScalar>("window", fovea::LocalAttention{{.left = 20, .right = 9}},
-                                          square(1, 2, 2, 130), extras);
-  expect_bits_of_one_process<Eigen::half>("causal", kCausal, square(1, 2, 1, 130), extras);
+  expect_one_process<OtherScalar>(kCausal, square(1, 2, 2, 130), extras);
+  expect_one_process<OtherScalar>(fovea::LocalAttention{{.left = 20, .right = 9}},
+                                  square(1, 2, 2, 130), extras);
+  expect_one_process<Eigen::half>(kCausal, square(1, 2, 1, 130), extras);
 }
 
 TEST(DistributedBias, EqualsOneProcessInLongformer) {
   const fovea::ThreadPool pool(2);
-  expect_bits_of_one_process<float>(
-      "Longformer", fovea::LongformerAttention{{.left = 9, .right = 5, .global = {0, 77}}},
-      square(2, 2, 1, 190), {.bias = "hqk", .mask = "bqk"}, AnyExecutor::of(pool));
+  expect_one_process<float>(fovea::LongformerAttention{{.left = 9, .right = 5, .global = {0, 77}}},
+                            square(2, 2, 1, 190), {.bias = "hqk", .mask = "bqk"},
+                            AnyExecutor::of(pool));
 }
 
 TEST(DistributedBias, EqualsOneProcessInStages) {
-  expect_bits_of_one_process<float>(
-      "causal", kCausal, square(1, 1, 1, 3 * fovea::kKeySegment + 100), {.bias = "k", .mask = "q"});
+  expect_one_process<float>(kCausal, square(1, 1, 1, 3 * fovea::kKeySegment + 100),
+                            {.bias = "k", .mask = "q"});
 }
 
 TEST(DistributedBias, WorksWithLengthsSlopesAndSinks) {
   const SquareSequence s = square(2, 4, 2, 150, {150, 97});
   const Extras extras{.bias = "bhqk", .mask = "qk", .alibi = true, .sink = true};
-  expect_bits_of_one_process<float>("causal", kCausal, s, extras);
-  expect_bits_of_one_process<float>("capped", FullAttention{{.causal = true, .soft_cap = 2.5}}, s,
-                                    extras);
+  expect_one_process<float>(kCausal, s, extras);
+  expect_one_process<float>(FullAttention{{.causal = true, .soft_cap = 2.5}}, s, extras);
 }
 
 /// A large lse has a second number, which is found with the bias.
 TEST(DistributedBias, WorksWithALargeLse) {
   OperatorCall<FullAttention, float> call(square(1, 2, 2, 190), {.bias = "hqk"});
   call.q.whole.fill(gaussian(1, 4000));
-  expect_bits_of_one_process("causal", kCausal, call);
+  expect_one_process(kCausal, call);
 }
 
 /// Rows that see keys of another rank are sent to it in the columns of these keys.
 TEST(DistributedBias, SendsPairs) {
   if (all_ranks().size() != 2) GTEST_SKIP() << "counted for two ranks";
-  const Sharding rows(all_ranks(), RowLayout::contiguous(200, 2));
   const bool is_first = all_ranks().rank() == 0;
   const auto sent = [&]<class Op>(const Op& op, const Extras& extras) {
     const auto bytes = [&](const Extras& given) {
       OperatorCall<Op, float> call(square(1, 2, 1, 200), given);
       call.d_bias.is_wanted = false;
-      call.shard(rows);
-      return backward_in(Where::ranks, op, call, rows).bytes_sent;
+      return RankCall(op, call).backward();
     };
     return bytes(extras) - bytes({});
   };
@@ -102,44 +98,46 @@ TEST(DistributedBias, SendsPairs) {
 }
 
 TEST(DistributedBias, IsRefusedIfItsShapeIsWrong) {
-  const RefusedCall wrong(FullAttention{}, square(1, 2, 2, 70), {.bias = "qk", .mask = "qk"});
+  OperatorCall<FullAttention, float> call(square(1, 2, 2, 70), {.bias = "qk", .mask = "qk"});
+  const RankCall wrong(FullAttention{}, call);
   auto a = wrong.arguments();
-  const Tensor<float> narrow({1, 1, wrong.rows.own_count(), 69});
+  const Tensor<float> narrow({1, 1, wrong.rows().own_count(), 69});
   if (wrong.is_last) a.inputs.bias = narrow.view();
-  EXPECT_EQ(wrong.forward(a),
+  EXPECT_EQ(wrong.refused(a),
             wrong.begin + "bias has width 69; expected 1 or 70, the rows of the sequence");
   a = wrong.arguments();
-  const Index own_rows = wrong.rows.layout().count(wrong.last);
+  const Index own_rows = wrong.rows().layout().count(wrong.last);
   const Tensor<bool> longer({1, 1, 71, 70});
   if (wrong.is_last) a.inputs.mask = longer.view();
-  EXPECT_EQ(wrong.forward(a), wrong.begin + "mask has 71 rows; expected 1 or " +
+  EXPECT_EQ(wrong.refused(a), wrong.begin + "mask has 71 rows; expected 1 or " +
                                   std::to_string(own_rows) + ", the rows of q");
-  wrong.call.expect_untouched();
+  call.expect_untouched();
   if (wrong.last == 0) return;
   a = wrong.arguments();
   if (wrong.is_last) a.inputs.bias = {};
-  const std::string text = wrong.forward(a);
+  const std::string text = wrong.refused(a);
   EXPECT_NE(text.find(", bias 1x1x70"), std::string::npos) << text;
 }
 
 /// A gradient that is the sum over the rows of all ranks, and ranks of which one has a row for all.
 TEST(DistributedBias, IsRefusedInBackwardIfItHasOneRow) {
-  const RefusedCall wrong(FullAttention{}, square(1, 2, 2, 70), {.bias = "k", .mask = "qk"});
+  OperatorCall<FullAttention, float> call(square(1, 2, 2, 70), {.bias = "k", .mask = "qk"});
+  const RankCall wrong(FullAttention{}, call);
   auto a = wrong.arguments();
-  const Tensor<float> d_bias(wrong.call.bias.own.shape());
+  const Tensor<float> d_bias(call.bias.own.shape());
   if (wrong.is_last) a.grads.bias = d_bias.view();
-  EXPECT_EQ(wrong.backward(a),
+  EXPECT_EQ(wrong.refused_backward(a),
             wrong.begin +
                 "the gradient of bias must not be given: bias has one row for all queries, and "
                 "sums over distributed rows are not computed");
   if (wrong.last == 0) return;
   a = wrong.arguments();
-  const Tensor<float> other({1, 1, wrong.rows.own_count(), 70});
+  const Tensor<float> other({1, 1, wrong.rows().own_count(), 70});
   if (wrong.is_last) a.inputs.bias = other.view();
-  EXPECT_EQ(wrong.backward(a), wrong.begin + "bias has " +
-                                   std::to_string(wrong.rows.layout().count(wrong.last)) +
-                                   " rows; expected 1, the rows of bias on another rank");
-  wrong.call.expect_untouched();
+  EXPECT_EQ(wrong.refused_backward(a), wrong.begin + "bias has " +
+                                           std::to_string(wrong.rows().layout().count(wrong.last)) +
+                                           " rows; expected 1, the rows of bias on another rank");
+  call.expect_untouched();
 }
 
 }  // namespace fovea_test::distributed_bias

@@ -5,6 +5,7 @@
 /// process.
 #include <gtest/gtest.h>
 
+#include "distributed/operator_calls.hpp"
 #include "distributed/rank_call.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed/reformer.hpp"
@@ -14,10 +15,8 @@ namespace fovea_test::distributed_by_heads {
 
 using fovea::FirstChunk;
 using fovea::ReformerAttention;
-using fovea::ReformerInputs;
 using fovea::ReformerOptions;
 using fovea::SinkhornAttention;
-using fovea::SinkhornInputs;
 using fovea::SinkhornOptions;
 using fovea::distributed::blocks_of;
 
@@ -110,55 +109,49 @@ TEST(DistributedByHeads, SendsRowsOfOtherRanksHeads) {
   const Index ranks = all_ranks().size();
   const ReformerAttention op{{.chunk = 16, .rounds = 2, .buckets = 4}};
   OfReformer call(sizes(1, ranks, ranks, 16 * ranks), op.options);
-  const RankCall on_ranks(op, call, RowLayout::contiguous(16 * ranks, all_ranks().size()));
+  const RankCall on_ranks(op, call);
   call.lse.is_wanted = call.round_lse.is_wanted = false;
   EXPECT_EQ(on_ranks.forward(), Index{sizeof(float)} * 16 * (ranks - 1) * (5 + 2 * 3));
 }
 
 TEST(DistributedByHeads, RefusesInvalidArgumentsOfOneRank) {
   const ReformerAttention reformer{{.chunk = 12, .rounds = 2, .buckets = 4}};
-  const SinkhornAttention sinkhorn{{.block = 12}};
   OfReformer reformer_call(sizes(1, 2, 2, 72), reformer.options);
   OfSinkhorn sinkhorn_call(sizes(1, 2, 2, 72), 12);
-  const RowLayout layout = RowLayout::contiguous(72, all_ranks().size());
-  const RankCall hashed(reformer, reformer_call, layout);
-  const RankCall sorted(sinkhorn, sinkhorn_call, layout);
-  const int last = all_ranks().size() - 1;
-  const bool is_last = all_ranks().rank() == last;
-  const std::string begin = "rank " + std::to_string(last) + ": ";
-  EXPECT_EQ(hashed.refused(ReformerAttention{{.chunk = 7}}, hashed.inputs(), {}),
+  const RankCall hashed(reformer, reformer_call);
+  const RankCall sorted(SinkhornAttention{{.block = 12}}, sinkhorn_call);
+  auto a = hashed.arguments();
+  auto b = sorted.arguments();
+  a.saved = {};
+  EXPECT_EQ(hashed.refused(ReformerAttention{{.chunk = 7}}, a),
             "rank 0: ReformerAttention: chunk is 7; expected a divisor of the 72 rows of qk");
-  EXPECT_EQ(sorted.refused(SinkhornAttention{{.block = 7}}, sorted.inputs(), {}),
+  EXPECT_EQ(sorted.refused(SinkhornAttention{{.block = 7}}, b),
             "rank 0: SinkhornAttention: block is 7; expected a divisor of the 72 rows of q");
   const std::vector<Index> lengths = {73};
-  ReformerInputs<float> in = hashed.inputs();
-  if (is_last) in.key_lengths = lengths;
-  EXPECT_EQ(
-      hashed.refused(in, {}),
-      begin +
-          "ReformerAttention: key_lengths[0] is 73; expected 0 to 72, the rows of the sequence");
-  in = hashed.inputs();
-  const Tensor<float> wide({1, 2, hashed.rows.own_count() + 1, 3});
-  if (is_last) in.v = wide.view();
-  const std::string of_rows = hashed.refused(in, {});
-  EXPECT_EQ(of_rows.substr(0, of_rows.find(';')),
-            begin + "ReformerAttention: v has " + std::to_string(layout.count(last) + 1) + " rows");
-  const Index blocks = blocks_of(layout, 12).count(last);
-  SinkhornInputs<float> logits = sorted.inputs();
-  const Tensor<float> many({1, 2, logits.sorting.rows() + 1, 6});
-  if (is_last) logits.sorting = many.view();
-  EXPECT_EQ(sorted.refused(logits, {}), begin + "SinkhornAttention: sorting has " +
-                                            std::to_string(blocks + 1) +
-                                            (blocks == 0 ? " row; expected " : " rows; expected ") +
-                                            std::to_string(blocks) + ", the blocks of q");
-  if (last > 0) {
-    auto saved = hashed.saved();
-    if (is_last) saved.lse = {};
-    const std::string differ = hashed.refused(hashed.inputs(), saved);
+  if (hashed.is_last) a.inputs.key_lengths = lengths;
+  EXPECT_EQ(hashed.refused(a),
+            hashed.begin + "key_lengths[0] is 73; expected 0 to 72, the rows of the sequence");
+  a = hashed.arguments();
+  const Tensor<float> wide({1, 2, hashed.rows().own_count() + 1, 3});
+  if (hashed.is_last) a.inputs.v = wide.view();
+  const Index count = hashed.rows().layout().count(hashed.last);
+  const std::string of_rows = hashed.refused(a);
+  EXPECT_TRUE(of_rows.starts_with(hashed.begin + "v has " + std::to_string(count + 1) + " rows;"))
+      << of_rows;
+  const Index blocks = blocks_of(sorted.rows().layout(), 12).count(sorted.last);
+  const Tensor<float> many({1, 2, b.inputs.sorting.rows() + 1, 6});
+  if (sorted.is_last) b.inputs.sorting = many.view();
+  EXPECT_EQ(sorted.refused(b), sorted.begin + "sorting has " + std::to_string(blocks + 1) +
+                                   (blocks == 0 ? " row; expected " : " rows; expected ") +
+                                   std::to_string(blocks) + ", the blocks of q");
+  if (hashed.last > 0) {
+    a = hashed.arguments();
+    if (hashed.is_last) a.saved.lse = {};
+    const std::string differ = hashed.refused(a);
     EXPECT_NE(differ.find(", lse"), std::string::npos) << differ;
   }
-  hashed.expect_untouched();
-  sorted.expect_untouched();
+  reformer_call.expect_untouched();
+  sinkhorn_call.expect_untouched();
 }
 
 }  // namespace fovea_test::distributed_by_heads

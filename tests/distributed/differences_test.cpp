@@ -5,7 +5,7 @@
 /// unexpected messages are sent.
 #include <gtest/gtest.h>
 
-#include "distributed/operator_call.hpp"
+#include "distributed/rank_call.hpp"
 #include "fovea/attention.hpp"
 #include "fovea/distributed.hpp"
 #include "fovea/distributed/redistribute.hpp"
@@ -50,9 +50,10 @@ TEST_F(DistributedDifferences, OfOptions) {
   expect_differs(LocalAttention{{.dropout = {0.5, 7}}}, LocalAttention{{.dropout = {0.5, 8}}},
                  ", options {0, 0, {}, 0, {}, {0.5, 7}}");
   // Nothing is drawn.
-  const RefusedCall<FullAttention> call(full, sizes);
+  OperatorCall<FullAttention, float> call(sizes);
+  const RankCall on_ranks(full, call);
   const FullAttention seeded{{.dropout = {0, 7}}};
-  EXPECT_EQ(call.forward(is_first ? full : seeded, call.arguments()), "accepted");
+  EXPECT_EQ(on_ranks.refused(is_first ? full : seeded, on_ranks.arguments()), "accepted");
 }
 
 TEST_F(DistributedDifferences, OfOptionsOfOtherOperators) {
@@ -93,13 +94,14 @@ TEST_F(DistributedDifferences, OfOptionsOfReformer) {
 /// Only the last rank, which has the last rows, has a different option under which it sees the same
 /// keys, so messages are the same.
 TEST_F(DistributedDifferences, OfTheLastRankAlone) {
-  const RefusedCall<FullAttention> call(FullAttention{{.causal = !is_last}}, sizes);
-  const std::string text = call.forward(call.arguments());
+  OperatorCall<FullAttention, float> call(sizes);
+  const RankCall on_ranks(FullAttention{{.causal = !is_last}}, call);
+  const std::string text = on_ranks.refused(on_ranks.arguments());
   EXPECT_NE(text.find("rank " + std::to_string(size - 1) + " calls FullAttention.forward"),
             std::string::npos)
       << text;
-  EXPECT_NE(call.backward(call.arguments()), "accepted");
-  call.call.expect_untouched();
+  EXPECT_NE(on_ranks.refused_backward(on_ranks.arguments()), "accepted");
+  call.expect_untouched();
 }
 
 /// User patterns are identified by hashes, not by text.
@@ -107,9 +109,10 @@ TEST_F(DistributedDifferences, OfPatterns) {
   const SparseAttention causal{{.patterns = {fovea::Causal{}}}};
   const SparseAttention dense{{.patterns = {fovea::Dense{}}}};
   const SparseAttention& op = is_last ? dense : causal;
-  const RefusedCall<SparseAttention> call(op, sizes);
-  EXPECT_EQ(call.forward(call.arguments()), "SparseAttention" + differ);
-  EXPECT_EQ(call.backward(call.arguments()), "SparseAttention" + differ);
+  OperatorCall<SparseAttention, float> call(sizes);
+  const RankCall on_ranks(op, call);
+  EXPECT_EQ(on_ranks.refused(on_ranks.arguments()), "SparseAttention" + differ);
+  EXPECT_EQ(on_ranks.refused_backward(on_ranks.arguments()), "SparseAttention" + differ);
   const fovea::DecoderShape decoded = {
       .query_heads = 1, .key_heads = 1, .width = 8, .value_width = 8};
   fovea::distributed::SoftmaxDecoder<SparseAttention, float> decoder(op, decoded, all_ranks());
@@ -122,11 +125,12 @@ TEST_F(DistributedDifferences, OfPatterns) {
 
 /// A slope of ALiBi is part of what is called, too.
 TEST_F(DistributedDifferences, OfSlopes) {
-  const RefusedCall<FullAttention> call(FullAttention{}, sizes);
+  OperatorCall<FullAttention, float> call(sizes);
+  const RankCall on_ranks(FullAttention{}, call);
   const float slope = is_first ? 0.5F : 0.25F;
-  auto a = call.arguments();
+  auto a = on_ranks.arguments();
   a.inputs.alibi_slopes = {&slope, 1};
-  const std::string text = call.forward(a);
+  const std::string text = on_ranks.refused(a);
   EXPECT_NE(text.find(", ALiBi {0.25}, where rank 0 calls"), std::string::npos) << text;
 }
 
@@ -135,20 +139,22 @@ TEST_F(DistributedDifferences, OfRowsOfARank) {
   const auto global = [](Index tokens) {
     return LongformerAttention({.left = 4, .right = 4, .first_global = tokens});
   };
-  const RefusedCall<LongformerAttention> call(global(2), sizes);
-  auto a = call.arguments();
+  OperatorCall<LongformerAttention, float> call(sizes);
+  const RankCall on_ranks(global(2), call);
+  auto a = on_ranks.arguments();
   a.inputs.global_q = a.inputs.q;
   a.inputs.global_k = a.inputs.k;
   a.inputs.global_v = a.inputs.v;
   a.saved = {};
-  const std::string text = call.forward(global(is_first ? 2 : 1), a);
+  const std::string text = on_ranks.refused(global(is_first ? 2 : 1), a);
   EXPECT_NE(text.find("LongformerAttention.forward"), std::string::npos) << text;
-  EXPECT_EQ(call.forward(a), "accepted");
+  EXPECT_EQ(on_ranks.refused(a), "accepted");
 }
 
 TEST_F(DistributedDifferences, OfRows) {
-  const RefusedCall<FullAttention> call(FullAttention{}, sizes);
-  const auto a = call.arguments();
+  OperatorCall<FullAttention, float> call(sizes);
+  const RankCall on_ranks(FullAttention{}, call);
+  const auto a = on_ranks.arguments();
   const auto refused = [&](const Sharding& in) {
     return refusal([&] { fovea::distributed::forward(FullAttention{}, a.inputs, a.out, in); });
   };

@@ -9,7 +9,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include "distributed/drawn_trial.hpp"
+#include "distributed/operator_call.hpp"
 #include "fovea/distributed/softmax_backward.hpp"
 #include "fovea/distributed/softmax_decoder.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
@@ -72,7 +72,7 @@ void try_broken(Bytes& bytes) {
   SparseAttention op{fovea::SparseOptions{}};
   op.options.patterns.emplace_back(fused(tree.pattern, fuse));
   DrawnSequence sequence(bytes, 1, 1500);
-  ShardedCall<T> call(sequence, drawn_fills(bytes, sequence.seed));
+  MemberCall<SparseAttention, T> call(sequence, drawn_fills(bytes, sequence.seed));
   const RowLayout layout = drawn_row_layout(bytes, sequence.shape.queries);
   const bool is_odd = all_ranks().rank() == bytes(0, all_ranks().size() - 1);
   const bool breaks_executor = bytes.once_in(4);
@@ -91,41 +91,24 @@ void try_broken(Bytes& bytes) {
     }
     run(executor);
   };
-  const auto inputs = [&](Where where) {
-    return fovea::InputsOf<SparseAttention, T>(call.inputs(where));
-  };
-  const auto saved = [&](Where where) { return fovea::SoftmaxSaved<T>{call.lse.in(where)}; };
-  const auto forward = [&](Where where, auto&&... more) {
-    if constexpr (sizeof...(more) == 0) {
-      op.forward(inputs(where), call.out.in(where), saved(where));
-    } else {
-      const auto run = [&](const Sharding& rows, AnyExecutor& executor) {
-        twice(!in_backward, executor, [&](AnyExecutor& on) {
-          fovea::distributed::forward(op, inputs(where), call.out.in(where), saved(where), rows,
-                                      on);
-        });
-      };
-      run(more...);
-    }
-  };
-  const auto backward = [&](Where where, auto&&... more) {
-    const View<const T> out(call.out.in(where));
-    const View<const T> d_out(call.d_out.in(where));
-    const fovea::SoftmaxGrads<T> grads(call.grads(where));
-    if constexpr (sizeof...(more) == 0) {
-      op.backward(inputs(where), out, saved(where), d_out, grads);
-    } else {
-      const auto run = [&](const Sharding& rows, AnyExecutor& executor) {
-        twice(in_backward, executor, [&](AnyExecutor& on) {
-          fovea::distributed::backward(op, inputs(where), out, saved(where), d_out, grads, rows,
-                                       on);
-        });
-      };
-      run(more...);
-    }
+  const auto forward = [&](Where where, auto&&... more) { forward_in(where, op, call, more...); };
+  const auto backward = [&](Where where, auto&&... more) { backward_in(where, op, call, more...); };
+  // Makes something break in one of the passes over ranks.
+  const auto breaking_in = [&](bool is_here, const auto& pass) {
+    return [&, is_here](Where where, auto&&... more) {
+      if constexpr (sizeof...(more) == 0) {
+        pass(where);
+      } else {
+        const auto run = [&](const Sharding& rows, AnyExecutor& executor) {
+          twice(is_here, executor, [&](AnyExecutor& on) { pass(where, rows, on); });
+        };
+        run(more...);
+      }
+    };
   };
   const Passes passes{.has_backward = in_backward, .refuses = false};
-  compare_sharded("broken", call, passes, &call.lse, layout, layout, bytes, forward, backward);
+  compare_sharded("broken", call, passes, &call.lse, layout, bytes,
+                  breaking_in(!in_backward, forward), breaking_in(in_backward, backward));
 }
 
 /// A decoder whose pattern breaks in a step, and makes it again.

@@ -49,7 +49,7 @@ void try_reformer(Bytes& bytes) {
   try_sharded(ReformerAttention(options),
               ", chunk " + std::to_string(options.chunk) + ", rounds " +
                   std::to_string(options.rounds) + ", buckets " + std::to_string(options.buckets),
-              call, true, layout, layout, bytes);
+              call, true, layout, bytes);
 }
 
 template <class T>
@@ -62,7 +62,7 @@ void try_sinkhorn(Bytes& bytes) {
   SinkhornCall<T> call(sequence, drawn_fills(bytes, sequence.seed), options.block);
   const RowLayout layout = drawn_ranges(bytes, sequence.shape.queries, options.block);
   try_sharded(SinkhornAttention(options), ", block " + std::to_string(options.block), call, true,
-              layout, call.layout_of_blocks(layout), bytes);
+              layout, bytes);
 }
 
 TEST(DistributedDrawnByHeads, EqualsOneProcess) {

@@ -8,12 +8,11 @@
 #include <vector>
 
 #include "distributed/drawn_trial.hpp"
+#include "distributed/layer_call.hpp"
 #include "fovea/distributed/sequence_parallel.hpp"
 #include "fovea/layers.hpp"
 
 namespace fovea_test {
-
-using fovea::Tokens;
 
 /// The tensors of a layer's call.
 template <class T>
@@ -78,38 +77,10 @@ struct LayerRun {
 
   explicit LayerRun(const Layer& drawn) : layer(drawn) {
     // Gradients are added to what is there.
-    for_each_parameter([](auto& sum) {
+    fovea::for_each_parameter(layer, [](auto& parameter) {
+      auto& sum = parameter.gradient_sum();
       for (Index n = 0; n < sum.size(); ++n) sum.data()[n] = static_cast<T>(n % 7);
     });
-  }
-
-  template <class F>
-  void for_each_parameter(const F& f) {
-    fovea::for_each_parameter(layer, [&](auto& parameter) { f(parameter.gradient_sum()); });
-  }
-  std::vector<T> gradients() {
-    std::vector<T> all;
-    for_each_parameter(
-        [&](auto& sum) { all.insert(all.end(), sum.data(), sum.data() + sum.size()); });
-    return all;
-  }
-
-  template <class E>
-  void forward(const Tokens<T>& tokens, const View<T>& y, E&& executor) {
-    if constexpr (requires { layer.forward(tokens, y, saved, executor); }) {
-      layer.forward(tokens, y, saved, executor);
-    } else {
-      layer.forward(tokens.x, y, saved, executor);
-    }
-  }
-  template <class E>
-  void backward(const Tokens<T>& tokens, const View<const T>& d_y, const View<T>& d_x,
-                E&& executor) {
-    if constexpr (requires { layer.backward(tokens, saved, d_y, d_x, executor); }) {
-      layer.backward(tokens, saved, d_y, d_x, executor);
-    } else {
-      layer.backward(tokens.x, saved, d_y, d_x, executor);
-    }
   }
 };
 
@@ -136,10 +107,11 @@ void try_passes(const std::string& what, const Layer& layer, Call& call, bool ca
   const RowLayout layout = drawn_row_layout(bytes, call.sequence.shape.queries,
                                             sums_tokens ? fovea::kReductionBlock : Index{1});
   compare_sharded(
-      what, call, passes, nullptr, layout, layout, bytes,
+      what, call, passes, nullptr, layout, bytes,
       [&](Where where, auto&&... over_ranks) { return call_with(forward, where, over_ranks...); },
       [&](Where where, auto&&... over_ranks) { return call_with(backward, where, over_ranks...); });
-  if (passes.has_backward) expect_whole(own.gradients(), whole.gradients(), "of parameters");
+  if (passes.has_backward)
+    expect_whole(gradients_of<T>(own.layer), gradients_of<T>(whole.layer), "of parameters");
 }
 
 /// The same of a layer of tokens.
@@ -150,7 +122,7 @@ void try_layer(const std::string& what, const Layer& layer, ChannelTensors<T>& c
   try_passes<T>(
       what, layer, call, can_go_back, bytes,
       [&](auto& run, Where where, auto&& executor) {
-        run.forward(extras.tokens(call, where), call.y.in(where), executor);
+        forward_layer(run.layer, extras.tokens(call, where), call.y.in(where), run.saved, executor);
       },
       [&](auto& run, Where where, auto&& executor) {
         if (extras.d_bias != nullptr) {
@@ -158,7 +130,8 @@ void try_layer(const std::string& what, const Layer& layer, ChannelTensors<T>& c
           (where == Where::ranks ? d_bias.own : d_bias.whole).fill(constant(0));
         }
         const View<const T> d_y(call.d_y.in(where));
-        run.backward(extras.tokens(call, where), d_y, call.d_x.in(where), executor);
+        backward_layer(run.layer, extras.tokens(call, where), run.saved, d_y, call.d_x.in(where),
+                       executor);
       });
 }
 

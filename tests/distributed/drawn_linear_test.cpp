@@ -25,7 +25,7 @@ void try_far(const Op& op, Bytes& bytes) {
   const DrawnSequence sequence(bytes, 1, 1500);
   OperatorCall<Op, T> call(sequence, extras, {.features = kBeyond});
   const RowLayout layout = drawn_row_layout(bytes, sequence.shape.queries);
-  try_sharded(op, "", call, false, layout, layout, bytes);
+  try_sharded(op, "", call, false, layout, bytes);
 }
 
 template <class T>

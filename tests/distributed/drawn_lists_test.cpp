@@ -19,7 +19,7 @@ template <class T, class Op>
 void try_lists(const Op& op, const DrawnSequence& sequence, const OtherSizes& sizes, Bytes& bytes) {
   OperatorCall<Op, T> call(sequence, drawn_fills(bytes, sequence.seed), {}, sizes);
   const RowLayout layout = drawn_row_layout(bytes, sequence.shape.queries);
-  try_sharded(op, "", call, false, layout, layout, bytes);
+  try_sharded(op, "", call, false, layout, bytes);
 }
 
 template <class T>

@@ -54,7 +54,7 @@ void try_nystroem(Bytes& bytes) {
   NystroemCall<T> call(sequence, drawn_fills(bytes, sequence.seed), op.options.landmarks);
   const RowLayout layout = drawn_ranges(bytes, sequence.shape.queries);
   try_sharded(op, ", landmarks " + std::to_string(op.options.landmarks), call, false, layout,
-              layout, bytes);
+              bytes);
 }
 
 template <class T>
@@ -66,8 +66,7 @@ void try_linformer(Bytes& bytes) {
   const Index f_heads = bytes.once_in(2) ? 1 : sequence.shape.key_heads;
   LinformerCall<T> call(sequence, drawn_fills(bytes, sequence.seed), projected, e_heads, f_heads);
   const RowLayout layout = drawn_ranges(bytes, sequence.shape.queries);
-  try_sharded(op, ", projected keys " + std::to_string(projected), call, false, layout, layout,
-              bytes);
+  try_sharded(op, ", projected keys " + std::to_string(projected), call, false, layout, bytes);
 }
 
 template <class T, class Op>
@@ -83,7 +82,7 @@ void try_luna(Bytes& bytes) {
   if (!bytes.once_in(4)) call.slopes.role = Role::none;
   if (!bytes.once_in(4)) call.sink.role = call.d_sink.role = Role::none;
   const RowLayout layout = drawn_ranges(bytes, sequence.shape.queries);
-  try_sharded(op, ", packed rows " + std::to_string(packed), call, false, layout, layout, bytes);
+  try_sharded(op, ", packed rows " + std::to_string(packed), call, false, layout, bytes);
 }
 
 template <class T>

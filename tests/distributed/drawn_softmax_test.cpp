@@ -38,7 +38,7 @@ void try_softmax(Bytes& bytes, const Draw& draw) {
   const RowLayout layout = drawn_row_layout(bytes, rows);
   const auto run = [&]<class Op>(const Op& op, const std::string& made) {
     OperatorCall<Op, T> call(sequence, fills, extras);
-    try_sharded(op, made, call, false, layout, layout, bytes);
+    try_sharded(op, made, call, false, layout, bytes);
   };
   if constexpr (requires { drawn.made; }) {
     run(drawn.op, drawn.made);

@@ -18,17 +18,16 @@ DrawnSequence drawn_channels(Bytes& bytes) {
   return sequence;
 }
 
-template <class Call>
-void try_spectral(const char* name, Bytes& bytes) {
+template <class Call, class Op>
+void try_spectral(const Op& op, Bytes& bytes) {
+  constexpr bool kTakesLengths = std::same_as<Op, fovea::HiddenStateCross>;
   Call call(drawn_channels(bytes));
   const RowLayout layout = drawn_row_layout(bytes, call.sequence.shape.queries);
-  const Passes passes{.has_backward = !bytes.once_in(3), .takes_lengths = requires {call.f1;
-}
-};  // namespace fovea_test::distributed_drawn_spectral
-compare_sharded(
-    name, call, passes, nullptr, layout, layout, bytes,
-    [&](Where where, auto&&... more) { return call.forward(where, more...); },
-    [&](Where where, auto&&... more) { return call.backward(where, more...); });
+  const Passes passes{.has_backward = !bytes.once_in(3), .takes_lengths = kTakesLengths};
+  compare_sharded(
+      op.name(), call, passes, nullptr, layout, bytes,
+      [&](Where where, auto&&... more) { return forward_in(where, op, call, more...); },
+      [&](Where where, auto&&... more) { return backward_in(where, op, call, more...); });
 }
 
 TEST(DistributedDrawnSpectral, EqualsOneProcess) {
@@ -36,8 +35,11 @@ TEST(DistributedDrawnSpectral, EqualsOneProcess) {
     Bytes bytes(data);
     const bool is_mixer = bytes.once_in(2);
     with_drawn_scalar(bytes, [&]<class T>(T) {
-      if (is_mixer) return try_spectral<MixerCall<T>>("FourierMixer", bytes);
-      try_spectral<CrossCall<T>>("HiddenStateCross", bytes);
+      if (is_mixer) {
+        try_spectral<MixerCall<T>>(fovea::FourierMixer(), bytes);
+      } else {
+        try_spectral<CrossCall<T>>(fovea::HiddenStateCross(), bytes);
+      }
     });
   });
 }

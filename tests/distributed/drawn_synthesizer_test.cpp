@@ -44,18 +44,18 @@ void try_any(Bytes& bytes) {
     const RowLayout layout = drawn_row_layout(bytes, rows, sums_tokens ? kReductionBlock : 1);
     try_sharded(fovea::DenseSynthesizerAttention(options),
                 ", M " + std::to_string(sizes.hidden) + ", weights " + std::to_string(weights),
-                call, false, layout, layout, bytes);
+                call, false, layout, bytes);
     return;
   }
   const RowLayout layout = drawn_row_layout(bytes, rows);
   if (form == 1) {
     FactorisedCall<T> call(sequence, fills, weights);
     try_sharded(fovea::FactorisedSynthesizerAttention(options),
-                ", weights " + std::to_string(weights), call, false, layout, layout, bytes);
+                ", weights " + std::to_string(weights), call, false, layout, bytes);
   } else {
     RandomCall<T> call(sequence, fills, weights);
     try_sharded(fovea::RandomSynthesizerAttention(options), ", weights " + std::to_string(weights),
-                call, false, layout, layout, bytes);
+                call, false, layout, bytes);
   }
 }
 

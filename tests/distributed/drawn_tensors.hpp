@@ -6,7 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <concepts>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "distributed/drawn_ranks.hpp"
+#include "fovea/distributed/row_layout.hpp"
 
 namespace fovea_test {
 
@@ -153,6 +156,19 @@ struct ShardedTensor final : AnyShardedTensor {
   bool was_wanted_ = true;
 };
 
+/// A layout of rows, and that of the blocks of rows which some tensors have rows for.
+struct CallRows {
+  CallRows(const RowLayout& layout, Index rows_of_block)
+      : rows(all_ranks(), layout),
+        blocks(all_ranks(), fovea::distributed::blocks_of(layout, rows_of_block)) {}
+
+  const Sharding& of(const AnyShardedTensor& x) const {
+    return x.held == Held::blocks ? blocks : rows;
+  }
+
+  const Sharding rows, blocks;
+};
+
 /// Sizes of a sequence that attends to itself: short ones of all widths, or long ones.
 inline AttentionShape drawn_square(Bytes& bytes) {
   AttentionShape s = drawn_shape(bytes);
@@ -233,41 +249,34 @@ class ShardedTensors {
     return added;
   }
 
-  /// The tensor of that name, or null.
+  /// The tensor of that name that is given, or null.
   const AnyShardedTensor* named(const std::string& name) const {
     for (const auto& x : tensors) {
-      if (x->name == name) return x.get();
+      if (x->role != Role::none && x->name == name) return x.get();
     }
     return nullptr;
   }
 
-  /// Gives this rank its part of all of them.
-  void shard(const Sharding& rows) {
-    const std::vector<std::uint8_t> of_rank = bytes_of_rank(sequence.seed);
-    Bytes own(of_rank);
-    for (const auto& x : tensors) {
-      if (x->role != Role::none) x->sharded(rows, own);
-    }
-  }
   /// Expects of those in a role the bits of one process.
-  void expect_bits(Role role, const Sharding& rows) const {
+  void expect_bits(Role role, const CallRows& rows) const {
     for (const auto& x : tensors) {
-      if (x->role == role) x->expect_bits(rows);
+      if (x->role == role) x->expect_bits(rows.of(*x));
     }
   }
-  /// Expects that no tensor of this rank was written.
-  void expect_untouched() const {
+  /// Expects that this rank's tensors in these roles were not written.
+  void expect_untouched(std::initializer_list<Role> roles = {Role::made, Role::kept,
+                                                             Role::gradient}) const {
     for (const auto& x : tensors) {
-      if (x->role != Role::none && x->role != Role::read) x->expect_untouched();
+      if (std::ranges::find(roles, x->role) != roles.end()) x->expect_untouched();
     }
   }
 
   std::vector<std::unique_ptr<AnyShardedTensor>> tensors;
   SquareSequence sequence;
+  Index rows_of_block = 1;  // for those that are Held::blocks
 };
 
-/// The tensors of attention. An operator's calls add others, and return inputs(where), saved(where)
-/// and grads(where).
+/// The tensors of attention.
 template <class T>
 class ShardedCall : public ShardedTensors<T> {
  public:
@@ -292,15 +301,6 @@ class ShardedCall : public ShardedTensors<T> {
   ShardedCall(const SquareSequence& s, const Fills& fills)
       : ShardedCall(s, fills, s.of_queries(s.shape.width), Held::rows, s.of_keys(s.shape.width),
                     Held::rows) {}
-
-  /// Inputs, saved tensors and gradients that all operators have.
-  AllInputs<T> inputs(Where where) const {
-    AllInputs<T> in{q.in(where), k.in(where), v.in(where), this->sequence.lengths};
-    in.first_positions = this->sequence.first_positions;
-    return in;
-  }
-  AllSaved<T> saved(Where where) const { return {lse.in(where)}; }
-  AllGrads<T> grads(Where where) const { return {d_q.in(where), d_k.in(where), d_v.in(where)}; }
 
   ShardedTensor<T>&q, &k, &v, &d_out, &out;
   ShardedTensor<fovea::Compute<T>>&lse, &d_lse;  // d_lse is read if it is given

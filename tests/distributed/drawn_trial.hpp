@@ -58,12 +58,12 @@ void refuse_together(ShardedTensors<T>& call, const Passes& passes, Bytes& bytes
 }
 
 /// Which of them this rank requests, and their memory.
-template <class T, class RowsOf>
+template <class T>
 void sharded_tensors(ShardedTensors<T>& call, const Passes& passes, const AnyShardedTensor* lse,
-                     const RowsOf& rows_of, Bytes& bytes, Bytes& own) {
+                     const CallRows& rows, Bytes& bytes, Bytes& own) {
   for (const auto& x : call.tensors) {
     if (x->role == Role::none) continue;  // it may have other rows
-    x->sharded(rows_of(*x), own);
+    x->sharded(rows.of(*x), own);
     Bytes& wishes = passes.is_alike || x->is_alike ? bytes : own;
     const bool is_free =
         (x->role == Role::gradient && !x->is_due) || (x.get() == lse && !passes.has_backward);
@@ -94,34 +94,26 @@ void call_over_ranks(const Call& call, const Sharding& rows, AnyExecutor& execut
 
 /// Compares a call over ranks with one process.
 /// \param what the call is   \param lse the tensor that is not requested without a backward pass,
-/// or null   \param layout of rows   \param blocks of rows that belong to blocks
+/// or null   \param layout of rows
 /// \param forward, backward called as forward(where), or as forward(where, rows, executor)
 template <class T, class Forward, class Backward>
 void compare_sharded(const std::string& what, ShardedTensors<T>& call, const Passes& passes,
-                     const AnyShardedTensor* lse, const RowLayout& layout, const RowLayout& blocks,
-                     Bytes& bytes, const Forward& forward, const Backward& backward) {
+                     const AnyShardedTensor* lse, const RowLayout& layout, Bytes& bytes,
+                     const Forward& forward, const Backward& backward) {
   const IsaLevel level = drawn_level(bytes);
   {
     const AtLevel at(level);
     forward(Where::one_process);
     if (passes.has_backward) backward(Where::one_process);
   }
-  const Sharding rows(all_ranks(), layout);
-  const Sharding rows_of_blocks(all_ranks(), blocks);
+  const CallRows parts(layout, call.rows_of_block);
+  const Sharding& rows = parts.rows;
   SCOPED_TRACE(what + " " + scalar_name<T>() + ": " + call.sequence.text() + ", " + layout.text());
   const std::vector<std::uint8_t> of_rank = bytes_of_rank(call.sequence.seed);
   Bytes own(of_rank);
   const AtLevel at(drawn_level_like(level, own));
   AnyExecutor executor = drawn_executor(own);
-  const auto rows_of = [&](const AnyShardedTensor& x) -> const Sharding& {
-    return x.held == Held::blocks ? rows_of_blocks : rows;
-  };
-  sharded_tensors(call, passes, lse, rows_of, bytes, own);
-  const auto expect = [&](Role role) {
-    for (const auto& x : call.tensors) {
-      if (x->role == role) x->expect_bits(rows_of(*x));
-    }
-  };
+  sharded_tensors(call, passes, lse, parts, bytes, own);
   const auto is_for_backward = [d_out = call.named("d_out"),
                                 d_lse = call.named("d_lse")](const AnyShardedTensor& x) {
     return &x == d_out || (&x == d_lse && x.role == Role::read) || x.role == Role::gradient;
@@ -131,17 +123,15 @@ void compare_sharded(const std::string& what, ShardedTensors<T>& call, const Pas
         call, passes, bytes,
         [&](const AnyShardedTensor& x) { return x.role != Role::none && !is_for_backward(x); },
         [&] { forward(Where::ranks, rows, executor); });
-    for (const auto& x : call.tensors) {
-      if (x->role == Role::made || x->role == Role::kept) x->expect_untouched();
-    }
+    call.expect_untouched({Role::made, Role::kept});
   }
   if (bytes.once_in(2)) {
     forward(Where::ranks, rows, executor);
     fill_kept_memory(rows);
   }
   call_over_ranks(forward, rows, executor);
-  expect(Role::made);
-  expect(Role::kept);
+  call.expect_bits(Role::made, parts);
+  call.expect_bits(Role::kept, parts);
   if (!passes.has_backward) return;
   for (const auto& x : call.tensors) {
     if (x->role == Role::kept) x->is_wanted = passes.keeps;
@@ -149,12 +139,10 @@ void compare_sharded(const std::string& what, ShardedTensors<T>& call, const Pas
   if (passes.refuses && bytes.once_in(4)) {
     refuse_together(call, passes, bytes, is_for_backward,
                     [&] { backward(Where::ranks, rows, executor); });
-    for (const auto& x : call.tensors) {
-      if (x->role == Role::gradient) x->expect_untouched();
-    }
+    call.expect_untouched({Role::gradient});
   }
   call_over_ranks(backward, rows, executor);
-  expect(Role::gradient);
+  call.expect_bits(Role::gradient, parts);
 }
 
 /// The forward pass of an operator with the tensors of a call; over ranks for
@@ -204,11 +192,11 @@ Index large_count(const ShardedTensor<T>& lse) {
 }
 
 /// Compares attention over ranks with one process, as compare_sharded does.
-/// \param made what the operator is constructed from   \param call a ShardedCall of the operator
+/// \param made what the operator is constructed from   \param call a MemberCall of the operator
 /// \param are_alike whether all ranks want the same tensors
 template <class Op, class Call>
 void try_sharded(const Op& op, const std::string& made, Call& call, bool are_alike,
-                 const RowLayout& layout, const RowLayout& blocks, Bytes& bytes) {
+                 const RowLayout& layout, Bytes& bytes) {
   using T = typename Call::Scalar;
   Passes passes;
   passes.has_backward = !bytes.once_in(3) && std::floating_point<T>;
@@ -216,7 +204,7 @@ void try_sharded(const Op& op, const std::string& made, Call& call, bool are_ali
   passes.is_alike = are_alike;
   if (kTakesDLse<Op, T> && passes.has_backward && bytes.once_in(2)) call.d_lse.role = Role::read;
   compare_sharded(
-      std::string(Op::name()) + made, call, passes, &call.lse, layout, blocks, bytes,
+      std::string(Op::name()) + made, call, passes, &call.lse, layout, bytes,
       [&](Where where, auto&&... more) { return forward_in(where, op, call, more...); },
       [&](Where where, auto&&... more) { return backward_in(where, op, call, more...); });
 }

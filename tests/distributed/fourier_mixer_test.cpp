@@ -5,6 +5,7 @@
 /// and columns than ranks; layouts, strides and threads; what it refuses, and what it sends.
 #include <gtest/gtest.h>
 
+#include "distributed/rank_call.hpp"
 #include "distributed/spectral_call.hpp"
 #include "fovea/core/arena.hpp"
 #include "fovea/core/thread_pool.hpp"
@@ -17,7 +18,7 @@ using fovea::FourierMixer;
 
 template <class T>
 void check(const SquareSequence& s, const AnyExecutor& executor = in_this_thread()) {
-  expect_bits_of_one_process(MixerCall<T>(s), executor);
+  expect_one_process(FourierMixer(), MixerCall<T>(s), executor);
 }
 
 template <class T>
@@ -58,9 +59,7 @@ TEST(DistributedMixerTraffic, FollowsFromTheLayout) {
   const Index width = 8 * ranks - 1;
   MixerCall<float> call(channels(1, count, width));
   const auto sent_with = [&](const RowLayout& layout) {
-    const Sharding rows(all_ranks(), layout);
-    call.shard(rows);
-    Index bytes = call.forward(Where::ranks, rows).bytes_sent;
+    Index bytes = RankCall(FourierMixer(), call, layout).forward();
     MPI_Allreduce(MPI_IN_PLACE, &bytes, 1, MPI_INT64_T, MPI_SUM, all_ranks().mpi());
     return bytes / Index{sizeof(float)};
   };
@@ -76,13 +75,11 @@ TEST(DistributedMixerTraffic, FollowsFromTheLayout) {
 
 TEST(DistributedMixerBadInput, IsReportedOnAllRanks) {
   MixerCall<float> call(channels(1, 40, 6));
-  const Sharding rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
-  call.shard(rows);
+  const RankCall own(FourierMixer(), call);
+  const Sharding& rows = own.rows();
   const View<float> own_x = call.x.in(Where::ranks);
   const View<float> own_out = call.out.in(Where::ranks);
-  const int last = all_ranks().size() - 1;
-  const bool is_last = all_ranks().rank() == last;
-  const std::string begin = "rank " + std::to_string(last) + ": FourierMixer: ";
+  const bool is_last = own.is_last;
   const Index count = rows.own_count();
   const Tensor<float> longer({1, 1, count + 1, 6});
   const Tensor<float> heads({1, 2, count, 6});
@@ -91,26 +88,26 @@ TEST(DistributedMixerBadInput, IsReportedOnAllRanks) {
       fovea::distributed::forward(FourierMixer(), is_last ? x : own_x, is_last ? out : own_out,
                                   rows);
     });
-    EXPECT_EQ(forward.substr(0, begin.size()), begin) << forward;
+    EXPECT_TRUE(forward.starts_with(own.begin)) << forward;
     const std::string backward = refusal([&] {
       fovea::distributed::backward(FourierMixer(), is_last ? x : own_x, is_last ? out : own_out,
                                    rows);
     });
-    EXPECT_EQ(backward.substr(0, begin.size()), begin) << backward;
+    EXPECT_TRUE(backward.starts_with(own.begin)) << backward;
     call.expect_untouched();
   };
   expect_refusal(longer.view(), own_out);
   expect_refusal(own_x, longer.view());
   expect_refusal(heads.view(), own_out);
   expect_refusal(own_out, own_out);
-  if (last == 0) return;  // alone, so no rank waits
+  if (own.last == 0) return;  // alone, so no rank waits
   const Tensor<float> wide({1, 1, count, 7});
   const Tensor<float> to(wide.shape());
   const std::string text = refusal([&] {
     fovea::distributed::forward(FourierMixer(), is_last ? View<float>(wide.view()) : own_x,
                                 is_last ? View<float>(to.view()) : own_out, rows);
   });
-  EXPECT_EQ(text, "rank " + std::to_string(last) +
+  EXPECT_EQ(text, "rank " + std::to_string(own.last) +
                       " calls FourierMixer.forward of 40 rows, 4 bytes per number, x 1x1x7 (batch, "
                       "heads, width), where rank 0 calls FourierMixer.forward of 40 rows, 4 bytes "
                       "per number, x 1x1x6 (batch, heads, width)");
@@ -119,21 +116,19 @@ TEST(DistributedMixerBadInput, IsReportedOnAllRanks) {
 /// A rank whose arena is too small is reported, and no rank waits for it.
 TEST(DistributedMixerMemory, IsAllocatedInTheArena) {
   MixerCall<float> call(channels(1, 200, 90));
-  const Sharding rows(all_ranks(), RowLayout::zigzag(200, all_ranks().size()));
-  call.forward(Where::one_process);
-  call.shard(rows);
-  const int last = all_ranks().size() - 1;
+  forward_in(Where::one_process, FourierMixer(), call);
+  const RankCall own(FourierMixer(), call, RowLayout::zigzag(200, all_ranks().size()));
   const fovea::ThreadPool pool(2);
   const auto run = [&](Index bytes) {
     fovea::Arena arena(bytes);
-    call.forward(Where::ranks, rows, AnyExecutor::of(pool, &arena));
+    own.forward(AnyExecutor::of(pool, &arena));
   };
-  const std::string text = refusal([&] { run(all_ranks().rank() == last ? 64 : 1 << 20); });
-  const std::string begin = "rank " + std::to_string(last) + ": Arena: size_bytes is 64;";
-  EXPECT_EQ(text.substr(0, begin.size()), begin) << text;
+  const std::string text = refusal([&] { run(own.is_last ? 64 : 1 << 20); });
+  const std::string begin = "rank " + std::to_string(own.last) + ": Arena: size_bytes is 64;";
+  EXPECT_TRUE(text.starts_with(begin)) << text;
   call.expect_untouched();
   run(1 << 20);
-  call.expect_bits(Role::made, rows);
+  own.expect(Role::made);
 }
 
 }  // namespace fovea_test::distributed_fourier_mixer

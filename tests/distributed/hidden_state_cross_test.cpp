@@ -4,16 +4,16 @@
 /// The Fourier cross over ranks has the bits of one process.
 #include <gtest/gtest.h>
 
+#include "distributed/rank_call.hpp"
 #include "distributed/spectral_call.hpp"
 #include "fovea/core/thread_pool.hpp"
-#include "support/refusal.hpp"
 #include "support/scalars.hpp"
 
 namespace fovea_test::distributed_hidden_state_cross {
 
 template <class T>
 void check(const SquareSequence& s, const AnyExecutor& executor = in_this_thread()) {
-  expect_bits_of_one_process(CrossCall<T>(s), executor);
+  expect_one_process(fovea::HiddenStateCross(), CrossCall<T>(s), executor);
 }
 
 TEST(DistributedCross, EqualsOneProcess) {
@@ -36,23 +36,22 @@ TEST(DistributedCross, RunsOnThreads) {
 TEST(DistributedCross, WritesRequestedGradients) {
   CrossCall<float> call(channels(1, 60, 10));
   call.d_f2.is_wanted = all_ranks().rank() % 2 != 0;
-  expect_bits_of_one_process(call);
+  expect_one_process(fovea::HiddenStateCross(), call);
 }
 
 TEST(DistributedCross, RefusesMismatches) {
   CrossCall<float> call(channels(1, 40, 6));
-  const Sharding rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
-  call.shard(rows);
-  const int last = all_ranks().size() - 1;
+  const RankCall own(fovea::HiddenStateCross(), call);
   const auto refused = [&](const fovea::CrossInputs<float>& inputs) {
-    return refusal(
-        [&] { fovea::distributed::forward(call.op, inputs, call.out.in(Where::ranks), rows); });
+    return refusal([&] {
+      fovea::distributed::forward(fovea::HiddenStateCross(), inputs, call.out.in(Where::ranks),
+                                  own.rows());
+    });
   };
   auto in = call.inputs(Where::ranks);
-  if (all_ranks().rank() == last) in.f2 = {};
+  if (own.is_last) in.f2 = {};
   std::string text = refused(in);
-  const std::string begin = "rank " + std::to_string(last) + ": HiddenStateCross: ";
-  EXPECT_EQ(text.substr(0, begin.size()), begin) << text;
+  EXPECT_TRUE(text.starts_with(own.begin)) << text;
   const std::vector<Index> lengths = {41};
   in = call.inputs(Where::ranks);
   in.key_lengths = lengths;

@@ -5,8 +5,8 @@
 /// process, forward and backward.
 #include <gtest/gtest.h>
 
-#include "distributed/operator_call.hpp"
 #include "distributed/operators.hpp"
+#include "distributed/rank_call.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed.hpp"
 #include "support/scalars.hpp"
@@ -18,7 +18,7 @@ using fovea::CausalAlignment;
 constexpr Index kRows = 180;
 
 template <class T, class Op>
-void expect_bits(const std::string& name, const Op& op, const SquareSequence& s) {
+void expect_bits(const Op& op, const SquareSequence& s) {
   const fovea::ThreadPool pool(2);
   Extras extras;
   if constexpr (requires(fovea::InputsOf<Op, T> in) { in.bias; }) {
@@ -26,12 +26,13 @@ void expect_bits(const std::string& name, const Op& op, const SquareSequence& s)
   }
   OperatorCall<Op, T> call(s, extras);
   if (kTakesDLse<Op, T>) call.d_lse.role = Role::read;
-  expect_bits_of_one_process(name, op, call, AnyExecutor::of(pool));
+  expect_one_process(op, call, AnyExecutor::of(pool));
 }
 
 template <class F>
-void for_each_aligned_operator(CausalAlignment alignment, const F& f) {
+void for_each_aligned_operator(CausalAlignment alignment, const F& test) {
   using namespace fovea;
+  const auto f = traced(test);
   const FullAttention causal{{.causal = true,
                               .alignment = alignment,
                               .soft_cap = 2.5,
@@ -55,25 +56,24 @@ void for_each_aligned_operator(CausalAlignment alignment, const F& f) {
 
 TEST(DistributedKeyLength, EqualsOneProcess) {
   const SquareSequence s = square(2, 4, 2, kRows, {kRows, 97});
-  for_each_aligned_operator(
-      CausalAlignment::key_length,
-      [&](const std::string& name, const auto& op) { expect_bits<float>(name, op, s); });
+  for_each_aligned_operator(CausalAlignment::key_length,
+                            [&](const auto& op) { expect_bits<float>(op, s); });
 }
 
 TEST(DistributedKeyLength, EqualsOneProcessAtGivenPositions) {
   SquareSequence s = square(2, 4, 2, kRows, {kRows, 150});
   s.first_positions = {0, 11};
-  for_each_aligned_operator(
-      CausalAlignment::bottom_right,
-      [&](const std::string& name, const auto& op) { expect_bits<OtherScalar>(name, op, s); });
+  for_each_aligned_operator(CausalAlignment::bottom_right,
+                            [&](const auto& op) { expect_bits<OtherScalar>(op, s); });
 }
 
 TEST(DistributedKeyLength, DifferentPositionsOnRanksAreRefused) {
-  const RefusedCall wrong(fovea::FullAttention{}, square(2, 4, 2, kRows, {kRows, 97}));
+  OperatorCall<fovea::FullAttention, float> call(square(2, 4, 2, kRows, {kRows, 97}));
+  const RankCall wrong(fovea::FullAttention{}, call);
   auto a = wrong.arguments();
   const auto other = wrong.is_last ? CausalAlignment::key_length : CausalAlignment::bottom_right;
   const std::string text =
-      wrong.forward(fovea::FullAttention{{.causal = true, .alignment = other}}, a);
+      wrong.refused(fovea::FullAttention{{.causal = true, .alignment = other}}, a);
   if (wrong.last == 0) {
     EXPECT_EQ(text, "accepted");
   } else {
@@ -81,7 +81,7 @@ TEST(DistributedKeyLength, DifferentPositionsOnRanksAreRefused) {
   }
   const std::vector<Index> positions = {0, 0, 0};
   a.inputs.first_positions = positions;
-  EXPECT_EQ(wrong.forward(a),
+  EXPECT_EQ(wrong.refused(a),
             "rank 0: FullAttention: the number of first_positions is 3; expected 2, the batch of "
             "q, or 0");
 }

@@ -20,6 +20,37 @@ namespace fovea_test {
 using fovea::Tokens;
 using fovea::View;
 
+/// The passes of a layer of tokens, or of one that reads x alone.
+template <class Layer, class T, class E>
+void forward_layer(Layer& layer, const Tokens<T>& tokens, const View<T>& y,
+                   typename Layer::Saved& saved, E&& executor) {
+  if constexpr (requires { layer.forward(tokens, y, saved, executor); }) {
+    layer.forward(tokens, y, saved, executor);
+  } else {
+    layer.forward(tokens.x, y, saved, executor);
+  }
+}
+template <class Layer, class T, class E>
+void backward_layer(Layer& layer, const Tokens<T>& tokens, typename Layer::Saved& saved,
+                    const View<const T>& d_y, const View<T>& d_x, E&& executor) {
+  if constexpr (requires { layer.backward(tokens, saved, d_y, d_x, executor); }) {
+    layer.backward(tokens, saved, d_y, d_x, executor);
+  } else {
+    layer.backward(tokens.x, saved, d_y, d_x, executor);
+  }
+}
+
+/// All gradients of parameters, concatenated.
+template <class T, class Layer>
+std::vector<T> gradients_of(Layer& layer) {
+  std::vector<T> all;
+  fovea::for_each_parameter(layer, [&](auto& parameter) {
+    const auto& sum = parameter.gradient_sum();
+    all.insert(all.end(), sum.data(), sum.data() + sum.size());
+  });
+  return all;
+}
+
 /// A model of tokens, and what it is called with: sequences in descending order, and gaps.
 template <class Layer, class T>
 struct LayerCall {
@@ -44,31 +75,14 @@ struct LayerCall {
 
   template <class E>
   void forward(const Tokens<T>& tokens, typename Layer::Saved& saved, E&& executor) {
-    if constexpr (requires { model.forward(tokens, y.view(), saved, executor); }) {
-      model.forward(tokens, y.view(), saved, executor);
-    } else {
-      model.forward(tokens.x, y.view(), saved, executor);
-    }
+    forward_layer(model, tokens, View<T>(y.view()), saved, executor);
   }
   template <class E>
   void backward(const Tokens<T>& tokens, typename Layer::Saved& saved, E&& executor) {
-    const View<const T> d(d_y.view());
-    if constexpr (requires { model.backward(tokens, saved, d, d_x.view(), executor); }) {
-      model.backward(tokens, saved, d, d_x.view(), executor);
-    } else {
-      model.backward(tokens.x, saved, d, d_x.view(), executor);
-    }
+    backward_layer(model, tokens, saved, View<const T>(d_y.view()), View<T>(d_x.view()), executor);
   }
 
-  /// All gradients of parameters, concatenated.
-  std::vector<T> gradients() {
-    std::vector<T> all;
-    fovea::for_each_parameter(model, [&](auto& parameter) {
-      const auto& sum = parameter.gradient_sum();
-      all.insert(all.end(), sum.data(), sum.data() + sum.size());
-    });
-    return all;
-  }
+  std::vector<T> gradients() { return gradients_of<T>(model); }
 
   Layer model;
   Tensor<T> x, d_y, y, d_x;
@@ -84,6 +98,17 @@ inline std::vector<RowLayout> chain_layouts(Index rows) {
   of_last.back().push_back({0, rows});
   layouts.emplace_back(of_last);
   return layouts;
+}
+
+/// Nearly equal numbers of tokens on all ranks, whose ranges begin at multiples of kReductionBlock.
+inline Sharding chain_rows(Index rows) {
+  return {all_ranks(), RowLayout::contiguous(rows, all_ranks().size(), fovea::kReductionBlock)};
+}
+
+/// The message that refuses layers over ranks. \param f called with the executor of these ranks
+template <class F>
+std::string refused_over(const Sharding& rows, const F& f) {
+  return refusal([&] { fovea::distributed::sequence_parallel(rows, fovea::Serial{}, f); });
 }
 
 /// Expects the same bits, and something else than zeros.
@@ -167,15 +192,12 @@ void check_forward(const Layer& layer, const Shape& shape, const std::vector<Row
 /// \param width channels of x, and of y
 template <class T, class Layer>
 std::string said_to_a_length_beyond(const Layer& layer, Index width) {
-  const Sharding rows(all_ranks(),
-                      RowLayout::contiguous(500, all_ranks().size(), fovea::kReductionBlock));
+  const Sharding rows = chain_rows(500);
   const Tensor<T> x({1, 1, rows.own_count(), width});
   const Tensor<T> y(x.shape());
   const std::vector<Index> lengths = {501};
-  return refusal([&] {
-    fovea::distributed::sequence_parallel(rows, fovea::Serial{}, [&](auto& over) {
-      layer.forward({View<const T>(x.view()), lengths}, y.view(), over);
-    });
+  return refused_over(rows, [&](auto& over) {
+    layer.forward({View<const T>(x.view()), lengths}, y.view(), over);
   });
 }
 

@@ -5,8 +5,8 @@
 /// of one process; what is sent; and what is refused.
 #include <gtest/gtest.h>
 
-#include "distributed/operator_call.hpp"
 #include "distributed/operators.hpp"
+#include "distributed/rank_call.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed/linear_backward.hpp"
 #include "fovea/distributed/linear_forward.hpp"
@@ -31,20 +31,18 @@ void check(const Op& op, const SquareSequence& s, const Extras& extras = {}, boo
            const AnyExecutor& executor = in_this_thread()) {
   OperatorCall<Op, T> call(s, extras);
   call.near_out.is_wanted = call.near_lse.is_wanted = keeps;
-  expect_bits_of_one_process(Op::name(), op, call, executor);
+  expect_one_process(op, call, executor);
   for (const T x : call.d_near_logits.whole.values()) EXPECT_NE(x, 0);
 }
 
 TEST(DistributedLinear, ComputesTheNearFieldAgain) {
-  for_each_far_field_operator([&](const std::string& /*name*/, const auto& op) {
-    check(op, square(1, 2, 2, 150), {}, false);
-  });
+  for_each_far_field_operator([&](const auto& op) { check(op, square(1, 2, 2, 150), {}, false); });
 }
 
 /// Several segments: states go over them, and sums are folded in their order.
 TEST(DistributedLinear, EqualsOneProcessOverSegments) {
   const fovea::ThreadPool pool(3);
-  for_each_far_field_operator([&](const std::string& /*name*/, const auto& op) {
+  for_each_far_field_operator([&](const auto& op) {
     check(op, square(1, 4, 2, 5 * kLinearSegment + 77), {}, true, AnyExecutor::of(pool));
   });
 }
@@ -52,7 +50,7 @@ TEST(DistributedLinear, EqualsOneProcessOverSegments) {
 /// Rows after the last key read the last chunk of keys token by token, on any rank.
 TEST(DistributedLinear, SupportsKeyLengths) {
   const Index count = 3 * kLinearSegment + 5;
-  for_each_far_field_operator([&](const std::string& /*name*/, const auto& op) {
+  for_each_far_field_operator([&](const auto& op) {
     check(op, square(4, 2, 1, count, {count, kLinearSegment + 130, 0, 2 * kLinearSegment}));
   });
 }
@@ -64,7 +62,7 @@ TEST(DistributedLinear, NoValuesGiveNoGradients) {
     SquareSequence s = square(1, 2, 1, kLinearSegment + 77);
     s.shape.value_width = 0;
     OperatorCall<Op, float> call(s, {constant(-1), constant(-1), constant(0)});
-    expect_bits_of_one_process(Op::name(), op, call);
+    expect_one_process(op, call);
     for (const float gradient : call.d_q.whole.values()) ASSERT_EQ(gradient, 0);
     for (const float gradient : call.d_k.whole.values()) ASSERT_EQ(gradient, 0);
   };
@@ -139,7 +137,7 @@ TEST(DistributedLinear, LogitsWithoutSequences) {
     const fovea::FmmOneKernel op({.band = kBand, .causal = causal});
     OperatorCall<fovea::FmmOneKernel, OtherScalar> call(square(0, 2, 2, 100),
                                                         {.near_logits = "h", .far_logits = "h"});
-    expect_bits_of_one_process("no sequences", op, call);
+    expect_one_process(op, call);
     for (const double x : call.d_near_logits.own.values()) EXPECT_EQ(x, 0);
     for (const double x : call.d_far_logits.own.values()) EXPECT_EQ(x, 0);
   }
@@ -151,11 +149,8 @@ TEST(DistributedLinear, SendsStatesAndNoRows) {
   if (all_ranks().size() != 2) GTEST_SKIP() << "counted for two ranks";
   const auto sent = []<class Op>(bool in_backward, const Op& op, Index count) {
     OperatorCall<Op, float> call(square(1, 2, 2, count));
-    const Sharding rows(all_ranks(), RowLayout::contiguous(count, 2));
-    call.shard(rows);
-    return (in_backward ? backward_in(Where::ranks, op, call, rows)
-                        : forward_in(Where::ranks, op, call, rows))
-        .bytes_sent;
+    const RankCall on_ranks(op, call);
+    return in_backward ? on_ranks.backward() : on_ranks.forward();
   };
   const fovea::LinearAttention<EluPlusOne> causal({.causal = true});
   EXPECT_EQ(sent(false, causal, 400) > 0, all_ranks().rank() == 0);
@@ -169,17 +164,19 @@ TEST(DistributedLinear, SendsStatesAndNoRows) {
 }
 
 TEST(DistributedLinear, RefusesMismatches) {
-  const RefusedCall delta{fovea::DeltaRuleAttention<EluPlusOne>()};
+  OperatorCall<fovea::DeltaRuleAttention<EluPlusOne>, float> call(square(1, 2, 2, 40));
+  const RankCall delta(fovea::DeltaRuleAttention<EluPlusOne>(), call);
   auto a = delta.arguments();
   if (delta.is_last) a.inputs.beta = {};
-  std::string text = delta.forward(a);
+  std::string text = delta.refused(a);
   EXPECT_TRUE(text.starts_with(delta.begin)) << text;
   EXPECT_NE(text.find("beta"), std::string::npos) << text;
-  delta.call.expect_untouched();
-  const RefusedCall band{fovea::FmmOneKernel({.band = {.left = -1}})};
-  text = band.forward(band.arguments());
+  call.expect_untouched();
+  OperatorCall<fovea::FmmOneKernel, float> fmm_call(square(1, 2, 2, 40));
+  const RankCall band(fovea::FmmOneKernel({.band = {.left = -1}}), fmm_call);
+  text = band.refused(band.arguments());
   EXPECT_TRUE(text.starts_with("rank 0: FmmAttention: ")) << text;
-  band.call.expect_untouched();
+  fmm_call.expect_untouched();
 }
 
 TEST(DistributedLinear, RefusesDifferentOptions) {
@@ -198,10 +195,12 @@ TEST(DistributedLinear, RefusesDifferentOptions) {
 TEST(DistributedLinear, RefusesDifferentGradientsOfLogits) {
   if (all_ranks().size() == 1) GTEST_SKIP() << "nobody to differ from";
   const SquareSequence s = square(1, 2, 2, 40);
-  const RefusedCall<fovea::FmmOneKernel> by_head(kCausalFmm, s, {.near_logits = "h"});
-  const RefusedCall<fovea::FmmOneKernel> by_column(kCausalFmm, s, {.near_logits = "hd"});
+  OperatorCall<fovea::FmmOneKernel, float> call(s, {.near_logits = "h"});
+  OperatorCall<fovea::FmmOneKernel, float> call_by_column(s, {.near_logits = "hd"});
+  const RankCall by_head(kCausalFmm, call);
+  const RankCall by_column(kCausalFmm, call_by_column);
   const auto expect_differs = [&](const auto& arguments, const std::string& difference) {
-    const std::string text = by_head.backward(arguments);
+    const std::string text = by_head.refused_backward(arguments);
     EXPECT_NE(text.find(difference), std::string::npos) << text;
   };
   auto a = by_head.arguments();
@@ -216,7 +215,7 @@ TEST(DistributedLinear, RefusesDifferentGradientsOfLogits) {
     a.grads.near_logits = by_column.arguments().grads.near_logits;
   }
   expect_differs(a, "gradients of logits of columns");
-  by_head.call.expect_untouched();
+  call.expect_untouched();
 }
 
 }  // namespace fovea_test::distributed_linear

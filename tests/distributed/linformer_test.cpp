@@ -7,13 +7,13 @@
 
 #include <gtest/gtest.h>
 
+#include "distributed/operator_calls.hpp"
 #include "distributed/rank_call.hpp"
 
 namespace fovea_test::distributed_linformer {
 
 using fovea::kReductionBlock;
 using fovea::LinformerAttention;
-using fovea::LinformerInputs;
 
 /// Sizes of a call, with what most tests want.
 struct Sizes {
@@ -91,8 +91,7 @@ TEST(DistributedLinformer, SendsGradientsOfProjectedKeysAndNoRows) {
   const Index rank = all_ranks().rank();
   const auto sent = [&](Index count) {
     Call call({.rows = count, .projected = 64});
-    const LinformerAttention op;
-    const RankCall on_ranks(op, call, RowLayout::contiguous(count, all_ranks().size()));
+    const RankCall on_ranks(LinformerAttention(), call);
     on_ranks.forward();
     return on_ranks.backward();
   };
@@ -107,74 +106,66 @@ TEST(DistributedLinformer, SendsGradientsOfProjectedKeysAndNoRows) {
   EXPECT_EQ(sent(ranks * (block + 1)), expected + read + made);
 }
 
-TEST(DistributedLinformer, RefusesInvalidArgumentsOfOneRank) {
-  const LinformerAttention op;
-  Call call({.rows = 70});
-  const RankCall own(op, call, RowLayout::contiguous(70, all_ranks().size()));
-  const int last = all_ranks().size() - 1;
-  const bool is_last = all_ranks().rank() == last;
-  const std::string begin = "rank " + std::to_string(last) + ": LinformerAttention: ";
-  const auto refused = [&](const LinformerInputs<float>& in) {
-    return own.refused(in, own.saved());
-  };
-  const std::string count = std::to_string(own.rows.layout().count(last));
-  LinformerInputs<float> in = own.inputs();
-  if (is_last) in.key_projection = {};
-  EXPECT_EQ(refused(in),
-            begin + "key_projection is required: [1, 1 or Hk, P, Nk], which projects Nk rows to P");
-  in = own.inputs();
+class DistributedLinformerErrors : public testing::Test {
+ protected:
+  Call call{{.rows = 70}};
+  const RankCall<LinformerAttention, Call> own{LinformerAttention(), call};
+  const std::string count = std::to_string(own.rows().layout().count(own.last));
+};
+
+TEST_F(DistributedLinformerErrors, InvalidArgumentsOfOneRank) {
+  auto a = own.arguments();
+  if (own.is_last) a.inputs.key_projection = {};
+  EXPECT_EQ(
+      own.refused(a),
+      own.begin + "key_projection is required: [1, 1 or Hk, P, Nk], which projects Nk rows to P");
+  a = own.arguments();
   const std::vector<Index> ends = {0, 70};
-  if (is_last) in.cu_seqlens_q = ends;
-  EXPECT_EQ(refused(in),
-            begin + "cu_seqlens must not be given: the sequence is distributed over ranks");
-  in = own.inputs();
+  if (own.is_last) a.inputs.cu_seqlens_q = ends;
+  EXPECT_EQ(own.refused(a),
+            own.begin + "cu_seqlens must not be given: the sequence is distributed over ranks");
+  a = own.arguments();
   const std::vector<Index> lengths = {71};
-  in.key_lengths = lengths;
-  EXPECT_EQ(refused(in),
+  a.inputs.key_lengths = lengths;
+  EXPECT_EQ(own.refused(a),
             "rank 0: LinformerAttention: key_lengths[0] is 71; expected 0 to 70, the rows of the "
             "sequence");
-  own.expect_untouched();
-  if (last == 0) GTEST_SKIP() << "nobody to differ from";
-  in = own.inputs();
+  call.expect_untouched();
+  if (own.last == 0) GTEST_SKIP() << "nobody to differ from";
+  a = own.arguments();
   const Tensor<float> all({1, 1, 7, 70});
-  if (is_last) in.value_projection = all.view();
-  EXPECT_EQ(refused(in),
-            begin + "value_projection has width 70; expected " + count + ", the rows of k");
-  in = own.inputs();
-  const Tensor<float> more({1, 1, 8, own.rows.own_count()});
-  if (is_last) in.key_projection = in.value_projection = more.view();
-  const std::string differ = own.refused(in, {});
+  if (own.is_last) a.inputs.value_projection = all.view();
+  EXPECT_EQ(own.refused(a),
+            own.begin + "value_projection has width 70; expected " + count + ", the rows of k");
+  a = own.arguments();
+  const Tensor<float> more({1, 1, 8, own.rows().own_count()});
+  if (own.is_last) a.inputs.key_projection = a.inputs.value_projection = more.view();
+  a.saved = {};
+  const std::string differ = own.refused(a);
   EXPECT_NE(differ.find(", key_projection 1x8, value_projection 1x8 (heads, rows), where rank 0"),
             std::string::npos)
       << differ;
-  own.expect_untouched();
+  call.expect_untouched();
 }
 
-TEST(DistributedLinformer, RefusesMismatchedGradients) {
-  const LinformerAttention op;
-  Call call({.rows = 70});
-  const RankCall own(op, call, RowLayout::contiguous(70, all_ranks().size()));
-  const int last = all_ranks().size() - 1;
-  const bool is_last = all_ranks().rank() == last;
-  const std::string begin = "rank " + std::to_string(last) + ": LinformerAttention: ";
-  auto saved = own.saved();
-  if (is_last) saved.lse = {};
-  EXPECT_EQ(own.refused(own.inputs(), saved, own.grads()),
-            begin + "lse is required: the lse that forward saved");
-  auto grads = own.grads();
+TEST_F(DistributedLinformerErrors, MismatchedGradients) {
+  auto a = own.arguments();
+  if (own.is_last) a.saved.lse = {};
+  EXPECT_EQ(own.refused_backward(a), own.begin + "lse is required: the lse that forward saved");
+  a = own.arguments();
   const Tensor<float> wide({1, 1, 7, 71});
-  if (is_last) grads.key_projection = wide.view();
-  EXPECT_EQ(own.refused(own.inputs(), own.saved(), grads),
-            begin + "the gradient of key_projection has shape 1x1x7x71; expected 1x1x7x" +
-                std::to_string(own.rows.layout().count(last)) + ", to match the inputs");
+  if (own.is_last) a.grads.key_projection = wide.view();
+  EXPECT_EQ(own.refused_backward(a),
+            own.begin + "the gradient of key_projection has shape 1x1x7x71; expected 1x1x7x" +
+                count + ", to match the inputs");
   // Whether the projected keys and values are saved is the same on all ranks.
-  if (last > 0) {
-    saved = own.saved();
-    if (is_last) saved.projected_keys = saved.projected_values = {};
-    const std::string differ = own.refused(own.inputs(), saved, own.grads());
+  if (own.last > 0) {
+    a = own.arguments();
+    if (own.is_last) a.saved.projected_keys = a.saved.projected_values = {};
+    const std::string differ = own.refused_backward(a);
     EXPECT_NE(differ.find(", projected keys and values saved"), std::string::npos) << differ;
   }
-  own.expect_untouched();
+  call.expect_untouched();
 }
 
 }  // namespace fovea_test::distributed_linformer

@@ -7,8 +7,8 @@
 
 #include <limits>
 
-#include "distributed/operator_call.hpp"
 #include "distributed/operators.hpp"
+#include "distributed/rank_call.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed/fsat_backward.hpp"
 #include "fovea/distributed/fsat_forward.hpp"
@@ -30,7 +30,7 @@ const SmartBirdAttention kCausalBird{{.keys_per_row = kChosenKeys, .causal = tru
 TEST(DistributedLists, EqualsOneProcessWithLongLists) {
   for (const bool causal : {false, true}) {
     OperatorCall<IndexedAttention, OtherScalar> call(square(1, 2, 2, 1100), {}, {.listed = 40});
-    expect_bits_of_one_process("lists", IndexedAttention{{.causal = causal}}, call);
+    expect_one_process(IndexedAttention{{.causal = causal}}, call);
   }
 }
 
@@ -39,7 +39,7 @@ TEST(DistributedLists, EqualsOneProcessIfLseIsLarge) {
   const auto check = [&]<class Op>(const Op& op) {
     OperatorCall<Op, float> call(square(1, 4, 2, 333));
     call.q.whole.fill(gaussian(1, 300));
-    expect_bits_of_one_process(Op::name(), op, call);
+    expect_one_process(op, call);
     EXPECT_GT(large_count(call.lse), 100);
   };
   check(IndexedAttention{});
@@ -49,9 +49,8 @@ TEST(DistributedLists, EqualsOneProcessIfLseIsLarge) {
 /// Long enough for the phases of one process.
 TEST(DistributedLists, FsatEqualsOneProcessWithManyRows) {
   const fovea::ThreadPool pool(3);
-  expect_bits_of_one_process<float>("many rows",
-                                    FsatAttention(fovea::FsatOptions{.max_length = 9000}),
-                                    square(1, 1, 1, 9000), {}, AnyExecutor::of(pool));
+  expect_one_process<float>(FsatAttention(fovea::FsatOptions{.max_length = 9000}),
+                            square(1, 1, 1, 9000), {}, AnyExecutor::of(pool));
 }
 
 TEST(DistributedLists, SmartBirdEqualsOneProcessOverBlocksOfKeys) {
@@ -59,7 +58,7 @@ TEST(DistributedLists, SmartBirdEqualsOneProcessOverBlocksOfKeys) {
                                .policy = fovea::SamplingPolicy::top_k,
                                .causal = true,
                                .search = fovea::SketchSearch::blocks}};
-  expect_bits_of_one_process<float>("blocks", op, square(1, 1, 1, 5000));
+  expect_one_process<float>(op, square(1, 1, 1, 5000));
 }
 
 /// A row whose sketch contains NaN is NaN on its rank. It has chosen no key, and gives none a
@@ -67,7 +66,7 @@ TEST(DistributedLists, SmartBirdEqualsOneProcessOverBlocksOfKeys) {
 TEST(DistributedLists, RowsWithoutASketchAreNaN) {
   OperatorCall<SmartBirdAttention, float> call(square(2, 2, 2, 90));
   call.sketch_q.whole(1, 0, 61, 1) = kNaN;
-  expect_bits_of_one_process("NaN", kCausalBird, call);
+  expect_one_process(kCausalBird, call);
   EXPECT_TRUE(std::isnan(call.out.whole(1, 0, 61, 0)));
 }
 
@@ -80,13 +79,11 @@ TEST(DistributedLists, InvisibleKeysMayContainAnything) {
   for (Index h = 0; h < 2; ++h) {
     for (Index d = 0; d < 5; ++d) call.k.whole(0, h, 119, d) = kNaN;
   }
-  expect_bits_of_one_process("invisible", IndexedAttention{}, call);
+  expect_one_process(IndexedAttention{}, call);
   if (all_ranks().size() != 2) GTEST_SKIP() << "bytes are counted for two ranks";
-  const Sharding rows(all_ranks(), RowLayout::contiguous(120, 2));
-  call.shard(rows);
-  const auto sent = forward_in(Where::ranks, IndexedAttention{}, call, rows);
+  const Index sent = RankCall(IndexedAttention{}, call).forward();
   // The rows from 60 on see keys from 30 on, of which the first rank has 30.
-  EXPECT_EQ(sent.bytes_sent, all_ranks().rank() == 0 ? 30 * 2 * (5 + 7) * 4 : 0);
+  EXPECT_EQ(sent, all_ranks().rank() == 0 ? 30 * 2 * (5 + 7) * 4 : 0);
 }
 
 /// A key goes once to each rank that has a query with an edge to it, and no other does.
@@ -99,67 +96,69 @@ TEST(DistributedLists, FsatSendsKeysToTheirQueries) {
   for (Index h = 0; h < 2; ++h) dominant(0, h, 7, 0) = 60;
   dominant(0, 0, 20, 0) = 99;
   dominant(0, 1, 21, 0) = 50;
-  const Sharding rows(all_ranks(), RowLayout::contiguous(100, 2));
-  call.shard(rows);
   const FsatAttention op(fovea::FsatOptions{.max_length = 100});
-  const Index sent = forward_in(Where::ranks, op, call, rows).bytes_sent;
+  const Index sent = RankCall(op, call).forward();
   const Index row = 2 * (5 + 7 + 1) * Index{sizeof(float)};
   EXPECT_EQ(sent, all_ranks().rank() == 0 ? 3 * row : 0);
 }
 
 TEST(DistributedLists, RefusesListsOfOneRank) {
-  const RefusedCall<IndexedAttention> wrong(IndexedAttention{}, square(1, 2, 2, 70));
+  OperatorCall<IndexedAttention, float> call(square(1, 2, 2, 70));
+  const RankCall wrong(IndexedAttention{}, call);
   auto a = wrong.arguments();
-  const Tensor<Index> beyond = wrong.call.indices.own.in({});
+  const Tensor<Index> beyond = call.indices.own.in({});
   beyond(0, 1, 2, 0) = 70;
   if (wrong.is_last) a.inputs.indices = beyond.view();
-  EXPECT_EQ(wrong.forward(a), wrong.begin +
+  EXPECT_EQ(wrong.refused(a), wrong.begin +
                                   "indices[0, 1, 2, 0] is 70; expected 0 to 69, the keys of the "
                                   "sequence, or -1 after the last one");
   if (wrong.is_last) a.inputs.indices = {};
-  EXPECT_EQ(wrong.forward(a),
+  EXPECT_EQ(wrong.refused(a),
             wrong.begin + "indices is required: [B, Hq, Nq, K], the keys of each row");
-  wrong.call.expect_untouched();
+  call.expect_untouched();
   // Keys on other ranks are valid.
-  EXPECT_EQ(wrong.forward(wrong.arguments()), "accepted");
+  EXPECT_EQ(wrong.refused(wrong.arguments()), "accepted");
 }
 
 TEST(DistributedLists, RefusesDrawsAndWrongChoices) {
-  const RefusedCall<SmartBirdAttention> wrong(kCausalBird);
+  OperatorCall<SmartBirdAttention, float> call(square(1, 2, 2, 40));
+  const RankCall wrong(kCausalBird, call);
   auto a = wrong.arguments();
-  const Tensor<float> draws({1, 2, wrong.rows.own_count(), 40});
+  const Tensor<float> draws({1, 2, wrong.rows().own_count(), 40});
   if (wrong.is_last) a.inputs.draws = draws.view();
-  EXPECT_EQ(wrong.forward(a),
+  EXPECT_EQ(wrong.refused(a),
             wrong.begin + "draws must not be given: the sequence is distributed over ranks");
   a = wrong.arguments();
-  const Tensor<Index> chosen({1, 2, wrong.rows.own_count(), kChosenKeys});
+  const Tensor<Index> chosen({1, 2, wrong.rows().own_count(), kChosenKeys});
   a.saved.indices = chosen.view();
   chosen.fill(constant(-1));
   if (wrong.is_last) chosen(0, 0, 0, 1) = 3;
-  EXPECT_EQ(wrong.backward(a),
+  EXPECT_EQ(wrong.refused_backward(a),
             wrong.begin + "indices[0, 0, 0, 1] is 3; expected -1, as before it: -1 ends the list");
   if (wrong.is_last) chosen(0, 0, 0, 0) = 40;
-  EXPECT_EQ(wrong.backward(a), wrong.begin +
-                                   "indices[0, 0, 0, 0] is 40; expected 0 to 39, the keys of the "
-                                   "sequence, or -1 after the last one");
-  wrong.call.expect_untouched();
+  EXPECT_EQ(wrong.refused_backward(a),
+            wrong.begin +
+                "indices[0, 0, 0, 0] is 40; expected 0 to 39, the keys of the "
+                "sequence, or -1 after the last one");
+  call.expect_untouched();
 }
 
 TEST(DistributedLists, RefusesDominantIndicesOfOneRank) {
-  const RefusedCall<FsatAttention> wrong(FsatAttention(fovea::FsatOptions{.max_length = 40}));
+  OperatorCall<FsatAttention, float> call(square(1, 2, 2, 40));
+  const RankCall wrong(FsatAttention(fovea::FsatOptions{.max_length = 40}), call);
   auto a = wrong.arguments();
   if (wrong.is_last) a.inputs.dominant = {};
-  const std::string text = wrong.forward(a);
+  const std::string text = wrong.refused(a);
   EXPECT_NE(text.find("dominant"), std::string::npos) << text;
   a = wrong.arguments();
-  const Tensor<Index> queries({1, 2, wrong.rows.own_count(), 4});
+  const Tensor<Index> queries({1, 2, wrong.rows().own_count(), 4});
   if (wrong.is_last) a.inputs.random = queries.view();
-  EXPECT_EQ(wrong.forward(a),
+  EXPECT_EQ(wrong.refused(a),
             wrong.begin + "random must not be given: the sequence is distributed over ranks");
   EXPECT_EQ(
-      wrong.forward(FsatAttention(fovea::FsatOptions{.max_length = 39}), wrong.arguments()),
+      wrong.refused(FsatAttention(fovea::FsatOptions{.max_length = 39}), wrong.arguments()),
       "rank 0: FsatAttention: max_length is 39; expected at least 40, the rows of the sequence");
-  wrong.call.expect_untouched();
+  call.expect_untouched();
 }
 
 }  // namespace fovea_test::distributed_lists

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "distributed/operator_calls.hpp"
 #include "distributed/rank_call.hpp"
 #include "fovea/distributed/softmax_backward.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
@@ -15,8 +16,6 @@ namespace fovea_test::distributed_luna {
 using fovea::kKeySegment;
 using fovea::LunaPack;
 using fovea::LunaUnpack;
-using fovea::SoftmaxGrads;
-using fovea::SoftmaxInputs;
 using fovea::View;
 
 /// Batch, heads, rows and widths of a step.
@@ -158,73 +157,60 @@ TEST(DistributedLuna, SendsRowsOfDividedSegments) {
 }
 
 TEST(DistributedLuna, RefusesMismatches) {
-  const int ranks = all_ranks().size();
-  const bool is_last = all_ranks().rank() == ranks - 1;
-  const std::string begin = "rank " + std::to_string(ranks - 1) + ": LunaPack: ";
-  const LunaPack op;
   Call<LunaPack> call({1, 2, 1, 6, 40});
-  const RankCall own(op, call, RowLayout::contiguous(40, ranks));
-  const auto forward = [&](const SoftmaxInputs<float>& in) { return own.refused(in, {}); };
-  const auto backward = [&](const SoftmaxInputs<float>& in, const SoftmaxGrads<float>& grads) {
-    return own.refused(in, own.saved(), grads);
-  };
-  SoftmaxInputs<float> in = own.inputs();
+  const RankCall own(LunaPack(), call);
+  auto a = own.arguments();
   const Tensor<float> wrong({1, 1, 41, 5});
-  if (is_last) in.k = wrong.view();
-  std::string text = forward(in);
-  EXPECT_EQ(text.substr(0, text.find(';')), begin + "k has 41 rows") << text;
-  in = own.inputs();
+  if (own.is_last) a.inputs.k = wrong.view();
+  std::string text = own.refused(a);
+  EXPECT_TRUE(text.starts_with(own.begin + "k has 41 rows;")) << text;
+  a = own.arguments();
   const std::vector<Index> ends = {0, 6};
-  if (is_last) in.cu_seqlens_q = ends;
-  EXPECT_EQ(forward(in),
-            begin + "cu_seqlens must not be given: the sequence is distributed over ranks");
-  in = own.inputs();
+  if (own.is_last) a.inputs.cu_seqlens_q = ends;
+  EXPECT_EQ(own.refused(a),
+            own.begin + "cu_seqlens must not be given: the sequence is distributed over ranks");
+  a = own.arguments();
   const std::vector<Index> lengths = {41};
-  if (is_last) in.key_lengths = lengths;
-  text = forward(in);
-  EXPECT_EQ(text.substr(0, text.find(';')), begin + "key_lengths[0] is 41") << text;
-  in = own.inputs();
-  SoftmaxGrads<float> grads = own.grads();
+  if (own.is_last) a.inputs.key_lengths = lengths;
+  text = own.refused(a);
+  EXPECT_TRUE(text.starts_with(own.begin + "key_lengths[0] is 41;")) << text;
+  a = own.arguments();
   const Tensor<float> bias({1, 1, 1, 1});
-  if (is_last) grads.bias = bias.view();
+  if (own.is_last) a.grads.bias = bias.view();
   EXPECT_EQ(
-      backward(in, grads),
-      begin + "the gradient of bias must not be given: the sequence is distributed over ranks");
-  grads = own.grads();
-  const View<const float> d_out = call.d_out.in(Where::ranks);
-  const View<const float> lse_like = call.lse.in(Where::ranks);
-  const auto through_lse = [&](const View<const float>& d_lse) {
-    return refusal([&] {
-      fovea::distributed::backward(op, in, View<const float>(call.out.in(Where::ranks)),
-                                   own.saved(), {.d_out = d_out, .d_lse = d_lse}, grads, own.rows);
-    });
-  };
-  text = through_lse(is_last ? d_out : lse_like);
-  EXPECT_TRUE(text.starts_with(begin + "d_lse has shape 1x2x6x7")) << text;
-  if (ranks > 1) {
-    text = through_lse(is_last ? View<const float>() : lse_like);
+      own.refused_backward(a),
+      own.begin + "the gradient of bias must not be given: the sequence is distributed over ranks");
+  a = own.arguments();
+  a.d_lse = own.is_last ? a.d_out : View<const float>(a.saved.lse);
+  text = own.refused_backward(a);
+  EXPECT_TRUE(text.starts_with(own.begin + "d_lse has shape 1x2x6x7")) << text;
+  if (own.last > 0) {
+    a.d_lse = own.is_last ? View<const float>() : View<const float>(a.saved.lse);
+    text = own.refused_backward(a);
     EXPECT_TRUE(text.ends_with(", d_lse")) << text;
-    if (is_last) grads.q = {};
-    text = backward(in, grads);
+    a = own.arguments();
+    if (own.is_last) a.grads.q = {};
+    text = own.refused_backward(a);
     EXPECT_NE(text.find("6 packed rows, the gradient of q"), std::string::npos) << text;
-    grads = own.grads();
+    a = own.arguments();
     const std::vector<float> sinks(2);
     std::vector<float> d_sinks(2);
-    in.sink = sinks;
-    if (is_last) grads.sink = d_sinks;
-    text = backward(in, grads);
+    a.inputs.sink = sinks;
+    if (own.is_last) a.grads.sink = d_sinks;
+    text = own.refused_backward(a);
     EXPECT_NE(text.find(", gradients of sinks"), std::string::npos) << text;
-    in = own.inputs();
+    a = own.arguments();
+    a.saved = {};
     const Tensor<float> fewer({1, 2, 5, 5});
     const Tensor<float> out({1, 2, 5, 7});
-    if (is_last) in.q = fewer.view();
-    text = refusal([&] {
-      fovea::distributed::forward(op, in, is_last ? out.view() : call.out.in(Where::ranks),
-                                  own.rows);
-    });
+    if (own.is_last) {
+      a.inputs.q = fewer.view();
+      a.out = out.view();
+    }
+    text = own.refused(a);
     EXPECT_NE(text.find("5 packed rows, where rank 0 calls"), std::string::npos) << text;
   }
-  own.expect_untouched();
+  call.expect_untouched();
 }
 
 /// They would have columns of this rank's keys, or rows of its queries, which kernels look for at
@@ -232,23 +218,22 @@ TEST(DistributedLuna, RefusesMismatches) {
 template <class Op>
 void check_refusal_of_logits(const Op& op) {
   Call<Op> call({1, 2, 1, 6, 40});
-  const RankCall own(op, call, RowLayout::contiguous(40, all_ranks().size()));
-  const Shape of_pairs = {1, 1, own.inputs().q.rows(), own.inputs().k.rows()};
+  const RankCall own(op, call);
+  const auto a = own.arguments();
+  const Shape of_pairs = {1, 1, a.inputs.q.rows(), a.inputs.k.rows()};
   const Tensor<float> bias(of_pairs);
   const Tensor<bool> mask(of_pairs);
-  SoftmaxInputs<float> with_bias = own.inputs();
-  SoftmaxInputs<float> with_mask = own.inputs();
+  auto with_bias = a;
+  auto with_mask = a;
   if (all_ranks().rank() == 0) {
-    with_bias.bias = bias.view();
-    with_mask.mask = mask.view();
+    with_bias.inputs.bias = bias.view();
+    with_mask.inputs.mask = mask.view();
   }
-  for (const auto& with : {std::pair{&with_bias, "bias"}, std::pair{&with_mask, "mask"}}) {
-    const auto* const in = with.first;
-    const char* const name = with.second;
+  for (const auto& [with, name] : {std::pair{&with_bias, "bias"}, std::pair{&with_mask, "mask"}}) {
     const std::string expected = std::string("rank 0: ") + op.name() + ": " + name +
                                  " must not be given: the sequence is distributed over ranks";
-    EXPECT_EQ(own.refused(*in, {}), expected);
-    EXPECT_EQ(own.refused(*in, own.saved(), own.grads()), expected);
+    EXPECT_EQ(own.refused(*with), expected);
+    EXPECT_EQ(own.refused_backward(*with), expected);
   }
 }
 

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "distributed/drawn_trial.hpp"
+#include "distributed/operator_call.hpp"
 #include "fovea/attention/dense_synthesizer.hpp"
 #include "fovea/attention/factorised_synthesizer.hpp"
 #include "fovea/attention/linformer.hpp"
@@ -15,50 +15,8 @@
 #include "fovea/attention/random_synthesizer.hpp"
 #include "fovea/attention/reformer.hpp"
 #include "fovea/attention/sinkhorn.hpp"
-#include "fovea/distributed/row_layout.hpp"
-#include "support/members.hpp"
 
 namespace fovea_test {
-
-/// A call whose tensors have the names of the operator's inputs and saved tensors, and those of
-/// gradients with "d_" before them.
-template <class Op, class T>
-struct MemberCall : ShardedCall<T> {
-  using ShardedCall<T>::ShardedCall;
-
-  /// The layout of what has a row for each block of rows.
-  RowLayout layout_of_blocks(const RowLayout& rows) const { return rows; }
-
-  fovea::InputsOf<Op, T> inputs(Where where) const {
-    auto in = named_like<fovea::InputsOf<Op, T>>("", where);
-    in.key_lengths = this->sequence.lengths;
-    return in;
-  }
-  fovea::SavedOf<Op, T> saved(Where where) const {
-    return named_like<fovea::SavedOf<Op, T>>("", where);
-  }
-  fovea::GradsOf<Op, T> grads(Where where) const {
-    return named_like<fovea::GradsOf<Op, T>>("d_", where);
-  }
-
- private:
-  template <class X, class... Types>
-  static constexpr bool is_one_of = (std::same_as<X, Types> || ...);
-
-  template <class Members>
-  Members named_like(const std::string& prefix, Where where) const {
-    return made_of_tensors<Members>([&](const char* name, auto& member) {
-      using Member = std::remove_cvref_t<decltype(member)>;
-      const auto* const x = dynamic_cast<const ShardedTensor<T>*>(this->named(prefix + name));
-      if (x == nullptr) return;
-      if constexpr (is_one_of<Member, fovea::ViewMember<T>, fovea::ViewMember<const T>>) {
-        member = x->in(where);
-      } else if constexpr (is_one_of<Member, fovea::SpanMember<T>, fovea::SpanMember<const T>>) {
-        member = x->numbers_in(where);
-      }
-    });
-  }
-};
 
 template <class T>
 struct NystroemCall : MemberCall<fovea::NystroemAttention, T> {
@@ -142,23 +100,14 @@ template <class T>
 struct SinkhornCall : MemberCall<fovea::SinkhornAttention, T> {
   SinkhornCall(const SquareSequence& s, const Fills& fills, Index block)
       : MemberCall<fovea::SinkhornAttention, T>(s, fills),
-        block_(block),
         sorting(this->add(
             "sorting", Role::read, Held::blocks,
             {s.shape.batch, s.shape.key_heads, s.shape.keys / block, s.shape.keys / block},
             gaussian(s.seed + 700))),
-        d_sorting(this->add("d_sorting", Role::gradient, Held::blocks, sorting.whole.shape())) {}
-
-  fovea::SoftmaxSaved<T> saved(Where where) const { return {this->lse.in(where)}; }
-
-  RowLayout layout_of_blocks(const RowLayout& rows) const {
-    return fovea::distributed::blocks_of(rows, block_);
+        d_sorting(this->add("d_sorting", Role::gradient, Held::blocks, sorting.whole.shape())) {
+    this->rows_of_block = block;
   }
 
- private:
-  Index block_;
-
- public:
   ShardedTensor<T>&sorting, &d_sorting;
 };
 

@@ -3,7 +3,7 @@
 /// The operators that are tested on ranks: every family, each with another pattern or option.
 #pragma once
 
-#include <string>
+#include <gtest/gtest.h>
 
 #include "fovea/attention.hpp"
 
@@ -33,10 +33,20 @@ inline fovea::BlockRows own_and_first_blocks(fovea::Index rows, fovea::Index blo
   return blocks;
 }
 
-/// Calls f(name, op) for those of softmax attention over patterns, for a sequence of that many
+/// Returns f(name, op), which calls test(op) and adds the name to its failures.
+template <class F>
+auto traced(const F& test) {
+  return [&test](const char* name, const auto& op) {
+    SCOPED_TRACE(name);
+    test(op);
+  };
+}
+
+/// Calls test(op) for those of softmax attention over patterns, for a sequence of that many
 /// rows.
 template <class F>
-void for_each_softmax_operator(fovea::Index rows, const F& f) {
+void for_each_softmax_operator(fovea::Index rows, const F& test) {
+  const auto f = traced(test);
   using fovea::HeadAssignment;
   const fovea::FullAttention causal{{.causal = true}};
   f("full", fovea::FullAttention{});
@@ -59,9 +69,10 @@ void for_each_softmax_operator(fovea::Index rows, const F& f) {
                                          fovea::AnyPattern(fovea::strided_merged(8))}}));
 }
 
-/// Calls f(name, op) for those with far fields of every kind, without random features.
+/// Calls test(op) for those with far fields of every kind, without random features.
 template <class F>
-void for_each_far_field_operator(const F& f) {
+void for_each_far_field_operator(const F& test) {
+  const auto f = traced(test);
   using fovea::Band;
   using fovea::EluPlusOne;
   f("linear", fovea::LinearAttention<EluPlusOne>());
@@ -79,9 +90,10 @@ void for_each_far_field_operator(const F& f) {
 /// The keys that a row of Smart Bird attention chooses.
 inline constexpr fovea::Index kChosenKeys = 6;
 
-/// Calls f(name, op) for those over lists of keys, for a sequence of that many rows.
+/// Calls test(op) for those over lists of keys, for a sequence of that many rows.
 template <class F>
-void for_each_list_operator(fovea::Index rows, const F& f) {
+void for_each_list_operator(fovea::Index rows, const F& test) {
+  const auto f = traced(test);
   using fovea::EdgeSource;
   using fovea::FsatAttention;
   using fovea::FsatOptions;
@@ -105,15 +117,16 @@ void for_each_list_operator(fovea::Index rows, const F& f) {
                                                     .truncate_gradient = false}));
 }
 
-/// Calls f(name, op) for all, for a sequence of that many rows.
+/// Calls test(op) for all, for a sequence of that many rows.
 template <class F>
-void for_each_operator(fovea::Index rows, const F& f) {
-  for_each_softmax_operator(rows, f);
+void for_each_operator(fovea::Index rows, const F& test) {
+  const auto f = traced(test);
+  for_each_softmax_operator(rows, test);
   f("FAT", fovea::FatAttention{});
-  for_each_far_field_operator(f);
+  for_each_far_field_operator(test);
   f("Performer", fovea::PerformerAttention());
   f("Performer, causal", fovea::PerformerAttention({.causal = true}));
-  for_each_list_operator(rows, f);
+  for_each_list_operator(rows, test);
 }
 
 }  // namespace fovea_test

@@ -7,7 +7,7 @@
 
 #include <limits>
 
-#include "distributed/operator_call.hpp"
+#include "distributed/rank_call.hpp"
 #include "fovea/attention/linear/feature_stream.hpp"
 #include "fovea/core/arena.hpp"
 #include "fovea/core/thread_pool.hpp"
@@ -41,8 +41,8 @@ struct Call : OperatorCall<PerformerAttention, T> {
 template <class T>
 void check(Call<T>& call, const AnyExecutor& executor = in_this_thread()) {
   for (const bool causal : {true, false}) {
-    expect_bits_of_one_process<PerformerAttention, T>(
-        causal ? "causal" : "not causal", PerformerAttention({.causal = causal}), call, executor);
+    SCOPED_TRACE(causal ? "causal" : "not causal");
+    expect_one_process(PerformerAttention({.causal = causal}), call, executor);
   }
 }
 template <class T = float>
@@ -100,11 +100,10 @@ TEST(DistributedPerformer, PropagatesNaNAcrossRanges) {
   for (const bool causal : {true, false}) {
     const PerformerAttention op({.causal = causal});
     forward_in(Where::one_process, op, call);
-    const Sharding rows(all_ranks(), RowLayout::block_cyclic(400, all_ranks().size(), 37));
-    call.shard(rows);
-    forward_in(Where::ranks, op, call, rows);
+    const RankCall on_ranks(op, call, RowLayout::block_cyclic(400, all_ranks().size(), 37));
+    on_ranks.forward();
     const std::vector<float> got = call.out.own.values();
-    const std::vector<float> want = own_part(call.out.whole, rows).values();
+    const std::vector<float> want = own_part(call.out.whole, on_ranks.rows()).values();
     for (std::size_t n = 0; n < want.size(); ++n) {
       EXPECT_TRUE(got[n] == want[n] || (got[n] != got[n] && want[n] != want[n]));
     }
@@ -114,9 +113,7 @@ TEST(DistributedPerformer, PropagatesNaNAcrossRanges) {
 TEST(DistributedPerformer, SumsOfNothingAreZero) {
   for (const bool causal : {true, false}) {
     Call<float> call(square(2, 2, 1, 0));
-    const Sharding rows(all_ranks(), RowLayout::contiguous(0, all_ranks().size()));
-    call.shard(rows);
-    backward_in(Where::ranks, PerformerAttention({.causal = causal}), call, rows);
+    RankCall(PerformerAttention({.causal = causal}), call).backward();
     for (const float x : call.d_projection.own.values()) EXPECT_EQ(x, 0);
   }
 }
@@ -125,12 +122,8 @@ TEST(DistributedPerformer, SumsOfNothingAreZero) {
 Index sent(bool in_backward, bool causal, const SquareSequence& s, bool wants_projection = true) {
   Call<float> call(s);
   call.d_projection.is_wanted = wants_projection;
-  const Sharding rows(all_ranks(), RowLayout::contiguous(s.shape.queries, 2));
-  call.shard(rows);
-  const PerformerAttention op({.causal = causal});
-  return (in_backward ? backward_in(Where::ranks, op, call, rows)
-                      : forward_in(Where::ranks, op, call, rows))
-      .bytes_sent;
+  const RankCall on_ranks(PerformerAttention({.causal = causal}), call);
+  return in_backward ? on_ranks.backward() : on_ranks.forward();
 }
 
 /// Causal, a state with its reference goes over the end of a range; otherwise the other rank's
@@ -182,23 +175,25 @@ TEST(DistributedPerformer, SendsStatesAndNoRowsInBackward) {
 }
 
 TEST(DistributedPerformer, RefusesMismatches) {
-  const RefusedCall<PerformerAttention> wrong(PerformerAttention({.causal = true}));
+  OperatorCall<PerformerAttention, float> call(square(1, 2, 2, 40));
+  const RankCall wrong(PerformerAttention({.causal = true}), call);
   auto a = wrong.arguments();
   if (wrong.is_last) a.inputs.projection = {};
-  EXPECT_EQ(wrong.forward(a),
+  EXPECT_EQ(wrong.refused(a),
             wrong.begin + "projection is required: [1, 1, R, 5], the random features");
   const Tensor<float> fewer({1, 1, 20, 5});
   if (wrong.is_last) a.inputs.projection = fewer.view();
-  const std::string other_features = wrong.last > 0 ? wrong.forward(a) : "";
+  const std::string other_features = wrong.last > 0 ? wrong.refused(a) : "";
   a = wrong.arguments();
   const Tensor<float> wide({1, 1, kFeatures, 6});
   if (wrong.is_last) a.grads.projection = wide.view();
-  EXPECT_EQ(wrong.backward(a), wrong.begin +
-                                   "the gradient of projection has shape 1x1x21x6; expected "
-                                   "1x1x21x5, to match the inputs");
+  EXPECT_EQ(wrong.refused_backward(a),
+            wrong.begin +
+                "the gradient of projection has shape 1x1x21x6; expected "
+                "1x1x21x5, to match the inputs");
   if (wrong.is_last) a.grads.projection = {};
-  const std::string no_gradient = wrong.last > 0 ? wrong.backward(a) : "";
-  wrong.call.expect_untouched();
+  const std::string no_gradient = wrong.last > 0 ? wrong.refused_backward(a) : "";
+  call.expect_untouched();
   if (wrong.last == 0) return;
   EXPECT_NE(other_features.find("20 features, options {true, 0}, where rank 0 calls"),
             std::string::npos)

@@ -109,7 +109,7 @@ TEST(DistributedConvolutionTraffic, CountsTheRowsThatTapsReach) {
 TEST(DistributedConvolutionBadInput, IsReportedOnAllRanks) {
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;
-  const Sharding rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kReductionBlock));
+  const Sharding rows = chain_rows(500);
   const auto said = [&](Index taps, Index rows_missing, const std::vector<Index>& lengths = {}) {
     DepthwiseConv<float> layer = made<float>(6, taps);
     DepthwiseConv<float>::Saved nothing;
@@ -117,16 +117,12 @@ TEST(DistributedConvolutionBadInput, IsReportedOnAllRanks) {
     const Tensor<float> y(x.shape());
     y.fill(constant(77));
     const Tokens<float> tokens(View<const float>(x.view()), lengths);
-    const std::string text = refusal([&] {
-      sequence_parallel(rows, fovea::Serial{},
-                        [&](auto& over) { layer.forward(tokens, y.view(), over); });
-    });
-    EXPECT_EQ(refusal([&] {
-                sequence_parallel(rows, fovea::Serial{}, [&](auto& over) {
-                  layer.backward(tokens, nothing, x.view(), y.view(), over);
-                });
-              }),
-              text);
+    const auto backward = [&](auto& over) {
+      layer.backward(tokens, nothing, x.view(), y.view(), over);
+    };
+    const std::string text =
+        refused_over(rows, [&](auto& over) { layer.forward(tokens, y.view(), over); });
+    EXPECT_EQ(refused_over(rows, backward), text);
     for (const float at : y.values()) EXPECT_EQ(at, 77);
     EXPECT_TRUE(layer.weight.gradient.size() == 0 || layer.weight.gradient.isZero());
     return text;

@@ -74,10 +74,8 @@ struct Layers {
   std::vector<T> gradients() {
     std::vector<T> all;
     for (LunaLayer<T>* layer : {&first, &second}) {
-      layer->visit([&](fovea::Parameter<T>& parameter) {
-        const auto& sum = parameter.gradient_sum();
-        all.insert(all.end(), sum.data(), sum.data() + sum.size());
-      });
+      const std::vector<T> own = gradients_of<T>(*layer);
+      all.insert(all.end(), own.begin(), own.end());
     }
     return all;
   }
@@ -168,14 +166,12 @@ TEST(DistributedLunaLayer, ForwardSupportsAnyLayout) {
 TEST(DistributedLunaLayer, RefusesMismatchedTokens) {
   Initialiser initialiser(3);
   const LunaLayer<float> layer({.width = 8, .heads = 2}, initialiser);
-  const Sharding rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kReductionBlock));
+  const Sharding rows = chain_rows(500);
   const auto said = [&](Index packed, const std::vector<Index>& lengths) {
     const Both<float> x({1, 1, rows.own_count(), 8}, {1, 1, packed, 8});
     const Both<float> y(x.x.shape(), x.packed.shape());
-    return refusal([&] {
-      sequence_parallel(rows, fovea::Serial{}, [&](auto& over) {
-        layer.forward({x.x.view(), x.packed.view(), lengths}, y.out(), over);
-      });
+    return refused_over(rows, [&](auto& over) {
+      layer.forward({x.x.view(), x.packed.view(), lengths}, y.out(), over);
     });
   };
   EXPECT_EQ(said(3, {500}), "accepted");

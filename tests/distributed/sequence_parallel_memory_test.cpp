@@ -52,14 +52,6 @@ struct Call {
     layer.forward(tokens, y.view(), saved, executor);
     layer.backward(tokens, saved, View<const T>(d_y.view()), d_x.view(), d_memory.view(), executor);
   }
-  std::vector<T> gradients() {
-    std::vector<T> all;
-    fovea::for_each_parameter(layer, [&](auto& parameter) {
-      const auto& sum = parameter.gradient_sum();
-      all.insert(all.end(), sum.data(), sum.data() + sum.size());
-    });
-    return all;
-  }
 
   Layer<T> layer = made<T>();
   Tensor<T> x, memory, d_y, y, d_x, d_memory;
@@ -87,24 +79,22 @@ TYPED_TEST(DistributedMemory, EqualsOneProcess) {
       expect_own_part(own.y, whole.y, rows, layout.text());
       expect_own_part(own.d_x, whole.d_x, rows, layout.text() + ", d_x");
       expect_own_part(own.d_memory, whole.d_memory, rows, layout.text() + ", d_memory");
-      expect_same(own.gradients(), whole.gradients(), layout.text());
+      expect_same(gradients_of<T>(own.layer), gradients_of<T>(whole.layer), layout.text());
     }
   }
 }
 
 TEST(DistributedMemoryBadInput, IncludesADifferentDistribution) {
-  const Sharding rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kReductionBlock));
+  const Sharding rows = chain_rows(500);
   const Index own = rows.layout().count(0);
   const Tensor<float> x({1, 1, rows.own_count(), 12});
   const Tensor<float> y(x.shape());
   const Layer<float> layer = made<float>();
   const auto said = [&](Index more, const std::vector<Index>& lengths) {
     const Tensor<float> memory({1, 1, rows.own_count() + more, 10});
-    return refusal([&] {
-      sequence_parallel(rows, fovea::Serial{}, [&](auto& over) {
-        layer.forward({.x = x.view(), .memory = memory.view(), .key_lengths = lengths}, y.view(),
-                      over);
-      });
+    return refused_over(rows, [&](auto& over) {
+      layer.forward({.x = x.view(), .memory = memory.view(), .key_lengths = lengths}, y.view(),
+                    over);
     });
   };
   EXPECT_EQ(said(0, {500}), "accepted");

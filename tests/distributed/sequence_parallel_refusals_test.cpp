@@ -25,23 +25,21 @@ using fovea::distributed::sequence_parallel;
 TEST(DistributedLayerBadInput, IsReportedOnAllRanks) {
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;
-  const Sharding rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kReductionBlock));
+  const Sharding rows = chain_rows(500);
   Initialiser initialiser(1);
   const Tensor<float> x({1, 1, rows.own_count(), 6});
   const Tensor<float> wide({1, 1, rows.own_count(), 7});
   LayerCall<fovea::Linear<float>, float> own(fovea::Linear<float>(6, 6, initialiser), x, x);
   fovea::Linear<float>::Saved saved;
   const auto call = [&](bool is_wrong, const Sharding& over_rows) {
-    return refusal([&] {
-      sequence_parallel(over_rows, fovea::Serial{}, [&](auto& over) {
-        own.backward({is_wrong ? wide.view() : x.view()}, saved, over);
-        own.backward({x.view()}, saved, over);
-      });
+    return refused_over(over_rows, [&](auto& over) {
+      own.backward({is_wrong ? wide.view() : x.view()}, saved, over);
+      own.backward({x.view()}, saved, over);
     });
   };
   const std::string begin = "rank " + std::to_string(last) + ": Linear: x has width 7";
   const std::string text = call(is_last, rows);
-  EXPECT_EQ(text.substr(0, begin.size()), begin) << text;
+  EXPECT_TRUE(text.starts_with(begin)) << text;
   for (const float d : own.gradients()) EXPECT_EQ(d, 0);
 
   if (last == 0) return;
@@ -52,10 +50,7 @@ TEST(DistributedLayerBadInput, IsReportedOnAllRanks) {
   const Tensor<float> part({1, 1, odd.own_count(), 6});
   LayerCall<fovea::Linear<float>, float> of_part(own.model, part, part);
   EXPECT_EQ(
-      refusal([&] {
-        sequence_parallel(odd, fovea::Serial{},
-                          [&](auto& over) { of_part.backward({part.view()}, saved, over); });
-      }),
+      refused_over(odd, [&](auto& over) { of_part.backward({part.view()}, saved, over); }),
       "rank 1: sequence_parallel: the first row of a range is 100; expected a multiple of 64, the "
       "reduction block of gradients of weights");
 }
@@ -63,17 +58,14 @@ TEST(DistributedLayerBadInput, IsReportedOnAllRanks) {
 TEST(DistributedLayerBadInput, IncludesDifferentLayers) {
   if (all_ranks().size() == 1) GTEST_SKIP() << "nobody to differ from";
   const bool is_first = all_ranks().rank() == 0;
-  const Sharding rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kReductionBlock));
+  const Sharding rows = chain_rows(500);
   Initialiser initialiser(1);
   const Index width = is_first ? 6 : 7;
   const Tensor<float> x({1, 1, rows.own_count(), width});
   LayerCall<fovea::Linear<float>, float> own(fovea::Linear<float>(width, width, initialiser), x, x);
   fovea::Linear<float>::Saved saved;
   EXPECT_EQ(
-      refusal([&] {
-        sequence_parallel(rows, fovea::Serial{},
-                          [&](auto& over) { own.backward({x.view()}, saved, over); });
-      }),
+      refused_over(rows, [&](auto& over) { own.backward({x.view()}, saved, over); }),
       "rank 1 calls a sum over tokens of 7x7, 4 bytes per number, batch 1, where rank 0 calls a "
       "sum over tokens of 6x6, 4 bytes per number, batch 1");
 }
@@ -82,7 +74,7 @@ TEST(DistributedLayerBadInput, IncludesDifferentLayers) {
 TEST(DistributedLayerBadInput, IncludesDifferentOptions) {
   if (all_ranks().size() == 1) GTEST_SKIP() << "nobody to differ from";
   const bool is_last = all_ranks().rank() + 1 == all_ranks().size();
-  const Sharding rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kReductionBlock));
+  const Sharding rows = chain_rows(500);
   const Tensor<float> x({1, 1, rows.own_count(), 6});
   x.fill(gaussian(3));
   const auto refused = [&](auto odd, auto others, bool goes_back = true) {
@@ -91,11 +83,9 @@ TEST(DistributedLayerBadInput, IncludesDifferentOptions) {
     Tokens<float> tokens;
     tokens.x = x.view();
     tokens.training = {.seed = 5, .step = 2};
-    return refusal([&] {
-      sequence_parallel(rows, fovea::Serial{}, [&](auto& over) {
-        typename Layer::Saved saved;
-        goes_back ? own.run(tokens, over) : own.forward(tokens, saved, over);
-      });
+    return refused_over(rows, [&](auto& over) {
+      typename Layer::Saved saved;
+      goes_back ? own.run(tokens, over) : own.forward(tokens, saved, over);
     });
   };
   const std::string at_the_end = "sequence_parallel: ranks differ in their row layouts or options";
@@ -131,7 +121,7 @@ TEST(DistributedLayerBadInput, IncludesDifferentOptions) {
 TEST(DistributedLayerBadInput, ExceptionsOfTheProgramAreThrownByAll) {
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;
-  const Sharding rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kReductionBlock));
+  const Sharding rows = chain_rows(500);
   Initialiser initialiser(1);
   const Tensor<float> x({1, 1, rows.own_count(), 6});
   LayerCall<fovea::Linear<float>, float> own(fovea::Linear<float>(6, 6, initialiser), x, x);
@@ -154,17 +144,15 @@ TEST(DistributedLayerBadInput, ExceptionsOfTheProgramAreThrownByAll) {
 TEST(DistributedLayerBadInput, MayBeCaughtByTheProgram) {
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;
-  const Sharding rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kReductionBlock));
+  const Sharding rows = chain_rows(500);
   const fovea::IndexedAttention lists;
   fovea::IndexedInputs<float> none;
   const auto caught_text = [&](auto& over) {
     return refusal([&] { over.forward(lists, none, View<float>(), fovea::IndexedSaved<float>()); });
   };
-  const std::string text = refusal([&] {
-    sequence_parallel(rows, fovea::Serial{}, [&](auto& over) {
-      EXPECT_NE(caught_text(over), "accepted");
-      if (is_last) throw std::invalid_argument("Op: no more");
-    });
+  const std::string text = refused_over(rows, [&](auto& over) {
+    EXPECT_NE(caught_text(over), "accepted");
+    if (is_last) throw std::invalid_argument("Op: no more");
   });
   EXPECT_EQ(text, "rank " + std::to_string(last) + ": Op: no more");
 }
@@ -172,8 +160,7 @@ TEST(DistributedLayerBadInput, MayBeCaughtByTheProgram) {
 /// A rank that passes a wrong number of rows reads and writes nothing beyond them.
 TEST(DistributedLayerBadInput, IncludesADifferentNumberOfRows) {
   const int last = all_ranks().size() - 1;
-  const Sharding rows(
-      all_ranks(), RowLayout::contiguous(7 * kReductionBlock, all_ranks().size(), kReductionBlock));
+  const Sharding rows = chain_rows(7 * kReductionBlock);
   const Index held = rows.layout().count(last);
   Initialiser initialiser(1);
   for (const Index brought : {held - 1, held + 1}) {
@@ -184,10 +171,7 @@ TEST(DistributedLayerBadInput, IncludesADifferentNumberOfRows) {
       LayerCall<std::remove_cvref_t<decltype(layer)>, float> own(layer, x, x);
       Tokens<float> tokens;
       tokens.training = {.seed = 5, .step = 2};
-      EXPECT_EQ(refusal([&] {
-                  sequence_parallel(rows, fovea::Serial{},
-                                    [&](auto& over) { own.run(tokens, over); });
-                }),
+      EXPECT_EQ(refused_over(rows, [&](auto& over) { own.run(tokens, over); }),
                 "rank " + std::to_string(last) + ": sequence_parallel: the activations have " +
                     std::to_string(brought) + " rows; expected " + std::to_string(held) +
                     ", the rows of rank " + std::to_string(last))
@@ -208,19 +192,17 @@ TEST(DistributedLayerBadInput, IncludesADifferentNumberOfRows) {
 /// So is what a layer gives out to others.
 TEST(DistributedLayerBadInput, IncludesWrongRowsOfOneRank) {
   const int last = all_ranks().size() - 1;
-  const Sharding rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kReductionBlock));
+  const Sharding rows = chain_rows(500);
   const Index held = fovea::distributed::blocks_of(rows.layout(), 10).count(all_ranks().rank());
   const bool is_last = all_ranks().rank() == last;
   const Tensor<float> x({1, 1, held + (is_last ? 1 : 0), 6});
-  const std::string text = refusal([&] {
-    sequence_parallel(rows, fovea::Serial{}, [&](auto& over) {
-      over.with_rows_of_others(
-          "Layer", View<const float>(x.view()), 10, [](const auto& own) { return own; },
-          [](const auto& /*all*/) { ADD_FAILURE() << "rows were given"; });
-    });
+  const std::string text = refused_over(rows, [&](auto& over) {
+    over.with_rows_of_others(
+        "Layer", View<const float>(x.view()), 10, [](const auto& own) { return own; },
+        [](const auto& /*all*/) { ADD_FAILURE() << "rows were given"; });
   });
   const std::string begin = "rank " + std::to_string(last) + ": Layer: x has ";
-  EXPECT_EQ(text.substr(0, begin.size()), begin) << text;
+  EXPECT_TRUE(text.starts_with(begin)) << text;
 }
 
 }  // namespace fovea_test::distributed_sequence_parallel_refusals

@@ -82,10 +82,7 @@ std::string said_to(Index count, Index block = 7, Index rows_missing = 0) {
   const Tensor<float> x({1, 1, rows.own_count() - (is_first ? rows_missing : 0), 6});
   x.fill(gaussian(3));
   const Tensor<float> y(x.shape());
-  return refusal([&] {
-    sequence_parallel(rows, fovea::Serial{},
-                      [&](auto& over) { layer.forward(x.view(), y.view(), over); });
-  });
+  return refused_over(rows, [&](auto& over) { layer.forward(x.view(), y.view(), over); });
 }
 
 TEST(DistributedSinkhornLayerBadInput, IsReportedOnAllRanks) {

@@ -81,24 +81,19 @@ TYPED_TEST(DistributedSynthesizerLayer, ForwardSupportsAnyLayout) {
 /// The sequence is as long as all ranks' rows.
 TYPED_TEST(DistributedSynthesizerLayer, RefusesMoreTokensThanItHasPositions) {
   auto layer = TestFixture::template made<float>({.width = 6, .heads = 2, .length = 499});
-  const Sharding rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kReductionBlock));
+  const Sharding rows = chain_rows(500);
   const Tensor<float> x({1, 1, rows.own_count(), 6});
   const Tensor<float> y(x.shape());
   y.fill(constant(77));
-  EXPECT_EQ(
-      refusal([&] {
-        sequence_parallel(rows, fovea::Serial{},
-                          [&](auto& over) { layer.forward(x.view(), y.view(), over); });
-      }),
-      "rank 0: SynthesizerLayer: x has 500 rows; expected at most 499, the length of the layer");
+  const std::string expected =
+      "rank 0: SynthesizerLayer: x has 500 rows; expected at most 499, the length of the layer";
+  EXPECT_EQ(refused_over(rows, [&](auto& over) { layer.forward(x.view(), y.view(), over); }),
+            expected);
   typename decltype(layer)::Saved saved;
-  EXPECT_EQ(
-      refusal([&] {
-        sequence_parallel(rows, fovea::Serial{}, [&](auto& over) {
-          layer.backward(x.view(), saved, x.view(), y.view(), over);
-        });
-      }),
-      "rank 0: SynthesizerLayer: x has 500 rows; expected at most 499, the length of the layer");
+  const auto backward = [&](auto& over) {
+    layer.backward(x.view(), saved, x.view(), y.view(), over);
+  };
+  EXPECT_EQ(refused_over(rows, backward), expected);
   for (const float at : y.values()) EXPECT_EQ(at, 77);
 }
 

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Distributed calls of the Fourier mixer and of the cross of hidden states: their tensors, both
-/// passes, and the comparison with one process in layouts of every kind.
+/// Distributed calls of the Fourier mixer and of the cross of hidden states: their tensors, and
+/// both passes.
 #pragma once
-
-#include <gtest/gtest.h>
 
 #include "distributed/drawn_trial.hpp"
 #include "fovea/distributed/fourier_mixer.hpp"
 #include "fovea/distributed/hidden_state_cross.hpp"
-#include "support/executors.hpp"
 
 namespace fovea_test {
 
@@ -34,7 +31,6 @@ struct ChannelCall : ShardedTensors<T> {
   ShardedTensor<T>&d_out, &out;
 };
 
-/// The mixer. \tparam More the rows and the executor of passes over ranks
 template <class T>
 struct MixerCall : ChannelCall<T> {
   explicit MixerCall(const SquareSequence& s)
@@ -42,30 +38,9 @@ struct MixerCall : ChannelCall<T> {
     d_x.is_due = true;
   }
 
-  template <class... More>
-  auto forward(Where where, More&&... more) const {
-    const View<const T> from(x.in(where));
-    if constexpr (sizeof...(more) == 0) {
-      op.forward(from, this->out.in(where));
-    } else {
-      return fovea::distributed::forward(op, from, this->out.in(where), more...);
-    }
-  }
-  template <class... More>
-  auto backward(Where where, More&&... more) const {
-    const View<const T> from(this->d_out.in(where));
-    if constexpr (sizeof...(more) == 0) {
-      op.backward(from, d_x.in(where));
-    } else {
-      return fovea::distributed::backward(op, from, d_x.in(where), more...);
-    }
-  }
-
-  fovea::FourierMixer op;
   ShardedTensor<T>&x, &d_x;
 };
 
-/// The cross, likewise.
 template <class T>
 struct CrossCall : ChannelCall<T> {
   explicit CrossCall(const SquareSequence& s)
@@ -78,42 +53,49 @@ struct CrossCall : ChannelCall<T> {
   fovea::CrossInputs<T> inputs(Where where) const {
     return {f1.in(where), f2.in(where), this->sequence.lengths};
   }
-  template <class... More>
-  auto forward(Where where, More&&... more) const {
-    if constexpr (sizeof...(more) == 0) {
-      op.forward(inputs(where), this->out.in(where));
-    } else {
-      return fovea::distributed::forward(op, inputs(where), this->out.in(where), more...);
-    }
-  }
-  template <class... More>
-  auto backward(Where where, More&&... more) const {
-    const View<const T> from(this->d_out.in(where));
-    const fovea::CrossGrads<T> grads{d_f1.in(where), d_f2.in(where)};
-    if constexpr (sizeof...(more) == 0) {
-      op.backward(inputs(where), from, grads);
-    } else {
-      return fovea::distributed::backward(op, inputs(where), from, grads, more...);
-    }
-  }
 
-  fovea::HiddenStateCross op;
   ShardedTensor<T>&f1, &f2, &d_f1, &d_f2;
 };
 
-/// Expects the bits of one process of both passes in layouts of every kind.
-template <class Call>
-void expect_bits_of_one_process(Call&& call, const AnyExecutor& executor = in_this_thread()) {
-  call.forward(Where::one_process);
-  call.backward(Where::one_process);
-  for (const RowLayout& layout : layouts_of(call.sequence.shape.queries, all_ranks().size())) {
-    const Sharding rows(all_ranks(), layout);
-    SCOPED_TRACE(call.sequence.text() + ", " + layout.text());
-    call.shard(rows);
-    call.forward(Where::ranks, rows, executor);
-    call.expect_bits(Role::made, rows);
-    call.backward(Where::ranks, rows, executor);
-    call.expect_bits(Role::gradient, rows);
+/// The passes of both; over ranks for more = (rows, executor).
+template <class T, class... More>
+auto forward_in(Where where, const fovea::FourierMixer& op, const MixerCall<T>& call,
+                More&&... more) {
+  const View<const T> from(call.x.in(where));
+  if constexpr (sizeof...(more) == 0) {
+    op.forward(from, call.out.in(where));
+  } else {
+    return fovea::distributed::forward(op, from, call.out.in(where), more...);
+  }
+}
+template <class T, class... More>
+auto backward_in(Where where, const fovea::FourierMixer& op, const MixerCall<T>& call,
+                 More&&... more) {
+  const View<const T> from(call.d_out.in(where));
+  if constexpr (sizeof...(more) == 0) {
+    op.backward(from, call.d_x.in(where));
+  } else {
+    return fovea::distributed::backward(op, from, call.d_x.in(where), more...);
+  }
+}
+template <class T, class... More>
+auto forward_in(Where where, const fovea::HiddenStateCross& op, const CrossCall<T>& call,
+                More&&... more) {
+  if constexpr (sizeof...(more) == 0) {
+    op.forward(call.inputs(where), call.out.in(where));
+  } else {
+    return fovea::distributed::forward(op, call.inputs(where), call.out.in(where), more...);
+  }
+}
+template <class T, class... More>
+auto backward_in(Where where, const fovea::HiddenStateCross& op, const CrossCall<T>& call,
+                 More&&... more) {
+  const View<const T> from(call.d_out.in(where));
+  const fovea::CrossGrads<T> grads{call.d_f1.in(where), call.d_f2.in(where)};
+  if constexpr (sizeof...(more) == 0) {
+    op.backward(call.inputs(where), from, grads);
+  } else {
+    return fovea::distributed::backward(op, call.inputs(where), from, grads, more...);
   }
 }
 

@@ -4,6 +4,7 @@
 /// The forms of the Synthesizer over ranks have the bits of one process.
 #include <gtest/gtest.h>
 
+#include "distributed/operator_calls.hpp"
 #include "distributed/rank_call.hpp"
 #include "fovea/distributed/synthesizer_backward.hpp"
 #include "fovea/distributed/synthesizer_forward.hpp"
@@ -73,57 +74,43 @@ TEST(DistributedSynthesizerTraffic, IsOfValuesAndKeys) {
 }
 
 TEST(DistributedSynthesizerErrors, ReportInvalidArgumentsOfOneRank) {
-  const RowLayout layout = RowLayout::contiguous(70, all_ranks().size());
-  const RandomSynthesizerAttention random;
-  RandomCall<float> random_call(sequence(1, 1, 1, 70), gaussian_fills(1), 1);
-  const RankCall own(random, random_call, layout);
-  const int last = all_ranks().size() - 1;
-  const bool is_last = all_ranks().rank() == last;
-  const std::string begin = "rank " + std::to_string(last) + ": ";
-  auto in = own.inputs();
-  const Tensor<float> narrow({1, 1, own.rows.own_count(), 69});
-  if (is_last) in.r = narrow.view();
-  EXPECT_EQ(
-      own.refused(in, {}),
-      begin + "RandomSynthesizerAttention: r has width 69; expected 70, the rows of the sequence");
-  in = own.inputs();
-  const Index own_rows = layout.count(last);
+  RandomCall<float> call(sequence(1, 1, 1, 70), gaussian_fills(1), 1);
+  const RankCall own(RandomSynthesizerAttention(), call);
+  auto a = own.arguments();
+  const Tensor<float> narrow({1, 1, own.rows().own_count(), 69});
+  if (own.is_last) a.inputs.r = narrow.view();
+  EXPECT_EQ(own.refused(a), own.begin + "r has width 69; expected 70, the rows of the sequence");
+  a = own.arguments();
+  const Index own_rows = own.rows().layout().count(own.last);
   const Tensor<float> longer({1, 1, own_rows + 1, 5});
-  if (is_last) in.v = longer.view();
-  EXPECT_EQ(own.refused(in, {}), begin + "RandomSynthesizerAttention: v has " +
-                                     std::to_string(own_rows + 1) + " rows; expected " +
-                                     std::to_string(own_rows) + ", the rows of rank " +
-                                     std::to_string(last));
-  in = own.inputs();
+  if (own.is_last) a.inputs.v = longer.view();
+  EXPECT_EQ(own.refused(a), own.begin + "v has " + std::to_string(own_rows + 1) +
+                                " rows; expected " + std::to_string(own_rows) +
+                                ", the rows of rank " + std::to_string(own.last));
+  a = own.arguments();
   const std::vector<Index> lengths = {71};
-  if (is_last) in.key_lengths = lengths;
-  EXPECT_EQ(own.refused(in, {}),
-            begin +
-                "RandomSynthesizerAttention: key_lengths[0] is 71; expected 0 to 70, the rows of "
-                "the sequence");
-  const DenseSynthesizerAttention dense;
+  if (own.is_last) a.inputs.key_lengths = lengths;
+  EXPECT_EQ(own.refused(a),
+            own.begin + "key_lengths[0] is 71; expected 0 to 70, the rows of the sequence");
   DenseCall<float> dense_call(sequence(1, 1, 1, 70), gaussian_fills(1), 1,
                               {.columns = 70, .has_b2 = false});
-  const RankCall of_dense(dense, dense_call, layout);
-  auto dense_in = of_dense.inputs();
+  const RankCall dense(DenseSynthesizerAttention(), dense_call);
+  auto d = dense.arguments();
   const Tensor<float> few({1, 1, 4, 69});
-  if (is_last) dense_in.w2 = few.view();
-  EXPECT_EQ(of_dense.refused(dense_in, {}),
-            begin +
-                "DenseSynthesizerAttention: w2 has width 69; expected at least 70, the rows of the "
-                "sequence");
+  if (dense.is_last) d.inputs.w2 = few.view();
+  EXPECT_EQ(dense.refused(d),
+            dense.begin + "w2 has width 69; expected at least 70, the rows of the sequence");
 }
 
 /// Gradients of weights are sums over tokens, which ranks want together and cut at chains.
 TEST(DistributedSynthesizerErrors, OfGradientsOfWeights) {
   if (all_ranks().size() == 1) GTEST_SKIP() << "nobody to differ from";
-  const DenseSynthesizerAttention dense;
   const auto refused = [&](const RowLayout& layout, const auto& wanted) {
     DenseCall<float> call(sequence(1, 1, 1, 200), gaussian_fills(1), 1, {.columns = 200});
-    const RankCall own(dense, call, layout);
-    auto grads = own.grads();
-    wanted(grads);
-    return own.refused(own.inputs(), own.saved(), grads);
+    const RankCall own(DenseSynthesizerAttention(), call, layout);
+    auto a = own.arguments();
+    wanted(a.grads);
+    return own.refused_backward(a);
   };
   std::vector<std::vector<Range>> odd(as_size(all_ranks().size()));
   odd[0] = {{0, 100}};

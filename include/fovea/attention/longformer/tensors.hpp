@@ -30,14 +30,7 @@ struct LongformerInputs {
   ViewMember<const T> global_k = {};  ///< [B, Hk, Nk, D]: replaces k for those rows
   ViewMember<const T> global_v = {};  ///< [B, Hk, Nk, Dv]: replaces v for those rows
 
-  /// Calls visit(name, tensor) for every View and every span of numbers.
-  template <class F>
-  constexpr void for_each_tensor(F&& visit) const {
-    shared().for_each_tensor(visit);
-    visit("global_q", global_q);
-    visit("global_k", global_k);
-    visit("global_v", global_v);
-  }
+  FOVEA_TENSORS(q, k, v, bias, mask, alibi_slopes, sink, global_q, global_k, global_v)
 
   /// Whether the rows of global positions have separate projections.
   bool has_global() const { return !global_q.empty() || !global_k.empty() || !global_v.empty(); }
