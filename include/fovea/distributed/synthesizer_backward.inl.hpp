@@ -65,11 +65,11 @@ CommStats SynthesizerBackwardCalls<Op, T>::backward(
     const SoftmaxSaved<T>& saved, const View<const T>& d_out, const GradsOf<Op, T>& grads,
     const Sharding& rows, const detail::CollectiveCall& call) {
   using Gradients = detail::SynthesizerRankGradients<Op, T>;
-  const std::string text = detail::synthesizer_text(Op::name(), ".backward", inputs, rows);
+  const std::string text = detail::call_text(Op::name(), ".backward", inputs, rows);
   return detail::run_call(
       rows, call, text + Gradients::text(grads),
       [&] {
-        detail::check_synthesizer(Op::name(), inputs, rows, [&](const InputsOf<Op, T>& own) {
+        detail::check_call(Op::name(), inputs, rows, [&](const InputsOf<Op, T>& own) {
           op.check_backward(own, out, saved, d_out, grads, rows.count());
         });
         Gradients::check(grads, rows);

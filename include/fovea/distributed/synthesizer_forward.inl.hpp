@@ -56,9 +56,9 @@ CommStats SynthesizerCalls<Op, T>::forward(const Op& op, const InputsOf<Op, T>& 
                                            const Sharding& rows,
                                            const detail::CollectiveCall& call) {
   return detail::run_call(
-      rows, call, detail::synthesizer_text(Op::name(), ".forward", inputs, rows),
+      rows, call, detail::call_text(Op::name(), ".forward", inputs, rows),
       [&] {
-        detail::check_synthesizer(Op::name(), inputs, rows, [&](const InputsOf<Op, T>& own) {
+        detail::check_call(Op::name(), inputs, rows, [&](const InputsOf<Op, T>& own) {
           op.check(own, out, saved, rows.count());
         });
       },

@@ -69,9 +69,16 @@ inline void check_scan_begins(const char* op, const char* which, const Sharding&
 /// sequence \throws std::invalid_argument
 template <class In, class Check>
 void check_call(const char* op, const In& in, const Sharding& rows, const Check& check_tensors) {
-  check_sharded(op, in);
-  check_own_rows(op, "q", in.q, rows);
-  check_own_rows(op, "k", in.k, rows);
+  if constexpr (requires { in.cu_seqlens_q; }) check_sharded(op, in);
+  const char* first = "v";  // of the tensors with the sequence's rows
+  if constexpr (requires { in.q; }) {
+    first = "q";
+    check_own_rows(op, "q", in.q, rows);
+    check_own_rows(op, "k", in.k, rows);
+  } else if constexpr (requires { in.qk; }) {
+    first = "qk";
+    check_own_rows(op, "qk", in.qk, rows);
+  }
   check_own_rows(op, "v", in.v, rows);
   In own = in;
   own.key_lengths = {};
@@ -80,7 +87,7 @@ void check_call(const char* op, const In& in, const Sharding& rows, const Check&
     own.first_positions = {};
   }
   check_tensors(own);
-  fovea::detail::check_key_lengths(op, in.key_lengths, in.q.batch(), "q", rows.count(),
+  fovea::detail::check_key_lengths(op, in.key_lengths, in.v.batch(), first, rows.count(),
                                    "the sequence");
 }
 
@@ -167,11 +174,18 @@ std::string numbers_text(const In& in) {
 /// Describes the parts of a call that must be equal on all ranks.
 template <class In>
 std::string call_text(const char* op, std::string_view pass, const In& in, const Sharding& rows) {
-  using T = typename decltype(in.q)::Scalar;
+  using T = typename decltype(in.v)::Scalar;
   std::string text(op);
   text.append(pass).append(" of ").append(std::to_string(rows.count())).append(" rows, ");
-  text.append(std::to_string(sizeof(T))).append(" bytes per number, q ").append(sizes_text(in.q));
-  text.append(", k ").append(sizes_text(in.k)).append(", v ").append(sizes_text(in.v));
+  text.append(std::to_string(sizeof(T))).append(" bytes per number");
+  const auto add = [&](const char* name, const auto& x) {
+    text.append(", ").append(name).append(" ").append(sizes_text(x));
+  };
+  if constexpr (requires { in.q; }) {
+    add("q", in.q), add("k", in.k), add("v", in.v);
+  } else {
+    in.for_each_tensor(add);
+  }
   text.append(" (batch, heads, width)").append(numbers_text(in));
   if constexpr (requires { in.bias; }) {
     if (!in.bias.empty()) text.append(", bias ").append(sizes_text(in.bias));
@@ -180,6 +194,36 @@ std::string call_text(const char* op, std::string_view pass, const In& in, const
     if (!in.alibi_slopes.empty()) text.append(", ALiBi ").append(value_text(in.alibi_slopes));
   }
   return text;
+}
+
+/// Names those of some tensors that are given, which must be the same on all ranks.
+/// \param before what is said before each name
+template <class Tensors>
+std::string given_text(const Tensors& of, const char* before = ", ") {
+  std::string text;
+  of.for_each_tensor([&](const char* name, const auto& x) {
+    if (!x.empty()) text.append(before).append(name);
+  });
+  return text;
+}
+
+/// Calls f(tensor) for the tensors of some inputs, of saved state or of gradients, or for a single
+/// tensor, that have the rows of the sequence.
+template <class Tensors, class F>
+void for_each_row_tensor(Tensors& of, const F& f) {
+  if constexpr (requires { of.strides(); }) f(of);
+  if constexpr (requires { of.d_out; }) f(of.d_out), f(of.d_lse);
+  if constexpr (requires { of.q; }) f(of.q), f(of.k), f(of.v);
+  if constexpr (requires { of.qk; }) f(of.qk), f(of.v);
+  if constexpr (requires { of.bias; }) f(of.bias);
+  if constexpr (requires { of.mask; }) f(of.mask);
+  if constexpr (requires { of.beta; }) f(of.beta);
+  if constexpr (requires { of.indices; }) f(of.indices);
+  if constexpr (requires { of.draws; }) f(of.sketch_q), f(of.sketch_k), f(of.draws);
+  if constexpr (requires { of.global_q; }) f(of.global_q), f(of.global_k), f(of.global_v);
+  if constexpr (requires { of.lse; }) f(of.lse);
+  if constexpr (requires { of.round_lse; }) f(of.round_lse);
+  if constexpr (requires { of.near_out; }) f(of.near_out), f(of.near_lse);
 }
 
 }  // namespace distributed::detail

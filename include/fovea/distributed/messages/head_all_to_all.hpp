@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// All-to-all by heads: tensors sharded by rows are redistributed so that each rank has all rows of
-/// some heads, and back.
+/// some heads, and back. The passes of operators that are computed in this way.
 #pragma once
 
 #include <exception>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/core/executor_ref.hpp"
+#include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/messages/channel_all_to_all.hpp"
 #include "fovea/distributed/messages/collective_check.hpp"
 #include "fovea/distributed/messages/pass.hpp"
@@ -27,25 +30,40 @@ namespace distributed {
 template <class T>
 class HeadAllToAll {
  public:
-  /// \param ranks must outlive this object   \param batch sequences   \param groups G
-  HeadAllToAll(const Communicator& ranks, Index batch, Index groups)
-      : ranks_(ranks), batch_(batch), groups_(groups) {}
+  /// \param rows must outlive this object   \param block the rows of a row of sorting logits
+  /// \param batch sequences   \param groups G
+  HeadAllToAll(const Sharding& rows, Index block, Index batch, Index groups)
+      : ranks_(rows.ranks()),
+        rows_(rows.layout()),
+        blocks_(blocks_of(rows.layout(), block)),
+        batch_(batch),
+        groups_(groups) {}
   HeadAllToAll(const HeadAllToAll&) = delete;
   HeadAllToAll& operator=(const HeadAllToAll&) = delete;
 
   /// Whether this rank has no heads.
   bool has_none() const { return groups_of(ranks_.rank()).is_empty(); }
 
-  /// Adds a tensor that the call reads. All ranks add the same ones, in the same order.
-  /// \param own [B, heads, own rows, width]   \param layout of its rows; it must outlive this
-  /// object \returns all rows of this rank's heads, [B, own heads, L, width], to be filled by `run`
-  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  View<T> reads(const View<const T>& own, const RowLayout& layout) {
-    return add(read_, own, layout);
+  /// Adds what the call reads: a tensor [B, heads, own rows, width], or inputs or saved state with
+  /// such tensors. All ranks add the same ones, in the same order.
+  /// \returns the same with all rows of this rank's heads, [B, own heads, L, width], to be filled
+  /// by `run`   \throws std::bad_alloc, and std::runtime_error if MPI fails
+  template <class Tensors>
+  Tensors read(Tensors of) {
+    if constexpr (requires { of.sorting; }) {
+      // A rank without blocks needs no logits.
+      if (of.sorting.empty()) of.sorting = {nullptr, {batch_, groups_, 0, blocks_.rows()}};
+    }
+    for_each_tensor(
+        of, [&](auto& x, const RowLayout& layout) { x = add(read_, View<const T>(x), layout); });
+    return of;
   }
-  /// Adds a tensor that the call writes, likewise; an empty one stays empty.
-  View<T> writes(const View<T>& own, const RowLayout& layout) {
-    return own.empty() ? View<T>() : add(written_, own, layout);
+  /// The same for what the call writes.
+  template <class Tensors>
+  Tensors written(Tensors of) {
+    for_each_tensor(
+        of, [&](auto& x, const RowLayout& layout) { x = add(written_, View<T>(x), layout); });
+    return of;
   }
 
   /// Redistributes the inputs, calls f on the ranks that have heads, and redistributes the outputs.
@@ -65,6 +83,17 @@ class HeadAllToAll {
     View<X> own;
     std::unique_ptr<ChannelAllToAll<T>> slices;
   };
+
+  /// Calls f(tensor, layout of its rows) for those that are given.
+  template <class Tensors, class F>
+  void for_each_tensor(Tensors& of, const F& f) const {
+    detail::for_each_row_tensor(of, [&](auto& x) {
+      if (!x.empty()) f(x, rows_);
+    });
+    if constexpr (requires { of.sorting; }) {
+      if (!of.sorting.empty()) f(of.sorting, blocks_);
+    }
+  }
 
   Range groups_of(Index rank) const {
     return {groups_ * rank / ranks_.size(), groups_ * (rank + 1) / ranks_.size()};
@@ -87,6 +116,8 @@ class HeadAllToAll {
   }
 
   const Communicator& ranks_;
+  const RowLayout& rows_;
+  RowLayout blocks_;
   Index batch_;
   Index groups_;
   std::vector<Tensor<const T>> read_;
@@ -94,34 +125,68 @@ class HeadAllToAll {
 };
 
 /// A pass sharded by heads.
-/// \tparam Tensors has a HeadAllToAll, `slices`, which provides the tensors of the call
-/// \tparam Compute called as compute(tensors, executor), computes the heads of this rank
-template <class Tensors, class Compute>
+/// \tparam Compute called as compute(executor), computes the heads of this rank
+template <class T, class Compute>
 class PassByHeads final : public RankPass {
  public:
-  /// \param op the operator's name   \param tensors with memory allocated
-  PassByHeads(const char* op, std::unique_ptr<Tensors> tensors, const Compute& compute)
+  /// \param op the operator's name   \param tensors of the call
+  PassByHeads(const char* op, std::unique_ptr<HeadAllToAll<T>> tensors, const Compute& compute)
       : op_(op), tensors_(std::move(tensors)), compute_(compute) {}
 
   /// Computes the heads of this rank, and writes its rows. \returns null \throws on all ranks what
   /// one threw, before anything is written
   std::exception_ptr run(const ExecutorRef& executor) override {
-    tensors_->slices.run(op_, [&] { compute_(*tensors_, executor); });
+    tensors_->run(op_, [&] { compute_(executor); });
     return nullptr;
   }
 
  private:
   const char* op_;
-  std::unique_ptr<Tensors> tensors_;
+  std::unique_ptr<HeadAllToAll<T>> tensors_;
   Compute compute_;
 };
 
-/// Creates a PassByHeads.
-template <class Tensors, class Compute>
-std::unique_ptr<PassByHeads<Tensors, Compute>> pass_by_heads(const char* op,
-                                                             std::unique_ptr<Tensors> tensors,
-                                                             const Compute& compute) {
-  return std::make_unique<PassByHeads<Tensors, Compute>>(op, std::move(tensors), compute);
+/// The forward pass of an operator whose heads are distributed. All ranks save the same tensors.
+/// \param block the rows of a row of sorting logits   \param check as in `run_call`
+template <class Op, class T>
+CommStats forward_by_heads(const Op& op, const InputsOf<Op, T>& inputs, const View<T>& out,
+                           const SavedOf<Op, T>& saved, const Sharding& rows, Index block,
+                           const detail::CollectiveCall& call, FunctionRef<void()> check) {
+  const std::string text =
+      detail::call_text(op.name(), ".forward", inputs, rows) + detail::given_text(saved);
+  return detail::run_call(rows, call, text, check, [&](const ExecutorRef& /*threads*/) {
+    auto tensors =
+        std::make_unique<HeadAllToAll<T>>(rows, block, inputs.v.batch(), inputs.v.heads());
+    const auto compute = [op, in = tensors->read(inputs), to = tensors->written(out),
+                          kept = tensors->written(saved)](const ExecutorRef& threads) {
+      op.forward(in, to, kept, threads);
+    };
+    return std::make_unique<PassByHeads<T, decltype(compute)>>(op.name(), std::move(tensors),
+                                                               compute);
+  });
+}
+
+/// The backward pass. All ranks request the same gradients and saved the same tensors.
+/// \param saved what the operator reads of it
+template <class Op, class T>
+CommStats backward_by_heads(const Op& op, const InputsOf<Op, T>& inputs, const View<const T>& out,
+                            const SavedOf<Op, T>& saved, const View<const T>& d_out,
+                            const GradsOf<Op, T>& grads, const Sharding& rows, Index block,
+                            const detail::CollectiveCall& call, FunctionRef<void()> check) {
+  const std::string text = detail::call_text(op.name(), ".backward", inputs, rows) +
+                           detail::given_text(saved) +
+                           detail::given_text(grads, ", the gradient of ");
+  return detail::run_call(rows, call, text, check, [&](const ExecutorRef& /*threads*/) {
+    auto tensors =
+        std::make_unique<HeadAllToAll<T>>(rows, block, inputs.v.batch(), inputs.v.heads());
+    const auto compute = [op, in = tensors->read(inputs), from = tensors->read(out),
+                          d_from = tensors->read(d_out), kept = tensors->read(saved),
+                          wanted = tensors->written(grads)](const ExecutorRef& threads) {
+      op.backward(in, from, kept, d_from, wanted, threads);
+    };
+    return std::make_unique<PassByHeads<T, decltype(compute)>>(op.name(), std::move(tensors),
+                                                               compute);
+  });
 }
 
 }  // namespace distributed

@@ -59,23 +59,6 @@ struct WholeShape {
   }
 };
 
-/// Calls f(tensor) for the tensors of some inputs, of saved state or of gradients, or for a single
-/// tensor, that have the rows of the sequence.
-template <class Tensors, class F>
-void for_each_row_tensor(Tensors& of, const F& f) {
-  if constexpr (requires { of.strides(); }) f(of);
-  if constexpr (requires { of.d_out; }) f(of.d_out), f(of.d_lse);
-  if constexpr (requires { of.q; }) f(of.q), f(of.k), f(of.v);
-  if constexpr (requires { of.bias; }) f(of.bias);
-  if constexpr (requires { of.mask; }) f(of.mask);
-  if constexpr (requires { of.beta; }) f(of.beta);
-  if constexpr (requires { of.indices; }) f(of.indices);
-  if constexpr (requires { of.draws; }) f(of.sketch_q), f(of.sketch_k), f(of.draws);
-  if constexpr (requires { of.global_q; }) f(of.global_q), f(of.global_k), f(of.global_v);
-  if constexpr (requires { of.lse; }) f(of.lse);
-  if constexpr (requires { of.near_out; }) f(of.near_out), f(of.near_lse);
-}
-
 /// All rows of the tensors of one call.
 class WholeTensors {
  public:

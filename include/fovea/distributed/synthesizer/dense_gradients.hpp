@@ -130,17 +130,14 @@ class SynthesizerRankGradients<DenseSynthesizerAttention, T> {
     for (Index n = 0; n < sums(); ++n) {
       std::fill_n(chain_.template state<T>(n), hidden_.first_weights_elements(), T{0});
     }
-    const auto add = [&](const ScanStep& link, Index first, Index end) {
+    const auto add = [&](const ScanStep& link, Index n, Index worker) {
       if (has_failed) return;
       const Range own = {link.first, link.first + link.rows.end - link.rows.begin};
-      for_each_task(executor, end - first, [&](Index task, Index worker) {
-        const Index n = first + task;
-        const Index b = in_.w1.batch() == 1 ? link.round : n / heads;
-        hidden_.add_to_first_weights(wanted_.q, !grads_.w1.empty(), b, n % heads, own,
-                                     chain_.template state<T>(n), worker);
-      });
+      const Index b = in_.w1.batch() == 1 ? link.round : n / heads;
+      hidden_.add_to_first_weights(wanted_.q, !grads_.w1.empty(), b, n % heads, own,
+                                   chain_.template state<T>(n), worker);
     };
-    const std::exception_ptr error = chain_.run(add);
+    const std::exception_ptr error = chain_.run(executor, add);
     chain_.give_to_all();
     for (Index n = 0; n < sums(); ++n) {
       hidden_.write_first_weights(chain_.template state<T>(n), grads_, n / heads, n % heads);
