@@ -69,6 +69,12 @@ TEST(IndexSpan, DoesNotCopy) {
   EXPECT_EQ(span.size(), 2U);
 }
 
+TEST(IndexSpan, MayHaveNoInteger) {
+  const std::vector<Index> lengths = {3, 5};
+  EXPECT_EQ(IndexSpan(lengths).value_or(1, 7), 5);
+  EXPECT_EQ(IndexSpan().value_or(1, 7), 7);
+}
+
 TEST(IndexSpan, CanBeSearched) {
   const std::vector<int> ends = {0, 3, 3, 9};
   const IndexSpan span = ends;

@@ -139,6 +139,10 @@ class IndexSpan {
     if (is_wide_) return read<std::int64_t>(from);
     return read<std::int32_t>(from);
   }
+  /// The i-th integer, or `otherwise` if there are none. \pre empty() or i < size()
+  [[nodiscard]] Index value_or(Index i, Index otherwise) const {
+    return empty() ? otherwise : (*this)[static_cast<std::size_t>(i)];
+  }
   /// The first integer. \pre not empty()
   [[nodiscard]] Index front() const { return (*this)[0]; }
   /// The last integer. \pre not empty()

@@ -89,9 +89,7 @@ struct Tokens {
   /// The number of tokens of sequence b.
   Index length(Index b) const { return length(b, x.rows()); }
   /// The same for a sequence of `rows` rows, of which x may be a part.
-  Index length(Index b, Index rows) const {
-    return key_lengths.empty() ? rows : key_lengths[static_cast<std::size_t>(b)];
-  }
+  Index length(Index b, Index rows) const { return key_lengths.value_or(b, rows); }
 
   /// The same tokens with other channels. \param channels [B, 1, L, any]
   Tokens with(const View<const T>& channels) const {

@@ -38,7 +38,7 @@ class CrossTasks {
   CrossTasks(const Shape& shape, IndexSpan key_lengths, FftPlanning planning, bool is_backward)
       : width_(shape[3]), blocks_((width_ + kCrossChannels<T> - 1) / kCrossChannels<T>) {
     for (Index b = 0; b < shape[0]; ++b) {
-      const Index n = key_lengths.empty() ? shape[2] : key_lengths[static_cast<std::size_t>(b)];
+      const Index n = key_lengths.value_or(b, shape[2]);
       const auto same = std::find_if(plans_.begin(), plans_.end(),
                                      [&](const auto& plan) { return plan.length == n; });
       of_batch_.push_back(static_cast<std::size_t>(same - plans_.begin()));

@@ -72,7 +72,7 @@ class Sequences {
   /// Where sequence s is.
   Sequence operator[](Index s) const {
     const auto at = static_cast<std::size_t>(s);
-    Sequence made{s, s, 0, queries_, 0, keys_, key_lengths_.empty() ? keys_ : key_lengths_[at]};
+    Sequence made{s, s, 0, queries_, 0, keys_, key_lengths_.value_or(s, keys_)};
     if (packed()) {
       const Index keys = cu_k_[at + 1] - cu_k_[at];
       made = {s, 0, cu_q_[at], cu_q_[at + 1] - cu_q_[at], cu_k_[at], keys, keys};

@@ -149,9 +149,7 @@ class LinformerProjection {
   Index head_count() const { return shape_.batch * shape_.key_heads; }
   Index parts() const { return (shape_.projected_keys + kTaskRows - 1) / kTaskRows; }
   Index tiles() const { return (shape_.keys + kTaskKeys - 1) / kTaskKeys; }
-  Index key_end(Index b) const {
-    return key_lengths_.empty() ? shape_.keys : key_lengths_[static_cast<std::size_t>(b)];
-  }
+  Index key_end(Index b) const { return key_lengths_.value_or(b, shape_.keys); }
 
   /// The matrix of a head from row n and column m on; empty for a null pointer.
   template <class U>

@@ -90,9 +90,9 @@ class NystroemProducts {
   /// m
   Index landmarks() const { return options_.landmarks; }
   /// The number of queries of a sequence.
-  Index queries(Index b) const { return tokens(b, shape.queries); }
+  Index queries(Index b) const { return lengths_.value_or(b, shape.queries); }
   /// The number of keys of a sequence.
-  Index keys(Index b) const { return tokens(b, shape.keys); }
+  Index keys(Index b) const { return lengths_.value_or(b, shape.keys); }
 
   /// The inputs of the last softmax, over kl and U. Queries beyond a key length see nothing.
   SoftmaxInputs<T> last_inputs(const View<const T>& q) {
@@ -181,10 +181,6 @@ class NystroemProducts {
 
   Index inverse_size() const { return options_.landmarks; }
   Norm* norms() { return norms_.view().data(); }
-
-  Index tokens(Index b, Index rows) const {
-    return lengths_.empty() ? rows : lengths_[static_cast<std::size_t>(b)];
-  }
 
   /// Writes the identity, and which queries are beyond their length.
   void prepare_constants() {

@@ -74,8 +74,7 @@ class SortedRows {
   Index sequences() const { return shape_.batch * shape_.heads; }
   /// The number of rows of a sequence.
   Index length(Index sequence) const {
-    const auto b = static_cast<std::size_t>(sequence / shape_.heads);
-    return inputs_.key_lengths.empty() ? shape_.rows : inputs_.key_lengths[b];
+    return inputs_.key_lengths.value_or(sequence / shape_.heads, shape_.rows);
   }
   /// The number of chunks of each round of a sequence.
   Index chunks(Index sequence) const {

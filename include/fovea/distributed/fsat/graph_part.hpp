@@ -35,9 +35,7 @@ class FsatKeys {
   /// The maximum number of edges of a key.
   Index edges_of_key() const { return dominant_.width() * options_.edges_per_slot(); }
   /// The number of tokens of a sequence with edges.
-  Index length(Index batch) const {
-    return key_lengths_.empty() ? dominant_.rows() : key_lengths_[static_cast<std::size_t>(batch)];
-  }
+  Index length(Index batch) const { return key_lengths_.value_or(batch, dominant_.rows()); }
   /// L, the tokens of a sequence.
   Index tokens() const { return dominant_.rows(); }
   /// M, the dominant indices of a key.

@@ -30,8 +30,7 @@ IndexTensor visible_lists(const IndexedInputs<T>& inputs, bool causal, const Sha
   IndexTensor made(from.shape());
   const View<Index> to = made.view();
   for (Index b = 0; b < from.batch(); ++b) {
-    const Index length =
-        inputs.key_lengths.empty() ? rows.count() : inputs.key_lengths[static_cast<std::size_t>(b)];
+    const Index length = inputs.key_lengths.value_or(b, rows.count());
     for (Index h = 0; h < from.heads(); ++h) {
       Index n = 0;
       for (const Range& own : rows.own()) {

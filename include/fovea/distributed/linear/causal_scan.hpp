@@ -72,9 +72,7 @@ class CausalScan final : public RankPass {
  private:
   /// Key heads of all sequences.
   Index heads() const { return sizes_.batch * sizes_.key_heads; }
-  Index key_end(Index batch) const {
-    return key_lengths_.empty() ? rows_.count() : key_lengths_[static_cast<std::size_t>(batch)];
-  }
+  Index key_end(Index batch) const { return key_lengths_.value_or(batch, rows_.count()); }
 
   Stream stream_;
   MemoryOf memory_of_head_;

@@ -68,10 +68,7 @@ class FarFieldTotals final : public RankPass {
     const LinearShape sizes = far_.linear_shape(shape_);
     return padded_row<T>((std::max)(linear_sum_scratch<T>(sizes), linear_read_scratch<T>(sizes)));
   }
-  Index key_end(Index batch) const {
-    return inputs_.key_lengths.empty() ? rows_.count()
-                                       : inputs_.key_lengths[static_cast<std::size_t>(batch)];
-  }
+  Index key_end(Index batch) const { return inputs_.key_lengths.value_or(batch, rows_.count()); }
   Index used_segments(Index batch) const { return SegmentSums<T>::segments(key_end(batch)); }
 
   void sum_segments(const ExecutorRef& executor) {

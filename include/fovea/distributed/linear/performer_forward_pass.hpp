@@ -68,8 +68,7 @@ class FeatureReads final : public RankPass {
                       own_.shape.batch * own_.shape.query_heads * read_blocks());
   }
   Index key_end(Index batch) const {
-    const auto& lengths = own_.inputs.key_lengths;
-    return lengths.empty() ? rows_.count() : lengths[static_cast<std::size_t>(batch)];
+    return own_.inputs.key_lengths.value_or(batch, rows_.count());
   }
   Index used_segments(Index batch) const { return SegmentSums<T>::segments(key_end(batch)); }
   T* scratch(Index worker) { return scratch_.template data<T>() + worker * slot_; }

@@ -62,7 +62,7 @@ class LandmarkMeans {
   /// segment's first row on; a block may continue in the next range.
   void add(const ScanStep& scan_step, Index head) {
     const Index b = head / x_.heads();
-    const Index tokens = lengths_.empty() ? rows_ : lengths_[static_cast<std::size_t>(b)];
+    const Index tokens = lengths_.value_or(b, rows_);
     const Index of_segment = tokens / landmarks_;
     const Index end = (std::min)(scan_step.rows.end, tokens);
     T* const scan = means(head) + landmarks_ * x_.width();

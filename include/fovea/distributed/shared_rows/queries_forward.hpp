@@ -106,8 +106,7 @@ class SharedQueriesForward final : public RankPass {
   /// The last key that the rows of a sequence see, or -1. The segment that holds it finishes them;
   /// otherwise the first segment does.
   Index last_key(Index head) const {
-    const auto b = static_cast<std::size_t>(head / shape_.query_heads);
-    return (lengths_.empty() ? shape_.keys : lengths_[b]) - 1;
+    return lengths_.value_or(head / shape_.query_heads, shape_.keys) - 1;
   }
 
   /// The state of a head: the sums of values, and three numbers of each row, or finally out, with
