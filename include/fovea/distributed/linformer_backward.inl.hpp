@@ -14,6 +14,7 @@
 #include "fovea/attention/linformer/projection.hpp"
 #include "fovea/distributed/linformer_backward.hpp"
 #include "fovea/distributed/linformer_forward.inl.hpp"
+#include "fovea/distributed/rows/own_range.hpp"
 #include "fovea/distributed/shared_rows/keys_backward.hpp"
 #include "fovea/distributed/shared_rows/projection_scan.hpp"
 
@@ -36,7 +37,7 @@ class LinformerBackwardPass final : public RankPass {
         saved_(saved),
         grads_(grads),
         shape_(shape_of(inputs)),
-        own_lengths_(lengths_here(inputs, rows)),
+        own_lengths_(own_lengths(inputs.key_lengths, rows)),
         keys_(made_shape(shape_.key_shape()), memory_of(executor)),
         values_(made_shape(shape_.value_shape()), memory_of(executor)),
         d_keys_(shape_.key_shape(), memory_of(executor)),
@@ -79,15 +80,6 @@ class LinformerBackwardPass final : public RankPass {
   }
   View<const T> values() {
     return saved_.has_projected() ? View<T>(saved_.projected_values) : values_.view();
-  }
-
-  /// The number of this rank's tokens in each sequence: its first ones, since rows ascend.
-  static std::vector<Index> lengths_here(const LinformerInputs<T>& inputs, const Sharding& rows) {
-    std::vector<Index> lengths;
-    for (const Index length : inputs.key_lengths) {
-      lengths.push_back(row_count(intersection(rows.own(), {{0, length}})));
-    }
-    return lengths;
   }
 
   /// Writes the gradients of this rank's tokens and of its columns of E and F. \pre all ranks have

@@ -7,23 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "fovea/core/index_span.hpp"
 #include "fovea/distributed/fsat/backward_pass.hpp"
 #include "fovea/distributed/fsat/calls.hpp"
 #include "fovea/distributed/fsat/forward_pass.hpp"
+#include "fovea/distributed/rows/own_range.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
 namespace detail {
-
-/// The number of the rank's rows before each length.
-inline std::vector<Index> own_lengths(IndexSpan lengths, const std::vector<Range>& own) {
-  std::vector<Index> counts;
-  for (const Index length : lengths) counts.push_back(row_count(intersection(own, {{0, length}})));
-  return counts;
-}
 
 /// Describes the parts of a call that must be equal on all ranks.
 template <class T>
@@ -47,7 +40,7 @@ void check_fsat(const FsatAttention& op, const FsatInputs<T>& inputs, const Shar
   }
   check_call(name, inputs, rows, [&](FsatInputs<T> own) {
     // Dominant indices beyond the length are not read.
-    const std::vector<Index> lengths = own_lengths(inputs.key_lengths, rows.own());
+    const std::vector<Index> lengths = own_lengths(inputs.key_lengths, rows);
     own.key_lengths = lengths;
     check_tensors(own);
   });

@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "fovea/core/index_span.hpp"
+#include "fovea/distributed/rows/row_set.hpp"
 #include "fovea/distributed/rows/row_tensors.hpp"
 #include "fovea/distributed/sharding.hpp"
 
@@ -55,6 +57,15 @@ class OwnRange {
 template <class T>
 bool has_rows(const View<T>& x) {
   return x.batch() * x.heads() * x.rows() > 0;
+}
+
+/// The number of this rank's rows before each length: its first ones, since rows ascend.
+inline std::vector<Index> own_lengths(IndexSpan lengths, const Sharding& rows) {
+  std::vector<Index> counts;
+  for (const Index length : lengths) {
+    counts.push_back(row_count(intersection(rows.own(), {{0, length}})));
+  }
+  return counts;
 }
 
 /// The ranges of a rank's rows.
