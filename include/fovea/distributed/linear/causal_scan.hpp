@@ -53,19 +53,16 @@ class CausalScan final : public RankPass {
               sizes.state * Index{sizeof(T)}, workers_) {}
 
   std::exception_ptr run(const ExecutorRef& executor) override {
-    return scan_.run([&](const ScanStep& scan_step, Index first, Index end) {
-      for_each_task(executor, end - first, [&](Index task, Index worker) {
-        const Index head = first + task;
-        const Index b = head / sizes_.key_heads;
-        const Index before = (std::min)(scan_step.rows.begin, key_end(b));
-        const Index behind = (std::min)(scan_step.rows.end, key_end(b));
-        stream_.add(b, head % sizes_.key_heads,
-                    {scan_step.first, scan_step.rows.end - scan_step.rows.begin, scan_step.first,
-                     behind - before, before, scan_step.rows.begin},
-                    memory_of_head_(scan_.template state<T>(head),
-                                    scratch_.template data<T>() + worker * sizes_.scratch,
-                                    row_args_.data() + worker * sizes_.group));
-      });
+    return scan_.run(executor, [&](const ScanStep& scan_step, Index head, Index worker) {
+      const Index b = head / sizes_.key_heads;
+      const Index before = (std::min)(scan_step.rows.begin, key_end(b));
+      const Index behind = (std::min)(scan_step.rows.end, key_end(b));
+      stream_.add(b, head % sizes_.key_heads,
+                  {scan_step.first, scan_step.rows.end - scan_step.rows.begin, scan_step.first,
+                   behind - before, before, scan_step.rows.begin},
+                  memory_of_head_(scan_.template state<T>(head),
+                                  scratch_.template data<T>() + worker * sizes_.scratch,
+                                  row_args_.data() + worker * sizes_.group));
     });
   }
 

@@ -62,12 +62,13 @@ class DeltaGradientsScan final : public RankPass {
 
   /// Writes the gradients of the rows of this rank's segments.
   std::exception_ptr run(const ExecutorRef& executor) override {
-    std::exception_ptr error = up_.run([&](const ScanStep& scan_step, Index first, Index end) {
-      step(DeltaGradSteps::up, up_, scan_step, first, end, executor);
-    });
+    std::exception_ptr error =
+        up_.run(executor, [&](const ScanStep& scan_step, Index head, Index worker) {
+          step(DeltaGradSteps::up, up_, scan_step, head, worker);
+        });
     const std::exception_ptr later =
-        down_.run([&](const ScanStep& scan_step, Index first, Index end) {
-          if (!error) step(DeltaGradSteps::down, down_, scan_step, first, end, executor);
+        down_.run(executor, [&](const ScanStep& scan_step, Index head, Index worker) {
+          if (!error) step(DeltaGradSteps::down, down_, scan_step, head, worker);
         });
     if (down_.end_rank() >= 0 && !found_.empty()) give_products();
     return error ? error : later;
@@ -118,29 +119,26 @@ class DeltaGradientsScan final : public RankPass {
     return args;
   }
 
-  /// One step of a range, for the heads [first, end).
-  void step(DeltaGradSteps steps, PipelinedScan& scan, const ScanStep& scan_step, Index first,
-            Index end, const ExecutorRef& executor) {
-    const auto number = static_cast<std::size_t>(scan_step.number);
+  /// One step of a range, for a head.
+  void step(DeltaGradSteps steps, PipelinedScan& scan, const ScanStep& scan_step, Index head,
+            Index worker) {
+    const Sequence sequence = call_.sequences[head / call_.shape.key_heads];
+    if (call_.seen(sequence) == 0) return;
+    T* const state = scan.template state<T>(head);
     const bool begins = scan_step.before < 0;  // in scan order
-    for_each_task(executor, end - first, [&](Index task, Index worker) {
-      const Index head = first + task;
-      const Sequence sequence = call_.sequences[head / call_.shape.key_heads];
-      if (call_.seen(sequence) == 0) return;
-      T* const state = scan.template state<T>(head);
-      if (begins) std::fill_n(state, carried(), T(0));
-      LinearGradRows<T>* const own = rows_.data() + worker * call_.group();
-      DeltaGradArgs<T> args =
-          row_block_of(sequence, head % call_.shape.key_heads, scan_step.rows, own);
-      args.accumulate = accumulate_;
-      args.steps = steps;
-      args.carried = state;
-      args.scratch = scratch_[number].template data<T>() + head * slots_[number];
-      for (Index g = 0; g < call_.group() && !found_.empty(); ++g) {
-        own[g].d_out_times_out = state_down(scan, head).sums + 2 * g;
-      }
-      LinearGradKernels<T>{}.delta(args);
-    });
+    if (begins) std::fill_n(state, carried(), T(0));
+    LinearGradRows<T>* const own = rows_.data() + worker * call_.group();
+    DeltaGradArgs<T> args =
+        row_block_of(sequence, head % call_.shape.key_heads, scan_step.rows, own);
+    args.accumulate = accumulate_;
+    args.steps = steps;
+    args.carried = state;
+    const auto number = static_cast<std::size_t>(scan_step.number);
+    args.scratch = scratch_[number].template data<T>() + head * slots_[number];
+    for (Index g = 0; g < call_.group() && !found_.empty(); ++g) {
+      own[g].d_out_times_out = state_down(scan, head).sums + 2 * g;
+    }
+    LinearGradKernels<T>{}.delta(args);
   }
 
   const Call& call_;

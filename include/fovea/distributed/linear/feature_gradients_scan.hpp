@@ -78,27 +78,20 @@ class FeatureGradientsScan final : public RankPass {
     for (Index n = 0; n < row_heads(); ++n) clear_part(up_, n);
     for (Index n = 0; n < key_heads(); ++n) clear_part(down_, n);
     const std::exception_ptr error =
-        up_.run([&](const ScanStep& scan_step, Index first, Index end) {
-          for_each_task(executor, end - first, [&](Index task, Index worker) {
-            const Index n = first + task;
-            const Sequence s = call_.sequences[n / call_.shape.query_heads];
-            if (call_.visibility.seen(s) == 0) return;
-            typename Stream::Memory at = memory_at(up_, n, n / call_.group(), scan_step, worker);
-            at.reference = at.carried + carried() + part();
-            stream_.up(s, n % call_.shape.query_heads, scan_step.rows, at);
-          });
+        up_.run(executor, [&](const ScanStep& scan_step, Index n, Index worker) {
+          const Sequence s = call_.sequences[n / call_.shape.query_heads];
+          if (call_.visibility.seen(s) == 0) return;
+          typename Stream::Memory at = memory_at(up_, n, n / call_.group(), scan_step, worker);
+          at.reference = at.carried + carried() + part();
+          stream_.up(s, n % call_.shape.query_heads, scan_step.rows, at);
         });
     const std::exception_ptr later =
-        down_.run([&](const ScanStep& scan_step, Index first, Index end) {
-          if (error) return;
-          for_each_task(executor, end - first, [&](Index task, Index worker) {
-            const Index n = first + task;
-            const Sequence s = call_.sequences[n / call_.shape.key_heads];
-            if (call_.visibility.seen(s) == 0 || call_.group() == 0) return;
-            typename Stream::Memory at = memory_at(down_, n, n, scan_step, worker);
-            at.reference = at.scratch + Stream::scratch_elements(call_.shape);
-            stream_.down(s, n % call_.shape.key_heads, scan_step.rows, at);
-          });
+        down_.run(executor, [&](const ScanStep& scan_step, Index n, Index worker) {
+          const Sequence s = call_.sequences[n / call_.shape.key_heads];
+          if (error || call_.visibility.seen(s) == 0 || call_.group() == 0) return;
+          typename Stream::Memory at = memory_at(down_, n, n, scan_step, worker);
+          at.reference = at.scratch + Stream::scratch_elements(call_.shape);
+          stream_.down(s, n % call_.shape.key_heads, scan_step.rows, at);
         });
     if (call_.wants_projection()) {
       add_parts(up_, row_heads());

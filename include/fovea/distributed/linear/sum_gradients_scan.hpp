@@ -67,10 +67,11 @@ class SumGradientsScan final : public RankPass {
 
   /// Writes the gradients of the rows of this rank's segments.
   std::exception_ptr run(const ExecutorRef& executor) override {
-    std::exception_ptr error = up_.run([&](const ScanStep& scan_step, Index first, Index end) {
-      for_each_segment(scan_step, first, end, up_, executor,
-                       [&](const Piece& piece) { add_tokens(piece); });
-    });
+    std::exception_ptr error =
+        up_.run(executor, [&](const ScanStep& scan_step, Index head, Index worker) {
+          for_each_segment(scan_step, head, worker, up_,
+                           [&](const Piece& piece) { add_tokens(piece); });
+        });
     if (found_) {
       const std::exception_ptr sums = found_->run(
           [&](const ScanStep& scan_step, Index row_head, CompensatedSum<T>* sum) {
@@ -80,9 +81,9 @@ class SumGradientsScan final : public RankPass {
       if (!error) error = sums;
     }
     const std::exception_ptr later =
-        down_.run([&](const ScanStep& scan_step, Index first, Index end) {
+        down_.run(executor, [&](const ScanStep& scan_step, Index head, Index worker) {
           if (error) return;
-          for_each_segment(scan_step, first, end, down_, executor,
+          for_each_segment(scan_step, head, worker, down_,
                            [&](const Piece& piece) { add_rows(piece); });
         });
     return error ? error : later;
@@ -103,29 +104,25 @@ class SumGradientsScan final : public RankPass {
   Index carried() const { return linear_grad_carried<T>(width_, call_.shape.value_width); }
   Index state_bytes() const { return maps_.count * carried() * Index{sizeof(T)}; }
 
-  /// Calls f(piece) for the segments of a range, upwards or downwards, of the heads [first, end)
-  /// that see tokens.
+  /// Calls f(piece) for the segments of a range, upwards or downwards, if the head sees tokens.
   template <class F>
-  void for_each_segment(const ScanStep& scan_step, Index first, Index end, PipelinedScan& scan,
-                        const ExecutorRef& executor, const F& f) {
+  void for_each_segment(const ScanStep& scan_step, Index head, Index worker, PipelinedScan& scan,
+                        const F& f) {
+    Piece piece;
+    piece.sequence = call_.sequences[head / call_.shape.key_heads];
+    piece.key_head = head % call_.shape.key_heads;
+    piece.state = scan.template state<T>(head);
+    piece.scratch = scratch_.template data<T>() + worker * slot_;
+    piece.query_rows = rows_.data() + worker * call_.group();
+    if (call_.seen(piece.sequence) == 0) return;
     const Index segments = SegmentSums<T>::segments(scan_step.rows.end - scan_step.rows.begin);
-    for_each_task(executor, end - first, [&](Index task, Index worker) {
-      const Index head = first + task;
-      Piece piece;
-      piece.sequence = call_.sequences[head / call_.shape.key_heads];
-      piece.key_head = head % call_.shape.key_heads;
-      piece.state = scan.template state<T>(head);
-      piece.scratch = scratch_.template data<T>() + worker * slot_;
-      piece.query_rows = rows_.data() + worker * call_.group();
-      if (call_.seen(piece.sequence) == 0) return;
-      for (Index n = 0; n < segments; ++n) {
-        const Index number = &scan == &up_ ? n : segments - 1 - n;
-        const Index begin = scan_step.rows.begin + number * kLinearSegment;
-        piece.rows = {begin, (std::min)(begin + kLinearSegment, scan_step.rows.end)};
-        piece.saved = saved_of(head, scan_step, begin);
-        f(piece);
-      }
-    });
+    for (Index n = 0; n < segments; ++n) {
+      const Index number = &scan == &up_ ? n : segments - 1 - n;
+      const Index begin = scan_step.rows.begin + number * kLinearSegment;
+      piece.rows = {begin, (std::min)(begin + kLinearSegment, scan_step.rows.end)};
+      piece.saved = saved_of(head, scan_step, begin);
+      f(piece);
+    }
   }
 
   /// The first step for a segment: its rows read the state, then its tokens are added to it.

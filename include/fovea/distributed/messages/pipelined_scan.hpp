@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "fovea/core/executor.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/distributed/messages/mpi_type.hpp"
 #include "fovea/distributed/rows/places_of_rows.hpp"
@@ -123,6 +123,16 @@ class PipelinedScan {
     }
     for (Index head = 0; head < heads_; ++head) wait(head);
     return error;
+  }
+
+  /// The same with one head at a time, on threads.
+  /// \param add called as add(link, head, worker), updates the state of a head
+  template <class Add>
+  std::exception_ptr run(const ExecutorRef& executor, const Add& add) {
+    return run([&](const ScanStep& scan_step, Index first, Index end) {
+      for_each_task(executor, end - first,
+                    [&](Index task, Index worker) { add(scan_step, first + task, worker); });
+    });
   }
 
   /// Broadcasts the final states. \pre run was called

@@ -38,11 +38,10 @@ class RangeSums {
   template <class Add>
   std::exception_ptr run(const Add& add, const ExecutorRef& executor) {
     for (Index h = 0; h < heads_; ++h) std::fill_n(chain_.template state<S>(h), width_, S{});
-    const std::exception_ptr error = chain_.run([&](const ScanStep& link, Index first, Index end) {
-      for_each_task(executor, end - first, [&](Index task, Index) {
-        add(link, first + task, chain_.template state<S>(first + task));
-      });
-    });
+    const std::exception_ptr error =
+        chain_.run(executor, [&](const ScanStep& link, Index head, Index /*worker*/) {
+          add(link, head, chain_.template state<S>(head));
+        });
     chain_.give_to_all();
     return error;
   }

@@ -87,9 +87,8 @@ class SharedKeysBackward final : public RankPass {
     };
     if (sinks_) then(add_sinks(executor));
     for (Index head = 0; head < key_heads(); ++head) std::fill_n(d_k(head), elements(), T{0});
-    then(scan_.run([&](const ScanStep& scan_step, Index first, Index end) {
-      for_each_task(executor, end - first,
-                    [&](Index task, Index) { add_parts(scan_step, first + task); });
+    then(scan_.run(executor, [&](const ScanStep& scan_step, Index head, Index /*worker*/) {
+      add_parts(scan_step, head);
     }));
     scan_.give_to_all();
     if (!error) write();

@@ -42,11 +42,9 @@ class LandmarkMeans {
     for (Index head = 0; head < heads(); ++head) {
       std::fill_n(means(head), landmarks_ * x_.width(), T{0});
     }
-    const std::exception_ptr error =
-        scan_.run([&](const ScanStep& scan_step, Index first, Index end) {
-          for_each_task(executor, end - first,
-                        [&](Index task, Index) { add(scan_step, first + task); });
-        });
+    const std::exception_ptr error = scan_.run(
+        executor,
+        [&](const ScanStep& scan_step, Index head, Index /*worker*/) { add(scan_step, head); });
     scan_.give_to_all();
     return error;
   }

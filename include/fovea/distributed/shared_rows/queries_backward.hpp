@@ -176,9 +176,8 @@ class SharedQueriesBackward final : public RankPass {
       std::fill_n(d_q_->template state<T>(head), elements, T{0});
     }
     const std::exception_ptr error =
-        d_q_->run([&](const ScanStep& scan_step, Index first, Index end) {
-          for_each_task(executor, end - first,
-                        [&](Index task, Index) { add_parts(scan_step, first + task); });
+        d_q_->run(executor, [&](const ScanStep& scan_step, Index head, Index /*worker*/) {
+          add_parts(scan_step, head);
         });
     d_q_->give_to_all();
     return error;

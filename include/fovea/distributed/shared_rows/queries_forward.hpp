@@ -61,10 +61,8 @@ class SharedQueriesForward final : public RankPass {
       });
     });
     const std::exception_ptr later =
-        scan_.run([&](const ScanStep& scan_step, Index first, Index end) {
-          for_each_task(executor, end - first, [&](Index task, Index worker) {
-            merge(scan_step.rows, first + task, worker);
-          });
+        scan_.run(executor, [&](const ScanStep& scan_step, Index head, Index worker) {
+          merge(scan_step.rows, head, worker);
         });
     scan_.give_to_all();
     if (!error) error = later;

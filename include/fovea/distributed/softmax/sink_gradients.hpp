@@ -46,13 +46,10 @@ class SinkGradients {
     if (totals_.empty() || scan_.end_rank() < 0) return nullptr;
     const Index heads = static_cast<Index>(totals_.size());
     const std::exception_ptr error =
-        scan_.run([&](const ScanStep& scan_step, Index first, Index end) {
-          for_each_task(executor, end - first, [&](Index task, Index worker) {
-            const Index n = first + task;
-            T* const sums = scan_.template state<T>(n);
-            if (scan_step.before < 0) std::fill_n(sums, kSinkSums, T{0});
-            add(n / heads, n % heads, scan_step.rows, sums, worker);
-          });
+        scan_.run(executor, [&](const ScanStep& scan_step, Index n, Index worker) {
+          T* const sums = scan_.template state<T>(n);
+          if (scan_step.before < 0) std::fill_n(sums, kSinkSums, T{0});
+          add(n / heads, n % heads, scan_step.rows, sums, worker);
         });
     if (ranks_.rank() == scan_.end_rank()) {
       add_up();
