@@ -112,8 +112,6 @@ class LinformerAttention : public CheckedCalls<LinformerAttention> {
   template <class T>
   void check_read(const LinformerInputs<T>& inputs) const;
   template <class T>
-  void check_saved(const LinformerInputs<T>& inputs, const LinformerSaved<T>& saved) const;
-  template <class T>
   static Extents saved_shape(const LinformerInputs<T>& inputs, std::string_view tensor);
 
   template <class T>

@@ -58,17 +58,6 @@ fovea::Shape LinformerAttention::saved_shape(const LinformerInputs<T>& inputs,
 }
 
 template <class T>
-void LinformerAttention::check_saved(const LinformerInputs<T>& inputs,
-                                     const LinformerSaved<T>& saved) const {
-  if (!saved.has_projected()) return;
-  const auto check_projected = [&](const char* tensor, const View<T>& x) {
-    detail::check_made_shape(name(), tensor, x.shape(), saved_shape(inputs, tensor));
-  };
-  check_projected("projected_keys", saved.projected_keys);
-  check_projected("projected_values", saved.projected_values);
-}
-
-template <class T>
 void LinformerAttention::check_projection(const LinformerInputs<T>& inputs, const char* tensor,
                                           const View<const T>& x, Index rows) {
   const Extents& s = x.shape();

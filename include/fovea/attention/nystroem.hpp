@@ -119,8 +119,6 @@ class NystroemAttention : public CheckedCalls<NystroemAttention> {
   template <class T>
   void check_values(const NystroemInputs<T>& inputs) const;
   template <class T>
-  void check_saved(const NystroemInputs<T>& inputs, const NystroemSaved<T>& saved) const;
-  template <class T>
   fovea::Shape saved_shape(const NystroemInputs<T>& inputs, std::string_view tensor) const;
   void check_divides(const char* tensor, Index rows) const {
     if (rows % options.landmarks == 0) return;

@@ -62,17 +62,6 @@ fovea::Shape NystroemAttention::saved_shape(const NystroemInputs<T>& inputs,
 }
 
 template <class T>
-void NystroemAttention::check_saved(const NystroemInputs<T>& inputs,
-                                    const NystroemSaved<T>& saved) const {
-  if (!saved.has_landmarks()) return;
-  const auto check_landmarks = [&](const char* tensor, const View<T>& x) {
-    detail::check_made_shape(name(), tensor, x.shape(), saved_shape(inputs, tensor));
-  };
-  check_landmarks("landmark_lse", saved.landmark_lse);
-  check_landmarks("landmark_values", saved.landmark_values);
-}
-
-template <class T>
 void NystroemAttention::run(const NystroemInputs<T>& inputs, const View<T>& out,
                             const NystroemSaved<T>& saved, const ExecutorRef& executor) const {
   auto&& threads = for_work(executor, [&] { return products(shape_of(inputs)); });

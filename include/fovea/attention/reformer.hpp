@@ -101,8 +101,6 @@ class ReformerAttention : public CheckedCalls<ReformerAttention> {
   template <class T>
   void check_read(const ReformerInputs<T>& inputs) const;
   template <class T>
-  void check_saved(const ReformerInputs<T>& inputs, const ReformerSaved<T>& saved) const;
-  template <class T>
   fovea::Shape saved_shape(const ReformerInputs<T>& inputs, std::string_view tensor) const {
     return detail::row_shape(inputs, tensor == "lse" ? 1 : options.rounds);
   }

@@ -18,14 +18,6 @@ void ReformerAttention::check_read(const ReformerInputs<T>& inputs) const {
 }
 
 template <class T>
-void ReformerAttention::check_saved(const ReformerInputs<T>& inputs,
-                                    const ReformerSaved<T>& saved) const {
-  if (saved.round_lse.empty()) return;
-  detail::check_made_shape(name(), "round_lse", saved.round_lse.shape(),
-                           saved_shape(inputs, "round_lse"));
-}
-
-template <class T>
 Index ReformerAttention::workspace_bytes(const ReformerShape& shape, Index workers) const {
   return SortedRows<T>::size_bytes(options, shape, workers) +
          ReformerForward<T>::workspace_bytes(options, shape, workers);

@@ -49,9 +49,9 @@ class CheckedCalls : public ForwardCalls<Op>, public BackwardCalls<Op> {
   /// Checks the inputs' values, and what depends on the whole sequence's length.
   template <class In>
   void check_values(const In& /*inputs*/) const {}
-  /// Checks the saved tensors besides lse that a backward pass reads.
+  /// Checks the saved tensors besides lse that a backward pass reads: their shapes.
   template <class In, class S>
-  void check_saved(const In& /*inputs*/, const S& /*saved*/) const {}
+  void check_saved(const In& inputs, const S& saved) const;
   /// The shape of a saved tensor, by name.
   template <class In>
   Shape saved_shape(const In& inputs, std::string_view /*name*/) const {

@@ -3,6 +3,8 @@
 /// Included by checked_calls.hpp, where it is documented.
 #pragma once
 
+#include <string_view>
+
 #include "fovea/attention/call/check.hpp"
 #include "fovea/attention/call/checked_calls.hpp"
 
@@ -46,6 +48,15 @@ void CheckedCalls<Op>::check_backward_tensors(const InputsOf<Op, T>& inputs,
   if constexpr (Op::kNeedsLse) check_lse(Op::name(), inputs, saved);
   op().check_saved(inputs, saved);
   check_grads(Op::name(), inputs, out, saved, d_out, grads);
+}
+
+template <class Op>
+template <class In, class S>
+void CheckedCalls<Op>::check_saved(const In& inputs, const S& saved) const {
+  saved.for_each_tensor([&](const char* name, const auto& x) {
+    if (x.empty() || std::string_view(name) == "lse") return;
+    detail::check_made_shape(Op::name(), name, x.shape(), op().saved_shape(inputs, name));
+  });
 }
 
 FOVEA_NAMESPACE_END

@@ -138,14 +138,18 @@ class PseudoInverse {
     }
   }
 
-  /// next = Z / 4 (13 I - P (15 I - P (7 I - P))), P = A Z. \param p, other scratch
-  void step(const T* a, const T* z, T* next, T* p, T* other) const {
+  /// P = A Z, Q = 7 I - P, R = 15 I - P Q and S = 13 I - P R, which may be in place of Q.
+  void factors(const T* a, const T* z, T* p, T* q, T* r, T* s) const {
     multiply(a, z, p);
-    subtract_from(7, p, other);
-    multiply(p, other, next);
-    subtract_from(15, next, next);
-    multiply(p, next, other);
-    subtract_from(13, other, other);
+    subtract_from(7, p, q);
+    multiply(p, q, r);
+    subtract_from(15, r, r);
+    multiply(p, r, s);
+    subtract_from(13, s, s);
+  }
+  /// next = Z / 4 S. \param p, other scratch
+  void step(const T* a, const T* z, T* next, T* p, T* other) const {
+    factors(a, z, p, other, next, other);
     multiply(z, other, next);
     quarter(next);
   }
@@ -156,20 +160,15 @@ class PseudoInverse {
   void step_back(const T* a, const T* z, T* d_z, T* d_a) const {
     const auto at = [&](Index n) { return d_z + n * area(); };
     T* const p = at(1);
-    T* const q = at(2);  // 7 I - P
-    T* const r = at(3);  // 15 I - P Q
-    T* const s = at(4);  // 13 I - P R
+    T* const q = at(2);
+    T* const r = at(3);
+    T* const s = at(4);
     T* const d_s = at(5);
     T* const minus_d_r = at(6);
     T* const d_q = at(7);
     T* const d_p = at(8);
     T* const of_s = at(9);
-    multiply(a, z, p);
-    subtract_from(7, p, q);
-    multiply(p, q, r);
-    subtract_from(15, r, r);
-    multiply(p, r, s);
-    subtract_from(13, s, s);
+    factors(a, z, p, q, r, s);
     quarter(d_z);
     multiply(z, Turned::yes, d_z, Turned::no, d_s);
     multiply(p, Turned::yes, d_s, Turned::no, minus_d_r);
