@@ -15,11 +15,12 @@ template <class Op, class T>
 using Stack = fovea::EncoderStack<fovea::EncoderBlock<fovea::MultiHead<Op, T>, T>>;
 
 template <class T, class Op>
-Stack<Op, T> make_stack(const Op& op, int blocks) {
+Stack<Op, T> make_stack(const Op& op, int blocks, bool norm_first = true) {
   fovea::Initialiser initialiser(1);
   Stack<Op, T> stack;
   for (int i = 0; i < blocks; ++i) {
-    stack.blocks.emplace_back(make_multi_head<Op, T>(op, initialiser), kWidth, 7, initialiser);
+    stack.blocks.emplace_back(make_multi_head<Op, T>(op, initialiser), kWidth, 7, initialiser,
+                              fovea::EncoderBlockOptions{.norm_first = norm_first});
   }
   draw_parameters(stack, 5, 0.3);
   return stack;
@@ -45,9 +46,11 @@ TEST(EncoderStack, EqualsTheCompositionOfItsBlocks) {
 
 TEST(EncoderStack, Gradients) {
   for (const int blocks : {0, 1, 2, 3}) {
-    auto stack = make_stack<double>(kCausal, blocks);
-    const Shape shape = {1, 1, 3, kWidth};
-    expect_layer_gradients(stack, shape, shape, alone, {.tolerance = 1e-6});
+    for (const bool norm_first : {true, false}) {
+      auto stack = make_stack<double>(kCausal, blocks, norm_first);
+      const Shape shape = {1, 1, 3, kWidth};
+      expect_layer_gradients(stack, shape, shape, alone, {.tolerance = 1e-6});
+    }
   }
 }
 
@@ -67,10 +70,10 @@ TEST(EncoderStack, BackwardRequiresSavedTensors) {
 }
 
 template <class T>
-void expect_decoded_bits() {
-  for_each_causal_operator([](const char* name, const auto& op) {
+void expect_decoded_bits(bool norm_first) {
+  for_each_causal_operator([&](const char* name, const auto& op) {
     SCOPED_TRACE(name);
-    const auto stack = make_stack<T>(op, 2);
+    const auto stack = make_stack<T>(op, 2, norm_first);
     Tensor<T> x({2, 1, 90, kWidth});
     x.fill(gaussian(3, 1));
     const Tensor<T> expected(x.shape());
@@ -89,8 +92,12 @@ void expect_decoded_bits() {
   });
 }
 
-TEST(EncoderStackDecoder, MatchesForwardBitwise) { expect_decoded_bits<double>(); }
-TEST(EncoderStackDecoder, MatchesForwardBitwiseInFloat) { expect_decoded_bits<float>(); }
+TEST(EncoderStackDecoder, MatchesForwardBitwise) {
+  for (const bool norm_first : {true, false}) expect_decoded_bits<double>(norm_first);
+}
+TEST(EncoderStackDecoder, MatchesForwardBitwiseInFloat) {
+  for (const bool norm_first : {true, false}) expect_decoded_bits<float>(norm_first);
+}
 
 TEST(EncoderStackDecoder, ForksAreIndependentAndTokensAreRolledBack) {
   const auto stack = make_stack<double>(kCausal, 3);
