@@ -25,6 +25,26 @@ using fovea::LocalAttention;
 
 inline constexpr Index kMost = std::numeric_limits<Index>::max();
 
+/// The message of a call, which its check must give, too, or "accepted". Nothing but an accepted
+/// call may write.
+/// \param memory of all tensors
+template <class T, class Check, class Run>
+std::string refusal_of_call(const std::vector<T>& memory, const Check& check, const Run& run) {
+  const std::vector<T> before = memory;
+  const std::string checked = refusal(check);
+  EXPECT_TRUE(same_bits(before, memory)) << "written by the check";
+  const std::string ran = refusal(run);
+  EXPECT_EQ(checked, ran);
+  EXPECT_TRUE(ran == "accepted" || same_bits(before, memory)) << "written before: " << ran;
+  return ran;
+}
+
+/// "accepted", or the message of an operator. \param text what follows its name
+template <class Op>
+std::string whole_message(const std::string& text) {
+  return text == "accepted" ? text : std::string(Op::name()) + ": " + text;
+}
+
 /// One call on memory that it owns; a test spoils one thing.
 template <class T>
 struct Call {
@@ -38,33 +58,21 @@ struct Call {
   /// Calls check and forward; returns their message, or "accepted".
   template <class Op>
   std::string refusal(const Op& op) {
-    const std::vector<T> before = memory;
     const AllInputs<T> in = inputs();
-    const std::string checked = fovea_test::refusal([&] { op.check(in, out, AllSaved<T>{lse}); });
-    EXPECT_TRUE(same_bits(before, memory)) << "written by check";
-    const std::string run = fovea_test::refusal([&] { op.forward(in, out, AllSaved<T>{lse}); });
-    EXPECT_EQ(checked, run);
-    if (run == "accepted") return run;
-    EXPECT_TRUE(same_bits(before, memory)) << "written before: " << run;
-    return run;
+    const AllSaved<T> saved{lse};
+    return refusal_of_call(
+        memory, [&] { op.check(in, out, saved); }, [&] { op.forward(in, out, saved); });
   }
 
   /// The same of check_backward and backward.
   template <class Op>
   std::string backward_refusal(const Op& op) {
-    const std::vector<T> before = memory;
     const AllInputs<T> in = inputs();
     const View<const T> from = out;
     const AllSaved<T> saved{lse};
-    const std::string checked =
-        fovea_test::refusal([&] { op.check_backward(in, from, saved, d_out, grads); });
-    EXPECT_TRUE(same_bits(before, memory)) << "written by check_backward";
-    const std::string run =
-        fovea_test::refusal([&] { op.backward(in, from, saved, d_out, grads); });
-    EXPECT_EQ(checked, run);
-    if (run == "accepted") return run;
-    EXPECT_TRUE(same_bits(before, memory)) << "written before: " << run;
-    return run;
+    return refusal_of_call(
+        memory, [&] { op.check_backward(in, from, saved, d_out, grads); },
+        [&] { op.backward(in, from, saved, d_out, grads); });
   }
 
   AllInputs<T> inputs() const {
@@ -111,6 +119,33 @@ struct Call {
                     View<T>(at(8000), {kBatch, kKeyHeads, kKeys, kValueWidth})};
 };
 
+/// Tests that spoil a call of either pass, which is right again for the next.
+template <class T>
+class SpoiltCall : public testing::Test {
+ protected:
+  /// Makes the call right.
+  virtual void reset() { call_ = Call<T>(); }
+
+  template <class Op>
+  void expect_forward(const std::string& message, const Op& op) {
+    EXPECT_EQ(call_.refusal(op), whole_message<Op>(message));
+    reset();
+  }
+  template <class Op>
+  void expect_backward(const std::string& message, const Op& op) {
+    EXPECT_EQ(call_.backward_refusal(op), whole_message<Op>(message));
+    reset();
+  }
+  /// Both passes.
+  template <class Op>
+  void expect(const std::string& message, const Op& op) {
+    EXPECT_EQ(call_.refusal(op), whole_message<Op>(message));
+    expect_backward(message, op);
+  }
+
+  Call<T> call_;
+};
+
 template <class Op, class T>
 struct Kind {
   using Operator = Op;
@@ -118,24 +153,17 @@ struct Kind {
 };
 
 template <class K>
-class BadInput : public testing::Test {
+class BadInput : public SpoiltCall<typename K::Scalar> {
  protected:
   using Operator = typename K::Operator;
   using Scalar = typename K::Scalar;
 
   void expect(const std::string& message, const Operator& op = Operator{}) {
-    EXPECT_EQ(call_.refusal(op),
-              message == "accepted" ? message : std::string(Operator::name()) + ": " + message);
-    call_ = Call<Scalar>();  // whole again, for the next
+    this->expect_forward(message, op);
   }
-
   void expect_backward(const std::string& message, const Operator& op = Operator{}) {
-    EXPECT_EQ(call_.backward_refusal(op),
-              message == "accepted" ? message : std::string(Operator::name()) + ": " + message);
-    call_ = Call<Scalar>();
+    SpoiltCall<Scalar>::expect_backward(message, op);
   }
-
-  Call<Scalar> call_;
 };
 
 using Kinds = testing::Types<Kind<FullAttention, float>, Kind<FullAttention, double>,

@@ -20,12 +20,12 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 /// 9 tokens, 4 heads of 2 key heads, D = 5, Dv = 3, M = 2.
-class BadFsatInput : public testing::Test {
+class BadFsatInput : public SpoiltCall<float> {
  protected:
   BadFsatInput() { reset(); }
 
-  void reset() {
-    call_ = Call<float>();
+  void reset() override {
+    SpoiltCall::reset();
     call_.q = {call_.at(0), {2, 4, 9, 5}};
     call_.out = {call_.at(3000), {2, 4, 9, 3}};
     call_.lse = {call_.at(4000), {2, 4, 9, 1}};
@@ -43,15 +43,10 @@ class BadFsatInput : public testing::Test {
   float& entry(Index j, Index m) { return dominant_[static_cast<std::size_t>((54 + j) * 2 + m)]; }
 
   void expect(const std::string& message, const FsatOptions& options = {.max_length = 9}) {
-    const FsatAttention op(options);
-    const std::string whole = message == "accepted" ? message : "FsatAttention: " + message;
-    EXPECT_EQ(call_.refusal(op), whole);
-    EXPECT_EQ(call_.backward_refusal(op), whole);
-    reset();
+    SpoiltCall::expect(message, FsatAttention(options));
   }
 
   std::vector<float> dominant_;
-  Call<float> call_;
 };
 
 TEST_F(BadFsatInput, Options) {

@@ -16,12 +16,12 @@ using fovea::IndexedAttention;
 using fovea::IndexedOptions;
 
 /// 6 queries, 9 keys, 4 heads of 2 key heads, D = 5, Dv = 3, and lists of K = 4.
-class BadIndexedInput : public testing::Test {
+class BadIndexedInput : public SpoiltCall<float> {
  protected:
   BadIndexedInput() { reset(); }
 
-  void reset() {
-    call_ = Call<float>();
+  void reset() override {
+    SpoiltCall::reset();
     lists_.assign(2 * 4 * 6 * 4, -1);
     for (std::size_t row = 0; row < 48; ++row) {
       lists_[4 * row] = 1;
@@ -35,15 +35,10 @@ class BadIndexedInput : public testing::Test {
   Index& entry(Index i, Index n) { return lists_[static_cast<std::size_t>((36 + i) * 4 + n)]; }
 
   void expect(const std::string& message, const IndexedOptions& options = {}) {
-    const IndexedAttention op(options);
-    const std::string whole = message == "accepted" ? message : "IndexedAttention: " + message;
-    EXPECT_EQ(call_.refusal(op), whole);
-    EXPECT_EQ(call_.backward_refusal(op), whole);
-    reset();
+    SpoiltCall::expect(message, IndexedAttention(options));
   }
 
   std::vector<Index> lists_;
-  Call<float> call_;
 };
 
 TEST_F(BadIndexedInput, ShapesOfLists) {

@@ -45,7 +45,7 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 /// 6 queries, 9 keys, 4 heads of 2 key heads, D = 5, Dv = 3.
-class BadLinearInput : public testing::Test {
+class BadLinearInput : public SpoiltCall<float> {
  protected:
   using Plain = LinearAttention<EluPlusOne>;
   using Fmm = FmmAttention<EluPlusOne>;
@@ -54,25 +54,14 @@ class BadLinearInput : public testing::Test {
   BadLinearInput() { reset(); }
 
   /// The call is right for operators that read no beta.
-  void reset() {
-    call_ = Call<float>();
+  void reset() override {
+    SpoiltCall::reset();
     call_.lse = {};
   }
   void give_beta() {
     for (Index i = 0; i < 36; ++i) *call_.at(9200 + i) = 0.5f;
     call_.beta = {call_.at(9200), {2, 2, 9, 1}};
   }
-
-  template <class Op>
-  void expect(const std::string& message, const Op& op) {
-    const std::string whole =
-        message == "accepted" ? message : std::string(Op::name()) + ": " + message;
-    EXPECT_EQ(call_.refusal(op), whole);
-    EXPECT_EQ(call_.backward_refusal(op), whole);
-    reset();
-  }
-
-  Call<float> call_;
 };
 
 TEST_F(BadLinearInput, ValidCallIsAccepted) {

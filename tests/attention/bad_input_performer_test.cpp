@@ -14,25 +14,20 @@ namespace fovea_test::attention_bad_input_performer {
 using fovea::PerformerAttention;
 
 /// 6 queries, 9 keys, 4 heads of 2 key heads, D = 5, Dv = 3, R = 7.
-class BadPerformerInput : public testing::Test {
+class BadPerformerInput : public SpoiltCall<float> {
  protected:
   BadPerformerInput() { reset(); }
 
-  void reset() {
-    call_ = Call<float>();
+  void reset() override {
+    SpoiltCall::reset();
     call_.lse = {};
     project({1, 1, 7, 5});
   }
   void project(const Shape& shape) { call_.projection = {call_.at(9000), shape}; }
 
   void expect(const std::string& message, const PerformerAttention& op = PerformerAttention{}) {
-    const std::string whole = message == "accepted" ? message : "PerformerAttention: " + message;
-    EXPECT_EQ(call_.refusal(op), whole);
-    EXPECT_EQ(call_.backward_refusal(op), whole);
-    reset();
+    SpoiltCall::expect(message, op);
   }
-
-  Call<float> call_;
 };
 
 TEST_F(BadPerformerInput, ValidCallIsAccepted) {
