@@ -18,7 +18,6 @@
 #include "fovea/core/arena.hpp"
 #include "fovea/core/eigen.hpp"
 #include "fovea/core/thread_pool.hpp"
-#include "support/central_differences.hpp"
 #include "support/compare.hpp"
 #include "support/levels.hpp"
 #include "support/memory.hpp"
@@ -39,7 +38,7 @@ static_assert(!fovea::IncrementalAttention<fovea::FatAttention, float>);
 template <class T>
 void expect_conforms(const FsatOptions& options, const FsatProblem<T>& p) {
   const auto judge = fsat_judge(options, p);
-  at_each_level([&] { judge(run_fsat(FsatAttention(options), p), "fsat"); });
+  at_each_level([&] { judge(run_call(FsatAttention(options), p), "fsat"); });
 }
 
 /// Every choice of what an edge is, for sequences of up to `tokens`.
@@ -138,9 +137,10 @@ TYPED_TEST(Fsat, AcceptsAnyFiniteIndex) {
   for (const double huge :
        {1e9, 9.3e18, 1e30, static_cast<double>(std::numeric_limits<T>::max())}) {
     const auto some = [=](Index, Index, Index j, Index m) { return m == 1 ? huge : double(j); };
-    const FsatResult<T> got =
-        run_fsat(op, FsatProblem<T>({.tokens = 20, .slots_per_key = 2}, Fill(some)));
-    for (const std::vector<T>* x : {&got.out, &got.d_q, &got.d_k, &got.d_v, &got.d_dominant}) {
+    const CallResult<T> got =
+        run_call(op, FsatProblem<T>({.tokens = 20, .slots_per_key = 2}, Fill(some)));
+    for (const std::vector<T>* x :
+         {&got["out"], &got["d_q"], &got["d_k"], &got["d_v"], &got["d_dominant"]}) {
       for (const T value : *x) EXPECT_TRUE(std::isfinite(value)) << huge;
     }
   }
@@ -157,7 +157,7 @@ TYPED_TEST(Fsat, BitsDoNotDependOnThreadsLevelsAndStrides) {
     };
     expect_same_bits_everywhere(
         make, [&](const FsatProblem<T>& p, AnyExecutor* executor, const Layout& layout) {
-          return run_fsat(FsatAttention(options), p, executor, layout);
+          return run_call(FsatAttention(options), p, executor, layout);
         });
   }
 }
@@ -199,15 +199,15 @@ void expect_part(const std::vector<T>& whole, const Shape& shape, const std::vec
 }
 
 template <class T>
-void expect_part(const FsatProblem<T>& p, const FsatResult<T>& whole, const FsatResult<T>& part,
+void expect_part(const FsatProblem<T>& p, const CallResult<T>& whole, const CallResult<T>& part,
                  Index batch, Index first, Index count) {
   const Shape rows = {p.q.shape()[0], p.q.shape()[1], p.q.shape()[2], 1};
-  expect_part(whole.out, p.d_out.shape(), part.out, batch, first, count);
-  expect_part(whole.lse, rows, part.lse, batch, first, count);
-  expect_part(whole.d_q, p.q.shape(), part.d_q, batch, first, count);
-  expect_part(whole.d_k, p.k.shape(), part.d_k, batch, first, count);
-  expect_part(whole.d_v, p.v.shape(), part.d_v, batch, first, count);
-  expect_part(whole.d_dominant, p.dominant.shape(), part.d_dominant, batch, first, count);
+  expect_part(whole["out"], p.d_out.shape(), part["out"], batch, first, count);
+  expect_part(whole["lse"], rows, part["lse"], batch, first, count);
+  expect_part(whole["d_q"], p.q.shape(), part["d_q"], batch, first, count);
+  expect_part(whole["d_k"], p.k.shape(), part["d_k"], batch, first, count);
+  expect_part(whole["d_v"], p.v.shape(), part["d_v"], batch, first, count);
+  expect_part(whole["d_dominant"], p.dominant.shape(), part["d_dominant"], batch, first, count);
 }
 
 /// Rows beyond the length, even with NaN in the dominant indices, have no effect; their results are
@@ -224,12 +224,12 @@ TYPED_TEST(Fsat, AKeyLengthEqualsAShorterSequence) {
         });
       }
       p.key_lengths = {length};
-      const FsatResult<T> whole = run_fsat(op, p);
-      expect_part(p, whole, run_fsat(op, part_of(p, 0, 0, length)), 0, 0, length);
+      const CallResult<T> whole = run_call(op, p);
+      expect_part(p, whole, run_call(op, part_of(p, 0, 0, length)), 0, 0, length);
       for (const std::vector<T>* x :
-           {&whole.out, &whole.d_q, &whole.d_k, &whole.d_v, &whole.d_dominant}) {
-        const Index row =
-            static_cast<Index>(x->size()) / (120 * (x == &whole.d_k || x == &whole.d_v ? 2 : 4));
+           {&whole["out"], &whole["d_q"], &whole["d_k"], &whole["d_v"], &whole["d_dominant"]}) {
+        const Index row = static_cast<Index>(x->size()) /
+                          (120 * (x == &whole["d_k"] || x == &whole["d_v"] ? 2 : 4));
         for (Index i = 0; i < static_cast<Index>(x->size()); ++i) {
           if (i / row % 120 < length) continue;
           ASSERT_EQ((*x)[as_size(i)], 0) << i;
@@ -247,12 +247,12 @@ TYPED_TEST(Fsat, PackedSequencesEqualSequencesAlone) {
     const FsatAttention op(options);
     FsatProblem<T> p({.heads = 4, .key_heads = 2, .tokens = 130});
     p.cu_seqlens = {0, 60, 61, 61, 130 - 19, 130};
-    const FsatResult<T> whole = run_fsat(op, p);
+    const CallResult<T> whole = run_call(op, p);
     for (std::size_t s = 0; s + 1 < p.cu_seqlens.size(); ++s) {
       if (options.edges != EdgeSource::predicted && s > 0) continue;
       const Index first = p.cu_seqlens[s];
       const Index count = p.cu_seqlens[s + 1] - first;
-      expect_part(p, whole, run_fsat(op, part_of(p, 0, first, count)), 0, first, count);
+      expect_part(p, whole, run_call(op, part_of(p, 0, first, count)), 0, first, count);
     }
   }
 }
@@ -262,7 +262,7 @@ TYPED_TEST(Fsat, GradientsDoNotDependOnWhichAreRequested) {
   using T = TypeParam;
   const FsatAttention op({.max_length = 200, .edges = EdgeSource::both});
   const FsatProblem<T> p({.heads = 4, .key_heads = 2, .tokens = 200});
-  const FsatResult<T> all = run_fsat(op, p);
+  const CallResult<T> all = run_call(op, p);
   const AllInputs<T> in = p.inputs();
   const Tensor<T> out(p.d_out.shape()), lse({1, 4, 200, 1});
   op.forward(in, out.view(), AllSaved<T>{lse.view()});
@@ -275,10 +275,10 @@ TYPED_TEST(Fsat, GradientsDoNotDependOnWhichAreRequested) {
     if ((set & 4) != 0) grads.v = d_v.view();
     if ((set & 8) != 0) grads.dominant = d_dominant.view();
     op.backward(in, out.view(), AllSaved<T>{lse.view()}, p.d_out.view(), grads);
-    EXPECT_TRUE((set & 1) == 0 || same_bits(all.d_q, d_q.values())) << set;
-    EXPECT_TRUE((set & 2) == 0 || same_bits(all.d_k, d_k.values())) << set;
-    EXPECT_TRUE((set & 4) == 0 || same_bits(all.d_v, d_v.values())) << set;
-    EXPECT_TRUE((set & 8) == 0 || same_bits(all.d_dominant, d_dominant.values())) << set;
+    EXPECT_TRUE((set & 1) == 0 || same_bits(all["d_q"], d_q.values())) << set;
+    EXPECT_TRUE((set & 2) == 0 || same_bits(all["d_k"], d_k.values())) << set;
+    EXPECT_TRUE((set & 4) == 0 || same_bits(all["d_v"], d_v.values())) << set;
+    EXPECT_TRUE((set & 8) == 0 || same_bits(all["d_dominant"], d_dominant.values())) << set;
   }
 }
 
@@ -292,7 +292,7 @@ TEST(FsatBackward, GroupsOfHeadsDoNotChangeBits) {
                     .width = 1,
                     .value_width = 1};
   const FsatProblem<float> p(s);
-  const FsatResult<float> all = run_fsat(op, p);
+  const CallResult<float> all = run_call(op, p);
   FsatProblem<float> one({.tokens = 0});
   for (const Index g : {0, 2}) {
     const auto cut_heads = [&](Tensor<float>& to, const Tensor<float>& from, Index first,
@@ -307,26 +307,24 @@ TEST(FsatBackward, GroupsOfHeadsDoNotChangeBits) {
     cut_heads(one.v, p.v, g, 1);
     cut_heads(one.dominant, p.dominant, 2 * g, 2);
     cut_heads(one.d_out, p.d_out, 2 * g, 2);
-    const FsatResult<float> got = run_fsat(op, one);
+    const CallResult<float> got = run_call(op, one);
     const auto same = [&](const std::vector<float>& whole, const std::vector<float>& part,
                           Index parts) {
       const auto from = whole.begin() + static_cast<std::ptrdiff_t>(part.size()) * parts;
       return std::equal(part.begin(), part.end(), from);
     };
-    EXPECT_TRUE(same(all.d_q, got.d_q, g));
-    EXPECT_TRUE(same(all.d_k, got.d_k, g));
-    EXPECT_TRUE(same(all.d_v, got.d_v, g));
-    EXPECT_TRUE(same(all.d_dominant, got.d_dominant, g));
+    EXPECT_TRUE(same(all["d_q"], got["d_q"], g));
+    EXPECT_TRUE(same(all["d_k"], got["d_k"], g));
+    EXPECT_TRUE(same(all["d_v"], got["d_v"], g));
+    EXPECT_TRUE(same(all["d_dominant"], got["d_dominant"], g));
   }
 }
 
-/// Central differences in double of sum d_out out, by every number, while no index crosses an
-/// integer; not truncated, since truncation is no derivative.
+/// Central differences, while no index crosses an integer; not truncated, since truncation is no
+/// derivative.
 TEST(FsatDifferences, MatchEveryGradient) {
-  constexpr double step = 0x1p-16;
   for (FsatOptions options : all_options(30)) {
     options.truncate_gradient = false;
-    const FsatAttention op(options);
     for (const Index slots_per_key : {1, 3}) {
       const auto inside = [](Index b, Index h, Index j, Index m) {
         const std::uint64_t bits = hash(5, b, h, j, m);
@@ -339,27 +337,7 @@ TEST(FsatDifferences, MatchEveryGradient) {
                                    .width = 3,
                                    .value_width = 2},
                                   Fill(inside));
-      const FsatResult<double> got = run_fsat(op, p);
-      const auto loss = [&] {
-        const Tensor<double> out(p.d_out.shape());
-        op.forward(p.inputs(), out.view());
-        long double sum = 0;
-        for_each_index(out.shape(), [&](Index b, Index h, Index n, Index d) {
-          sum += static_cast<long double>(out(b, h, n, d)) * p.d_out(b, h, n, d);
-        });
-        return sum;
-      };
-      const auto expect_derivatives = [&](const char* name, const Tensor<double>& x,
-                                          const std::vector<double>& grads) {
-        for_each_difference(x, step, loss, [&](std::size_t i, double difference) {
-          ASSERT_TRUE(std::abs(difference - grads[i]) <= 1e-8 * (1 + std::abs(difference)))
-              << name << " " << i << ": " << grads[i] << ", difference " << difference;
-        });
-      };
-      expect_derivatives("q", p.q, got.d_q);
-      expect_derivatives("k", p.k, got.d_k);
-      expect_derivatives("v", p.v, got.d_v);
-      expect_derivatives("dominant", p.dominant, got.d_dominant);
+      expect_differences(FsatAttention(options), p, 1e-8);
     }
   }
 }
@@ -371,21 +349,21 @@ TEST(FsatTruncation, KeepsTheNegativeGradientsOfConfidences) {
     return 49 * uniform(hash(6, b, h, j, m));
   };
   const FsatProblem<double> p({.tokens = 50, .slots_per_key = 1}, Fill(inside));
-  const FsatResult<double> truncated = run_fsat(FsatAttention(options), p);
+  const CallResult<double> truncated = run_call(FsatAttention(options), p);
   options.truncate_gradient = false;
-  const FsatResult<double> whole = run_fsat(FsatAttention(options), p);
+  const CallResult<double> whole = run_call(FsatAttention(options), p);
   int kept = 0;
   int dropped = 0;
-  for (std::size_t i = 0; i < whole.d_dominant.size(); ++i) {
+  for (std::size_t i = 0; i < whole["d_dominant"].size(); ++i) {
     const double ibar = p.dominant.values()[i];
     // I - Ibar is not positive, so the gradient of the confidence has the other sign.
-    const bool flows = whole.d_dominant[i] > 0;
-    EXPECT_EQ(truncated.d_dominant[i], flows ? whole.d_dominant[i] : 0) << ibar;
+    const bool flows = whole["d_dominant"][i] > 0;
+    EXPECT_EQ(truncated["d_dominant"][i], flows ? whole["d_dominant"][i] : 0) << ibar;
     (flows ? kept : dropped) += 1;
   }
   EXPECT_GT(kept, 20);
   EXPECT_GT(dropped, 20);
-  EXPECT_TRUE(same_bits(truncated.d_q, whole.d_q));
+  EXPECT_TRUE(same_bits(truncated["d_q"], whole["d_q"]));
 }
 
 /// The float result, rounded once.
@@ -457,21 +435,21 @@ TYPED_TEST(Fsat, OneHeadIsSharedByThreads) {
   options.edges = EdgeSource::both;
   const FsatAttention op(options);
   const FsatProblem<T> p({.heads = 1, .key_heads = 1, .tokens = 1100, .slots_per_key = 30});
-  const FsatResult<T> serial = run_fsat(op, p);
+  const CallResult<T> serial = run_call(op, p);
   const fovea::FsatShape s = fovea::shape_of(fovea::FsatInputs<T>(p.inputs()));
   Backwards backwards;
   Shuffled shuffled;
   AnyExecutor executor = AnyExecutor::of(shuffled);
-  EXPECT_TRUE(same_bits(serial, run_fsat(op, p, &executor)));
+  EXPECT_TRUE(same_bits(serial, run_call(op, p, &executor)));
   const Index workers = Backwards::concurrency();
   const Index bytes =
       (std::max)(op.workspace_bytes<T>(s, workers), op.backward_workspace_bytes<T>(s, workers));
   fovea::Arena arena(bytes);
   executor = AnyExecutor::of(backwards, &arena);
-  EXPECT_TRUE(same_bits(serial, run_fsat(op, p, &executor)));
+  EXPECT_TRUE(same_bits(serial, run_call(op, p, &executor)));
   fovea::Arena small(bytes - 8192);
   executor = AnyExecutor::of(backwards, &small);
-  EXPECT_THROW(run_fsat(op, p, &executor), std::invalid_argument);
+  EXPECT_THROW(run_call(op, p, &executor), std::invalid_argument);
 }
 
 TYPED_TEST(Fsat, EmptyTensors) {
@@ -481,7 +459,7 @@ TYPED_TEST(Fsat, EmptyTensors) {
        {FsatSizes{.batch = 0}, FsatSizes{.heads = 0, .key_heads = 0}, FsatSizes{.tokens = 0}}) {
     FsatSizes short_one = s;
     short_one.tokens = std::min<Index>(s.tokens, 5);
-    EXPECT_TRUE(run_fsat(op, FsatProblem<T>(short_one)).out.empty());
+    EXPECT_TRUE(run_call(op, FsatProblem<T>(short_one))["out"].empty());
   }
 }
 

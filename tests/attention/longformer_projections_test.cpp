@@ -9,9 +9,8 @@
 
 #include "attention/longformer_problem.hpp"
 #include "fovea/core/thread_pool.hpp"
-#include "support/central_differences.hpp"
-#include "support/failing_allocations.hpp"
 #include "support/refusal.hpp"
+#include "support/same_everywhere.hpp"
 #include "support/scalars.hpp"
 
 namespace fovea_test::attention_longformer_projections {
@@ -62,27 +61,7 @@ TYPED_TEST(LongformerProjections, FailedAllocations) {
   between_fences([&] {
     EXPECT_TRUE(same_bits(expected, LongformerProblem<T>({2, 4, 2, 60, 60, 6, 5}, options).run()));
   });
-  const LongformerAttention op(options);
-  const Tensor<T> out(of.d_out.shape()), lse({2, 4, 60, 1});
-  expect_all_or_nothing<T>({&out, &lse}, [&](AnyExecutor* executor) {
-    on_executor(executor,
-                [&](auto&& on) { op.forward(of.inputs(), out.view(), {lse.view()}, on); });
-  });
-  const Tensor<T> q(of.q.shape()), k(of.k.shape()), v(of.v.shape()), global_q(of.q.shape()),
-      global_k(of.k.shape()), global_v(of.v.shape());
-  expect_all_or_nothing<T>({&q, &k, &v, &global_q, &global_k, &global_v},
-                           [&](AnyExecutor* executor) {
-                             on_executor(executor, [&](auto&& on) {
-                               op.backward(of.inputs(), out.view(), {lse.view()}, of.d_out.view(),
-                                           {.q = q.view(),
-                                            .k = k.view(),
-                                            .v = v.view(),
-                                            .global_q = global_q.view(),
-                                            .global_k = global_k.view(),
-                                            .global_v = global_v.view()},
-                                           on);
-                             });
-                           });
+  expect_all_or_nothing_of(LongformerAttention(options), of);
 }
 
 /// The projections of all rows in their place change nothing.
@@ -97,38 +76,20 @@ TYPED_TEST(LongformerProjections, EqualProjectionsDoNotChangeBits) {
     const auto got = of.run();
     const Tensor<T> out(of.d_out.shape());
     LongformerAttention(options).forward({of.q.view(), of.k.view(), of.v.view()}, out.view());
-    EXPECT_TRUE(same_bits(got.out, out.values()));
+    EXPECT_TRUE(same_bits(got["out"], out.values()));
   }
 }
 
-TYPED_TEST(LongformerProjections, ThreadsAndStridesDoNotChangeBits) {
+TYPED_TEST(LongformerProjections, BitsDoNotDependOnThreadsLevelsAndStrides) {
   using T = TypeParam;
-  fovea::ThreadPool pool(3);
-  Backwards backwards;
-  Shuffled shuffled;
   const LongformerOptions options{.left = 30, .right = 9, .first_global = 2, .global = {70, 200}};
-  const AttentionShape shape{2, 4, 2, 260, 260, 9, 6};
-  const LongformerProblem<T> of(shape, options, {260, 201});
-  const auto expected = of.run();
-  EXPECT_TRUE(same_bits(of.run(pool), expected));
-  EXPECT_TRUE(same_bits(of.run(backwards), expected));
-  EXPECT_TRUE(same_bits(of.run(shuffled), expected));
-  const Layout apart{.order = {3, 1, 0, 2}, .innermost = 2, .gap = 3};
-  EXPECT_TRUE(same_bits(LongformerProblem<T>(shape, options, {260, 201}, apart).run(), expected));
-  EXPECT_TRUE(same_bits(of.run(fovea::Serial{}, apart), expected));
-}
-
-TYPED_TEST(LongformerProjections, LevelsWithFmaHaveTheSameBits) {
-  if (!has_level(IsaLevel::v4) || !has_level(IsaLevel::v3)) {
-    GTEST_SKIP() << "no v4 and v3 to compare";
-  }
-  const LongformerProblem<TypeParam> of(
-      {2, 4, 2, 140, 140, 9, 6}, {.left = 30, .right = 9, .first_global = 2, .global = {70}});
-  const auto at = [&](IsaLevel level) {
-    const AtLevel scope(level);
-    return of.run();
-  };
-  EXPECT_TRUE(same_bits(at(IsaLevel::v3), at(IsaLevel::v4)));
+  expect_same_bits_everywhere(
+      [&](const Layout& layout) {
+        return LongformerProblem<T>({2, 4, 2, 260, 260, 9, 6}, options, {260, 201}, layout);
+      },
+      [](const LongformerProblem<T>& of, AnyExecutor* executor, const Layout& layout) {
+        return of.run(executor, layout);
+      });
 }
 
 /// q of global rows and global_q of the others are not read; nor is anything beyond the lengths.
@@ -162,7 +123,7 @@ TYPED_TEST(LongformerProjections, InAnArena) {
     fovea::Arena arena(std::max(op.global_workspace_bytes<T>(shape, workers),
                                 op.global_backward_workspace_bytes<T>(shape, workers)));
     AnyExecutor executor = AnyExecutor::of(pool, &arena);
-    EXPECT_TRUE(same_bits(of.run(executor), expected));
+    EXPECT_TRUE(same_bits(of.run(&executor), expected));
   }
 }
 
@@ -225,26 +186,10 @@ TEST(LongformerProjectionsBadInput, IsReported) {
             name + "global_q must not be given: a decoder keeps one set of keys and values");
 }
 
-/// Every gradient by central differences.
-TEST(LongformerProjectionsGradients, MatchCentralDifferences) {
+TEST(LongformerProjectionsDifferences, OfEveryInput) {
   const LongformerProblem<double> of(
       {2, 2, 1, 7, 7, 2, 2}, {.left = 1, .right = 1, .first_global = 1, .global = {4}}, {7, 5});
-  const auto got = of.run();
-  const auto loss = [&] {
-    const Tensor<double> out(of.d_out.shape());
-    LongformerAttention(of.options).forward(of.inputs(), out.view());
-    double sum = 0;
-    for_each_index(out.shape(), [&](Index b, Index h, Index n, Index d) {
-      sum += out(b, h, n, d) * of.d_out(b, h, n, d);
-    });
-    return sum;
-  };
-  const Tensor<double>* inputs[] = {&of.q, &of.k, &of.v, &of.global_q, &of.global_k, &of.global_v};
-  for (std::size_t n = 0; n < 6; ++n) {
-    for_each_difference(*inputs[n], 1e-5, loss, [&](std::size_t at, double difference) {
-      EXPECT_NEAR(got.grads[n][at], difference, 1e-8) << n;
-    });
-  }
+  expect_differences(LongformerAttention(of.options), of, 1e-8);
 }
 
 }  // namespace fovea_test::attention_longformer_projections

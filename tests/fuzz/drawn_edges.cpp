@@ -70,9 +70,9 @@ void try_fsat(Bytes& bytes) {
   try_here_and_elsewhere(
       bytes, make,
       [&](const FsatProblem<T>& p, AnyExecutor* executor, const Layout& layout) {
-        return run_fsat(op, p, executor, layout);
+        return run_call(op, p, executor, layout);
       },
-      [&](const FsatProblem<T>& p, const FsatResult<T>& got) {
+      [&](const FsatProblem<T>& p, const CallResult<T>& got) {
         fsat_judge(options, p)(got, drawn_name("fsat"));
       },
       [&](const FsatProblem<T>& p) {

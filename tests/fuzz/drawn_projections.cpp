@@ -10,7 +10,6 @@ namespace fovea_test {
 
 template <class T>
 void try_projections(Bytes& bytes) {
-  using Result = typename LongformerProblem<T>::Result;
   AttentionShape shape = drawn_shape(bytes);
   const LongformerOptions options = drawn_longformer(bytes);
   shape.keys = std::max(shape.keys, least_keys(options));
@@ -35,9 +34,9 @@ void try_projections(Bytes& bytes) {
   try_here_and_elsewhere(
       bytes, make,
       [](const LongformerProblem<T>& of, AnyExecutor* executor, const Layout& layout) {
-        return executor == nullptr ? of.run(fovea::Serial{}, layout) : of.run(*executor, layout);
+        return of.run(executor, layout);
       },
-      [](const LongformerProblem<T>& of, const Result& got) {
+      [](const LongformerProblem<T>& of, const CallResult<T>& got) {
         longformer_judge(of)(got, drawn_name("longformer_projections"));
       },
       [&](const LongformerProblem<T>& of) {

@@ -32,11 +32,7 @@ Layer make() {
   return layer;
 }
 
-Tokens<double> tokens(const View<const double>& x) {
-  Tokens<double> made{x};
-  made.key_lengths = kLengths;
-  return made;
-}
+Tokens<double> tokens(const View<const double>& x) { return {x, kLengths}; }
 
 /// The sorting logits are a linear map of sums of blocks.
 TEST(LearnedSorting, EqualsTheOperatorBetweenProjections) {
@@ -64,18 +60,7 @@ TEST(LearnedSorting, EqualsTheOperatorBetweenProjections) {
 TEST(LearnedSorting, GradientsMatchDifferences) {
   Layer layer = make();
   // The columns of a fifth block have no gradient.
-  const Activations x = drawn(kShape, 11);
-  const Activations d_x(kShape);
-  const Activations y(kShape);
-  const Activations d_y = drawn(kShape, 12);
-  Layer::Saved saved;
-  expect_gradients(
-      layer, x, d_x, d_y,
-      [&] {
-        layer.forward(tokens(x.view()), y.view(), saved);
-        return y.values();
-      },
-      [&] { layer.backward(tokens(x.view()), saved, d_y.view(), d_x.view()); });
+  expect_layer_gradients(layer, kShape, kShape, tokens);
 }
 
 TEST(LearnedSorting, BitsAreTheSameForAnyThreads) {

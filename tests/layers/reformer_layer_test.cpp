@@ -29,11 +29,7 @@ ReformerLayer<double> make(const ReformerLayerOptions& chosen) {
   return layer;
 }
 
-Tokens<double> tokens(const View<const double>& x) {
-  Tokens<double> made{x};
-  made.key_lengths = kLengths;
-  return made;
-}
+Tokens<double> tokens(const View<const double>& x) { return {x, kLengths}; }
 
 TEST(ReformerLayer, EqualsTheOperatorBetweenProjections) {
   ReformerLayer<double> layer = make(options());

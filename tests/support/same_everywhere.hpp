@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Results whose bits must not depend on the executor or on the tensors' layouts.
+/// Results whose bits must not depend on the executor, the level or the tensors' layouts.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,6 +15,35 @@
 
 namespace fovea_test {
 
+/// Expects that run(executor) has the bits of run(nullptr) on threads and in odd schedules.
+/// \param rounds how often each of them runs
+template <class Run>
+void expect_same_bits_on_executors(int rounds, const Run& run) {
+  static fovea::ThreadPool pools[] = {fovea::ThreadPool(1), fovea::ThreadPool(2),
+                                      fovea::ThreadPool(3), fovea::ThreadPool(4)};
+  Backwards backwards;
+  Shuffled shuffled;
+  std::vector<AnyExecutor> executors = {AnyExecutor::of(backwards), AnyExecutor::of(shuffled)};
+  for (fovea::ThreadPool& pool : pools) executors.push_back(AnyExecutor::of(pool));
+  const auto serial = run(nullptr);
+  for (int round = 0; round < rounds; ++round) {
+    for (AnyExecutor& executor : executors) {
+      EXPECT_TRUE(same_bits(serial, run(&executor))) << executor.concurrency() << " workers";
+    }
+  }
+}
+
+/// Expects the same bits from run() at v3 and at v4, if the machine has both.
+template <class Run>
+void expect_levels_agree(const Run& run) {
+  if (!has_level(IsaLevel::v3) || !has_level(IsaLevel::v4)) return;
+  const auto at = [&](IsaLevel level) {
+    const AtLevel use(level);
+    return run();
+  };
+  EXPECT_TRUE(same_bits(at(IsaLevel::v3), at(IsaLevel::v4)));
+}
+
 /// Runs a call on several threads, in odd schedules, with strided columns and before guard pages,
 /// at every level; all results must have the same bits, those of levels with fused multiply-adds
 /// among each other.
@@ -23,6 +52,7 @@ namespace fovea_test {
 template <class Make, class Run>
 void expect_same_bits_everywhere(Make&& make, Run&& run) {
   fovea::ThreadPool pools[] = {fovea::ThreadPool(2), fovea::ThreadPool(3)};
+  Backwards backwards;
   Shuffled shuffled;
   const Layout plain;
   const Layout apart{.order = {2, 0, 3, 1}, .innermost = 2, .gap = 3};
@@ -34,12 +64,10 @@ void expect_same_bits_everywhere(Make&& make, Run&& run) {
   std::vector<Written> fused;
   at_each_level([&] {
     const Written serial = run(read, nullptr, plain);
-    for (fovea::ThreadPool& pool : pools) {
-      AnyExecutor executor = AnyExecutor::of(pool);
-      EXPECT_TRUE(same_bits(serial, run(read, &executor, plain))) << pool.concurrency();
+    for (AnyExecutor executor : {AnyExecutor::of(pools[0]), AnyExecutor::of(pools[1]),
+                                 AnyExecutor::of(backwards), AnyExecutor::of(shuffled)}) {
+      EXPECT_TRUE(same_bits(serial, run(read, &executor, plain))) << executor.concurrency();
     }
-    AnyExecutor executor = AnyExecutor::of(shuffled);
-    EXPECT_TRUE(same_bits(serial, run(read, &executor, plain)));
     EXPECT_TRUE(same_bits(serial, run(strided, nullptr, apart)));
     EXPECT_TRUE(same_bits(serial, run(between_guards, nullptr, guarded)));
     if (has_fma(fovea::isa_level())) fused.push_back(serial);
