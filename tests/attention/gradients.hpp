@@ -27,6 +27,21 @@ struct Wanted {
   bool projection = true;
 };
 
+/// Calls f(name, members...) for each gradient, with the members of these structs that have its
+/// name.
+template <class F, class... Of>
+void for_each_gradient(const F& f, Of&... of) {
+  f("q", of.q...);
+  f("k", of.k...);
+  f("v", of.v...);
+  f("bias", of.bias...);
+  f("sink", of.sink...);
+  f("beta", of.beta...);
+  f("near_logits", of.near_logits...);
+  f("far_logits", of.far_logits...);
+  f("projection", of.projection...);
+}
+
 /// The gradients of one backward pass, in logical order; empty if not requested.
 template <class T>
 struct Gradients {
@@ -77,18 +92,39 @@ struct GradStorage {
 
   AllGrads<T> grads(const AllInputs<T>& in, const Wanted& wanted) {
     AllGrads<T> made;
-    if (wanted.q) made.q = q.view();
-    if (wanted.k) made.k = k.view();
-    if (wanted.v) made.v = v.view();
-    if (wanted.bias && !in.bias.empty()) made.bias = bias.view();
-    if (wanted.sink) made.sink = sink;
-    if (wanted.beta && !in.beta.empty()) made.beta = beta.view();
-    if (wanted.near_logits && !in.near_logits.empty()) made.near_logits = near_logits.view();
-    if (wanted.far_logits && !in.far_logits.empty()) made.far_logits = far_logits.view();
-    if (wanted.projection && !in.projection.empty()) made.projection = projection.view();
+    for_each_gradient(
+        [](const char* /*name*/, auto& to, auto& own, const auto& from, bool is_wanted) {
+          if (is_wanted && !from.empty()) to = view_of(own);
+        },
+        made, *this, in, wanted);
     return made;
   }
 
+  /// The numbers of those that were wanted.
+  Gradients<T> values(const AttentionShape& shape, const Wanted& wanted = {}) const {
+    Gradients<T> made;
+    made.shape = shape;
+    for_each_gradient(
+        [](const char* /*name*/, auto& to, const auto& own, bool is_wanted) {
+          if (is_wanted) to = values_of(own);
+        },
+        made, *this, wanted);
+    return made;
+  }
+
+  void fill(double x) {
+    for_each_gradient([&](const char* /*name*/, auto& own) { fill(own, x); }, *this);
+  }
+  /// Whether all numbers are x.
+  bool holds(double x) const {
+    bool all = true;
+    for_each_gradient(
+        [&](const char* /*name*/, const auto& own) {
+          for (const T got : values_of(own)) all = all && got == static_cast<T>(x);
+        },
+        *this);
+    return all;
+  }
   Index changed_gaps() const {
     Index changed = 0;
     for (const auto* x : {&q, &k, &v, &bias, &beta, &near_logits, &far_logits, &projection}) {
@@ -96,6 +132,14 @@ struct GradStorage {
     }
     return changed;
   }
+
+ private:
+  static View<T> view_of(Tensor<T>& x) { return x.view(); }
+  static std::vector<T>& view_of(std::vector<T>& x) { return x; }
+  static std::vector<T> values_of(const Tensor<T>& x) { return x.values(); }
+  static const std::vector<T>& values_of(const std::vector<T>& x) { return x; }
+  static void fill(Tensor<T>& to, double x) { to.fill(constant(x)); }
+  static void fill(std::vector<T>& to, double x) { to.assign(to.size(), static_cast<T>(x)); }
 };
 
 /// Runs forward, then backward with outputs initialised to NaN; out, lse and the gradients have
@@ -117,18 +161,7 @@ Gradients<T> run_backward(const Case<T>& op, const AllInputs<T>& in, const View<
     op.backward_through_lse(in, out.view(), saved, {d_out, d_lse}, to.grads(in, wanted));
   }
   EXPECT_EQ(to.changed_gaps(), 0);
-  Gradients<T> made;
-  made.shape = fovea::shape_of(in);
-  if (wanted.q) made.q = to.q.values();
-  if (wanted.k) made.k = to.k.values();
-  if (wanted.v) made.v = to.v.values();
-  if (wanted.bias) made.bias = to.bias.values();
-  if (wanted.sink) made.sink = to.sink;
-  if (wanted.beta) made.beta = to.beta.values();
-  if (wanted.near_logits) made.near_logits = to.near_logits.values();
-  if (wanted.far_logits) made.far_logits = to.far_logits.values();
-  if (wanted.projection) made.projection = to.projection.values();
-  return made;
+  return to.values(fovea::shape_of(in), wanted);
 }
 
 template <class T>
@@ -149,20 +182,14 @@ Gradients<T> run_backward(const Case<T>& op, const Problem<T>& problem,
 template <class T>
 testing::AssertionResult same_bits(const Gradients<T>& a, const Gradients<T>& b,
                                    const Wanted& wanted = {}) {
-  const auto compare = [](const char* name, const std::vector<T>& x, const std::vector<T>& y) {
-    testing::AssertionResult same = same_bits(x, y);
-    return same ? same : same << " (gradient of " << name << ")";
-  };
   testing::AssertionResult same = testing::AssertionSuccess();
-  if (wanted.q && same) same = compare("q", a.q, b.q);
-  if (wanted.k && same) same = compare("k", a.k, b.k);
-  if (wanted.v && same) same = compare("v", a.v, b.v);
-  if (wanted.bias && same) same = compare("bias", a.bias, b.bias);
-  if (wanted.sink && same) same = compare("sink", a.sink, b.sink);
-  if (wanted.beta && same) same = compare("beta", a.beta, b.beta);
-  if (wanted.near_logits && same) same = compare("near_logits", a.near_logits, b.near_logits);
-  if (wanted.far_logits && same) same = compare("far_logits", a.far_logits, b.far_logits);
-  if (wanted.projection && same) same = compare("projection", a.projection, b.projection);
+  for_each_gradient(
+      [&](const char* name, const auto& x, const auto& y, bool is_wanted) {
+        if (!is_wanted || !same) return;
+        same = same_bits(x, y);
+        if (!same) same << " (gradient of " << name << ")";
+      },
+      a, b, wanted);
   return same;
 }
 
@@ -170,25 +197,16 @@ testing::AssertionResult same_bits(const Gradients<T>& a, const Gradients<T>& b,
 template <class T>
 void expect_within(const Case<T>& op, const Gradients<T>& got, const ExpectedGrads<T>& expected,
                    const std::string& data = "") {
-  const auto judge = [&](const char* name, const std::vector<T>& values,
-                         const Reference<T>& reference, double bound) {
-    EXPECT_TRUE(within_ratio(values, reference, bound, {op.name + data, std::string("d_") + name}))
-        << "(gradient of " << name << ")";
-  };
-  judge("q", got.q, expected.q, kGradBound);
-  judge("k", got.k, expected.k, kGradBound);
-  // Under the delta rule that of v comes by a recurrence too.
-  judge("v", got.v, expected.v, op.extras.beta ? kGradBound : kValueGradBound);
-  if (!op.extras.bias.empty()) judge("bias", got.bias, expected.bias, kGradBound);
-  if (op.extras.sink) judge("sink", got.sink, expected.sink, kGradBound);
-  if (op.extras.beta) judge("beta", got.beta, expected.beta, kGradBound);
-  if (!op.extras.near_logits.empty()) {
-    judge("near_logits", got.near_logits, expected.near_logits, kGradBound);
-  }
-  if (!op.extras.far_logits.empty()) {
-    judge("far_logits", got.far_logits, expected.far_logits, kGradBound);
-  }
-  if (op.extras.features > 0) judge("projection", got.projection, expected.projection, kGradBound);
+  for_each_gradient(
+      [&](const std::string& name, const std::vector<T>& values, const Reference<T>& reference) {
+        if (values.empty() && reference.value.empty()) return;
+        // Under the delta rule that of v comes by a recurrence too.
+        const bool is_sum_of_values = name == "v" && !op.extras.beta;
+        EXPECT_TRUE(within_ratio(values, reference, is_sum_of_values ? kValueGradBound : kGradBound,
+                                 {op.name + data, "d_" + name}))
+            << "(gradient of " << name << ")";
+      },
+      got, expected);
 }
 
 /// Gradients against the oracle, at every level.
