@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "attention/gradients.hpp"
-#include "fovea/core/thread_pool.hpp"
+#include "support/same_everywhere.hpp"
 
 namespace fovea_test::attention_backward_bits {
 
@@ -35,40 +35,13 @@ Problem<T> composed_problem(const Case<T>& op, Index queries = 150, Index keys =
   return with_large_rows(std::move(problem));
 }
 
-TEST_P(GradientBits, ThreadsDoNotChangeBitsOfGradients) {
+TEST_P(GradientBits, ThreadsAndSchedulesDoNotChangeBitsOfGradients) {
   each([]<class T>(const Case<T>& op) {
-    static fovea::ThreadPool pools[] = {fovea::ThreadPool(1), fovea::ThreadPool(2),
-                                        fovea::ThreadPool(3), fovea::ThreadPool(4)};
     at_each_level([&] {
       for (const Problem<T>& problem :
            {composed_problem(op, 200, 180), make_problem(op, sizes(600, 520, 3, 4))}) {
-        const Gradients<T> serial = run_backward(op, problem);
-        for (int round = 0; round < 2; ++round) {
-          for (fovea::ThreadPool& pool : pools) {
-            AnyExecutor executor = AnyExecutor::of(pool);
-            EXPECT_TRUE(same_bits(serial, run_backward(op, problem, &executor)))
-                << pool.concurrency() << " threads";
-          }
-        }
-      }
-    });
-  });
-}
-
-TEST_P(GradientBits, SchedulesDoNotChangeBitsOfGradients) {
-  each([]<class T>(const Case<T>& op) {
-    Backwards backwards;
-    Shuffled shuffled;
-    at_each_level([&] {
-      for (const Problem<T>& problem :
-           {composed_problem(op), make_problem(op, sizes(400, 390, 3, 4))}) {
-        const Gradients<T> serial = run_backward(op, problem);
-        AnyExecutor one = AnyExecutor::of(backwards);
-        EXPECT_TRUE(same_bits(serial, run_backward(op, problem, &one)));
-        AnyExecutor many = AnyExecutor::of(shuffled);
-        for (int round = 0; round < 3; ++round) {
-          EXPECT_TRUE(same_bits(serial, run_backward(op, problem, &many)));
-        }
+        expect_same_bits_on_executors(
+            2, [&](AnyExecutor* executor) { return run_backward(op, problem, executor); });
       }
     });
   });
@@ -174,11 +147,7 @@ TEST_P(GradientBits, StridesOfOneIndexDoNotChangeBits) {
           op.backward(in, idle(View<const T>(out.view())), saved, idle(View<const T>(d_out.view())),
                       grads, nullptr);
           EXPECT_TRUE(same_bits(run(op, problem).out, out.values()));
-          EXPECT_TRUE(same_bits(
-              dense, {dense.shape, to.q.values(), to.k.values(), to.v.values(), to.bias.values(),
-                      to.sink, to.beta.values(), to.near_logits.values(), to.far_logits.values(),
-                      to.projection.values()}))
-              << describe(problem);
+          EXPECT_TRUE(same_bits(dense, to.values(dense.shape))) << describe(problem);
         }
       }
     }
@@ -254,13 +223,9 @@ TEST_P(GradientBits, BackwardReadsAndWritesOnlyItsTensors) {
 
 TEST_P(GradientBits, LevelsWithFusedMultiplyAddAgreeInGradients) {
   each([]<class T>(const Case<T>& op) {
-    if (!has_level(IsaLevel::v4)) GTEST_SKIP() << "no v4 to compare with v3";
     const auto compare = [&](const Problem<T>& problem) {
-      const auto at = [&](IsaLevel level) {
-        const AtLevel use(level);
-        return run_backward(op, problem);
-      };
-      EXPECT_TRUE(same_bits(at(IsaLevel::v3), at(IsaLevel::v4))) << describe(problem);
+      SCOPED_TRACE(describe(problem));
+      expect_levels_agree([&] { return run_backward(op, problem); });
     };
     std::uint64_t seed = 40;
     for (const Index keys : {1, 2, 17, 63, 64, 65, 128, 129, 257}) {
@@ -309,11 +274,11 @@ TEST_P(GradientBits, ScalingDOutByAPowerOfTwoScalesTheGradients) {
       const Tensor<T> d_out = make_d_out(problem);
       for (const int power : {-10, -1, 1, 20}) {
         Gradients<T> expected = run_backward(op, problem, d_out);
-        for (auto* part :
-             {&expected.q, &expected.k, &expected.v, &expected.bias, &expected.sink, &expected.beta,
-              &expected.near_logits, &expected.far_logits, &expected.projection}) {
-          for (T& x : *part) x = std::ldexp(x, power);
-        }
+        for_each_gradient(
+            [&](const char* /*name*/, std::vector<T>& part) {
+              for (T& x : part) x = std::ldexp(x, power);
+            },
+            expected);
         const Tensor<T> scaled(problem.out_shape());
         scaled.fill([&](Index b, Index h, Index n, Index d) {
           return std::ldexp(d_out(b, h, n, d), power);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "attention/conformance.hpp"
-#include "fovea/core/thread_pool.hpp"
+#include "support/same_everywhere.hpp"
 
 namespace fovea_test::attention_conformance_bits {
 
@@ -25,36 +25,12 @@ Problem<T> composed_problem(const Case<T>& op, Index queries = 150, Index keys =
   return problem;
 }
 
-TEST_P(Bits, ThreadsDoNotChangeBits) {
+TEST_P(Bits, ThreadsAndSchedulesDoNotChangeBits) {
   each([]<class T>(const Case<T>& op) {
-    static fovea::ThreadPool pools[] = {fovea::ThreadPool(1), fovea::ThreadPool(2),
-                                        fovea::ThreadPool(3), fovea::ThreadPool(4)};
     at_each_level([&] {
       const Problem<T> problem = composed_problem(op, 300, 200);
-      const Result<T> serial = run(op, problem);
-      for (int round = 0; round < 3; ++round) {
-        for (fovea::ThreadPool& pool : pools) {
-          AnyExecutor executor = AnyExecutor::of(pool);
-          EXPECT_TRUE(same_bits(serial, run(op, problem, &executor))) << pool.concurrency();
-        }
-      }
-    });
-  });
-}
-
-TEST_P(Bits, SchedulesDoNotChangeBits) {
-  each([]<class T>(const Case<T>& op) {
-    Backwards backwards;
-    Shuffled shuffled;
-    at_each_level([&] {
-      const Problem<T> problem = composed_problem(op, 300, 200);
-      const Result<T> serial = run(op, problem);
-      AnyExecutor one = AnyExecutor::of(backwards);
-      EXPECT_TRUE(same_bits(serial, run(op, problem, &one)));
-      AnyExecutor many = AnyExecutor::of(shuffled);
-      for (int round = 0; round < 4; ++round) {
-        EXPECT_TRUE(same_bits(serial, run(op, problem, &many)));
-      }
+      expect_same_bits_on_executors(
+          3, [&](AnyExecutor* executor) { return run(op, problem, executor); });
     });
   });
 }
@@ -242,13 +218,9 @@ TEST_P(Bits, ReadsAndWritesOnlyItsTensors) {
 
 TEST_P(Bits, LevelsWithFusedMultiplyAddAgree) {
   each([]<class T>(const Case<T>& op) {
-    if (!has_level(IsaLevel::v4)) GTEST_SKIP() << "no v4 to compare with v3";
     const auto compare = [&](const Problem<T>& problem) {
-      const auto at = [&](IsaLevel level) {
-        const AtLevel use(level);
-        return run(op, problem);
-      };
-      EXPECT_TRUE(same_bits(at(IsaLevel::v3), at(IsaLevel::v4))) << describe(problem);
+      SCOPED_TRACE(describe(problem));
+      expect_levels_agree([&] { return run(op, problem); });
     };
     std::uint64_t seed = 40;
     for (const auto& [queries, keys] : edge_sizes(op)) {

@@ -12,6 +12,7 @@
 #include "fovea/core/thread_pool.hpp"
 #include "support/fill.hpp"
 #include "support/levels.hpp"
+#include "support/same_everywhere.hpp"
 #include "support/tensor.hpp"
 
 namespace fovea_test {
@@ -123,16 +124,6 @@ void expect_same_bits_in_layouts(const Op& op, const MixedProblem<T>& p) {
       EXPECT_TRUE(same_bits(expected, run_call(op, p.in(guarded), nullptr, guarded)));
     }
   });
-}
-
-/// The levels with fused multiply-adds agree.
-template <class T, class Op>
-void expect_levels_agree(const Op& op, const MixedProblem<T>& p) {
-  std::vector<CallResult<T>> results;
-  at_each_level([&] {
-    if (has_fma(fovea::isa_level())) results.push_back(run_call(op, p));
-  });
-  for (const CallResult<T>& result : results) EXPECT_TRUE(same_bits(results[0], result));
 }
 
 /// A sequence alone, with key heads of its own, has the bits that it has among others.

@@ -11,6 +11,7 @@
 #include "attention/gradients.hpp"
 #include "attention/poisons.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/same_everywhere.hpp"
 
 namespace fovea_test::attention_packed {
 
@@ -161,16 +162,9 @@ TEST_P(Packed, ThreadsAndSchedulesDoNotChangeBitsOfPackedSequences) {
 
 TEST_P(Packed, LevelsWithFusedMultiplyAddAgreeOnPackedSequences) {
   each([]<class T>(const Case<T>& op) {
-    if (!has_level(IsaLevel::v4)) GTEST_SKIP() << "no v4 to compare with v3";
     const Problem<T> problem = packed_problem(op);
-    const auto at = [&](IsaLevel level, auto&& f) {
-      const AtLevel use(level);
-      return f();
-    };
-    const auto out = [&] { return run(op, problem); };
-    const auto grads = [&] { return run_backward(op, problem); };
-    EXPECT_TRUE(same_bits(at(IsaLevel::v3, out), at(IsaLevel::v4, out)));
-    EXPECT_TRUE(same_bits(at(IsaLevel::v3, grads), at(IsaLevel::v4, grads)));
+    expect_levels_agree([&] { return run(op, problem); });
+    expect_levels_agree([&] { return run_backward(op, problem); });
   });
 }
 
