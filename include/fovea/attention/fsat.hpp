@@ -124,9 +124,9 @@ class FsatAttention : public CheckedCalls<FsatAttention> {
   /// the gradient of dominant; with several threads up to 8 bytes more. Four key heads are
   /// processed at once for each thread, up to 2 million edges, or one with a single thread.
   template <class T>
-  void run_backward(const InputsOf<FsatAttention, T>& inputs, const View<const T>& out,
-                    const SavedOf<FsatAttention, T>& saved, const View<const T>& d_out,
-                    const GradsOf<FsatAttention, T>& grads, const ExecutorRef& executor) const;
+  void run_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
+                    const View<const T>& d_out, const Grads<T>& grads,
+                    const ExecutorRef& executor) const;
 
   template <class T>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,

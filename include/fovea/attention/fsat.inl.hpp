@@ -76,10 +76,9 @@ Index FsatAttention::backward_workspace_bytes(const FsatShape& shape, Index work
 }
 
 template <class T>
-void FsatAttention::run_backward(const InputsOf<FsatAttention, T>& inputs, const View<const T>& out,
-                                 const SavedOf<FsatAttention, T>& saved, const View<const T>& d_out,
-                                 const GradsOf<FsatAttention, T>& grads,
-                                 const ExecutorRef& executor) const {
+void FsatAttention::run_backward(const Inputs<T>& inputs, const View<const T>& out,
+                                 const Saved<T>& saved, const View<const T>& d_out,
+                                 const Grads<T>& grads, const ExecutorRef& executor) const {
   FsatGraph<T> graph(inputs.dominant, options, detail::sequences_of_a_row(inputs),
                      !grads.dominant.empty(), inputs.random);
   const FsatLists<T> lists(graph, options.scale, inputs.k.rows(), grads.dominant);

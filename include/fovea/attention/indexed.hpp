@@ -86,9 +86,9 @@ class IndexedAttention : public CheckedCalls<IndexedAttention> {
   /// bytes more for each entry. As many key heads are processed at once as there are threads, up to
   /// 2 million entries.
   template <class T>
-  void run_backward(const InputsOf<IndexedAttention, T>& inputs, const View<const T>& out,
-                    const SavedOf<IndexedAttention, T>& saved, const View<const T>& d_out,
-                    const GradsOf<IndexedAttention, T>& grads, const ExecutorRef& executor) const;
+  void run_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
+                    const View<const T>& d_out, const Grads<T>& grads,
+                    const ExecutorRef& executor) const;
 
   template <class T>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,

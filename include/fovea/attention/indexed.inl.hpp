@@ -48,12 +48,9 @@ void IndexedAttention::check_values(const Inputs<T>& inputs) const {
 }
 
 template <class T>
-void IndexedAttention::run_backward(const InputsOf<IndexedAttention, T>& inputs,
-                                    const View<const T>& out,
-                                    const SavedOf<IndexedAttention, T>& saved,
-                                    const View<const T>& d_out,
-                                    const GradsOf<IndexedAttention, T>& grads,
-                                    const ExecutorRef& executor) const {
+void IndexedAttention::run_backward(const Inputs<T>& inputs, const View<const T>& out,
+                                    const Saved<T>& saved, const View<const T>& d_out,
+                                    const Grads<T>& grads, const ExecutorRef& executor) const {
   const TensorLists lists(inputs.indices, inputs.k.rows(), options);
   auto&& threads = for_work(executor, [&] { return list_products(shape_of(inputs), lists); });
   IndexedBackward<T>(inputs, lists, out, saved, d_out, grads).run(threads);

@@ -124,9 +124,9 @@ class ReformerAttention : public CheckedCalls<ReformerAttention> {
   /// each pair; 2 D more if the log-sum-exps of the rounds were not saved. Memory: that of the
   /// forward pass, and one number for each row and round (two if they were not saved).
   template <class T>
-  void run_backward(const InputsOf<ReformerAttention, T>& inputs, const View<const T>& out,
-                    const SavedOf<ReformerAttention, T>& saved, const View<const T>& d_out,
-                    const GradsOf<ReformerAttention, T>& grads, const ExecutorRef& executor) const;
+  void run_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
+                    const View<const T>& d_out, const Grads<T>& grads,
+                    const ExecutorRef& executor) const;
 
   template <class T>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,

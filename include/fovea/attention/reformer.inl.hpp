@@ -69,12 +69,9 @@ void ReformerAttention::run(const Inputs<T>& inputs, const View<T>& out, const S
 }
 
 template <class T>
-void ReformerAttention::run_backward(const InputsOf<ReformerAttention, T>& inputs,
-                                     const View<const T>& out,
-                                     const SavedOf<ReformerAttention, T>& saved,
-                                     const View<const T>& d_out,
-                                     const GradsOf<ReformerAttention, T>& grads,
-                                     const ExecutorRef& executor) const {
+void ReformerAttention::run_backward(const Inputs<T>& inputs, const View<const T>& out,
+                                     const Saved<T>& saved, const View<const T>& d_out,
+                                     const Grads<T>& grads, const ExecutorRef& executor) const {
   const ReformerShape shape = shape_of(inputs);
   auto&& threads =
       for_work(executor, [&] { return products(shape, 3 * shape.width + 2 * shape.value_width); });

@@ -102,9 +102,9 @@ class SinkhornAttention : public CheckedCalls<SinkhornAttention> {
   /// exponentials. Memory: twice that of the forward pass, and 2 n (N / b)^2 numbers for each
   /// worker.
   template <class T>
-  void run_backward(const InputsOf<SinkhornAttention, T>& inputs, const View<const T>& out,
-                    const SavedOf<SinkhornAttention, T>& saved, const View<const T>& d_out,
-                    const GradsOf<SinkhornAttention, T>& grads, const ExecutorRef& executor) const;
+  void run_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
+                    const View<const T>& d_out, const Grads<T>& grads,
+                    const ExecutorRef& executor) const;
 
   template <class T>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,

@@ -36,12 +36,9 @@ void SinkhornAttention::run(const Inputs<T>& inputs, const View<T>& out, const S
 }
 
 template <class T>
-void SinkhornAttention::run_backward(const InputsOf<SinkhornAttention, T>& inputs,
-                                     const View<const T>& out,
-                                     const SavedOf<SinkhornAttention, T>& saved,
-                                     const View<const T>& d_out,
-                                     const GradsOf<SinkhornAttention, T>& grads,
-                                     const ExecutorRef& executor) const {
+void SinkhornAttention::run_backward(const Inputs<T>& inputs, const View<const T>& out,
+                                     const Saved<T>& saved, const View<const T>& d_out,
+                                     const Grads<T>& grads, const ExecutorRef& executor) const {
   const SinkhornCall<T> call{options, inputs};
   const AttentionShape& s = call.shape;
   auto&& threads =

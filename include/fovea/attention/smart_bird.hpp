@@ -139,9 +139,9 @@ class SmartBirdAttention : public CheckedCalls<SmartBirdAttention> {
   /// The choice of keys is not differentiated; the sketch is trained by its own head (section 3.1).
   /// Without saved indices the keys are chosen again, with the same result.
   template <class T>
-  void run_backward(const InputsOf<SmartBirdAttention, T>& inputs, const View<const T>& out,
-                    const SavedOf<SmartBirdAttention, T>& saved, const View<const T>& d_out,
-                    const GradsOf<SmartBirdAttention, T>& grads, const ExecutorRef& executor) const;
+  void run_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
+                    const View<const T>& d_out, const Grads<T>& grads,
+                    const ExecutorRef& executor) const;
 
   template <class T>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,

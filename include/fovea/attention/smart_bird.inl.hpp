@@ -82,12 +82,9 @@ Index SmartBirdAttention::backward_workspace_bytes(const SmartBirdShape& shape,
 }
 
 template <class T>
-void SmartBirdAttention::run_backward(const InputsOf<SmartBirdAttention, T>& inputs,
-                                      const View<const T>& out,
-                                      const SavedOf<SmartBirdAttention, T>& saved,
-                                      const View<const T>& d_out,
-                                      const GradsOf<SmartBirdAttention, T>& grads,
-                                      const ExecutorRef& executor) const {
+void SmartBirdAttention::run_backward(const Inputs<T>& inputs, const View<const T>& out,
+                                      const Saved<T>& saved, const View<const T>& d_out,
+                                      const Grads<T>& grads, const ExecutorRef& executor) const {
   auto&& threads =
       for_work(executor, [&] { return detail::smart_bird_products(options.policy, inputs); });
   std::optional<ChosenKeys> again;

@@ -94,6 +94,11 @@ void fill_rows(const View<T>& to, Index b, Index h, Index first, Index end, T x)
     for (Index c = 0; c < to.width(); ++c) to(b, h, n, c) = x;
   }
 }
+/// The same for all heads.
+template <class T>
+void fill_rows(const View<T>& to, Index b, Index first, Index end, T x) {
+  for (Index h = 0; h < to.heads(); ++h) fill_rows(to, b, h, first, end, x);
+}
 
 }  // namespace detail
 

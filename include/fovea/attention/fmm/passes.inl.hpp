@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/fmm/backward.hpp"
 #include "fovea/attention/fmm/near_field.hpp"
 #include "fovea/attention/fmm/passes.hpp"
@@ -80,14 +81,7 @@ void step_near(Near& near_field, const SoftmaxInputs<C>& inputs, const View<C>& 
     return;
   }
   near_field.step(inputs, out, SoftmaxSaved<C>{saved.near_lse}, executor);
-  if (saved.near_out.empty()) return;
-  for (Index b = 0; b < out.batch(); ++b) {
-    for (Index h = 0; h < out.heads(); ++h) {
-      for (Index n = 0; n < rows; ++n) {
-        for (Index c = 0; c < out.width(); ++c) saved.near_out(b, h, n, c) = out(b, h, n, c);
-      }
-    }
-  }
+  copy_tensor<C>(out, saved.near_out);
 }
 
 }  // namespace detail

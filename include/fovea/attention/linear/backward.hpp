@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/linear/causal_gradients.hpp"
 #include "fovea/attention/linear/segment_sums.hpp"
 
@@ -179,7 +180,8 @@ class LinearBackward {
     call_.clear_unseen(add);
     for (Index n = 0; n < call_.sequences.count(); ++n) {
       const Sequence s = call_.sequences[n];
-      call_.clear(call_.grads.beta, s.batch, s.first_key + call_.seen(s), s.keys - call_.seen(s));
+      detail::fill_rows(call_.grads.beta, s.batch, s.first_key + call_.seen(s),
+                        s.first_key + s.keys, T{0});
     }
     for_each_task(executor, call_.key_heads(), [&](Index task, Index worker) {
       const Sequence s = call_.sequences[task / call_.shape.key_heads];

@@ -124,17 +124,10 @@ struct LinearBackwardCall {
     for (Index n = 0; n < sequences.count(); ++n) {
       const Sequence s = sequences[n];
       for (const View<T>& x : {grads.k, grads.v}) {
-        clear(x, s.batch, s.first_key + seen(s), s.keys - seen(s));
+        detail::fill_rows(x, s.batch, s.first_key + seen(s), s.first_key + s.keys, T{0});
       }
-      if (s.key_end == 0) clear(grads.q, s.batch, s.first_query, s.queries);
-    }
-  }
-  /// Writes zeros to rows of all heads of a tensor, if given.
-  static void clear(const View<T>& x, Index b, Index first, Index count) {
-    if (x.empty()) return;
-    for (Index h = 0; h < x.heads(); ++h) {
-      for (Index n = first; n < first + count; ++n) {
-        for (Index c = 0; c < x.width(); ++c) x(b, h, n, c) = T(0);
+      if (s.key_end == 0) {
+        detail::fill_rows(grads.q, s.batch, s.first_query, s.first_query + s.queries, T{0});
       }
     }
   }

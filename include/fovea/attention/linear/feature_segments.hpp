@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/call/sequences.hpp"
 #include "fovea/attention/linear/random_features.hpp"
 
@@ -101,9 +102,7 @@ class FeatureSegments {
   }
   /// Writes rows that see no token.
   static void clear(const Rows& rows, const View<T>& out) {
-    for (Index n = rows.first; n < rows.first + rows.count; ++n) {
-      for (Index c = 0; c < out.width(); ++c) out(rows.batch, rows.head, n, c) = T(0);
-    }
+    detail::fill_rows(out, rows.batch, rows.head, rows.first, rows.first + rows.count, T{0});
   }
 
  private:

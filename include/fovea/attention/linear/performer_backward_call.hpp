@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/linear/feature_segments.hpp"
 #include "fovea/attention/linear/performer_visibility.hpp"
 
@@ -65,9 +66,9 @@ class PerformerBackwardCall {
       const Sequence s = sequences[n];
       const Index seen = shape.query_heads == 0 ? 0 : visibility.seen(s);
       for (const View<T>& x : {grads.k, grads.v}) {
-        clear(x, s.batch, s.first_key + seen, s.keys - seen);
+        detail::fill_rows(x, s.batch, s.first_key + seen, s.first_key + s.keys, T{0});
       }
-      clear(grads.q, s.batch, s.first_query, unseeing(s));
+      detail::fill_rows(grads.q, s.batch, s.first_query, s.first_query + unseeing(s), T{0});
     }
   }
   /// Adds up the parts of the projection's gradient.
@@ -152,15 +153,6 @@ class PerformerBackwardCall {
   RandomFeatures<T> features;        ///< the projection
 
  private:
-  static void clear(const View<T>& x, Index b, Index first, Index count) {
-    if (x.empty()) return;
-    for (Index h = 0; h < x.heads(); ++h) {
-      for (Index n = first; n < first + count; ++n) {
-        for (Index c = 0; c < x.width(); ++c) x(b, h, n, c) = T(0);
-      }
-    }
-  }
-
   Workspace projection_memory;
   Workspace part_memory;  // [part_count] [2, R, D padded]
   Index part_count = 0;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/call/ordered_sections.hpp"
 #include "fovea/attention/softmax/backward_call.hpp"
 #include "fovea/attention/softmax/bias_backward.hpp"
@@ -320,12 +321,7 @@ class SoftmaxBackward {
     for (Index n = 0; n < pass_.sequences().count(); ++n) {
       const Sequence s = pass_.sequences()[n];
       for (const View<T>& x : {pass_.grads().k, pass_.grads().v}) {
-        if (x.empty() || s.plan_keys == s.keys) continue;
-        for (Index h = 0; h < x.heads(); ++h) {
-          for (Index row = s.first_key + s.plan_keys; row < s.first_key + s.keys; ++row) {
-            for (Index c = 0; c < x.width(); ++c) x(s.batch, h, row, c) = 0;
-          }
-        }
+        detail::fill_rows(x, s.batch, s.first_key + s.plan_keys, s.first_key + s.keys, T{0});
       }
     }
   }

@@ -8,6 +8,7 @@
 #include <exception>
 #include <vector>
 
+#include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/linear/segment_sums.hpp"
 #include "fovea/attention/linear/stream.hpp"
 #include "fovea/distributed/messages/pass.hpp"
@@ -99,9 +100,7 @@ class FarFieldTotals final : public RankPass {
   void read_block(Index b, Index head, Index first, Index worker) {
     const Index count = (std::min)(kReadRows, shape_.queries - first);
     if (key_end(b) == 0) {
-      for (Index n = first; n < first + count; ++n) {
-        for (Index c = 0; c < shape_.value_width; ++c) out_(b, head, n, c) = 0;
-      }
+      fovea::detail::fill_rows(out_, b, head, first, first + count, T{0});
       return;
     }
     const Index key_head = head / stream_.group();

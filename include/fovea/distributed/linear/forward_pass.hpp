@@ -8,6 +8,7 @@
 #include <optional>
 #include <type_traits>
 
+#include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/fmm/near_field.hpp"
 #include "fovea/distributed/linear/far_field.hpp"
 #include "fovea/distributed/messages/pass.hpp"
@@ -48,7 +49,7 @@ class LinearForwardPass final : public RankPass {
     std::exception_ptr error;
     if constexpr (Settings::kHasNear) {
       error = near_->run(executor);
-      if (!error) keep_near_out();
+      if (!error) fovea::detail::copy_tensor<T>(out_, saved_.near_out);
     }
     const std::exception_ptr later = far_->run(executor);
     return error ? error : later;
@@ -57,18 +58,6 @@ class LinearForwardPass final : public RankPass {
  private:
   /// A placeholder for a pass that the operator lacks.
   struct None {};
-
-  /// Copies the near field to its tensor, if any.
-  void keep_near_out() const {
-    const View<T>& to = saved_.near_out;
-    for (Index b = 0; b < to.batch(); ++b) {
-      for (Index h = 0; h < to.heads(); ++h) {
-        for (Index n = 0; n < to.rows(); ++n) {
-          for (Index c = 0; c < to.width(); ++c) to(b, h, n, c) = out_(b, h, n, c);
-        }
-      }
-    }
-  }
 
   View<T> out_;
   Saved saved_;

@@ -85,7 +85,7 @@ class SharedKeysBackward final : public RankPass {
     const auto then = [&](const std::exception_ptr& later) {
       if (!error) error = later;
     };
-    if (sinks_) then(add_sinks(executor));
+    if (sinks_) then(sinks_->run(pass_, call_.sequences(), executor));
     for (Index head = 0; head < key_heads(); ++head) std::fill_n(d_k(head), elements(), T{0});
     then(scan_.run(executor, [&](const ScanStep& scan_step, Index head, Index /*worker*/) {
       add_parts(scan_step, head);
@@ -177,18 +177,10 @@ class SharedKeysBackward final : public RankPass {
     }
   }
 
-  std::exception_ptr add_sinks(const ExecutorRef& executor) {
-    return sinks_->run(
-        [this](Index b, Index h, const Range& rows, T* sums, Index worker) {
-          pass_.add_to_sink(call_.sequences()[b], h, rows, sums, worker);
-        },
-        executor);
-  }
-
   /// Writes the requested gradients.
   void write() {
     segments_.take(0, grads_.q);
-    if (sinks_) std::copy(sinks_->totals().begin(), sinks_->totals().end(), grads_.sink.begin());
+    if (sinks_) sinks_->write(grads_.sink);
     const auto write_rows = [&](const View<T>& to, Index first, T scale) {
       if (to.empty()) return;
       for (Index head = 0; head < key_heads(); ++head) {

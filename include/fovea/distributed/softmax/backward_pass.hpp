@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/softmax/backward.hpp"
 #include "fovea/attention/softmax/head_plans.hpp"
 #include "fovea/distributed/messages/broadcast_logits.hpp"
@@ -121,7 +122,7 @@ class SoftmaxBackwardPass final : public RankPass {
       if (!grads_.bias.empty()) add_bias(executor);
     });
     if (sinks_) {
-      const std::exception_ptr thrown = add_sinks(executor);
+      const std::exception_ptr thrown = sinks_->run(row_pass_, call_.sequences(), executor);
       if (!error) error = thrown;
     }
     query_exchange_.begin();
@@ -202,27 +203,12 @@ class SoftmaxBackwardPass final : public RankPass {
 
   /// Computes the gradient of the bias for this rank's query rows.
   void add_bias(const ExecutorRef& executor) {
-    if (is_in_place()) fill_zeros(grads_.bias);  // the window holds zeros
-    row_pass_.add_to_bias(place(grads_.bias, d_bias_.tensor(0)), executor);
-  }
-
-  static void fill_zeros(const View<T>& x) {
-    for (Index b = 0; b < x.batch(); ++b) {
-      for (Index h = 0; h < x.heads(); ++h) {
-        for (Index n = 0; n < x.rows(); ++n) {
-          for (Index d = 0; d < x.width(); ++d) x(b, h, n, d) = 0;
-        }
+    if (is_in_place()) {  // the window holds zeros
+      for (Index b = 0; b < grads_.bias.batch(); ++b) {
+        fovea::detail::fill_rows(grads_.bias, b, 0, grads_.bias.rows(), T{0});
       }
     }
-  }
-
-  /// Computes the gradients of the sinks. \returns the exception that computing threw, or null
-  std::exception_ptr add_sinks(const ExecutorRef& executor) {
-    return sinks_->run(
-        [this](Index b, Index h, const Range& rows, T* sums, Index worker) {
-          row_pass_.add_to_sink(call_.sequences()[b], h, rows, sums, worker);
-        },
-        executor);
+    row_pass_.add_to_bias(place(grads_.bias, d_bias_.tensor(0)), executor);
   }
 
   /// Stores the rounding error of large lse, which was found with the keys of this rank's queries.
@@ -254,7 +240,7 @@ class SoftmaxBackwardPass final : public RankPass {
 
   /// Writes the requested gradients that are not in place.
   void write() const {
-    if (sinks_) std::copy(sinks_->totals().begin(), sinks_->totals().end(), grads_.sink.begin());
+    if (sinks_) sinks_->write(grads_.sink);
     if (is_in_place()) return;
     if (!grads_.q.empty()) d_queries_.get(0, grads_.q, rows_.own());
     if (!grads_.k.empty()) d_keys_.get(0, grads_.k, rows_.own());

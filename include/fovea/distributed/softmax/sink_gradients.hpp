@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <exception>
 #include <numeric>
+#include <span>
 #include <vector>
 
+#include "fovea/attention/call/sequences.hpp"
 #include "fovea/core/executor_ref.hpp"
 #include "fovea/distributed/messages/pipelined_scan.hpp"
 #include "fovea/kernels/softmax/grad.hpp"
@@ -34,22 +36,18 @@ class SinkGradients {
         type_(detail::MpiType::row(ranks_, heads * Index{sizeof(T)})),
         totals_(static_cast<std::size_t>(heads)) {}
 
-  /// The gradients, [heads], once computed.
-  const std::vector<T>& totals() const { return totals_; }
-
   /// Computes them. All messages are exchanged even if computing throws.
-  /// \param add called as add(batch, head, rows, sums, worker) from threads of the executor, adds
-  /// some rows to sums [kSinkSums]
+  /// \param pass has add_to_sink, which adds some rows of a head to sums [kSinkSums]
   /// \returns the exception that computing threw, or null
-  template <class Add>
-  std::exception_ptr run(const Add& add, const ExecutorRef& executor) {
+  template <class Pass>
+  std::exception_ptr run(Pass& pass, const Sequences<T>& sequences, const ExecutorRef& executor) {
     if (totals_.empty() || scan_.end_rank() < 0) return nullptr;
     const Index heads = static_cast<Index>(totals_.size());
     const std::exception_ptr error =
         scan_.run(executor, [&](const ScanStep& scan_step, Index n, Index worker) {
           T* const sums = scan_.template state<T>(n);
           if (scan_step.before < 0) std::fill_n(sums, kSinkSums, T{0});
-          add(n / heads, n % heads, scan_step.rows, sums, worker);
+          pass.add_to_sink(sequences[n / heads], n % heads, scan_step.rows, sums, worker);
         });
     if (ranks_.rank() == scan_.end_rank()) {
       add_up();
@@ -60,6 +58,11 @@ class SinkGradients {
                    "MPI_Bcast");
     });
     return error;
+  }
+
+  /// Writes the gradients, [heads]. \pre run was called
+  void write(const std::span<T>& to) const {
+    std::copy(totals_.begin(), totals_.end(), to.begin());
   }
 
  private:
