@@ -152,6 +152,17 @@ TYPED_TEST(Sinkhorn, StaysWithinItsTensors) {
   });
 }
 
+/// The problem of a head alone, whose last rows may be missing.
+template <class T>
+SortProblem<T> head_of(const SortProblem<T>& p, Index b, Index h, const SortSizes& sizes) {
+  SortProblem<T> one(sizes);
+  for (const auto x : {&SortProblem<T>::q, &SortProblem<T>::k, &SortProblem<T>::v,
+                       &SortProblem<T>::sorting, &SortProblem<T>::d_out}) {
+    (one.*x).fill([&](Index, Index, Index n, Index d) { return double{(p.*x)(b, h, n, d)}; });
+  }
+  return one;
+}
+
 /// A sequence among others, and one with a length, are that sequence alone; what is beyond the
 /// length may be NaN.
 TYPED_TEST(Sinkhorn, SequencesAreIndependent) {
@@ -168,15 +179,7 @@ TYPED_TEST(Sinkhorn, SequencesAreIndependent) {
     if (u >= 5 || w >= 5) all.sorting(1, h, u, w) = std::numeric_limits<T>::quiet_NaN();
   });
   const CallResult<T> got = run_call(SinkhornAttention(options), all);
-  SortProblem<T> one({.rows = 40, .block = 8});
-  const auto take = [](const Tensor<T>& to, const Tensor<T>& from) {
-    to.fill([&](Index, Index, Index n, Index d) { return double{from(1, 2, n, d)}; });
-  };
-  take(one.q, all.q);
-  take(one.k, all.k);
-  take(one.v, all.v);
-  take(one.sorting, all.sorting);
-  take(one.d_out, all.d_out);
+  const SortProblem<T> one = head_of(all, 1, 2, {.rows = 40, .block = 8});
   const CallResult<T> alone = run_call(SinkhornAttention(options), one);
   const Index at = 5 * 64;
   EXPECT_TRUE(same_bits(&got["out"][as_size(at * 5)], alone["out"].data(), 200, {1, 1, 40, 5}));
@@ -247,15 +250,8 @@ TEST(SinkhornGroups, MoreSequencesThanAreComputedAtOnce) {
   const SortProblem<float> p(many);
   ASSERT_LT(fovea::sinkhorn_sequences_at_once(options, fovea::shape_of(p.inputs())), 6);
   const CallResult<float> got = run_call(SinkhornAttention(options), p);
-  SortProblem<float> one({.rows = 8192, .width = 64, .value_width = 64, .block = 64});
-  const auto take = [](const Tensor<float>& to, const Tensor<float>& from) {
-    to.fill([&](Index, Index, Index n, Index d) { return double{from(2, 1, n, d)}; });
-  };
-  take(one.q, p.q);
-  take(one.k, p.k);
-  take(one.v, p.v);
-  take(one.sorting, p.sorting);
-  take(one.d_out, p.d_out);
+  const SortProblem<float> one =
+      head_of(p, 2, 1, {.rows = 8192, .width = 64, .value_width = 64, .block = 64});
   const CallResult<float> alone = run_call(SinkhornAttention(options), one);
   const std::size_t size = 8192 * 64;
   EXPECT_TRUE(same_bits(&got["out"][5 * size], alone["out"].data(), size, {1, 1, 8192, 64}));
