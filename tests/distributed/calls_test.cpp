@@ -86,13 +86,15 @@ TEST(DistributedCalls, EqualOneProcessWithoutRows) {
 TEST(DistributedCalls, AllocateInAnArena) {
   fovea::ThreadPool pool(2);
   fovea::Arena arena(Index{1} << 27);
-  // The first rank has rows, however many ranks there are.
-  fovea::Arena small(all_ranks().rank() == 0 ? 64 : Index{1} << 27);
+  fovea::Arena small(64);
   for_each_call<float>(kShort, 12, [&](const auto& op, auto&& call, const auto& layouts) {
     expect_one_process(op, call, layouts, AnyExecutor::of(pool, &arena));
     const RankCall on_ranks(op, call, layouts[0]);
-    const std::string begin = "rank 0: Arena: size_bytes is 64;";
-    const AnyExecutor executor = AnyExecutor::of(pool, &small);
+    // However many ranks there are, the first one has rows and the last one heads.
+    const int rank = is_by_heads(op) ? all_ranks().size() - 1 : 0;
+    const std::string begin = "rank " + std::to_string(rank) + ": Arena: size_bytes is 64;";
+    const AnyExecutor executor =
+        AnyExecutor::of(pool, all_ranks().rank() == rank ? &small : &arena);
     const std::string forward = refusal([&] { on_ranks.forward(executor); });
     const std::string backward = refusal([&] { on_ranks.backward(executor); });
     EXPECT_TRUE(forward.starts_with(begin)) << op.name() << forward;
