@@ -169,7 +169,8 @@ def llama_bench(models, weights, threads, *arguments):
     out = subprocess.run(
         [*on_cpus(threads), models / "llama" / "llama-bench", "-m",
          models / "llama" / f"{weights}.gguf", "-t", str(threads), "-r", "1", "-o", "json", *arguments],
-        check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+        check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        env={name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}).stdout
     return json.loads(out)[0]["avg_ts"]
 
 

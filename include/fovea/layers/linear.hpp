@@ -56,14 +56,15 @@ View<T> as_one_sequence(const View<T>& x) {
 template <class F>
 void for_each_product_tile(const ExecutorRef& executor, Index batch, Index rows, Index columns,
                            double products, F&& f) {
-  constexpr Index tiles_of_thread = 2;  // threads start at different times
+  constexpr Index line = 32;  // columns of a cache line of 16-bit weights
   const auto threads = for_work(
       executor, [&] { return products * static_cast<double>(batch) * static_cast<double>(rows); });
   const Index row_blocks = batch * blocks(rows, kRowsPerTask);
   Index width = columns;
   if (row_blocks > 0 && row_blocks < threads.concurrency()) {
-    const Index wanted = blocks(tiles_of_thread * threads.concurrency(), row_blocks);
-    width = blocks(blocks(columns, wanted), kColumnsPerTask) * kColumnsPerTask;
+    // One tile for each thread: parts of rows of weights are long, and of equal length.
+    const Index tiles = blocks(threads.concurrency(), row_blocks);
+    width = blocks(blocks(columns, tiles), line) * line;
   }
   const Index across = width == 0 ? 1 : blocks(columns, width);
   for_each_part(threads, batch, rows, across, [&](Index b, Index first, Index count, Index part) {
