@@ -53,6 +53,11 @@ class TorchPeer:
         if row.key_heads == 1 < row.heads and row.query_rows == 1:
             forms.append(Form("scaled_dot_product_attention, heads as rows",
                               lambda: _heads_as_rows(problem)))
+        if row.storage != rows.F32 and row.sight in (rows.DENSE, rows.CAUSAL):
+            forms.append(Form("scaled_dot_product_attention of copies in float32",
+                              lambda: _of_floats(problem)))
+        if row.sight == rows.DENSE and row.heads == row.key_heads:
+            forms.append(Form("matmul, softmax, matmul", lambda: _matmul(problem)))
         return forms
 
 
@@ -84,6 +89,24 @@ def _heads_as_rows(problem: Problem) -> Call:
     as_rows = q.transpose(1, 2)
     return _without_gradients(
         lambda: F.scaled_dot_product_attention(as_rows, k, v).transpose(1, 2))
+
+
+def _of_floats(problem: Problem) -> Call:
+    row = problem.row
+    q, k, v = _inputs(problem)
+    is_causal = row.is_causal_square
+    mask = None if is_causal or row.sight == rows.DENSE else torch.from_numpy(problem.sight_mask())
+    return _without_gradients(
+        lambda: F.scaled_dot_product_attention(
+            q.float(), k.float(), v.float(), attn_mask=mask, is_causal=is_causal).to(q.dtype))
+
+
+def _matmul(problem: Problem) -> Call:
+    q, k, v = _inputs(problem)
+    transposed = k.transpose(-1, -2)
+    scale = problem.row.width ** -0.5
+    return _without_gradients(
+        lambda: torch.matmul(torch.softmax(torch.matmul(q * scale, transposed), -1), v))
 
 
 def _flex(problem: Problem) -> Call:
