@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <new>
@@ -28,6 +29,23 @@ inline constexpr std::size_t kWorkspaceAlignment = 64;
 /// their cache from memory took 0.75 to 0.93 of the time with them.)
 inline constexpr std::size_t kLargePage = std::size_t{1} << 21;
 
+namespace detail {
+
+/// Requests large pages for the whole ones in some memory, if its size is at least two of them and
+/// the system supports it. A hint: if it fails, pages are small.
+inline void request_large_pages([[maybe_unused]] void* bytes,
+                                [[maybe_unused]] std::size_t size) noexcept {
+#if defined(MADV_HUGEPAGE)
+  if (size < 2 * kLargePage) return;
+  const std::size_t before = reinterpret_cast<std::uintptr_t>(bytes) % kLargePage;
+  const std::size_t skipped = before == 0 ? 0 : kLargePage - before;
+  madvise(static_cast<std::byte*>(bytes) + skipped, (size - skipped) / kLargePage * kLargePage,
+          MADV_HUGEPAGE);
+#endif
+}
+
+}  // namespace detail
+
 /// Uninitialised bytes, owned or borrowed, aligned to kWorkspaceAlignment. If it is empty, data()
 /// is null.
 class Workspace {
@@ -46,10 +64,7 @@ class Workspace {
     const std::size_t alignment = size < 2 * kLargePage ? kWorkspaceAlignment : kLargePage;
     auto* const bytes = static_cast<std::byte*>(::operator new (size, std::align_val_t{alignment}));
     bytes_ = std::unique_ptr<std::byte, Free>(bytes, Free{alignment});
-#if defined(MADV_HUGEPAGE)
-    // A hint: if it fails, pages are small.
-    if (alignment == kLargePage) madvise(bytes, size / kLargePage * kLargePage, MADV_HUGEPAGE);
-#endif
+    detail::request_large_pages(bytes, size);
   }
 
   /// Borrows bytes, which must outlive it.

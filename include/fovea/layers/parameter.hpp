@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -13,6 +14,7 @@
 #include "fovea/attention/linear/random_projection.hpp"
 #include "fovea/core/philox.hpp"
 #include "fovea/core/rounded.hpp"
+#include "fovea/core/workspace.hpp"
 #include "fovea/layers/activation.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -32,7 +34,10 @@ struct Parameter {
   Parameter() = default;
   /// A parameter whose values are all `fill`.
   Parameter(std::string called, Index rows, Index columns, T fill = T(0))
-      : name(std::move(called)), value(RowMatrix<T>::Constant(rows, columns, fill)) {}
+      : name(std::move(called)), value(rows, columns) {
+    detail::request_large_pages(value.data(), static_cast<std::size_t>(value.size()) * sizeof(T));
+    value.setConstant(fill);
+  }
 
   /// The gradient to accumulate into, in the shape of value. \throws std::bad_alloc
   RowMatrix<T>& gradient_sum() {
