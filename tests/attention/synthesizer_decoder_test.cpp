@@ -109,9 +109,12 @@ TYPED_TEST(SynthesizerDecoder, DoesNotOverwriteItsInputs) {
   auto decoder = problem.op().template decoder<T>(TypeParam::decoder_shape(sizes));
   problem.tensors.for_each([&](const std::string& name, const Tensor<T>& x) {
     const View<T> out(x.view().data(), {1, 2, 6, 5});
-    EXPECT_EQ(refusal([&] { decoder.step(problem.inputs(), out); }),
-              std::string(TypeParam::Op::name()) + ": out overlaps " + name +
-                  "; outputs must not alias inputs or each other");
+    const std::string message = refusal([&] { decoder.step(problem.inputs(), out); });
+    // Behind a smaller tensor there may be another one.
+    const bool is_inside = x.view().size() >= out.size();
+    const std::string overlapped = is_inside ? name + ";" : "";
+    EXPECT_EQ(message.find(TypeParam::Op::name() + (": out overlaps " + overlapped)), 0u)
+        << name << ": " << message;
   });
   EXPECT_EQ(decoder.length(), 0);
 }
