@@ -14,6 +14,7 @@
 #include "fovea/kernels/softmax/score_map.inl.hpp"
 #include "fovea/kernels/softmax/tile.inl.hpp"
 #include "fovea/simd/lane_sums.inl.hpp"
+#include "fovea/simd/row_dots.inl.hpp"
 #include "fovea/simd/rows_to_lanes.inl.hpp"
 #endif
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The products of few query rows with keys and values. Scores of a single row have keys in the
-/// lanes, transposed in registers. Sums over the keys of a reduction block, of weights and weighted
-/// values, have Dv in the lanes. Each number is the same sequence of operations as in tile.inl.hpp,
-/// where queries are in the lanes: an invisible key has weight 0 there, too. Cost: 2 (D + Dv) flops
-/// for each pair.
+/// The products of few query rows with keys and values. Scores have keys in the lanes; those of few
+/// rows are found by simd/row_dots.inl.hpp, those of more rows here. Sums over the keys of a
+/// reduction block, of weights and weighted values, have Dv in the lanes. Each number is the same
+/// sequence of operations as in tile.inl.hpp, where queries are in the lanes: an invisible key has
+/// weight 0 there, too. Cost: 2 (D + Dv) flops for each pair.
 
 #if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
