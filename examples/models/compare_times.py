@@ -206,6 +206,9 @@ def main():
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         cpu = next(line.split(": ")[1].strip() for line in file if line.startswith("model name"))
     result["machine"] = {"cpu": cpu, "kernel": platform.release(), "date": time.strftime("%F")}
+    if not sys.argv[4:] and not (models / "llama").exists():
+        print("llama.cpp is not there (fetch_models.sh --llama): left out", file=sys.stderr)
+        del tasks["llama"]
     for name in sys.argv[4:] or tasks:
         rows = tasks[name](Worker(program, models), models)
         if name in ("prefill", "embed"):

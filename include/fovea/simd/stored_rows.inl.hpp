@@ -140,7 +140,7 @@ class RowPrefetcher {
   }
 
   /// Prefetches a line of every page. Called for several tensors, it overlaps their address
-  /// translations; on TLB misses, `ask` would wait for each in turn.
+  /// translations; on TLB misses, `prefetch` would wait for each in turn.
   FOVEA_INLINE void prefetch_pages() const {
     constexpr Index page = 4096;
     if (count_ <= 0 || step_ <= 0) return;

@@ -144,6 +144,7 @@ class SoftmaxRow {
       kIsCompact ? 1 : (kVecRegisters == 32 || S != Storage::float16 ? 4 : 2);
   static constexpr Index kMostDotRows =
       (kVecRegisters == 32 && S != Storage::float16 ? 2 : 1) * kDotBlockRows;
+  static_assert(kMostDotRows <= kRowsAtOnce);
 
   /// Writes the score of row r and key j to weights_[r, j - keys_.begin].
   FOVEA_INLINE void score(const Rows& rows) const {
@@ -181,18 +182,9 @@ class SoftmaxRow {
         find_dots<R>(rows_of_points(head_.k, j), smaller(batch, keys_.end - j), head_.width, q,
                      ahead, false, total);
         ahead = {};
-        store_scores(total, weights_ + r * kKeyTile + (j - keys_.begin), rows.count - r);
+        // Rows of the block beyond the last one have memory, too, which is not read.
+        total.store_to(weights_ + r * kKeyTile + (j - keys_.begin), kKeyTile);
       }
-    }
-  }
-
-  template <int R, int V>
-  static FOVEA_INLINE void store_scores(const RegisterBlock<R, V, T>& scores, T* to, Index rows) {
-    FOVEA_UNROLL
-    for (int r = 0; r < R; ++r) {
-      if (r >= rows) return;
-      FOVEA_UNROLL
-      for (int v = 0; v < V; ++v) store(to + r * kKeyTile + v * kLanes<T>, scores.at[r][v]);
     }
   }
 
