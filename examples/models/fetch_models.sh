@@ -7,8 +7,8 @@
 #                   ~/.cache/fovea/models
 #   --references    also what check_sentences.py and check_language_model.py compare with, in
 #                   DIR/venv: torch, transformers, tokenizers, gguf
-#   --llama         also llama.cpp, built from llama-cpp-python's sources for this machine in about 20
-#                   minutes of one core, and SmolLM2 with other weights, in DIR/llama: compare_times.py
+#   --llama         also llama.cpp, built from llama-cpp-python's sources for this machine in about 8
+#                   minutes of processor time, and SmolLM2 with other weights, in DIR/llama: compare_times.py
 #                   measures it (needs CMake and Ninja)
 # What is there already is not fetched again. Needs python3 with venv (Debian: python3-venv).
 set -euo pipefail
