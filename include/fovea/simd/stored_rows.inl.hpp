@@ -94,11 +94,12 @@ FOVEA_INLINE void pack_rows(const StoredMatrix<S>& rows, Index count, Index widt
   pack_rows<S>(rows.data, rows.row, rows.column, count, width, to, to_row);
 }
 
-/// Prefetches the cache line at an address, which may be beyond the tensor.
-template <int Write>
+/// Prefetches the cache line at an address, which may be beyond the tensor, to a level of the
+/// cache.
+template <int Write, int Level = 2>
 FOVEA_INLINE void prefetch_line(std::intptr_t at) {
   // NOLINTNEXTLINE(performance-no-int-to-ptr): a pointer must not point beyond the tensor
-  __builtin_prefetch(reinterpret_cast<const void*>(at), Write, 2);
+  __builtin_prefetch(reinterpret_cast<const void*>(at), Write, 4 - Level);
 }
 
 /// Prefetches rows gradually during other work: many prefetches at once would delay later loads.
@@ -127,10 +128,14 @@ class RowPrefetcher {
     }
   }
 
-  /// The same by cache lines, for wide rows.
+  /// The same by cache lines, for wide rows, and to the first-level cache if so requested.
   FOVEA_INLINE void prefetch_lines(Index lines) {
     for (; lines > 0 && count_ > 0; --lines) {
-      prefetch_line<Write>(at_ + done_);
+      if (is_first_level_) {
+        prefetch_line<Write, 1>(at_ + done_);
+      } else {
+        prefetch_line<Write>(at_ + done_);
+      }
       done_ += 64;
       if (done_ < bytes_) continue;
       done_ = 0;
@@ -138,6 +143,8 @@ class RowPrefetcher {
       --count_;
     }
   }
+
+  void to_first_level() { is_first_level_ = true; }
 
   /// Prefetches a line of every page. Called for several tensors, it overlaps their address
   /// translations; on TLB misses, `prefetch` would wait for each in turn.
@@ -155,4 +162,5 @@ class RowPrefetcher {
   Index count_ = 0;
   Index bytes_ = 0;
   Index done_ = 0;  // bytes of the next row that were prefetched
+  bool is_first_level_ = false;
 };

@@ -31,8 +31,8 @@ class SoftmaxRow {
         queries_(args.scratch),
         transposed_(queries_ + rows_ * q_row_),
         values_(transposed_ + q_row_ * KeyScores<T>::kRow),
-        weights_(values_ + kReductionBlock * padded_size(head_.value_width)),
-        visible_(reinterpret_cast<Int<T>*>(weights_ + kRowsAtOnce * kKeyTile)) {}
+        tiles_(values_ + kReductionBlock * padded_size(head_.value_width)),
+        visible_(reinterpret_cast<Int<T>*>(tiles_ + kRowsAtOnce * kKeyTile)) {}
 
   void run() {
     load_queries();
@@ -48,10 +48,17 @@ class SoftmaxRow {
   }
 
  private:
+  /// Adds the keys of a segment. For a single row, the scores of all of them are computed before
+  /// the first values are read: long streams from memory are read faster, by the hardware
+  /// prefetcher.
   void add_segment(const KeyRange& all) {
+    const Index tiles = rows_ == 1 ? kRowsAtOnce : 1;
+    static_assert(kRowsAtOnce * kKeyTile == kKeySegment);
     for (Index begin = all.begin; begin < all.end;) {
-      const Index end = smaller(all.end, (begin / kKeyTile + 1) * kKeyTile);
-      add_tile({begin, end});
+      const Index end = smaller(all.end, (begin / kKeyTile + tiles) * kKeyTile);
+      for (Index first = 0; first < rows_; first += kRowsAtOnce) {
+        add_rows({first, smaller(kRowsAtOnce, rows_ - first), {}, {}}, {begin, end});
+      }
       begin = end;
     }
   }
@@ -77,20 +84,6 @@ class SoftmaxRow {
     for (Index i = 0; i < rows_ * state_.acc_row; i += kLanes<T>) store(state_.acc + i, zero<T>());
   }
 
-  /// One tile of keys, of which only visible ones are accessed.
-  void add_tile(const KeyRange& tile) {
-    keys_ = {tile.end, tile.begin};
-    for (Index i = 0; i < args_.block.count; ++i) {
-      const KeyRange seen = points_.seen_by(i).within(tile.begin, tile.end);
-      if (seen.empty()) continue;
-      keys_ = {smaller(keys_.begin, seen.begin), larger(keys_.end, seen.end)};
-    }
-    if (keys_.empty()) return;
-    for (Index first = 0; first < rows_; first += kRowsAtOnce) {
-      add_rows({first, smaller(kRowsAtOnce, rows_ - first), {}, {}});
-    }
-  }
-
   /// Some rows of the call, and their visible keys of the tile.
   struct Rows {
     Index first;
@@ -99,8 +92,36 @@ class SoftmaxRow {
     T rescale[kRowsAtOnce];
   };
 
-  FOVEA_NOINLINE void add_rows(Rows rows) const {
-    score(rows);
+  void add_rows(Rows rows, const KeyRange& keys) {
+    for_tiles(keys, [&] { score(rows); });
+    for_tiles(keys, [&] { add_tile(rows); });
+  }
+
+  /// Calls `visit()` for each tile of some keys, of which only visible ones are accessed.
+  template <class Visit>
+  FOVEA_INLINE void for_tiles(const KeyRange& all, const Visit& visit) {
+    weights_ = tiles_;
+    for (Index begin = all.begin; begin < all.end; weights_ += kKeyTile) {
+      const Index end = smaller(all.end, (begin / kKeyTile + 1) * kKeyTile);
+      keys_ = seen_keys({begin, end});
+      if (!keys_.empty()) visit();
+      begin = end;
+    }
+  }
+
+  /// The keys of a tile from the first to the last one that some row sees.
+  KeyRange seen_keys(const KeyRange& tile) const {
+    KeyRange keys{tile.end, tile.begin};
+    for (Index i = 0; i < args_.block.count; ++i) {
+      const KeyRange seen = points_.seen_by(i).within(tile.begin, tile.end);
+      if (seen.empty()) continue;
+      keys = {smaller(keys.begin, seen.begin), larger(keys.end, seen.end)};
+    }
+    return keys;
+  }
+
+  /// Adds one tile of keys, whose scores are computed.
+  FOVEA_NOINLINE void add_tile(Rows& rows) const {
     for (Index r = 0; r < rows.count; ++r) {
       rows.seen[r] =
           points_.seen_by((rows.first + r) % args_.block.count).within(keys_.begin, keys_.end);
@@ -171,10 +192,15 @@ class SoftmaxRow {
   template <int R>
   FOVEA_NOINLINE void score_in_registers(const Rows& rows) const {
     constexpr Index batch = kDotRows<S, T>;
+    const Index row_keys =
+        smaller(kRowBytesAhead / larger(1, head_.width * kStoredBytes<S, T>), kRowKeysAhead);
+    const bool is_first_level = R == 1 && row_keys >= batch;
+    const Index distance = is_first_level ? row_keys : kKeysAhead;
     for (Index next = keys_.begin; next < keys_.end; next += batch) {
       // The last keys are computed with keys before them, if there are enough.
       const Index j = larger(keys_.begin, smaller(next, keys_.end - batch));
-      RowPrefetcher<0> ahead = keys_ahead(j + kKeysAhead, batch);
+      RowPrefetcher<0> ahead = keys_ahead(j + distance, batch);
+      if (is_first_level) ahead.to_first_level();
       for (Index r = 0; r < rows.count; r += R) {
         const DotOperands<R, T> q(queries_ + (rows.first + r) * q_row_, q_row_, rows.count - r);
         DotBlock<R, S, T> total;
@@ -322,7 +348,8 @@ class SoftmaxRow {
                                  Index c) const {
     const Index behind = points_.end - (chain.begin / kReductionBlock + 1) *
                                            kReductionBlock;  // keys after the block
-    const Index ahead = clamped(behind, 0, kKeysAhead);
+    const bool is_streamed = rows.count == 1 && head_.value_width <= kStreamedColumns;
+    const Index ahead = is_streamed ? 0 : clamped(behind, 0, kKeysAhead);
     const Index width = V == 1 ? padded_size(head_.value_width, kLanes<T>) : head_.value_width;
     for (; c + V * kLanes<T> <= width; c += V * kLanes<T>) {
       const WeightedValues<V, S, T> values{v,
@@ -384,14 +411,15 @@ class SoftmaxRow {
   const SoftmaxBlockArgs<T, S>& head_;  // the heads' common arguments
   const Index rows_;
   const Index q_row_;
-  RowSoftmax<T> state_;  // of the segment
-  RunPoints points_;     // of its run
-  KeyRange keys_{};      // the tile's keys seen by some row
-  T* const queries_;     // [rows, q_row_], scaled
-  T* const transposed_;  // [D padded, KeyScores::kRow] some keys of the tile
-  T* const values_;      // [kReductionBlock, Dv padded] the values of a reduction block, where they
-                         // must be checked
-  T* const weights_;     // [kRowsAtOnce, kKeyTile]
+  RowSoftmax<T> state_;   // of the segment
+  RunPoints points_;      // of its run
+  KeyRange keys_{};       // the tile's keys seen by some row
+  T* weights_ = nullptr;  // [rows, kKeyTile] the tile's scores, then its weights
+  T* const queries_;      // [rows, q_row_], scaled
+  T* const transposed_;   // [D padded, KeyScores::kRow] some keys of the tile
+  T* const values_;  // [kReductionBlock, Dv padded] the values of a reduction block, where they
+                     // must be checked
+  T* const tiles_;   // [kRowsAtOnce, kKeyTile] the weights of one tile, or of one row's tiles
   // [kRowsAtOnce, kKeyTile] -1 for visible pairs; only for rows whose map hides pairs
   Int<T>* const visible_;
 };
