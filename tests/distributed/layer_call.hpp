@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -119,7 +118,7 @@ void expect_same(const std::vector<T>& got, const std::vector<T>& want, const st
   Index wrong = 0;
   bool is_nonzero = false;
   for (std::size_t n = 0; n < want.size(); ++n) {
-    wrong += std::memcmp(&got[n], &want[n], sizeof(T)) != 0 ? 1 : 0;
+    wrong += bits_of(got[n]) != bits_of(want[n]) ? 1 : 0;
     is_nonzero = is_nonzero || want[n] != 0;
   }
   EXPECT_TRUE(is_nonzero || want.empty()) << what;

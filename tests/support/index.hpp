@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -22,6 +24,16 @@ using Wide = std::conditional_t<std::is_same_v<T, double>, long double, double>;
 /// Unit roundoff of T: 2^-24 for float, 2^-53 for double.
 template <class T>
 inline constexpr Wide<T> kRoundoff = Wide<T>{std::numeric_limits<T>::epsilon()} / 2;
+
+/// The bits of a number of at most 8 bytes. (At -O1, comparing numbers by memcmp is a call for
+/// each.)
+template <class T>
+std::uint64_t bits_of(const T& x) {
+  static_assert(sizeof(T) <= sizeof(std::uint64_t));
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &x, sizeof(T));
+  return bits;
+}
 
 constexpr std::size_t as_size(Index i) { return static_cast<std::size_t>(i); }
 

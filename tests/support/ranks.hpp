@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
-#include <cstring>
 #include <iomanip>
 #include <string>
 #include <vector>
@@ -82,7 +81,7 @@ void expect_own_part(const Tensor<T>& part, const Tensor<T>& whole, const Shardi
   std::size_t wrong = 0;
   std::size_t first = 0;
   for (std::size_t n = want.size(); n-- > 0;) {
-    if (std::memcmp(&got[n], &want[n], sizeof(T)) == 0) continue;
+    if (bits_of(got[n]) == bits_of(want[n])) continue;
     ++wrong;
     first = n;
   }

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <memory>
 #include <new>
@@ -143,14 +142,14 @@ class Tensor {
   /// How many places that are no element are no longer the NaN they began as.
   Index changed_gaps() const {
     if (is_dense()) return 0;
-    std::vector<bool> element(as_size(storage_));
+    std::vector<char> element(as_size(storage_));
     for_each_index(shape_, [&](Index b, Index h, Index n, Index d) {
-      element[as_size(&(*this)(b, h, n, d) - data_)] = true;
+      element[as_size(&(*this)(b, h, n, d) - data_)] = 1;
     });
-    const T poison = std::numeric_limits<T>::quiet_NaN();
+    const std::uint64_t poison = bits_of(std::numeric_limits<T>::quiet_NaN());
     Index changed = 0;
     for (Index i = 0; i < storage_; ++i) {
-      if (!element[as_size(i)] && std::memcmp(data_ + i, &poison, sizeof(T)) != 0) ++changed;
+      if (element[as_size(i)] == 0 && bits_of(data_[i]) != poison) ++changed;
     }
     return changed;
   }
