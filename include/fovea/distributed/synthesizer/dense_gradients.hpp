@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fovea/attention/dense_synthesizer.hpp"
+#include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
 #include "fovea/distributed/messages/pipelined_scan.hpp"
 #include "fovea/distributed/synthesizer/gradients.hpp"

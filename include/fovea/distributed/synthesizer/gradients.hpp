@@ -6,6 +6,7 @@
 #include <exception>
 #include <string>
 
+#include "fovea/distributed/sharding.hpp"
 #include "fovea/distributed/synthesizer/call.hpp"
 
 FOVEA_NAMESPACE_BEGIN
