@@ -146,7 +146,7 @@ class Tensor {
     for_each_index(shape_, [&](Index b, Index h, Index n, Index d) {
       element[as_size(&(*this)(b, h, n, d) - data_)] = 1;
     });
-    const std::uint64_t poison = bits_of(std::numeric_limits<T>::quiet_NaN());
+    const auto poison = bits_of(std::numeric_limits<T>::quiet_NaN());
     Index changed = 0;
     for (Index i = 0; i < storage_; ++i) {
       if (element[as_size(i)] == 0 && bits_of(data_[i]) != poison) ++changed;

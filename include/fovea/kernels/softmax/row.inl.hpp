@@ -49,8 +49,7 @@ class SoftmaxRow {
 
  private:
   /// Adds the keys of a segment. For a single row, the scores of all of them are computed before
-  /// the first values are read: long streams from memory are read faster, by the hardware
-  /// prefetcher.
+  /// the first values are read: the hardware prefetcher reads long streams faster.
   void add_segment(const KeyRange& all) {
     const Index tiles = rows_ == 1 ? kRowsAtOnce : 1;
     static_assert(kRowsAtOnce * kKeyTile == kKeySegment);

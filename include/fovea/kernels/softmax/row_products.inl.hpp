@@ -16,7 +16,7 @@
 /// The prefetch distance of keys and values, in keys.
 inline constexpr Index kKeysAhead = 64;
 /// A single row's keys are prefetched by at most so many keys and so many bytes to the first-level
-/// cache, if a batch is that short. On Zen 4, memory is read 1.3 times as fast so.
+/// cache, if a batch is that short. On Zen 4, keys are read from memory 1.4 times as fast so.
 inline constexpr Index kRowKeysAhead = 32;
 inline constexpr Index kRowBytesAhead = 8192;
 /// The most columns of values that the hardware prefetcher follows without help.
