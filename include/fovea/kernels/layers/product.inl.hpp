@@ -124,6 +124,12 @@ inline constexpr Index kFewRows = 3;
 /// The columns computed at a time for few rows: two rows of sums stay in the first-level cache.
 inline constexpr Index kFewColumns = kReductionBlock * kPackedRows / 2;
 
+/// How often the line of a vector of b is prefetched. A request can be lost while many others wait,
+/// as is usual here: on Zen 4, three for 32 bytes read memory 1.2 times as fast as one (and the
+/// second-level cache at 0.7 of the speed). More for 16 bytes would take longer than reading.
+template <class T, Storage S>
+inline constexpr int kPrefetches = kLanes<T>* kStoredBytes<S, T> >= 32 ? 3 : 1;
+
 /// Products of R rows with rows of b read in place, some steps at a time, so that memory is read
 /// sequentially.
 template <class T, Storage S>
@@ -176,7 +182,10 @@ struct UnpackedRows {
       }
       FOVEA_UNROLL
       for (int n = 0; n < Steps; ++n) {
-        prefetch_line<0>(next + (n * p.b.row + c) * kStoredBytes<S, T>);
+        FOVEA_UNROLL
+        for (int i = 0; i < kPrefetches<T, S>; ++i) {
+          prefetch_line<0>(next + (n * p.b.row + c + i) * kStoredBytes<S, T>);
+        }
         const Vec<T> x = load_stored<S, T>(b, n * p.b.row + c);
         FOVEA_UNROLL
         for (int r = 0; r < R; ++r) sum[r] = fma(a[r][n], x, sum[r]);
