@@ -11,16 +11,21 @@
 #include "fovea/simd/softmax_constants.hpp"
 #endif
 
-/// The rows whose products are computed together. More would be read in an order that the hardware
-/// prefetcher does not follow.
+/// Whether 16-bit numbers are transposed one by one, not as pairs, which take longer to split.
 template <Storage S>
-inline constexpr int kDotVectors = S == Storage::float16 ? 2 : 1;
-template <Storage S, class T>
-inline constexpr Index kDotRows = Index{kDotVectors<S>} * kLanes<T>;
+inline constexpr bool kTransposesShorts = kVecBytes < 64 && S == Storage::float16;
+
+/// The vectors of rows whose products with R vectors are computed together. A single sum of short
+/// registers would wait for the one before it. More would be read in an order that the hardware
+/// prefetcher does not follow.
+template <int R, Storage S>
+inline constexpr int kDotVectors = (R == 1 && kVecBytes < 64) || kTransposesShorts<S> ? 2 : 1;
+template <int R, Storage S, class T>
+inline constexpr Index kDotRows = Index{kDotVectors<R, S>} * kLanes<T>;
 
 /// The products of R vectors with kDotRows rows.
 template <int R, Storage S, class T>
-using DotBlock = RegisterBlock<R, kDotVectors<S>, T>;
+using DotBlock = RegisterBlock<R, kDotVectors<R, S>, T>;
 
 /// Up to R vectors; the last one is repeated for those that are missing.
 template <int R, class T>
@@ -34,11 +39,36 @@ struct DotOperands {
 };
 
 /// Adds the products of column c, of which `y` holds vector n of rows.
-template <int R, Storage S, class T>
-FOVEA_INLINE void add_dot_column(DotBlock<R, S, T>& sum, const DotOperands<R, T>& x, Index c, int n,
-                                 Vec<T> y) {
+template <int R, int V, class T>
+FOVEA_INLINE void add_dot_column(RegisterBlock<R, V, T>& sum, const DotOperands<R, T>& x, Index c,
+                                 int n, Vec<T> y) {
   FOVEA_UNROLL
   for (int r = 0; r < R; ++r) sum.at[r][n] = fma(set1(x.at[r][c]), y, sum.at[r][n]);
+}
+
+/// A register of float16 numbers as two vectors.
+template <class E>
+FOVEA_INLINE void from_float16(Pieces<E> numbers, Vec<float> (&half)[2]) {
+  ShortVec shorts[2];
+  __builtin_memcpy(shorts, &numbers, sizeof(shorts));
+  half[0] = from_float16(shorts[0]);
+  half[1] = from_float16(shorts[1]);
+}
+
+/// The first and the second of the two 16-bit numbers in each lane.
+template <Storage S, int... Lane>
+FOVEA_INLINE void split_pairs(Pieces<float> pairs, Vec<float> (&half)[2],
+                              std::integer_sequence<int, Lane...> /*numbers*/) {
+  if constexpr (S == Storage::bfloat16) {
+    const IntVec<float> both = bits(Vec<float>{pairs.raw});
+    half[0] = from_bits<float>(both << 16);
+    half[1] = from_bits<float>(both & set1_int<float>(~0xffff));
+  } else {
+    using Shorts = Pieces<std::uint16_t>;
+    constexpr int w = kLanes<float>;
+    const auto all = reinterpret_cast<Shorts::Raw>(pairs.raw);
+    from_float16(Shorts{__builtin_shufflevector(all, all, (Lane % w * 2 + Lane / w)...)}, half);
+  }
 }
 
 /// Adds the products of kDotRows rows in columns [c, end), which are whole pieces.
@@ -48,25 +78,27 @@ template <int R, Storage S, class T>
 FOVEA_INLINE void add_dots(DotBlock<R, S, T>& sum, const char* rows, Index row, Index c, Index end,
                            const DotOperands<R, T>& x, RowPrefetcher<0>& ahead) {
   constexpr Index step = kPieceBytes / kStoredBytes<S, T>;
-  using Element = std::conditional_t<S == Storage::float16, std::uint16_t, T>;
+  using Element = std::conditional_t<kTransposesShorts<S>, std::uint16_t, T>;
+  constexpr int tiles = kDotRows<R, S, T> / Pieces<Element>::kLanes;
   for (; c < end; c += step, rows += kPieceBytes) {
-    ahead.prefetch_lines(kDotRows<S, T> * kPieceBytes / 64 + 1);
-    Pieces<Element> tile[Pieces<Element>::kCount];
-    load_transposed(rows, row, tile);
+    ahead.prefetch_lines(kDotRows<R, S, T> * kPieceBytes / 64 + 1);
     FOVEA_UNROLL
-    for (int i = 0; i < Pieces<Element>::kCount; ++i) {
-      if constexpr (S == Storage::float16) {
-        ShortVec half[2];
-        __builtin_memcpy(half, &tile[i], sizeof(half));
-        add_dot_column<R, S>(sum, x, c + i, 0, from_float16(half[0]));
-        add_dot_column<R, S>(sum, x, c + i, 1, from_float16(half[1]));
-      } else {
-        const Vec<T> y{tile[i].raw};
-        if constexpr (S == Storage::native) add_dot_column<R, S>(sum, x, c + i, 0, y);
-        if constexpr (S == Storage::bfloat16) {  // two columns, transposed as one element
-          const IntVec<T> upper = set1_int<T>(static_cast<Int<T>>(~0xffff));
-          add_dot_column<R, S>(sum, x, c + 2 * i, 0, from_bits<T>(bits(y) << 16));
-          add_dot_column<R, S>(sum, x, c + 2 * i + 1, 0, from_bits<T>(bits(y) & upper));
+    for (int n = 0; n < tiles; ++n) {
+      Pieces<Element> tile[Pieces<Element>::kCount];
+      load_transposed(rows + n * kLanes<T> * row, row, tile);
+      FOVEA_UNROLL
+      for (int i = 0; i < Pieces<Element>::kCount; ++i) {
+        [[maybe_unused]] Vec<T> half[2];
+        if constexpr (S == Storage::native) {
+          add_dot_column(sum, x, c + i, n, Vec<T>{tile[i].raw});
+        } else if constexpr (kTransposesShorts<S>) {
+          from_float16(tile[i], half);
+          add_dot_column(sum, x, c + i, 0, half[0]);
+          add_dot_column(sum, x, c + i, 1, half[1]);
+        } else {
+          split_pairs<S>(tile[i], half, std::make_integer_sequence<int, 2 * kLanes<T>>());
+          add_dot_column(sum, x, c + 2 * i, n, half[0]);
+          add_dot_column(sum, x, c + 2 * i + 1, n, half[1]);
         }
       }
     }
@@ -79,16 +111,16 @@ template <int R, Storage S, class T>
 FOVEA_NOINLINE void add_edge_dots(DotBlock<R, S, T>& sum, const StoredMatrix<S>& rows, Index count,
                                   Index c, Index end, const DotOperands<R, T>& x) {
   constexpr Index w = kLanes<T>;
-  alignas(kVecBytes) T lanes[w * kDotRows<S, T>];
+  constexpr Index all = kDotRows<R, S, T>;
+  alignas(kVecBytes) T lanes[w * all];
   for (; c < end; c += w) {
     const Index columns = smaller(w, end - c);
     const auto* from = static_cast<const char*>(rows.data) + c * rows.column * kStoredBytes<S, T>;
-    rows_to_lanes<S>(from, rows.row, rows.column, count, columns, T(1), lanes, kDotRows<S, T>,
-                     kDotRows<S, T>);
+    rows_to_lanes<S>(from, rows.row, rows.column, count, columns, T(1), lanes, all, all);
     for (Index i = 0; i < columns; ++i) {
       FOVEA_UNROLL
-      for (int n = 0; n < kDotVectors<S>; ++n) {
-        add_dot_column<R, S>(sum, x, c + i, n, load(lanes + i * kDotRows<S, T> + n * w));
+      for (int n = 0; n < kDotVectors<R, S>; ++n) {
+        add_dot_column(sum, x, c + i, n, load(lanes + i * all + n * w));
       }
     }
   }
@@ -104,7 +136,7 @@ FOVEA_INLINE void find_dots(const StoredMatrix<S>& rows, Index count, Index widt
                             DotBlock<R, S, T>& total) {
   constexpr Index bytes = kStoredBytes<S, T>;
   constexpr Index piece = kPieceBytes / bytes;
-  const bool are_pieces = count == kDotRows<S, T> && rows.column == 1;
+  const bool are_pieces = count == kDotRows<R, S, T> && rows.column == 1;
   for (Index c = 0; c < width; c += kReductionBlock, adds = true) {
     const Index end = smaller(c + kReductionBlock, width);
     const Index pieces_end = are_pieces ? end - (end - c) % piece : c;
@@ -112,11 +144,11 @@ FOVEA_INLINE void find_dots(const StoredMatrix<S>& rows, Index count, Index widt
     sum.clear();
     add_dots<R, S>(sum, static_cast<const char*>(rows.data) + c * bytes, rows.row * bytes, c,
                    pieces_end, x, ahead);
-    if (pieces_end < end) add_edge_dots<R>(sum, rows, count, pieces_end, end, x);
+    if (pieces_end < end) add_edge_dots<R, S>(sum, rows, count, pieces_end, end, x);
     FOVEA_UNROLL
     for (int r = 0; r < R; ++r) {
       FOVEA_UNROLL
-      for (int n = 0; n < kDotVectors<S>; ++n) {
+      for (int n = 0; n < kDotVectors<R, S>; ++n) {
         total.at[r][n] = adds ? total.at[r][n] + sum.at[r][n] : sum.at[r][n];
       }
     }

@@ -216,7 +216,7 @@ inline constexpr Index kColumnsAhead = 64;
 /// place.
 template <class T, Storage S>
 FOVEA_NOINLINE void multiply_columns(const ProductArgs<T, S>& p) {
-  constexpr Index batch = kDotRows<S, T>;
+  constexpr Index batch = kDotRows<1, S, T>;
   const StoredMatrix<S> columns{p.b.data, p.b.column, 1};
   for (Index j = 0; j < p.columns; j += batch) {
     const Index count = smaller(batch, p.columns - j);

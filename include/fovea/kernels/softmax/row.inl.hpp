@@ -162,8 +162,7 @@ class SoftmaxRow {
   /// transposes them again: for more, storing the transposed keys is faster.
   static constexpr int kDotBlockRows =
       kIsCompact ? 1 : (kVecRegisters == 32 || S != Storage::float16 ? 4 : 2);
-  static constexpr Index kMostDotRows =
-      (kVecRegisters == 32 && S != Storage::float16 ? 2 : 1) * kDotBlockRows;
+  static constexpr Index kMostDotRows = (kVecRegisters == 32 ? 2 : 1) * kDotBlockRows;
   static_assert(kMostDotRows <= kRowsAtOnce);
 
   /// Writes the score of row r and key j to weights_[r, j - keys_.begin].
@@ -190,7 +189,7 @@ class SoftmaxRow {
   /// The scores of blocks of R rows, whose keys are transposed in registers.
   template <int R>
   FOVEA_NOINLINE void score_in_registers(const Rows& rows) const {
-    constexpr Index batch = kDotRows<S, T>;
+    constexpr Index batch = kDotRows<R, S, T>;
     const Index row_keys =
         smaller(kRowBytesAhead / larger(1, head_.width * kStoredBytes<S, T>), kRowKeysAhead);
     const bool is_first_level = R == 1 && row_keys >= batch;
