@@ -5,42 +5,33 @@
 
 namespace learning {
 
-namespace {
-
 using models::ChosenAttention;
-
-/// The same patterns as those of this operator.
-template <class Op>
-ChosenAttention pattern_of(const Op& op) {
-  return ChosenAttention([op](Index head, const fovea::SequenceShape& shape) {
-    return fovea::AnyPattern(op.pattern(head, shape));
-  });
-}
-
-}  // namespace
 
 std::unique_ptr<Learner> make_softmax_learner(const Settings& settings, const Task& task) {
   const std::string name = name_of(settings.system);
   const bool causal = task.asks_rows();
   if (name == "full") {
     numbers_of(settings.system, {});
-    return learner_of(pattern_of(fovea::FullAttention{{.causal = causal}}), settings, task);
+    return learner_of(ChosenAttention::of(fovea::FullAttention{{.causal = causal}}), settings,
+                      task);
   }
   if (name == "local") {
     // A band of that many keys, the last of which is the row's own if it is causal.
     const Index keys = numbers_of(settings.system, {16})[0];
     const auto band = causal ? fovea::Band::causal_total(keys) : fovea::Band::total(keys);
-    return learner_of(pattern_of(fovea::LocalAttention{{.left = band.left, .right = band.right}}),
-                      settings, task);
+    return learner_of(
+        ChosenAttention::of(fovea::LocalAttention{{.left = band.left, .right = band.right}}),
+        settings, task);
   }
   if (name == "strided") {
     const Index stride = numbers_of(settings.system, {16})[0];
-    return learner_of(pattern_of(fovea::StridedAttention{{.stride = stride, .causal = causal}}),
-                      settings, task);
+    return learner_of(
+        ChosenAttention::of(fovea::StridedAttention{{.stride = stride, .causal = causal}}),
+        settings, task);
   }
   if (name == "fixed") {
     const auto numbers = numbers_of(settings.system, {16, 4});
-    return learner_of(pattern_of(fovea::FixedAttention{
+    return learner_of(ChosenAttention::of(fovea::FixedAttention{
                           {.stride = numbers[0], .summary = numbers[1], .causal = causal}}),
                       settings, task);
   }

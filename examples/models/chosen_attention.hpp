@@ -23,6 +23,7 @@ using fovea::Index;
 class ChosenAttention : public fovea::SoftmaxOperator<ChosenAttention> {
  public:
   using Pattern = std::function<fovea::AnyPattern(Index head, const fovea::SequenceShape& shape)>;
+  using Period = std::function<Index(Index heads)>;
 
   /// The options that every softmax operator has.
   struct Options {
@@ -39,17 +40,31 @@ class ChosenAttention : public fovea::SoftmaxOperator<ChosenAttention> {
       : ChosenAttention([](Index, const fovea::SequenceShape&) {
           return fovea::AnyPattern(fovea::Causal());
         }) {}
-  explicit ChosenAttention(Pattern pattern) : pattern_(std::move(pattern)) {}
+  /// \param period of the heads' patterns; by default all heads have the same
+  explicit ChosenAttention(Pattern pattern, Period period = one_for_all)
+      : pattern_(std::move(pattern)), period_(std::move(period)) {}
+  /// The patterns of an operator.
+  template <class Op>
+  static ChosenAttention of(const Op& op) {
+    return ChosenAttention(
+        [op](Index head, const fovea::SequenceShape& shape) {
+          return fovea::AnyPattern(op.pattern(head, shape));
+        },
+        [op](Index heads) { return op.pattern_period(heads); });
+  }
 
   static constexpr const char* name() { return "ChosenAttention"; }
   fovea::AnyPattern pattern(Index head, const fovea::SequenceShape& shape) const {
     return pattern_(head, shape);
   }
-  Index pattern_period(Index heads) const { return heads; }
+  Index pattern_period(Index heads) const { return period_(heads); }
   void check_options() const {}
 
  private:
+  static Index one_for_all(Index /*heads*/) { return 1; }
+
   Pattern pattern_;
+  Period period_;
 };
 
 /// What the option --attention means: a name, and numbers with names of one letter or a word, such
@@ -77,7 +92,6 @@ class AttentionChoice {
 
   /// The pattern, unless the keys are chosen. \throws std::invalid_argument
   ChosenAttention attention() {
-    using Shape = fovea::SequenceShape;
     if (name_ == "full") {
       check_all_used();
       return ChosenAttention();
@@ -86,7 +100,7 @@ class AttentionChoice {
       const Index window = number("window", 256, 1);
       const Index sink = number("sink", 4, 0);
       check_all_used();
-      return ChosenAttention([=](Index, const Shape&) {
+      return ChosenAttention([=](Index, const fovea::SequenceShape&) {
         const fovea::Window seen{window - 1, 0};
         if (sink == 0) return fovea::AnyPattern(seen);
         return fovea::AnyPattern(
@@ -96,8 +110,7 @@ class AttentionChoice {
     if (name_ == "bigbird") {
       const fovea::BigBirdAttention op({.block = number("bigbird", 64, 1), .causal = true});
       check_all_used();
-      return ChosenAttention(
-          [=](Index head, const Shape& shape) { return op.pattern(head, shape); });
+      return ChosenAttention::of(op);
     }
     return strided_or_fixed();
   }
@@ -145,7 +158,6 @@ class AttentionChoice {
   }
 
   ChosenAttention strided_or_fixed() {
-    using Shape = fovea::SequenceShape;
     if (cannot_decode(name_)) refuse(kCannotDecode);
     if (name_ != "strided" && name_ != "fixed") {
       refuse(
@@ -158,8 +170,7 @@ class AttentionChoice {
       check_all_used();
       const fovea::StridedAttention op(
           {.stride = stride, .heads = fovea::HeadAssignment::merged, .causal = true});
-      return ChosenAttention(
-          [=](Index head, const Shape& shape) { return op.pattern(head, shape); });
+      return ChosenAttention::of(op);
     }
     const Index summary = number("summary", (std::min)(Index{8}, stride), 1, stride);
     check_all_used();
@@ -167,7 +178,7 @@ class AttentionChoice {
                                     .summary = summary,
                                     .heads = fovea::HeadAssignment::merged,
                                     .causal = true});
-    return ChosenAttention([=](Index head, const Shape& shape) { return op.pattern(head, shape); });
+    return ChosenAttention::of(op);
   }
 
   std::string text_;
