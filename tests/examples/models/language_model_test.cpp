@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "examples/models/chosen_attention.hpp"
 #include "examples/models/tiny_llama.hpp"
 #include "fovea/io/npy.hpp"
 #include "fovea/patterns/random_blocks.hpp"
@@ -25,6 +26,14 @@ const Ids kPromptIds = {259, 32, 97,  112, 112, 108, 101, 32, 259, 100,
                         258, 32, 112, 101, 97,  114, 44,  32, 49,  50};
 
 bool sees_all(Index /*head*/, Index /*i*/, Index /*j*/) { return true; }
+
+/// A decoder reads the keys of a group of heads once only if their patterns are the same.
+TEST(ChosenAttention, PatternsOfHeadsAreSharedWhereTheyAreEqual) {
+  for (const char* shared : {"full", "window:4", "strided:4", "fixed:4"}) {
+    EXPECT_EQ(models::AttentionChoice(shared).attention().pattern_period(9), 1) << shared;
+  }
+  EXPECT_EQ(models::AttentionChoice("bigbird:2").attention().pattern_period(9), 9);
+}
 
 class LanguageModel : public RunProgram {
  protected:
