@@ -134,6 +134,7 @@ class LlamaDecoder {
     const LlamaSizes& sizes = model_->sizes();
     const fovea::View<float> x = x_.resize(1, count, sizes.width);
     const fovea::View<float> y = y_.resize(1, count, sizes.width);
+    [[maybe_unused]] const auto awake = fovea::stay_awake(executor);
     model_->embedding().forward_from(0, tokens, x, executor);
     decoder_.step(x, y, executor);
     const fovea::View<float> logits = logits_.resize(1, last, sizes.vocabulary);

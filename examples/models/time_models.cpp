@@ -70,6 +70,7 @@ class Worker {
   double decode(models::LanguageSession& session, Index count) const {
     prefill(session, 16);
     const auto tokens = some_tokens(count, session.sizes().vocabulary);
+    const auto awake = pool_.stay_awake();
     return bench::seconds_of([&] {
       for (const Index& token : tokens) session.step({&token, 1}, 1, pool_);
     });

@@ -48,10 +48,14 @@ class SoftmaxRow {
   }
 
  private:
-  /// Adds the keys of a segment. For a single row, the scores of all of them are computed before
-  /// the first values are read: the hardware prefetcher reads long streams faster.
+  /// Whether k and v are read as streams, which the hardware prefetcher follows: all their rows,
+  /// for one query.
+  FOVEA_INLINE bool is_stream() const { return rows_ == 1 && points_.row_step == 1; }
+
+  /// Adds the keys of a segment. Of a stream, the scores of all of them are computed before the
+  /// first values are read: long streams are read faster.
   void add_segment(const KeyRange& all) {
-    const Index tiles = rows_ == 1 ? kRowsAtOnce : 1;
+    const Index tiles = is_stream() ? kRowsAtOnce : 1;
     static_assert(kRowsAtOnce * kKeyTile == kKeySegment);
     for (Index begin = all.begin; begin < all.end;) {
       const Index end = smaller(all.end, (begin / kKeyTile + tiles) * kKeyTile);
@@ -192,7 +196,7 @@ class SoftmaxRow {
     constexpr Index batch = kDotRows<R, S, T>;
     const Index row_keys =
         smaller(kRowBytesAhead / larger(1, head_.width * kStoredBytes<S, T>), kRowKeysAhead);
-    const bool is_first_level = R == 1 && row_keys >= batch;
+    const bool is_first_level = R == 1 && is_stream() && row_keys >= batch;
     const Index distance = is_first_level ? row_keys : kKeysAhead;
     for (Index next = keys_.begin; next < keys_.end; next += batch) {
       // The last keys are computed with keys before them, if there are enough.
@@ -346,8 +350,8 @@ class SoftmaxRow {
                                  Index c) const {
     const Index behind = points_.end - (chain.begin / kReductionBlock + 1) *
                                            kReductionBlock;  // keys after the block
-    const bool is_streamed = rows.count == 1 && head_.value_width <= kStreamedColumns;
-    const Index ahead = is_streamed ? 0 : clamped(behind, 0, kKeysAhead);
+    const bool is_followed = is_stream() && head_.value_width <= kStreamedColumns;
+    const Index ahead = is_followed ? 0 : clamped(behind, 0, kKeysAhead);
     const Index width = V == 1 ? padded_size(head_.value_width, kLanes<T>) : head_.value_width;
     for (; c + V * kLanes<T> <= width; c += V * kLanes<T>) {
       const WeightedValues<V, S, T> values{v,
