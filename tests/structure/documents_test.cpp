@@ -497,9 +497,10 @@ TEST(Figures, MarkersWithoutTargets) {
 TEST(DocumentsBroken, AFigure) {
   Figures figures(source_text);
   std::string page = our_pages().at("bench/results/softmax.md");
-  const std::size_t at = page.find("| 0.82 |");
+  const std::size_t at = page.find("| 0.");
   ASSERT_NE(at, std::string::npos);
-  page.replace(at, 8, "| 0.92 |");
+  char& digit = page[at + 4];
+  digit = digit == '1' ? '2' : '1';
   EXPECT_EQ(figures.made_again(page), our_pages().at("bench/results/softmax.md"));
 }
 
