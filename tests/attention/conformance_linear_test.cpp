@@ -73,9 +73,12 @@ TEST_P(LinearConformance, FeaturesOfExtremeMagnitude) {
   });
 }
 
-/// The same backwards, where derivatives are not all 0.
-TEST_P(LinearConformance, GradientsOfLargeFeatures) {
+/// The same backwards, where derivatives are not all 0, and for small features in all columns.
+TEST_P(LinearConformance, GradientsOfExtremeFeatures) {
   each([]<class T>(const Case<T>& op) {
+    const Problem<T> small =
+        make_problem(op, sizes(75, 75, 3, 6), 5, {constant(-60), gaussian(6), gaussian(5)});
+    expect_grads_conform(op, small, " small");
     for (const double size : {20.0, 88.0, 1e4}) {
       const auto some = [=](Index n) { return n % 7 == 3 ? size : n % 7 == 5 ? -size : 0.5; };
       const AttentionShape shape = sizes(75, 75, 3, 6);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <stdexcept>
 
 #include "fovea/attention/full.hpp"
@@ -203,6 +204,21 @@ TEST(Parameters, CanBeReadFromAnotherModel) {
   EXPECT_EQ(message_of(layer, set, options), "x: 'qkv.weight' is [2, 4]; got 3 columns in total");
 }
 
+void decode_integers(const std::byte* from, Index count, float* to) {
+  std::copy_n(reinterpret_cast<const std::uint16_t*>(from), count, to);
+}
+
+TEST(StoredTensor, LongCodedTensorsAreReadWhole) {
+  std::vector<std::uint16_t> coded(9000);
+  std::iota(coded.begin(), coded.end(), std::uint16_t{0});
+  const StoredTensor tensor{.shape = {std::ssize(coded)},
+                            .bytes = std::as_bytes(std::span<const std::uint16_t>(coded)),
+                            .decode = decode_integers};
+  std::vector<float> numbers(coded.size());
+  tensor.read(numbers.data());
+  EXPECT_TRUE(std::equal(coded.begin(), coded.end(), numbers.begin()));
+}
+
 /// Of many rows, which are transposed some at a time, of floats, of 16 bits and column-major.
 TEST(Parameters, AreTransposedFromEveryTypeAndOrder) {
   constexpr Index in = 19, out = 37;
@@ -224,9 +240,7 @@ TEST(Parameters, AreTransposedFromEveryTypeAndOrder) {
        .column_major = true},
       {.shape = shape,
        .bytes = std::as_bytes(std::span<const std::uint16_t>(coded)),
-       .decode = [](const std::byte* from, Index count, float* to) {
-         std::copy_n(reinterpret_cast<const std::uint16_t*>(from), count, to);
-       }}};
+       .decode = decode_integers}};
   for (const StoredTensor& tensor : tensors) {
     Initialiser initialiser(1);
     Linear<float> layer(in, out, initialiser, {.bias = false});
