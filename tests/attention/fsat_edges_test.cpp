@@ -162,6 +162,13 @@ TEST(FsatEdges, Refusals) {
   const Tensor<Index> edges({2, kHeads, kTokens, kSlots});
   EXPECT_EQ(refusal([&] { op.edges(in, edges.view()); }),
             "FsatAttention: edges has width 3; expected 6, as in the call's edges");
+  const Tensor<Index> enough({2, kHeads, kTokens, 2 * kSlots});
+  Tensor<float> dominant({2, kHeads, kTokens, kSlots});
+  dominant.fill(constant(0));
+  dominant(1, 0, 2, 1) = -1;
+  in.dominant = dominant.view();
+  EXPECT_NE(refusal([&] { op.edges(in, enough.view()); }).find("dominant[1, 0, 2, 1] is -1"),
+            std::string::npos);
 }
 
 }  // namespace fovea_test::attention_fsat_edges

@@ -207,6 +207,7 @@ TEST(SmartBirdDecoding, RefusesMismatches) {
               std::string("SmartBirdAttention: lse overlaps ") + name +
                   "; outputs must not alias inputs or each other");
   }
+  decoder.rollback(0);
   EXPECT_EQ(decoder.length(), 0);
   EXPECT_EQ(refusal([&] { decoder.rollback(1); }),
             "SmartBirdAttention: rollback is 1; expected 0, the tokens in the decoder");

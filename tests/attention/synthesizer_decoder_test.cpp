@@ -87,6 +87,12 @@ TYPED_TEST(SynthesizerDecoder, Refusals) {
             name + "out overlaps v; outputs must not alias inputs or each other");
   const View<T> lse(out.view().data(), {1, 2, 6, 1});
   EXPECT_NE(refusal([&] { decoder.step(in, out.view(), {lse}); }), "accepted");
+  if constexpr (requires { in.x; }) {
+    in = problem.inputs();
+    in.x = fovea::detail::part_of(in.x, 2, 0, 5);
+    EXPECT_EQ(refusal([&] { decoder.step(in, out.view()); }),
+              name + "x has 5 rows; expected 6, the rows of out");
+  }
   EXPECT_EQ(decoder.length(), 0);
   decoder.step(problem.inputs(), out.view());
   EXPECT_EQ(decoder.length(), 6);

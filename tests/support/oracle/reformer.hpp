@@ -139,15 +139,22 @@ class OracleHashes {
   }
 
  private:
+  /// A normally distributed number, by Box and Muller.
+  double drawn_projection(Index r, Index d, Index c) const {
+    const auto u = [&](Index n) {
+      return fovea::uniform_draw<double>(options_.seed, r, 0, d, 2 * c + n);
+    };
+    return std::sqrt(-2 * std::log(u(0))) * std::cos(2 * std::acos(-1.0) * u(1));
+  }
+
   /// The projection of a round, [D, buckets / 2].
   std::vector<W> projection(Index r) const {
     std::vector<W> made;
     for (Index d = 0; d < in_.qk.width(); ++d) {
       for (Index c = 0; c < options_.buckets / 2; ++c) {
-        made.push_back(
-            in_.projection.empty()
-                ? static_cast<W>(static_cast<T>(fovea::reformer_projection(options_.seed, r, d, c)))
-                : W{in_.projection(0, r, d, c)});
+        made.push_back(in_.projection.empty()
+                           ? static_cast<W>(static_cast<T>(drawn_projection(r, d, c)))
+                           : W{in_.projection(0, r, d, c)});
       }
     }
     return made;
