@@ -97,8 +97,8 @@ FOVEA_INLINE void add_dots(DotBlock<R, S, T>& sum, const char* rows, Index row, 
           add_dot_column(sum, x, c + i, 1, half[1]);
         } else {
           split_pairs<S>(tile[i], half, std::make_integer_sequence<int, 2 * kLanes<T>>());
-          add_dot_column(sum, x, c + 2 * i, n, half[0]);
-          add_dot_column(sum, x, c + 2 * i + 1, n, half[1]);
+          add_dot_column(sum, x, c + Index{2} * i, n, half[0]);
+          add_dot_column(sum, x, c + Index{2} * i + 1, n, half[1]);
         }
       }
     }

@@ -166,7 +166,7 @@ class SoftmaxRow {
   /// transposes them again: for more, storing the transposed keys is faster.
   static constexpr int kDotBlockRows =
       kIsCompact ? 1 : (kVecRegisters == 32 || S != Storage::float16 ? 4 : 2);
-  static constexpr Index kMostDotRows = (kVecRegisters == 32 ? 2 : 1) * kDotBlockRows;
+  static constexpr Index kMostDotRows = Index{kVecRegisters == 32 ? 2 : 1} * kDotBlockRows;
   static_assert(kMostDotRows <= kRowsAtOnce);
 
   /// Writes the score of row r and key j to weights_[r, j - keys_.begin].
