@@ -47,8 +47,7 @@ FOVEA_INLINE void add_dot_column(RegisterBlock<R, V, T>& sum, const DotOperands<
 }
 
 /// A register of float16 numbers as two vectors.
-template <class E>
-FOVEA_INLINE void from_float16(Pieces<E> numbers, Vec<float> (&half)[2]) {
+FOVEA_INLINE void from_float16(Pieces<std::uint16_t> numbers, Vec<float> (&half)[2]) {
   ShortVec shorts[2];
   __builtin_memcpy(shorts, &numbers, sizeof(shorts));
   half[0] = from_float16(shorts[0]);

@@ -124,9 +124,9 @@ inline constexpr Index kFewRows = 3;
 /// The columns computed at a time for few rows: two rows of sums stay in the first-level cache.
 inline constexpr Index kFewColumns = kReductionBlock * kPackedRows / 2;
 
-/// How often the line of a vector of b is prefetched. A request can be lost while many others wait,
-/// as is usual here: on Zen 4, three for 32 bytes read memory 1.2 times as fast as one (and the
-/// second-level cache at 0.7 of the speed). More for 16 bytes would take longer than reading.
+/// How often the line of a vector of b is prefetched. Measured on Zen 4: three requests for 32
+/// bytes read memory 1.2 times as fast as one (and the second-level cache at 0.7 of the speed); two
+/// for 16 bytes are no faster.
 template <class T, Storage S>
 inline constexpr int kPrefetches = kLanes<T>* kStoredBytes<S, T> >= 32 ? 3 : 1;
 
