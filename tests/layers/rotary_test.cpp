@@ -395,11 +395,14 @@ TEST(Rotary, TablesThatAreRefused) {
     return text;
   };
   using Change = Turning<double>&;
+  const Tensor<double> three({kBatch + 1, 1, 10, kHeadWidth / 2});
   EXPECT_EQ(message([](Change t) { t.call.cosines = {}; }),
             "Rotary: cosines is required: it was not given, or was passed without memory");
   EXPECT_EQ(message([](Change t) { t.call.sines = {}; }),
             "Rotary: sines is empty: it was passed without memory; expected 2x1x10x6, the shape of "
             "cosines");
+  EXPECT_EQ(message([&](Change t) { t.call.cosines = three.view(); }),
+            "Rotary: cosines has batch 3; expected 2, the batch of heads, or 1");
   EXPECT_EQ(message([](Change t) { t.call.cosines = cut(t.call.cosines, 3, 0, 5); }),
             "Rotary: cosines has width 5; expected 6, the number of rotated pairs of a head");
   EXPECT_EQ(message([](Change t) { t.call.sines = cut(t.call.sines, 2, 0, 9); }),
