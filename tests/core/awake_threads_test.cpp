@@ -8,6 +8,7 @@
 #include <optional>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "fovea/core/arena.hpp"
@@ -21,6 +22,7 @@ using fovea::Index;
 using fovea::ThreadPool;
 using fovea::detail::AwakeThreads;
 using fovea::detail::PoolJob;
+using fovea::detail::ReadAhead;
 
 /// Consecutive calls of all sizes: each index once.
 void call_often(const ThreadPool& pool) {
@@ -125,6 +127,56 @@ TEST(AwakeThreads, AreFoundBelowAnArena) {
   // The awake threads of an executor that is always awake, and of one that never is.
   EXPECT_TRUE(fovea::takes_small_work(arena.on(Backwards())));
   EXPECT_FALSE(fovea::takes_small_work(arena.on(fovea::Serial())));
+}
+
+/// The number of pieces that are prefetched until none are left.
+Index pieces(ReadAhead& ahead) {
+  Index count = 0;
+  while (ahead.advance()) ++count;
+  return count;
+}
+
+TEST(ReadAhead, PrefetchesTheMatrixThatFollowedTheLastTime) {
+  constexpr Index piece = ReadAhead::kPiece, most = ReadAhead::kMostBytes;
+  const std::vector<char> first(1), second(1), third(1);
+  ReadAhead ahead;
+  EXPECT_EQ(pieces(ahead), 0);
+  for (const auto& [matrix, bytes] : {std::pair(&first, piece), std::pair(&second, 2 * piece + 1),
+                                      std::pair(&third, most + piece)}) {
+    ahead.note(matrix->data(), bytes);
+    EXPECT_EQ(pieces(ahead), 0);  // what follows is not known
+  }
+  ahead.note(first.data(), piece);
+  EXPECT_EQ(pieces(ahead), 3);
+  ahead.note(second.data(), 2 * piece + 1);
+  EXPECT_EQ(pieces(ahead), most / piece);
+  ahead.note(third.data(), most + piece);
+  EXPECT_EQ(pieces(ahead), 1);
+  ahead.note(first.data(), piece);
+  ahead.note(third.data(), piece);  // replaces the second one
+  ahead.note(first.data(), piece);
+  EXPECT_EQ(pieces(ahead), 1);
+}
+
+/// An executor that keeps what it is told.
+struct Told : fovea::Serial {
+  mutable const void* data = nullptr;
+  mutable Index bytes = 0;
+  void will_read(const void* matrix, Index size) const {
+    data = matrix;
+    bytes = size;
+  }
+};
+
+TEST(ReadAhead, IsFoundBelowAnArenaAndAReference) {
+  const Told told;
+  fovea::Arena arena(1 << 16);
+  const auto executor = arena.on(told);
+  fovea::LeasedExecutor leased(executor);
+  const int matrix = 0;
+  fovea::ExecutorRef(leased).will_read(&matrix, 7);
+  EXPECT_TRUE(told.data == &matrix && told.bytes == 7);
+  fovea::ExecutorRef(fovea::Serial()).will_read(&matrix, 7);  // has no use for it
 }
 
 }  // namespace fovea_test::core_awake_threads

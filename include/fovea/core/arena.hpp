@@ -152,6 +152,8 @@ class ArenaExecutor {
   bool takes_small_work() const { return fovea::takes_small_work(executor_); }
   /// Keeps the threads of the other executor awake, if it can.
   auto stay_awake() const { return fovea::stay_awake(executor_); }
+  /// Tells the other executor that a matrix is about to be read.
+  void will_read(const void* data, Index bytes) const { fovea::will_read(executor_, data, bytes); }
 
   /// The other executor's concurrency.
   Index concurrency() const { return static_cast<Index>(executor_.concurrency()); }

@@ -176,6 +176,13 @@ auto stay_awake(const E& executor) {
   }
 }
 
+/// Tells an executor that a matrix is about to be read, if it uses that: as ThreadPool::will_read
+/// does.
+template <class E>
+void will_read(const E& executor, const void* data, Index bytes) {
+  if constexpr (requires { executor.will_read(data, bytes); }) executor.will_read(data, bytes);
+}
+
 /// How a type that is no Executor becomes one: a specialisation has `static E adapt(const X&)`,
 /// whose result E is an Executor. The specialisation for Eigen::ThreadPoolDevice is in
 /// fovea/core/thread_pool.hpp, which has to be included before such a device is used.
@@ -229,6 +236,8 @@ class LeasedExecutor {
 
   /// Whether the executor's threads are awake.
   bool takes_small_work() const { return fovea::takes_small_work(executor_); }
+  /// Tells the executor that a matrix is about to be read.
+  void will_read(const void* data, Index bytes) const { fovea::will_read(executor_, data, bytes); }
 
   /// The executor's.
   Index concurrency() const { return static_cast<Index>(executor_.concurrency()); }

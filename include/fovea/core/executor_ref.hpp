@@ -62,6 +62,7 @@ class ExecutorRef {
     void (*require)(void*);
     bool (*is_by_shape)(void*);
     bool (*takes_small_work)(void*);
+    void (*will_read)(void*, const void*, Index);
   };
 
  public:
@@ -88,6 +89,8 @@ class ExecutorRef {
   }
   /// Whether the executor's threads are awake.
   bool takes_small_work() const { return table_->takes_small_work(object_); }
+  /// Tells the executor that a matrix is about to be read.
+  void will_read(const void* data, Index bytes) const { table_->will_read(object_, data, bytes); }
 
   /// The same memory with the calling thread alone.
   ExecutorRef alone() const {
@@ -129,7 +132,10 @@ class ExecutorRef {
       },
       [](void* e) { memory_of(*static_cast<E*>(e)).require(); },
       [](void* e) { return bool{memory_of(*static_cast<E*>(e)).is_by_shape()}; },
-      [](void* e) { return fovea::takes_small_work(*static_cast<const E*>(e)); }};
+      [](void* e) { return fovea::takes_small_work(*static_cast<const E*>(e)); },
+      [](void* e, const void* data, Index bytes) {
+        fovea::will_read(*static_cast<const E*>(e), data, bytes);
+      }};
   static constexpr Serial kSerial{};
 
   void* object_;

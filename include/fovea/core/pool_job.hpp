@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "fovea/core/executor.hpp"
+#include "fovea/core/read_ahead.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -26,6 +27,15 @@ namespace detail {
 
 /// How long threads that are kept awake look for work before they sleep.
 inline constexpr std::chrono::microseconds kPatience{200};
+
+/// Tells the processor that a loop waits for another thread.
+inline void relax() noexcept {
+#if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
+  __builtin_ia32_pause();
+#elif defined(__GNUC__) && defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
 
 /// One parallel_for: the state that its caller shares with the closures that it leaves in a pool's
 /// queue. Indices are claimed from a counter. So a closure that comes late finds none, and touches
@@ -52,11 +62,17 @@ class PoolJob {
   }
 
   /// Returns when no call is left or running, and rethrows the exception of the lowest index.
-  /// \param stays_awake whether the caller keeps threads awake, and so is to stay awake itself
-  void wait(bool stays_awake = false) {
-    // The last calls mostly end together: to sleep and be woken takes longer than to look again.
+  /// \param ahead what the caller prefetches meanwhile if threads are kept awake, and so is the
+  /// caller; null if they are not
+  void wait(ReadAhead* ahead = nullptr) {
+    // The last calls mostly end together: to sleep and be woken takes longer than to look again,
+    // and so does leaving the processor to other threads.
+    for (int i = 0; i < kLooksBeforeYield && unfinished_ != 0; ++i) {
+      if (ahead != nullptr) ahead->advance();
+      relax();
+    }
     for (int i = 0; i < kLooksBeforeSleep && unfinished_ != 0; ++i) std::this_thread::yield();
-    if (stays_awake) {
+    if (ahead != nullptr) {
       for (const auto since = Clock::now(); unfinished_ != 0 && Clock::now() - since < kPatience;) {
         std::this_thread::yield();
       }
@@ -68,6 +84,7 @@ class PoolJob {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr int kLooksBeforeYield = 500;
   static constexpr int kLooksBeforeSleep = 64;
 
   const Index count_;
@@ -92,6 +109,9 @@ class AwakeThreads {
   /// Whether a user keeps the threads awake.
   bool is_on() const noexcept { return users_.load(std::memory_order_relaxed) > 0; }
 
+  /// What the threads prefetch while they watch.
+  ReadAhead& ahead() noexcept { return ahead_; }
+
   /// Gives a job to all threads that watch. Returns their number.
   Index offer(const std::shared_ptr<PoolJob>& job) {
     const std::lock_guard lock(mutex_);
@@ -109,6 +129,9 @@ class AwakeThreads {
         since = Clock::now();
       } else if ((!is_on() || Clock::now() - since > kPatience) && ends_to_watch(seen)) {
         return;
+      } else {
+        ahead_.advance();
+        relax();
       }
     }
   }
@@ -139,6 +162,7 @@ class AwakeThreads {
   std::mutex mutex_;
   std::shared_ptr<PoolJob> job_;
   Index watching_ = 0;
+  ReadAhead ahead_;
 };
 
 /// The parallel_for of an Executor over a pool, which is null if there is none. The caller works
@@ -170,7 +194,7 @@ void pool_parallel_for(Eigen::ThreadPoolInterface* pool, int concurrency, Index 
     if (caught([&] { pool->Schedule(help); })) break;  // go on with fewer helpers
   }
   job->work();
-  job->wait(stays_awake);
+  job->wait(stays_awake ? &awake->ahead() : nullptr);
 }
 
 }  // namespace detail

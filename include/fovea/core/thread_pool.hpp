@@ -220,6 +220,11 @@ class ThreadPool {
   [[nodiscard]] Awake stay_awake() const { return Awake(awake_); }
   /// Whether threads are kept awake.
   bool takes_small_work() const { return awake_->is_on(); }
+  /// Tells that a matrix is about to be read. Threads that are kept awake prefetch while they wait
+  /// what was read after it the last time.
+  void will_read(const void* data, Index bytes) const noexcept {
+    if (awake_->is_on()) awake_->ahead().note(data, bytes);
+  }
 
  protected:
   /// \param make returns the next thread; when it throws, the pool keeps the threads made so far

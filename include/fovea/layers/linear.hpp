@@ -88,6 +88,7 @@ void multiply(const View<const T>& rows, const StoredMatrix<kStorage<W>>& matrix
   const ProductKernels<T, kStorage<W>> kernels;
   const Index steps = x.width();
   const auto products = static_cast<double>(steps) * static_cast<double>(y.width());
+  executor.will_read(matrix.data, steps * y.width() * Index{sizeof(W)});
   for_each_product_tile(
       executor, x.batch(), x.rows(), y.width(), products,
       [&](Index b, Index first, Index count, Index column, Index columns) {
