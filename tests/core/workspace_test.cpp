@@ -10,6 +10,7 @@
 #include <new>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace fovea_test::core_workspace {
 
@@ -42,6 +43,17 @@ TEST(Workspace, LargeOneBeginsAtALargePage) {
   EXPECT_EQ(other.data<char>()[large + 2], 'x');
   workspace = Workspace(8);
   EXPECT_EQ(workspace.size_bytes(), 8);
+}
+
+/// Large pages begin before the memory and end after it.
+TEST(Workspace, MemoryKeepsItsBytesInLargePages) {
+  constexpr std::size_t size = 3 * fovea::kLargePage / 2;
+  std::vector<char> bytes(2 * fovea::kLargePage + 7);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i % 251);
+  const std::vector<char> before = bytes;
+  fovea::detail::collapse_to_large_pages(bytes.data() + 4001, size);
+  EXPECT_EQ(bytes, before);
+  fovea::detail::collapse_to_large_pages(nullptr, 0);
 }
 
 TEST(Workspace, CanHoldAnyTrivialType) {

@@ -109,6 +109,12 @@ void read_transposed(const StoredTensor& tensor, Index count, RowMatrix<T>& to, 
   }
 }
 
+/// Moves a matrix to large pages, if it is not too small.
+template <class T>
+void collapse_to_large_pages(const RowMatrix<T>& value) {
+  collapse_to_large_pages(value.data(), static_cast<std::size_t>(value.size()) * sizeof(T));
+}
+
 /// The matrices that a set is read into, with their source tensors. Everything is checked before
 /// anything is written.
 class LoadPlan {
@@ -218,7 +224,9 @@ TensorSet parameters_of(const Layer& layer, std::optional<Dtype> dtype = {}) {
 }
 
 /// Reads the parameters of a layer or model from tensors of any type, with conversion. Gradients
-/// are unchanged.
+/// are unchanged. Where the system can do that, parameters are moved to large pages. (Measured with
+/// a model of 135 million parameters: decoding, which reads them from memory, is 1.1 to 1.2 times
+/// as fast, and loading takes 0.15 to 0.3 s longer.)
 /// \throws std::runtime_error "<file>: <what is wrong>", with nothing changed: if tensors are
 /// missing or unknown (both are listed), if a shape does not match its parameter, or if elements
 /// are not converted (is_converted)
@@ -227,6 +235,9 @@ void load_parameters(Layer& layer, const TensorSet& set, const LoadOptions& opti
   detail::LoadPlan plan(set, options);
   layer.visit([&](const std::string& name, auto& parameter) { plan.add(name, parameter.value); });
   plan.read();
+  layer.visit([](const std::string& /*name*/, const auto& parameter) {
+    detail::collapse_to_large_pages(parameter.value);
+  });
 }
 
 FOVEA_NAMESPACE_END
