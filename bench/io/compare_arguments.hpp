@@ -83,7 +83,10 @@ inline void sort_lengths(CompareArguments& to) {
 inline void add_lengths(CommandLine& line, CompareArguments& to,
                         const std::string& help = "sequence lengths, with commas") {
   std::string shown;
-  for (const Index n : to.lengths) shown += (shown.empty() ? "" : ",") + std::to_string(n);
+  for (const Index n : to.lengths) {
+    if (!shown.empty()) shown += ',';
+    shown += std::to_string(n);
+  }
   line.add_value("--lengths LIST", shown, help,
                  [&to](const std::string& option, const std::string& text) {
                    to.lengths.clear();
