@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <array>
-#include <vector>
 
 #include "bench/measure/stopwatch.hpp"
 #include "fovea/core/config.hpp"
+#include "fovea/core/workspace.hpp"
 #include "fovea/simd/isa.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -101,12 +101,17 @@ class PeakSample {
 inline double read_bandwidth(Index bytes) {
   constexpr Index mib = Index{1} << 20;
   const Index n = std::clamp(bytes / mib, Index{1}, Index{256}) * mib / Index{sizeof(float)};
-  static std::vector<float> data;  // kept: touching new pages costs more than the probe
-  if (static_cast<Index>(data.size()) < n) data.assign(static_cast<std::size_t>(n), 1.0f);
+  // In large pages, as the caches of decoders. Kept: touching new pages costs more than the probe.
+  static fovea::Workspace data;
+  if (data.size_bytes() < n * Index{sizeof(float)}) {
+    data = fovea::Workspace(n, sizeof(float));
+    std::fill_n(data.data<float>(), n, 1.0f);
+  }
   float sink[64];
   double best = 0;
   for (int pass = 0; pass < 6; ++pass) {
-    const double seconds = seconds_of([&] { probes<float>().read_all(data.data(), n, sink); });
+    const double seconds =
+        seconds_of([&] { probes<float>().read_all(data.data<float>(), n, sink); });
     if (pass > 0) best = std::max(best, static_cast<double>(n) * sizeof(float) / seconds);
   }
   return best;
