@@ -66,24 +66,33 @@ Wide<T> feature(const OracleMap<T>& map, Wide<T> x) {
   return rounded == 0 || std::isinf(rounded) ? Wide<T>{rounded} : value;
 }
 
-/// The features of all of x [B, H, N, D], those of several maps side by side.
+/// The features of all of x [B, H, N, D] and their slopes, those of several maps side by side.
 template <class T>
 struct OracleFeatures {
-  Shape shape;                  // D is that of all features
-  std::vector<Wide<T>> values;  // [B, H, N, D]
+  using W = Wide<T>;
+  Shape shape;                    // D is that of all features
+  std::vector<W> values, slopes;  // [B, H, N, D]
 
   OracleFeatures(const std::vector<OracleMap<T>>& maps, const View<const T>& x) : shape(x.shape()) {
     shape[3] *= static_cast<Index>(maps.size());
     for_each_index(shape, [&](Index b, Index h, Index n, Index d) {
       const OracleMap<T>& map = maps[static_cast<std::size_t>(d / x.width())];
-      values.push_back(feature(map, Wide<T>{x(b, h, n, d % x.width())}));
+      const W element = x(b, h, n, d % x.width());
+      values.push_back(feature(map, element));
+      slopes.push_back(map.derivative(element));
     });
   }
 
   /// Of one row, [D].
-  std::vector<Wide<T>> row(Index b, Index h, Index n) const {
-    const auto first = values.begin() + ((b * shape[1] + h) * shape[2] + n) * shape[3];
+  std::vector<W> row(Index b, Index h, Index n) const {
+    const W* const first = values.data() + place(b, h, n);
     return {first, first + shape[3]};
+  }
+  const W* slopes_of_row(Index b, Index h, Index n) const { return slopes.data() + place(b, h, n); }
+
+ private:
+  Index place(Index b, Index h, Index n) const {
+    return ((b * shape[1] + h) * shape[2] + n) * shape[3];
   }
 };
 

@@ -26,7 +26,7 @@ class LinearRowGrad {
                 const OracleFarMap<T>& map, const OracleLinearPlace& at, const View<D>& d_out,
                 ExpectedGrads<T>& to)
       : in_(in),
-        maps_(map.maps),
+        map_(map),
         at_(at),
         row_(oracle_linear_row(op, map, at)),
         lost_(lost_of_products<T>(row_.q)),
@@ -48,10 +48,10 @@ class LinearRowGrad {
     if (row_.is_zeroed) return;
     std::vector<Sum<T>> by_q(row_.q.size());
     for (std::size_t n = 0; n < at_.keys.size(); ++n) add_key(n, by_q);
+    const W* const slopes = map_.q.slopes_of_row(at_.batch, at_.head, at_.query);
     for (std::size_t d = 0; d < by_q.size(); ++d) {
       const Index column = static_cast<Index>(d) % in_.q.width();
-      const W x = in_.q(at_.batch, at_.head, at_.query, column);
-      add_by_feature(to_.q, {at_.batch, at_.head, at_.query, column}, map_of(d), x, by_q[d].value,
+      add_by_feature(to_.q, {at_.batch, at_.head, at_.query, column}, slopes[d], by_q[d].value,
                      by_q[d].magnitude);
     }
     if (row_.slope_is_open) relax_features();
@@ -69,6 +69,7 @@ class LinearRowGrad {
       detail::add(to_.v, {at_.batch, at_.key_head, j, c}, value,
                   joint_ * std::max(size, row_.kappa * std::abs(value)));
     }
+    const W* const slopes = map_.k.slopes_of_row(at_.batch, at_.key_head, j);
     for (std::size_t d = 0; d < row_.q.size(); ++d) {
       const W slope = row_.slope(d, tau_);
       const W both = (by_weight.value - slope * delta_.value) / row_.den;
@@ -78,23 +79,17 @@ class LinearRowGrad {
       by_q[d].value += k * both;
       by_q[d].magnitude += (std::abs(k) + kFaint<T>)*size;
       const Index column = static_cast<Index>(d) % in_.k.width();
-      add_by_feature(to_.k, {at_.batch, at_.key_head, j, column}, map_of(d),
-                     in_.k(at_.batch, at_.key_head, j, column), row_.q[d] * both,
+      add_by_feature(to_.k, {at_.batch, at_.key_head, j, column}, slopes[d], row_.q[d] * both,
                      (std::abs(row_.q[d]) + lost_) * size);
     }
   }
 
-  /// From the gradient by a feature phi(x) to that by x.
-  void add_by_feature(Reference<T>& to, const Shape& at, const OracleMap<T>& map, W x, W by_feature,
-                      W size) {
-    const W slope = map.derivative(x);
+  /// From the gradient by a feature phi(x) to that by x. \param slope of phi at x
+  void add_by_feature(Reference<T>& to, const Shape& at, W slope, W by_feature, W size) {
     detail::add(
         to, at, slope * by_feature,
         joint_ * (std::abs(slope) + kFaint<T>)*std::max(size, row_.kappa * std::abs(by_feature)));
   }
-
-  /// The map that feature d is of.
-  const OracleMap<T>& map_of(std::size_t d) const { return maps_[d / as_size(in_.q.width())]; }
 
   void relax_row(Reference<T>& x, Index head, Index n) {
     for (Index c = 0; c < x.shape[3]; ++c) {
@@ -111,7 +106,7 @@ class LinearRowGrad {
   }
 
   const bench::AllInputs<T>& in_;
-  const std::vector<OracleMap<T>>& maps_;
+  const OracleFarMap<T>& map_;
   const OracleLinearPlace& at_;
   OracleLinearRow<T> row_;
   W lost_;
