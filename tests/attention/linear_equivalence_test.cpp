@@ -12,7 +12,6 @@
 
 #include "attention/gradients.hpp"
 #include "attention/linear_case.hpp"
-#include "fovea/core/eigen.hpp"
 #include "support/scalars.hpp"
 
 namespace fovea_test::attention_linear_equivalence {
@@ -284,55 +283,6 @@ TYPED_TEST(LinearEquivalence, IntegersAreExact) {
           << i;
     }
   });
-}
-
-/// Tensors of 16 bits give the result of the same numbers as floats, rounded once.
-template <class S, class Op>
-void expect_rounded(const Op& op, bool has_beta) {
-  for (const auto& [queries, keys] : {std::array<Index, 2>{70, 70}, {9, 140}}) {
-    const AttentionShape s{1, 4, 2, queries, keys, 9, 19};
-    const Case<float> plain = softmax_case<float>("full", FullAttention{}, all_pairs);
-    const Problem<float> numbers = make_problem(plain, s);
-    const auto narrowed = [](const Tensor<float>& x) {
-      Tensor<S> narrow(x.shape());
-      narrow.fill([&](Index b, Index h, Index n, Index d) {
-        return x(b, h, n, d) = static_cast<float>(S(x(b, h, n, d)));
-      });
-      return narrow;
-    };
-    const Tensor<S> q = narrowed(numbers.q);
-    const Tensor<S> k = narrowed(numbers.k);
-    const Tensor<S> v = narrowed(numbers.v);
-    Tensor<float> beta({1, 2, keys, 1});
-    beta.fill(beta_fill(1));
-    AllInputs<S> narrow{q.view(), k.view(), v.view()};
-    AllInputs<float> wide = numbers.inputs();
-    if (has_beta) narrow.beta = wide.beta = beta.view();
-    const Tensor<S> out(numbers.out_shape());
-    const Tensor<float> expected(numbers.out_shape());
-    at_each_level([&] {
-      op.forward(narrow, out.view());
-      op.forward(wide, expected.view());
-      for_each_index(out.shape(), [&](Index b, Index h, Index n, Index d) {
-        ASSERT_EQ(static_cast<float>(out(b, h, n, d)), static_cast<float>(S(expected(b, h, n, d))));
-      });
-    });
-  }
-}
-
-template <class S>
-class LinearStorage : public testing::Test {};
-using ShortTypes = testing::Types<Eigen::bfloat16, Eigen::half>;
-TYPED_TEST_SUITE(LinearStorage, ShortTypes, );
-
-TYPED_TEST(LinearStorage, RoundsTheFloatResultOnce) {
-  for (const bool causal : {false, true}) {
-    expect_rounded<TypeParam>(LinearAttention<EluPlusOne, fovea::TanhPlusOne>{{.causal = causal}},
-                              false);
-    expect_rounded<TypeParam>(
-        FmmAttention<EluPlusOne>{{.band = {.left = 40, .right = 40}, .causal = causal}}, false);
-  }
-  expect_rounded<TypeParam>(DeltaRuleAttention<EluPlusOne>{}, true);
 }
 
 }  // namespace fovea_test::attention_linear_equivalence
