@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fovea_test(OPTIMISED HEAP)
+// fovea_test(OPTIMISED HEAP LEVELS)
 /// \file
 /// Long sequences of IndexedAttention, which are computed in phases: the bits of the same rows in
 /// calls of a few rows each, which are not. With all options, batches, groups of heads, strides,
@@ -22,7 +22,6 @@
 #include "support/compare.hpp"
 #include "support/levels.hpp"
 #include "support/memory.hpp"
-#include "support/scalars.hpp"
 
 namespace fovea_test::attention_indexed_phases {
 
@@ -120,7 +119,9 @@ class IndexedPhasesOf : public testing::Test {
     EXPECT_TRUE(same_bits(a.lse.values(), b.lse.values(), a.lse.shape()));
   }
 };
-TYPED_TEST_SUITE(IndexedPhasesOf, Scalars);
+// Both scalars in every suite: this is the test of the kernels' phases.
+using BothScalars = testing::Types<float, double>;
+TYPED_TEST_SUITE(IndexedPhasesOf, BothScalars);
 
 TYPED_TEST(IndexedPhasesOf, KeysAndValuesReadInPlace) {
   using T = TypeParam;
