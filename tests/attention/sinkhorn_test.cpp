@@ -4,7 +4,7 @@
 /// Sinkhorn attention: against its oracle; bits for any threads, levels, strides and batch; key
 /// lengths as sequences alone; NaN; central differences; what the normalisation makes; memory.
 #include "fovea/attention/sinkhorn.hpp"
-#include "fovea/attention/sinkhorn/forward.hpp"
+#include "fovea/attention/sinkhorn/passes.hpp"
 #include "fovea/attention/sinkhorn/sorting_weights.hpp"
 
 #include <gtest/gtest.h>

@@ -8,11 +8,111 @@
 #include "fovea/attention/call/compiled.hpp"
 #include "fovea/attention/fsat.hpp"
 #include "fovea/attention/fsat/check.hpp"
-#include "fovea/attention/fsat/edge_output.hpp"
-#include "fovea/attention/fsat/graph_lists.hpp"
+#include "fovea/attention/fsat/graph.hpp"
 #include "fovea/attention/indexed/backward.hpp"
+#include "fovea/attention/indexed/forward.hpp"
 
 FOVEA_NAMESPACE_BEGIN
+
+/// Writes every slot's query for every key, and -1 for keys from the key length on. Checks nothing.
+/// \param edges [B, Hq, L, graph.edges_per_key()], written
+/// \throws std::bad_alloc
+template <class C, class S>
+void write_fsat_edges(const FsatGraph<C>& graph, const FsatOptions& options, const S& sequences,
+                      const View<Index>& edges, const ExecutorRef& executor) {
+  const Index width = graph.edges_per_key();
+  const Index tasks = sequences.count() * edges.heads();
+  auto&& memory = memory_of(executor);
+  Workspace scratch = memory.take(worker_count(executor, tasks), width * Index{sizeof(Index)});
+  memory.require();
+  for_each_task(executor, tasks, [&](Index task, Index worker) {
+    const Sequence s = sequences[task / edges.heads()];
+    const Index h = task % edges.heads();
+    const HeadEdges<C> of = graph.sources_of(s, h);
+    Index* const queries = scratch.template data<Index>() + worker * width;
+    for (Index j = 0; j < s.keys; ++j) {
+      if (j < s.key_end) of.point({j, j + 1}, options, queries);
+      for (Index e = 0; e < width; ++e) {
+        const bool is_edge = j < s.key_end && queries[e] < s.key_end;
+        edges(s.batch, h, s.first_key + j, e) = is_edge ? queries[e] : -1;
+      }
+    }
+  });
+}
+
+/// Lists of keys that are built for some heads at a time.
+/// \tparam T float or double
+template <class T>
+class FsatLists {
+ public:
+  /// The lists are built during the pass.
+  static constexpr bool kBuilt = true;
+
+  /// \param graph the graph, which must outlive this object
+  /// \param scale scale of the logits; not set: 1/sqrt(D)
+  /// \param tokens L, the rows of k
+  /// \param d_dominant [B, Hq, L, M], written; or none
+  FsatLists(FsatGraph<T>& graph, const std::optional<double>& scale, Index tokens,
+            const View<T>& d_dominant = {})
+      : graph_(&graph), scale_({.scale = scale}), tokens_(tokens), d_dominant_(d_dominant) {}
+
+  /// The alignment of query rows, which is not used.
+  static CausalAlignment alignment() { return CausalAlignment::bottom_right; }
+  /// The scale of the logits for queries of D = width.
+  template <class U>
+  U scale_of(Index width) const {
+    return scale_.template scale_of<U>(width);
+  }
+  /// The entries of the longest list: every key may be in one row.
+  Index length() const { return tokens_; }
+  /// The largest number of edges of one query head.
+  Index entries() const { return graph_->head_edges(); }
+  /// The index of a sequence's first edge among those of its head.
+  Index first_entry(const Sequence& s) const { return graph_->first_edge(s); }
+
+  /// Allocates the memory for the graphs of that many heads at once.
+  /// \param graphs number of the graphs
+  /// \param workers number of threads that build them
+  /// \param memory the call's (memory_of)
+  /// \throws std::bad_alloc
+  template <class Memory>
+  void take_memory(Index heads, Index graphs, Index workers, Memory&& memory) {
+    graph_->take_memory(heads, graphs, workers, memory);
+  }
+  /// Builds the graphs of some heads.
+  /// \param head_of called as head_of(n), returns the sequence, head and index of graph n
+  template <class HeadOf>
+  void build(Index graphs, const HeadOf& head_of, const ExecutorRef& executor) {
+    const auto graph_head_of = [&](Index n) {
+      const auto piece = head_of(n);
+      return GraphHead{piece.sequence, piece.head, piece.place};
+    };
+    graph_->build(graphs, graph_head_of, executor);
+  }
+
+  /// The rows of keys of a graph.
+  KeyLists rows(const Sequence& s, Index /*h*/, Index place) const {
+    return graph_->rows(s, place);
+  }
+  /// The confidences, in the order of the rows' keys.
+  const T* factors(const Sequence& s, Index place) const { return graph_->confidences(s, place); }
+  /// The gradients of the confidences, to be written; null if not wanted.
+  T* d_factors(const Sequence& s, Index place) const {
+    return graph_->with_gradients() ? graph_->d_confidences(s, place) : nullptr;
+  }
+
+  /// Writes the gradient of a head's dominant indices, if wanted.
+  /// \pre the rows of the head have written d_factors
+  void take_gradients(const Sequence& s, Index h, Index place) const {
+    if (graph_->with_gradients()) graph_->lead_back(s, h, place, d_dominant_);
+  }
+
+ private:
+  FsatGraph<T>* graph_;
+  IndexedOptions scale_;
+  Index tokens_;
+  View<T> d_dominant_;
+};
 
 namespace detail {
 

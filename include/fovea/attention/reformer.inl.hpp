@@ -7,8 +7,8 @@
 
 #include "fovea/attention/call/compiled.hpp"
 #include "fovea/attention/reformer.hpp"
-#include "fovea/attention/reformer/backward.hpp"
 #include "fovea/attention/reformer/check.hpp"
+#include "fovea/attention/reformer/passes.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

@@ -5,8 +5,8 @@
 
 #include "fovea/attention/call/compiled.hpp"
 #include "fovea/attention/sinkhorn.hpp"
-#include "fovea/attention/sinkhorn/backward.hpp"
 #include "fovea/attention/sinkhorn/check.hpp"
+#include "fovea/attention/sinkhorn/passes.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

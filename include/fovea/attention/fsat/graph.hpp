@@ -10,7 +10,7 @@
 
 #include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/call/sequences.hpp"
-#include "fovea/attention/fsat/shared_edge_sort.hpp"
+#include "fovea/attention/fsat/edge_sort.hpp"
 #include "fovea/core/executor_ref.hpp"
 #include "fovea/core/rounded.hpp"
 #include "fovea/core/workspace.hpp"

@@ -8,7 +8,8 @@
 #include <cstdint>
 
 #include "fovea/attention/call/head_matrix.hpp"
-#include "fovea/attention/indexed/forward_call.hpp"
+#include "fovea/attention/call/saved.hpp"
+#include "fovea/attention/call/sequences.hpp"
 #include "fovea/attention/indexed/phase_sizes.hpp"
 #include "fovea/core/cache_size.hpp"
 #include "fovea/core/executor_ref.hpp"
@@ -16,6 +17,26 @@
 #include "fovea/kernels/indexed/table.hpp"
 
 FOVEA_NAMESPACE_BEGIN
+
+/// The tensors of one forward pass over lists of keys.
+/// \tparam Lists like TensorLists
+template <class T, class Lists>
+struct IndexedForwardCall {
+  /// As in IndexedForward.
+  IndexedForwardCall(const IndexedInputs<T>& given, const Lists& given_lists, const View<T>& output,
+                     const IndexedSaved<T>& kept)
+      : inputs(given),
+        lists(given_lists),
+        out(output),
+        saved(kept),
+        sequences(given, given_lists.alignment()) {}
+
+  IndexedInputs<T> inputs;  ///< the inputs
+  Lists lists;              ///< the lists of all heads
+  View<T> out;              ///< the output
+  IndexedSaved<T> saved;    ///< the saved results
+  Sequences<T> sequences;   ///< the sequences
+};
 
 /// The sequences of one forward pass that are computed in phases, in sequence. Threads share a copy
 /// of keys and then of values; the order of sums does not depend on it. Checks nothing.

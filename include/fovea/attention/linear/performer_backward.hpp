@@ -1,15 +1,116 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of non-causal Performer attention.
+/// The backward passes of Performer attention, not causal and causal.
 #pragma once
 
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 #include "fovea/attention/linear/feature_grad_segments.hpp"
+#include "fovea/attention/linear/feature_grad_stream.hpp"
 #include "fovea/attention/linear/feature_totals.hpp"
 #include "fovea/attention/linear/segment_sums.hpp"
 
 FOVEA_NAMESPACE_BEGIN
+
+/// The gradients of random features: first the rows of all query heads, and then the tokens of all
+/// key heads (FeatureGradStream).
+template <class T>
+class PerformerCausalBackward {
+ public:
+  /// The common part of the pass.
+  using Call = PerformerBackwardCall<T>;
+
+  /// \param call must outlive this object
+  explicit PerformerCausalBackward(Call& call) : call_(call), stream_(call) {}
+
+  /// Bytes of memory with that many workers.
+  static Index bytes(const PerformerShape& shape, Index workers) {
+    const Index elements =
+        shape.batch * shape.query_heads * shape.queries * Stream::kRecord +
+        shape.batch * shape.key_heads * blocks_of(shape.keys, 1) * padded_row<T>(shape.features) +
+        workers * slot_elements(shape);
+    return padded_row<T>(elements) * Index{sizeof(T)} + Call::bytes(shape, parts(shape));
+  }
+
+  /// Computes the gradients.
+  void run(const ExecutorRef& executor) {
+    auto&& memory = memory_of(executor);
+    const PerformerShape& shape = call_.shape;
+    const Index sequences = call_.sequences.count();
+    const Index row_tasks = sequences * shape.query_heads;
+    const Index key_tasks = sequences * shape.key_heads;
+    call_.reserve(row_tasks + key_tasks, memory);
+    blocks_ = blocks_of(shape.keys, call_.sequences.packed() ? sequences : 1);
+    saved_ = memory.take(shape.batch * shape.query_heads * shape.queries,
+                         Stream::kRecord * Index{sizeof(T)});
+    references_ = memory.take(shape.batch * shape.key_heads * blocks_,
+                              padded_row<T>(shape.features) * Index{sizeof(T)});
+    const Index workers = worker_count(executor, (std::max)(row_tasks, key_tasks));
+    scratch_ = memory.take(workers, slot_elements(shape) * Index{sizeof(T)});
+    rows_.resize(static_cast<std::size_t>(workers * call_.group()));
+    memory.require();
+    call_.begin();
+    for_each_task(executor, row_tasks, [&](Index task, Index worker) {
+      const Sequence s = call_.sequences[task / shape.query_heads];
+      const Index head = task % shape.query_heads;
+      if (call_.visibility.seen(s) == 0) return;
+      stream_.up(s, head, Stream::kAll, memory_at(s, head / call_.group(), task, worker));
+    });
+    if (call_.wants_keys()) {
+      for_each_task(executor, key_tasks, [&](Index task, Index worker) {
+        const Sequence s = call_.sequences[task / shape.key_heads];
+        const Index head = task % shape.key_heads;
+        if (call_.visibility.seen(s) == 0 || call_.group() == 0) return;
+        stream_.down(s, head, Stream::kAll, memory_at(s, head, row_tasks + task, worker));
+      });
+    }
+    call_.finish();
+  }
+
+ private:
+  using Stream = FeatureGradStream<T>;
+
+  static Index parts(const PerformerShape& shape) {
+    return shape.batch * (shape.query_heads + shape.key_heads);
+  }
+  /// The number of blocks of kFeatureRows tokens of a key head.
+  static Index blocks_of(Index keys, Index sequences) { return keys / kFeatureRows + sequences; }
+  /// Elements of the state and the scratch of one worker.
+  static Index slot_elements(const PerformerShape& shape) {
+    return Stream::carried_elements(shape) + padded_row<T>(shape.features) +
+           Stream::scratch_elements(shape);
+  }
+
+  /// The memory of a worker that processes a head.
+  typename Stream::Memory memory_at(const Sequence& s, Index key_head, Index part, Index worker) {
+    const PerformerShape& shape = call_.shape;
+    const Index row = padded_row<T>(shape.features);
+    const Index block = call_.sequences.packed() ? s.first_key / kFeatureRows + s.index : 0;
+    const Index rows_before = (shape.queries * s.batch * shape.key_heads + key_head * s.queries +
+                               s.first_query * shape.key_heads) *
+                              call_.group();
+    typename Stream::Memory at;
+    at.carried = scratch_.template data<T>() + worker * slot_elements(shape);
+    at.reference = at.carried + Stream::carried_elements(shape);
+    at.part = call_.part(part);
+    at.references = references_.template data<T>() +
+                    ((s.batch * shape.key_heads + key_head) * blocks_ + block) * row;
+    at.saved = saved_.template data<T>() + rows_before * Stream::kRecord;
+    at.scratch = at.reference + row;
+    at.rows = rows_.data() + worker * call_.group();
+    return at;
+  }
+
+  Call& call_;
+  Stream stream_;
+  Index blocks_ = 0;                     // of a key head
+  Workspace saved_;                      // [B, key heads, Nq, group] records, by row blocks
+  Workspace references_;                 // [B, Hk, blocks_, row] before each block
+  Workspace scratch_;                    // [workers]
+  std::vector<LinearGradRows<T>> rows_;  // [workers, group]
+};
 
 /// The gradients of random features if rows see all tokens: the tokens' totals, segments of rows
 /// that read them, the totals of these, and segments of tokens, as in linear attention. A key

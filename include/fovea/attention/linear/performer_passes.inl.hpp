@@ -5,7 +5,6 @@
 
 #include "fovea/attention/call/check.hpp"
 #include "fovea/attention/linear/performer_backward.hpp"
-#include "fovea/attention/linear/performer_causal_backward.hpp"
 #include "fovea/attention/linear/performer_forward.hpp"
 #include "fovea/attention/linear/performer_passes.hpp"
 

@@ -7,7 +7,7 @@
 #include "fovea/attention/synthesizer/tensors.hpp"
 #include "fovea/core/executor_ref.hpp"
 #include "fovea/core/workspace.hpp"
-#include "fovea/kernels/layers/product.hpp"
+#include "fovea/kernels/layers/layers.hpp"
 #include "fovea/kernels/unit.hpp"
 #include "fovea/patterns/pattern.hpp"
 #include "fovea/simd/matrix.hpp"

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "fovea/attention/synthesizer/softmax.hpp"
-#include "fovea/kernels/layers/product.hpp"
+#include "fovea/kernels/layers/layers.hpp"
 #include "fovea/kernels/unit.hpp"
 #include "fovea/simd/padding.hpp"
 

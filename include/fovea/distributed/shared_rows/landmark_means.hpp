@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <exception>
 
-#include "fovea/attention/nystroem/landmarks.hpp"
+#include "fovea/attention/nystroem/products.hpp"
 #include "fovea/core/executor_ref.hpp"
 #include "fovea/core/index_span.hpp"
 #include "fovea/core/view.hpp"

@@ -4,8 +4,8 @@
 
 #if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
-#include "fovea/kernels/layers/adam.hpp"
 #include "fovea/kernels/layers/columns.inl.hpp"
+#include "fovea/kernels/layers/layers.hpp"
 #endif
 
 /// Moves weights, and their moments, by one step.

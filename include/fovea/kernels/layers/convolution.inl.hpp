@@ -5,7 +5,7 @@
 #if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/layers/columns.inl.hpp"
-#include "fovea/kernels/layers/convolution.hpp"
+#include "fovea/kernels/layers/layers.hpp"
 #include "fovea/simd/integers.inl.hpp"
 #include "fovea/simd/register_block.inl.hpp"
 #endif

@@ -5,7 +5,7 @@
 #if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/layers/columns.inl.hpp"
-#include "fovea/kernels/layers/elementwise.hpp"
+#include "fovea/kernels/layers/layers.hpp"
 #include "fovea/simd/math.inl.hpp"
 #endif
 

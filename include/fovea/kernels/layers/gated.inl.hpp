@@ -4,8 +4,8 @@
 
 #if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
-#include "fovea/kernels/layers/gated.hpp"
 #include "fovea/kernels/layers/gelu.inl.hpp"
+#include "fovea/kernels/layers/layers.hpp"
 #endif
 
 /// A gate's function.

@@ -6,7 +6,7 @@
 
 #if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
-#include "fovea/kernels/layers/product.hpp"
+#include "fovea/kernels/layers/layers.hpp"
 #include "fovea/simd/register_block.inl.hpp"
 #include "fovea/simd/row_dots.inl.hpp"
 #endif

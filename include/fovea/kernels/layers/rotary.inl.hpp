@@ -4,7 +4,7 @@
 
 #if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
-#include "fovea/kernels/layers/rotary.hpp"
+#include "fovea/kernels/layers/layers.hpp"
 #include "fovea/simd/stored_rows.inl.hpp"
 #include "fovea/simd/transpose.inl.hpp"
 #endif

@@ -3,14 +3,7 @@
 /// The layer kernels, one function per pass.
 #pragma once
 
-#include "fovea/kernels/layers/adam.hpp"
-#include "fovea/kernels/layers/convolution.hpp"
-#include "fovea/kernels/layers/cross_entropy.hpp"
-#include "fovea/kernels/layers/elementwise.hpp"
-#include "fovea/kernels/layers/gated.hpp"
-#include "fovea/kernels/layers/norm.hpp"
-#include "fovea/kernels/layers/product.hpp"
-#include "fovea/kernels/layers/rotary.hpp"
+#include "fovea/kernels/layers/layers.hpp"
 #include "fovea/kernels/unit.hpp"
 #include "fovea/simd/isa.hpp"
 #include "fovea/simd/softmax_constants.hpp"

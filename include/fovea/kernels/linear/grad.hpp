@@ -19,10 +19,27 @@
 /// tokens.
 #pragma once
 
-#include "fovea/kernels/linear/compensated_sum.hpp"
+#include "fovea/core/config.hpp"
 #include "fovea/kernels/linear/linear.hpp"
 
 FOVEA_NAMESPACE_BEGIN
+
+/// A sum whose error does not grow with the number of its terms (Neumaier 1974).
+template <class T>
+struct CompensatedSum {
+  T sum = 0;   ///< the sum, rounded after each term
+  T lost = 0;  ///< the accumulated rounding error
+
+  /// Adds a term.
+  FOVEA_INLINE void add(T x) {
+    const T s = sum + x;
+    const T from_x = s - sum;
+    lost += (sum - (s - from_x)) + (x - from_x);
+    sum = s;
+  }
+  /// The sum. If it is infinite, `lost` is NaN and ignored.
+  FOVEA_INLINE T value() const { return lost == lost ? sum + lost : sum; }
+};
 
 /// Rows of one query head. Row r is the query at position first_position + r, as in LinearRows.
 template <class T>
