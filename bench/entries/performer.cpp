@@ -155,7 +155,7 @@ struct PerformerDecoding {
   }
 
   PerformerData<T> data;
-  fovea::PerformerDecoder<PerformerAttention, T> decoder;
+  fovea::LinearDecoder<PerformerAttention, T> decoder;
 };
 
 /// Decoding steps, each with a new token.

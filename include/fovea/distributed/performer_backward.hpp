@@ -29,7 +29,7 @@ struct DistributedBackward<PerformerAttention, T> {
                             const SavedOf<PerformerAttention, T>& /*saved*/,
                             const View<const T>& d_out, const GradsOf<PerformerAttention, T>& grads,
                             const Sharding& rows, const detail::CollectiveCall& call) {
-    return PerformerCalls<T>::backward(op.settings(), inputs, out, d_out, grads, rows, call);
+    return PerformerCalls<T>::backward(op.settings<T>(), inputs, out, d_out, grads, rows, call);
   }
 };
 

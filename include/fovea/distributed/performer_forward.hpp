@@ -25,7 +25,7 @@ struct DistributedForward<PerformerAttention, T> {
   static CommStats forward(const PerformerAttention& op, const PerformerInputs<T>& inputs,
                            const View<T>& out, const SavedOf<PerformerAttention, T>& /*saved*/,
                            const Sharding& rows, const detail::CollectiveCall& call) {
-    return PerformerCalls<T>::forward(op.settings(), inputs, out, rows, call);
+    return PerformerCalls<T>::forward(op.settings<T>(), inputs, out, rows, call);
   }
 };
 

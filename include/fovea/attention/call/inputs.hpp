@@ -256,6 +256,7 @@ To inputs_as(const From& from) {
   if constexpr (requires { to.beta = from.beta; }) to.beta = from.beta;
   if constexpr (requires { to.near_logits = from.near_logits; }) to.near_logits = from.near_logits;
   if constexpr (requires { to.far_logits = from.far_logits; }) to.far_logits = from.far_logits;
+  if constexpr (requires { to.projection = from.projection; }) to.projection = from.projection;
   return to;
 }
 

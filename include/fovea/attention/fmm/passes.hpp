@@ -94,8 +94,12 @@ class FmmPasses {
   using C = Compute<T>;
   /// The operator's settings.
   using Settings = FmmSettings<C, kSums, kDelta>;
+  /// The inputs of any operator of the family.
+  using Inputs = LinearFamilyInputs<T>;
   /// What the forward pass saves: the near field's output and lse.
   using Saved = FmmSaved<T>;
+  /// The decoder.
+  using DecoderCore = LinearDecoderCore<FmmPasses>;
   /// The near field's decoder.
   using NearDecoder =
       Decoder<std::conditional_t<std::same_as<T, C>, LocalAttention, WidenedNear>, C>;
@@ -128,8 +132,12 @@ class FmmBackwardPasses {
   using Scalar = T;
   /// The operator's settings.
   using Settings = FmmSettings<T, kSums, kDelta>;
+  /// The inputs of any operator of the family.
+  using Inputs = LinearFamilyInputs<T>;
   /// What the forward pass saved: the near field's output and lse, or nothing.
   using Saved = FmmSaved<T>;
+  /// The gradients of any operator of the family.
+  using Grads = LinearFamilyGrads<T>;
 
   /// Checks `backward`'s arguments.
   static void check(const Settings& op, const LinearFamilyInputs<T>& inputs,

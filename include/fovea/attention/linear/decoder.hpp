@@ -27,7 +27,8 @@ struct DeltaTokens {
 /// `step` gives, bit for bit, what `op.forward` gives for the same queries and all keys so far.
 /// That holds however the tokens were split into appends, and for any number of threads.
 /// Memory is constant: for each key head a state of about 4 D Dv numbers for each map (2 D Dv for
-/// the delta rule) and a chunk of tokens, and the ring of the near field. Sums stay accurate at any
+/// the delta rule; for random features see PerformerAttention) and a chunk of tokens, and the ring
+/// of the near field. Sums stay accurate at any
 /// length, since complete segments are folded into a double-width accumulator.
 /// Not thread-safe. Errors are std::invalid_argument or std::bad_alloc, and leave the decoder and
 /// the outputs unchanged. If a step's executor throws anything else midway, all tokens are
@@ -35,11 +36,14 @@ struct DeltaTokens {
 template <class Op, class T>
 class LinearDecoder : public AppendCalls<LinearDecoder<Op, T>, typename Op::template Tokens<T>>,
                       public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>, SavedOf<Op, T>> {
+  using Core = typename Op::template Passes<T>::DecoderCore;
+  static constexpr bool kIsSaved = requires(const Core& core) { core.save(); };
+
  public:
   /// An empty decoder.
   /// \throws std::invalid_argument if the options or the sizes do not allow a decoder;
   /// std::bad_alloc
-  LinearDecoder(const Op& op, const DecoderShape& shape)
+  LinearDecoder(const Op& op, const typename Op::DecoderShape& shape)
       : core_(op.template settings<Compute<T>>(), shape) {}
 
   /// The number of tokens so far.
@@ -65,33 +69,33 @@ class LinearDecoder : public AppendCalls<LinearDecoder<Op, T>, typename Op::temp
   [[nodiscard]] LinearDecoder fork() const { return LinearDecoder(core_.fork()); }
 
   /// The state as bytes, for `restore` of a decoder with the same operator, sizes and scalar, in a
-  /// process with the same byte order and library version.
-  [[nodiscard]] std::vector<std::byte> save() const { return core_.save(); }
+  /// process with the same byte order and library version. (PerformerAttention has neither.)
+  [[nodiscard]] std::vector<std::byte> save() const requires kIsSaved { return core_.save(); }
 
   /// Replaces the tokens with those of a saved decoder.
   /// \throws std::invalid_argument if the bytes are not from such a decoder; std::bad_alloc
-  void restore(std::span<const std::byte> bytes) { core_.restore(bytes); }
+  void restore(std::span<const std::byte> bytes) requires kIsSaved { core_.restore(bytes); }
 
  private:
   friend class AppendCalls<LinearDecoder<Op, T>, typename Op::template Tokens<T>>;
   friend class StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>, SavedOf<Op, T>>;
-  using Core = LinearDecoderCore<typename Op::template Passes<T>>;
 
   explicit LinearDecoder(Core core) : core_(std::move(core)) {}
 
   /// Appends n tokens (AppendCalls). Cost: O(D Dv) flops for each token, key head and term.
   void append_tokens(const typename Op::template Tokens<T>& tokens) {
-    LinearFamilyInputs<T> inputs;
+    typename Op::template Passes<T>::Inputs inputs;
     inputs.k = tokens.k;
     inputs.v = tokens.v;
-    if constexpr (Op::kHasBeta) inputs.beta = tokens.beta;
+    if constexpr (requires { tokens.beta; }) inputs.beta = tokens.beta;
+    if constexpr (requires { tokens.projection; }) inputs.projection = tokens.projection;
     core_.append(inputs);
   }
 
   /// One step (StepCalls), with at most one row more than new tokens.
   void run_step(const InputsOf<Op, T>& inputs, const View<T>& out, const SavedOf<Op, T>& saved,
                 const ExecutorRef& executor) {
-    core_.step(detail::inputs_as<LinearFamilyInputs<T>>(inputs), out, saved, executor);
+    core_.step(Op::template family_inputs<T>(inputs), out, saved, executor);
   }
 
   Core core_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What LinearAttention, DeltaRuleAttention and FmmAttention share: the checks and the calls.
+/// What LinearAttention, DeltaRuleAttention, FmmAttention and PerformerAttention share: the checks
+/// and the calls.
 #pragma once
 
 #include "fovea/attention/call/backward_calls.hpp"
@@ -10,14 +11,12 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The calls of an operator `Op` with a far field. `Op` has `name()`; `far<T>()`, its LinearTerms
-/// for arithmetic in T; and the types `Passes<T>` and `BackwardPasses<T>`, whose functions take its
-/// `settings<T>()` for arithmetic in T.
-/// A row's bits do not depend on threads, batch, heads or strides, nor on what the row does not
-/// see; a decoder gives the same bits.
-/// Errors: `forward` and `backward` throw what `check` and `check_backward` throw, and
-/// std::bad_alloc, before anything is written.
-/// Cost: O(N D Dv) flops for each term.
+/// The calls of an operator `Op` with a far field. `Op` has `name()`; the types `Passes<T>` and
+/// `BackwardPasses<T>`; and `settings<T>()`, which their functions take, for arithmetic in T. It
+/// may replace the types of shapes. A row's bits do not depend on threads, batch, heads or strides,
+/// nor on what the row does not see; a decoder gives the same bits. Errors: `forward` and
+/// `backward` throw what `check` and `check_backward` throw, and std::bad_alloc, before anything is
+/// written. Cost: O(N D Dv) flops for each term.
 template <class Op>
 class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
                        public BackwardCalls<LinearOperator<Op>> {
@@ -57,15 +56,15 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
   }
 
   /// Bytes of scratch memory for `forward` with that many workers.
-  template <class T>
-  [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
+  template <class T, class O = Op>
+  [[nodiscard]] Index workspace_bytes(const typename O::Shape& shape, Index workers = 1) const {
     return Op::template Passes<T>::workspace_bytes(op().template settings<Compute<T>>(), shape,
                                                    workers);
   }
 
   /// Bytes of scratch memory for `backward` with that many workers.
-  template <class T>
-  [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
+  template <class T, class O = Op>
+  [[nodiscard]] Index backward_workspace_bytes(const typename O::Shape& shape,
                                                Index workers = 1) const {
     return Op::template BackwardPasses<T>::workspace_bytes(op().template settings<T>(), shape,
                                                            workers);
@@ -74,21 +73,27 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
   /// The number of visible (query, key) pairs of one query head; the largest Index if there are
   /// more.
   [[nodiscard]] Index attended_pairs(const AttentionShape& shape, Index /*head*/ = 0) const {
-    const auto far_field = op().template far_field<float>();
+    const auto far_field = op().template settings<float>().far_field;
     const auto sequence = SequenceShape::of(shape.queries, shape.keys, far_field.alignment);
     return far_field.causal ? Causal{}.plan(sequence).attended_pairs()
                             : Dense{}.plan(sequence).attended_pairs();
   }
 
+  /// The inputs as the passes take them.
+  template <class T>
+  static auto family_inputs(const InputsOf<Op, T>& inputs) {
+    return detail::inputs_as<typename Op::template Passes<T>::Inputs>(inputs);
+  }
   /// The gradients as the passes take them; those that the operator does not have are empty.
   template <class T>
-  static LinearFamilyGrads<T> family_grads(const GradsOf<Op, T>& grads) {
-    LinearFamilyGrads<T> all{grads.q, grads.k, grads.v};
+  static auto family_grads(const GradsOf<Op, T>& grads) {
+    typename Op::template BackwardPasses<T>::Grads all{grads.q, grads.k, grads.v};
     if constexpr (requires { grads.beta; }) all.beta = grads.beta;
     if constexpr (requires { grads.near_logits; }) {
       all.near_logits = grads.near_logits;
       all.far_logits = grads.far_logits;
     }
+    if constexpr (requires { grads.projection; }) all.projection = grads.projection;
     return all;
   }
 
@@ -97,11 +102,6 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
   friend class BackwardCalls<LinearOperator<Op>>;
 
   const Op& op() const { return static_cast<const Op&>(*this); }
-
-  template <class T>
-  static LinearFamilyInputs<T> family_inputs(const InputsOf<Op, T>& inputs) {
-    return detail::inputs_as<LinearFamilyInputs<T>>(inputs);
-  }
 
   /// Writes the gradients of the loss, given d_out, its gradient with respect to out: the exact
   /// derivatives of `forward`, and 0 for what is not visible. States are recomputed, and so is a

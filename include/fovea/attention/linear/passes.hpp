@@ -10,6 +10,9 @@
 
 FOVEA_NAMESPACE_BEGIN
 
+template <class Passes>
+class LinearDecoderCore;
+
 /// The settings of an operator without a near field.
 /// \tparam C the type of the arithmetic
 template <class C, bool kSums, bool kDelta>
@@ -44,8 +47,12 @@ class LinearPasses {
   using Scalar = T;
   /// The operator's settings.
   using Settings = LinearSettings<Compute<T>, kSums, kDelta>;
+  /// The inputs of any operator of the family.
+  using Inputs = LinearFamilyInputs<T>;
   /// What the forward pass saves: nothing.
   using Saved = LinearSaved<T>;
+  /// The decoder.
+  using DecoderCore = LinearDecoderCore<LinearPasses>;
   /// The near field's decoder: none.
   using NearDecoder = NoNearField;
 
@@ -71,8 +78,12 @@ class LinearBackwardPasses {
   using Scalar = T;
   /// The operator's settings.
   using Settings = LinearSettings<T, kSums, kDelta>;
+  /// The inputs of any operator of the family.
+  using Inputs = LinearFamilyInputs<T>;
   /// What the forward pass saved: nothing.
   using Saved = LinearSaved<T>;
+  /// The gradients of any operator of the family.
+  using Grads = LinearFamilyGrads<T>;
 
   /// Checks `backward`'s arguments.
   static void check(const Settings& op, const LinearFamilyInputs<T>& inputs,

@@ -22,7 +22,7 @@ struct PerformerTokens {
   ViewMember<const Compute<T>> projection;  ///< [1, 1, R, D], the same for all tokens
 };
 
-/// A decoder for tensors of T. PerformerDecoder documents the calls.
+/// A decoder for tensors of T. LinearDecoder documents the calls.
 template <class T>
 class PerformerDecoderCore {
  public:
@@ -39,10 +39,11 @@ class PerformerDecoderCore {
   void clear() noexcept { length_ = 0; }
   /// Checks that `tokens` is not negative.
   void reserve(Index tokens) const;
-  /// Appends tokens.
-  void append(const PerformerTokens<T>& tokens);
+  /// Appends the inputs' tokens k and v, with their projection; other members are not read.
+  void append(PerformerInputs<T> inputs);
   /// One step, with at most one row more than new tokens.
-  void step(const PerformerInputs<T>& inputs, const View<T>& out, const ExecutorRef& executor);
+  void step(const PerformerInputs<T>& inputs, const View<T>& out, const LinearSaved<T>& saved,
+            const ExecutorRef& executor);
   /// An independent copy.
   PerformerDecoderCore fork() const;
 

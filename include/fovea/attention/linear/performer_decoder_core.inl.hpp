@@ -89,12 +89,8 @@ PerformerDecoderCore<T> PerformerDecoderCore<T>::fork() const {
 }
 
 template <class T>
-void PerformerDecoderCore<T>::append(const PerformerTokens<T>& tokens) {
-  PerformerInputs<T> inputs;
+void PerformerDecoderCore<T>::append(PerformerInputs<T> inputs) {
   inputs.q = {nullptr, {shape_.batch, shape_.query_heads, 0, shape_.width}};
-  inputs.k = tokens.k;
-  inputs.v = tokens.v;
-  inputs.projection = tokens.projection;
   check_tokens(inputs);
   check_projection(op_.name, inputs.projection, shape_.width, shape_.features,
                    heads() * inputs.k.rows() > 0);
@@ -105,11 +101,11 @@ void PerformerDecoderCore<T>::append(const PerformerTokens<T>& tokens) {
 template <class T>
 const PerformerDecoderShape& PerformerDecoderCore<T>::checked(const PerformerSettings& op,
                                                               const PerformerDecoderShape& shape) {
-  check_decoder_shape(op.name, shape, op.visibility.alignment);
+  check_decoder_shape(op.name, shape, op.far_field.alignment);
   if (shape.features < 1) {
     refuse(op.name, "features", std::to_string(shape.features), "at least 1");
   }
-  if (!op.visibility.causal) refuse(op.name, "causal", "false", "true: a decoder is causal");
+  if (!op.far_field.causal) refuse(op.name, "causal", "false", "true: a decoder is causal");
   if (shape.rollback_tokens > 0) {
     refuse(op.name, "rollback_tokens", std::to_string(shape.rollback_tokens),
            "0: tokens are added to the state at once (keep a fork)");
@@ -184,12 +180,12 @@ void PerformerDecoderCore<T>::check_step(const PerformerInputs<T>& inputs,
     all.k = {&element, {shape_.batch, shape_.key_heads, 1, shape_.width}, {}};
     all.v = {&element, {shape_.batch, shape_.key_heads, 1, shape_.value_width}, {}};
   }
-  PerformerPasses<T>::check(op_, all, out);
+  PerformerPasses<T>::check(op_, all, out, {});
 }
 
 template <class T>
 void PerformerDecoderCore<T>::step(const PerformerInputs<T>& inputs, const View<T>& out,
-                                   const ExecutorRef& executor) {
+                                   const LinearSaved<T>& /*saved*/, const ExecutorRef& executor) {
   check_step(inputs, out);
   const Index rows = group() * inputs.q.rows() + detail::new_tokens(inputs);
   const ExecutorRef threads = for_work(executor, [&] {

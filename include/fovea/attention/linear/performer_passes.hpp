@@ -13,38 +13,67 @@
 
 FOVEA_NAMESPACE_BEGIN
 
+template <class T>
+class PerformerDecoderCore;
+
 /// The operator's settings.
 struct PerformerSettings {
-  const char* name;                ///< the name in messages
-  PerformerVisibility visibility;  ///< which keys rows see
+  const char* name;               ///< the name in messages
+  PerformerVisibility far_field;  ///< which keys rows see
 };
 
-/// The checks and the passes, for tensors of T. PerformerAttention documents them.
+/// The checks and the forward pass, for tensors of T. LinearOperator documents them.
 template <class T>
 class PerformerPasses {
   static_assert(std::floating_point<T>, "fovea: Performer attention supports float and double");
 
  public:
+  /// The scalar of the tensors.
+  using Scalar = T;
+  /// The operator's settings.
+  using Settings = PerformerSettings;
+  /// The inputs.
+  using Inputs = PerformerInputs<T>;
+  /// What the forward pass saves: nothing.
+  using Saved = LinearSaved<T>;
+  /// The decoder.
+  using DecoderCore = PerformerDecoderCore<T>;
+
+  /// Checks the options and everything that both passes read.
+  static void check_read(const Settings& op, const Inputs& inputs);
   /// Checks `forward`'s arguments.
-  static void check(const PerformerSettings& op, const PerformerInputs<T>& inputs,
-                    const View<T>& out);
-  /// Checks `backward`'s arguments.
-  static void check_backward(const PerformerSettings& op, const PerformerInputs<T>& inputs,
-                             const View<const T>& out, const View<const T>& d_out,
-                             const PerformerGrads<T>& grads);
+  static void check(const Settings& op, const Inputs& inputs, const View<T>& out,
+                    const Saved& saved);
   /// Computes the forward pass. \pre check passed
-  static void forward(const PerformerSettings& op, const PerformerInputs<T>& inputs,
-                      const View<T>& out, const ExecutorRef& executor);
-  /// Computes the gradients. \pre check_backward passed
-  static void backward(const PerformerSettings& op, const PerformerInputs<T>& inputs,
-                       const View<const T>& d_out, const PerformerGrads<T>& grads,
-                       const ExecutorRef& executor);
-  /// Bytes of scratch memory for `forward`.
-  static Index workspace_bytes(const PerformerSettings& op, const PerformerShape& shape,
-                               Index workers);
-  /// Bytes of scratch memory for `backward`.
-  static Index backward_workspace_bytes(const PerformerSettings& op, const PerformerShape& shape,
-                                        Index workers);
+  static void forward(const Settings& op, const Inputs& inputs, const View<T>& out,
+                      const Saved& saved, const ExecutorRef& executor);
+  /// Its scratch memory in bytes.
+  static Index workspace_bytes(const Settings& op, const PerformerShape& shape, Index workers);
+};
+
+/// The backward pass, for tensors of T.
+template <class T>
+class PerformerBackwardPasses {
+ public:
+  /// The scalar of the tensors.
+  using Scalar = T;
+  /// The operator's settings.
+  using Settings = PerformerSettings;
+  /// The inputs.
+  using Inputs = PerformerInputs<T>;
+  /// What the forward pass saved: nothing.
+  using Saved = LinearSaved<T>;
+  /// The gradients.
+  using Grads = PerformerGrads<T>;
+
+  /// Checks `backward`'s arguments.
+  static void check(const Settings& op, const Inputs& inputs, const View<const T>& out,
+                    const Saved& saved, const View<const T>& d_out, const Grads& grads);
+  /// Computes the gradients. \pre check passed
+  static void backward(const Settings& op, const Inputs& inputs, const Saved& saved,
+                       const View<const T>& d_out, const Grads& grads, const ExecutorRef& executor);
+  /// Its scratch memory in bytes.
+  static Index workspace_bytes(const Settings& op, const PerformerShape& shape, Index workers);
 };
 
 FOVEA_NAMESPACE_END

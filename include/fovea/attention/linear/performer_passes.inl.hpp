@@ -12,17 +12,6 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Checks the inputs of both passes.
-template <class T>
-void check_performer_inputs(const PerformerSettings& op, const PerformerInputs<T>& inputs) {
-  check_inputs(op.name, inputs);
-  check_packing(op.name, inputs);
-  check_first_positions(op.name, inputs);
-  check_alignment(op.name, inputs, op.visibility.alignment, [&] { return op.visibility.causal; });
-  const Shape& q = inputs.q.shape();
-  check_projection<T>(op.name, inputs.projection, q[3], -1, q[0] * q[1] * q[2] > 0);
-}
-
 /// The multiply-adds of a forward pass.
 inline double performer_products(const PerformerShape& s) {
   return static_cast<double>(s.batch) *
@@ -33,39 +22,54 @@ inline double performer_products(const PerformerShape& s) {
 }  // namespace detail
 
 template <class T>
-void PerformerPasses<T>::check(const PerformerSettings& op, const PerformerInputs<T>& inputs,
-                               const View<T>& out) {
-  detail::check_performer_inputs(op, inputs);
+void PerformerPasses<T>::check_read(const Settings& op, const Inputs& inputs) {
+  check_inputs(op.name, inputs);
+  check_packing(op.name, inputs);
+  check_first_positions(op.name, inputs);
+  check_alignment(op.name, inputs, op.far_field.alignment, [&] { return op.far_field.causal; });
+  const Shape& q = inputs.q.shape();
+  check_projection<T>(op.name, inputs.projection, q[3], -1, q[0] * q[1] * q[2] > 0);
+}
+
+template <class T>
+void PerformerPasses<T>::check(const Settings& op, const Inputs& inputs, const View<T>& out,
+                               const Saved& /*saved*/) {
+  check_read(op, inputs);
   check_output(op.name, "out", out, inputs, detail::out_shape(inputs));
 }
 
 template <class T>
-void PerformerPasses<T>::check_backward(const PerformerSettings& op,
-                                        const PerformerInputs<T>& inputs, const View<const T>& out,
-                                        const View<const T>& d_out,
-                                        const PerformerGrads<T>& grads) {
-  detail::check_performer_inputs(op, inputs);
-  check_rows(op.name, "out", inputs, out);
-  check_rows(op.name, "d_out", inputs, d_out);
-  check_grads(op.name, inputs, out, LinearSaved<T>{}, d_out, grads);
-}
-
-template <class T>
-void PerformerPasses<T>::forward(const PerformerSettings& op, const PerformerInputs<T>& inputs,
-                                 const View<T>& out, const ExecutorRef& executor) {
+void PerformerPasses<T>::forward(const Settings& op, const Inputs& inputs, const View<T>& out,
+                                 const Saved& /*saved*/, const ExecutorRef& executor) {
   const ExecutorRef threads =
       for_work(executor, [&] { return detail::performer_products(shape_of(inputs)); });
-  PerformerForward<T>(inputs, op.visibility, out).run(threads);
+  PerformerForward<T>(inputs, op.far_field, out).run(threads);
 }
 
 template <class T>
-void PerformerPasses<T>::backward(const PerformerSettings& op, const PerformerInputs<T>& inputs,
-                                  const View<const T>& d_out, const PerformerGrads<T>& grads,
-                                  const ExecutorRef& executor) {
+Index PerformerPasses<T>::workspace_bytes(const Settings& op, const PerformerShape& shape,
+                                          Index workers) {
+  return PerformerForward<T>::workspace_bytes(shape, op.far_field, workers);
+}
+
+template <class T>
+void PerformerBackwardPasses<T>::check(const Settings& op, const Inputs& inputs,
+                                       const View<const T>& out, const Saved& saved,
+                                       const View<const T>& d_out, const Grads& grads) {
+  PerformerPasses<T>::check_read(op, inputs);
+  check_rows(op.name, "out", inputs, out);
+  check_rows(op.name, "d_out", inputs, d_out);
+  check_grads(op.name, inputs, out, saved, d_out, grads);
+}
+
+template <class T>
+void PerformerBackwardPasses<T>::backward(const Settings& op, const Inputs& inputs,
+                                          const Saved& /*saved*/, const View<const T>& d_out,
+                                          const Grads& grads, const ExecutorRef& executor) {
   const ExecutorRef threads =
       for_work(executor, [&] { return 2.5 * detail::performer_products(shape_of(inputs)); });
-  PerformerBackwardCall<T> call(inputs, op.visibility, d_out, grads);
-  if (op.visibility.causal) {
+  PerformerBackwardCall<T> call(inputs, op.far_field, d_out, grads);
+  if (op.far_field.causal) {
     PerformerCausalBackward<T>(call).run(threads);
   } else {
     PerformerBackward<T>(call).run(threads);
@@ -73,18 +77,13 @@ void PerformerPasses<T>::backward(const PerformerSettings& op, const PerformerIn
 }
 
 template <class T>
-Index PerformerPasses<T>::workspace_bytes(const PerformerSettings& op, const PerformerShape& shape,
-                                          Index workers) {
-  return PerformerForward<T>::workspace_bytes(shape, op.visibility, workers);
-}
-
-template <class T>
-Index PerformerPasses<T>::backward_workspace_bytes(const PerformerSettings& op,
-                                                   const PerformerShape& shape, Index workers) {
-  return op.visibility.causal ? PerformerCausalBackward<T>::bytes(shape, workers)
-                              : PerformerBackward<T>::bytes(shape, workers);
+Index PerformerBackwardPasses<T>::workspace_bytes(const Settings& op, const PerformerShape& shape,
+                                                  Index workers) {
+  return op.far_field.causal ? PerformerCausalBackward<T>::bytes(shape, workers)
+                             : PerformerBackward<T>::bytes(shape, workers);
 }
 
 FOVEA_FLOAT_AND_DOUBLE_PASSES(PerformerPasses)
+FOVEA_FLOAT_AND_DOUBLE_PASSES(PerformerBackwardPasses)
 
 FOVEA_NAMESPACE_END

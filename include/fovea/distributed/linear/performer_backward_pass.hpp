@@ -31,13 +31,13 @@ class PerformerBackwardPass final : public RankPass {
         grads_(grads),
         segments_(rows, inputs.q.batch(), sizes_read(inputs), sizes_made(inputs), false,
                   [&](const std::vector<Range>& summed) {
-                    return op.visibility.causal
+                    return op.far_field.causal
                                ? rows_of_open_blocks(inputs.key_lengths, rows.count(), summed)
                                : std::vector<Range>{};
                   }),
         whole_(whole_inputs()),
-        call_(whole_, op.visibility, segments_.read(kGradOfOut), whole_grads()) {
-    if (op.visibility.causal) {
+        call_(whole_, op.far_field, segments_.read(kGradOfOut), whole_grads()) {
+    if (op.far_field.causal) {
       scan_.emplace(call_, segments_, rows.ranks(), executor);
     } else {
       totals_.emplace(call_, segments_, rows.ranks(), executor);

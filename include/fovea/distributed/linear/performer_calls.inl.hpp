@@ -36,13 +36,13 @@ CommStats PerformerCalls<T>::forward(const PerformerSettings& op, const Performe
   const std::string text = detail::performer_text(op.name, ".forward", inputs, rows);
   const auto check = [&] {
     detail::check_call(op.name, inputs, rows,
-                       [&](const In& own) { PerformerPasses<T>::check(op, own, out); });
+                       [&](const In& own) { PerformerPasses<T>::check(op, own, out, {}); });
   };
-  if (detail::are_rows_moved(inputs, op.visibility.alignment, rows)) {
+  if (detail::are_rows_moved(inputs, op.far_field.alignment, rows)) {
     return detail::run_whole_call(rows, call, text, check, std::tuple(inputs), std::tuple(out),
                                   [&](const auto& all, const auto& to, const ExecutorRef& threads) {
-                                    PerformerPasses<T>::check(op, all, to);
-                                    PerformerPasses<T>::forward(op, all, to, threads);
+                                    PerformerPasses<T>::check(op, all, to, {});
+                                    PerformerPasses<T>::forward(op, all, to, {}, threads);
                                   });
   }
   return detail::run_call(rows, call, text, check, [&](const ExecutorRef& threads) {
@@ -60,16 +60,16 @@ CommStats PerformerCalls<T>::backward(const PerformerSettings& op, const Perform
   if (!grads.projection.empty()) text.append(", gradient of the projection");
   const auto check = [&] {
     detail::check_call(op.name, inputs, rows, [&](const In& own) {
-      PerformerPasses<T>::check_backward(op, own, out, d_out, grads);
+      PerformerBackwardPasses<T>::check(op, own, out, {}, d_out, grads);
     });
   };
-  if (detail::are_rows_moved(inputs, op.visibility.alignment, rows)) {
+  if (detail::are_rows_moved(inputs, op.far_field.alignment, rows)) {
     return detail::run_whole_call(
         rows, call, text, check, std::tuple(inputs, out, d_out), std::tuple(grads),
         [&](const auto& all, const auto& from, const auto& d_from, const auto& wanted,
             const ExecutorRef& threads) {
-          PerformerPasses<T>::check_backward(op, all, from, d_from, wanted);
-          PerformerPasses<T>::backward(op, all, d_from, wanted, threads);
+          PerformerBackwardPasses<T>::check(op, all, from, {}, d_from, wanted);
+          PerformerBackwardPasses<T>::backward(op, all, {}, d_from, wanted, threads);
         });
   }
   return detail::run_call(rows, call, text, check, [&](const ExecutorRef& threads) {

@@ -135,7 +135,7 @@ class PerformerForwardPass final : public RankPass {
         projection_(memory_of(executor).take(
             1, RandomFeatures<T>::elements(own_.shape.features, own_.shape.width, false) *
                    Index{sizeof(T)})) {
-    if (!op.visibility.causal) {
+    if (!op.far_field.causal) {
       pass_ = std::make_unique<FeatureReads<T>>(own_, rows, executor);
       return;
     }
