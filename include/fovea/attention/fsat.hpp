@@ -40,26 +40,11 @@ FOVEA_NAMESPACE_BEGIN
 /// training), and two passes over dominant. Memory: O(B H L M) for the graph of all heads: 8 bytes
 /// and one number for each slot (twice that in training) and 8 bytes for each query; no L x L
 /// matrix.
-class FsatAttention : public CheckedCalls<FsatAttention> {
+class FsatAttention
+    : public CheckedCalls<FsatAttention>,
+      public OperatorTypes<FsatInputs, FsatSaved, FsatGrads, FsatShape, FsatOptions> {
  public:
-  /// The inputs, for tensors of T.
-  template <class T>
-  using Inputs = FsatInputs<T>;
-  /// What the forward pass saves: lse, if a tensor is given.
-  template <class T>
-  using Saved = FsatSaved<T>;
-  /// The gradients, for tensors of T.
-  template <class T>
-  using Grads = FsatGrads<T>;
-  /// A call's sizes.
-  using Shape = FsatShape;
-
-  FsatOptions options;  ///< checked at every call
-
-  /// Default options; max_length must still be set.
-  FsatAttention() = default;
-  /// Holds the options.
-  explicit FsatAttention(const FsatOptions& chosen) : options(chosen) {}
+  using OperatorTypes::OperatorTypes;
 
   /// The operator's name.
   static constexpr const char* name() { return "FsatAttention"; }

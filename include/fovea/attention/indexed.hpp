@@ -51,24 +51,11 @@ inline void sort_indices(const View<Index>& indices) {
 /// and read often, also copies of up to 8 MiB of them, and intermediate results of up to 2.5
 /// million entries, two numbers each. (`fovea/attention/indexed/phases.hpp`; not for 16-bit
 /// tensors, nor beyond 2^17 keys, though `workspace_bytes` counts it there.)
-class IndexedAttention : public CheckedCalls<IndexedAttention> {
+class IndexedAttention : public CheckedCalls<IndexedAttention>,
+                         public OperatorTypes<IndexedInputs, IndexedSaved, IndexedGrads,
+                                              IndexedShape, IndexedOptions> {
  public:
-  /// The inputs, for tensors of T.
-  template <class T>
-  using Inputs = IndexedInputs<T>;
-  /// What the forward pass saves: lse, if a tensor is given.
-  template <class T>
-  using Saved = IndexedSaved<T>;
-  /// The gradients, for tensors of T.
-  template <class T>
-  using Grads = IndexedGrads<T>;
-  /// A call's sizes.
-  using Shape = IndexedShape;
-
-  IndexedOptions options;  ///< checked at every call
-
-  /// Holds the options.
-  explicit IndexedAttention(const IndexedOptions& chosen = {}) : options(chosen) {}
+  using OperatorTypes::OperatorTypes;
 
   /// The operator's name.
   static constexpr const char* name() { return "IndexedAttention"; }

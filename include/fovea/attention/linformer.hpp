@@ -38,24 +38,11 @@ struct LinformerOptions {
 ///
 /// Cost: 2 P (D + Dv) flops for each query, and as many for each key and key head. Memory: O(B Hk P
 /// (D + Dv)) for the projected keys and values, and about 0.4 MB for each worker.
-class LinformerAttention : public CheckedCalls<LinformerAttention> {
+class LinformerAttention : public CheckedCalls<LinformerAttention>,
+                           public OperatorTypes<LinformerInputs, LinformerSaved, LinformerGrads,
+                                                LinformerShape, LinformerOptions> {
  public:
-  /// The inputs, for tensors of T.
-  template <class T>
-  using Inputs = LinformerInputs<T>;
-  /// What the forward pass saves.
-  template <class T>
-  using Saved = LinformerSaved<T>;
-  /// The gradients, for tensors of T.
-  template <class T>
-  using Grads = LinformerGrads<T>;
-  /// The sizes of a call.
-  using Shape = LinformerShape;
-
-  LinformerOptions options;  ///< checked at every call
-
-  /// Holds these options, which are checked at every call.
-  explicit LinformerAttention(const LinformerOptions& chosen = {}) : options(chosen) {}
+  using OperatorTypes::OperatorTypes;
 
   /// The operator's name.
   static constexpr const char* name() { return "LinformerAttention"; }

@@ -36,24 +36,11 @@ FOVEA_NAMESPACE_BEGIN
 ///
 /// Cost: 2 m (D + Dv) flops for each query and for each key and query head, and 8 m^3 per iteration
 /// and head. Memory: O(B Hq m (D + Dv + m)); no Nq x Nk matrix is computed.
-class NystroemAttention : public CheckedCalls<NystroemAttention> {
+class NystroemAttention : public CheckedCalls<NystroemAttention>,
+                          public OperatorTypes<NystroemInputs, NystroemSaved, NystroemGrads,
+                                               AttentionShape, NystroemOptions> {
  public:
-  /// The inputs, for tensors of T.
-  template <class T>
-  using Inputs = NystroemInputs<T>;
-  /// What the forward pass saves.
-  template <class T>
-  using Saved = NystroemSaved<T>;
-  /// The gradients, for tensors of T.
-  template <class T>
-  using Grads = NystroemGrads<T>;
-  /// The sizes of a call.
-  using Shape = AttentionShape;
-
-  NystroemOptions options;  ///< checked at every call
-
-  /// Holds these options, which are checked at every call.
-  explicit NystroemAttention(const NystroemOptions& chosen = {}) : options(chosen) {}
+  using OperatorTypes::OperatorTypes;
 
   /// The operator's name.
   static constexpr const char* name() { return "NystroemAttention"; }

@@ -42,24 +42,11 @@ FOVEA_NAMESPACE_BEGIN
 /// Cost: 2 (D + Dv) 2 c flops for each row and round, and D buckets flops for its hash. Memory: O(B
 /// H N rounds) integers, two numbers for each row, and O(threads c (D + Dv)); no N x N matrix is
 /// computed.
-class ReformerAttention : public CheckedCalls<ReformerAttention> {
+class ReformerAttention : public CheckedCalls<ReformerAttention>,
+                          public OperatorTypes<ReformerInputs, ReformerSaved, ReformerGrads,
+                                               ReformerShape, ReformerOptions> {
  public:
-  /// The inputs, for tensors of T, which is float or double.
-  template <class T>
-  using Inputs = ReformerInputs<T>;
-  /// What the forward pass saves.
-  template <class T>
-  using Saved = ReformerSaved<T>;
-  /// The gradients, for tensors of T.
-  template <class T>
-  using Grads = ReformerGrads<T>;
-  /// The sizes of a call.
-  using Shape = ReformerShape;
-
-  ReformerOptions options;  ///< checked at every call
-
-  /// Holds these options, which are checked at every call.
-  explicit ReformerAttention(const ReformerOptions& chosen = {}) : options(chosen) {}
+  using OperatorTypes::OperatorTypes;
 
   /// The operator's name.
   static constexpr const char* name() { return "ReformerAttention"; }

@@ -32,26 +32,11 @@ FOVEA_NAMESPACE_BEGIN
 /// 2 n (N / b)^2 exponentials and logarithms for each key head. Memory: 2 (D + Dv) numbers for each
 /// row, and about 3 (N / b)^2, for as many key heads as have 2^23 numbers together; no N x N matrix
 /// is computed.
-class SinkhornAttention : public CheckedCalls<SinkhornAttention> {
+class SinkhornAttention : public CheckedCalls<SinkhornAttention>,
+                          public OperatorTypes<SinkhornInputs, SoftmaxSaved, SinkhornGrads,
+                                               AttentionShape, SinkhornOptions> {
  public:
-  /// The inputs, for tensors of T, which is float or double.
-  template <class T>
-  using Inputs = SinkhornInputs<T>;
-  /// What the forward pass saves: lse, if it is given a tensor.
-  template <class T>
-  using Saved = SoftmaxSaved<T>;
-  /// The gradients, for tensors of T.
-  template <class T>
-  using Grads = SinkhornGrads<T>;
-  /// The sizes of a call.
-  using Shape = AttentionShape;
-
-  SinkhornOptions options;  ///< checked at every call
-
-  /// Has the default options.
-  SinkhornAttention() = default;
-  /// Holds these options, which are checked at every call.
-  explicit SinkhornAttention(const SinkhornOptions& chosen) : options(chosen) {}
+  using OperatorTypes::OperatorTypes;
 
   /// The operator's name.
   static constexpr const char* name() { return "SinkhornAttention"; }

@@ -42,32 +42,18 @@ FOVEA_NAMESPACE_BEGIN
 /// not bounded well: about a tenth of them. The chosen keys are the same. Memory: d + 1 more
 /// numbers for each key, twice to four times that if causal, and for each worker 10 bytes more for
 /// each key (20 for double).
-class SmartBirdAttention : public CheckedCalls<SmartBirdAttention> {
+class SmartBirdAttention : public CheckedCalls<SmartBirdAttention>,
+                           public OperatorTypes<SmartBirdInputs, SmartBirdSaved, SmartBirdGrads,
+                                                SmartBirdShape, SmartBirdOptions> {
  public:
-  /// The inputs, for tensors of T.
-  template <class T>
-  using Inputs = SmartBirdInputs<T>;
-  /// What the forward pass saves: lse and the chosen keys, each if a tensor is given.
-  template <class T>
-  using Saved = SmartBirdSaved<T>;
-  /// The gradients, for tensors of T.
-  template <class T>
-  using Grads = SmartBirdGrads<T>;
-  /// A call's sizes.
-  using Shape = SmartBirdShape;
+  using OperatorTypes::OperatorTypes;
+
   /// A decoder's sizes.
   using DecoderShape = SmartBirdDecoderShape;
 
   /// A decoder's new tokens: k, v and the keys of the sketch.
   template <class T>
   using Tokens = SketchTokens<T>;
-
-  SmartBirdOptions options;  ///< checked at every call
-
-  /// Default options.
-  SmartBirdAttention() = default;
-  /// Holds the options.
-  explicit SmartBirdAttention(const SmartBirdOptions& chosen) : options(chosen) {}
 
   /// The operator's name.
   static constexpr const char* name() { return "SmartBirdAttention"; }

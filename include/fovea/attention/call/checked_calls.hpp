@@ -11,6 +11,31 @@
 
 FOVEA_NAMESPACE_BEGIN
 
+/// The types of an operator's tensors and sizes, and its options.
+template <template <class> class InputsT, template <class> class SavedT,
+          template <class> class GradsT, class ShapeT, class OptionsT>
+class OperatorTypes {
+ public:
+  /// The inputs, for tensors of T.
+  template <class T>
+  using Inputs = InputsT<T>;
+  /// What the forward pass saves: each member, if a tensor is given.
+  template <class T>
+  using Saved = SavedT<T>;
+  /// The gradients, for tensors of T.
+  template <class T>
+  using Grads = GradsT<T>;
+  /// A call's sizes.
+  using Shape = ShapeT;
+
+  OptionsT options;  ///< checked at every call
+
+  /// Default options.
+  OperatorTypes() = default;
+  /// Holds the options.
+  explicit OperatorTypes(const OptionsT& chosen) : options(chosen) {}
+};
+
 /// The calls and checks of an operator `Op` that derives from this class. `Op` has the members that
 /// ForwardCalls and BackwardCalls require and `check_read(inputs)`, which checks options and
 /// inputs, and may redefine the protected members below.
