@@ -119,7 +119,7 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
                         Saved& saved, E&& executor) const {
     const auto& q = qkv[0];
     const View<T> out = saved.out.resize(q.batch(), q.rows(), q.heads() * q.width());
-    if (G::kHasLse || kHasNear) saved.lse.resize({q.batch(), q.heads(), q.rows(), 1});
+    if (kHasLse || kHasNear) saved.lse.resize({q.batch(), q.heads(), q.rows(), 1});
     if (kHasNear) saved.near_out.resize(q.shape());
     learned.compute(op, source, saved.learned, executor);
     const auto call = attached(qkv, source, saved);
@@ -225,6 +225,8 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
     f(op);
   }
 
+  /// Whether the operator saves lse.
+  static constexpr bool kHasLse = requires(SavedOf<Op, T> kept) { kept.lse; };
   /// Whether the operator saves a near field.
   static constexpr bool kHasNear = requires(SavedOf<Op, T> kept) { kept.near_out; };
 
@@ -252,8 +254,10 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
     inputs.k = qkv[1];
     inputs.v = qkv[2];
     logits.attach(Op::name(), source, inputs);
+    if constexpr (requires { inputs.indices; }) inputs.indices = source.indices;
+    if constexpr (requires { inputs.dominant; }) inputs.dominant = source.dominant;
     SavedOf<Op, T> kept;
-    if constexpr (G::kHasLse) kept.lse = saved.lse.view();
+    if constexpr (kHasLse) kept.lse = saved.lse.view();
     if constexpr (kHasNear) {
       kept.near_out = saved.near_out.view();
       kept.near_lse = saved.lse.view();

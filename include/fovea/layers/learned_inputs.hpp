@@ -6,9 +6,6 @@
 
 #include "fovea/attention/delta_rule.hpp"
 #include "fovea/attention/fmm.hpp"
-#include "fovea/attention/fsat.hpp"
-#include "fovea/attention/indexed.hpp"
-#include "fovea/attention/linear.hpp"
 #include "fovea/attention/performer.hpp"
 #include "fovea/attention/smart_bird.hpp"
 #include "fovea/layers/elementwise.hpp"
@@ -32,14 +29,11 @@ struct HeadSizes {
   bool global_projections = false;  ///< whether Longformer's global rows have their own projections
 };
 
-/// The learned inputs of an operator that reads only q, k and v and has an lse, as softmax
-/// attention of any pattern. Specialisations derive from this and replace the members that differ.
+/// The learned inputs of an operator that reads only q, k and v, as softmax attention of any
+/// pattern. Specialisations derive from this and replace the members that differ.
 template <class T>
 class NoLearnedInputs {
  public:
-  /// Whether the operator writes and reads lse.
-  static constexpr bool kHasLse = true;
-
   /// State saved for backward: none.
   struct Saved {};
 
@@ -75,20 +69,10 @@ class NoLearnedInputs {
               E&& /*executor*/) {}
 };
 
-/// The learned inputs of an operator. Operators without a specialisation learn nothing here and
-/// have an lse, as softmax attention.
+/// The learned inputs of an operator. Operators without a specialisation learn nothing here.
 template <class Op, class T>
 class LearnedInputs : public NoLearnedInputs<T> {
  public:
-  using NoLearnedInputs<T>::NoLearnedInputs;
-};
-
-/// Linear attention learns nothing, and has no lse.
-template <class T, class... Maps>
-class LearnedInputs<LinearAttention<Maps...>, T> : public NoLearnedInputs<T> {
- public:
-  /// The operator has no lse.
-  static constexpr bool kHasLse = false;
   using NoLearnedInputs<T>::NoLearnedInputs;
 };
 
@@ -97,9 +81,6 @@ class LearnedInputs<LinearAttention<Maps...>, T> : public NoLearnedInputs<T> {
 template <class T>
 class LearnedInputs<PerformerAttention, T> : public NoLearnedInputs<T> {
  public:
-  /// The operator has no lse.
-  static constexpr bool kHasLse = false;
-
   Parameter<T> projection;  ///< [R, D] the projection of all heads
 
   /// A buffer for a gradient.
@@ -152,9 +133,6 @@ class LearnedInputs<PerformerAttention, T> : public NoLearnedInputs<T> {
 template <class T>
 class LearnedRates : public NoLearnedInputs<T> {
  public:
-  /// The operator has no lse.
-  static constexpr bool kHasLse = false;
-
   /// State saved for backward, and a buffer for a gradient.
   struct Saved {
     Buffer<T> beta;    ///< [B, 1, L, Hk] the rates
@@ -242,9 +220,6 @@ class LearnedInputs<FmmAttention<Terms...>, T>
   using Base = typename detail::FmmBase<T, FmmAttention<Terms...>::kHasBeta>::type;
 
  public:
-  /// The operator has no lse.
-  static constexpr bool kHasLse = false;
-
   Parameter<T> near_logits;  ///< [1, H] the logits of the near field
   Parameter<T> far_logits;   ///< [1, H] the logits of the far field
 
@@ -352,32 +327,6 @@ class LearnedInputs<SmartBirdAttention, T> : public NoLearnedInputs<T> {
  private:
   Index heads_ = 1;
   Linear<T> sketch_;
-};
-
-/// IndexedAttention learns nothing here: the tokens carry its lists of keys.
-template <class T>
-class LearnedInputs<IndexedAttention, T> : public NoLearnedInputs<T> {
- public:
-  using NoLearnedInputs<T>::NoLearnedInputs;
-
-  /// Passes the tokens' lists to the operator.
-  void attach(const Tokens<T>& source, typename NoLearnedInputs<T>::Saved& /*saved*/,
-              IndexedInputs<T>& inputs, IndexedSaved<T>& /*kept*/) const {
-    inputs.indices = source.indices;
-  }
-};
-
-/// FsatAttention learns nothing here: the tokens carry its dominant indices, which get no gradient.
-template <class T>
-class LearnedInputs<FsatAttention, T> : public NoLearnedInputs<T> {
- public:
-  using NoLearnedInputs<T>::NoLearnedInputs;
-
-  /// Passes the tokens' dominant indices to the operator.
-  void attach(const Tokens<T>& source, typename NoLearnedInputs<T>::Saved& /*saved*/,
-              FsatInputs<T>& inputs, FsatSaved<T>& /*kept*/) const {
-    inputs.dominant = source.dominant;
-  }
 };
 
 FOVEA_NAMESPACE_END
