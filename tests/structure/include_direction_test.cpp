@@ -108,7 +108,6 @@ const std::map<std::string, std::set<std::string>>& subdirectories() {
       {"attention/nystroem", {"attention/call", "attention/softmax"}},
       {"attention/sinkhorn", {"attention/call"}},
       {"attention/reformer", {"attention/call"}},
-      {"attention/longformer", {"attention/call"}},
       {"attention/synthesizer", {"attention/call", "attention/softmax"}},
       {"distributed/rows", {}},
       {"distributed/messages", {"distributed/rows"}},
@@ -120,10 +119,7 @@ const std::map<std::string, std::set<std::string>>& subdirectories() {
        {"distributed/messages", "distributed/rows", "distributed/segments", "distributed/softmax"}},
       {"distributed/indexed", {"distributed/messages", "distributed/rows"}},
       {"distributed/fsat", {"distributed/indexed", "distributed/messages", "distributed/rows"}},
-      {"distributed/smart_bird",
-       {"distributed/indexed", "distributed/messages", "distributed/rows"}},
-      {"distributed/spectral", {"distributed/messages", "distributed/rows"}},
-      {"distributed/synthesizer", {"distributed/messages", "distributed/rows"}}};
+      {"distributed/spectral", {"distributed/messages", "distributed/rows"}}};
   return all;
 }
 

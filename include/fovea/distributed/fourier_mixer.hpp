@@ -29,7 +29,7 @@ namespace distributed {
 template <class T, class E = Serial>
 CommStats forward(const FourierMixer& op, const View<const std::type_identity_t<T>>& x,
                   const View<T>& out, const Sharding& rows, E&& executor = {}) {
-  return MixerCalls<T>::forward(op, x, out, rows, detail::CollectiveCall(op, executor));
+  return mix<T>(op, false, x, out, rows, detail::CollectiveCall(op, executor));
 }
 
 /// Computes the gradient of the mixer's x, for a sharded sequence. Collective. Results are
@@ -41,7 +41,7 @@ CommStats forward(const FourierMixer& op, const View<const std::type_identity_t<
 template <class T, class E = Serial>
 CommStats backward(const FourierMixer& op, const View<const std::type_identity_t<T>>& d_out,
                    const View<T>& d_x, const Sharding& rows, E&& executor = {}) {
-  return MixerCalls<T>::backward(op, d_out, d_x, rows, detail::CollectiveCall(op, executor));
+  return mix<T>(op, true, d_out, d_x, rows, detail::CollectiveCall(op, executor));
 }
 
 }  // namespace distributed

@@ -5,4 +5,4 @@
 /// Both are exchanged, and nothing is reduced across ranks.
 #pragma once
 
-#include "fovea/distributed/fsat/calls.hpp"
+#include "fovea/distributed/fsat_forward.hpp"

@@ -5,4 +5,4 @@
 /// exchanged, and nothing is reduced across ranks.
 #pragma once
 
-#include "fovea/distributed/indexed/calls.hpp"
+#include "fovea/distributed/indexed_forward.hpp"

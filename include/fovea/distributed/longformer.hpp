@@ -20,23 +20,12 @@ namespace distributed {
 /// with global rows receives all (of global_k and global_v, if given). Memory: that of softmax
 /// attention over a pattern, twice if global_q is given.
 template <class T>
-struct DistributedForward<LongformerAttention, T> {
-  /// Computes the pass.
-  static CommStats forward(const LongformerAttention& op, const LongformerInputs<T>& inputs,
-                           const View<T>& out, const SoftmaxSaved<T>& saved, const Sharding& rows,
-                           const detail::CollectiveCall& call);
-};
+CommStats forward(const ShardedForwardCall<LongformerAttention, T>& call);
 /// Longformer attention in `backward`. It rejects the same inputs as softmax attention over a
 /// pattern and `op.backward`. Cost, memory: those of softmax attention over a pattern, for each set
 /// of projections.
 template <class T>
-struct DistributedBackward<LongformerAttention, T> {
-  /// Computes the pass.
-  static CommStats backward(const LongformerAttention& op, const LongformerInputs<T>& inputs,
-                            const View<const T>& out, const SoftmaxSaved<T>& saved,
-                            const SoftmaxOutGrads<T>& d_out, const LongformerGrads<T>& grads,
-                            const Sharding& rows, const detail::CollectiveCall& call);
-};
+CommStats backward(const ShardedBackwardCall<LongformerAttention, T>& call);
 
 }  // namespace distributed
 

@@ -7,7 +7,6 @@
 #include <exception>
 #include <memory>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -53,25 +52,24 @@ class LongformerPart {
 
 /// Checks this rank's arguments.
 /// \param check_tensors called with the inputs of this rank \throws std::invalid_argument
-template <class T, class Check>
-void check_longformer(const LongformerAttention& op, const LongformerInputs<T>& inputs,
-                      const Sharding& rows, const Check& check_tensors) {
-  check_call(op.name(), inputs, rows, [&](const LongformerInputs<T>& own) {
+template <class T, class Call, class Check>
+void check_longformer(const Call& call, const Check& check_tensors) {
+  const char* const name = call.op.name();
+  check_call(call, [&](const LongformerInputs<T>& own) {
     check_tensors(own);
     if (!own.has_global()) return;
-    check_own_rows(op.name(), "global_q", own.global_q, rows);
-    check_own_rows(op.name(), "global_k", own.global_k, rows);
-    check_own_rows(op.name(), "global_v", own.global_v, rows);
+    check_own_rows(name, "global_q", own.global_q, call.rows);
+    check_own_rows(name, "global_k", own.global_k, call.rows);
+    check_own_rows(name, "global_v", own.global_v, call.rows);
   });
-  op.check_pattern(whole_sequence(op, rows));
+  call.op.check_pattern(whole_sequence(call.op, call.rows));
 }
 
 /// Describes the parts of a call that must be equal on all ranks.
-template <class T>
-std::string longformer_text(const LongformerAttention& op, const char* pass,
-                            const LongformerInputs<T>& in, const Sharding& rows) {
-  const std::string call = call_text(op.name(), pass, in, rows);
-  return in.has_global() ? call + ", projections of global rows" : call;
+template <class Call>
+std::string longformer_text(const Call& call) {
+  const char* const global = call.inputs.has_global() ? ", projections of global rows" : "";
+  return call_text(call) + global;
 }
 
 /// The passes of non-global and of global rows, in this order.
@@ -113,84 +111,75 @@ inline std::vector<Range> global_rows(const LongformerAttention& op, Index rows)
 }  // namespace detail
 
 template <class T>
-CommStats DistributedForward<LongformerAttention, T>::forward(
-    const LongformerAttention& op, const LongformerInputs<T>& inputs, const View<T>& out,
-    const SoftmaxSaved<T>& saved, const Sharding& rows, const detail::CollectiveCall& call) {
-  const std::string text = detail::longformer_text(op, ".forward", inputs, rows);
+CommStats forward(const ShardedForwardCall<LongformerAttention, T>& call) {
+  using Pass = SoftmaxForwardPass<T>;
+  const LongformerAttention& op = call.op;
+  const LongformerInputs<T>& inputs = call.inputs;
   const auto check = [&] {
-    detail::check_longformer(op, inputs, rows, [&](const LongformerInputs<T>& own) {
-      op.check_tensors(own, out, saved, rows.count());
+    detail::check_longformer<T>(call, [&](const LongformerInputs<T>& own) {
+      op.check_tensors(own, call.out, call.saved, call.rows.count());
     });
   };
-  if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
-    return detail::run_whole_call(rows, call, text, check, std::tuple(inputs),
-                                  std::tuple(out, saved),
-                                  [&](const auto&... arguments) { op.forward(arguments...); });
-  }
-  if (!inputs.has_global()) {
-    return detail::run_call(rows, call, text, check, [&](const ExecutorRef& threads) {
-      auto pass = std::make_unique<SoftmaxForwardPass<T>>(
-          op, op.template score_modifier<Compute<T>, false>(), inputs.shared(), out, saved, rows);
+  const auto prepare = [&](const ExecutorRef& threads) -> std::unique_ptr<RankPass> {
+    if (!inputs.has_global()) {
+      auto pass = std::make_unique<Pass>(op, op.template score_modifier<Compute<T>, false>(),
+                                         inputs.shared(), call.out, call.saved, call.rows);
       pass->reserve(threads);
       return pass;
-    });
-  }
-  return detail::run_call(rows, call, text, check, [&](const ExecutorRef& threads) {
-    using Pass = SoftmaxForwardPass<T>;
-    const std::vector<Range> global = detail::global_rows(op, rows.count());
-    const std::vector<Range> others = without({{0, rows.count()}}, global);
+    }
+    const std::vector<Range> global = detail::global_rows(op, call.rows.count());
+    const std::vector<Range> others = without({{0, call.rows.count()}}, global);
+    const auto part = [&](GlobalRows which, const SoftmaxInputs<T>& in,
+                          const std::vector<Range>& written) {
+      return std::make_unique<Pass>(detail::LongformerPart(op, which),
+                                    ScoreModifierArgs<Compute<T>>{}, in, call.out, call.saved,
+                                    call.rows, written);
+    };
     return std::make_unique<detail::LongformerPasses<Pass>>(
-        std::make_unique<Pass>(detail::LongformerPart(op, GlobalRows::left_out),
-                               ScoreModifierArgs<Compute<T>>{}, inputs.shared(), out, saved, rows,
-                               others),
-        std::make_unique<Pass>(detail::LongformerPart(op, GlobalRows::alone),
-                               ScoreModifierArgs<Compute<T>>{}, inputs.global(), out, saved, rows,
-                               global),
-        threads);
-  });
+        part(GlobalRows::left_out, inputs.shared(), others),
+        part(GlobalRows::alone, inputs.global(), global), threads);
+  };
+  return detail::run_call(
+      call, op.options.alignment, detail::longformer_text(call), check,
+      [&](const auto&... arguments) { op.forward(arguments...); }, prepare);
 }
 
 template <class T>
-CommStats DistributedBackward<LongformerAttention, T>::backward(
-    const LongformerAttention& op, const LongformerInputs<T>& inputs, const View<const T>& out,
-    const SoftmaxSaved<T>& saved, const SoftmaxOutGrads<T>& d_out, const LongformerGrads<T>& grads,
-    const Sharding& rows, const detail::CollectiveCall& call) {
-  const std::string text = detail::longformer_text(op, ".backward", inputs, rows) +
-                           detail::grads_text<T>(d_out, grads.sink);
+CommStats backward(const ShardedBackwardCall<LongformerAttention, T>& call) {
+  using Pass = SoftmaxBackwardPass<T>;
+  const LongformerAttention& op = call.op;
+  const LongformerInputs<T>& inputs = call.inputs;
+  const SoftmaxOutGrads<T>& d = call.d_out;
   const auto check = [&] {
-    detail::check_longformer(op, inputs, rows, [&](const LongformerInputs<T>& own) {
-      op.check_backward_tensors(own, out, saved, d_out.d_out, grads, rows.count());
-      op.check_d_lse(own, d_out.d_lse, grads);
+    detail::check_longformer<T>(call, [&](const LongformerInputs<T>& own) {
+      op.check_backward_tensors(own, call.out, call.saved, d.d_out, call.grads, call.rows.count());
+      op.check_d_lse(own, d.d_lse, call.grads);
     });
   };
-  if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
-    return detail::run_whole_call(rows, call, text, check, std::tuple(inputs, out, saved, d_out),
-                                  std::tuple(grads),
-                                  [&](const auto&... arguments) { op.backward(arguments...); });
-  }
-  const auto run = [&](const auto& prepare) {
-    return detail::run_backward_call(rows, call, text, inputs, grads, check, prepare);
-  };
-  if (!inputs.has_global()) {
-    return run([&](const ExecutorRef& threads, const detail::BroadcastLogits& one_row) {
-      auto pass = std::make_unique<SoftmaxBackwardPass<T>>(
-          op, op.template score_modifier<T, true>(), inputs.shared(), out, saved, d_out.d_out,
-          grads.shared(), rows, one_row, d_out.d_lse);
-      pass->reserve(threads);
-      return pass;
-    });
-  }
-  return run([&](const ExecutorRef& threads, const detail::BroadcastLogits& one_row) {
-    using Pass = SoftmaxBackwardPass<T>;
+  const auto prepare = [&](const ExecutorRef& threads,
+                           const detail::BroadcastLogits& one_row) -> std::unique_ptr<RankPass> {
+    const auto pass = [&](const SoftmaxPatterns& of, const ScoreModifierArgs<T>& modifier,
+                          const SoftmaxInputs<T>& in, const SoftmaxGrads<T>& grads) {
+      return std::make_unique<Pass>(of, modifier, in, call.out, call.saved, d.d_out, grads,
+                                    call.rows, one_row, d.d_lse);
+    };
+    if (!inputs.has_global()) {
+      auto only =
+          pass(op, op.template score_modifier<T, true>(), inputs.shared(), call.grads.shared());
+      only->reserve(threads);
+      return only;
+    }
     return std::make_unique<detail::LongformerPasses<Pass>>(
-        std::make_unique<Pass>(detail::LongformerPart(op, GlobalRows::left_out),
-                               ScoreModifierArgs<T>{}, inputs.shared(), out, saved, d_out.d_out,
-                               grads.shared(), rows, one_row, d_out.d_lse),
-        std::make_unique<Pass>(detail::LongformerPart(op, GlobalRows::alone),
-                               ScoreModifierArgs<T>{}, inputs.global(), out, saved, d_out.d_out,
-                               grads.global(), rows, one_row, d_out.d_lse),
+        pass(detail::LongformerPart(op, GlobalRows::left_out), {}, inputs.shared(),
+             call.grads.shared()),
+        pass(detail::LongformerPart(op, GlobalRows::alone), {}, inputs.global(),
+             call.grads.global()),
         threads);
-  });
+  };
+  return detail::run_backward_call(
+      call, op.options.alignment,
+      detail::longformer_text(call) + detail::grads_text<T>(d, call.grads.sink), check,
+      [&](const auto&... arguments) { op.backward(arguments...); }, prepare);
 }
 
 FOVEA_RANKS_PASSES(FORWARD, LongformerAttention)

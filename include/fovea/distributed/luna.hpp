@@ -19,21 +19,6 @@ template <class Op, class T>
 concept LunaStepAttention = (std::same_as<Op, LunaPack> ||
                              std::same_as<Op, LunaUnpack>)&&std::floating_point<T>;
 
-/// Both passes of a step, for tensors of T. `forward` and `backward` document them.
-template <class Op, class T>
-class LunaCalls {
- public:
-  /// \param call of the same operator
-  static CommStats forward(const Op& op, const SoftmaxInputs<T>& inputs, const View<T>& out,
-                           const SoftmaxSaved<T>& saved, const Sharding& rows,
-                           const detail::CollectiveCall& call);
-  /// \param call of the same operator
-  static CommStats backward(const Op& op, const SoftmaxInputs<T>& inputs, const View<const T>& out,
-                            const SoftmaxSaved<T>& saved, const SoftmaxOutGrads<T>& d_out,
-                            const SoftmaxGrads<T>& grads, const Sharding& rows,
-                            const detail::CollectiveCall& call);
-};
-
 /// A step of Luna attention in `forward`. Packed rows are the same on all ranks: q [B, Hq, P, D]
 /// and out [B, Hq, P, Dv] of LunaPack, k and v [B, Hk, P, ...] of LunaUnpack. Bias and mask are
 /// refused. Cost: LunaUnpack sends nothing. LunaPack sends a running softmax of P (Dv + 3) numbers
@@ -44,9 +29,7 @@ class LunaCalls {
 /// head for each of the rank's segments; for LunaUnpack the scratch of the operator's `forward` for
 /// each range of the rank's rows.
 template <class Op, class T>
-requires LunaStepAttention<Op, T>
-struct DistributedForward<Op, T> : LunaCalls<Op, T> {
-};
+requires LunaStepAttention<Op, T> CommStats forward(const ShardedForwardCall<Op, T>& call);
 
 /// A step of Luna attention in `backward`. LunaPack's d_out is the same on all ranks. Gradients of
 /// packed rows are sums over all ranks; either all ranks request that of LunaPack's q, or none. The
@@ -59,9 +42,7 @@ struct DistributedForward<Op, T> : LunaCalls<Op, T> {
 /// numbers for each query head. Memory: the rank's rows twice, and as many numbers as a sum has for
 /// each block of 512 rows (fewer if N is below 4096).
 template <class Op, class T>
-requires LunaStepAttention<Op, T>
-struct DistributedBackward<Op, T> : LunaCalls<Op, T> {
-};
+requires LunaStepAttention<Op, T> CommStats backward(const ShardedBackwardCall<Op, T>& call);
 
 }  // namespace distributed
 

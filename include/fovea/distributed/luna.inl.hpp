@@ -56,26 +56,7 @@ void check_step(const LunaUnpack& op, const SoftmaxInputs<T>& in, const Sharding
   check_tensors(in);
 }
 
-/// The packed rows of a step.
-template <class T>
-Index packed_rows(const LunaPack& /*op*/, const SoftmaxInputs<T>& in) {
-  return in.q.rows();
-}
-/// The same for the second step.
-template <class T>
-Index packed_rows(const LunaUnpack& /*op*/, const SoftmaxInputs<T>& in) {
-  return in.k.rows();
-}
-
-/// Describes the parts of a step that must be equal on all ranks.
-template <class Op, class T>
-std::string step_text(const Op& op, const char* pass, const SoftmaxInputs<T>& in,
-                      const Sharding& rows) {
-  std::string text = call_text(op.name(), pass, in, rows);
-  return text.append(", ").append(std::to_string(packed_rows(op, in))).append(" packed rows");
-}
-
-/// The passes of a step.
+/// The passes of a step, and its packed rows.
 template <class Op, class T>
 struct LunaPasses;
 /// Packed rows are queries.
@@ -83,61 +64,68 @@ template <class T>
 struct LunaPasses<LunaPack, T> {
   using Forward = SharedQueriesForward<T>;    ///< the forward pass
   using Backward = SharedQueriesBackward<T>;  ///< the backward pass
+  /// Their number.
+  static Index packed_rows(const SoftmaxInputs<T>& in) { return in.q.rows(); }
 };
 /// Packed rows are keys.
 template <class T>
 struct LunaPasses<LunaUnpack, T> {
   using Forward = SharedKeysForward<T>;    ///< the forward pass
   using Backward = SharedKeysBackward<T>;  ///< the backward pass
+  /// Their number.
+  static Index packed_rows(const SoftmaxInputs<T>& in) { return in.k.rows(); }
 };
+
+/// Describes the parts of a step that must be equal on all ranks.
+template <class Passes, class Call>
+std::string step_text(const Call& call) {
+  const std::string packed = std::to_string(Passes::packed_rows(call.inputs));
+  return call_text(call).append(", ").append(packed).append(" packed rows");
+}
 
 }  // namespace detail
 
 template <class Op, class T>
-CommStats LunaCalls<Op, T>::forward(const Op& op, const SoftmaxInputs<T>& inputs,
-                                    const View<T>& out, const SoftmaxSaved<T>& saved,
-                                    const Sharding& rows, const detail::CollectiveCall& call) {
+requires LunaStepAttention<Op, T> CommStats forward(const ShardedForwardCall<Op, T>& call) {
+  using Passes = detail::LunaPasses<Op, T>;
+  const auto check = [&] {
+    detail::check_step(call.op, call.inputs, call.rows, [&](const SoftmaxInputs<T>& own) {
+      call.op.check(own, call.out, call.saved);
+    });
+  };
   return detail::run_call(
-      rows, call, detail::step_text(op, ".forward", inputs, rows),
-      [&] {
-        detail::check_step(op, inputs, rows,
-                           [&](const SoftmaxInputs<T>& own) { op.check(own, out, saved); });
-      },
-      [&](const ExecutorRef& threads) {
-        return std::make_unique<typename detail::LunaPasses<Op, T>::Forward>(
-            inputs, op.softmax_options(), out, saved, rows, threads);
+      call, detail::step_text<Passes>(call), check, [&](const ExecutorRef& threads) {
+        return std::make_unique<typename Passes::Forward>(call.inputs, call.op.softmax_options(),
+                                                          call.out, call.saved, call.rows, threads);
       });
 }
 
 template <class Op, class T>
-CommStats LunaCalls<Op, T>::backward(const Op& op, const SoftmaxInputs<T>& inputs,
-                                     const View<const T>& out, const SoftmaxSaved<T>& saved,
-                                     const SoftmaxOutGrads<T>& d_out, const SoftmaxGrads<T>& grads,
-                                     const Sharding& rows, const detail::CollectiveCall& call) {
-  std::string text = detail::step_text(op, ".backward", inputs, rows);
-  if (std::same_as<Op, LunaPack> && !grads.q.empty()) text.append(", the gradient of q");
-  text.append(detail::grads_text<T>(d_out, grads.sink));
-  return detail::run_call(
-      rows, call, text,
-      [&] {
-        detail::check_sharded_grads(Op::name(), grads);
-        detail::check_step(op, inputs, rows, [&](const SoftmaxInputs<T>& own) {
-          op.check_backward(own, out, saved, d_out.d_out, grads);
-          op.check_d_lse(own, d_out.d_lse, grads);
-        });
-      },
-      [&](const ExecutorRef& threads) {
-        return std::make_unique<typename detail::LunaPasses<Op, T>::Backward>(
-            inputs, op.softmax_options(), out, saved, d_out.d_out, grads, rows, threads,
-            d_out.d_lse);
-      });
+requires LunaStepAttention<Op, T> CommStats backward(const ShardedBackwardCall<Op, T>& call) {
+  using Passes = detail::LunaPasses<Op, T>;
+  const View<const T>& d_out = call.d_out.d_out;
+  const View<const T>& d_lse = call.d_out.d_lse;
+  std::string text = detail::step_text<Passes>(call);
+  if (std::same_as<Op, LunaPack> && !call.grads.q.empty()) text.append(", the gradient of q");
+  text.append(detail::grads_text<T>(call.d_out, call.grads.sink));
+  const auto check = [&] {
+    detail::check_sharded_grads(Op::name(), call.grads);
+    detail::check_step(call.op, call.inputs, call.rows, [&](const SoftmaxInputs<T>& own) {
+      call.op.check_backward(own, call.out, call.saved, d_out, call.grads);
+      call.op.check_d_lse(own, d_lse, call.grads);
+    });
+  };
+  return detail::run_call(call, text, check, [&](const ExecutorRef& threads) {
+    return std::make_unique<typename Passes::Backward>(call.inputs, call.op.softmax_options(),
+                                                       call.out, call.saved, d_out, call.grads,
+                                                       call.rows, threads, d_lse);
+  });
 }
 
-#define FOVEA_LUNA_CALLS(Op, T) template class LunaCalls<Op, T>;
-FOVEA_IN_FLOAT_UNIT(FOVEA_LUNA_CALLS, LunaPack)
-FOVEA_IN_FLOAT_UNIT(FOVEA_LUNA_CALLS, LunaUnpack)
-FOVEA_IN_DOUBLE_UNIT(FOVEA_LUNA_CALLS, LunaPack)
-FOVEA_IN_DOUBLE_UNIT(FOVEA_LUNA_CALLS, LunaUnpack)
+FOVEA_RANKS_PASSES(FORWARD, LunaPack)
+FOVEA_RANKS_PASSES(FORWARD, LunaUnpack)
+FOVEA_RANKS_PASSES(BACKWARD, LunaPack)
+FOVEA_RANKS_PASSES(BACKWARD, LunaUnpack)
 
 }  // namespace distributed
 

@@ -22,17 +22,20 @@ namespace distributed {
 /// of each query head for each of the rank's segments, and with key lengths a byte for each row of
 /// the sequence.
 template <std::floating_point T>
-struct DistributedForward<NystroemAttention, T> {
-  /// Computes the pass.
-  static CommStats forward(const NystroemAttention& op, const NystroemInputs<T>& inputs,
-                           const View<T>& out, const NystroemSaved<T>& saved, const Sharding& rows,
-                           const detail::CollectiveCall& call);
-};
+CommStats forward(const ShardedForwardCall<NystroemAttention, T>& call);
+
+/// Nystroem attention in `backward`. The softmax over keys is computed again unless both landmark
+/// tensors were saved, on all ranks or on none. Cost: 30 m^3 flops per iteration and head on every
+/// rank. Communication: that of the forward pass (without the softmax over keys if that was saved),
+/// of LunaUnpack's backward pass to m keys of each query head, and of LunaPack's. Memory: the
+/// rank's rows twice, and that of these two passes.
+template <std::floating_point T>
+CommStats backward(const ShardedBackwardCall<NystroemAttention, T>& call);
 
 }  // namespace distributed
 
 FOVEA_NAMESPACE_END
 
 #if !defined(FOVEA_COMPILED_MPI)
-#include "fovea/distributed/nystroem_forward.inl.hpp"
+#include "fovea/distributed/nystroem.inl.hpp"
 #endif

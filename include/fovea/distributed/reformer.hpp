@@ -18,22 +18,11 @@ namespace distributed {
 /// from the ranks of other heads. Memory: three times the rank's rows, and the operator's memory
 /// for the rank's heads. **Each rank holds all rows of its heads.**
 template <class T>
-struct DistributedForward<ReformerAttention, T> {
-  /// Computes the pass.
-  static CommStats forward(const ReformerAttention& op, const ReformerInputs<T>& inputs,
-                           const View<T>& out, const ReformerSaved<T>& saved, const Sharding& rows,
-                           const detail::CollectiveCall& call);
-};
+CommStats forward(const ShardedForwardCall<ReformerAttention, T>& call);
 /// Reformer attention in `backward`. All ranks request the same gradients and saved the same
 /// tensors. Cost, memory: by heads, as `forward`; out, d_out and the gradients are exchanged, too.
 template <class T>
-struct DistributedBackward<ReformerAttention, T> {
-  /// Computes the pass.
-  static CommStats backward(const ReformerAttention& op, const ReformerInputs<T>& inputs,
-                            const View<const T>& out, const ReformerSaved<T>& saved,
-                            const View<const T>& d_out, const ReformerGrads<T>& grads,
-                            const Sharding& rows, const detail::CollectiveCall& call);
-};
+CommStats backward(const ShardedBackwardCall<ReformerAttention, T>& call);
 
 }  // namespace distributed
 

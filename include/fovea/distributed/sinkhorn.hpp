@@ -19,23 +19,12 @@ namespace distributed {
 /// q, k, v, out and R are sent to and from the ranks of other heads. Memory: three times the rank's
 /// rows, and the operator's memory for the rank's heads. **Each rank holds all rows of its heads.**
 template <class T>
-struct DistributedForward<SinkhornAttention, T> {
-  /// Computes the pass.
-  static CommStats forward(const SinkhornAttention& op, const SinkhornInputs<T>& inputs,
-                           const View<T>& out, const SoftmaxSaved<T>& saved, const Sharding& rows,
-                           const detail::CollectiveCall& call);
-};
+CommStats forward(const ShardedForwardCall<SinkhornAttention, T>& call);
 /// Sinkhorn attention in `backward`. The gradient of the sorting logits is that of the rank's
 /// blocks. All ranks request the same gradients. Cost, memory: by heads, as `forward`; out, lse,
 /// d_out and the gradients are exchanged, too.
 template <class T>
-struct DistributedBackward<SinkhornAttention, T> {
-  /// Computes the pass.
-  static CommStats backward(const SinkhornAttention& op, const SinkhornInputs<T>& inputs,
-                            const View<const T>& out, const SoftmaxSaved<T>& saved,
-                            const View<const T>& d_out, const SinkhornGrads<T>& grads,
-                            const Sharding& rows, const detail::CollectiveCall& call);
-};
+CommStats backward(const ShardedBackwardCall<SinkhornAttention, T>& call);
 
 }  // namespace distributed
 

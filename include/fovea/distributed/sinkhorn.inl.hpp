@@ -16,40 +16,36 @@ namespace detail {
 /// Checks this rank's arguments: its rows, and the sizes of the whole sequence.
 /// \param check_tensors called with the inputs without key lengths, which are the whole sequence's
 ///  \throws std::invalid_argument
-template <class T, class Check>
-void check_sinkhorn_call(const SinkhornAttention& op, const SinkhornInputs<T>& in,
-                         const Sharding& rows, const Check& check_tensors) {
-  check_call(op.name(), in, rows, [&](const SinkhornInputs<T>& own) {
-    check_sinkhorn_rows(op.name(), own);
+template <class T, class Call, class Check>
+void check_sinkhorn_call(const Call& call, const Check& check_tensors) {
+  const char* const name = call.op.name();
+  check_call(call, [&](const SinkhornInputs<T>& own) {
+    check_sinkhorn_rows(name, own);
     check_tensors(own);
   });
-  check_sinkhorn_options<T>(op.name(), op.options, rows.count(), in.key_lengths);
-  const Index block = op.options.block;
-  check_sorting(op.name(), in, blocks_of(rows.layout(), block).count(rows.ranks().rank()),
+  const Sharding& rows = call.rows;
+  check_sinkhorn_options<T>(name, call.op.options, rows.count(), call.inputs.key_lengths);
+  const Index block = call.op.options.block;
+  check_sorting(name, call.inputs, blocks_of(rows.layout(), block).count(rows.ranks().rank()),
                 rows.count() / block);
 }
 
 }  // namespace detail
 
 template <class T>
-CommStats DistributedForward<SinkhornAttention, T>::forward(
-    const SinkhornAttention& op, const SinkhornInputs<T>& inputs, const View<T>& out,
-    const SoftmaxSaved<T>& saved, const Sharding& rows, const detail::CollectiveCall& call) {
-  return forward_by_heads(op, inputs, out, saved, rows, op.options.block, call, [&] {
-    detail::check_sinkhorn_call(op, inputs, rows, [&](const SinkhornInputs<T>& own) {
-      check_outputs(op.name(), own, out, saved);
+CommStats forward(const ShardedForwardCall<SinkhornAttention, T>& call) {
+  return forward_by_heads(call, call.op.options.block, [&] {
+    detail::check_sinkhorn_call<T>(call, [&](const SinkhornInputs<T>& own) {
+      check_outputs(call.op.name(), own, call.out, call.saved);
     });
   });
 }
 
 template <class T>
-CommStats DistributedBackward<SinkhornAttention, T>::backward(
-    const SinkhornAttention& op, const SinkhornInputs<T>& inputs, const View<const T>& out,
-    const SoftmaxSaved<T>& saved, const View<const T>& d_out, const SinkhornGrads<T>& grads,
-    const Sharding& rows, const detail::CollectiveCall& call) {
-  return backward_by_heads(op, inputs, out, saved, d_out, grads, rows, op.options.block, call, [&] {
-    detail::check_sinkhorn_call(op, inputs, rows, [&](const SinkhornInputs<T>& own) {
-      check_softmax_backward(op.name(), own, out, saved, d_out, grads);
+CommStats backward(const ShardedBackwardCall<SinkhornAttention, T>& call) {
+  return backward_by_heads(call, call.saved, call.op.options.block, [&] {
+    detail::check_sinkhorn_call<T>(call, [&](const SinkhornInputs<T>& own) {
+      check_softmax_backward(call.op.name(), own, call.out, call.saved, call.d_out, call.grads);
     });
   });
 }

@@ -4,4 +4,4 @@
 /// keys.
 #pragma once
 
-#include "fovea/distributed/smart_bird/calls.hpp"
+#include "fovea/distributed/smart_bird_forward.hpp"

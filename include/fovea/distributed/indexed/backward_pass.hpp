@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "fovea/attention/indexed.hpp"
 #include "fovea/attention/indexed/backward.hpp"
-#include "fovea/distributed/indexed/compact_rows.hpp"
 #include "fovea/distributed/indexed/listed_keys.hpp"
 #include "fovea/distributed/indexed/query_rows.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
@@ -27,23 +27,22 @@ class IndexedBackwardPass final : public RankPass {
  public:
   /// Allocates the memory for tensors. Memory of messages and received rows depends on the lists,
   /// and is allocated before gradients are written.
-  /// \param inputs, out, saved, d_out, grads this rank's, checked; lists contain only visible keys
-  /// \throws std::bad_alloc
-  IndexedBackwardPass(std::optional<double> scale, const IndexedInputs<T>& inputs,
-                      const View<const T>& out, const IndexedSaved<T>& saved,
-                      const View<const T>& d_out, const IndexedGrads<T>& grads,
-                      const Sharding& rows)
-      : scale_(scale),
+  /// \param call of attention to gathered keys or Smart Bird attention, checked
+  /// \param inputs this rank's; lists contain only visible keys   \throws std::bad_alloc
+  template <class Call>
+  IndexedBackwardPass(const Call& call, const IndexedInputs<T>& inputs,
+                      const IndexedSaved<T>& saved)
+      : scale_(call.op.options.scale),
         inputs_(inputs),
-        out_(out),
+        out_(call.out),
         saved_(saved),
-        d_out_(d_out),
-        grads_(grads),
-        rows_(rows),
-        keys_(inputs.k, inputs.v, rows),
-        queries_(inputs.q, out, d_out, View<const T>(saved.lse), rows),
-        lists_(inputs.q.batch(), rows.count(), {{inputs.q.heads(), inputs.indices.width()}}) {
-    lists_.put(0, inputs.indices, rows.own());
+        d_out_(call.d_out),
+        grads_(call.grads),
+        rows_(call.rows),
+        keys_(inputs.k, inputs.v, rows_),
+        queries_(inputs.q, out_, d_out_, View<const T>(saved.lse), rows_),
+        lists_(inputs.q.batch(), rows_.count(), {{inputs.q.heads(), inputs.indices.width()}}) {
+    lists_.put(0, inputs.indices, rows_.own());
   }
 
   std::exception_ptr run(const ExecutorRef& executor) override {

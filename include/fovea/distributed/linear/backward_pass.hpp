@@ -10,13 +10,11 @@
 #include <vector>
 
 #include "fovea/attention/call/scratch_tensor.hpp"
-#include "fovea/distributed/linear/blend_gradients.hpp"
 #include "fovea/distributed/linear/delta_gradients_scan.hpp"
 #include "fovea/distributed/linear/far_field.hpp"
 #include "fovea/distributed/linear/near_field_backward.hpp"
 #include "fovea/distributed/linear/open_chunk.hpp"
-#include "fovea/distributed/linear/sum_gradients_scan.hpp"
-#include "fovea/distributed/linear/sum_gradients_totals.hpp"
+#include "fovea/distributed/linear/sum_gradients.hpp"
 #include "fovea/distributed/messages/pass.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -31,10 +29,20 @@ bool wants_logits(const LinearFamilyGrads<T>& grads) {
   return !grads.near_logits.empty() || !grads.far_logits.empty();
 }
 
+/// Whether a call saved the near field.
+template <class Saved>
+bool is_near_saved(const Saved& saved) {
+  if constexpr (requires { saved.near_out; }) {
+    return !saved.near_out.empty() && !saved.near_lse.empty();
+  }
+  return false;
+}
+
 }  // namespace detail
 
 /// One backward pass: the near field, if any, writes gradients, and the far field adds to them.
-/// \tparam Passes a LinearBackwardPasses or FmmBackwardPasses
+/// \tparam Passes a LinearBackwardPasses or FmmBackwardPasses; PerformerBackwardPasses have a
+/// specialisation
 template <class Passes>
 class LinearBackwardPass final : public RankPass {
  public:
@@ -42,48 +50,44 @@ class LinearBackwardPass final : public RankPass {
   using T = typename Passes::Scalar;
   /// The settings read from the operator.
   using Settings = typename Passes::Settings;
-  /// The forward pass's saved state.
-  using Saved = typename Passes::Saved;
 
   /// Allocates all memory.
-  /// \param inputs, saved, d_out, grads this rank's, checked
-  /// \param is_saved whether `saved` holds the near field, on all ranks
+  /// \param of the FarFieldBackwardCall, checked; all ranks saved the near field, or none
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  LinearBackwardPass(const Settings& op, const LinearFamilyInputs<T>& inputs, const Saved& saved,
-                     bool is_saved, const View<const T>& d_out, const LinearFamilyGrads<T>& grads,
-                     const Sharding& rows, const ExecutorRef& executor)
-      : inputs_(inputs),
-        d_out_(d_out),
-        grads_(grads),
-        weights_(op.weights(inputs)),
-        segments_(rows, inputs.q.batch(), sizes_read(inputs), sizes_made(inputs),
-                  Settings::kHasNear, shared_rows(op, inputs, rows.count())),
-        call_(whole_inputs(), op.far_field, weights_, segments_.read(kGradOfOut), whole_grads()) {
+  template <class Call>
+  LinearBackwardPass(const Call& of, const ExecutorRef& executor)
+      : inputs_(of.inputs),
+        d_out_(of.d_out),
+        grads_(of.grads),
+        weights_(of.op.weights(inputs_)),
+        segments_(of.rows, inputs_.q.batch(), sizes_read(inputs_), sizes_made(inputs_),
+                  Settings::kHasNear, shared_rows(of.op, inputs_, of.rows.count())),
+        call_(whole_inputs(), of.op.far_field, weights_, segments_.read(kGradOfOut),
+              whole_grads()) {
     bool wants_products = false;  // of the far field, found by its backward pass
     if constexpr (Settings::kHasNear) {
-      const FmmBlend<T> blend = op.blend(inputs_);
-      const bool wants_logits = detail::wants_logits(grads);
+      const FmmBlend<T> blend = of.op.blend(inputs_);
+      const bool wants_logits = detail::wants_logits(grads_);
       wants_products = wants_logits && blend.is_same_for_columns();
-      if (wants_logits) blend_.emplace(blend, d_out, rows);
+      if (wants_logits) blend_.emplace(blend, d_out_, of.rows);
       if (wants_logits && !wants_products) {
-        far_out_ = ScratchTensor<T>(d_out.shape(), memory_of(executor));
-        far_ = far_field_pass(inputs_, op.far_field, unweighted_, false, far_out_.view(), rows,
-                              executor);
+        far_out_ = ScratchTensor<T>(d_out_.shape(), memory_of(executor));
+        far_ = far_field_pass(inputs_, of.op.far_field, unweighted_, false, far_out_.view(),
+                              of.rows, executor);
       }
-      near_.emplace(op.near_field(), inputs, saved, is_saved, d_out, weights_, grads, rows,
-                    executor);
+      near_.emplace(of, detail::is_near_saved(of.saved), weights_, executor);
     }
+    const Communicator& ranks = of.rows.ranks();
     if constexpr (Field::kHasSums) {
       if (call_.far_field.causal) {
-        scan_.emplace(call_, segments_, rows.ranks(), Settings::kHasNear, wants_products, executor);
+        scan_.emplace(call_, segments_, ranks, Settings::kHasNear, wants_products, executor);
       } else {
-        totals_.emplace(call_, segments_, rows.ranks(), Settings::kHasNear, wants_products,
-                        executor);
+        totals_.emplace(call_, segments_, ranks, Settings::kHasNear, wants_products, executor);
       }
     }
     if constexpr (Field::kHasDelta) {
-      delta_.emplace(call_, segments_, rows.ranks(), Settings::kHasNear || Field::kHasSums,
-                     wants_products, executor);
+      delta_.emplace(call_, segments_, ranks, Settings::kHasNear || Field::kHasSums, wants_products,
+                     executor);
     }
   }
 
@@ -198,9 +202,9 @@ class LinearBackwardPass final : public RankPass {
     return sums;
   }
 
-  LinearFamilyInputs<T> inputs_;
-  View<const T> d_out_;
-  LinearFamilyGrads<T> grads_;
+  const LinearFamilyInputs<T>& inputs_;
+  const View<const T>& d_out_;
+  const LinearFamilyGrads<T>& grads_;
   FarWeights<T> weights_;
   SegmentRows<T> segments_;
   LinearBackwardCall<T, Field> call_;

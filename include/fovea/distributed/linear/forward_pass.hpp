@@ -19,7 +19,8 @@ FOVEA_NAMESPACE_BEGIN
 namespace distributed {
 
 /// One forward pass: the near field, if any, writes rows, and the far field adds to them.
-/// \tparam Passes a LinearPasses or FmmPasses of float or double
+/// \tparam Passes a LinearPasses or FmmPasses of float or double; PerformerPasses have a
+/// specialisation
 template <class Passes>
 class LinearForwardPass final : public RankPass {
  public:
@@ -27,21 +28,21 @@ class LinearForwardPass final : public RankPass {
   using T = typename Passes::Scalar;
   /// The settings read from the operator.
   using Settings = typename Passes::Settings;
-  /// The state that the pass saves.
-  using Saved = typename Passes::Saved;
 
   /// Allocates all memory.
-  /// \param inputs, out, saved this rank's, checked
+  /// \param call the FarFieldForwardCall, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  LinearForwardPass(const Settings& op, const LinearFamilyInputs<T>& inputs, const View<T>& out,
-                    const Saved& saved, const Sharding& rows, const ExecutorRef& executor)
-      : out_(out), saved_(saved), weights_(op.weights(inputs)) {
+  template <class Call>
+  LinearForwardPass(const Call& call, const ExecutorRef& executor)
+      : out_(call.out), saved_(call.saved), weights_(call.op.weights(call.inputs)) {
     if constexpr (Settings::kHasNear) {
-      near_.emplace(op.near_field(), ScoreModifierArgs<Compute<T>>{},
-                    NearBlocks<T>::only_rows(inputs), out, SoftmaxSaved<T>{saved.near_lse}, rows);
+      near_.emplace(call.op.near_field(), ScoreModifierArgs<Compute<T>>{},
+                    NearBlocks<T>::only_rows(call.inputs), call.out,
+                    SoftmaxSaved<T>{call.saved.near_lse}, call.rows);
       near_->reserve(executor);
     }
-    far_ = far_field_pass(inputs, op.far_field, weights_, Settings::kHasNear, out, rows, executor);
+    far_ = far_field_pass(call.inputs, call.op.far_field, weights_, Settings::kHasNear, call.out,
+                          call.rows, executor);
   }
 
   /// Computes this rank's rows.
@@ -59,8 +60,8 @@ class LinearForwardPass final : public RankPass {
   /// A placeholder for a pass that the operator lacks.
   struct None {};
 
-  View<T> out_;
-  Saved saved_;
+  const View<T>& out_;
+  const typename Passes::Saved& saved_;
   FarWeights<T> weights_;
   std::optional<std::conditional_t<Settings::kHasNear, SoftmaxForwardPass<T>, None>> near_;
   std::unique_ptr<RankPass> far_;

@@ -10,6 +10,7 @@
 #include "fovea/attention/linear/feature_stream.hpp"
 #include "fovea/attention/linear/performer_passes.hpp"
 #include "fovea/distributed/linear/causal_scan.hpp"
+#include "fovea/distributed/linear/forward_pass.hpp"
 #include "fovea/distributed/linear/sharded_feature_totals.hpp"
 #include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/segments/segment_keys.hpp"
@@ -124,31 +125,31 @@ class FeatureReads final : public RankPass {
 
 /// One forward pass.
 template <class T>
-class PerformerForwardPass final : public RankPass {
+class LinearForwardPass<PerformerPasses<T>> final : public RankPass {
  public:
   /// Allocates all memory.
-  /// \param inputs, out this rank's, checked
+  /// \param call the FarFieldForwardCall, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  PerformerForwardPass(const PerformerSettings& op, const PerformerInputs<T>& inputs,
-                       const View<T>& out, const Sharding& rows, const ExecutorRef& executor)
-      : own_{inputs, shape_of(inputs), {}, out},
+  template <class Call>
+  LinearForwardPass(const Call& call, const ExecutorRef& executor)
+      : own_{call.inputs, shape_of(call.inputs), {}, call.out},
         projection_(memory_of(executor).take(
             1, RandomFeatures<T>::elements(own_.shape.features, own_.shape.width, false) *
                    Index{sizeof(T)})) {
-    if (!op.far_field.causal) {
-      pass_ = std::make_unique<FeatureReads<T>>(own_, rows, executor);
+    if (!call.op.far_field.causal) {
+      pass_ = std::make_unique<FeatureReads<T>>(own_, call.rows, executor);
       return;
     }
     using Stream = FeatureStream<T>;
     const PerformerShape& s = own_.shape;
     pass_ = causal_scan<T>(
-        Stream(own_.inputs, s, own_.features, out),
+        Stream(own_.inputs, s, own_.features, own_.out),
         [](T* state, T* scratch, LinearRows<T>* of_group) -> typename Stream::Memory {
           return {state, scratch, of_group};
         },
         {s.batch, s.key_heads, own_.group(), Stream::state_elements(s.features, s.value_width),
          Stream::scratch_elements(s.features, s.width, s.value_width, own_.group())},
-        own_.inputs.key_lengths, rows, executor);
+        own_.inputs.key_lengths, call.rows, executor);
   }
 
   /// Computes this rank's rows.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// `forward` and `backward` of attention operators over a sharded sequence. The headers of the
-/// operators' passes register here, and document inputs, messages and cost.
+/// operators' passes overload them for a ShardedForwardCall and a ShardedBackwardCall, and document
+/// inputs, messages and cost.
 #pragma once
 
 #include <concepts>
+#include <tuple>
 
 #include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/distributed/messages/call.hpp"
@@ -14,25 +16,75 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The forward pass of the operator `Op` across ranks, for tensors of T: a specialisation has
-/// `static CommStats forward(op, inputs, out, saved, rows, call)`, where `call` is of the same
-/// operator.
-template <class Op, class T>
-struct DistributedForward {};
-/// The backward pass: `static CommStats backward(op, inputs, out, saved, d_out, grads, rows,
-/// call)`. Operators with OutGrads<T> take these as d_out.
-template <class Op, class T>
-struct DistributedBackward {};
+namespace detail {
 
-/// An operator whose distributed forward pass was included.
+/// The type of d_out in an operator's backward pass: a tensor, or the operator's OutGrads<T>.
 template <class Op, class T>
-concept HasDistributedForward = requires {
-  &DistributedForward<Op, T>::forward;
+struct OutGradsOf {
+  using Type = View<const T>;
 };
-/// An operator whose distributed backward pass was included.
 template <class Op, class T>
-concept HasDistributedBackward = std::floating_point<T> && requires {
-  &DistributedBackward<Op, T>::backward;
+requires requires { typename Op::template OutGrads<T>; }
+struct OutGradsOf<Op, T> {
+  using Type = typename Op::template OutGrads<T>;
+};
+
+}  // namespace detail
+
+/// The arguments of a forward pass over a sharded sequence; they outlive it.
+/// \tparam Op an attention operator, or what the passes of its family read of it
+template <class Op, class T, class In = InputsOf<Op, T>, class S = SavedOf<Op, T>>
+struct ShardedForwardCall {
+  /// What follows the operator's name in messages.
+  static constexpr const char* kPass = ".forward";
+
+  const Op& op;                              ///< the operator
+  const In& inputs;                          ///< of this rank's rows
+  const View<T>& out;                        ///< of this rank's rows, written
+  const S& saved;                            ///< likewise
+  const Sharding& rows;                      ///< which rank has which rows
+  const detail::CollectiveCall& collective;  ///< the operator's name and options, and the executor
+
+  /// The tensors that the pass reads.
+  auto read() const { return std::tuple(inputs); }
+  /// The tensors that it writes.
+  auto written() const { return std::tuple(out, saved); }
+};
+
+/// The arguments of a backward pass; they outlive it.
+template <class Op, class T, class In = InputsOf<Op, T>, class S = SavedOf<Op, T>,
+          class G = GradsOf<Op, T>, class D = typename detail::OutGradsOf<Op, T>::Type>
+struct ShardedBackwardCall {
+  /// What follows the operator's name in messages.
+  static constexpr const char* kPass = ".backward";
+
+  const Op& op;              ///< the operator
+  const In& inputs;          ///< of this rank's rows
+  const View<const T>& out;  ///< of this rank's rows
+  const S& saved;            ///< likewise
+  const D& d_out;            ///< likewise; the operator's OutGrads<T>, if it has them
+  const G& grads;            ///< of this rank's rows, written
+  const Sharding& rows;      ///< which rank has which rows
+  const detail::CollectiveCall& collective;  ///< the operator's name and options, and the executor
+
+  /// The tensors that the pass reads.
+  auto read() const { return std::tuple(inputs, out, saved, d_out); }
+  /// The tensors that it writes.
+  auto written() const { return std::tuple(grads); }
+};
+
+/// An operator whose distributed forward pass was included: it has `CommStats forward(const
+/// ShardedForwardCall<Op, T>&)`.
+template <class Op, class T>
+concept HasDistributedForward = requires(const ShardedForwardCall<Op, T>& call) {
+  forward(call);
+};
+/// An operator whose distributed backward pass was included: it has `CommStats backward(const
+/// ShardedBackwardCall<Op, T>&)`.
+template <class Op, class T>
+concept HasDistributedBackward = std::floating_point<T> &&
+    requires(const ShardedBackwardCall<Op, T>& call) {
+  backward(call);
 };
 
 /// Computes an attention operator over a sharded sequence. All ranks call it together, each with
@@ -50,13 +102,15 @@ concept HasDistributedBackward = std::floating_point<T> && requires {
 /// small; std::bad_alloc. Later, what a user's pattern or executor throws while computing.
 /// std::runtime_error if MPI fails.
 ///
-/// Cost: that of the rank's rows, and what the specialisation of DistributedForward documents.
+/// Cost: that of the rank's rows, and what `forward` of the operator's ShardedForwardCall
+/// documents.
 template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
 requires HasDistributedForward<Op, T> CommStats forward(const Op& op, const InputsOf<Op, T>& inputs,
                                                         Out&& out, const SavedOf<Op, T>& saved,
                                                         const Sharding& rows, E&& executor = {}) {
-  return DistributedForward<Op, T>::forward(op, inputs, View<T>(out), saved, rows,
-                                            detail::CollectiveCall(op, executor));
+  const View<T> to(out);
+  const detail::CollectiveCall collective(op, executor);
+  return forward(ShardedForwardCall<Op, T>{op, inputs, to, saved, rows, collective});
 }
 
 /// The same, without saved state.
@@ -79,22 +133,26 @@ requires HasDistributedForward<Op, T> CommStats forward(const Op& op, const Inpu
 /// \param executor as in `forward`   \returns this rank's communication statistics   \throws as
 /// `forward`
 ///
-/// Cost: that of the rank's rows, and what the specialisation of DistributedBackward documents.
+/// Cost: that of the rank's rows, and what `backward` of the operator's ShardedBackwardCall
+/// documents.
 template <class Op, class Out, class T = Scalar<Out>,
           class D = typename fovea::detail::OutGradsFor<Op, T>::Type, class E = Serial>
 requires HasDistributedBackward<Op, T> CommStats
 backward(const Op& op, const InputsOf<Op, T>& inputs, const Out& out, const SavedOf<Op, T>& saved,
          const D& d_out, const GradsOf<Op, T>& grads, const Sharding& rows, E&& executor = {}) {
-  const auto pass = [&](const auto& d) {
-    return DistributedBackward<Op, T>::backward(op, inputs, View<const T>(out), saved, d, grads,
-                                                rows, detail::CollectiveCall(op, executor));
+  using OutGrads = typename detail::OutGradsOf<Op, T>::Type;
+  const View<const T> from(out);
+  const detail::CollectiveCall collective(op, executor);
+  const auto call = [&](const OutGrads& d) {
+    return backward(
+        ShardedBackwardCall<Op, T>{op, inputs, from, saved, d, grads, rows, collective});
   };
   if constexpr (std::same_as<D, typename fovea::detail::OutGradsFor<Op, T>::Type>) {
-    return pass(d_out);
+    return call(d_out);
   } else if constexpr (requires { typename Op::template OutGrads<T>; }) {
-    return pass(typename Op::template OutGrads<T>{.d_out = View<const T>(d_out)});
+    return call({.d_out = View<const T>(d_out)});
   } else {
-    return pass(View<const T>(d_out));
+    return call(View<const T>(d_out));
   }
 }
 
@@ -104,8 +162,8 @@ FOVEA_NAMESPACE_END
 
 // In a unit that compiles passes, FOVEA_RANKS_PASSES(FORWARD, Op) or (BACKWARD, Op) instantiates
 // one of an operator for float and double.
-#define FOVEA_RANKS_FORWARD(Op, T) template struct DistributedForward<Op, T>;
-#define FOVEA_RANKS_BACKWARD(Op, T) template struct DistributedBackward<Op, T>;
+#define FOVEA_RANKS_FORWARD(Op, T) template CommStats forward(const ShardedForwardCall<Op, T>&);
+#define FOVEA_RANKS_BACKWARD(Op, T) template CommStats backward(const ShardedBackwardCall<Op, T>&);
 #define FOVEA_RANKS_PASSES(Pass, Op)          \
   FOVEA_IN_FLOAT_UNIT(FOVEA_RANKS_##Pass, Op) \
   FOVEA_IN_DOUBLE_UNIT(FOVEA_RANKS_##Pass, Op)

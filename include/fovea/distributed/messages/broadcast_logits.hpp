@@ -48,25 +48,6 @@ struct BroadcastLogits {
   }
 };
 
-/// Runs a backward pass of softmax attention on all ranks, as run_call does.
-/// \param prepare called as prepare(threads, one_row)
-template <class In, class Grads, class Prepare>
-CommStats run_backward_call(const Sharding& rows, const CollectiveCall& of, const std::string& call,
-                            const In& in, const Grads& grads, FunctionRef<void()> check,
-                            const Prepare& prepare) {
-  BroadcastLogits one_row;
-  if (!in.bias.empty() || !in.mask.empty()) {
-    together(rows.ranks(), of.text(call), check);
-    one_row = BroadcastLogits::of(in, rows);
-  }
-  const auto check_all = [&] {
-    check();
-    one_row.check(of.name(), in, !grads.bias.empty());
-  };
-  return run_call(rows, of, call, check_all,
-                  [&](const ExecutorRef& threads) { return prepare(threads, one_row); });
-}
-
 }  // namespace distributed::detail
 
 FOVEA_NAMESPACE_END

@@ -64,33 +64,6 @@ inline void check_scan_begins(const char* op, const char* which, const Sharding&
   }
 }
 
-/// Checks this rank's arguments.
-/// \param check_tensors called with the inputs, without key lengths, which refer to the whole
-/// sequence \throws std::invalid_argument
-template <class In, class Check>
-void check_call(const char* op, const In& in, const Sharding& rows, const Check& check_tensors) {
-  if constexpr (requires { in.cu_seqlens_q; }) check_sharded(op, in);
-  const char* first = "v";  // of the tensors with the sequence's rows
-  if constexpr (requires { in.q; }) {
-    first = "q";
-    check_own_rows(op, "q", in.q, rows);
-    check_own_rows(op, "k", in.k, rows);
-  } else if constexpr (requires { in.qk; }) {
-    first = "qk";
-    check_own_rows(op, "qk", in.qk, rows);
-  }
-  check_own_rows(op, "v", in.v, rows);
-  In own = in;
-  own.key_lengths = {};
-  if constexpr (requires { own.first_positions; }) {
-    check_first_positions(op, in);
-    own.first_positions = {};
-  }
-  check_tensors(own);
-  fovea::detail::check_key_lengths(op, in.key_lengths, in.v.batch(), first, rows.count(),
-                                   "the sequence");
-}
-
 /// A type-erased operator and executor of a distributed call. Both must outlive it.
 class CollectiveCall {
  public:
@@ -159,6 +132,43 @@ inline CommStats run_call(const Sharding& rows, const CollectiveCall& of, const 
   return run_call(rows.ranks(), of, call, check, prepare, rows.number());
 }
 
+/// The same for a ShardedForwardCall or ShardedBackwardCall.
+template <class Call>
+CommStats run_call(const Call& call, const std::string& text, FunctionRef<void()> check,
+                   FunctionRef<std::shared_ptr<RankPass>(const ExecutorRef&)> prepare) {
+  return run_call(call.rows, call.collective, text, check, prepare);
+}
+
+/// Checks this rank's arguments of a ShardedForwardCall or ShardedBackwardCall.
+/// \param check_tensors called with the inputs, without key lengths, which refer to the whole
+/// sequence \throws std::invalid_argument
+template <class Call, class Check>
+void check_call(const Call& call, const Check& check_tensors) {
+  const char* const op = call.collective.name();
+  const auto& in = call.inputs;
+  const Sharding& rows = call.rows;
+  if constexpr (requires { in.cu_seqlens_q; }) check_sharded(op, in);
+  const char* first = "v";  // of the tensors with the sequence's rows
+  if constexpr (requires { in.q; }) {
+    first = "q";
+    check_own_rows(op, "q", in.q, rows);
+    check_own_rows(op, "k", in.k, rows);
+  } else if constexpr (requires { in.qk; }) {
+    first = "qk";
+    check_own_rows(op, "qk", in.qk, rows);
+  }
+  check_own_rows(op, "v", in.v, rows);
+  auto own = in;
+  own.key_lengths = {};
+  if constexpr (requires { own.first_positions; }) {
+    check_first_positions(op, in);
+    own.first_positions = {};
+  }
+  check_tensors(own);
+  fovea::detail::check_key_lengths(op, in.key_lengths, in.v.batch(), first, rows.count(),
+                                   "the sequence");
+}
+
 /// Describes the integer lists that are given among the inputs, such as key lengths.
 template <class In>
 std::string numbers_text(const In& in) {
@@ -171,13 +181,15 @@ std::string numbers_text(const In& in) {
   return text;
 }
 
-/// Describes the parts of a call that must be equal on all ranks.
-template <class In>
-std::string call_text(const char* op, std::string_view pass, const In& in, const Sharding& rows) {
-  using T = typename decltype(in.v)::Scalar;
-  std::string text(op);
-  text.append(pass).append(" of ").append(std::to_string(rows.count())).append(" rows, ");
-  text.append(std::to_string(sizeof(T))).append(" bytes per number");
+/// Describes the parts of a ShardedForwardCall or ShardedBackwardCall that must be equal on all
+/// ranks.
+template <class Call>
+std::string call_text(const Call& call) {
+  const auto& in = call.inputs;
+  using T = typename std::remove_cvref_t<decltype(in.v)>::Scalar;
+  std::string text(call.collective.name());
+  text.append(Call::kPass).append(" of ").append(std::to_string(call.rows.count()));
+  text.append(" rows, ").append(std::to_string(sizeof(T))).append(" bytes per number");
   const auto add = [&](const char* name, const auto& x) {
     text.append(", ").append(name).append(" ").append(sizes_text(x));
   };

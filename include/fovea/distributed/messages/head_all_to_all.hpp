@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/core/executor_ref.hpp"
+#include "fovea/distributed/messages/attention_calls.hpp"
 #include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/messages/channel_all_to_all.hpp"
 #include "fovea/distributed/messages/collective_check.hpp"
@@ -149,19 +149,16 @@ class PassByHeads final : public RankPass {
 /// The forward pass of an operator whose heads are distributed. All ranks save the same tensors.
 /// \param block the rows of a row of sorting logits   \param check as in `run_call`
 template <class Op, class T>
-CommStats forward_by_heads(const Op& op, const InputsOf<Op, T>& inputs, const View<T>& out,
-                           const SavedOf<Op, T>& saved, const Sharding& rows, Index block,
-                           const detail::CollectiveCall& call, FunctionRef<void()> check) {
-  const std::string text =
-      detail::call_text(op.name(), ".forward", inputs, rows) + detail::given_text(saved);
-  return detail::run_call(rows, call, text, check, [&](const ExecutorRef& /*threads*/) {
-    auto tensors =
-        std::make_unique<HeadAllToAll<T>>(rows, block, inputs.v.batch(), inputs.v.heads());
-    const auto compute = [op, in = tensors->read(inputs), to = tensors->written(out),
-                          kept = tensors->written(saved)](const ExecutorRef& threads) {
-      op.forward(in, to, kept, threads);
-    };
-    return std::make_unique<PassByHeads<T, decltype(compute)>>(op.name(), std::move(tensors),
+CommStats forward_by_heads(const ShardedForwardCall<Op, T>& call, Index block,
+                           FunctionRef<void()> check) {
+  const std::string text = detail::call_text(call) + detail::given_text(call.saved);
+  return detail::run_call(call, text, check, [&](const ExecutorRef& /*threads*/) {
+    const View<const T>& v = call.inputs.v;
+    auto tensors = std::make_unique<HeadAllToAll<T>>(call.rows, block, v.batch(), v.heads());
+    const auto compute = [op = call.op, in = tensors->read(call.inputs),
+                          to = tensors->written(call.out), kept = tensors->written(call.saved)](
+                             const ExecutorRef& threads) { op.forward(in, to, kept, threads); };
+    return std::make_unique<PassByHeads<T, decltype(compute)>>(call.op.name(), std::move(tensors),
                                                                compute);
   });
 }
@@ -169,22 +166,20 @@ CommStats forward_by_heads(const Op& op, const InputsOf<Op, T>& inputs, const Vi
 /// The backward pass. All ranks request the same gradients and saved the same tensors.
 /// \param saved what the operator reads of it
 template <class Op, class T>
-CommStats backward_by_heads(const Op& op, const InputsOf<Op, T>& inputs, const View<const T>& out,
-                            const SavedOf<Op, T>& saved, const View<const T>& d_out,
-                            const GradsOf<Op, T>& grads, const Sharding& rows, Index block,
-                            const detail::CollectiveCall& call, FunctionRef<void()> check) {
-  const std::string text = detail::call_text(op.name(), ".backward", inputs, rows) +
-                           detail::given_text(saved) +
-                           detail::given_text(grads, ", the gradient of ");
-  return detail::run_call(rows, call, text, check, [&](const ExecutorRef& /*threads*/) {
-    auto tensors =
-        std::make_unique<HeadAllToAll<T>>(rows, block, inputs.v.batch(), inputs.v.heads());
-    const auto compute = [op, in = tensors->read(inputs), from = tensors->read(out),
-                          d_from = tensors->read(d_out), kept = tensors->read(saved),
-                          wanted = tensors->written(grads)](const ExecutorRef& threads) {
+CommStats backward_by_heads(const ShardedBackwardCall<Op, T>& call, const SavedOf<Op, T>& saved,
+                            Index block, FunctionRef<void()> check) {
+  const std::string text = detail::call_text(call) + detail::given_text(saved) +
+                           detail::given_text(call.grads, ", the gradient of ");
+  return detail::run_call(call, text, check, [&](const ExecutorRef& /*threads*/) {
+    const View<const T>& v = call.inputs.v;
+    auto tensors = std::make_unique<HeadAllToAll<T>>(call.rows, block, v.batch(), v.heads());
+    const auto compute = [op = call.op, in = tensors->read(call.inputs),
+                          from = tensors->read(call.out), d_from = tensors->read(call.d_out),
+                          kept = tensors->read(saved),
+                          wanted = tensors->written(call.grads)](const ExecutorRef& threads) {
       op.backward(in, from, kept, d_from, wanted, threads);
     };
-    return std::make_unique<PassByHeads<T, decltype(compute)>>(op.name(), std::move(tensors),
+    return std::make_unique<PassByHeads<T, decltype(compute)>>(call.op.name(), std::move(tensors),
                                                                compute);
   });
 }

@@ -222,6 +222,40 @@ CommStats run_whole_call(const Sharding& rows, const CollectiveCall& call, std::
   });
 }
 
+/// Makes a ShardedForwardCall or ShardedBackwardCall: each rank computes its rows, or all rows if
+/// some query row of the sequence is at another position than its key. \param text, check, prepare
+/// as in run_call   \param compute as in run_whole_call
+template <class Call, class Compute>
+CommStats run_call(const Call& call, CausalAlignment alignment, const std::string& text,
+                   FunctionRef<void()> check, const Compute& compute,
+                   FunctionRef<std::shared_ptr<RankPass>(const ExecutorRef&)> prepare) {
+  if (!are_rows_moved(call.inputs, alignment, call.rows)) {
+    return run_call(call, text, check, prepare);
+  }
+  return run_whole_call(call.rows, call.collective, text, check, call.read(), call.written(),
+                        compute);
+}
+
+/// The same for a backward pass of softmax attention.
+/// \param prepare called as prepare(threads, one_row)
+template <class Call, class Compute, class Prepare>
+CommStats run_backward_call(const Call& call, CausalAlignment alignment, const std::string& text,
+                            FunctionRef<void()> check, const Compute& compute,
+                            const Prepare& prepare) {
+  BroadcastLogits one_row;
+  const bool has_logits = !call.inputs.bias.empty() || !call.inputs.mask.empty();
+  if (has_logits && !are_rows_moved(call.inputs, alignment, call.rows)) {
+    together(call.rows.ranks(), call.collective.text(text), check);
+    one_row = BroadcastLogits::of(call.inputs, call.rows);
+  }
+  const auto check_all = [&] {
+    check();
+    one_row.check(call.collective.name(), call.inputs, !call.grads.bias.empty());
+  };
+  return run_call(call, alignment, text, check_all, compute,
+                  [&](const ExecutorRef& threads) { return prepare(threads, one_row); });
+}
+
 }  // namespace distributed::detail
 
 FOVEA_NAMESPACE_END

@@ -12,17 +12,11 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Both passes, for tensors of T. See `forward` and `backward`.
+/// Both passes, which are the same map, for tensors of T. See `forward` and `backward`.
+/// \param is_backward whether x and out are gradients   \param call of the same operator
 template <class T>
-class MixerCalls {
- public:
-  /// \param call of the same operator
-  static CommStats forward(const FourierMixer& op, const View<const T>& x, const View<T>& out,
-                           const Sharding& rows, const detail::CollectiveCall& call);
-  /// \param call of the same operator
-  static CommStats backward(const FourierMixer& op, const View<const T>& d_out, const View<T>& d_x,
-                            const Sharding& rows, const detail::CollectiveCall& call);
-};
+CommStats mix(const FourierMixer& op, bool is_backward, const View<const T>& x, const View<T>& out,
+              const Sharding& rows, const detail::CollectiveCall& call);
 
 }  // namespace distributed
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The distributed gradients of the dense Synthesizer. Those of W1 and b1 are sums over tokens,
-/// which pass through the ranks in the order of their rows; those of W2 and b2 have a column for
-/// each key, which all ranks receive from the key's rank.
+/// Included by synthesizer_forward.hpp, where it is documented.
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <exception>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,11 +15,102 @@
 #include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
 #include "fovea/distributed/messages/pipelined_scan.hpp"
-#include "fovea/distributed/synthesizer/gradients.hpp"
+#include "fovea/distributed/sharding.hpp"
+#include "fovea/distributed/softmax/backward_pass.hpp"
+#include "fovea/distributed/softmax/forward_pass.hpp"
+#include "fovea/distributed/synthesizer_forward.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-namespace distributed::detail {
+namespace distributed {
+
+/// One forward pass.
+template <class Op, class T>
+class SynthesizerForwardPass final : public RankPass {
+ public:
+  /// Allocates all memory, on every rank, and prepares all messages.
+  /// \param call checked
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  SynthesizerForwardPass(const ShardedForwardCall<Op, T>& call, const ExecutorRef& executor)
+      : softmax_(call.op.softmax()),
+        logits_(call.inputs, call.rows.own(), executor, ExecutorRef().memory()),
+        pass_(softmax_, {}, computed_inputs(executor), call.out, call.saved, call.rows) {
+    pass_.reserve(executor);
+  }
+
+  /// As for softmax attention.
+  std::uint64_t plan_number() const override { return pass_.plan_number(); }
+
+  /// Sends, receives and computes. \returns the exception that computing threw, or null
+  std::exception_ptr run(const ExecutorRef& executor) override { return pass_.run(executor); }
+
+ private:
+  /// The inputs of softmax attention, initialised before the pass.
+  const SoftmaxInputs<T>& computed_inputs(const ExecutorRef& executor) {
+    logits_.compute(executor);
+    return logits_.inputs();
+  }
+
+  using Softmax = fovea::detail::SynthesizedSoftmax<Op>;
+
+  Softmax softmax_;
+  fovea::detail::SynthesizerLogits<Op, T> logits_;
+  SoftmaxForwardPass<T> pass_;
+};
+
+template <Synthesizer Op, class T>
+CommStats forward(const ShardedForwardCall<Op, T>& call) {
+  const auto check = [&] {
+    detail::check_call(call, [&](const InputsOf<Op, T>& own) {
+      call.op.check(own, call.out, call.saved, call.rows.count());
+    });
+  };
+  return detail::run_call(call, detail::call_text(call), check, [&](const ExecutorRef& threads) {
+    return std::make_unique<SynthesizerForwardPass<Op, T>>(call, threads);
+  });
+}
+
+FOVEA_RANKS_PASSES(FORWARD, RandomSynthesizerAttention)
+FOVEA_RANKS_PASSES(FORWARD, FactorisedSynthesizerAttention)
+FOVEA_RANKS_PASSES(FORWARD, DenseSynthesizerAttention)
+FOVEA_IN_SHORT_UNIT(FOVEA_RANKS_FORWARD, RandomSynthesizerAttention)
+FOVEA_IN_SHORT_UNIT(FOVEA_RANKS_FORWARD, FactorisedSynthesizerAttention)
+
+namespace detail {
+
+/// The distributed gradients of a form whose weights have rows by position: apart from softmax
+/// attention, they need nothing from other ranks.
+template <class Op, class T>
+class SynthesizerRankGradients {
+  using Logits = fovea::detail::SynthesizerLogits<Op, T>;
+
+ public:
+  /// Allocates memory for sums over sequences. \param grads this rank's
+  /// \throws std::bad_alloc
+  SynthesizerRankGradients(Logits& /*logits*/, const InputsOf<Op, T>& in,
+                           const GradsOf<Op, T>& grads, const Sharding& /*rows*/,
+                           const ExecutorRef& /*executor*/)
+      : gradients_(in, grads, ExecutorRef().memory()) {}
+
+  /// All ranges of rows are supported.
+  static void check(const GradsOf<Op, T>& /*grads*/, const Sharding& /*rows*/) {}
+  /// Ranks may request different gradients.
+  static std::string text(const GradsOf<Op, T>& /*grads*/) { return {}; }
+
+  /// The requested gradients of softmax attention.
+  const SoftmaxGrads<T>& wanted() const { return gradients_.wanted(); }
+  /// Computes the form's gradients from them.
+  /// \param error an exception that was thrown before, or null   \returns the first exception, or
+  /// null
+  std::exception_ptr finish(Logits& logits, const std::exception_ptr& error,
+                            const ExecutorRef& executor) {
+    if (error) return error;
+    return fovea::detail::caught([&] { gradients_.finish(logits, executor); });
+  }
+
+ private:
+  fovea::detail::SynthesizerGradients<Op, T> gradients_;
+};
 
 /// The gradients of the dense Synthesizer.
 template <class T>
@@ -159,6 +250,67 @@ class SynthesizerRankGradients<DenseSynthesizerAttention, T> {
   SoftmaxGrads<T> wanted_;
 };
 
-}  // namespace distributed::detail
+}  // namespace detail
+
+/// One backward pass.
+template <class Op, class T>
+class SynthesizerBackwardPass final : public RankPass {
+ public:
+  /// Allocates all memory, on every rank, and prepares all messages.
+  /// \param call checked
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  SynthesizerBackwardPass(const ShardedBackwardCall<Op, T>& call, const ExecutorRef& executor)
+      : softmax_(call.op.softmax()),
+        logits_(call.inputs, call.rows.own(), executor, ExecutorRef().memory()),
+        grads_(logits_, call.inputs, call.grads, call.rows, executor),
+        pass_(softmax_, {}, computed_inputs(executor), call.out, call.saved, call.d_out,
+              grads_.wanted(), call.rows) {
+    pass_.reserve(executor);
+  }
+
+  /// As for softmax attention.
+  std::uint64_t plan_number() const override { return pass_.plan_number(); }
+
+  /// Sends, receives and computes. All messages are exchanged even if computing throws.
+  /// \returns the exception that computing threw, or null
+  std::exception_ptr run(const ExecutorRef& executor) override {
+    return grads_.finish(logits_, pass_.run(executor), executor);
+  }
+
+ private:
+  /// The inputs of softmax attention, initialised before the pass.
+  const SoftmaxInputs<T>& computed_inputs(const ExecutorRef& executor) {
+    logits_.compute(executor);
+    return logits_.inputs();
+  }
+
+  using Softmax = fovea::detail::SynthesizedSoftmax<Op>;
+
+  Softmax softmax_;
+  fovea::detail::SynthesizerLogits<Op, T> logits_;
+  detail::SynthesizerRankGradients<Op, T> grads_;
+  SoftmaxBackwardPass<T> pass_;
+};
+
+template <Synthesizer Op, class T>
+CommStats backward(const ShardedBackwardCall<Op, T>& call) {
+  using Gradients = detail::SynthesizerRankGradients<Op, T>;
+  const auto check = [&] {
+    detail::check_call(call, [&](const InputsOf<Op, T>& own) {
+      call.op.check_backward(own, call.out, call.saved, call.d_out, call.grads, call.rows.count());
+    });
+    Gradients::check(call.grads, call.rows);
+  };
+  return detail::run_call(call, detail::call_text(call) + Gradients::text(call.grads), check,
+                          [&](const ExecutorRef& threads) {
+                            return std::make_unique<SynthesizerBackwardPass<Op, T>>(call, threads);
+                          });
+}
+
+FOVEA_RANKS_PASSES(BACKWARD, RandomSynthesizerAttention)
+FOVEA_RANKS_PASSES(BACKWARD, FactorisedSynthesizerAttention)
+FOVEA_RANKS_PASSES(BACKWARD, DenseSynthesizerAttention)
+
+}  // namespace distributed
 
 FOVEA_NAMESPACE_END

@@ -1,17 +1,25 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One rank's forward pass of attention to gathered keys.
+/// Included by indexed_forward.hpp, where it is documented.
 #pragma once
 
 #include <algorithm>
 #include <exception>
+#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "fovea/attention/indexed.hpp"
+#include "fovea/attention/indexed/check.hpp"
 #include "fovea/attention/indexed/forward.hpp"
 #include "fovea/attention/indexed/index_tensor.hpp"
+#include "fovea/distributed/indexed/backward_pass.hpp"
 #include "fovea/distributed/indexed/listed_keys.hpp"
+#include "fovea/distributed/indexed_forward.hpp"
+#include "fovea/distributed/messages/attention_calls.hpp"
 #include "fovea/distributed/messages/pass.hpp"
+#include "fovea/distributed/messages/whole_call.hpp"
 #include "fovea/distributed/rows/row_set.hpp"
 #include "fovea/distributed/sharding.hpp"
 
@@ -56,16 +64,15 @@ class IndexedForwardPass final : public RankPass {
  public:
   /// Allocates the memory for tensors and scratch. Memory of messages depends on the lists, and is
   /// allocated before `out` is written.
-  /// \param inputs, out, saved this rank's, checked
-  /// \throws std::bad_alloc
-  IndexedForwardPass(const IndexedOptions& options, const IndexedInputs<T>& inputs,
-                     const View<T>& out, const IndexedSaved<T>& saved, const Sharding& rows,
+  /// \param call checked   \throws std::bad_alloc
+  IndexedForwardPass(const ShardedForwardCall<IndexedAttention, T>& call,
                      const ExecutorRef& executor)
-      : rows_(rows),
-        lists_(detail::visible_lists(inputs, options.causal, rows)),
-        keys_(inputs.k, inputs.v, rows),
-        attention_(listed(inputs), {listed(inputs).indices, rows.count(), {.scale = options.scale}},
-                   out, saved) {
+      : rows_(call.rows),
+        lists_(detail::visible_lists(call.inputs, call.op.options.causal, rows_)),
+        keys_(call.inputs.k, call.inputs.v, rows_),
+        attention_(listed(call.inputs),
+                   {lists_.view(), rows_.count(), {.scale = call.op.options.scale}}, call.out,
+                   call.saved) {
     attention_.take_scratch(executor);
   }
 
@@ -101,6 +108,60 @@ class IndexedForwardPass final : public RankPass {
   ListedKeys<T> keys_;
   IndexedForward<T> attention_;
 };
+
+namespace detail {
+
+/// Checks this rank's arguments.
+/// \param check_tensors called with this rank's inputs, checks all but the lists
+/// \throws std::invalid_argument
+template <class Call, class Check>
+void check_indexed(const Call& call, const Check& check_tensors) {
+  check_call(call, check_tensors);
+  check_indices(call.op.name(), call.inputs.q, call.inputs.indices, call.rows.count());
+}
+
+}  // namespace detail
+
+template <class T>
+CommStats forward(const ShardedForwardCall<IndexedAttention, T>& call) {
+  const auto check = [&] {
+    detail::check_indexed(call, [&](const IndexedInputs<T>& own) {
+      call.op.check_tensors(own, call.out, call.saved);
+    });
+  };
+  return detail::run_call(
+      call, call.op.options.alignment, detail::call_text(call), check,
+      [&](const auto&... arguments) { call.op.forward(arguments...); },
+      [&](const ExecutorRef& threads) {
+        return std::make_unique<IndexedForwardPass<T>>(call, threads);
+      });
+}
+
+template <class T>
+CommStats backward(const ShardedBackwardCall<IndexedAttention, T>& call) {
+  std::string text = detail::call_text(call);
+  text.append(", keys ").append(std::to_string(call.inputs.indices.width()));
+  const auto check = [&] {
+    detail::check_indexed(call, [&](const IndexedInputs<T>& own) {
+      call.op.check_backward_tensors(own, call.out, call.saved, call.d_out, call.grads);
+    });
+  };
+  IndexTensor lists;
+  return detail::run_call(
+      call, call.op.options.alignment, text, check,
+      [&](const auto&... arguments) { call.op.backward(arguments...); },
+      [&](const ExecutorRef& /*threads*/) {
+        lists = detail::visible_lists(call.inputs, call.op.options.causal, call.rows);
+        IndexedInputs<T> visible = call.inputs;
+        visible.key_lengths = {};
+        visible.indices = std::as_const(lists).view();
+        return std::make_unique<IndexedBackwardPass<T>>(call, visible, call.saved);
+      });
+}
+
+FOVEA_RANKS_PASSES(FORWARD, IndexedAttention)
+FOVEA_IN_SHORT_UNIT(FOVEA_RANKS_FORWARD, IndexedAttention)
+FOVEA_RANKS_PASSES(BACKWARD, IndexedAttention)
 
 }  // namespace distributed
 
