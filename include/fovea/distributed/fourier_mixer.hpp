@@ -6,11 +6,18 @@
 
 #include <type_traits>
 
-#include "fovea/distributed/spectral/mixer_calls.hpp"
+#include "fovea/distributed/messages/call.hpp"
+#include "fovea/spectral/fourier_mixer.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
+
+/// Both passes, which are the same map, for tensors of T. See `forward` and `backward`.
+/// \param is_backward whether x and out are gradients   \param call of the same operator
+template <class T>
+CommStats mix(const FourierMixer& op, bool is_backward, const View<const T>& x, const View<T>& out,
+              const Sharding& rows, const detail::CollectiveCall& call);
 
 /// Computes the mixer of a sharded sequence. All ranks call it together, each with its own rows.
 /// Results are bit-identical to `op.forward` over the whole sequence, unless FFTW measures
@@ -47,3 +54,7 @@ CommStats backward(const FourierMixer& op, const View<const std::type_identity_t
 }  // namespace distributed
 
 FOVEA_NAMESPACE_END
+
+#if !defined(FOVEA_COMPILED_MPI) || !defined(FOVEA_COMPILED_FFTW)
+#include "fovea/distributed/spectral/mixer_calls.inl.hpp"
+#endif

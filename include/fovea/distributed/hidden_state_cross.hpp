@@ -6,11 +6,22 @@
 
 #include <type_traits>
 
-#include "fovea/distributed/spectral/cross_calls.hpp"
+#include "fovea/distributed/messages/call.hpp"
+#include "fovea/spectral/hidden_state_cross.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
+
+/// Computes the forward pass, for tensors of T. \param call of the same operator
+template <class T>
+CommStats cross(const HiddenStateCross& op, const CrossInputs<T>& inputs, const View<T>& out,
+                const Sharding& rows, const detail::CollectiveCall& call);
+/// Computes the backward pass. \param call of the same operator
+template <class T>
+CommStats cross_backward(const HiddenStateCross& op, const CrossInputs<T>& inputs,
+                         const View<const T>& d_out, const CrossGrads<T>& grads,
+                         const Sharding& rows, const detail::CollectiveCall& call);
 
 /// Computes the cross of a sharded sequence. All ranks call it together, each with its own rows.
 /// Results are bit-identical to `op.forward` over the whole sequence.
@@ -28,7 +39,7 @@ template <class T, class E = Serial>
 CommStats forward(const HiddenStateCross& op, const CrossInputs<T>& inputs,
                   const View<std::type_identity_t<T>>& out, const Sharding& rows,
                   E&& executor = {}) {
-  return CrossCalls<T>::forward(op, inputs, out, rows, detail::CollectiveCall(op, executor));
+  return cross<T>(op, inputs, out, rows, detail::CollectiveCall(op, executor));
 }
 
 /// Computes the gradients of the cross of a sharded sequence. Collective. Results are bit-identical
@@ -44,10 +55,13 @@ CommStats backward(const HiddenStateCross& op, const CrossInputs<T>& inputs,
                    const View<const std::type_identity_t<T>>& d_out,
                    const CrossGrads<std::type_identity_t<T>>& grads, const Sharding& rows,
                    E&& executor = {}) {
-  return CrossCalls<T>::backward(op, inputs, d_out, grads, rows,
-                                 detail::CollectiveCall(op, executor));
+  return cross_backward<T>(op, inputs, d_out, grads, rows, detail::CollectiveCall(op, executor));
 }
 
 }  // namespace distributed
 
 FOVEA_NAMESPACE_END
+
+#if !defined(FOVEA_COMPILED_MPI) || !defined(FOVEA_COMPILED_FFTW)
+#include "fovea/distributed/spectral/cross_calls.inl.hpp"
+#endif

@@ -15,7 +15,7 @@
 #include "fovea/attention/softmax/dense.hpp"
 #include "fovea/distributed/linformer_forward.hpp"
 #include "fovea/distributed/rows/own_range.hpp"
-#include "fovea/distributed/shared_rows/keys_backward.hpp"
+#include "fovea/distributed/shared_rows/keys.hpp"
 #include "fovea/distributed/shared_rows/projection_scan.hpp"
 
 FOVEA_NAMESPACE_BEGIN

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "fovea/distributed/longformer.hpp"
-#include "fovea/distributed/messages/broadcast_logits.hpp"
 #include "fovea/distributed/messages/whole_call.hpp"
 #include "fovea/distributed/softmax/backward_pass.hpp"
 #include "fovea/distributed/softmax/forward_pass.hpp"

@@ -8,8 +8,7 @@
 #include <string>
 
 #include "fovea/distributed/luna.hpp"
-#include "fovea/distributed/shared_rows/keys_backward.hpp"
-#include "fovea/distributed/shared_rows/keys_forward.hpp"
+#include "fovea/distributed/shared_rows/keys.hpp"
 #include "fovea/distributed/shared_rows/queries_backward.hpp"
 #include "fovea/distributed/shared_rows/queries_forward.hpp"
 

@@ -16,8 +16,7 @@
 #include "fovea/core/view.hpp"
 #include "fovea/distributed/messages/pipelined_scan.hpp"
 #include "fovea/distributed/nystroem_forward.hpp"
-#include "fovea/distributed/shared_rows/keys_backward.hpp"
-#include "fovea/distributed/shared_rows/keys_forward.hpp"
+#include "fovea/distributed/shared_rows/keys.hpp"
 #include "fovea/distributed/shared_rows/queries_backward.hpp"
 #include "fovea/distributed/shared_rows/queries_forward.hpp"
 

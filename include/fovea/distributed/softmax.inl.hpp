@@ -6,7 +6,6 @@
 #include <memory>
 
 #include "fovea/attention/softmax/passes.hpp"
-#include "fovea/distributed/messages/broadcast_logits.hpp"
 #include "fovea/distributed/messages/whole_call.hpp"
 #include "fovea/distributed/softmax/backward_pass.hpp"
 #include "fovea/distributed/softmax/forward_pass.hpp"

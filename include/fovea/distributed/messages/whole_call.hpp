@@ -2,7 +2,8 @@
 /// \file
 /// Calls whose query rows are not at the positions of their keys: row r is held by the rank that
 /// holds key r, but attends around another position. Every rank gets all rows and computes the
-/// whole call, and keeps its own rows.
+/// whole call, and keeps its own rows. Also whether a bias or mask has one row for all queries,
+/// which ranks determine together, since a rank that holds a single row cannot tell.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include "fovea/distributed/messages/broadcast_logits.hpp"
 #include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
 #include "fovea/distributed/messages/pass.hpp"
@@ -26,6 +26,43 @@
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed::detail {
+
+/// Which of bias and mask have one row for all queries. If no rank holds more than one row, none
+/// has.
+struct BroadcastLogits {
+  bool bias = false;  ///< whether the bias has
+  bool mask = false;  ///< whether the mask has
+
+  /// Determines it collectively. \throws std::runtime_error if MPI fails
+  template <class In>
+  static BroadcastLogits of(const In& in, const Sharding& rows) {
+    const auto any_has = [&](const auto& x) {
+      const bool has = x.rows() == 1 && rows.own_count() > 1;
+      return lowest_rank(rows.ranks(), has) < rows.ranks().size();
+    };
+    BroadcastLogits all;
+    all.bias = any_has(in.bias);
+    all.mask = any_has(in.mask);
+    return all;
+  }
+
+  /// Rejects separate rows on this rank if another has one for all, and the gradient of such a
+  /// bias, a sum over the rows of all ranks. \throws std::invalid_argument
+  template <class In>
+  void check(const char* op, const In& in, bool wants_gradient) const {
+    const auto check_rows = [&](const char* tensor, const auto& x, bool has_one_row) {
+      if (!has_one_row || x.rows() <= 1) return;
+      refuse_extent(op, tensor, x.shape(), 2,
+                    "1, the rows of " + std::string(tensor) + " on another rank");
+    };
+    check_rows("bias", in.bias, bias);
+    check_rows("mask", in.mask, mask);
+    if (!bias || !wants_gradient) return;
+    refuse_given(
+        op, "the gradient of bias",
+        "bias has one row for all queries, and sums over distributed rows are not computed");
+  }
+};
 
 /// Whether some query row of the sequence is at another position than its key. All ranks give the
 /// same answer if their options, key lengths and first positions are the same.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Included by cross_calls.hpp, which documents it.
+/// The passes and calls of the Fourier cross over ranks, included by hidden_state_cross.hpp.
 #pragma once
 
 #include <exception>
@@ -8,10 +8,11 @@
 #include <string>
 
 #include "fovea/core/tensor_check.hpp"
+#include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/messages/channel_all_to_all.hpp"
 #include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/sharding.hpp"
-#include "fovea/distributed/spectral/cross_calls.hpp"
+#include "fovea/kernels/unit.hpp"
 #include "fovea/spectral/cross_backward.hpp"
 #include "fovea/spectral/cross_check.hpp"
 #include "fovea/spectral/cross_forward.hpp"
@@ -118,66 +119,65 @@ class CrossBackwardPass final : public RankPass {
 
 namespace detail {
 
-/// Describes the parts of a call that must be equal on all ranks.
-template <class T>
-std::string cross_text(const char* pass, const CrossInputs<T>& in, const Sharding& rows) {
-  std::string text(HiddenStateCross::name());
+/// Makes a call.
+/// \param check_tensors called with the inputs, without key lengths, which refer to the whole
+/// sequence \param prepare as in run_call
+template <class T, class Check>
+CommStats run_cross(const char* pass, const CrossInputs<T>& in, const Sharding& rows,
+                    const CollectiveCall& call, const Check& check_tensors,
+                    FunctionRef<std::shared_ptr<RankPass>(const ExecutorRef&)> prepare) {
+  std::string text(call.name());
   text.append(pass).append(" of ").append(std::to_string(rows.count())).append(" rows, ");
   text.append(std::to_string(sizeof(T))).append(" bytes per number, f1 ").append(sizes_text(in.f1));
-  text.append(", f2 ").append(sizes_text(in.f2));
-  return text.append(" (batch, heads, width)").append(numbers_text(in));
-}
-
-/// Checks this rank's arguments. \param check_tensors called with the inputs, without key lengths,
-/// which refer to the whole sequence \throws std::invalid_argument
-template <class T, class Check>
-void check_cross(const CrossInputs<T>& in, const Sharding& rows, const Check& check_tensors) {
-  const char* const name = HiddenStateCross::name();
-  check_own_rows(name, "f1", in.f1, rows);
-  CrossInputs<T> own = in;
-  own.key_lengths = {};
-  check_tensors(own);
-  fovea::detail::check_key_lengths(name, in.key_lengths, in.f1.batch(), "f1", rows.count(),
-                                   "the sequence");
-  if (rows.count() <= kLongestCross) return;
-  refuse(name, "rows of the sequence", std::to_string(rows.count()),
-         "at most " + std::to_string(kLongestCross) + ", the limit of FFTW");
+  text.append(", f2 ").append(sizes_text(in.f2)).append(" (batch, heads, width)");
+  text.append(numbers_text(in));
+  const auto check = [&] {
+    check_own_rows(call.name(), "f1", in.f1, rows);
+    CrossInputs<T> own = in;
+    own.key_lengths = {};
+    check_tensors(own);
+    fovea::detail::check_key_lengths(call.name(), in.key_lengths, in.f1.batch(), "f1", rows.count(),
+                                     "the sequence");
+    if (rows.count() <= kLongestCross) return;
+    refuse(call.name(), "rows of the sequence", std::to_string(rows.count()),
+           "at most " + std::to_string(kLongestCross) + ", the limit of FFTW");
+  };
+  return run_call(rows, call, text, check, prepare);
 }
 
 }  // namespace detail
 
 template <class T>
-CommStats CrossCalls<T>::forward(const HiddenStateCross& op, const CrossInputs<T>& inputs,
-                                 const View<T>& out, const Sharding& rows,
-                                 const detail::CollectiveCall& call) {
-  const auto check = [&] {
-    detail::check_cross(inputs, rows,
-                        [&](const CrossInputs<T>& own) { op.template check<T>(own, out); });
-  };
-  return detail::run_call(rows, call, detail::cross_text(".forward", inputs, rows), check,
-                          [&](const ExecutorRef& /*threads*/) {
-                            return std::make_unique<CrossForwardPass<T>>(op.options, inputs, out,
-                                                                         rows);
-                          });
+CommStats cross(const HiddenStateCross& op, const CrossInputs<T>& inputs, const View<T>& out,
+                const Sharding& rows, const detail::CollectiveCall& call) {
+  return detail::run_cross(
+      ".forward", inputs, rows, call,
+      [&](const CrossInputs<T>& own) { op.template check<T>(own, out); },
+      [&](const ExecutorRef& /*threads*/) {
+        return std::make_unique<CrossForwardPass<T>>(op.options, inputs, out, rows);
+      });
 }
 
 template <class T>
-CommStats CrossCalls<T>::backward(const HiddenStateCross& op, const CrossInputs<T>& inputs,
-                                  const View<const T>& d_out, const CrossGrads<T>& grads,
-                                  const Sharding& rows, const detail::CollectiveCall& call) {
-  const auto check = [&] {
-    detail::check_cross(inputs, rows, [&](const CrossInputs<T>& own) {
-      op.template check_backward<T>(own, d_out, grads);
-    });
-  };
-  return detail::run_call(rows, call, detail::cross_text(".backward", inputs, rows), check,
-                          [&](const ExecutorRef& /*threads*/) {
-                            return std::make_unique<CrossBackwardPass<T>>(op.options, inputs, d_out,
-                                                                          grads, rows);
-                          });
+CommStats cross_backward(const HiddenStateCross& op, const CrossInputs<T>& inputs,
+                         const View<const T>& d_out, const CrossGrads<T>& grads,
+                         const Sharding& rows, const detail::CollectiveCall& call) {
+  return detail::run_cross(
+      ".backward", inputs, rows, call,
+      [&](const CrossInputs<T>& own) { op.template check_backward<T>(own, d_out, grads); },
+      [&](const ExecutorRef& /*threads*/) {
+        return std::make_unique<CrossBackwardPass<T>>(op.options, inputs, d_out, grads, rows);
+      });
 }
 
-FOVEA_FLOAT_AND_DOUBLE_PASSES(CrossCalls)
+#define FOVEA_CROSS_CALLS(Op, T)                                                              \
+  template CommStats cross(const Op&, const CrossInputs<T>&, const View<T>&, const Sharding&, \
+                           const detail::CollectiveCall&);                                    \
+  template CommStats cross_backward(const Op&, const CrossInputs<T>&, const View<const T>&,   \
+                                    const CrossGrads<T>&, const Sharding&,                    \
+                                    const detail::CollectiveCall&);
+FOVEA_IN_FLOAT_UNIT(FOVEA_CROSS_CALLS, HiddenStateCross)
+FOVEA_IN_DOUBLE_UNIT(FOVEA_CROSS_CALLS, HiddenStateCross)
 
 }  // namespace distributed
 

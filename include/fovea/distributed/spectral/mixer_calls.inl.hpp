@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Included by mixer_calls.hpp, which documents it.
+/// The pass and the call of the Fourier mixer over ranks, included by fourier_mixer.hpp.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +10,14 @@
 #include <vector>
 
 #include "fovea/core/workspace.hpp"
+#include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/messages/channel_all_to_all.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
 #include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/rows/row_pairs.hpp"
-#include "fovea/distributed/spectral/mixer_calls.hpp"
 #include "fovea/distributed/spectral/mixer_share.hpp"
 #include "fovea/kernels/spectral/table.hpp"
+#include "fovea/kernels/unit.hpp"
 #include "fovea/spectral/fourier_mixer.hpp"
 #include "fovea/spectral/mixer_steps.hpp"
 #include "fovea/spectral/plan_cache.hpp"
