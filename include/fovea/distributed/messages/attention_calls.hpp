@@ -21,12 +21,13 @@ namespace detail {
 /// The type of d_out in an operator's backward pass: a tensor, or the operator's OutGrads<T>.
 template <class Op, class T>
 struct OutGradsOf {
-  using Type = View<const T>;
+  using Type = View<const T>;  ///< the type
 };
+/// That of an operator with OutGrads.
 template <class Op, class T>
 requires requires { typename Op::template OutGrads<T>; }
 struct OutGradsOf<Op, T> {
-  using Type = typename Op::template OutGrads<T>;
+  using Type = typename Op::template OutGrads<T>;  ///< the type
 };
 
 }  // namespace detail
