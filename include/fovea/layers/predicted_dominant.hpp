@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "fovea/attention/fsat.hpp"
 #include "fovea/layers/learned_inputs.hpp"
 
 FOVEA_NAMESPACE_BEGIN
