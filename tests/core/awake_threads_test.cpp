@@ -158,24 +158,14 @@ TEST(ReadAhead, PrefetchesTheMatrixThatFollowedTheLastTime) {
   EXPECT_EQ(pieces(ahead), 1);
 }
 
-/// An executor that keeps what it is told.
-struct Told : fovea::Serial {
-  mutable const void* data = nullptr;
-  mutable Index bytes = 0;
-  void will_read(const void* matrix, Index size) const {
-    data = matrix;
-    bytes = size;
-  }
-};
-
 TEST(ReadAhead, IsFoundBelowAnArenaAndAReference) {
-  const Told told;
+  const RecordsReads recorder;
   fovea::Arena arena(1 << 16);
-  const auto executor = arena.on(told);
+  const auto executor = arena.on(recorder);
   fovea::LeasedExecutor leased(executor);
   const int matrix = 0;
   fovea::ExecutorRef(leased).will_read(&matrix, 7);
-  EXPECT_TRUE(told.data == &matrix && told.bytes == 7);
+  EXPECT_EQ(recorder.reads, (std::vector<std::pair<const void*, Index>>{{&matrix, 7}}));
   fovea::ExecutorRef(fovea::Serial()).will_read(&matrix, 7);  // has no use for it
 }
 

@@ -44,20 +44,14 @@ TEST(Linear, IsTheMatrixProduct) {
   }
 }
 
-/// An executor that keeps what layers are about to read.
-struct Told : fovea::Serial {
-  mutable std::vector<std::pair<const void*, Index>> reads;
-  void will_read(const void* data, Index bytes) const { reads.emplace_back(data, bytes); }
-};
-
 TEST(Linear, TellsTheExecutorWhichWeightsItReads) {
   const Layer linear = layer(5, 7);
   const Activations x({2, 1, 3, 5}), y({2, 1, 3, 7});
-  const Told told;
-  linear.forward(x.view(), y.view(), told);
+  const RecordsReads executor;
+  linear.forward(x.view(), y.view(), executor);
   const std::vector<std::pair<const void*, Index>> expected = {
       {linear.weight.value.data(), Index{5 * 7 * sizeof(double)}}};
-  EXPECT_EQ(told.reads, expected);
+  EXPECT_EQ(executor.reads, expected);
 }
 
 /// A token of one channel has no stride from channel to channel that could be wrong.

@@ -180,4 +180,10 @@ struct Refusing {
   }
 };
 
+/// The calling thread, which records the matrices that layers announce to read.
+struct RecordsReads : fovea::Serial {
+  mutable std::vector<std::pair<const void*, Index>> reads;  ///< data and bytes
+  void will_read(const void* data, Index bytes) const { reads.emplace_back(data, bytes); }
+};
+
 }  // namespace fovea_test

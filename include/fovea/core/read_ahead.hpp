@@ -25,7 +25,7 @@ namespace detail {
 /// The matrices may be gone by then: prefetches of any address have no effect on results.
 class ReadAhead {
  public:
-  /// Half of a second-level cache; waiting is mostly too short for more.
+  /// Half of a second-level cache of 1 MB; waiting is mostly too short for more.
   static constexpr std::uintptr_t kMostBytes = 1 << 19;
   /// Bytes prefetched between two looks for work.
   static constexpr std::uintptr_t kPiece = 2048;

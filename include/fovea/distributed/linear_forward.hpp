@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of linear, delta-rule, FMM and Performer attention over a sharded sequence.
+/// Both passes of linear, delta-rule, FMM and Performer attention over a sharded sequence.
 /// Rows stay in place; ranks exchange states of fixed size and, for a near field, margin rows.
 #pragma once
 

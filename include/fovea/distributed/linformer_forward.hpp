@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of Linformer attention over a sharded sequence. Rows stay where they are; ranks
+/// Both passes of Linformer attention over a sharded sequence. Rows stay where they are; ranks
 /// exchange the projected keys and values, and rows where ranges end within a reduction block of
 /// kReductionBlock tokens.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of Nystroem attention over a sharded sequence. All ranks get the landmarks and
+/// Both passes of Nystroem attention over a sharded sequence. All ranks get the landmarks and
 /// the output of their attention to the keys, and all compute the products of the landmarks.
 #pragma once
 

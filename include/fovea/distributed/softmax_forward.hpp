@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of softmax attention over a sharded sequence.
+/// Both passes of softmax attention over a sharded sequence.
 #pragma once
 
 #include "fovea/distributed/messages/attention_calls.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of the Synthesizer's forms over a sharded sequence, as softmax attention.
+/// Both passes of the Synthesizer's forms over a sharded sequence, as softmax attention.
 #pragma once
 
 #include <concepts>
