@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,15 @@ using fovea::FftPlanning;
 using fovea::HiddenStateCross;
 
 inline CrossInputs<float> cross_inputs(const AllInputs<float>& in) { return {in.q, in.k}; }
+
+/// The obstacle of an entry whose transform, of that name, needs q and v of one width.
+inline auto one_width_for(const char* transform) {
+  return [=](const AttentionShape& s) -> std::string {
+    if (s.value_width == s.width) return {};
+    return std::string("the ") + transform + " has the width of q, which is " +
+           std::to_string(s.width) + "; v has " + std::to_string(s.value_width);
+  };
+}
 
 /// Flops of that many complex transforms of length N.
 inline double transform_flops(const AttentionShape& shape, double transforms) {

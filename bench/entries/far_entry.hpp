@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Entries of the operators with a far field: forward, backward, training, decoding, and what runs
-/// in turns with them to be compared with.
+/// Entries of the operators with a far field: their passes, decoding, and a loop over tokens that
+/// runs in turns with them.
 #pragma once
 
 #include <memory>
 #include <string>
-#include <tuple>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "bench/baselines/token_loops.hpp"
-#include "bench/entries/softmax_entry.hpp"
+#include "bench/entries/pass_entry.hpp"
 #include "bench/reference/far_gradient_reference.hpp"
 #include "bench/reference/far_reference.hpp"
 
 namespace bench {
+
+using fovea::DecoderShape;
 
 /// Inputs with what else an operator reads: rates of the delta rule in (0, 1), and a pair of logits
 /// per head.
@@ -44,38 +46,6 @@ struct FarData {
   AllInputs<T> inputs;
 };
 
-/// A pass that is compared with nothing.
-struct NoOther {
-  std::string name = {};
-
-  template <class T>
-  std::function<void(ThreadPool&)> operator()(const AllInputs<T>& /*in*/) const {
-    return {};
-  }
-};
-
-/// Consecutive forward passes.
-template <class... Ops>
-struct ForwardPasses {
-  std::string name;
-  std::tuple<Ops...> ops;
-
-  template <class T>
-  std::function<void(ThreadPool&)> operator()(const AllInputs<T>& in) const {
-    const auto out = std::make_shared<std::vector<T>>(
-        static_cast<std::size_t>(in.q.heads() * in.q.rows() * in.v.width()));
-    const View<T> to(out->data(), {1, in.q.heads(), in.q.rows(), in.v.width()});
-    return [=, *this](ThreadPool& pool) {
-      static_cast<void>(out);
-      std::apply(
-          [&](const Ops&... op) {
-            (op.forward(AllInputs<T>{in.q, in.k, in.v}, to, pool), ...);
-          },
-          ops);
-    };
-  }
-};
-
 /// A loop over the tokens, one head after the other; in float.
 struct TokenLoop {
   std::string name;
@@ -102,148 +72,73 @@ struct TokenLoop {
   }
 };
 
-namespace detail {
+/// An operator with a far field.
+template <class O>
+struct FarSubject : Subject<O> {
+  template <class T, class S>
+  using Data = FarData<T>;
 
-template <class Op>
-FarWork far_work(const Op& op) {
-  const auto far_field = op.template far_field<float>();
-  return {far_field.map_count(), far_field.delta_count()};
-}
+  static constexpr bool kIn16Bits = true;
+  static constexpr bool kBesideForward = true;
 
-/// An entry without its runners.
-template <class Op>
-Entry far_entry(Names names, const Op& op, std::vector<Family> families) {
-  Entry entry;
-  entry.names = std::move(names);
-  entry.families = std::move(families);
-  entry.far_field = far_work(op);
-  entry.causal = far_model<float>(op).causal;
-  if constexpr (Op::kHasNear) {
-    entry.attended_pairs = [near_field = op.near_field()](const AttentionShape& shape) {
-      return attended_pairs(near_field, shape);
-    };
-  } else {
-    entry.attended_pairs = [](const AttentionShape&) { return Index{0}; };
+  template <class T>
+  Shape saved_shape(std::string_view name, const AllInputs<T>& in) const {
+    return {1, in.q.heads(), in.q.rows(), name == "near_out" ? in.v.width() : 1};
   }
-  return entry;
-}
-
-}  // namespace detail
-
-/// Forward passes. \param other as ForwardPasses
-template <class Op, class Other = NoOther>
-Entry far_entry(Names names, const Op& op, std::vector<Family> families, const Other& other = {}) {
-  const auto runner = [&]<class T, class S = T>(T, S = S{}) {
-    const auto prepare = [op, other](const AllInputs<T>& in, const View<T>& out) {
-      const auto data = std::make_shared<const FarData<T>>(in, op);
-      Prepared pass = forward_pass<S>(
-          op, data->inputs, out,
-          [=](const View<const T>& got, Index samples, const Rounding& rounding) {
-            return far_error(far_model<T>(op), FarTokens<T>(data->inputs), got, samples, rounding);
-          });
-      pass.other = other(data->inputs);
-      return pass;
-    };
-    return Runner<T>{prepare, [op](const AttentionShape& shape, Index workers) {
-                       return op.template workspace_bytes<S>(shape, workers);
-                     }};
-  };
-  Entry entry = detail::far_entry(std::move(names), op, std::move(families));
-  entry.f32 = runner(float{});
-  entry.f64 = double_runner(runner);
-  add_stored_runners(entry, runner);
-  entry.other = other.name;
-  return entry;
-}
-
-/// A gradient of the output, and what a backward pass writes.
-template <class T>
-struct FarTraining {
-  template <class Op>
-  FarTraining(const AllInputs<T>& in, const View<T>& out, const Op& op)
-      : data(in, op),
-        basic(data.inputs, out),
-        beta(data.beta.size()),
-        near_logits(data.near_logits.size()),
-        far_logits(data.far_logits.size()) {
-    basic.saved = {};
-    if constexpr (Op::kHasNear) {
-      near_out.resize(basic.d_out_data.size());
-      basic.saved.near_out = View<T>(near_out.data(), out.shape());
-      basic.saved.near_lse =
-          View<T>(basic.lse_data.data(), {out.batch(), out.heads(), out.rows(), 1});
-    } else {
-      basic.lse_data = {};
+  template <class T>
+  Error error(const FarData<T>& data, const View<const T>& out, Index samples,
+              const Rounding& rounding) const {
+    return decoded_error(data, data.inputs.k.rows(), out, samples, rounding);
+  }
+  /// \param tokens of a decoder
+  template <class T>
+  Error decoded_error(const FarData<T>& data, Index tokens, const View<const T>& out, Index samples,
+                      const Rounding& rounding) const {
+    return far_error(far_model<T>(this->op), FarTokens<T>(data.inputs, tokens), out, samples,
+                     rounding);
+  }
+  template <class T>
+  Error gradient_error(const FarData<T>& data, const View<const T>& /*out*/,
+                       const Training<O, T>& training, Index samples) const {
+    return far_gradient_error(far_model<T>(this->op), FarTokens<T>(data.inputs), training.d_out,
+                              training.grads, samples);
+  }
+  void describe(Entry& entry) const {
+    const auto far_field = this->op.template far_field<float>();
+    entry.far_field = {far_field.map_count(), far_field.delta_count()};
+    entry.causal = far_model<float>(this->op).causal;
+    if constexpr (O::kHasNear) {
+      entry.attended_pairs = [near_field = this->op.near_field()](const AttentionShape& shape) {
+        return attended_pairs(near_field, shape);
+      };
     }
-    if (!beta.empty()) basic.grads.beta = View<T>(beta.data(), data.inputs.beta.shape());
-    if (near_logits.empty()) return;
-    basic.grads.near_logits = View<T>(near_logits.data(), data.inputs.near_logits.shape());
-    basic.grads.far_logits = View<T>(far_logits.data(), data.inputs.far_logits.shape());
   }
-
-  FarData<T> data;
-  Training<T> basic;
-  std::vector<T> beta, near_logits, far_logits, near_out;
+  DecoderShape decoder_shape(const DecoderShape& shape) const { return shape; }
 };
 
-/// Backward passes, compared with forward ones, or both.
-template <class Op>
-Entry far_training_entry(Names names, const Op& op, std::vector<Family> families) {
-  const bool with_forward = names.pass == Pass::training;
-  const auto runner = [&]<class T>(T) {
-    const auto prepare = [op, with_forward](const AllInputs<T>& in, const View<T>& out) {
-      const auto work = std::make_shared<FarTraining<T>>(in, out, op);
-      const auto forward = [=](ThreadPool& pool) {
-        op.forward(work->data.inputs, out, work->basic.saved, pool);
-      };
-      if (Op::kHasNear && !with_forward) {
-        ThreadPool one(1);
-        forward(one);
-      }
-      Prepared pass;
-      pass.run = [=](ThreadPool& pool) {
-        if (with_forward) forward(pool);
-        op.backward(work->data.inputs, out, work->basic.saved, work->basic.d_out, work->basic.grads,
-                    pool);
-      };
-      pass.error = [=](Index samples) {
-        const FarModel<T> model = far_model<T>(op);
-        const FarTokens<T> tokens(work->data.inputs);
-        Error error =
-            far_gradient_error(model, tokens, work->basic.d_out, work->basic.grads, samples);
-        if (with_forward) error.add(far_error(model, tokens, View<const T>(out), samples));
-        return error;
-      };
-      if (!with_forward) pass.other = forward;
-      return pass;
-    };
-    return Runner<T>{prepare, [op](const AttentionShape& shape, Index workers) {
-                       return op.template backward_workspace_bytes<T>(shape, workers);
-                     }};
-  };
-  Entry entry = detail::far_entry(std::move(names), op, std::move(families));
-  entry.f32 = runner(float{});
-  entry.f64 = double_runner(runner);
-  if (!with_forward) entry.other = "forward";
-  return entry;
+/// Forward passes, backward ones in turns with these, or both. \param other as of pass_entry
+template <class Op, class Other = NoOther>
+Entry far_entry(Names names, const Op& op, std::vector<Family> families, const Other& other = {}) {
+  return pass_entry(std::move(names), FarSubject<Op>{{op}}, std::move(families), other);
 }
 
-/// A decoder that has some tokens; `step` adds one, the next of them over and over. \tparam S of
-/// its tensors
-template <class Op, class T, class S>
-struct FarDecoding {
-  FarDecoding(const Op& op, const AllInputs<T>& in, const View<T>& out)
-      : data(in, op),
+/// A decoder that has some tokens; `step` adds one, the next of them over and over.
+template <class Of, class T, class S>
+struct LinearDecoding {
+  LinearDecoding(const Of& subject, const AllInputs<T>& in, const View<T>& out)
+      : of(subject),
+        data(in, of.op),
         call(data.inputs, out),
-        decoder(op.template decoder<S>({.batch = 1,
-                                        .query_heads = in.q.heads(),
-                                        .key_heads = in.k.heads(),
-                                        .width = in.q.width(),
-                                        .value_width = in.v.width()})) {
-    typename Op::template Tokens<S> tokens;
+        decoder(of.op.template decoder<S>(of.decoder_shape({.batch = 1,
+                                                            .query_heads = in.q.heads(),
+                                                            .key_heads = in.k.heads(),
+                                                            .width = in.q.width(),
+                                                            .value_width = in.v.width()}))) {
+    typename Of::Op::template Tokens<S> tokens;
     tokens.k = call.inputs.k;
     tokens.v = call.inputs.v;
     if constexpr (requires { tokens.beta; }) tokens.beta = data.inputs.beta;
+    if constexpr (requires { tokens.projection; }) tokens.projection = data.inputs.projection;
     decoder.append(tokens);
   }
 
@@ -260,34 +155,21 @@ struct FarDecoding {
     decoder.step(one, call.out, pool);
   }
 
-  FarData<T> data;
+  Error error(Index samples) const {
+    call.widen();
+    return of.decoded_error(data, decoder.length(), View<const T>(call.as_numbers), samples,
+                            rounding_to<S, T>());
+  }
+  Of of;
+  typename Of::template Data<T, S> data;
   StoredCall<S, T> call;
-  decltype(std::declval<Op>().template decoder<S>({})) decoder;
+  decltype(std::declval<typename Of::Op>().template decoder<S>({})) decoder;
 };
 
 /// Decoding steps, each with a new token.
 template <class Op>
 Entry far_decode_entry(Names names, const Op& op, std::vector<Family> families) {
-  names.pass = Pass::decode;
-  const auto runner = [&]<class T, class S = T>(T, S = S{}) {
-    const auto prepare = [op](const AllInputs<T>& in, const View<T>& out) {
-      const auto work = std::make_shared<FarDecoding<Op, T, S>>(op, in, out);
-      return Prepared{[=](ThreadPool& pool) { work->step(pool); },
-                      [=](Index samples) {
-                        work->call.widen();
-                        const FarTokens<T> tokens(work->data.inputs, work->decoder.length());
-                        return far_error(far_model<T>(op), tokens, View<const T>(out), samples,
-                                         rounding_to<S, T>());
-                      },
-                      [=] { return work->decoder.memory_bytes(); }};
-    };
-    return Runner<T>{prepare, [](const AttentionShape&, Index) { return Index{0}; }};
-  };
-  Entry entry = detail::far_entry(std::move(names), op, std::move(families));
-  entry.f32 = runner(float{});
-  entry.f64 = double_runner(runner);
-  add_stored_runners(entry, runner);
-  return entry;
+  return steps_entry<LinearDecoding>(std::move(names), FarSubject<Op>{{op}}, std::move(families));
 }
 
 }  // namespace bench

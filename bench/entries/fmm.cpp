@@ -39,7 +39,7 @@ std::vector<Entry> fmm_entries() {
   // clang-format off
   return {
       far_entry({"fmm", "causal,maps:3,band:4", "FMM 3 maps, causal"}, three_causal, far_families(), causal_parts),
-      far_training_entry({"fmm", "causal,maps:3,band:4", "FMM 3 maps, training", Pass::training}, three_causal, {}),
+      far_entry({"fmm", "causal,maps:3,band:4", "FMM 3 maps, training", Pass::training}, three_causal, {}),
       far_decode_entry({"fmm", "causal,maps:3,band:4", "FMM 3 maps, decoding"}, three_causal, far_decode_families()),
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
       far_entry({"fmm", "maps:3,band:4"}, three, far_families(), parts),
@@ -47,8 +47,8 @@ std::vector<Entry> fmm_entries() {
       far_entry({"fmm", "causal,maps:1,band:4"}, one_causal, few_far_families()),
       far_entry({"fmm", "maps:3,band:4,beside:full"}, three, of_full, full),
       far_entry({"fmm", "causal,maps:3,band:4,beside:full"}, three_causal, of_full, full_causal),
-      far_training_entry({"fmm", "maps:3,band:4", "", Pass::backward}, three, far_backward_families()),
-      far_training_entry({"fmm", "causal,maps:3,band:4", "", Pass::backward}, three_causal, far_backward_families()),
+      far_entry({"fmm", "maps:3,band:4", "", Pass::backward}, three, far_backward_families()),
+      far_entry({"fmm", "causal,maps:3,band:4", "", Pass::backward}, three_causal, far_backward_families()),
 #endif
   };
   // clang-format on

@@ -13,8 +13,8 @@ namespace bench {
 std::vector<Entry> fsat_entries() {
   const std::vector<Family> forward = {{.lengths = {1024, 4096, 16384, 65536}},
                                        {.threads = 2, .lengths = {4096, 16384}}};
-  return {fsat_forward_entry({"fsat", "random:4"}, forward),
-          fsat_backward_entry({"fsat", "random:4"}, forward),
+  return {pass_entry({"fsat", "random:4"}, FsatSubject{}, forward),
+          pass_entry({"fsat", "random:4", "", Pass::backward}, FsatSubject{}, forward),
           fsat_graph_entry({"fsat", "random:4"}, {{.lengths = {1024, 4096, 16384, 65536}}})};
 }
 

@@ -16,42 +16,58 @@
 
 namespace bench {
 
-/// Concatenated heads of q and k as f1 and f2, and the core's inputs from their cross. Key heads
-/// are repeated for each query head that reads them, so that f1 and f2 have one width.
-class CrossedHeads {
+/// The cross of the concatenated heads of q and k as f1 and f2, and the core over it. Key heads are
+/// repeated for each query head that reads them, so that f1 and f2 have one width. The graph of a
+/// training step has random edges, too.
+class CrossedCall {
  public:
-  explicit CrossedHeads(const AllInputs<float>& in, EdgeSource edges = EdgeSource::predicted)
+  CrossedCall(const AllInputs<float>& in, const View<float>& out, Pass pass)
       : heads_(in.q.heads()),
         width_(in.q.width()),
         f1_(beside(f1_memory_, in.q, heads_)),
         f2_(beside(f2_memory_, in.k, heads_)),
-        c_(c_memory_.resize(1, in.q.rows(), heads_ * width_)),
-        data_(reading_the_cross(in), edges) {
+        c_(c_memory_.resize(f1_.shape())),
+        core_({{fsat_of(0, edges_of(pass))}}, reading_the_cross(in), out, pass) {
     // So that the cross, a sum of N products, is of the size of its factors.
     const float share = 1 / std::sqrt(static_cast<float>(in.q.rows()));
     for (Index n = 0; n < f1_.rows(); ++n) {
       for (Index c = 0; c < f1_.width(); ++c) f1_(0, 0, n, c) *= share;
     }
+    if (pass == Pass::forward) return;
+    for (const auto& [memory, to] :
+         {std::pair(&d_k_memory_, &d_k_), std::pair(&d_c_memory_, &d_c_),
+          std::pair(&d_f1_memory_, &d_f1_), std::pair(&d_f2_memory_, &d_f2_)}) {
+      *to = memory->resize(f1_.shape());
+    }
+    core_.training()->grads.k = fovea::as_heads(d_k_, 0, heads_, width_);
+    core_.training()->grads.v = fovea::as_heads(d_c_, 0, heads_, width_);
   }
-  CrossedHeads(const CrossedHeads&) = delete;
-  CrossedHeads& operator=(const CrossedHeads&) = delete;
+  CrossedCall(const CrossedCall&) = delete;
+  CrossedCall& operator=(const CrossedCall&) = delete;
 
-  void run(const View<float>& out, ThreadPool& pool) const {
-    cross_.forward(factors(), c_, pool);
-    data_.op.forward(data_.inputs, out, pool);
+  static EdgeSource edges_of(Pass pass) {
+    return pass == Pass::forward ? EdgeSource::predicted : EdgeSource::both;
   }
 
-  const FsatData<float>& data() const { return data_; }
-  const HiddenStateCross& cross() const { return cross_; }
-  CrossInputs<float> factors() const { return {f1_, f2_}; }
-  const View<float>& crossed() const { return c_; }
-  Index channels() const { return heads_ * width_; }
-  /// A tensor of the shape of the cross as heads.
-  View<float> heads_of(const View<float>& x) const { return fovea::as_heads(x, 0, heads_, width_); }
+  void forward(ThreadPool& pool) {
+    cross_.forward({f1_, f2_}, c_, pool);
+    core_.forward(pool);
+  }
+  void backward(ThreadPool& pool) {
+    core_.backward(pool);
+    for (Index n = 0; n < d_c_.rows(); ++n) {
+      for (Index c = 0; c < d_c_.width(); ++c) d_c_(0, 0, n, c) += d_k_(0, 0, n, c);
+    }
+    cross_.backward({f1_, f2_}, d_c_, {d_f1_, d_f2_}, pool);
+  }
 
-  Error error(const View<const float>& out, Index samples) const {
-    Error error = detail::fsat_error(data_, out, samples);
+  /// Of out, of the cross, and of the gradients of what is crossed.
+  Error error(Index samples) {
+    Error error = core_.error(samples);
     error.add(detail::cross_error(f1_, f2_, c_, samples, detail::cross_value));
+    if (d_c_.empty()) return error;
+    error.add(detail::cross_error(d_c_, f2_, d_f1_, samples, detail::cross_gradient));
+    error.add(detail::cross_error(d_c_, f1_, d_f2_, samples, detail::cross_gradient));
     return error;
   }
 
@@ -77,99 +93,39 @@ class CrossedHeads {
   Index heads_;
   Index width_;
   fovea::Buffer<float> f1_memory_, f2_memory_, c_memory_;
-  View<float> f1_, f2_, c_;
-  FsatData<float> data_;
-  HiddenStateCross cross_{{FftPlanning::measure}};
-};
-
-/// A training step: the graph has random edges, too.
-class CrossedTraining {
- public:
-  CrossedTraining(const AllInputs<float>& in, const View<float>& out)
-      : heads_(in, EdgeSource::both),
-        out_(out),
-        work_(heads_.data().inputs, out),
-        d_dominant_(heads_.data().dominant.size()),
-        d_k_(d_k_memory_.resize(1, in.q.rows(), heads_.channels())),
-        d_c_(d_c_memory_.resize(1, in.q.rows(), heads_.channels())),
-        d_f1_(d_f1_memory_.resize(1, in.q.rows(), heads_.channels())),
-        d_f2_(d_f2_memory_.resize(1, in.q.rows(), heads_.channels())) {
-    work_.grads.k = heads_.heads_of(d_k_);
-    work_.grads.v = heads_.heads_of(d_c_);
-    work_.grads.dominant = View<float>(d_dominant_.data(), heads_.data().inputs.dominant.shape());
-  }
-  CrossedTraining(const CrossedTraining&) = delete;
-  CrossedTraining& operator=(const CrossedTraining&) = delete;
-
-  void run(ThreadPool& pool) const {
-    const FsatData<float>& data = heads_.data();
-    heads_.cross().forward(heads_.factors(), heads_.crossed(), pool);
-    data.op.forward(data.inputs, out_, work_.saved, pool);
-    data.op.backward(data.inputs, out_, work_.saved, work_.d_out, work_.grads, pool);
-    for (Index n = 0; n < d_c_.rows(); ++n) {
-      for (Index c = 0; c < d_c_.width(); ++c) d_c_(0, 0, n, c) += d_k_(0, 0, n, c);
-    }
-    heads_.cross().backward(heads_.factors(), d_c_, {d_f1_, d_f2_}, pool);
-  }
-
-  /// Of out, of the cross, and of the gradients of what is crossed.
-  Error error(Index samples) const {
-    const auto [f1, f2] = std::pair(heads_.factors().f1, heads_.factors().f2);
-    Error error = heads_.error(out_, samples);
-    error.add(detail::cross_error(d_c_, f2, d_f1_, samples, detail::cross_gradient));
-    error.add(detail::cross_error(d_c_, f1, d_f2_, samples, detail::cross_gradient));
-    return error;
-  }
-
- private:
-  CrossedHeads heads_;
-  View<float> out_;
-  Training<float> work_;
-  std::vector<float> d_dominant_;
   fovea::Buffer<float> d_k_memory_, d_c_memory_, d_f1_memory_, d_f2_memory_;
-  View<float> d_k_, d_c_, d_f1_, d_f2_;
+  View<float> f1_, f2_, c_;
+  View<float> d_k_, d_c_, d_f1_, d_f2_;  // of training
+  OperatorCall<FsatSubject, float, float> core_;
+  HiddenStateCross cross_{{FftPlanning::measure}};
 };
 
 /// Forward passes, or training steps.
 inline Entry fsat_cross_entry(Names names, std::vector<Family> families) {
-  const bool is_training = names.pass == Pass::training;
-  Entry entry = detail::fsat_entry(std::move(names), std::move(families));
+  const Pass pass = names.pass;
+  const bool is_training = pass == Pass::training;
+  Entry entry = entry_of(std::move(names), FsatSubject{}, std::move(families));
   entry.own_flops = [=](const AttentionShape& s) {
     return static_cast<double>(s.query_heads) * transform_flops(s, is_training ? 7 : 2.5);
   };
-  entry.obstacle = [](const AttentionShape& s) -> std::string {
-    if (s.value_width == s.width) return {};
-    return "the cross has the width of q, which is " + std::to_string(s.width) + "; v has " +
-           std::to_string(s.value_width);
-  };
-  if (is_training) {
-    entry.f32 = {[](const AllInputs<float>& in, const View<float>& out) {
-                   const auto work = std::make_shared<const CrossedTraining>(in, out);
-                   return Prepared{[=](ThreadPool& pool) { work->run(pool); },
-                                   [=](Index samples) { return work->error(samples); }};
-                 },
-                 [](const AttentionShape& s, Index workers) {
-                   return fsat_of(s.keys, EdgeSource::both)
-                              .backward_workspace_bytes<float>(fsat_shape(s), workers) +
-                          HiddenStateCross{}.backward_workspace_bytes<float>(
-                              1, s.keys, s.query_heads * s.width, workers);
-                 }};
-    return entry;
-  }
-  entry.other = "full attention";
-  entry.f32 = {[](const AllInputs<float>& in, const View<float>& out) {
-                 const auto crossed = std::make_shared<CrossedHeads>(in);
-                 return Prepared{
-                     [=](ThreadPool& pool) { crossed->run(out, pool); },
-                     [=](Index samples) { return crossed->error(out, samples); },
-                     {},
-                     [=](ThreadPool& pool) { fovea::FullAttention{}.forward(in, out, pool); }};
-               },
-               [](const AttentionShape& s, Index workers) {
-                 return fsat_of(s.keys).workspace_bytes<float>(fsat_shape(s), workers) +
-                        HiddenStateCross{}.workspace_bytes<float>(1, s.keys,
-                                                                  s.query_heads * s.width, workers);
-               }};
+  entry.obstacle = one_width_for("cross");
+  const ForwardPasses<fovea::FullAttention> full{"full attention", {fovea::FullAttention{}}};
+  if (!is_training) entry.other = full.name;
+  entry.f32 = {
+      [=](const AllInputs<float>& in, const View<float>& out) {
+        Prepared made = passes_of(pass, std::make_shared<CrossedCall>(in, out, pass));
+        if (!is_training) made.other = full(in);
+        return made;
+      },
+      [=](const AttentionShape& s, Index workers) {
+        const FsatAttention op = fsat_of(s.keys, CrossedCall::edges_of(pass));
+        const HiddenStateCross cross;
+        const Index channels = s.query_heads * s.width;
+        return is_training ? op.backward_workspace_bytes<float>(fsat_shape(s), workers) +
+                                 cross.backward_workspace_bytes<float>(1, s.keys, channels, workers)
+                           : op.workspace_bytes<float>(fsat_shape(s), workers) +
+                                 cross.workspace_bytes<float>(1, s.keys, channels, workers);
+      }};
   return entry;
 }
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/entries/softmax_entry.hpp"
+#include "bench/entries/pass_entry.hpp"
 #include "fovea/attention/fsat.hpp"
 #include "fovea/attention/fsat/graph.hpp"
 
@@ -36,8 +36,7 @@ inline FsatAttention fsat_of(Index tokens, EdgeSource edges = EdgeSource::predic
 /// Inputs with dominant indices.
 template <class T>
 struct FsatData {
-  explicit FsatData(const AllInputs<T>& in, EdgeSource edges = EdgeSource::predicted)
-      : inputs(in), op(fsat_of(in.k.rows(), edges)) {
+  FsatData(const AllInputs<T>& in, const FsatAttention&) : inputs(in) {
     const Index count = in.q.heads() * in.k.rows() * kDominantIndices;
     dominant.reserve(static_cast<std::size_t>(count));
     for (Index n = 0; n < count; ++n) {
@@ -52,7 +51,6 @@ struct FsatData {
 
   std::vector<T> dominant;
   AllInputs<T> inputs;
-  FsatAttention op;
 };
 
 /// The distance of a row from the nearest dominant index of key j whose slot has an edge to it;
@@ -105,77 +103,41 @@ RowReference<T> fsat_row(const FsatAttention& op, const AllInputs<T>& in, Index 
   return truth;
 }
 
-namespace detail {
+/// The core, in float.
+struct FsatSubject : Subject<FsatAttention> {
+  template <class T, class S>
+  using Data = FsatData<T>;
 
-/// An entry in float without its runner.
-inline Entry fsat_entry(Names names, std::vector<Family> families) {
-  Entry entry;
-  entry.names = std::move(names);
-  entry.families = std::move(families);
-  entry.attended_pairs = [](const AttentionShape& shape) {
-    return shape.query_heads * FsatAttention{}.attended_pairs(fsat_shape(shape));
-  };
-  return entry;
-}
+  static constexpr bool kInDouble = false;
 
-inline Error fsat_error(const FsatData<float>& data, const View<const float>& out, Index samples) {
-  return sampled_error<float>(data.inputs, out, samples,
-                              [&](const AllInputs<float>& in, Index head, Index row) {
-                                return fsat_row(data.op, in, head, row);
-                              });
-}
-
-}  // namespace detail
-
-/// Forward passes.
-inline Entry fsat_forward_entry(Names names, std::vector<Family> families) {
-  Entry entry = detail::fsat_entry(std::move(names), std::move(families));
-  entry.f32 = {[](const AllInputs<float>& in, const View<float>& out) {
-                 const auto data = std::make_shared<FsatData<float>>(in);
-                 return Prepared{
-                     [=](ThreadPool& pool) { data->op.forward(data->inputs, out, pool); },
-                     [=](Index samples) { return detail::fsat_error(*data, out, samples); }};
-               },
-               [](const AttentionShape& shape, Index workers) {
-                 return fsat_of(shape.keys).workspace_bytes<float>(fsat_shape(shape), workers);
-               }};
-  return entry;
-}
-
-/// Backward passes with the gradient of the dominant indices; what is checked is the output.
-inline Entry fsat_backward_entry(Names names, std::vector<Family> families) {
-  names.pass = Pass::backward;
-  Entry entry = detail::fsat_entry(std::move(names), std::move(families));
-  const auto prepare = [](const AllInputs<float>& in, const View<float>& out) {
-    const auto data = std::make_shared<FsatData<float>>(in);
-    const auto work = std::make_shared<Training<float>>(in, out);
-    const auto d_dominant = std::make_shared<std::vector<float>>(data->dominant.size());
-    work->grads.dominant = View<float>(d_dominant->data(), data->inputs.dominant.shape());
-    data->op.forward(data->inputs, out, work->saved);
-    return Prepared{[=](ThreadPool& pool) {
-                      static_cast<void>(d_dominant);
-                      data->op.backward(data->inputs, out, work->saved, work->d_out, work->grads,
-                                        pool);
-                    },
-                    [=](Index samples) { return detail::fsat_error(*data, out, samples); }};
-  };
-  entry.f32 = {
-      prepare, [](const AttentionShape& shape, Index workers) {
-        return fsat_of(shape.keys).backward_workspace_bytes<float>(fsat_shape(shape), workers);
-      }};
-  return entry;
-}
+  FsatAttention op_for(Index tokens) const { return fsat_of(tokens, op.options.edges); }
+  fovea::FsatShape shape(const AttentionShape& s) const { return fsat_shape(s); }
+  Error error(const FsatData<float>& data, const View<const float>& out, Index samples,
+              const Rounding&) const {
+    const auto truth = [own = op_for(data.inputs.k.rows())](const AllInputs<float>& in, Index head,
+                                                            Index row) {
+      return fsat_row(own, in, head, row);
+    };
+    return sampled_error<float>(data.inputs, out, samples, truth);
+  }
+  void describe(Entry& entry) const {
+    entry.attended_pairs = [](const AttentionShape& shape) {
+      return shape.query_heads * FsatAttention{}.attended_pairs(fsat_shape(shape));
+    };
+  }
+};
 
 /// The graphs of a forward pass alone, on one thread; the output is not touched.
 inline Entry fsat_graph_entry(Names names, std::vector<Family> families) {
   names.pass = Pass::graph;
-  Entry entry = detail::fsat_entry(std::move(names), std::move(families));
+  Entry entry = entry_of(std::move(names), FsatSubject{}, std::move(families));
   entry.attended_pairs = [](const AttentionShape&) { return Index{0}; };
   const auto prepare = [](const AllInputs<float>& in, const View<float>&) {
-    const auto data = std::make_shared<FsatData<float>>(in);
+    const FsatAttention op = fsat_of(in.k.rows());
+    const auto data = std::make_shared<FsatData<float>>(in, op);
     return Prepared{
         [=](ThreadPool&) {
-          fovea::FsatGraph<float> graph(data->inputs.dominant, data->op.options, 1, false);
+          fovea::FsatGraph<float> graph(data->inputs.dominant, op.options, 1, false);
           graph.take_memory(data->inputs.q.heads(), data->inputs.q.heads(), 1,
                             fovea::SystemMemory{});
           const fovea::Sequences<float> sequences{fovea::FsatInputs<float>(data->inputs)};

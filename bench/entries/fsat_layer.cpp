@@ -56,7 +56,7 @@ class FsatLayerRun {
 /// square weights: two feature maps, q, k, v and the output; backward has twice as many.
 Entry fsat_layer_entry(Names names, std::vector<Family> families) {
   const bool is_backward = names.pass == Pass::backward;
-  Entry entry = detail::fsat_entry(std::move(names), std::move(families));
+  Entry entry = entry_of(std::move(names), FsatSubject{}, std::move(families));
   entry.attended_pairs = [](const AttentionShape&) { return Index{0}; };
   entry.own_flops = [=](const AttentionShape& s) {
     const auto width = static_cast<double>(s.query_heads * s.width);

@@ -30,16 +30,16 @@ std::vector<Entry> linear_entries() {
   return {
       far_entry({"linear", "maps:1", "linear"}, one, far_families()),
       far_entry({"linear", "causal,maps:1", "linear, causal"}, one_causal, far_families()),
-      far_training_entry({"linear", "causal,maps:1", "linear, training", Pass::training}, one_causal, {}),
+      far_entry({"linear", "causal,maps:1", "linear, training", Pass::training}, one_causal, {}),
       far_decode_entry({"linear", "causal,maps:1", "linear, decoding"}, one_causal, far_decode_families()),
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
       far_entry({"linear", "maps:1"}, one, {shared_head()}),
       far_entry({"linear", "causal,maps:1,beside:loop"}, one_causal, {of_loop}, loop),
       far_entry({"linear", "maps:3"}, three, few_far_families()),
       far_entry({"linear", "causal,maps:3"}, three_causal, few_far_families()),
-      far_training_entry({"linear", "maps:1", "", Pass::backward}, one, far_backward_families()),
-      far_training_entry({"linear", "causal,maps:1", "", Pass::backward}, one_causal, far_backward_families()),
-      far_training_entry({"linear", "causal,maps:3", "", Pass::backward}, three_causal, {{.lengths = {4096, 16384}}}),
+      far_entry({"linear", "maps:1", "", Pass::backward}, one, far_backward_families()),
+      far_entry({"linear", "causal,maps:1", "", Pass::backward}, one_causal, far_backward_families()),
+      far_entry({"linear", "causal,maps:3", "", Pass::backward}, three_causal, {{.lengths = {4096, 16384}}}),
 #endif
   };
   // clang-format on
@@ -51,11 +51,11 @@ std::vector<Entry> delta_entries() {
   // clang-format off
   return {
       far_entry({"delta", "elu", "delta rule"}, op, far_families()),
-      far_training_entry({"delta", "elu", "delta rule, training", Pass::training}, op, {}),
+      far_entry({"delta", "elu", "delta rule, training", Pass::training}, op, {}),
       far_decode_entry({"delta", "elu", "delta rule, decoding"}, op, far_decode_families()),
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
       far_entry({"delta", "elu,beside:loop"}, op, {far_heads(4, {4096, 16384, 65536})}, loop),
-      far_training_entry({"delta", "elu", "", Pass::backward}, op, far_backward_families()),
+      far_entry({"delta", "elu", "", Pass::backward}, op, far_backward_families()),
 #endif
   };
   // clang-format on

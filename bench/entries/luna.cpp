@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bench/entries/operators.hpp"
-#include "bench/entries/softmax_entry.hpp"
+#include "bench/entries/pass_entry.hpp"
 #include "fovea/attention/luna.hpp"
 
 namespace bench {
@@ -22,7 +22,7 @@ template <class T, class S = T>
 struct LunaCall {
   LunaCall(const AllInputs<T>& all, const View<T>& to)
       : rows(gaussians<T>(6, 0, all.k.heads() * kPacked * all.k.width())),
-        packed_data(Training<T>::size(all.k.heads() * kPacked * all.v.width())),
+        packed_data(static_cast<std::size_t>(all.k.heads() * kPacked * all.v.width())),
         in(packing(all)),
         out(to),
         packed(packed_data.data(), {1, in.k.heads(), kPacked, in.v.width()}),
@@ -70,7 +70,7 @@ struct LunaCall {
 template <class T>
 struct LunaTraining {
   LunaTraining(const AllInputs<T>& in, const View<T>& out)
-      : call(in, out), pack(call.in, call.packed), unpack(call.of_tokens, out) {
+      : call(in, out), pack(call.in, call.packed.shape()), unpack(call.of_tokens, out.shape()) {
     fovea::LunaPack{}.forward(call.in, call.packed, pack.saved);
     fovea::LunaUnpack{}.forward(call.of_tokens, out, unpack.saved);
   }
@@ -81,12 +81,14 @@ struct LunaTraining {
   }
 
   LunaCall<T> call;
-  Training<T> pack, unpack;
+  Training<fovea::LunaPack, T> pack;
+  Training<fovea::LunaUnpack, T> unpack;
 };
 
 /// Both steps of Luna attention, as one pass.
 Entry luna_entry(Names names, std::vector<Family> families) {
   const bool is_backward = names.pass == Pass::backward;
+  const double passes = passes_of_forward(names.pass, 2.5);
   const auto runner = [=]<class T, class S = T>(T, S = S{}) {
     const auto prepare = [=](const AllInputs<T>& in, const View<T>& out) {
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
@@ -105,24 +107,20 @@ Entry luna_entry(Names names, std::vector<Family> families) {
                        pack.queries = kPacked;
                        AttentionShape unpack = shape;
                        unpack.keys = kPacked;
-                       const auto most = [&](const auto& bytes) {
-                         return std::max(bytes(fovea::LunaPack{}, pack),
-                                         bytes(fovea::LunaUnpack{}, unpack));
+                       const auto bytes = [=](const auto& step, const AttentionShape& s) {
+                         return is_backward ? step.template backward_workspace_bytes<T>(s, workers)
+                                            : step.template workspace_bytes<S>(s, workers);
                        };
-                       return is_backward ? most([&](const auto& step, const AttentionShape& s) {
-                         return step.template backward_workspace_bytes<T>(s, workers);
-                       })
-                                          : most([&](const auto& step, const AttentionShape& s) {
-                                              return step.template workspace_bytes<S>(s, workers);
-                                            });
+                       return std::max(bytes(fovea::LunaPack{}, pack),
+                                       bytes(fovea::LunaUnpack{}, unpack));
                      }};
   };
   Entry entry{std::move(names),
               [](const AttentionShape& s) { return s.query_heads * s.queries * kPacked; },
               runner(float{}), double_runner(runner), std::move(families)};
-  entry.own_flops = [is_backward](const AttentionShape& s) {
+  entry.own_flops = [passes](const AttentionShape& s) {
     const auto tokens = static_cast<double>(s.query_heads * s.queries + s.key_heads * s.keys);
-    return (is_backward ? 2.5 : 1) * 2 * static_cast<double>(kPacked) * tokens *
+    return passes * 2 * static_cast<double>(kPacked) * tokens *
            static_cast<double>(s.width + s.value_width);
   };
   if (!is_backward) add_stored_runners(entry, runner);

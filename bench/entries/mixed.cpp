@@ -2,11 +2,13 @@
 /// \file
 /// Entries of the operators whose keys are mixtures of tokens: Linformer and Nystroem attention.
 #include <cmath>
-#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "bench/entries/operators.hpp"
-#include "bench/entries/softmax_entry.hpp"
+#include "bench/entries/pass_entry.hpp"
 #include "fovea/attention/linformer.hpp"
 #include "fovea/attention/nystroem.hpp"
 
@@ -20,10 +22,11 @@ using fovea::NystroemAttention;
 constexpr Index kProjected = 256;  // P
 constexpr Index kLandmarks = 64;   // m
 
-/// Tensors of one call, and memory for training.
+/// The tensors of one call.
 template <class T>
 struct MixedData {
-  explicit MixedData(const AllInputs<T>& in) : inputs(in) {
+  template <class Op>
+  MixedData(const AllInputs<T>& in, const Op&) : inputs(in) {
     const Index keys = in.k.rows();
     const auto size = static_cast<T>(1 / std::sqrt(static_cast<double>(keys)));
     for (std::vector<T>* x : {&e, &f}) {
@@ -33,6 +36,8 @@ struct MixedData {
     inputs.key_projection = View<const T>(e.data(), {1, 1, kProjected, keys});
     inputs.value_projection = View<const T>(f.data(), {1, 1, kProjected, keys});
   }
+  MixedData(const MixedData&) = delete;
+  MixedData& operator=(const MixedData&) = delete;
 
   std::vector<T> e, f;
   AllInputs<T> inputs;
@@ -58,8 +63,8 @@ void project(const View<const T>& e, const View<const T>& x, Index head, T* to) 
 
 /// How far out is from softmax attention over the projected keys and values.
 template <class T>
-Error linformer_error(const MixedData<T>& data, const View<T>& out, Index samples) {
-  const AllInputs<T>& in = data.inputs;
+Error mixed_error(const LinformerAttention&, const AllInputs<T>& in, const View<const T>& out,
+                  Index samples) {
   const Index heads = in.k.heads();
   std::vector<T> keys(static_cast<std::size_t>(heads * kProjected * in.k.width()));
   std::vector<T> values(static_cast<std::size_t>(heads * kProjected * in.v.width()));
@@ -129,8 +134,8 @@ WideMatrix<T> rows_of_head(const View<const T>& x, Index head, Index segment) {
 /// How far out is from the rows' attention to the landmarks of keys, whose values are Z W, in units
 /// of |Z| |W|.
 template <class T>
-Error landmark_error(const MixedData<T>& data, const View<T>& out, Index samples) {
-  const AllInputs<T>& in = data.inputs;
+Error mixed_error(const NystroemAttention&, const AllInputs<T>& in, const View<const T>& out,
+                  Index samples) {
   const Index heads = in.q.heads();
   const Index m = kLandmarks;
   std::vector<T> keys, values, sizes;
@@ -185,75 +190,48 @@ Error landmark_error(const MixedData<T>& data, const View<T>& out, Index samples
   });
 }
 
-/// The passes of an operator, with what its backward pass reads kept.
-template <class T>
-struct MixedTraining : Training<T> {
-  MixedTraining(const AllInputs<T>& in, const View<T>& out)
-      : Training<T>(in, out),
-        keys(Training<T>::size(in.k.heads() * kProjected * in.k.width())),
-        values(Training<T>::size(in.k.heads() * kProjected * in.v.width())),
-        marks(Training<T>::size(in.q.heads() * kLandmarks * in.v.width())),
-        mark_lse(Training<T>::size(in.q.heads() * kLandmarks)),
-        d_e(Training<T>::size(kProjected * in.k.rows())),
-        d_f(Training<T>::size(kProjected * in.k.rows())) {
-    AllSaved<T>& kept = this->saved;
-    kept.projected_keys = {keys.data(), {1, in.k.heads(), kProjected, in.k.width()}};
-    kept.projected_values = {values.data(), {1, in.k.heads(), kProjected, in.v.width()}};
-    kept.landmark_values = {marks.data(), {1, in.q.heads(), kLandmarks, in.v.width()}};
-    kept.landmark_lse = {mark_lse.data(), {1, in.q.heads(), kLandmarks, 1}};
-    this->grads.key_projection = {d_e.data(), {1, 1, kProjected, in.k.rows()}};
-    this->grads.value_projection = {d_f.data(), {1, 1, kProjected, in.k.rows()}};
+/// One of both operators.
+template <class O>
+struct MixedSubject : Subject<O> {
+  template <class T, class S>
+  using Data = MixedData<T>;
+
+  static constexpr bool kIsLinformer = std::is_same_v<O, LinformerAttention>;
+
+  auto shape(const AttentionShape& s) const { return shape_for<O>(s, kProjected); }
+  template <class T>
+  Shape saved_shape(std::string_view name, const AllInputs<T>& in) const {
+    if (name == "projected_keys") return {1, in.k.heads(), kProjected, in.k.width()};
+    if (name == "projected_values") return {1, in.k.heads(), kProjected, in.v.width()};
+    if (name == "landmark_values") return {1, in.q.heads(), kLandmarks, in.v.width()};
+    return {1, in.q.heads(), name == "landmark_lse" ? kLandmarks : in.q.rows(), 1};
   }
-
-  std::vector<T> keys, values, marks, mark_lse, d_e, d_f;
-};
-
-/// \param rows the pairs of a row of q, and of a row of k
-/// \param error error(data, out, samples); of forward passes
-template <class Op, class F>
-Entry mixed_entry(Names names, const Op& op, Index rows, std::vector<Family> families,
-                  const F& error) {
-  const bool is_forward = names.pass != Pass::backward;
-  const bool is_backward = names.pass != Pass::forward;
-  const auto runner = [&]<class T>(T) {
-    const auto prepare = [=](const AllInputs<T>& in, const View<T>& out) {
-      const auto data = std::make_shared<MixedData<T>>(in);
-      if (!is_backward) {
-        return Prepared{[=](ThreadPool& pool) { op.forward(data->inputs, out, pool); },
-                        [=](Index samples) { return error(*data, out, samples); }};
-      }
-      const auto work = std::make_shared<MixedTraining<T>>(in, out);
-      op.forward(data->inputs, out, work->saved);
-      Prepared pass;
-      pass.run = [=](ThreadPool& pool) {
-        if (is_forward) op.forward(data->inputs, out, work->saved, pool);
-        op.backward(data->inputs, out, work->saved, work->d_out, work->grads, pool);
-      };
-      if (is_forward) pass.error = [=](Index samples) { return error(*data, out, samples); };
-      return pass;
+  template <class T>
+  Error error(const MixedData<T>& data, const View<const T>& out, Index samples,
+              const Rounding&) const {
+    return mixed_error(this->op, data.inputs, out, samples);
+  }
+  void describe(Entry& entry) const {
+    // The pairs of a row of q, and of a row of k.
+    constexpr Index rows = kIsLinformer ? kProjected : kLandmarks;
+    entry.attended_pairs = [](const AttentionShape& s) { return s.query_heads * s.queries * rows; };
+    const double passes = passes_of_forward(entry.names.pass, kIsLinformer ? 2.25 : 2.5);
+    entry.own_flops = [passes](const AttentionShape& s) {
+      const auto tokens = static_cast<double>(s.query_heads * s.queries + s.key_heads * s.keys);
+      return passes * 2 * static_cast<double>(rows) * tokens *
+             static_cast<double>(s.width + s.value_width);
     };
-    return Runner<T>{prepare, [op, is_backward](const AttentionShape& shape, Index workers) {
-                       const auto own = shape_for<Op>(shape, kProjected);
-                       return is_backward ? op.template backward_workspace_bytes<T>(own, workers)
-                                          : op.template workspace_bytes<T>(own, workers);
-                     }};
-  };
-  Entry entry{std::move(names),
-              [rows](const AttentionShape& s) { return s.query_heads * s.queries * rows; },
-              runner(float{}), double_runner(runner), std::move(families)};
-  constexpr double of_backward = std::is_same_v<Op, LinformerAttention> ? 2.25 : 2.5;
-  entry.own_flops = [=](const AttentionShape& s) {
-    const auto tokens = static_cast<double>(s.query_heads * s.queries + s.key_heads * s.keys);
-    return ((is_backward ? of_backward : 0) + (is_forward ? 1 : 0)) * 2 *
-           static_cast<double>(rows) * tokens * static_cast<double>(s.width + s.value_width);
-  };
-  if constexpr (std::is_same_v<Op, NystroemAttention>) {
+    if (kIsLinformer) return;
     entry.obstacle = [](const AttentionShape& s) -> std::string {
       const bool divides = s.queries % kLandmarks == 0 && s.keys % kLandmarks == 0;
       return divides ? "" : "N is not a multiple of 64";
     };
   }
-  return entry;
+};
+
+template <class Op>
+Entry mixed_entry(Names names, const Op& op, std::vector<Family> families) {
+  return pass_entry(std::move(names), MixedSubject<Op>{{op}}, std::move(families));
 }
 
 NystroemAttention nystroem() {
@@ -272,22 +250,15 @@ std::vector<Family> mixed_families() {
 }  // namespace
 
 std::vector<Entry> mixed_entries() {
-  const auto error = []<class T>(const MixedData<T>& data, const View<T>& out, Index samples) {
-    return linformer_error(data, out, samples);
-  };
-  const auto nystroem_error = []<class T>(const MixedData<T>& data, const View<T>& out,
-                                          Index samples) {
-    return landmark_error(data, out, samples);
-  };
   // clang-format off
   return {
-      mixed_entry({"linformer", "256", "Linformer, 256"}, LinformerAttention{}, kProjected, mixed_families(), error),
-      mixed_entry({"nystroem", "64", "Nystroem, 64"}, nystroem(), kLandmarks, mixed_families(), nystroem_error),
-      mixed_entry({"linformer", "256", "Linformer, training", Pass::training}, LinformerAttention{}, kProjected, {}, error),
-      mixed_entry({"nystroem", "64", "Nystroem, training", Pass::training}, nystroem(), kLandmarks, {}, nystroem_error),
+      mixed_entry({"linformer", "256", "Linformer, 256"}, LinformerAttention{}, mixed_families()),
+      mixed_entry({"nystroem", "64", "Nystroem, 64"}, nystroem(), mixed_families()),
+      mixed_entry({"linformer", "256", "Linformer, training", Pass::training}, LinformerAttention{}, {}),
+      mixed_entry({"nystroem", "64", "Nystroem, training", Pass::training}, nystroem(), {}),
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
-      mixed_entry({"linformer", "256", "", Pass::backward}, LinformerAttention{}, kProjected, mixed_families(), error),
-      mixed_entry({"nystroem", "64", "", Pass::backward}, nystroem(), kLandmarks, mixed_families(), nystroem_error),
+      mixed_entry({"linformer", "256", "", Pass::backward}, LinformerAttention{}, mixed_families()),
+      mixed_entry({"nystroem", "64", "", Pass::backward}, nystroem(), mixed_families()),
 #endif
   };
   // clang-format on

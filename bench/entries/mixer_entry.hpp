@@ -130,11 +130,7 @@ Entry mixer_entry(Names names, FftPlanning planning) {
     const auto size = static_cast<double>(s.keys * s.width);
     return static_cast<double>(s.query_heads) * 2.5 * size * std::log2(size);
   };
-  entry.obstacle = [](const AttentionShape& s) -> std::string {
-    if (s.value_width == s.width) return {};
-    return "the mixer has the width of q, which is " + std::to_string(s.width) + "; v has " +
-           std::to_string(s.value_width);
-  };
+  entry.obstacle = one_width_for("mixer");
   entry.f32 = {[=](const AllInputs<float>& in, const View<float>& out) {
                  const auto mixer = std::make_shared<Mixer>(in.q.rows(), in.q.width(), planning);
                  return Prepared{[=](ThreadPool& pool) { mixer->run(in.q, out, pool); },

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An operator's description for fovea_bench and fovea_compare, and its entries.
+/// An operator's description for fovea_bench and fovea_compare.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "bench/baselines/eigen_attention.hpp"
 #include "bench/entries/stored.hpp"
 #include "bench/reference/head_patterns.hpp"
 #include "bench/reference/row_reference.hpp"
@@ -176,17 +175,6 @@ void add_stored_runners(Entry& entry, const F& make) {
 #endif
 }
 
-/// A forward pass with tensors of S. \param error error(out, samples, rounding), of T
-template <class S, class T, class Op, class F>
-Prepared forward_pass(const Op& op, const AllInputs<T>& in, const View<T>& out, const F& error) {
-  const auto call = std::make_shared<const StoredCall<S, T>>(in, out);
-  return {[op, call](ThreadPool& pool) { op.forward(call->inputs, call->out, pool); },
-          [call, out, error](Index samples) {
-            call->widen();
-            return error(View<const T>(out), samples, rounding_to<S, T>());
-          }};
-}
-
 /// The last rows of q, and all of k and v, seen as a pass reads them.
 template <class T>
 AllInputs<T> last_rows(const AllInputs<T>& in, Index rows) {
@@ -195,105 +183,6 @@ AllInputs<T> last_rows(const AllInputs<T>& in, Index rows) {
   last.q =
       View<const T>(in.q.data() + (in.q.rows() - rows) * in.q.strides()[2], shape, in.q.strides());
   return last;
-}
-
-/// Forward passes of an operator of the library, or of anything that has its calls.
-/// `reference(inputs, head, row)` is its truth for float and double.
-template <class Op, class Reference>
-Entry operator_entry(Names names, const Op& op, const Reference& reference,
-                     std::vector<Family> families) {
-  const auto runner = [&]<class T, class S = T>(T, S = S{}) {
-    const auto prepare = [op, reference](const AllInputs<T>& in, const View<T>& out) {
-      return forward_pass<S>(
-          op, in, out, [=](const View<const T>& got, Index samples, const Rounding& rounding) {
-            return sampled_error<T>(in, got, samples, reference, rounding);
-          });
-    };
-    return Runner<T>{prepare, [op](const AttentionShape& shape, Index workers) {
-                       return op.template workspace_bytes<S>(shape, workers);
-                     }};
-  };
-  Entry entry{
-      std::move(names),    [op](const AttentionShape& shape) { return attended_pairs(op, shape); },
-      runner(float{}),     double_runner(runner),
-      std::move(families), [op](const AttentionShape& shape) { return plan_stats(op, shape); }};
-  if constexpr (fovea::Attention<Op, Eigen::half>) add_stored_runners(entry, runner);
-  return entry;
-}
-
-/// Softmax attention with Eigen's matrices in blocks of query rows; see eigen_attention.hpp.
-struct EigenBaseline {
-  static constexpr Index kWholeMatrix = 0;
-
-  Index block_rows = kWholeMatrix;
-  bool causal = false;
-
-  Index rows(Index n) const { return block_rows == kWholeMatrix ? n : std::min(block_rows, n); }
-
-  template <class T>
-  Index workspace_bytes(const AttentionShape& shape, Index workers) const {
-    return workers * rows(shape.queries) * (shape.keys + 1) * Index{sizeof(T)};
-  }
-
-  Index pattern_period(Index /*heads*/) const { return 1; }
-
-  Index attended_pairs(const AttentionShape& shape, Index /*head*/) const {
-    const Index n = shape.queries;
-    return causal ? n * (n + 1) / 2 : n * n;
-  }
-
-  /// Pairs of a block: every row of it with every key that its last row sees.
-  Index computed_pairs(const AttentionShape& shape) const {
-    const Index n = shape.queries;
-    Index pairs = 0;
-    for (Index first = 0; first < n; first += rows(n)) {
-      const Index count = std::min(rows(n), n - first);
-      pairs += count * (causal ? first + count : n);
-    }
-    return pairs;
-  }
-
-  /// Heads are shared out over the threads.
-  template <class T>
-  void forward(const AllInputs<T>& in, const View<T>& out, ThreadPool& pool) const {
-    const AttentionShape shape = fovea::shape_of(in);
-    const Index workers = fovea::worker_count(pool, shape.query_heads);
-    const Index slot = workspace_bytes<T>(shape, 1);
-    fovea::Workspace scratch(workers, slot);
-    fovea::for_each_task(pool, shape.query_heads, [&](Index h, Index worker) {
-      const Index key_head = h / (shape.query_heads / shape.key_heads);
-      const EigenHead<T> head{&in.q(0, h, 0, 0),
-                              &in.k(0, key_head, 0, 0),
-                              &in.v(0, key_head, 0, 0),
-                              &out(0, h, 0, 0),
-                              shape.queries,
-                              shape.width,
-                              shape.value_width,
-                              in.q.strides()[2],
-                              in.k.strides()[2],
-                              in.v.strides()[2],
-                              out.strides()[2],
-                              causal};
-      eigen_attention(head, rows(shape.queries),
-                      scratch.data<T>() + worker * slot / Index{sizeof(T)});
-    });
-  }
-};
-
-inline PlanStats plan_stats(const EigenBaseline& op, const AttentionShape& shape) {
-  return stats_of(shape, attended_pairs(op, shape), shape.query_heads * op.computed_pairs(shape));
-}
-
-inline Entry eigen_entry(Names names, const EigenBaseline& baseline, std::vector<Family> families) {
-  const auto reference = [causal = baseline.causal]<class T>(const AllInputs<T>& in, Index head,
-                                                             Index row) {
-    return softmax_row(in, head, row, [&](Index j) { return !causal || j <= row; });
-  };
-  Entry entry = operator_entry(std::move(names), baseline, reference, std::move(families));
-  entry.causal = baseline.causal;
-  // Beyond, it takes longer than all others together.
-  entry.longest = baseline.block_rows == EigenBaseline::kWholeMatrix ? 2048 : 4096;
-  return entry;
 }
 
 }  // namespace bench

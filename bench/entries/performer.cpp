@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <memory>
+#include <utility>
 #include <vector>
 
+#include "bench/entries/far_entry.hpp"
 #include "bench/entries/far_families.hpp"
 #include "bench/entries/operators.hpp"
-#include "bench/entries/softmax_entry.hpp"
 #include "fovea/attention/linear.hpp"
 #include "fovea/attention/performer.hpp"
 
@@ -22,7 +22,7 @@ using fovea::PerformerAttention;
 /// As many random features as a head is wide.
 template <class T>
 struct PerformerData {
-  explicit PerformerData(const AllInputs<T>& in)
+  PerformerData(const AllInputs<T>& in, const PerformerAttention&)
       : projection(static_cast<std::size_t>(in.q.width() * in.q.width())), inputs(in) {
     const View<T> to(projection.data(), {1, 1, in.q.width(), in.q.width()});
     fovea::draw_projection(1, to);
@@ -107,13 +107,6 @@ Error performer_error(const AllInputs<T>& in, bool causal, const View<const T>& 
   return error;
 }
 
-/// The same where every key is there once.
-template <class T>
-Error performer_error(const AllInputs<T>& in, bool causal, const View<const T>& out,
-                      Index samples) {
-  return performer_error<T>(in, causal, out, samples, [](Index) { return 1; });
-}
-
 /// Flops of the products with the projection and with the states. \param tokens that are added
 double performer_flops(const AttentionShape& shape, Index tokens) {
   return 2.0 * static_cast<double>(shape.batch) *
@@ -121,120 +114,52 @@ double performer_flops(const AttentionShape& shape, Index tokens) {
          static_cast<double>(shape.width * (shape.width + shape.value_width));
 }
 
-/// A decoder that has some tokens; `step` adds one, the next of them over and over.
-template <class T>
-struct PerformerDecoding {
-  explicit PerformerDecoding(const AllInputs<T>& in)
-      : data(in),
-        decoder(PerformerAttention({.causal = true})
-                    .template decoder<T>({.batch = 1,
-                                          .query_heads = in.q.heads(),
-                                          .key_heads = in.k.heads(),
-                                          .width = in.q.width(),
-                                          .value_width = in.v.width(),
-                                          .features = in.q.width()})) {
-    decoder.append(in.k, in.v, data.inputs.projection);
-  }
+struct PerformerSubject : Subject<PerformerAttention> {
+  template <class T, class S>
+  using Data = PerformerData<T>;
 
-  void step(const View<T>& out, ThreadPool& pool) {
-    const Index row = decoder.length() % data.inputs.k.rows();
-    const auto token = [&](const View<const T>& x) {
-      return View<const T>(&x(0, 0, row, 0), {1, x.heads(), 1, x.width()}, x.strides());
-    };
-    AllInputs<T> one = data.inputs;
-    one.k = token(one.k);
-    one.v = token(one.v);
-    decoder.step(one, out, pool);
-  }
+  static constexpr bool kBesideForward = true;
 
-  Error error(const View<const T>& out) const {
+  auto shape(const AttentionShape& s) const { return shape_for<PerformerAttention>(s, s.width); }
+  template <class T>
+  Error error(const PerformerData<T>& data, const View<const T>& out, Index samples,
+              const Rounding& rounding) const {
+    return decoded_error(data, data.inputs.k.rows(), out, samples, rounding);
+  }
+  /// \param tokens of a decoder, which come again and again
+  template <class T>
+  Error decoded_error(const PerformerData<T>& data, Index tokens, const View<const T>& out,
+                      Index samples, const Rounding&) const {
     const Index rows = data.inputs.k.rows();
-    return performer_error<T>(data.inputs, true, out, 1, [&](Index key) {
-      return decoder.length() / rows + (key < decoder.length() % rows ? 1 : 0);
+    return performer_error<T>(data.inputs, op.options.causal, out, samples, [=](Index key) {
+      return tokens / rows + (key < tokens % rows ? 1 : 0);
     });
   }
-
-  PerformerData<T> data;
-  fovea::LinearDecoder<PerformerAttention, T> decoder;
+  void describe(Entry& entry) const {
+    entry.causal = op.options.causal;
+    const bool steps = entry.names.pass == Pass::decode;
+    const double passes = passes_of_forward(entry.names.pass, 3);
+    entry.own_flops = [=](const AttentionShape& s) {
+      return passes * performer_flops(s, steps ? 1 : s.keys);
+    };
+  }
+  fovea::PerformerDecoderShape decoder_shape(const DecoderShape& s) const {
+    return decoder_shape_for<PerformerAttention>(s, s.width);
+  }
 };
 
 /// Decoding steps, each with a new token.
 Entry performer_decode_entry(Names names, std::vector<Family> families) {
-  names.pass = Pass::decode;
-  const auto runner = []<class T>(T) {
-    const auto prepare = [](const AllInputs<T>& in, const View<T>& out) {
-      const auto work = std::make_shared<PerformerDecoding<T>>(in);
-      return Prepared{[=](ThreadPool& pool) { work->step(out, pool); },
-                      [=](Index) { return work->error(out); },
-                      [=] { return work->decoder.memory_bytes(); }};
-    };
-    return Runner<T>{prepare, [](const AttentionShape&, Index) { return Index{0}; }};
-  };
-  Entry entry;
-  entry.names = std::move(names);
-  entry.attended_pairs = [](const AttentionShape&) { return Index{0}; };
-  entry.families = std::move(families);
-  entry.f32 = runner(float{});
-  entry.f64 = double_runner(runner);
-  entry.own_flops = [](const AttentionShape& shape) { return performer_flops(shape, 1); };
-  return entry;
+  return steps_entry<LinearDecoding>(std::move(names),
+                                     PerformerSubject{{PerformerAttention({.causal = true})}},
+                                     std::move(families));
 }
 
 Entry performer_entry(Names names, bool causal, std::vector<Family> families) {
-  const PerformerAttention op({.causal = causal});
-  const bool is_forward = names.pass != Pass::backward;
-  const bool is_backward = names.pass != Pass::forward;
-  const auto runner = [&]<class T>(T) {
-    const auto prepare = [=](const AllInputs<T>& in, const View<T>& out) {
-      const auto data = std::make_shared<const PerformerData<T>>(in);
-      const auto forward = [=](ThreadPool& pool) { op.forward(data->inputs, out, pool); };
-      if (!is_backward) {
-        const fovea::LinearAttention<fovea::EluPlusOne> linear({.causal = op.options.causal});
-        const auto to = std::make_shared<std::vector<T>>(static_cast<std::size_t>(out.size()));
-        Prepared pass;
-        pass.run = forward;
-        pass.error = [=](Index samples) {
-          return performer_error<T>(data->inputs, op.options.causal, out, samples);
-        };
-        pass.other = [=](ThreadPool& pool) {
-          linear.forward(data->inputs, View<T>(to->data(), out.shape()), pool);
-        };
-        return pass;
-      }
-      const auto work = std::make_shared<Training<T>>(data->inputs, out);
-      work->lse_data = {};
-      work->saved = {};
-      Prepared pass;
-      pass.run = [=](ThreadPool& pool) {
-        if (is_forward) op.forward(data->inputs, out, pool);
-        op.backward(data->inputs, out, work->saved, work->d_out, work->grads, pool);
-      };
-      if (is_forward) {
-        pass.error = [=](Index samples) {
-          return performer_error<T>(data->inputs, op.options.causal, out, samples);
-        };
-      }
-      pass.other = forward;
-      return pass;
-    };
-    return Runner<T>{prepare, [op, is_backward](const AttentionShape& shape, Index workers) {
-                       const auto sizes = shape_for<PerformerAttention>(shape, shape.width);
-                       return is_backward ? op.backward_workspace_bytes<T>(sizes, workers)
-                                          : op.workspace_bytes<T>(sizes, workers);
-                     }};
-  };
-  Entry entry;
-  entry.names = std::move(names);
-  entry.attended_pairs = [](const AttentionShape&) { return Index{0}; };
-  entry.families = std::move(families);
-  entry.causal = causal;
-  entry.other = is_backward ? "forward" : "linear attention";
-  entry.f32 = runner(float{});
-  entry.f64 = double_runner(runner);
-  entry.own_flops = [=](const AttentionShape& shape) {
-    return ((is_backward ? 3 : 0) + (is_forward ? 1 : 0)) * performer_flops(shape, shape.keys);
-  };
-  return entry;
+  using Linear = fovea::LinearAttention<fovea::EluPlusOne>;
+  const ForwardPasses<Linear> linear{"linear attention", {Linear({.causal = causal})}};
+  return pass_entry(std::move(names), PerformerSubject{{PerformerAttention({.causal = causal})}},
+                    std::move(families), linear);
 }
 
 }  // namespace

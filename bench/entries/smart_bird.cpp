@@ -35,15 +35,15 @@ std::vector<Entry> smart_bird_entries() {
   const std::vector<Family> of_full = {{.lengths = {4096, 16384}}};
   // clang-format off
   return {
-      list_forward_entry({"smart_bird", "keys:20", "Smart Bird"}, op, list_families()),
-      list_forward_entry({"smart_bird", "causal,keys:20", "Smart Bird, causal"}, causal, {}),
-      list_training_entry({"smart_bird", "causal,keys:20", "Smart Bird, training", Pass::training}, causal, {}),
+      list_entry({"smart_bird", "keys:20", "Smart Bird"}, op, list_families()),
+      list_entry({"smart_bird", "causal,keys:20", "Smart Bird, causal"}, causal, {}),
+      list_entry({"smart_bird", "causal,keys:20", "Smart Bird, training", Pass::training}, causal, {}),
       list_decode_entry({"smart_bird", "keys:20", "Smart Bird, decoding"}, op, {{.lengths = {4096}}, {.threads = 2, .lengths = {4096}}}),
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
       select_entry({"smart_bird", "keys:20"}, op, list_families()),
       select_entry({"smart_bird", "keys:20,beside:exhaustive"}, op, {{.lengths = {16384, 65536}}}, {"exhaustive", exhaustive}),
-      list_forward_entry({"smart_bird", "keys:20,beside:full"}, op, of_full, full),
-      list_training_entry({"smart_bird", "keys:20", "", Pass::backward}, op, list_backward_families()),
+      list_entry({"smart_bird", "keys:20,beside:full"}, op, of_full, full),
+      list_entry({"smart_bird", "keys:20", "", Pass::backward}, op, list_backward_families()),
 #endif
   };
   // clang-format on
@@ -53,9 +53,8 @@ std::vector<Entry> smart_bird_entries() {
 /// Lists of 20 random keys: the loads that no cache line is shared by.
 std::vector<Entry> indexed_entries() {
   const IndexedAttention op;
-  return {list_forward_entry({"indexed", "random:20"}, op, list_families()),
-          list_training_entry({"indexed", "random:20", "", Pass::backward}, op,
-                              list_backward_families())};
+  return {list_entry({"indexed", "random:20"}, op, list_families()),
+          list_entry({"indexed", "random:20", "", Pass::backward}, op, list_backward_families())};
 }
 
 /// What trains a sketch: section 3.1 of the paper.
@@ -64,7 +63,7 @@ std::vector<Entry> sketch_entries() {
   const std::vector<Family> one_head = {
       {.width = 4, .lengths = {1024, 4096}, .heads = 1, .key_heads = 1}};
   return {softmax_entry({"sketch", ""}, op, one_head),
-          training_entry({"sketch", "", "", Pass::backward}, op, one_head)};
+          softmax_entry({"sketch", "", "", Pass::backward}, op, one_head)};
 }
 #endif
 

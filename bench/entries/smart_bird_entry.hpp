@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/entries/far_entry.hpp"
+#include "bench/entries/softmax_entry.hpp"
 #include "bench/io/sketch.hpp"
 #include "fovea/attention/indexed.hpp"
 #include "fovea/attention/smart_bird.hpp"
@@ -136,73 +136,67 @@ Error selection_error(const SmartBirdAttention& op, const AllInputs<T>& in,
 /// What a pass over lists reads, and the lists: those that it is given, or those that it chooses.
 template <class T>
 struct ListData {
-  ListData(const IndexedAttention&, const AllInputs<T>& in) : inputs(in), lists(random_keys(in)) {
+  ListData(const AllInputs<T>& in, const IndexedAttention&) : inputs(in), lists(random_keys(in)) {
     inputs.indices = lists.view();
     inputs.sketch_q = inputs.sketch_k = {};
   }
-  ListData(const SmartBirdAttention& op, const AllInputs<T>& in)
+  ListData(const AllInputs<T>& in, const SmartBirdAttention& op)
       : inputs(in), lists({1, in.q.heads(), in.q.rows(), op.options.keys_per_row}) {}
   ListData(const ListData&) = delete;
   ListData& operator=(const ListData&) = delete;
 
   AllInputs<T> inputs;
   IndexTensor lists;
+  bool are_saved = false;  ///< by the pass: otherwise they are chosen again to judge its output
 };
 
-namespace detail {
+/// Attention over lists, given or chosen; in float.
+template <class O>
+struct ListSubject : Subject<O> {
+  template <class T, class S>
+  using Data = ListData<T>;
 
-/// The error of lists that were given.
-template <class T>
-Error list_error(const IndexedAttention&, const ListData<T>&, Index) {
-  return {};
-}
-template <class T>
-Error list_error(const SmartBirdAttention& op, const ListData<T>& data, Index samples) {
-  return selection_error<T>(op, data.inputs, data.lists.view(), samples);
-}
+  static constexpr bool kChooses = std::is_same_v<O, SmartBirdAttention>;
+  static constexpr bool kInDouble = false;
+  static constexpr bool kIn16Bits = true;
 
-template <class S>
-Index list_scratch(const IndexedAttention& op, const AttentionShape& shape, Index workers) {
-  return op.workspace_bytes<S>(shape_for<IndexedAttention>(shape, kKeysPerRow), workers);
-}
-template <class S>
-Index list_scratch(const SmartBirdAttention& op, const AttentionShape& shape, Index workers) {
-  return op.workspace_bytes<S>(shape_for<SmartBirdAttention>(shape, kSketchWidth), workers);
-}
-
-inline Index list_backward_scratch(const IndexedAttention& op, const AttentionShape& shape,
-                                   Index workers) {
-  return op.backward_workspace_bytes<float>(shape_for<IndexedAttention>(shape, kKeysPerRow),
-                                            workers);
-}
-inline Index list_backward_scratch(const SmartBirdAttention& op, const AttentionShape& shape,
-                                   Index workers) {
-  return op.backward_workspace_bytes<float>(shape_for<SmartBirdAttention>(shape, kSketchWidth),
-                                            workers);
-}
-
-inline SketchWork sketch_work(const IndexedAttention&) { return {}; }
-inline SketchWork sketch_work(const SmartBirdAttention& op) {
-  return {kSketchWidth, op.options.causal};
-}
-
-/// An entry in float without its runner.
-template <class Op>
-Entry list_entry(Names names, const Op& op, std::vector<Family> families) {
-  Entry entry;
-  entry.names = std::move(names);
-  entry.families = std::move(families);
-  entry.sketch = sketch_work(op);
-  entry.causal = op.options.causal;
-  entry.attended_pairs = [causal = op.options.causal](const AttentionShape& shape) {
-    const SmartBirdAttention listing({.keys_per_row = kKeysPerRow, .causal = causal});
-    return shape.query_heads *
-           listing.attended_pairs(shape_for<SmartBirdAttention>(shape, kSketchWidth));
-  };
-  return entry;
-}
-
-}  // namespace detail
+  auto shape(const AttentionShape& s) const {
+    return shape_for<O>(s, kChooses ? kSketchWidth : kKeysPerRow);
+  }
+  template <class Saved, class D>
+  static void add_saved(Saved& saved, D& data) {
+    if constexpr (kChooses) saved.indices = data.lists.view();
+    data.are_saved = true;
+  }
+  template <class T>
+  Error error(ListData<T>& data, const View<const T>& out, Index samples,
+              const Rounding& rounding) const {
+    Error error;
+    if constexpr (kChooses) {
+      if (!data.are_saved) this->op.select(data.inputs.sketch(), data.lists.view());
+      error = selection_error<T>(this->op, data.inputs, std::as_const(data.lists).view(), samples);
+    }
+    error.add(sampled_error<T>(data.inputs, out, samples,
+                               softmax_reference(ListedKeys{std::as_const(data.lists).view()}), rounding));
+    return error;
+  }
+  template <class T>
+  Error gradient_error(const ListData<T>& data, const View<const T>& out,
+                       const Training<O, T>& training, Index samples) const {
+    return sampled_gradient_error(ListedKeys{data.lists.view()}, data.inputs, out, training.saved,
+                                  training.d_out, training.grads, samples);
+  }
+  void describe(Entry& entry) const {
+    const bool causal = this->op.options.causal;
+    if (kChooses) entry.sketch = {kSketchWidth, causal};
+    entry.causal = causal;
+    entry.attended_pairs = [causal](const AttentionShape& shape) {
+      const SmartBirdAttention listing({.keys_per_row = kKeysPerRow, .causal = causal});
+      return shape.query_heads *
+             listing.attended_pairs(shape_for<SmartBirdAttention>(shape, kSketchWidth));
+    };
+  }
+};
 
 /// Another choice of keys, to run in turns with.
 struct OtherChoice {
@@ -211,7 +205,7 @@ struct OtherChoice {
 
   std::function<void(ThreadPool&)> operator()(const AllInputs<float>& in) const {
     if (name.empty()) return {};
-    const auto data = std::make_shared<ListData<float>>(op, in);
+    const auto data = std::make_shared<ListData<float>>(in, op);
     return [data, op = op](ThreadPool& pool) {
       op.select(data->inputs.sketch(), data->lists.view(), pool);
     };
@@ -222,18 +216,19 @@ struct OtherChoice {
 inline Entry select_entry(Names names, const SmartBirdAttention& op, std::vector<Family> families,
                           const OtherChoice& other = {}) {
   names.pass = Pass::select;
-  Entry entry = detail::list_entry(std::move(names), op, std::move(families));
+  Entry entry =
+      entry_of(std::move(names), ListSubject<SmartBirdAttention>{{op}}, std::move(families));
   entry.attended_pairs = [](const AttentionShape&) { return Index{0}; };
   entry.other = other.name;
   entry.f32 = {[op, other](const AllInputs<float>& in, const View<float>&) {
-                 const auto data = std::make_shared<ListData<float>>(op, in);
-                 return Prepared{
-                     .run =
-                         [=](ThreadPool& pool) {
-                           op.select(data->inputs.sketch(), data->lists.view(), pool);
-                         },
-                     .error = [=](Index samples) { return detail::list_error(op, *data, samples); },
-                     .other = other(in)};
+                 const auto data = std::make_shared<ListData<float>>(in, op);
+                 const auto run = [=](ThreadPool& pool) {
+                   op.select(data->inputs.sketch(), data->lists.view(), pool);
+                 };
+                 const auto error = [=](Index samples) {
+                   return selection_error<float>(op, data->inputs, data->lists.view(), samples);
+                 };
+                 return Prepared{.run = run, .error = error, .other = other(in)};
                },
                [op](const AttentionShape& shape, Index workers) {
                  return fovea::selection_bytes<float>(
@@ -242,111 +237,52 @@ inline Entry select_entry(Names names, const SmartBirdAttention& op, std::vector
   return entry;
 }
 
-/// Forward passes. \param other as ForwardPasses
+/// Forward passes, backward ones, or both. \param other as of pass_entry
 template <class Op, class Other = NoOther>
-Entry list_forward_entry(Names names, const Op& op, std::vector<Family> families,
-                         const Other& other = {}) {
-  Entry entry = detail::list_entry(std::move(names), op, std::move(families));
-  entry.other = other.name;
-  const auto runner = [&]<class S = float>(float, S = S{}) {
-    const auto prepare = [op, other](const AllInputs<float>& in, const View<float>& out) {
-      const auto data = std::make_shared<ListData<float>>(op, in);
-      const auto error = [=](const View<const float>& got, Index samples,
-                             const Rounding& rounding) {
-        if constexpr (std::is_same_v<Op, SmartBirdAttention>) {
-          op.select(data->inputs.sketch(), data->lists.view());
-        }
-        Error sum = detail::list_error(op, *data, samples);
-        sum.add(sampled_error<float>(data->inputs, got, samples,
-                                     softmax_reference(ListedKeys{data->lists.view()}), rounding));
-        return sum;
-      };
-      Prepared pass = forward_pass<S>(op, data->inputs, out, error);
-      pass.other = other(in);
-      return pass;
-    };
-    return Runner<float>{prepare, [op](const AttentionShape& shape, Index workers) {
-                           return detail::list_scratch<S>(op, shape, workers);
-                         }};
-  };
-  entry.f32 = runner(float{});
-  add_stored_runners(entry, runner);
-  return entry;
+Entry list_entry(Names names, const Op& op, std::vector<Family> families, const Other& other = {}) {
+  return pass_entry(std::move(names), ListSubject<Op>{{op}}, std::move(families), other);
 }
 
-/// Backward passes, or forward and backward ones, which save the lists.
-template <class Op>
-Entry list_training_entry(Names names, const Op& op, std::vector<Family> families) {
-  const bool with_forward = names.pass == Pass::training;
-  Entry entry = detail::list_entry(std::move(names), op, std::move(families));
-  const auto prepare = [op, with_forward](const AllInputs<float>& in, const View<float>& out) {
-    const auto data = std::make_shared<ListData<float>>(op, in);
-    const auto work = std::make_shared<Training<float>>(in, out);
-    if constexpr (std::is_same_v<Op, SmartBirdAttention>) {
-      work->saved.indices = data->lists.view();
-    }
-    if (!with_forward) op.forward(data->inputs, out, work->saved);
-    const auto run = [=](ThreadPool& pool) {
-      if (with_forward) op.forward(data->inputs, out, work->saved, pool);
-      op.backward(data->inputs, out, work->saved, work->d_out, work->grads, pool);
-    };
-    return Prepared{
-        run, [=](Index samples) {
-          const ListedKeys lists{data->lists.view()};
-          Error error = detail::list_error(op, *data, samples);
-          error.add(sampled_error<float>(data->inputs, out, samples, softmax_reference(lists)));
-          error.add(sampled_gradient_error(lists, data->inputs, View<const float>(out), work->saved,
-                                           work->d_out, work->grads, samples));
-          return error;
-        }};
-  };
-  entry.f32 = {prepare, [op](const AttentionShape& shape, Index workers) {
-                 return detail::list_backward_scratch(op, shape, workers);
-               }};
-  return entry;
-}
+/// A decoder with some tokens.
+template <class Of, class T, class S>
+struct ListDecoding {
+  ListDecoding(const Of& subject, const AllInputs<T>& in, const View<T>& out)
+      : of(subject),
+        data(in, of.op),
+        call(in, out),
+        decoder(of.op.template decoder<S>({.batch = 1,
+                                           .query_heads = in.q.heads(),
+                                           .key_heads = in.k.heads(),
+                                           .width = in.q.width(),
+                                           .value_width = in.v.width(),
+                                           .reserve = in.k.rows(),
+                                           .sketch_width = in.sketch_k.width()})) {
+    decoder.append(call.inputs.k, call.inputs.v, in.sketch_k);
+    query.q = call.inputs.q;
+    query.sketch_q = in.sketch_q;
+    data.are_saved = true;
+  }
+
+  void step(ThreadPool& pool) {
+    decoder.step(query, call.out, {.indices = data.lists.view()}, pool);
+  }
+  Error error(Index samples) {
+    call.widen();
+    return of.error(data, View<const T>(call.as_numbers), samples, rounding_to<S, T>());
+  }
+
+  Of of;
+  ListData<T> data;
+  StoredCall<S, T> call;
+  AllInputs<S> query;
+  fovea::SmartBirdDecoder<S> decoder;
+};
 
 /// Decoding steps: one query after N tokens.
 inline Entry list_decode_entry(Names names, const SmartBirdAttention& op,
                                std::vector<Family> families) {
-  names.pass = Pass::decode;
-  Entry entry = detail::list_entry(std::move(names), op, std::move(families));
-  const auto runner = [&]<class S = float>(float, S = S{}) {
-    const auto prepare = [op](const AllInputs<float>& in, const View<float>& out) {
-      const auto data = std::make_shared<ListData<float>>(op, in);
-      const auto call = std::make_shared<const StoredCall<S, float>>(in, out);
-      const auto decoder = std::make_shared<fovea::SmartBirdDecoder<S>>(
-          op.decoder<S>({.batch = 1,
-                         .query_heads = in.q.heads(),
-                         .key_heads = in.k.heads(),
-                         .width = in.q.width(),
-                         .value_width = in.v.width(),
-                         .reserve = in.k.rows(),
-                         .sketch_width = in.sketch_k.width()}));
-      decoder->append(call->inputs.k, call->inputs.v, in.sketch_k);
-      AllInputs<S> query;
-      query.q = call->inputs.q;
-      query.sketch_q = in.sketch_q;
-      Prepared pass;
-      pass.run = [=](ThreadPool& pool) {
-        decoder->step(query, call->out, {.indices = data->lists.view()}, pool);
-      };
-      pass.error = [=](Index samples) {
-        call->widen();
-        Error error = detail::list_error(op, *data, samples);
-        error.add(sampled_error<float>(data->inputs, out, samples,
-                                       softmax_reference(ListedKeys{data->lists.view()}),
-                                       rounding_to<S, float>()));
-        return error;
-      };
-      pass.decoder_bytes = [=] { return decoder->memory_bytes(); };
-      return pass;
-    };
-    return Runner<float>{prepare, [](const AttentionShape&, Index) { return Index{0}; }};
-  };
-  entry.f32 = runner(float{});
-  add_stored_runners(entry, runner);
-  return entry;
+  return steps_entry<ListDecoding>(std::move(names), ListSubject<SmartBirdAttention>{{op}},
+                                   std::move(families));
 }
 
 }  // namespace bench

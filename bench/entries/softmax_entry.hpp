@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Entries of the softmax operators: forward passes with their options, backward passes, training
-/// steps.
+/// Entries of the softmax operators, and of their optional inputs.
 #pragma once
 
 #include <cmath>
@@ -10,8 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/entries/operator_entry.hpp"
-#include "bench/io/gaussian.hpp"
+#include "bench/entries/pass_entry.hpp"
 #include "bench/reference/gradient_reference.hpp"
 
 namespace bench {
@@ -48,12 +46,38 @@ auto softmax_reference(const Op& op) {
   };
 }
 
-/// Forward passes.
+/// An operator of patterns.
+template <class O>
+struct SoftmaxSubject : Subject<O> {
+  static constexpr bool kIn16Bits = fovea::Attention<O, Eigen::half>;
+
+  template <class D, class T>
+  Error error(const D& data, const View<const T>& out, Index samples,
+              const Rounding& rounding) const {
+    return sampled_error<T>(data.inputs, out, samples, softmax_reference(this->op), rounding);
+  }
+  template <class D, class T>
+  Error gradient_error(const D& data, const View<const T>& out, const Training<O, T>& training,
+                       Index samples) const {
+    return sampled_gradient_error(this->op, data.inputs, out, training.saved, training.d_out,
+                                  training.grads, samples);
+  }
+  void describe(Entry& entry) const {
+    entry.attended_pairs = [op = this->op](const AttentionShape& shape) {
+      return attended_pairs(op, shape);
+    };
+    entry.causal = is_causal(this->op);
+    if (entry.names.pass == Pass::decode) return;
+    entry.plan_stats = [op = this->op](const AttentionShape& shape) {
+      return plan_stats(op, shape);
+    };
+  }
+};
+
+/// Forward passes, backward ones with the forward pass before, or both.
 template <class Op>
 Entry softmax_entry(Names names, const Op& op, std::vector<Family> families) {
-  Entry entry = operator_entry(std::move(names), op, softmax_reference(op), std::move(families));
-  entry.causal = is_causal(op);
-  return entry;
+  return pass_entry(std::move(names), SoftmaxSubject<Op>{{op}}, std::move(families));
 }
 
 /// An operator's optional inputs besides q, k and v.
@@ -99,60 +123,6 @@ Entry extra_entry(Names names, const Op& op, Extra extra, std::vector<Family> fa
   };
   with_extra(entry.f32);
   if (entry.f64.prepare) with_extra(entry.f64);
-  return entry;
-}
-
-/// A gradient of the output, and what a backward pass reads and writes.
-template <class T>
-struct Training {
-  Training(const AllInputs<T>& in, const View<T>& out)
-      : d_out_data(gaussians<T>(2, 0, out.size())),
-        lse_data(size(out.size() / std::max<Index>(1, out.width()))),
-        d_q(size(in.q.size())),
-        d_k(size(in.k.size())),
-        d_v(size(in.v.size())),
-        d_out(d_out_data.data(), out.shape()),
-        saved{View<T>(lse_data.data(), {out.batch(), out.heads(), out.rows(), 1})},
-        grads{.q = View<T>(d_q.data(), in.q.shape()),
-              .k = View<T>(d_k.data(), in.k.shape()),
-              .v = View<T>(d_v.data(), in.v.shape())} {}
-
-  static std::vector<T> size(Index n) { return std::vector<T>(static_cast<std::size_t>(n)); }
-
-  std::vector<T> d_out_data, lse_data, d_q, d_k, d_v;
-  View<const T> d_out;
-  AllSaved<T> saved;
-  AllGrads<T> grads;
-};
-
-/// Backward passes, or forward and backward ones.
-template <class Op>
-Entry training_entry(Names names, const Op& op, std::vector<Family> families) {
-  const bool with_forward = names.pass == Pass::training;
-  const auto runner = [&]<class T>(T) {
-    const auto prepare = [op, with_forward](const AllInputs<T>& in, const View<T>& out) {
-      const auto work = std::make_shared<Training<T>>(in, out);
-      if (!with_forward) op.forward(in, out, work->saved);
-      const auto run = [=](ThreadPool& pool) {
-        if (with_forward) op.forward(in, out, work->saved, pool);
-        op.backward(in, out, work->saved, work->d_out, work->grads, pool);
-      };
-      return Prepared{run, [=](Index samples) {
-                        Error error = sampled_error<T>(in, out, samples, softmax_reference(op));
-                        error.add(sampled_gradient_error(op, in, View<const T>(out), work->saved,
-                                                         work->d_out, work->grads, samples));
-                        return error;
-                      }};
-    };
-    return Runner<T>{prepare, [op](const AttentionShape& shape, Index workers) {
-                       return op.template backward_workspace_bytes<T>(shape, workers);
-                     }};
-  };
-  Entry entry{
-      std::move(names),    [op](const AttentionShape& shape) { return attended_pairs(op, shape); },
-      runner(float{}),     double_runner(runner),
-      std::move(families), [op](const AttentionShape& shape) { return plan_stats(op, shape); }};
-  entry.causal = is_causal(op);
   return entry;
 }
 

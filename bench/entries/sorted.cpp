@@ -6,11 +6,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "bench/entries/softmax_entry.hpp"
+#include "bench/entries/pass_entry.hpp"
 #include "fovea/attention/full.hpp"
 #include "fovea/attention/reformer.hpp"
 #include "fovea/attention/sinkhorn.hpp"
@@ -53,40 +56,29 @@ RowReference<float> softmax_of(const std::vector<SeenKey>& keys, std::size_t wid
   return truth;
 }
 
-/// Inputs and outputs of Sinkhorn attention besides q, k, v and out.
+/// The sorting logits.
+template <class T>
 struct SinkhornData {
-  SinkhornData(const AllInputs<float>& in, const View<float>& to) : work(in, to), out(to) {
-    const Index blocks = in.k.rows() / kRows;
-    const Shape shape = {1, in.k.heads(), blocks, blocks};
-    sorting = gaussians<float>(7, 0, in.k.heads() * blocks * blocks);
-    d_sorting.resize(sorting.size());
-    inputs = {in.q, in.k, in.v, {}, View<const float>(sorting.data(), shape)};
-    grads = {work.grads.q, work.grads.k, work.grads.v, View<float>(d_sorting.data(), shape)};
-  }
-  SinkhornData(const SinkhornData&) = delete;
-  SinkhornData& operator=(const SinkhornData&) = delete;
-
-  void forward(ThreadPool& pool) const { op.forward(inputs, out, {work.saved.lse}, pool); }
-  void backward(ThreadPool& pool) const {
-    op.backward(inputs, out, {work.saved.lse}, work.d_out, grads, pool);
+  SinkhornData(const AllInputs<T>& in, const SinkhornAttention&)
+      : inputs(in), shape{1, in.k.heads(), in.k.rows() / kRows, in.k.rows() / kRows} {
+    sorting = gaussians<T>(7, 0, shape[1] * shape[2] * shape[3]);
   }
 
-  Training<float> work;
-  View<float> out;
-  std::vector<float> sorting, d_sorting;
-  SinkhornAttention op{{.block = kRows}};
-  fovea::SinkhornInputs<float> inputs;
-  fovea::SinkhornGrads<float> grads;
+  View<const T> logits() const { return View<const T>(sorting.data(), shape); }
+
+  AllInputs<T> inputs;
+  Shape shape;
+  std::vector<T> sorting;
 };
 
 /// The weights of one head by plain loops.
-std::vector<double> sorting_weights(const SinkhornData& data, Index head) {
-  const Index n = data.inputs.sorting.rows();
+std::vector<double> sorting_weights(const View<const float>& logits, Index iterations, Index head) {
+  const Index n = logits.rows();
   std::vector<double> x;
   for (Index u = 0; u < n; ++u) {
-    for (Index w = 0; w < n; ++w) x.push_back(std::exp(double{data.inputs.sorting(0, head, u, w)}));
+    for (Index w = 0; w < n; ++w) x.push_back(std::exp(double{logits(0, head, u, w)}));
   }
-  for (Index step = 0; step < 2 * data.op.options.iterations; ++step) {
+  for (Index step = 0; step < 2 * iterations; ++step) {
     const auto at = [&](Index a, Index b) -> double& {
       return x[static_cast<std::size_t>(step % 2 == 0 ? a * n + b : b * n + a)];
     };
@@ -99,11 +91,10 @@ std::vector<double> sorting_weights(const SinkhornData& data, Index head) {
   return x;
 }
 
-RowReference<float> sinkhorn_row(const SinkhornData& data, const std::vector<double>& weights,
+RowReference<float> sinkhorn_row(const AllInputs<float>& in, const std::vector<double>& weights,
                                  Index head, Index row) {
-  const auto& in = data.inputs;
   const Index key_head = head / (in.q.heads() / in.k.heads());
-  const Index n = in.sorting.rows();
+  const Index n = in.k.rows() / kRows;
   const Index block = row / kRows;
   const double scale = 1 / std::sqrt(static_cast<double>(in.q.width()));
   std::vector<SeenKey> keys;
@@ -129,15 +120,43 @@ RowReference<float> sinkhorn_row(const SinkhornData& data, const std::vector<dou
   return softmax_of(keys, static_cast<std::size_t>(in.v.width()));
 }
 
-Error sinkhorn_error(const SinkhornData& data, const AllInputs<float>& in, Index samples) {
-  std::vector<std::vector<double>> weights;
-  for (Index h = 0; h < in.k.heads(); ++h) weights.push_back(sorting_weights(data, h));
-  const Index group = in.q.heads() / in.k.heads();
-  return sampled_error<float>(
-      in, data.out, samples, [&](const AllInputs<float>&, Index head, Index row) {
-        return sinkhorn_row(data, weights[static_cast<std::size_t>(head / group)], head, row);
-      });
-}
+/// The rows of a block and of a chunk are the same, and so is what both operators need of N.
+template <class O>
+struct SortedSubject : Subject<O> {
+  static constexpr bool kInDouble = false;
+
+  static void describe(Entry& entry, Index rounds) {
+    entry.obstacle = [](const AttentionShape& s) -> std::string {
+      return s.keys % kRows == 0 && s.queries == s.keys ? "" : "N is not a multiple of 64";
+    };
+    entry.attended_pairs = [rounds](const AttentionShape& s) {
+      return s.query_heads * s.queries * 2 * kRows * rounds;
+    };
+  }
+};
+
+struct SinkhornSubject : SortedSubject<SinkhornAttention> {
+  template <class T, class S>
+  using Data = SinkhornData<T>;
+
+  template <class T>
+  static fovea::SinkhornInputs<T> inputs(const SinkhornData<T>& data, const AllInputs<T>& in) {
+    return {in.q, in.k, in.v, {}, data.logits()};
+  }
+  Error error(const SinkhornData<float>& data, const View<const float>& out, Index samples,
+              const Rounding&) const {
+    std::vector<std::vector<double>> weights;
+    for (Index h = 0; h < data.inputs.k.heads(); ++h) {
+      weights.push_back(sorting_weights(data.logits(), op.options.iterations, h));
+    }
+    const Index group = data.inputs.q.heads() / data.inputs.k.heads();
+    const auto truth = [&](const AllInputs<float>& in, Index head, Index row) {
+      return sinkhorn_row(in, weights[static_cast<std::size_t>(head / group)], head, row);
+    };
+    return sampled_error<float>(data.inputs, out, samples, truth);
+  }
+  static void describe(Entry& entry) { SortedSubject::describe(entry, 1); }
+};
 
 /// The values of each query head, where several share them: Reformer attention has no such heads.
 std::vector<float> values_of_heads(const AllInputs<float>& in) {
@@ -152,39 +171,18 @@ std::vector<float> values_of_heads(const AllInputs<float>& in) {
   return values;
 }
 
-/// Inputs and outputs of Reformer attention besides q (its qk), v and out.
+template <class T>
 struct ReformerData {
-  ReformerData(const AllInputs<float>& in, const View<float>& to)
-      : work(in, to),
-        out(to),
-        round_lse(static_cast<std::size_t>(in.q.heads() * in.q.rows() * op.options.rounds)),
-        saved{work.saved.lse,
-              View<float>(round_lse.data(), {1, in.q.heads(), in.q.rows(), op.options.rounds})},
-        values(values_of_heads(in)),
-        d_values(values.size()),
-        inputs{in.q, in.v},
-        grads{work.grads.q, work.grads.v} {
-    const fovea::Shape shape = {1, in.q.heads(), in.v.rows(), in.v.width()};
+  ReformerData(const AllInputs<T>& in, const ReformerAttention&)
+      : inputs(in), values(values_of_heads(in)) {
     if (values.empty()) return;
-    inputs.v = View<const float>(values.data(), shape);
-    grads.v = View<float>(d_values.data(), shape);
+    inputs.v = View<const T>(values.data(), {1, in.q.heads(), in.v.rows(), in.v.width()});
   }
   ReformerData(const ReformerData&) = delete;
   ReformerData& operator=(const ReformerData&) = delete;
 
-  void forward(ThreadPool& pool) const { op.forward(inputs, out, saved, pool); }
-  void backward(ThreadPool& pool) const {
-    op.backward(inputs, out, saved, work.d_out, grads, pool);
-  }
-
-  ReformerAttention op{{.chunk = kRows}};
-  Training<float> work;
-  View<float> out;
-  std::vector<float> round_lse;
-  fovea::ReformerSaved<float> saved;
-  std::vector<float> values, d_values;
-  fovea::ReformerInputs<float> inputs;
-  fovea::ReformerGrads<float> grads;
+  AllInputs<T> inputs;
+  std::vector<T> values;
 };
 
 /// The rows of a head in the order of a round.
@@ -199,27 +197,25 @@ std::vector<Index> sorted_rows(const std::vector<Index>& buckets, std::size_t fi
 }
 
 /// What row sees in all rounds is in one softmax, as the rounds are weighed by their sums.
-RowReference<float> reformer_row(const ReformerData& data,
-                                 const std::vector<std::vector<Index>>& orders, Index head,
+/// \param orders of the rows in each round
+RowReference<float> reformer_row(const AllInputs<float>& in,
+                                 std::span<const std::vector<Index>> orders, Index head,
                                  Index row) {
-  const auto& in = data.inputs;
-  const double scale = 1 / std::sqrt(static_cast<double>(in.qk.width()));
-  const Index chunks = in.qk.rows() / kRows;
+  const double scale = 1 / std::sqrt(static_cast<double>(in.q.width()));
+  const Index chunks = in.q.rows() / kRows;
   std::vector<SeenKey> keys;
-  for (Index r = 0; r < data.op.options.rounds; ++r) {
-    const std::vector<Index>& order =
-        orders[static_cast<std::size_t>(head * data.op.options.rounds + r)];
+  for (const std::vector<Index>& order : orders) {
     const Index chunk = (std::find(order.begin(), order.end(), row) - order.begin()) / kRows;
     for (Index t = 0; t < (chunks > 1 ? 2 : 1) * kRows; ++t) {
       const Index seen = (chunk + (t < kRows ? 0 : chunks - 1)) % chunks;
       const Index j = order[static_cast<std::size_t>(seen * kRows + t % kRows)];
       SeenKey key{0, 0, {}};
       double square = 0;
-      for (Index c = 0; c < in.qk.width(); ++c) {
-        const double x = in.qk(0, head, j, c);
+      for (Index c = 0; c < in.q.width(); ++c) {
+        const double x = in.q(0, head, j, c);
         square += x * x;
-        key.logit += scale * double{in.qk(0, head, row, c)} * x;
-        key.size += std::abs(scale * double{in.qk(0, head, row, c)} * x);
+        key.logit += scale * double{in.q(0, head, row, c)} * x;
+        key.size += std::abs(scale * double{in.q(0, head, row, c)} * x);
       }
       key.logit = j == row ? -5e4 : key.logit / std::sqrt(square);
       key.size /= std::sqrt(square);
@@ -230,89 +226,68 @@ RowReference<float> reformer_row(const ReformerData& data,
   return softmax_of(keys, static_cast<std::size_t>(in.v.width()));
 }
 
-Error reformer_error(const ReformerData& data, const AllInputs<float>& in, Index samples) {
-  const Index rounds = data.op.options.rounds;
-  const Index rows = in.q.rows();
-  std::vector<Index> buckets(static_cast<std::size_t>(in.q.heads() * rounds * rows));
-  data.op.buckets(data.inputs, View<Index>(buckets.data(), {1, in.q.heads(), rounds, rows}));
-  std::vector<std::vector<Index>> orders;
-  for (Index n = 0; n < in.q.heads() * rounds; ++n) {
-    orders.push_back(sorted_rows(buckets, static_cast<std::size_t>(n * rows), rows));
+struct ReformerSubject : SortedSubject<ReformerAttention> {
+  template <class T, class S>
+  using Data = ReformerData<T>;
+
+  static fovea::ReformerShape shape(const AttentionShape& s) {
+    return {s.batch, s.query_heads, s.queries, s.width, s.value_width};
   }
-  return sampled_error<float>(in, data.out, samples,
-                              [&](const AllInputs<float>&, Index head, Index row) {
-                                return reformer_row(data, orders, head, row);
-                              });
-}
+  template <class T>
+  static fovea::ReformerInputs<T> inputs(const ReformerData<T>&, const AllInputs<T>& in) {
+    return {in.q, in.v};
+  }
+  template <class T>
+  Shape saved_shape(std::string_view name, const AllInputs<T>& in) const {
+    return {1, in.q.heads(), in.q.rows(), name == "round_lse" ? op.options.rounds : 1};
+  }
+  Error error(const ReformerData<float>& data, const View<const float>& out, Index samples,
+              const Rounding&) const {
+    const Index rounds = op.options.rounds;
+    const Index heads = data.inputs.q.heads();
+    const Index rows = data.inputs.q.rows();
+    std::vector<Index> buckets(static_cast<std::size_t>(heads * rounds * rows));
+    op.buckets(inputs(data, data.inputs), View<Index>(buckets.data(), {1, heads, rounds, rows}));
+    std::vector<std::vector<Index>> orders;
+    for (Index n = 0; n < heads * rounds; ++n) {
+      orders.push_back(sorted_rows(buckets, static_cast<std::size_t>(n * rows), rows));
+    }
+    const auto truth = [&](const AllInputs<float>& in, Index head, Index row) {
+      return reformer_row(
+          in, {&orders[static_cast<std::size_t>(head * rounds)], static_cast<std::size_t>(rounds)},
+          head, row);
+    };
+    return sampled_error<float>(data.inputs, out, samples, truth);
+  }
+  static void describe(Entry& entry) { SortedSubject::describe(entry, 4); }
+};
 
-Error error_of(const SinkhornData& data, const AllInputs<float>& in, Index samples) {
-  return sinkhorn_error(data, in, samples);
-}
-Error error_of(const ReformerData& data, const AllInputs<float>& in, Index samples) {
-  return reformer_error(data, in, samples);
-}
+/// Full attention in turns with a pass: over all rows, or over sequences of that many.
+struct FullBeside {
+  std::string name;
+  Index rows = 0;  ///< of a sequence; 0: all
 
-/// Full attention alternating with a pass: over all rows, or over sequences of that many.
-std::function<void(ThreadPool&)> full_pass(const AllInputs<float>& in, Index rows) {
-  const auto out = std::make_shared<std::vector<float>>(
-      static_cast<std::size_t>(in.q.heads() * in.q.rows() * in.v.width()));
-  // A head of n rows is n / rows sequences.
-  const Index pieces = in.q.heads() * in.q.rows() / rows;
-  const auto cut = [&](const View<const float>& x) {
-    return View<const float>(x.data(), {pieces, 1, rows, x.width()});
-  };
-  const fovea::SoftmaxInputs<float> inputs{cut(in.q), cut(in.k), cut(in.v)};
-  const View<float> to(out->data(), {pieces, 1, rows, in.v.width()});
-  return [out, inputs, to](ThreadPool& pool) { FullAttention{}.forward(inputs, to, pool); };
+  template <class T>
+  std::function<void(ThreadPool&)> operator()(const AllInputs<T>& in) const {
+    const ForwardPasses<FullAttention> full{name, {FullAttention{}}};
+    if (rows == 0) return full(in);
+    // A head of n rows is n / rows sequences.
+    const auto cut = [&](const View<const T>& x) {
+      return View<const T>(x.data(), {1, x.heads() * x.rows() / rows, rows, x.width()});
+    };
+    return full(AllInputs<T>{cut(in.q), cut(in.k), cut(in.v)});
+  }
+};
+
+template <class Other = NoOther>
+Entry sinkhorn(Names names, std::vector<Family> families, const Other& other = {}) {
+  const SinkhornSubject of{{{SinkhornAttention{{.block = kRows}}}}};
+  return pass_entry(std::move(names), of, std::move(families), other);
 }
-
-std::string why_not(const AttentionShape& shape) {
-  return shape.keys % kRows == 0 && shape.queries == shape.keys ? "" : "N is not a multiple of 64";
-}
-
-enum class Beside { nothing, full, blocks };
-
-/// An entry of one of the two. \tparam Data its call
-template <class Data>
-Entry sorted_entry(Names names, std::vector<Family> families, Beside beside = Beside::nothing) {
-  constexpr bool is_reformer = std::is_same_v<Data, ReformerData>;
-  const bool is_forward = names.pass != Pass::backward;
-  const bool is_backward = names.pass != Pass::forward;
-  Entry entry;
-  entry.names = std::move(names);
-  entry.families = std::move(families);
-  entry.obstacle = why_not;
-  if (beside != Beside::nothing) entry.other = beside == Beside::full ? "full" : "blocks of 128";
-  entry.attended_pairs = [](const AttentionShape& shape) {
-    return shape.query_heads * shape.queries * 2 * kRows * (is_reformer ? 4 : 1);
-  };
-  entry.f32 = {[=](const AllInputs<float>& in, const View<float>& out) {
-                 const auto data = std::make_shared<Data>(in, out);
-                 ThreadPool one(1);
-                 if (!is_forward) data->forward(one);
-                 Prepared pass{[=](ThreadPool& pool) {
-                                 if (is_forward) data->forward(pool);
-                                 if (is_backward) data->backward(pool);
-                               },
-                               [=](Index samples) { return error_of(*data, in, samples); }};
-                 if (beside == Beside::full) pass.other = full_pass(in, in.q.rows());
-                 if (beside == Beside::blocks) pass.other = full_pass(in, 2 * kRows);
-                 return pass;
-               },
-               [=](const AttentionShape& shape, Index workers) {
-                 if constexpr (is_reformer) {
-                   const ReformerAttention op({.chunk = kRows});
-                   const fovea::ReformerShape own{shape.batch, shape.query_heads, shape.queries,
-                                                  shape.width, shape.value_width};
-                   return is_backward ? op.backward_workspace_bytes<float>(own, workers)
-                                      : op.workspace_bytes<float>(own, workers);
-                 } else {
-                   const SinkhornAttention op({.block = kRows});
-                   return is_backward ? op.backward_workspace_bytes<float>(shape, workers)
-                                      : op.workspace_bytes<float>(shape, workers);
-                 }
-               }};
-  return entry;
+template <class Other = NoOther>
+Entry reformer(Names names, std::vector<Family> families, const Other& other = {}) {
+  const ReformerSubject of{{{ReformerAttention{{.chunk = kRows}}}}};
+  return pass_entry(std::move(names), of, std::move(families), other);
 }
 
 }  // namespace
@@ -323,16 +298,16 @@ std::vector<Entry> sorted_entries() {
   const std::vector<Family> beside = {{.lengths = {4096, 16384}}};
   // clang-format off
   return {
-      sorted_entry<SinkhornData>({"sinkhorn", "block:64", "Sinkhorn"}, families),
-      sorted_entry<ReformerData>({"reformer", "chunk:64,rounds:4", "Reformer"}, families),
-      sorted_entry<SinkhornData>({"sinkhorn", "block:64", "Sinkhorn, training", Pass::training}, {}),
-      sorted_entry<ReformerData>({"reformer", "chunk:64,rounds:4", "Reformer, training", Pass::training}, {}),
+      sinkhorn({"sinkhorn", "block:64", "Sinkhorn"}, families),
+      reformer({"reformer", "chunk:64,rounds:4", "Reformer"}, families),
+      sinkhorn({"sinkhorn", "block:64", "Sinkhorn, training", Pass::training}, {}),
+      reformer({"reformer", "chunk:64,rounds:4", "Reformer, training", Pass::training}, {}),
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
-      sorted_entry<SinkhornData>({"sinkhorn", "block:64", "", Pass::backward}, families),
-      sorted_entry<ReformerData>({"reformer", "chunk:64,rounds:4", "", Pass::backward}, families),
-      sorted_entry<SinkhornData>({"sinkhorn", "block:64,beside:blocks"}, beside, Beside::blocks),
-      sorted_entry<SinkhornData>({"sinkhorn", "block:64,beside:full"}, beside, Beside::full),
-      sorted_entry<ReformerData>({"reformer", "chunk:64,rounds:4,beside:full"}, beside, Beside::full),
+      sinkhorn({"sinkhorn", "block:64", "", Pass::backward}, families),
+      reformer({"reformer", "chunk:64,rounds:4", "", Pass::backward}, families),
+      sinkhorn({"sinkhorn", "block:64,beside:blocks"}, beside, FullBeside{"blocks of 128", 2 * kRows}),
+      sinkhorn({"sinkhorn", "block:64,beside:full"}, beside, FullBeside{"full"}),
+      reformer({"reformer", "chunk:64,rounds:4,beside:full"}, beside, FullBeside{"full"}),
 #endif
   };
   // clang-format on

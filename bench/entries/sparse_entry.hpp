@@ -70,16 +70,13 @@ Entry dense_mask_entry(Names names, const Op& op, std::vector<Family> families) 
                               pattern_count(op, shape.query_heads) * shape.queries * shape.keys;
                      }};
   };
-  Entry entry{std::move(names),
-              [op](const AttentionShape& shape) { return attended_pairs(op, shape); },
-              runner(float{}),
-              double_runner(runner),
-              std::move(families),
-              [op](const AttentionShape& shape) {
-                return stats_of(shape, attended_pairs(op, shape),
-                                shape.query_heads * shape.queries * shape.keys);
-              }};
-  entry.causal = is_causal(op);
+  Entry entry = entry_of(std::move(names), SoftmaxSubject<Op>{{op}}, std::move(families));
+  entry.plan_stats = [op](const AttentionShape& shape) {
+    return stats_of(shape, attended_pairs(op, shape),
+                    shape.query_heads * shape.queries * shape.keys);
+  };
+  entry.f32 = runner(float{});
+  entry.f64 = double_runner(runner);
   add_stored_runners(entry, runner);
   return entry;
 }
@@ -101,10 +98,10 @@ Entry plan_entry(Names names, const Op& op, std::vector<Family> families) {
     };
     return Runner<T>{prepare, [](const AttentionShape&, Index) { return Index{0}; }};
   };
-  return {
-      std::move(names),    [op](const AttentionShape& shape) { return attended_pairs(op, shape); },
-      runner(float{}),     double_runner(runner),
-      std::move(families), [op](const AttentionShape& shape) { return plan_stats(op, shape); }};
+  Entry entry = entry_of(std::move(names), SoftmaxSubject<Op>{{op}}, std::move(families));
+  entry.f32 = runner(float{});
+  entry.f64 = double_runner(runner);
+  return entry;
 }
 
 }  // namespace bench

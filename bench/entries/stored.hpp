@@ -83,11 +83,11 @@ struct StoredCall {
 /// Tensors that are stored in the type of the arithmetic are taken as they are.
 template <class T>
 struct StoredCall<T, T> {
-  StoredCall(const AllInputs<T>& in, const View<T>& to) : inputs(in), out(to) {}
+  StoredCall(const AllInputs<T>& in, const View<T>& to) : inputs(in), out(to), as_numbers(to) {}
   void widen() const {}
 
   AllInputs<T> inputs;
-  View<T> out;
+  View<T> out, as_numbers;
 };
 
 }  // namespace bench

@@ -50,7 +50,7 @@ std::vector<Entry> strided_entries() {
   return {
       softmax_entry({"strided", "stride:128", "strided"}, op, strided_families()),
       dense_mask_entry({"strided", "stride:128", "strided, dense + mask"}, op, masked),
-      training_entry({"strided", "stride:128", "strided, training", Pass::training}, op, {}),
+      softmax_entry({"strided", "stride:128", "strided, training", Pass::training}, op, {}),
       decode_entry({"strided", "stride:128", "strided, decoding"}, op, sparse_decode_families()),
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
       softmax_entry({"strided", "stride:128,merged"}, merged, {{.lengths = {4096, 16384}}, two_heads({4096})}),
@@ -59,8 +59,8 @@ std::vector<Entry> strided_entries() {
       plan_entry({"strided", "stride:256"}, wide, longest),
       softmax_entry({"strided", "stride:256,merged"}, wide_merged, longest),
       plan_entry({"strided", "stride:256,merged"}, wide_merged, longest),
-      training_entry({"strided", "stride:128", "", Pass::backward}, op, sparse_backward_families()),
-      training_entry({"strided", "stride:128,merged", "", Pass::backward}, merged, {{.lengths = {4096, 16384}}}),
+      softmax_entry({"strided", "stride:128", "", Pass::backward}, op, sparse_backward_families()),
+      softmax_entry({"strided", "stride:128,merged", "", Pass::backward}, merged, {{.lengths = {4096, 16384}}}),
       decode_entry({"strided", "stride:128,merged"}, merged, {{.lengths = {32768}}}),
 #endif
   };
@@ -78,7 +78,7 @@ std::vector<Entry> fixed_entries() {
   // clang-format off
   return {
       softmax_entry({"fixed", "stride:128,summary:8", "fixed"}, op, sparse_families()),
-      training_entry({"fixed", "stride:128,summary:8", "fixed, training", Pass::training}, op, {}),
+      softmax_entry({"fixed", "stride:128,summary:8", "fixed, training", Pass::training}, op, {}),
       decode_entry({"fixed", "stride:128,summary:8", "fixed, decoding"}, op, sparse_decode_families()),
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
       plan_entry({"fixed", "stride:128,summary:8"}, op, longest),
@@ -86,8 +86,8 @@ std::vector<Entry> fixed_entries() {
       plan_entry({"fixed", "stride:128,summary:8,merged"}, merged, longest),
       dense_mask_entry({"fixed", "stride:128,summary:8"}, op, masked),
       dense_mask_entry({"fixed", "stride:128,summary:8,merged"}, merged, masked),
-      training_entry({"fixed", "stride:128,summary:8", "", Pass::backward}, op, sparse_backward_families()),
-      training_entry({"fixed", "stride:128,summary:8,merged", "", Pass::backward}, merged, {{.lengths = {4096, 16384}}}),
+      softmax_entry({"fixed", "stride:128,summary:8", "", Pass::backward}, op, sparse_backward_families()),
+      softmax_entry({"fixed", "stride:128,summary:8,merged", "", Pass::backward}, merged, {{.lengths = {4096, 16384}}}),
       decode_entry({"fixed", "stride:128,summary:8,merged"}, merged, {{.lengths = {32768}}}),
 #endif
   };

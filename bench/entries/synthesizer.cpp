@@ -2,12 +2,12 @@
 /// \file
 /// Entries of the forms of the Synthesizer, whose weights are drawn. The dense form has x in q.
 #include <cmath>
-#include <memory>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
 #include "bench/entries/operators.hpp"
-#include "bench/io/gaussian.hpp"
+#include "bench/entries/pass_entry.hpp"
 #include "fovea/attention/dense_synthesizer.hpp"
 #include "fovea/attention/factorised_synthesizer.hpp"
 #include "fovea/attention/random_synthesizer.hpp"
@@ -23,236 +23,171 @@ using fovea::RandomSynthesizerAttention;
 /// Columns of R1 and R2.
 constexpr Index kRank = 8;
 
-/// A forward pass of any form. `Tensors` has the form's other tensors, and returns its inputs and
-/// gradients. \tparam S of the tensors
-template <class Op, class Tensors, class S = float>
-Prepared forward_pass_of(const AllInputs<float>& in, const View<float>& out) {
-  const auto own = std::make_shared<const Tensors>(in);
-  const auto call = std::make_shared<const StoredCall<S, float>>(in, out);
-  return {[=](ThreadPool& pool) { Op{}.forward(own->inputs(call->inputs), call->out, pool); },
-          [=](Index samples) {
-            call->widen();
-            return sampled_error<float>(
-                in, out, samples,
-                [own](const AllInputs<float>& all, Index head, Index row) {
-                  return own->truth(all, head, row);
-                },
-                rounding_to<S, float>());
-          }};
+/// Normal numbers, rounded to S.
+template <class S>
+Stored<S> drawn(std::uint32_t seed, std::uint32_t stream, const Shape& shape, float size = 1) {
+  const std::vector<float> numbers =
+      gaussians<float>(seed, stream, shape[1] * shape[2] * shape[3], size);
+  return Stored<S>(View<const float>(numbers.data(), shape));
 }
 
-/// A backward pass.
-template <class Op, class Tensors>
-Prepared backward_pass(const AllInputs<float>& in, const View<float>& out) {
-  const auto own = std::make_shared<Tensors>(in);
-  const Op op;
-  const auto lse = std::make_shared<std::vector<float>>(in.q.batch() * in.q.heads() * in.q.rows());
-  const auto made = std::make_shared<fovea::Workspace>(out.size(), sizeof(float));
-  const View<float> kept(made->data<float>(), out.shape());
-  const fovea::SoftmaxSaved<float> saved{
-      View<float>(lse->data(), {in.q.batch(), in.q.heads(), in.q.rows(), 1})};
-  op.forward(own->inputs(in), kept, saved);
-  return {[=, keeps = std::pair(lse, made)](ThreadPool& pool) {
-            op.backward(own->inputs(in), kept, saved, in.v, own->grads(out), pool);
-          },
-          {}};
+/// A softmax over all keys.
+template <class Logit>
+RowReference<float> row_of_logits(const AllInputs<float>& in, Index head, Index row,
+                                  const Logit& logit) {
+  return softmax_row(
+      in, head, row, [](Index) { return true; }, logit);
 }
 
-/// R, and its gradient.
+/// R.
+template <class T, class S>
 struct RandomTensors {
-  explicit RandomTensors(const AllInputs<float>& in)
-      : shape{1, in.q.heads(), in.q.rows(), in.q.rows()},
-        r(gaussians<float>(5, 0, shape[1] * shape[2] * shape[3])),
-        d_r(r.size()) {}
-  fovea::RandomSynthesizerInputs<float> inputs(const AllInputs<float>& in) const {
-    return {View<const float>(r.data(), shape), in.v};
+  RandomTensors(const AllInputs<T>& in, const RandomSynthesizerAttention&)
+      : inputs(in), r(drawn<T>(5, 0, {1, in.q.heads(), in.q.rows(), in.q.rows()})) {}
+
+  fovea::RandomSynthesizerInputs<S> of_call(const AllInputs<S>& in) const {
+    return {r.view(), in.v};
   }
-  fovea::RandomSynthesizerGrads<float> grads(const View<float>& d_v) {
-    return {View<float>(d_r.data(), shape), d_v};
-  }
-  RowReference<float> truth(const AllInputs<float>& in, Index head, Index row) const {
-    const View<const float> logits(r.data(), shape);
-    return softmax_row(
-        in, head, row, [](Index) { return true; },
-        [&](Index j, double) { return double{logits(0, head, row, j)}; });
+  RowReference<T> truth(Index head, Index row) const {
+    return row_of_logits(inputs, head, row,
+                         [&](Index j, double) { return double{r.view()(0, head, row, j)}; });
   }
 
-  Shape shape;
-  std::vector<float> r;
-  std::vector<float> d_r;
+  AllInputs<T> inputs;
+  Stored<T> r;
 };
 
-/// R1 and R2, of S, and their gradients.
-template <class S>
+/// R1 and R2.
+template <class T, class S>
 struct FactorTensors {
-  explicit FactorTensors(const AllInputs<float>& in)
-      : of_queries{1, in.q.heads(), in.q.rows(), kRank},
-        of_keys{1, in.v.heads(), in.v.rows(), kRank},
-        r1(drawn(0, of_queries)),
-        r2(drawn(1, of_keys)),
-        d_r1(static_cast<std::size_t>(r1.view().size())),
-        d_r2(static_cast<std::size_t>(r2.view().size())) {}
-  fovea::FactorisedSynthesizerInputs<S> inputs(const AllInputs<S>& in) const {
+  FactorTensors(const AllInputs<T>& in, const FactorisedSynthesizerAttention&)
+      : inputs(in),
+        r1(drawn<S>(5, 0, {1, in.q.heads(), in.q.rows(), kRank})),
+        r2(drawn<S>(5, 1, {1, in.v.heads(), in.v.rows(), kRank})) {}
+
+  fovea::FactorisedSynthesizerInputs<S> of_call(const AllInputs<S>& in) const {
     return {r1.view(), r2.view(), in.v};
   }
-  fovea::FactorisedSynthesizerGrads<float> grads(const View<float>& d_v) {
-    return {View<float>(d_r1.data(), of_queries), View<float>(d_r2.data(), of_keys), d_v};
-  }
-  RowReference<float> truth(const AllInputs<float>& in, Index head, Index row) const {
-    const AllInputs<float> rows{.q = wide_r1.view(), .k = wide_r2.view(), .v = in.v};
+  RowReference<T> truth(Index head, Index row) const {
+    const AllInputs<T> rows{.q = wide_r1.view(), .k = wide_r2.view(), .v = inputs.v};
     const double root = std::sqrt(static_cast<double>(kRank));
-    return softmax_row(
-        rows, head, row, [](Index) { return true; }, [=](Index, double z) { return z * root; });
+    return row_of_logits(rows, head, row, [=](Index, double z) { return z * root; });
   }
 
-  Shape of_queries, of_keys;
+  AllInputs<T> inputs;
   Stored<S> r1, r2;
-  std::vector<float> d_r1, d_r2;
-
- private:
-  static Stored<S> drawn(std::uint32_t stream, const Shape& shape) {
-    const std::vector<float> numbers = gaussians<float>(5, stream, shape[1] * shape[2] * shape[3]);
-    return Stored<S>(View<const float>(numbers.data(), shape));
-  }
-
-  Stored<float> wide_r1{std::as_const(r1).view()}, wide_r2{std::as_const(r2).view()};
+  Stored<T> wide_r1{std::as_const(r1).view()}, wide_r2{std::as_const(r2).view()};
 };
 
-/// The network of the dense form, M = D, and its gradients.
+/// The network of the dense form, M = D.
+template <class T, class S>
 struct NetworkTensors {
-  explicit NetworkTensors(const AllInputs<float>& in)
-      : rows(in.q.rows()),
-        width(in.q.width()),
-        heads(in.q.heads()),
-        key_heads(in.v.heads()),
-        w1(gaussians<float>(6, 0, heads * width * width, 0.1F)),
-        w2(gaussians<float>(7, 0, key_heads * width * rows, 0.1F)),
-        d_w1(w1.size()),
-        d_w2(w2.size()),
-        d_x(static_cast<std::size_t>(in.q.size())) {}
-  fovea::DenseSynthesizerInputs<float> inputs(const AllInputs<float>& in) const {
-    fovea::DenseSynthesizerInputs<float> made;
+  NetworkTensors(const AllInputs<T>& in, const DenseSynthesizerAttention&)
+      : inputs(in),
+        w1(drawn<T>(6, 0, {1, in.q.heads(), in.q.width(), in.q.width()}, 0.1F)),
+        w2(drawn<T>(7, 0, {1, in.v.heads(), in.q.width(), in.q.rows()}, 0.1F)) {}
+
+  fovea::DenseSynthesizerInputs<S> of_call(const AllInputs<S>& in) const {
+    fovea::DenseSynthesizerInputs<S> made;
     made.x = in.q;
-    made.w1 = View<const float>(w1.data(), {1, heads, width, width});
-    made.w2 = View<const float>(w2.data(), {1, key_heads, width, rows});
+    made.w1 = w1.view();
+    made.w2 = w2.view();
     made.v = in.v;
     return made;
   }
-  fovea::DenseSynthesizerGrads<float> grads(const View<float>& d_v) {
-    fovea::DenseSynthesizerGrads<float> made;
-    made.x = View<float>(d_x.data(), {1, heads, rows, width});
-    made.w1 = View<float>(d_w1.data(), {1, heads, width, width});
-    made.w2 = View<float>(d_w2.data(), {1, key_heads, width, rows});
-    made.v = d_v;
-    return made;
-  }
-  RowReference<float> truth(const AllInputs<float>& in, Index head, Index row) const {
-    const auto own = inputs(in);
-    const Index key_head = head / (heads / key_heads);
+  RowReference<T> truth(Index head, Index row) const {
+    const View<const T>& x = inputs.q;
+    const Index key_head = head / (x.heads() / inputs.v.heads());
     std::vector<double> hidden;
-    for (Index m = 0; m < width; ++m) {
+    for (Index m = 0; m < x.width(); ++m) {
       double sum = 0;
-      for (Index d = 0; d < width; ++d) {
-        sum += double{in.q(0, head, row, d)} * double{own.w1(0, head, d, m)};
+      for (Index d = 0; d < x.width(); ++d) {
+        sum += double{x(0, head, row, d)} * double{w1.view()(0, head, d, m)};
       }
       hidden.push_back(sum < 0 ? 0 : sum);
     }
-    return softmax_row(
-        in, head, row, [](Index) { return true; },
-        [&](Index j, double) {
-          double sum = 0;
-          for (Index m = 0; m < width; ++m) {
-            sum += hidden[static_cast<std::size_t>(m)] * double{own.w2(0, key_head, m, j)};
-          }
-          return sum;
-        });
-  }
-
-  Index rows;
-  Index width;
-  Index heads;
-  Index key_heads;
-  std::vector<float> w1;
-  std::vector<float> w2;
-  std::vector<float> d_w1;
-  std::vector<float> d_w2;
-  std::vector<float> d_x;
-};
-
-/// The sizes of a call, those of the network among them.
-fovea::DenseSynthesizerShape shape_of_network(const AttentionShape& s) {
-  return {s.batch, s.query_heads, s.key_heads, s.queries, s.keys, s.width, s.value_width, s.width};
-}
-AttentionShape shape_of_factors(AttentionShape s) {
-  s.width = kRank;
-  return s;
-}
-AttentionShape shape_of_logits(AttentionShape s) {
-  s.width = 0;
-  return s;
-}
-
-template <class Op, class Tensors, Pass pass, class ShapeFor>
-Entry synthesizer_entry(const char* form, const char* label, const ShapeFor& shape_for_call) {
-  constexpr bool is_backward = pass == Pass::backward;
-  Entry entry;
-  entry.names = {"synthesizer", form, label, pass};
-  entry.families = {{.lengths = {4096, 16384}, .heads = 1, .key_heads = 1}};
-  entry.longest = 8192;  // all pairs are computed, as by full attention, for comparison
-  entry.attended_pairs = [](const AttentionShape& s) { return s.query_heads * s.queries * s.keys; };
-  // Of the products of each pair, whose logit is one of `width` numbers.
-  entry.own_flops = [=](const AttentionShape& s) {
-    const Index width = shape_for_call(s).width;
-    const Index products = is_backward ? 3 * width + 2 * s.value_width : width + s.value_width;
-    return 2.0 * static_cast<double>(s.query_heads * s.queries) *
-           static_cast<double>(s.keys * products);
-  };
-  entry.f32 = {[](const AllInputs<float>& in, const View<float>& out) {
-                 if constexpr (is_backward) return backward_pass<Op, Tensors>(in, out);
-                 if constexpr (!is_backward) return forward_pass_of<Op, Tensors>(in, out);
-               },
-               [=](const AttentionShape& s, Index workers) {
-                 const auto own = shape_for_call(s);
-                 if constexpr (is_backward) {
-                   return Op{}.template backward_workspace_bytes<float>(own, workers);
-                 } else {
-                   return Op{}.template workspace_bytes<float>(own, workers);
-                 }
-               }};
-  return entry;
-}
-
-/// Entries of one pass of the forms that fovea_compare shows.
-template <Pass pass>
-void add_streamed(std::vector<Entry>& to, const char* factors, const char* network) {
-  using Factors = FactorisedSynthesizerAttention;
-  to.push_back(synthesizer_entry<Factors, FactorTensors<float>, pass>("factor:8", factors,
-                                                                      shape_of_factors));
-  if constexpr (pass == Pass::forward) {
-    add_stored_runners(to.back(), []<class S>(float, S) {
-      return Runner<float>{forward_pass_of<Factors, FactorTensors<S>, S>,
-                           [](const AttentionShape& s, Index workers) {
-                             return Factors{}.workspace_bytes<S>(shape_of_factors(s), workers);
-                           }};
+    return row_of_logits(inputs, head, row, [&, w = w2.view()](Index j, double) {
+      double sum = 0;
+      for (Index m = 0; m < x.width(); ++m) {
+        sum += hidden[static_cast<std::size_t>(m)] * double{w(0, key_head, m, j)};
+      }
+      return sum;
     });
   }
-  to.push_back(synthesizer_entry<DenseSynthesizerAttention, NetworkTensors, pass>(
-      "dense,hidden:64", network, shape_of_network));
+
+  AllInputs<T> inputs;
+  Stored<T> w1, w2;
+};
+
+/// A form, in float.
+template <class O, template <class, class> class Tensors>
+struct SynthesizerSubject : Subject<O> {
+  template <class T, class S>
+  using Data = Tensors<T, S>;
+
+  static constexpr bool kInDouble = false;
+  static constexpr bool kIn16Bits = std::is_same_v<O, FactorisedSynthesizerAttention>;
+#if defined(FOVEA_BENCH_COMPARED_ONLY)
+  static constexpr bool kTrains = false;
+#endif
+
+  static auto shape(AttentionShape s) {
+    if constexpr (std::is_same_v<O, DenseSynthesizerAttention>) {
+      return fovea::DenseSynthesizerShape{s.batch, s.query_heads, s.key_heads,   s.queries,
+                                          s.keys,  s.width,       s.value_width, s.width};
+    } else {
+      s.width = kIn16Bits ? kRank : 0;
+      return s;
+    }
+  }
+  template <class T, class S>
+  static auto inputs(const Tensors<T, S>& data, const AllInputs<S>& in) {
+    return data.of_call(in);
+  }
+  template <class S>
+  Error error(const Tensors<float, S>& data, const View<const float>& out, Index samples,
+              const Rounding& rounding) const {
+    const auto truth = [&](const AllInputs<float>&, Index head, Index row) {
+      return data.truth(head, row);
+    };
+    return sampled_error<float>(data.inputs, out, samples, truth, rounding);
+  }
+  static void describe(Entry& entry) {
+    entry.longest = 8192;  // all pairs are computed, as by full attention, for comparison
+    entry.attended_pairs = [](const AttentionShape& s) {
+      return s.query_heads * s.queries * s.keys;
+    };
+    // Of the products of each pair, whose logit is one of `width` numbers.
+    const bool is_backward = entry.names.pass == Pass::backward;
+    entry.own_flops = [=](const AttentionShape& s) {
+      const Index width = shape(s).width;
+      const Index products = is_backward ? 3 * width + 2 * s.value_width : width + s.value_width;
+      return 2.0 * static_cast<double>(s.query_heads * s.queries) *
+             static_cast<double>(s.keys * products);
+    };
+  }
+};
+
+template <class O, template <class, class> class Tensors>
+Entry synthesizer_entry(const char* form, const char* label, Pass pass) {
+  return pass_entry({"synthesizer", form, label, pass}, SynthesizerSubject<O, Tensors>{},
+                    {{.lengths = {4096, 16384}, .heads = 1, .key_heads = 1}});
 }
 
 }  // namespace
 
 std::vector<Entry> synthesizer_entries() {
-  std::vector<Entry> all;
-  add_streamed<Pass::forward>(all, "Synthesizer, rank 8", "Synthesizer, dense");
+  constexpr auto factors = synthesizer_entry<FactorisedSynthesizerAttention, FactorTensors>;
+  constexpr auto network = synthesizer_entry<DenseSynthesizerAttention, NetworkTensors>;
+  return {
+    factors("factor:8", "Synthesizer, rank 8", Pass::forward),
+        network("dense,hidden:64", "Synthesizer, dense", Pass::forward),
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
-  add_streamed<Pass::backward>(all, "", "");
-  all.push_back(synthesizer_entry<RandomSynthesizerAttention, RandomTensors, Pass::forward>(
-      "random", "", shape_of_logits));
-  all.push_back(synthesizer_entry<RandomSynthesizerAttention, RandomTensors, Pass::backward>(
-      "random", "", shape_of_logits));
+        factors("factor:8", "", Pass::backward), network("dense,hidden:64", "", Pass::backward),
+        synthesizer_entry<RandomSynthesizerAttention, RandomTensors>("random", "", Pass::forward),
+        synthesizer_entry<RandomSynthesizerAttention, RandomTensors>("random", "", Pass::backward),
 #endif
-  return all;
+  };
 }
 
 }  // namespace bench

@@ -29,11 +29,11 @@ std::vector<Entry> local_entries() {
   return {
       softmax_entry({"local", "window:128", "local, 128 + 128"}, LocalAttention{{128, 128}}, linear_families()),
       softmax_entry({"local", "causal,window:256", "local, 256, causal"}, LocalAttention{{255, 0}}, {}),
-      training_entry({"local", "causal,window:256", "local, training", Pass::training}, LocalAttention{{255, 0}}, {}),
+      softmax_entry({"local", "causal,window:256", "local, training", Pass::training}, LocalAttention{{255, 0}}, {}),
       decode_entry({"local", "causal,window:256", "local, decoding"}, LocalAttention{{255, 0}}, {}),
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
       softmax_entry({"local", "window:4", ""}, LocalAttention{{4, 4}}, linear_families()),
-      training_entry({"local", "window:128", "", Pass::backward}, LocalAttention{{128, 128}}, {{.lengths = {16384}}}),
+      softmax_entry({"local", "window:128", "", Pass::backward}, LocalAttention{{128, 128}}, {{.lengths = {16384}}}),
 #endif
   };
   // clang-format on
@@ -47,12 +47,12 @@ std::vector<Entry> longformer_entries() {
   return {
       softmax_entry({"longformer", "window:256,global:64", "Longformer"}, op, sparse_families()),
       softmax_entry({"longformer", "causal,window:256,global:64", "Longformer, causal"}, causal, {}),
-      training_entry({"longformer", "causal,window:256,global:64", "Longformer, training", Pass::training}, causal, {}),
+      softmax_entry({"longformer", "causal,window:256,global:64", "Longformer, training", Pass::training}, causal, {}),
       decode_entry({"longformer", "causal,window:256,global:64", "Longformer, decoding"}, causal, {{.lengths = {32768}}}),
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
       plan_entry({"longformer", "window:256,global:64"}, op, {two_heads({65536})}),
       dense_mask_entry({"longformer", "window:256,global:64"}, op, {two_heads({4096})}),
-      training_entry({"longformer", "window:256,global:64", "", Pass::backward}, op, sparse_backward_families()),
+      softmax_entry({"longformer", "window:256,global:64", "", Pass::backward}, op, sparse_backward_families()),
 #endif
   };
   // clang-format on
@@ -67,12 +67,12 @@ std::vector<Entry> big_bird_entries() {
   return {
       softmax_entry({"bigbird", "block:64", "BigBird"}, op, sparse_families()),
       softmax_entry({"bigbird", "causal,block:64", "BigBird, causal"}, causal, {}),
-      training_entry({"bigbird", "causal,block:64", "BigBird, training", Pass::training}, causal, {}),
+      softmax_entry({"bigbird", "causal,block:64", "BigBird, training", Pass::training}, causal, {}),
       decode_entry({"bigbird", "causal,block:64", "BigBird, decoding"}, causal, {{.lengths = {32768}}}),
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
       plan_entry({"bigbird", "block:64"}, op, {two_heads({65536})}),
       dense_mask_entry({"bigbird", "block:64"}, op, {two_heads({4096})}),
-      training_entry({"bigbird", "block:64", "", Pass::backward}, op, sparse_backward_families()),
+      softmax_entry({"bigbird", "block:64", "", Pass::backward}, op, sparse_backward_families()),
 #endif
   };
   // clang-format on

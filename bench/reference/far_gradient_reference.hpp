@@ -280,7 +280,9 @@ Error far_gradient_error(const FarModel<T>& model, const FarTokens<T>& x,
     for (std::size_t s = 0; s < want.rows.size(); ++s) {
       want.k[s].judge(grads.k, key_head, want.rows[s], error);
       want.v[s].judge(grads.v, key_head, want.rows[s], error);
-      if (!grads.beta.empty()) want.beta[s].judge(grads.beta, key_head, want.rows[s], error);
+      if constexpr (requires { grads.beta; }) {
+        if (!grads.beta.empty()) want.beta[s].judge(grads.beta, key_head, want.rows[s], error);
+      }
     }
   }
   return error;
