@@ -94,14 +94,14 @@ struct FarSubject : Subject<O> {
   template <class T>
   Error decoded_error(const FarData<T>& data, Index tokens, const View<const T>& out, Index samples,
                       const Rounding& rounding) const {
-    return far_error(far_model<T>(this->op), FarTokens<T>(data.inputs, tokens), out, samples,
-                     rounding);
+    const RepeatedTokens<T> all(data.inputs, tokens);
+    return far_error(far_model<T>(this->op), all.inputs, out, samples, rounding);
   }
   template <class T>
   Error gradient_error(const FarData<T>& data, const View<const T>& /*out*/,
                        const Training<O, T>& training, Index samples) const {
-    return far_gradient_error(far_model<T>(this->op), FarTokens<T>(data.inputs), training.d_out,
-                              training.grads, samples);
+    return far_gradient_error(far_model<T>(this->op), data.inputs, training.d_out, training.grads,
+                              samples);
   }
   void describe(Entry& entry) const {
     const auto far_field = this->op.template far_field<float>();

@@ -14,6 +14,7 @@
 #include "bench/entries/pass_entry.hpp"
 #include "fovea/attention/fsat.hpp"
 #include "fovea/attention/fsat/graph.hpp"
+#include "tests/support/oracle/fsat.hpp"
 
 namespace bench {
 
@@ -53,56 +54,6 @@ struct FsatData {
   AllInputs<T> inputs;
 };
 
-/// The distance of a row from the nearest dominant index of key j whose slot has an edge to it;
-/// negative if there is none.
-template <class T>
-Wide<T> fsat_distance(const FsatAttention& op, const AllInputs<T>& in, Index head, Index row,
-                      Index j) {
-  Wide<T> least = -1;
-  const auto look_at = [&](Index index, Wide<T> ibar) {
-    const Wide<T> distance = std::abs(static_cast<Wide<T>>(index) - ibar);
-    if (index == row && !(least >= 0 && least <= distance)) least = distance;
-  };
-  for (Index m = 0; m < in.dominant.width(); ++m) {
-    const Wide<T> ibar = in.dominant(0, head, j, m);
-    look_at(std::min(static_cast<Index>(std::floor(ibar)), in.k.rows() - 1), ibar);
-    if (op.options.edges != EdgeSource::both) continue;
-    const double u = fovea::uniform_draw<double>(op.options.seed, 0, head, j, m);
-    look_at(static_cast<Index>(std::floor(u * static_cast<double>(in.k.rows()))), ibar);
-  }
-  return least;
-}
-
-/// The truth for one row: softmax over its keys, each value times its confidence.
-template <class T>
-RowReference<T> fsat_row(const FsatAttention& op, const AllInputs<T>& in, Index head, Index row) {
-  using W = Wide<T>;
-  const auto visible = [&](Index j) { return fsat_distance(op, in, head, row, j) >= 0; };
-  std::vector<T> one_hot(static_cast<std::size_t>(in.k.rows()));
-  RowReference<T> truth{std::vector<W>(static_cast<std::size_t>(in.v.width()), 0),
-                        std::vector<W>(static_cast<std::size_t>(in.v.width()), 0)};
-  const W variance = static_cast<W>(in.k.rows());
-  for (Index j = 0; j < in.k.rows(); ++j) {
-    if (!visible(j)) continue;
-    // The weight of key j is what a value of 1 there, and 0 elsewhere, makes.
-    AllInputs<T> weight = in;
-    one_hot[static_cast<std::size_t>(j)] = 1;
-    weight.v = View<const T>(one_hot.data(), {1, in.k.heads(), in.k.rows(), 1}, {0, 0, 1, 0});
-    const RowReference<T> p = softmax_row(weight, head, row, visible);
-    one_hot[static_cast<std::size_t>(j)] = 0;
-    const W distance = fsat_distance(op, in, head, row, j);
-    const W exponent = distance * distance / (2 * variance);
-    const W confidence =
-        std::exp(-exponent) / std::sqrt(2 * static_cast<W>(3.141592653589793238462643L) * variance);
-    for (std::size_t c = 0; c < truth.out.size(); ++c) {
-      const W value = in.v(0, head / (in.q.heads() / in.k.heads()), j, static_cast<Index>(c));
-      truth.out[c] += p.out[0] * confidence * value;
-      truth.unit[c] += p.unit[0] * (confidence + kFaintWeight<T>)*(1 + exponent) * std::abs(value);
-    }
-  }
-  return truth;
-}
-
 /// The core, in float.
 struct FsatSubject : Subject<FsatAttention> {
   template <class T, class S>
@@ -114,9 +65,16 @@ struct FsatSubject : Subject<FsatAttention> {
   fovea::FsatShape shape(const AttentionShape& s) const { return fsat_shape(s); }
   Error error(const FsatData<float>& data, const View<const float>& out, Index samples,
               const Rounding&) const {
-    const auto truth = [own = op_for(data.inputs.k.rows())](const AllInputs<float>& in, Index head,
-                                                            Index row) {
-      return fsat_row(own, in, head, row);
+    const FsatAttention own = op_for(data.inputs.k.rows());
+    const auto sequence = fovea_test::oracle_sequences(data.inputs).front();
+    std::vector<fovea_test::OracleGraph<float>> graphs;
+    for (Index h = 0; h < data.inputs.q.heads(); ++h) {
+      graphs.emplace_back(data.inputs, own.options, sequence, h);
+    }
+    const auto truth = [&](const AllInputs<float>& in, Index head, Index row) {
+      const auto edges = graphs[static_cast<std::size_t>(head)].row(row);
+      return oracle_fsat_out(in, oracle_fsat_row(in, own.options, edges, sequence, head, row),
+                             edges);
     };
     return sampled_error<float>(data.inputs, out, samples, truth);
   }

@@ -78,8 +78,9 @@ struct EigenSubject : Subject<EigenBaseline> {
   template <class D, class T>
   Error error(const D& data, const View<const T>& out, Index samples,
               const Rounding& rounding) const {
-    const auto truth = [this](const AllInputs<T>& in, Index head, Index row) {
-      return softmax_row(in, head, row, [&](Index j) { return !op.causal || j <= row; });
+    const auto truth = [causal = op.causal](const AllInputs<T>& in, Index head, Index row) {
+      const auto sees = [=](const fovea_test::Pair& p) { return !causal || p.j <= p.row; };
+      return softmax_row(in, OracleOperator<T>::of({}, sees, in.q.width()), head, row);
     };
     return sampled_error<T>(data.inputs, out, samples, truth, rounding);
   }

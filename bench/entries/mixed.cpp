@@ -11,6 +11,7 @@
 #include "bench/entries/pass_entry.hpp"
 #include "fovea/attention/linformer.hpp"
 #include "fovea/attention/nystroem.hpp"
+#include "tests/support/oracle/nystroem.hpp"
 
 namespace bench {
 
@@ -18,6 +19,7 @@ namespace {
 
 using fovea::LinformerAttention;
 using fovea::NystroemAttention;
+using fovea_test::OracleMatrix;
 
 constexpr Index kProjected = 256;  // P
 constexpr Index kLandmarks = 64;   // m
@@ -75,58 +77,15 @@ Error mixed_error(const LinformerAttention&, const AllInputs<T>& in, const View<
   AllInputs<T> projected = in;
   projected.k = View<const T>(keys.data(), {1, heads, kProjected, in.k.width()});
   projected.v = View<const T>(values.data(), {1, heads, kProjected, in.v.width()});
-  return sampled_error<T>(projected, out, samples,
-                          []<class S>(const AllInputs<S>& of, Index head, Index row) {
-                            return softmax_row(of, head, row, [](Index) { return true; });
-                          });
+  return sampled_error<T>(projected, out, samples, SoftmaxOfAll{});
 }
 
-/// A matrix in a wider type.
+/// The rows of a head as a matrix of the oracle.
 template <class T>
-struct WideMatrix {
-  WideMatrix(Index r, Index c) : rows(r), columns(c), at(static_cast<std::size_t>(r * c)) {}
-  Wide<T>& operator()(Index i, Index j) { return at[static_cast<std::size_t>(i * columns + j)]; }
-
-  Index rows, columns;
-  std::vector<Wide<T>> at;
-};
-
-/// a b
-template <class T>
-WideMatrix<T> product(WideMatrix<T>& a, WideMatrix<T>& b) {
-  WideMatrix<T> to(a.rows, b.columns);
-  for (Index i = 0; i < a.rows; ++i) {
-    for (Index k = 0; k < a.columns; ++k) {
-      for (Index j = 0; j < b.columns; ++j) to(i, j) += a(i, k) * b(k, j);
-    }
-  }
-  return to;
-}
-/// softmax(a b^T / sqrt(D))
-template <class T>
-WideMatrix<T> weights(WideMatrix<T>& a, WideMatrix<T>& b) {
-  WideMatrix<T> to(a.rows, b.rows);
-  const Wide<T> scale = 1 / std::sqrt(static_cast<Wide<T>>(a.columns));
-  for (Index i = 0; i < a.rows; ++i) {
-    Wide<T> sum = 0;
-    for (Index j = 0; j < b.rows; ++j) {
-      Wide<T> logit = 0;
-      for (Index c = 0; c < a.columns; ++c) logit += a(i, c) * b(j, c);
-      to(i, j) = std::exp(logit * scale);  // of data whose logits are small
-      sum += to(i, j);
-    }
-    for (Index j = 0; j < b.rows; ++j) to(i, j) /= sum;
-  }
-  return to;
-}
-/// Means of segments of that many rows of a head.
-template <class T>
-WideMatrix<T> rows_of_head(const View<const T>& x, Index head, Index segment) {
-  WideMatrix<T> to(x.rows() / segment, x.width());
+OracleMatrix<Wide<T>> matrix_of(const View<const T>& x, Index head) {
+  OracleMatrix<Wide<T>> to(x.rows(), x.width());
   for (Index i = 0; i < x.rows(); ++i) {
-    for (Index c = 0; c < x.width(); ++c) {
-      to(i / segment, c) += static_cast<Wide<T>>(x(0, head, i, c)) / static_cast<Wide<T>>(segment);
-    }
+    for (Index c = 0; c < x.width(); ++c) to(i, c) = static_cast<Wide<T>>(x(0, head, i, c));
   }
   return to;
 }
@@ -138,41 +97,21 @@ Error mixed_error(const NystroemAttention&, const AllInputs<T>& in, const View<c
                   Index samples) {
   const Index heads = in.q.heads();
   const Index m = kLandmarks;
+  using Matrix = OracleMatrix<Wide<T>>;
+  const Wide<T> scale = 1 / std::sqrt(static_cast<Wide<T>>(in.q.width()));
+  const auto exact = [](const Matrix&, const std::vector<Wide<T>>&) {};
   std::vector<T> keys, values, sizes;
   for (Index h = 0; h < heads; ++h) {
     const Index key_head = h / (heads / in.k.heads());
-    WideMatrix<T> q_means = rows_of_head(in.q, h, in.q.rows() / m);
-    WideMatrix<T> k_means = rows_of_head(in.k, key_head, in.k.rows() / m);
-    WideMatrix<T> k = rows_of_head(in.k, key_head, 1);
-    WideMatrix<T> v = rows_of_head(in.v, key_head, 1);
-    WideMatrix<T> a = weights(q_means, k_means);
-    Wide<T> norm = 0;
-    for (Index j = 0; j < m; ++j) {
-      Wide<T> sum = 0;
-      for (Index i = 0; i < m; ++i) sum += a(i, j);
-      norm = std::max(norm, sum);
-    }
-    WideMatrix<T> z(m, m);
-    for (Index i = 0; i < m; ++i) {
-      for (Index j = 0; j < m; ++j) z(i, j) = a(j, i) / norm;
-    }
-    for (int step = 0; step < 6; ++step) {
-      WideMatrix<T> p = product(a, z);
-      WideMatrix<T> x = p;
-      for (const int c : {7, 15, 13}) {
-        for (Wide<T>& element : x.at) element = -element;
-        for (Index i = 0; i < m; ++i) x(i, i) += c;
-        x = product(c == 13 ? z : p, x);
-      }
-      for (Wide<T>& element : x.at) element /= 4;
-      z = x;
-    }
-    WideMatrix<T> over_keys = weights(q_means, k);
-    WideMatrix<T> w = product(over_keys, v);
-    WideMatrix<T> u = product(z, w);
+    const Matrix k = matrix_of(in.k, key_head);
+    const Matrix q_means = fovea_test::landmarks_of(matrix_of(in.q, h), m);
+    const Matrix k_means = fovea_test::landmarks_of(k, m);
+    const Matrix a = softmax_of(q_means, k_means, scale, exact);
+    Matrix z = fovea_test::iterated_inverse<Wide<T>>(a, fovea_test::column_norm(a), 6, exact);
+    Matrix w = product(softmax_of(q_means, k, scale, exact), matrix_of(in.v, key_head));
     for (const Wide<T> x : k_means.at) keys.push_back(static_cast<T>(x));
-    for (const Wide<T> x : u.at) values.push_back(static_cast<T>(x));
-    for (WideMatrix<T>* x : {&z, &w}) {
+    for (const Wide<T> x : product(z, w).at) values.push_back(static_cast<T>(x));
+    for (Matrix* x : {&z, &w}) {
       for (Wide<T>& element : x->at) element = std::abs(element);
     }
     for (const Wide<T> x : product(z, w).at) sizes.push_back(static_cast<T>(x));
@@ -183,9 +122,8 @@ Error mixed_error(const NystroemAttention&, const AllInputs<T>& in, const View<c
   AllInputs<T> magnitudes = marks;
   magnitudes.v = View<const T>(sizes.data(), {1, heads, m, in.v.width()});
   return sampled_error<T>(marks, out, samples, [&](const AllInputs<T>& of, Index head, Index row) {
-    const auto all = [](Index) { return true; };
-    RowReference<T> truth = softmax_row(of, head, row, all);
-    truth.unit = softmax_row(magnitudes, head, row, all).unit;
+    RowReference<T> truth = SoftmaxOfAll{}(of, head, row);
+    truth.gauge = SoftmaxOfAll{}(magnitudes, head, row).gauge;
     return truth;
   });
 }

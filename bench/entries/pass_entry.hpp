@@ -7,6 +7,7 @@
 /// gradient_error(data, out, training, samples).
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -79,15 +80,16 @@ class Training {
       : d_out(made(out, gaussians<T>(2, 0, out[1] * out[2] * out[3]))) {
     using Saved = fovea::SavedOf<Op, T>;
     using Grads = fovea::GradsOf<Op, T>;
-    saved = fovea_test::made_of_tensors<Saved>([&](const char* name, auto& to) {
-      if constexpr (requires { to = View<T>(); }) to = made(saved_shape(name));
+    saved = fovea_test::made_of_tensors<Saved>([&]<class X>(const char* name, X& to) {
+      if constexpr (std::derived_from<X, View<T>>) to = made(saved_shape(name));
     });
-    grads = fovea_test::made_of_tensors<Grads>([&](std::string_view name, auto& to) {
-      in.for_each_tensor([&](const char* own, const auto& x) {
-        if constexpr (requires { to = View<T>(nullptr, x.shape()); }) {
-          if (name == own && !x.empty()) to = made(x.shape());
-        }
-      });
+    grads = fovea_test::made_of_tensors<Grads>([&]<class X>(std::string_view name, X& to) {
+      if constexpr (std::derived_from<X, View<T>>) {
+        in.for_each_tensor([&](const char* own, const auto& x) {
+          if (name != own || x.empty()) return;
+          if constexpr (requires { x.shape(); }) to = made(x.shape());
+        });
+      }
     });
   }
   Training(const Training&) = delete;

@@ -177,7 +177,8 @@ struct ListSubject : Subject<O> {
       error = selection_error<T>(this->op, data.inputs, std::as_const(data.lists).view(), samples);
     }
     error.add(sampled_error<T>(data.inputs, out, samples,
-                               softmax_reference(ListedKeys{std::as_const(data.lists).view()}), rounding));
+                               softmax_reference(ListedKeys{std::as_const(data.lists).view()}),
+                               rounding));
     return error;
   }
   template <class T>

@@ -14,35 +14,18 @@
 
 namespace bench {
 
-/// The element of a tensor that may be broadcast.
-template <class T>
-T broadcast_at(const View<const T>& x, Index h, Index n, Index m) {
-  const auto at = [&](std::size_t d, Index i) { return x.shape()[d] == 1 ? 0 : i; };
-  return x(0, at(1, h), at(2, n), at(3, m));
-}
-
-/// The truth of an operator that is a softmax over `op.pattern(head, shape)`, scale 1 / sqrt(D),
-/// with the soft cap of its options and the bias, mask and slopes of its inputs.
+/// The truth of an operator that is a softmax over `op.pattern(head, shape)`, with its options and
+/// the optional inputs of a call.
 template <class Op>
 auto softmax_reference(const Op& op) {
   return [op]<class T>(const AllInputs<T>& in, Index head, Index row) {
     const SequenceShape sequence = sequence_shape(op, fovea::shape_of(in));
-    const Index i = row + sequence.first_position;
-    const auto pattern = op.pattern(head, sequence);
-    const auto visible = [&](Index j) {
-      return pattern.allows(i, j) && (in.mask.empty() || broadcast_at(in.mask, head, row, j));
+    const auto visible = [pattern = op.pattern(head, sequence),
+                          first = sequence.first_position](const fovea_test::Pair& p) {
+      return pattern.allows(p.row + first, p.j);
     };
-    const auto logit = [&](Index j, Wide<T> z) {
-      if (op.options.soft_cap) {
-        const auto cap = static_cast<Wide<T>>(*op.options.soft_cap);
-        z = cap * std::tanh(z / cap);
-      }
-      if (!in.bias.empty()) z += static_cast<Wide<T>>(broadcast_at(in.bias, head, row, j));
-      if (in.alibi_slopes.empty()) return z;
-      const T slope = in.alibi_slopes[static_cast<std::size_t>(head)];
-      return z - static_cast<Wide<T>>(slope) * static_cast<Wide<T>>(std::abs(i - j));
-    };
-    return softmax_row(in, head, row, visible, logit);
+    const auto oracle = OracleOperator<T>::of(op.softmax_options(), visible, in.q.width());
+    return softmax_row(in, oracle, head, row);
   };
 }
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +16,7 @@
 #include "fovea/attention/full.hpp"
 #include "fovea/attention/reformer.hpp"
 #include "fovea/attention/sinkhorn.hpp"
+#include "tests/support/oracle/softmax_grad.hpp"
 
 namespace bench {
 
@@ -28,33 +28,6 @@ using fovea::SinkhornAttention;
 
 /// The rows of a block, and of a chunk.
 constexpr Index kRows = 64;
-
-/// The truth for one row, whose logits, keys' values and sizes of logits are given.
-struct SeenKey {
-  Wide<float> logit;
-  Wide<float> size;
-  std::vector<Wide<float>> value;
-};
-RowReference<float> softmax_of(const std::vector<SeenKey>& keys, std::size_t width) {
-  using W = Wide<float>;
-  RowReference<float> truth{std::vector<W>(width), std::vector<W>(width)};
-  W most = -std::numeric_limits<W>::infinity();
-  W size = 0;
-  for (const SeenKey& key : keys) {
-    most = std::max(most, key.logit);
-    size = std::max(size, key.size);
-  }
-  W sum = 0;
-  for (const SeenKey& key : keys) sum += std::exp(key.logit - most);
-  for (const SeenKey& key : keys) {
-    const W p = std::exp(key.logit - most) / sum;
-    for (std::size_t c = 0; c < width; ++c) {
-      truth.out[c] += p * key.value[c];
-      truth.unit[c] += p * std::abs(key.value[c]) * (1 + size);
-    }
-  }
-  return truth;
-}
 
 /// The sorting logits.
 template <class T>
@@ -97,27 +70,37 @@ RowReference<float> sinkhorn_row(const AllInputs<float>& in, const std::vector<d
   const Index n = in.k.rows() / kRows;
   const Index block = row / kRows;
   const double scale = 1 / std::sqrt(static_cast<double>(in.q.width()));
-  std::vector<SeenKey> keys;
-  for (Index t = 0; t < 2 * kRows; ++t) {
-    const auto element = [&](const View<const float>& x, Index c) {
-      if (t >= kRows) return double{x(0, key_head, block * kRows + t - kRows, c)};
-      double sum = 0;
-      for (Index w = 0; w < n; ++w) {
-        sum += weights[static_cast<std::size_t>(block * n + w)] *
-               double{x(0, key_head, w * kRows + t, c)};
-      }
-      return sum;
-    };
-    SeenKey key{0, 0, {}};
-    for (Index c = 0; c < in.q.width(); ++c) {
-      const double term = scale * double{in.q(0, head, row, c)} * element(in.k, c);
-      key.logit += term;
-      key.size += std::abs(term);
+  const auto element = [&](const View<const float>& x, Index t, Index c) {
+    if (t >= kRows) return double{x(0, key_head, block * kRows + t - kRows, c)};
+    double sum = 0;
+    for (Index w = 0; w < n; ++w) {
+      sum += weights[static_cast<std::size_t>(block * n + w)] *
+             double{x(0, key_head, w * kRows + t, c)};
     }
-    for (Index c = 0; c < in.v.width(); ++c) key.value.push_back(element(in.v, c));
-    keys.push_back(std::move(key));
+    return sum;
+  };
+  fovea_test::OracleRow<float> made;
+  for (Index t = 0; t < 2 * kRows; ++t) {
+    double logit = 0;
+    double size = 0;
+    for (Index c = 0; c < in.q.width(); ++c) {
+      const double term = scale * double{in.q(0, head, row, c)} * element(in.k, t, c);
+      logit += term;
+      size += std::abs(term);
+    }
+    made.add(t, logit, size);
   }
-  return softmax_of(keys, static_cast<std::size_t>(in.v.width()));
+  fovea_test::set_weights(made);
+  RowReference<float> out;
+  for (Index c = 0; c < in.v.width(); ++c) {
+    fovea_test::detail::Sum<float> sum;
+    for (Index t = 0; t < 2 * kRows; ++t) {
+      sum.add(made.p[static_cast<std::size_t>(t)] * element(in.v, t, c));
+    }
+    out.value.push_back(sum.value);
+    out.gauge.push_back(sum.magnitude * (1 + made.largest));
+  }
+  return out;
 }
 
 /// The rows of a block and of a chunk are the same, and so is what both operators need of N.
@@ -203,27 +186,27 @@ RowReference<float> reformer_row(const AllInputs<float>& in,
                                  Index row) {
   const double scale = 1 / std::sqrt(static_cast<double>(in.q.width()));
   const Index chunks = in.q.rows() / kRows;
-  std::vector<SeenKey> keys;
+  fovea_test::OracleRow<float> made;
+  made.key_head = head;
   for (const std::vector<Index>& order : orders) {
     const Index chunk = (std::find(order.begin(), order.end(), row) - order.begin()) / kRows;
     for (Index t = 0; t < (chunks > 1 ? 2 : 1) * kRows; ++t) {
       const Index seen = (chunk + (t < kRows ? 0 : chunks - 1)) % chunks;
       const Index j = order[static_cast<std::size_t>(seen * kRows + t % kRows)];
-      SeenKey key{0, 0, {}};
       double square = 0;
+      double product = 0;
+      double size = 0;
       for (Index c = 0; c < in.q.width(); ++c) {
         const double x = in.q(0, head, j, c);
         square += x * x;
-        key.logit += scale * double{in.q(0, head, row, c)} * x;
-        key.size += std::abs(scale * double{in.q(0, head, row, c)} * x);
+        product += scale * double{in.q(0, head, row, c)} * x;
+        size += std::abs(scale * double{in.q(0, head, row, c)} * x);
       }
-      key.logit = j == row ? -5e4 : key.logit / std::sqrt(square);
-      key.size /= std::sqrt(square);
-      for (Index c = 0; c < in.v.width(); ++c) key.value.push_back(in.v(0, head, j, c));
-      keys.push_back(std::move(key));
+      made.add(j, j == row ? -5e4 : product / std::sqrt(square), size / std::sqrt(square));
     }
   }
-  return softmax_of(keys, static_cast<std::size_t>(in.v.width()));
+  fovea_test::set_weights(made);
+  return oracle_out(in, made);
 }
 
 struct ReformerSubject : SortedSubject<ReformerAttention> {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Entries of the forms of the Synthesizer, whose weights are drawn. The dense form has x in q.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <utility>
@@ -31,12 +32,11 @@ Stored<S> drawn(std::uint32_t seed, std::uint32_t stream, const Shape& shape, fl
   return Stored<S>(View<const float>(numbers.data(), shape));
 }
 
-/// A softmax over all keys.
-template <class Logit>
-RowReference<float> row_of_logits(const AllInputs<float>& in, Index head, Index row,
-                                  const Logit& logit) {
-  return softmax_row(
-      in, head, row, [](Index) { return true; }, logit);
+/// The truth for logits that are the products of q and k, and those of the bias.
+template <class T>
+RowReference<T> unscaled_row(const AllInputs<T>& in, Index head, Index row) {
+  const auto all = [](const fovea_test::Pair&) { return true; };
+  return softmax_row(in, OracleOperator<T>{1, {}, all}, head, row);
 }
 
 /// R.
@@ -49,8 +49,10 @@ struct RandomTensors {
     return {r.view(), in.v};
   }
   RowReference<T> truth(Index head, Index row) const {
-    return row_of_logits(inputs, head, row,
-                         [&](Index j, double) { return double{r.view()(0, head, row, j)}; });
+    AllInputs<T> logits = inputs;
+    logits.bias = r.view();
+    logits.q = View<const T>(inputs.q.data(), {1, r.shape[1], r.shape[2], 0});
+    return unscaled_row(logits, head, row);
   }
 
   AllInputs<T> inputs;
@@ -69,9 +71,8 @@ struct FactorTensors {
     return {r1.view(), r2.view(), in.v};
   }
   RowReference<T> truth(Index head, Index row) const {
-    const AllInputs<T> rows{.q = wide_r1.view(), .k = wide_r2.view(), .v = inputs.v};
-    const double root = std::sqrt(static_cast<double>(kRank));
-    return row_of_logits(rows, head, row, [=](Index, double z) { return z * root; });
+    return unscaled_row(AllInputs<T>{.q = wide_r1.view(), .k = wide_r2.view(), .v = inputs.v}, head,
+                        row);
   }
 
   AllInputs<T> inputs;
@@ -96,23 +97,33 @@ struct NetworkTensors {
     return made;
   }
   RowReference<T> truth(Index head, Index row) const {
-    const View<const T>& x = inputs.q;
-    const Index key_head = head / (x.heads() / inputs.v.heads());
-    std::vector<double> hidden;
-    for (Index m = 0; m < x.width(); ++m) {
+    fovea_test::OracleRow<T> made;
+    made.key_head = head / (inputs.q.heads() / inputs.v.heads());
+    const std::vector<double> hidden = hidden_of(head, row);
+    for (Index j = 0; j < inputs.v.rows(); ++j) {
       double sum = 0;
-      for (Index d = 0; d < x.width(); ++d) {
-        sum += double{x(0, head, row, d)} * double{w1.view()(0, head, d, m)};
+      double magnitude = 0;
+      for (Index m = 0; m < inputs.q.width(); ++m) {
+        const double term =
+            hidden[static_cast<std::size_t>(m)] * double{w2.view()(0, made.key_head, m, j)};
+        sum += term;
+        magnitude += std::abs(term);
       }
-      hidden.push_back(sum < 0 ? 0 : sum);
+      made.add(j, sum, magnitude);
     }
-    return row_of_logits(inputs, head, row, [&, w = w2.view()](Index j, double) {
+    fovea_test::set_weights(made);
+    return oracle_out(inputs, made);
+  }
+  std::vector<double> hidden_of(Index head, Index row) const {
+    std::vector<double> hidden;
+    for (Index m = 0; m < inputs.q.width(); ++m) {
       double sum = 0;
-      for (Index m = 0; m < x.width(); ++m) {
-        sum += hidden[static_cast<std::size_t>(m)] * double{w(0, key_head, m, j)};
+      for (Index d = 0; d < inputs.q.width(); ++d) {
+        sum += double{inputs.q(0, head, row, d)} * double{w1.view()(0, head, d, m)};
       }
-      return sum;
-    });
+      hidden.push_back(std::max(sum, 0.0));
+    }
+    return hidden;
   }
 
   AllInputs<T> inputs;

@@ -1,41 +1,75 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The truth for some rows of the gradients of the operators with a far field, in time linear in N,
-/// in the units of the library's own oracles (far_reference.hpp, gradient_reference.hpp).
+/// The truth for some rows of the gradients of the operators with a far field, in time linear in N:
+/// by the oracles of the tests, and of feature maps, whose oracle takes O(N^2), by sums over
+/// tokens, in the units of that oracle.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <numeric>
+#include <set>
 #include <vector>
 
-#include "bench/reference/delta_reference.hpp"
 #include "bench/reference/far_model.hpp"
 #include "bench/reference/gradient_reference.hpp"
 
 namespace bench {
 
-/// Adds the gradients of a feature map's term for one query head. \pre Nq = Nk
+/// Sampled rows of the gradients of one key head, and of one query head at a time of those that
+/// read it, Nq = Nk. What the query heads add to k, v and beta is summed, and so are its units.
+template <class T>
+struct SampledGradients {
+  std::vector<Index> rows;
+  std::vector<GradientRow<T>> q, k, v, beta;  // one for each row
+
+  SampledGradients(const AllInputs<T>& in, Index key_head, Index samples) {
+    const Index count = std::min(samples, in.q.rows());
+    for (Index s = 0; s < count; ++s) {
+      rows.push_back(sampled_row(s, count, key_head, in.q.rows()));
+      q.emplace_back(in.q.width());
+      k.emplace_back(in.k.width());
+      v.emplace_back(in.v.width());
+      beta.emplace_back(1);
+    }
+  }
+
+  /// Before the gradients of a further query head.
+  void begin_head() {
+    for (GradientRow<T>& row : q) row = GradientRow<T>(static_cast<Index>(row.value.size()));
+  }
+
+  /// Adds the sampled rows of an oracle's gradients, of one query head.
+  void add(const fovea_test::ExpectedGrads<T>& grads) {
+    const auto add_rows = [&](const fovea_test::Reference<T>& x, std::vector<GradientRow<T>>& to) {
+      if (x.value.empty()) return;
+      for (std::size_t s = 0; s < rows.size(); ++s) {
+        std::size_t at = fovea_test::place_of(x.shape, 0, 0, rows[s], 0);
+        for (std::size_t c = 0; c < to[s].value.size(); ++c, ++at) {
+          to[s].value[c] += x.value[at];
+          to[s].unit[c] += x.gauge[at];
+        }
+      }
+    };
+    add_rows(grads.q, q);
+    add_rows(grads.k, k);
+    add_rows(grads.v, v);
+    add_rows(grads.beta, beta);
+  }
+};
+
+/// Adds the gradients of a feature map's term to those of one query head. \pre Nq = Nk
 template <class T>
 class SumsGradient {
   using W = Wide<T>;
 
  public:
-  /// \param weight of the term in the output   \param d_out [1, Hq, N, Dv]
-  SumsGradient(const FarTokens<T>& x, const WideMap<W>& map, bool causal, Index head, W weight,
-               const View<const T>& d_out, SampledGradients<T>& to)
-      : x_(x),
-        map_(map),
-        causal_(causal),
-        head_(head),
-        key_head_(x.key_head(head)),
-        weight_(weight),
-        to_(to),
-        q_(features_of(map, x.in.q, head)),
-        k_(features_of(map, x.in.k, key_head_)) {
-    for (Index n = 0; n < x.count; ++n) {
-      for (Index c = 0; c < value_width(); ++c) {
-        v_.push_back(x.in.v(0, key_head_, n, c));
-        d_out_.push_back(weight_ * static_cast<W>(d_out(0, head, n, c)));
-      }
+  /// \param one the head   \param d_out of the term, [1, 1, N, Dv]
+  SumsGradient(const AllInputs<T>& one, const fovea_test::OracleMap<T>& map, bool causal,
+               const View<const W>& d_out, SampledGradients<T>& to)
+      : one_(one), causal_(causal), d_out_(d_out), to_(to), q_({map}, one.q), k_({map}, one.k) {
+    for (Index n = 0; n < count(); ++n) {
+      for (Index c = 0; c < value_width(); ++c) v_.push_back(one.v(0, 0, n, c));
     }
   }
 
@@ -55,12 +89,13 @@ class SumsGradient {
     W delta_size = 0;
   };
 
-  Index width() const { return x_.in.q.width(); }
-  Index value_width() const { return x_.in.v.width(); }
-  const W* q(Index n) const { return q_.data() + n * width(); }
-  const W* k(Index n) const { return k_.data() + n * width(); }
+  Index count() const { return one_.k.rows(); }
+  Index width() const { return one_.q.width(); }
+  Index value_width() const { return one_.v.width(); }
+  const W* q(Index n) const { return q_.values.data() + n * width(); }
+  const W* k(Index n) const { return k_.values.data() + n * width(); }
   const W* v(Index n) const { return v_.data() + n * value_width(); }
-  const W* d_out(Index n) const { return d_out_.data() + n * value_width(); }
+  const W* d_out(Index n) const { return &d_out_(0, 0, n, 0); }
 
   /// The sums over the tokens so far: of k v, of k |v| and of k.
   struct Sums {
@@ -99,11 +134,11 @@ class SumsGradient {
   void read_rows() {
     const auto zeros = std::vector<W>(static_cast<std::size_t>(width() * value_width()));
     Sums sums{zeros, zeros, std::vector<W>(static_cast<std::size_t>(width()))};
-    for (Index t = 0; t < x_.count; ++t) {
+    for (Index t = 0; t < count(); ++t) {
       add_to(sums, t);
       if (causal_) rows_.push_back(read(sums, t));
     }
-    for (Index n = 0; n < x_.count && !causal_; ++n) rows_.push_back(read(sums, n));
+    for (Index n = 0; n < count() && !causal_; ++n) rows_.push_back(read(sums, n));
   }
 
   /// The gradient by the weight w of (row n, token t) and its unit.
@@ -118,13 +153,12 @@ class SumsGradient {
     return {(sum - row.delta) / row.denominator, (size + row.delta_size) / row.denominator};
   }
 
-  /// Adds a gradient by features and its unit as one by x.
-  void add(const std::vector<W>& value, const std::vector<W>& size, const View<const T>& x,
-           Index head, Index row, GradientRow<T>& to) const {
+  /// Adds a gradient by features and its unit as one by x. \param slopes of the features
+  static void add(const std::vector<W>& value, const std::vector<W>& size, const W* slopes,
+                  GradientRow<T>& to) {
     for (std::size_t d = 0; d < value.size(); ++d) {
-      const W slope = map_.derivative(x(0, head, row, static_cast<Index>(d)));
-      to.value[d] += slope * value[d];
-      to.unit[d] += std::abs(slope) * size[d];
+      to.value[d] += slopes[d] * value[d];
+      to.unit[d] += std::abs(slopes[d]) * size[d];
     }
   }
 
@@ -132,129 +166,99 @@ class SumsGradient {
     const Index n = to_.rows[s];
     std::vector<W> value(static_cast<std::size_t>(width()));
     std::vector<W> size(value.size());
-    for (Index t = 0; t < x_.end(n, causal_); ++t) {
+    for (Index t = 0; t < (causal_ ? n + 1 : count()); ++t) {
       const auto [sum, unit] = by_weight(n, t);
       for (std::size_t d = 0; d < value.size(); ++d) {
         value[d] += sum * k(t)[d];
         size[d] += unit * k(t)[d];
       }
     }
-    add(value, size, x_.in.q, head_, n, to_.q[s]);
+    add(value, size, q_.slopes_of_row(0, 0, n), to_.q[s]);
   }
 
   void add_token(std::size_t s) {
     const Index t = to_.rows[s];
     std::vector<W> value(static_cast<std::size_t>(width()));
     std::vector<W> size(value.size());
-    for (Index n = causal_ ? t : 0; n < x_.count; ++n) {
+    for (Index n = causal_ ? t : 0; n < count(); ++n) {
       const auto [sum, unit] = by_weight(n, t);
       for (std::size_t d = 0; d < value.size(); ++d) {
         value[d] += sum * q(n)[d];
         size[d] += unit * q(n)[d];
       }
-      const W share = dot(q(n), k(t), width()) / rows_[static_cast<std::size_t>(n)].denominator;
+      const W share = std::inner_product(q(n), q(n) + width(), k(t), W{0}) /
+                      rows_[static_cast<std::size_t>(n)].denominator;
       for (Index c = 0; c < value_width(); ++c) {
         to_.v[s].value[static_cast<std::size_t>(c)] += share * d_out(n)[c];
         to_.v[s].unit[static_cast<std::size_t>(c)] += share * std::abs(d_out(n)[c]);
       }
     }
-    add(value, size, x_.in.k, key_head_, t, to_.k[s]);
+    add(value, size, k_.slopes_of_row(0, 0, t), to_.k[s]);
   }
 
-  const FarTokens<T>& x_;
-  const WideMap<W>& map_;
+  const AllInputs<T>& one_;
   bool causal_;
-  Index head_;
-  Index key_head_;
-  W weight_;
+  View<const W> d_out_;
   SampledGradients<T>& to_;
-  std::vector<W> q_, k_;      // [N, D] features
-  std::vector<W> v_, d_out_;  // [N, Dv]
-  std::vector<Row> rows_;     // [N]
+  fovea_test::OracleFeatures<T> q_, k_;
+  std::vector<W> v_;       // [N, Dv]
+  std::vector<Row> rows_;  // [N]
 };
 
-/// Adds the gradients of the near field for one query head. \pre Nq = Nk
+/// The gradients of the near field in some tokens of a head: by the rows of the oracle that are
+/// they, or see them. \param d_out of the near field, [1, 1, N, Dv]
 template <class T>
-class BandGradient {
-  using W = Wide<T>;
-
- public:
-  /// \param weight of the near field in the output   \param d_out [1, Hq, N, Dv]
-  BandGradient(const FarTokens<T>& x, const fovea::LocalAttention& near_field, Index head, W weight,
-               const View<const T>& d_out, SampledGradients<T>& to)
-      : x_(x), near_(near_field), head_(head), weight_(weight), d_out_(d_out), to_(to) {}
-
-  void run() {
-    for (std::size_t s = 0; s < to_.rows.size(); ++s) {
-      const Index n = to_.rows[s];
-      for (const Pair& pair : pairs_of(n)) {
-        to_.q[s].add(pair.by_product, pair.size, x_.in.k, x_.key_head(head_), pair.token);
-      }
-      const Index first = std::max<Index>(0, n - near_.options.right);
-      const Index last = std::min(x_.count - 1, n + near_.options.left);
-      for (Index row = first; row <= last; ++row) {
-        for (const Pair& pair : pairs_of(row)) {
-          if (pair.token != n) continue;
-          to_.k[s].add(pair.by_product, pair.size, x_.in.q, head_, row);
-          to_.v[s].add(pair.weight, pair.weight_size, d_out_, head_, row);
-        }
-      }
+fovea_test::ExpectedGrads<T> band_gradients(const AllInputs<T>& one,
+                                            const fovea::LocalAttention& near_field,
+                                            const View<const Wide<T>>& d_out,
+                                            const std::vector<Index>& tokens) {
+  using fovea_test::zero_reference;
+  fovea_test::ExpectedGrads<T> grads{zero_reference<T>(one.q.shape()),
+                                     zero_reference<T>(one.k.shape()),
+                                     zero_reference<T>(one.v.shape())};
+  const auto band = band_of<T>(near_field, one.q.width());
+  const auto sequence = fovea_test::oracle_sequences(one).front();
+  std::set<Index> rows;
+  for (const Index n : tokens) {
+    const Index last = std::min(one.q.rows() - 1, n + near_field.options.left);
+    for (Index row = std::max<Index>(0, n - near_field.options.right); row <= last; ++row) {
+      rows.insert(row);
     }
   }
-
- private:
-  struct Pair {
-    Index token;
-    W weight;       // of the token in the output
-    W weight_size;  // its unit
-    W by_product;   // the gradient by <q, k>
-    W size;         // its unit
-  };
-
-  std::vector<Pair> pairs_of(Index row) const {
-    const BandRow<T> band = band_row(x_, near_, head_, row);
-    std::vector<W> by_weight(band.weights.size());
-    W delta = 0;
-    for (std::size_t n = 0; n < band.weights.size(); ++n) {
-      for (Index c = 0; c < x_.in.v.width(); ++c) {
-        by_weight[n] +=
-            weight_ * static_cast<W>(d_out_(0, head_, row, c)) *
-            static_cast<W>(x_.in.v(0, x_.key_head(head_), band.first + static_cast<Index>(n), c));
-      }
-      delta += band.weights[n] * by_weight[n];
-    }
-    const W scale = 1 / std::sqrt(static_cast<W>(x_.in.q.width()));
-    std::vector<Pair> pairs;
-    for (std::size_t n = 0; n < band.weights.size(); ++n) {
-      const W p = band.weights[n];
-      const W size = (p + kFaintWeight<T>)*band.gauge;
-      pairs.push_back({band.first + static_cast<Index>(n), weight_ * p, weight_ * size,
-                       scale * p * (by_weight[n] - delta),
-                       scale * size * (std::abs(by_weight[n]) + std::abs(delta))});
-    }
-    return pairs;
+  for (const Index row : rows) {
+    fovea_test::detail::add_row(one, band.scale, d_out, oracle_row(one, band, sequence, 0, row),
+                                grads);
   }
-
-  const FarTokens<T>& x_;
-  const fovea::LocalAttention& near_;
-  Index head_;
-  W weight_;
-  const View<const T>& d_out_;
-  SampledGradients<T>& to_;
-};
+  return grads;
+}
 
 namespace detail {
 
 /// Adds the gradients of all terms of one query head.
 template <class T>
-void add_gradients(const FarModel<T>& model, const FarTokens<T>& x, Index head,
+void add_gradients(const FarModel<T>& model, const AllInputs<T>& in, Index head,
                    const View<const T>& d_out, SampledGradients<T>& to) {
-  const auto [near_field, far_field] = blend_of(x.in, head);
-  if (model.near_field) BandGradient<T>(x, *model.near_field, head, near_field, d_out, to).run();
-  for (const auto& map : model.sums) {
-    SumsGradient<T>(x, map, model.causal, head, far_field, d_out, to).run();
+  using W = Wide<T>;
+  const AllInputs<T> one = one_head(in, head);
+  const auto weighted = [&](W weight) {
+    std::vector<W> numbers;
+    for (Index n = 0; n < d_out.rows(); ++n) {
+      for (Index c = 0; c < d_out.width(); ++c) {
+        numbers.push_back(weight * static_cast<W>(d_out(0, head, n, c)));
+      }
+    }
+    return numbers;
+  };
+  const Shape shape = {1, 1, d_out.rows(), d_out.width()};
+  const auto [near_weight, far_weight] = blend_of(in, head);
+  if (model.near_field) {
+    const std::vector<W> d_near = weighted(near_weight);
+    to.add(band_gradients(one, *model.near_field, View<const W>(d_near.data(), shape), to.rows));
   }
-  for (const auto& map : model.deltas) DeltaSweep<T>(x, map, head, far_field, d_out, to).run();
+  const std::vector<W> numbers = weighted(far_weight);
+  const View<const W> d_far(numbers.data(), shape);
+  for (const auto& map : model.sums) SumsGradient<T>(one, map, model.causal, d_far, to).run();
+  for (const auto& delta : model.deltas) to.add(delta_grad_oracle(one, delta, d_far));
 }
 
 }  // namespace detail
@@ -262,17 +266,17 @@ void add_gradients(const FarModel<T>& model, const FarTokens<T>& x, Index head,
 /// Compares `samples` rows of the gradients of k, v and beta of the first and the last key head,
 /// and of q of all heads that read them. \pre Nq = Nk
 template <class T, class GradsT>
-Error far_gradient_error(const FarModel<T>& model, const FarTokens<T>& x,
+Error far_gradient_error(const FarModel<T>& model, const AllInputs<T>& in,
                          const View<const T>& d_out, const GradsT& grads, Index samples) {
   Error error;
   std::vector<Index> key_heads = {0};
-  if (x.in.k.heads() > 1) key_heads.push_back(x.in.k.heads() - 1);
-  const Index group = x.in.q.heads() / x.in.k.heads();
+  if (in.k.heads() > 1) key_heads.push_back(in.k.heads() - 1);
+  const Index group = in.q.heads() / in.k.heads();
   for (const Index key_head : key_heads) {
-    SampledGradients<T> want(x.in, key_head, samples);
+    SampledGradients<T> want(in, key_head, samples);
     for (Index head = key_head * group; head < (key_head + 1) * group; ++head) {
       want.begin_head();
-      detail::add_gradients(model, x, head, d_out, want);
+      detail::add_gradients(model, in, head, d_out, want);
       for (std::size_t s = 0; s < want.rows.size(); ++s) {
         want.q[s].judge(grads.q, head, want.rows[s], error);
       }

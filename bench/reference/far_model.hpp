@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What an operator with a far field computes, in a wider type: its feature maps, and its near
+/// What an operator with a far field computes, for the oracles: its feature maps, and its near
 /// field. Only maps that are never negative, so that no denominator is a difference.
 #pragma once
 
@@ -15,36 +15,28 @@
 #include "fovea/attention/fmm.hpp"
 #include "fovea/attention/linear.hpp"
 #include "fovea/attention/local.hpp"
+#include "tests/support/oracle/delta_rule.hpp"
+#include "tests/support/oracle/linear.hpp"
 
 namespace bench {
 
-/// A feature map of single numbers, and its derivative.
-template <class W>
-struct WideMap {
-  W (*value)(W);
-  W (*derivative)(W);
-};
-
-template <class W>
-WideMap<W> wide_map(fovea::EluPlusOne /*map*/) {
-  return {[](W x) { return x < 0 ? std::exp(x) : x + 1; },
-          [](W x) { return x < 0 ? std::exp(x) : W{1}; }};
+template <class T>
+fovea_test::OracleMap<T> oracle_map(fovea::EluPlusOne /*map*/) {
+  return fovea_test::elu_plus_one<T>();
 }
-template <class W>
-WideMap<W> wide_map(fovea::EluMinusPlusOne /*map*/) {
-  return {[](W x) { return x > 0 ? std::exp(-x) : 1 - x; },
-          [](W x) { return x > 0 ? -std::exp(-x) : W{-1}; }};
+template <class T>
+fovea_test::OracleMap<T> oracle_map(fovea::EluMinusPlusOne /*map*/) {
+  return fovea_test::elu_plus_one<T>(-1);
 }
-template <class W>
-WideMap<W> wide_map(fovea::TanhPlusOne /*map*/) {
-  return {[](W x) { return 2 / (1 + std::exp(-2 * x)); },
-          [](W x) { return 1 / (std::cosh(x) * std::cosh(x)); }};
+template <class T>
+fovea_test::OracleMap<T> oracle_map(fovea::TanhPlusOne /*map*/) {
+  return fovea_test::tanh_plus_one<T>();
 }
 
 template <class T>
 struct FarModel {
-  std::vector<WideMap<Wide<T>>> sums;    ///< each with its denominators
-  std::vector<WideMap<Wide<T>>> deltas;  ///< by the delta rule
+  std::vector<fovea_test::OracleMap<T>> sums;      ///< each with its denominators
+  std::vector<fovea_test::OracleDelta<T>> deltas;  ///< by the delta rule
   bool causal = false;
   std::optional<fovea::LocalAttention> near_field = {};
 };
@@ -56,8 +48,9 @@ FarModel<T> far_model_of(bool causal) {
   FarModel<T> model;
   model.causal = causal;
   const auto add = [&]<class Term>(fovea::LinearTerm<Term>) {
-    auto& terms = fovea::LinearTerm<Term>::kIsDelta ? model.deltas : model.sums;
-    terms.push_back(wide_map<Wide<T>>(typename fovea::LinearTerm<Term>::Map{}));
+    const auto map = oracle_map<T>(typename fovea::LinearTerm<Term>::Map{});
+    if constexpr (fovea::LinearTerm<Term>::kIsDelta) model.deltas.push_back({map});
+    if constexpr (!fovea::LinearTerm<Term>::kIsDelta) model.sums.push_back(map);
   };
   (add(fovea::LinearTerm<Terms>{}), ...);
   return model;
@@ -82,22 +75,18 @@ FarModel<T> far_model(const fovea::FmmAttention<Terms...>& op) {
   return model;
 }
 
-/// Tokens that rows see: position t has row t mod Nk of k, v and beta, and the last row of q has
-/// the last position.
+/// One query head and the key head that it reads: a problem for the oracles.
 template <class T>
-struct FarTokens {
-  const AllInputs<T>& in;
-  Index count;
-
-  explicit FarTokens(const AllInputs<T>& inputs) : FarTokens(inputs, inputs.k.rows()) {}
-  FarTokens(const AllInputs<T>& inputs, Index tokens) : in(inputs), count(tokens) {}
-
-  Index row(Index t) const { return t % in.k.rows(); }
-  Index position(Index query_row) const { return count - in.q.rows() + query_row; }
-  Index key_head(Index head) const { return head / (in.q.heads() / in.k.heads()); }
-  /// Past the last token that the row at a position sees in the far field.
-  Index end(Index position, bool causal) const { return causal ? position + 1 : count; }
-};
+AllInputs<T> one_head(const AllInputs<T>& in, Index head) {
+  const auto one = [](const View<const T>& x, Index h) {
+    if (x.empty()) return x;
+    return View<const T>(&x(0, h, 0, 0), {1, 1, x.rows(), x.width()}, x.strides());
+  };
+  const Index key_head = head / (in.q.heads() / in.k.heads());
+  AllInputs<T> made{one(in.q, head), one(in.k, key_head), one(in.v, key_head)};
+  made.beta = one(in.beta, key_head);
+  return made;
+}
 
 /// The weights of near and far field of a head.
 template <class T>
@@ -110,59 +99,13 @@ std::pair<Wide<T>, Wide<T>> blend_of(const AllInputs<T>& in, Index head) {
   return {weight(in.near_logits), weight(in.far_logits)};
 }
 
-/// The softmax of a row over its band.
+/// Rows of the near field for the oracles.
 template <class T>
-struct BandRow {
-  Index first = 0;               // position of its first key
-  std::vector<Wide<T>> weights;  // of the keys from there
-  Wide<T> gauge = 1;             // 1 + B
-};
-
-template <class T>
-BandRow<T> band_row(const FarTokens<T>& x, const fovea::LocalAttention& near_field, Index head,
-                    Index query_row) {
-  using W = Wide<T>;
-  const Index i = x.position(query_row);
-  const Index last = std::min(i + near_field.options.right, x.count - 1);
-  const W scale = 1 / std::sqrt(static_cast<W>(x.in.q.width()));
-  BandRow<T> row;
-  row.first = std::max<Index>(0, i - near_field.options.left);
-  W most = -std::numeric_limits<W>::infinity();
-  for (Index t = row.first; t <= last; ++t) {
-    W dot = 0;
-    W size = 0;
-    for (Index c = 0; c < x.in.q.width(); ++c) {
-      const W term = static_cast<W>(x.in.q(0, head, query_row, c)) *
-                     static_cast<W>(x.in.k(0, x.key_head(head), x.row(t), c));
-      dot += term;
-      size += std::abs(term);
-    }
-    row.weights.push_back(scale * dot);
-    most = std::max(most, row.weights.back());
-    row.gauge = std::max(row.gauge, 1 + scale * size);
-  }
-  W total = 0;
-  for (W& weight : row.weights) total += weight = std::exp(weight - most);
-  for (W& weight : row.weights) weight /= total;
-  return row;
-}
-
-/// Features of the rows [0, rows) of a head: [rows, D].
-template <class T>
-std::vector<Wide<T>> features_of(const WideMap<Wide<T>>& map, const View<const T>& x, Index head) {
-  std::vector<Wide<T>> features;
-  features.reserve(static_cast<std::size_t>(x.rows() * x.width()));
-  for (Index n = 0; n < x.rows(); ++n) {
-    for (Index d = 0; d < x.width(); ++d) features.push_back(map.value(x(0, head, n, d)));
-  }
-  return features;
-}
-
-template <class W>
-W dot(const W* a, const W* b, Index n) {
-  W sum = 0;
-  for (Index i = 0; i < n; ++i) sum += a[i] * b[i];
-  return sum;
+fovea_test::OracleOperator<T> band_of(const fovea::LocalAttention& near_field, Index width) {
+  const auto sees = [band = near_field.options](const fovea_test::Pair& p) {
+    return p.j >= p.i() - band.left && p.j <= p.i() + band.right;
+  };
+  return fovea_test::OracleOperator<T>::of({}, sees, width);
 }
 
 }  // namespace bench

@@ -1,98 +1,78 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The truth for some rows of the operators with a far field, in time linear in N. Its unit is that
-/// of the library's own oracles (tests/support/oracle): u sum w |v| / sum w of a feature map, that
-/// of the delta rule as delta_reference.hpp says, u A (1 + B) of the band, blended.
+/// How far some rows of the operators with a far field are from the oracles, in time linear in N
+/// for each.
 #pragma once
 
 #include <vector>
 
-#include "bench/reference/delta_reference.hpp"
 #include "bench/reference/far_model.hpp"
 
 namespace bench {
 
-/// Sampled rows of one head.
-template <class T>
-struct FarRows {
-  std::vector<Index> rows;             // of q
-  std::vector<RowReference<T>> truth;  // of each
-
-  FarRows(const AllInputs<T>& in, Index head, Index samples) {
-    const Index count = std::min(samples, in.q.rows());
-    const std::vector<Wide<T>> zeros(static_cast<std::size_t>(in.v.width()));
-    for (Index s = 0; s < count; ++s) {
-      rows.push_back(sampled_row(s, count, head, in.q.rows()));
-      truth.push_back({zeros, zeros});
-    }
-  }
-};
-
 namespace detail {
 
-/// Adds weight times the band's rows.
-template <class T>
-void add_band(const FarTokens<T>& x, const fovea::LocalAttention& near_field, Index head,
-              Wide<T> weight, FarRows<T>& to) {
-  using W = Wide<T>;
-  for (std::size_t s = 0; s < to.rows.size(); ++s) {
-    const BandRow<T> row = band_row(x, near_field, head, to.rows[s]);
-    for (std::size_t n = 0; n < row.weights.size(); ++n) {
-      const Index key = x.row(row.first + static_cast<Index>(n));
-      for (std::size_t c = 0; c < to.truth[s].out.size(); ++c) {
-        const W v = x.in.v(0, x.key_head(head), key, static_cast<Index>(c));
-        to.truth[s].out[c] += weight * row.weights[n] * v;
-        to.truth[s].unit[c] += weight * (row.weights[n] + kFaintWeight<T>)*std::abs(v) * row.gauge;
+/// Adds the terms of the feature maps to the rows of a problem of one head.
+/// \param positions of the rows
+template <class T, class F>
+void for_each_sum(const FarModel<T>& model, const AllInputs<T>& one,
+                  const std::vector<Index>& positions, const F& f) {
+  fovea_test::OracleLinear<T> op;
+  op.maps = model.sums;
+  for (const auto& map : fovea_test::oracle_far_maps(one, op)) {
+    for (std::size_t s = 0; s < positions.size(); ++s) {
+      fovea_test::OracleLinearPlace at{0, 0, static_cast<Index>(s), 0, {}};
+      const Index end = model.causal ? positions[s] + 1 : one.k.rows();
+      for (Index j = 0; j < end; ++j) at.keys.push_back(j);
+      const auto row = fovea_test::oracle_linear_row(op, map, at);
+      RowReference<T> out;
+      for (Index c = 0; c < one.v.width(); ++c) {
+        const auto term = fovea_test::oracle_term(one, at, row, c);
+        out.value.push_back(term.value);
+        out.gauge.push_back(term.gauge);
       }
+      f(s, out);
     }
   }
 }
 
-/// Adds weight times the term of a feature map.
+/// The truth for the rows at some positions of one head.
+/// \param one its tokens, and these rows of q
 template <class T>
-void add_sums(const FarTokens<T>& x, const WideMap<Wide<T>>& map, bool causal, Index head,
-              Wide<T> weight, FarRows<T>& to) {
-  using W = Wide<T>;
-  const Index width = x.in.q.width();
-  const std::vector<W> k = features_of(map, x.in.k, x.key_head(head));
-  for (std::size_t s = 0; s < to.rows.size(); ++s) {
-    std::vector<W> q;
-    for (Index d = 0; d < width; ++d) q.push_back(map.value(x.in.q(0, head, to.rows[s], d)));
-    std::vector<W> out(to.truth[s].out.size());
-    std::vector<W> size(out.size());
-    W total = 0;
-    for (Index t = 0; t < x.end(x.position(to.rows[s]), causal); ++t) {
-      const W w = dot(q.data(), k.data() + x.row(t) * width, width);
-      total += w;
-      for (std::size_t c = 0; c < out.size(); ++c) {
-        const W v = x.in.v(0, x.key_head(head), x.row(t), static_cast<Index>(c));
-        out[c] += w * v;
-        size[c] += w * std::abs(v);
-      }
+std::vector<RowReference<T>> far_rows(const FarModel<T>& model, const AllInputs<T>& one,
+                                      const std::vector<Index>& positions, Wide<T> near_weight,
+                                      Wide<T> far_weight) {
+  const std::vector<Wide<T>> zeros(static_cast<std::size_t>(one.v.width()));
+  std::vector<RowReference<T>> rows(positions.size(), {zeros, zeros});
+  const auto add = [&](std::size_t s, Wide<T> weight, const RowReference<T>& part) {
+    for (std::size_t c = 0; c < zeros.size(); ++c) {
+      rows[s].value[c] += weight * part.value[c];
+      rows[s].gauge[c] += weight * part.gauge[c];
     }
-    for (std::size_t c = 0; c < out.size(); ++c) {
-      to.truth[s].out[c] += weight * out[c] / total;
-      to.truth[s].unit[c] += weight * size[c] / total;
+  };
+  fovea_test::OracleSequence sequence = fovea_test::oracle_sequences(one).front();
+  if (model.near_field) {
+    const auto band = band_of<T>(*model.near_field, one.q.width());
+    for (std::size_t s = 0; s < positions.size(); ++s) {
+      const auto row = static_cast<Index>(s);
+      sequence.first = positions[s] - row;
+      add(s, near_weight, oracle_out(one, oracle_row(one, band, sequence, 0, row)));
     }
   }
-}
-
-/// Adds weight times the term of the delta rule.
-template <class T>
-void add_delta(const FarTokens<T>& x, const WideMap<Wide<T>>& map, Index head, Wide<T> weight,
-               FarRows<T>& to) {
-  DeltaHead<T> states(x, map, x.key_head(head));
-  for (Index t = 0; t < x.count; ++t) {
-    states.add(t);
-    for (std::size_t s = 0; s < to.rows.size(); ++s) {
-      if (x.position(to.rows[s]) != t) continue;
-      const FeatureShares<T> q(map, x.in.q, head, to.rows[s]);
-      for (std::size_t c = 0; c < to.truth[s].out.size(); ++c) {
-        to.truth[s].out[c] += weight * states.read(q.share, c);
-        to.truth[s].unit[c] += weight * states.read_size(q.share, c);
-      }
-    }
+  for_each_sum(model, one, positions,
+               [&](std::size_t s, const auto& part) { add(s, far_weight, part); });
+  std::vector<fovea_test::OracleDeltaRow> last;
+  for (std::size_t s = 0; s < positions.size(); ++s) {
+    last.push_back({static_cast<Index>(s), positions[s]});
   }
+  for (const auto& delta : model.deltas) {
+    const fovea_test::OracleDeltaHead<T> head(one, delta, sequence, 0);
+    for_each_delta_row(head, last, [&](const auto& row, const auto& token) {
+      add(static_cast<std::size_t>(row.query), far_weight,
+          fovea_test::oracle_delta_out<T>(one, delta, 0, 0, row.query, token));
+    });
+  }
+  return rows;
 }
 
 }  // namespace detail
@@ -100,28 +80,50 @@ void add_delta(const FarTokens<T>& x, const WideMap<Wide<T>>& map, Index head, W
 /// Compares `samples` rows of each head (of batch 0) of `out` with the truth.
 /// \param rounding of `out`, which is no error
 template <class T>
-Error far_error(const FarModel<T>& model, const FarTokens<T>& x, const View<const T>& out,
+Error far_error(const FarModel<T>& model, const AllInputs<T>& in, const View<const T>& out,
                 Index samples, const Rounding& rounding = {}) {
-  using W = Wide<T>;
-  constexpr double u = static_cast<double>(std::numeric_limits<T>::epsilon()) / 2;
   Error error;
+  const Index count = std::min(samples, in.q.rows());
   for (Index head = 0; head < out.heads(); ++head) {
-    const auto [near_field, far_field] = blend_of(x.in, head);
-    FarRows<T> want(x.in, head, samples);
-    if (model.near_field) detail::add_band(x, *model.near_field, head, near_field, want);
-    for (const auto& map : model.sums)
-      detail::add_sums(x, map, model.causal, head, far_field, want);
-    for (const auto& map : model.deltas) detail::add_delta(x, map, head, far_field, want);
-    for (std::size_t s = 0; s < want.rows.size(); ++s) {
-      for (std::size_t c = 0; c < want.truth[s].out.size(); ++c) {
-        const W got = out(0, head, want.rows[s], static_cast<Index>(c));
-        error.add(static_cast<double>(std::abs(got - want.truth[s].out[c])),
-                  static_cast<double>(want.truth[s].out[c]),
-                  u * static_cast<double>(want.truth[s].unit[c]), rounding);
-      }
+    AllInputs<T> one = one_head(in, head);
+    std::vector<Index> rows, positions;
+    std::vector<T> q;
+    for (Index s = 0; s < count; ++s) {
+      rows.push_back(sampled_row(s, count, head, in.q.rows()));
+      positions.push_back(in.k.rows() - in.q.rows() + rows.back());
+      for (Index c = 0; c < in.q.width(); ++c) q.push_back(in.q(0, head, rows.back(), c));
+    }
+    one.q = View<const T>(q.data(), {1, 1, count, in.q.width()});
+    const auto [near_field, far_field] = blend_of(in, head);
+    const auto want = detail::far_rows(model, one, positions, near_field, far_field);
+    for (std::size_t s = 0; s < rows.size(); ++s) {
+      judge(want[s], out, head, rows[s], rounding, error);
     }
   }
   return error;
 }
+
+/// The tokens that a decoder has seen: those of some inputs, over and over.
+template <class T>
+struct RepeatedTokens {
+  RepeatedTokens(const AllInputs<T>& in, Index count) : inputs(in) {
+    inputs.k = repeated(in.k, count, k);
+    inputs.v = repeated(in.v, count, v);
+    inputs.beta = repeated(in.beta, count, beta);
+  }
+
+  static View<const T> repeated(const View<const T>& x, Index count, std::vector<T>& to) {
+    if (x.empty() || count == x.rows()) return x;
+    for (Index h = 0; h < x.heads(); ++h) {
+      for (Index t = 0; t < count; ++t) {
+        for (Index c = 0; c < x.width(); ++c) to.push_back(x(0, h, t % x.rows(), c));
+      }
+    }
+    return View<const T>(to.data(), {1, x.heads(), count, x.width()});
+  }
+
+  std::vector<T> k, v, beta;
+  AllInputs<T> inputs;
+};
 
 }  // namespace bench

@@ -88,10 +88,10 @@ struct GradientRow {
 
   /// Compares with a row of what was computed.
   void judge(const View<T>& got, Index head, Index row, Error& error) const {
-    constexpr double u = static_cast<double>(std::numeric_limits<T>::epsilon()) / 2;
     for (std::size_t c = 0; c < value.size(); ++c) {
       const auto x = static_cast<W>(got(0, head, row, static_cast<Index>(c)));
-      error.add(static_cast<double>(std::abs(x - value[c])), 2 * u * static_cast<double>(unit[c]));
+      error.add(static_cast<double>(std::abs(x - value[c])),
+                static_cast<double>(2 * fovea_test::kRoundoff<T> * unit[c]));
     }
   }
 
@@ -138,7 +138,7 @@ class GradientTruth {
         if (!pattern.allows(i + sequence_.first_position, j)) continue;
         const PairTruth<W> pair = pairs.at(i, j);
         d_k.add(by_product(pairs, pair), size_of_product(pairs, pair), in_.q, head, i);
-        d_v.add(pair.weight, (pair.weight + kFaintWeight<T>)*pair.gauge, d_out_, head, i);
+        d_v.add(pair.weight, (pair.weight + fovea_test::kFaint<T>)*pair.gauge, d_out_, head, i);
       }
     }
     return {d_k, d_v};
@@ -151,7 +151,7 @@ class GradientTruth {
   }
   static W size_of_product(const PairTruths<T>& pairs, const PairTruth<W>& pair) {
     return pairs.scale() *
-           (pair.weight + kFaintWeight<T>)*(std::abs(pair.d_weight) + std::abs(pair.delta)) *
+           (pair.weight + fovea_test::kFaint<T>)*(std::abs(pair.d_weight) + std::abs(pair.delta)) *
            pair.gauge;
   }
 

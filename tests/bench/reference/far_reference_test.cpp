@@ -14,7 +14,6 @@
 namespace fovea_test::bench_reference_far_reference {
 
 using bench::Error;
-using bench::FarTokens;
 using bench::Index;
 using bench::Shape;
 using bench::View;
@@ -68,7 +67,7 @@ void expect_rows(const Op& op, const bench::AllInputs<T>& in, const Reference<T>
   std::vector<T> out = rounded(want);
   const View<const T> view(out.data(), want.shape);
   const auto model = bench::far_model<T>(op);
-  const auto error = [&] { return far_error(model, FarTokens<T>(in), view, kRows).ratio; };
+  const auto error = [&] { return far_error(model, in, view, kRows).ratio; };
   EXPECT_LE(error(), 1.001);
   for (const std::size_t i : {std::size_t{3}, out.size() / 2, out.size() - 1}) {
     const T right = out[i];
@@ -101,7 +100,7 @@ void expect_gradients(const Op& op, const bench::AllInputs<T>& in, const Oracle&
   Written written(oracle(in, d_out));
   const auto model = bench::far_model<T>(op);
   const auto error = [&] {
-    return far_gradient_error(model, FarTokens<T>(in), d_out, written.grads, kRows).ratio;
+    return far_gradient_error(model, in, d_out, written.grads, kRows).ratio;
   };
   EXPECT_LE(error(), 1.001);
   for (std::vector<T>* x : {&written.q, &written.k, &written.v, &written.beta}) {
@@ -195,9 +194,9 @@ TEST(FarReference, DecodedTokens) {
   oracle.deltas = {{fovea_test::elu_plus_one<T>()}};
   const Reference<T> want = fmm_oracle(all, oracle);
   const std::vector<T> out = rounded(want);
-  const FarTokens<T> tokens(data.inputs, 2 * kRows);
+  const bench::RepeatedTokens<T> tokens(data.inputs, 2 * kRows);
   const auto model = bench::far_model<T>(op);
-  EXPECT_LE(far_error(model, tokens, View<const T>(out.data(), want.shape), 3).ratio, 1.001);
+  EXPECT_LE(far_error(model, tokens.inputs, View<const T>(out.data(), want.shape), 3).ratio, 1.001);
 }
 
 }  // namespace fovea_test::bench_reference_far_reference

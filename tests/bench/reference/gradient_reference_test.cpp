@@ -113,9 +113,7 @@ TEST(RowReference, WeightsBelowTheSmallestFloatAreIgnored) {
   const bench::AllInputs<float> in{View<const float>(q.data(), {1, 1, 1, 1}),
                                    View<const float>(k.data(), two),
                                    View<const float>(v.data(), two)};
-  const auto truth = [](const bench::AllInputs<float>& inputs, Index head, Index row) {
-    return bench::softmax_row(inputs, head, row, [](Index) { return true; });
-  };
+  const bench::SoftmaxOfAll truth;
   float out = 0;
   const View<const float> view(&out, {1, 1, 1, 1});
   EXPECT_LE(bench::sampled_error<float>(in, view, 1, truth).ratio, 1);

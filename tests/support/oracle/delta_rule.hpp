@@ -39,6 +39,7 @@ struct OracleShares {
   std::vector<W> share;  // [D]
   W sum = 0;
 
+  OracleShares() = default;
   OracleShares(const OracleMap<T>& map, const View<const T>& x, Index b, Index h, Index n) {
     for (Index d = 0; d < x.width(); ++d) {
       share.push_back(feature(map, W{x(b, h, n, d)}));
@@ -76,53 +77,62 @@ struct OracleShares {
   }
 };
 
-/// The states of one key head of one sequence, token by token.
+/// One key head of one sequence, token by token.
 template <class T>
-struct OracleStates {
+class OracleDeltaHead {
+ public:
   using W = Wide<T>;
+
+  /// What a token did, and the state after it.
   struct Token {
-    OracleShares<T> k;
-    W beta;
-    std::vector<W> error;       // [Dv] v - W k'
+    OracleShares<T> k = {};
+    W beta = 0;
+    std::vector<W> error = {};  // [Dv] v - W k'
     std::vector<W> error_size;  // [Dv] running maximum of |v| + |W k'|
-    std::vector<W> state;       // [D, Dv] after it
+    std::vector<W> state;       // [D, Dv]
     std::vector<W> most;        // [D, Dv] running maximum of |state|
   };
-  std::vector<Token> tokens;
 
-  /// \param count tokens that any row sees
-  OracleStates(const bench::AllInputs<T>& in, const OracleDelta<T>& op, const OracleSequence& s,
-               Index head, Index count) {
-    const auto width = as_size(in.v.width());
-    std::vector<W> state(as_size(in.k.width()) * width);
-    std::vector<W> most = state;
-    std::vector<W> error_size(width);
-    for (Index t = 0; t < count; ++t) {
-      const Index j = s.first_key + t;
-      Token token{
-          {op.map, in.k, s.batch, head, j}, W{in.beta(s.batch, head, j, 0)}, {}, {}, {}, {}};
-      for (std::size_t c = 0; c < width; ++c) {
-        W read = 0;
-        for (std::size_t d = 0; d < token.k.share.size(); ++d) {
-          read += state[d * width + c] * token.k.share[d];
-        }
-        const W v = in.v(s.batch, head, j, static_cast<Index>(c));
-        token.error.push_back(v - read);
-        error_size[c] = std::max(error_size[c], std::abs(v) + std::abs(read));
-      }
+  OracleDeltaHead(const bench::AllInputs<T>& in, const OracleDelta<T>& op, const OracleSequence& s,
+                  Index head)
+      : in_(in), op_(op), s_(s), head_(head) {}
+
+  /// Before the first token.
+  Token none() const {
+    const auto width = as_size(in_.v.width());
+    const std::vector<W> zeros(as_size(in_.k.width()) * width);
+    return {.error_size = std::vector<W>(width), .state = zeros, .most = zeros};
+  }
+  /// From the token before to token t.
+  void advance(Token& token, Index t) const {
+    const auto width = as_size(in_.v.width());
+    const Index j = s_.first_key + t;
+    token.k = {op_.map, in_.k, s_.batch, head_, j};
+    token.beta = in_.beta(s_.batch, head_, j, 0);
+    token.error.clear();
+    for (std::size_t c = 0; c < width; ++c) {
+      W read = 0;
       for (std::size_t d = 0; d < token.k.share.size(); ++d) {
-        for (std::size_t c = 0; c < width; ++c) {
-          W& x = state[d * width + c];
-          x += token.beta * token.k.share[d] * token.error[c];
-          most[d * width + c] = std::max(most[d * width + c], std::abs(x));
-        }
+        read += token.state[d * width + c] * token.k.share[d];
       }
-      token.error_size = error_size;
-      token.state = state;
-      token.most = most;
-      tokens.push_back(std::move(token));
+      const W v = in_.v(s_.batch, head_, j, static_cast<Index>(c));
+      token.error.push_back(v - read);
+      token.error_size[c] = std::max(token.error_size[c], std::abs(v) + std::abs(read));
+    }
+    for (std::size_t d = 0; d < token.k.share.size(); ++d) {
+      for (std::size_t c = 0; c < width; ++c) {
+        W& x = token.state[d * width + c];
+        x += token.beta * token.k.share[d] * token.error[c];
+        token.most[d * width + c] = std::max(token.most[d * width + c], std::abs(x));
+      }
     }
   }
+
+ private:
+  const bench::AllInputs<T>& in_;
+  const OracleDelta<T>& op_;
+  const OracleSequence& s_;
+  Index head_;
 };
 
 /// A row that sees tokens [0, last].
@@ -133,7 +143,7 @@ struct OracleDeltaRow {
 
 namespace detail {
 
-/// Calls f(sequence, key head, states, rows): the rows are those of each of its query heads.
+/// Calls f(sequence, key head, its tokens, rows): the rows are those of each of its query heads.
 template <class T, class F>
 void for_each_delta_head(const bench::AllInputs<T>& in, const OracleDelta<T>& op, F&& f) {
   for (const OracleSequence& s : oracle_sequences(in)) {
@@ -145,44 +155,62 @@ void for_each_delta_head(const bench::AllInputs<T>& in, const OracleDelta<T>& op
     }
     if (rows.empty()) continue;
     for (Index g = 0; g < in.k.heads(); ++g) {
-      f(s, g, OracleStates<T>(in, op, s, g, rows.back().last + 1), rows);
+      f(s, g, OracleDeltaHead<T>(in, op, s, g), rows);
     }
   }
 }
 
 }  // namespace detail
 
+/// Calls f(row, the last token that it sees) for rows in the order of these tokens.
+template <class T, class F>
+void for_each_delta_row(const OracleDeltaHead<T>& head, const std::vector<OracleDeltaRow>& rows,
+                        const F& f) {
+  auto token = head.none();
+  auto row = rows.begin();
+  for (Index t = 0; row != rows.end(); ++t) {
+    head.advance(token, t);
+    for (; row != rows.end() && row->last == t; ++row) f(*row, token);
+  }
+}
+
+/// The output of a row of query head h.
+template <class T>
+OracleOut<T> oracle_delta_out(const bench::AllInputs<T>& in, const OracleDelta<T>& op, Index batch,
+                              Index h, Index query,
+                              const typename OracleDeltaHead<T>::Token& token) {
+  const OracleShares<T> q(op.map, in.q, batch, h, query);
+  OracleOut<T> out{std::vector<Wide<T>>(token.error_size.size()), token.error_size};
+  for (std::size_t c = 0; c < out.value.size(); ++c) {
+    for (std::size_t d = 0; d < q.share.size(); ++d) {
+      out.value[c] += token.state[d * out.value.size() + c] * q.share[d];
+      out.gauge[c] += token.most[d * out.value.size() + c] * q.share[d];
+    }
+  }
+  return out;
+}
+
 /// [B, Hq, Nq, Dv].
 template <class T>
 Reference<T> delta_oracle(const bench::AllInputs<T>& in, const OracleDelta<T>& op) {
-  using W = Wide<T>;
-  const Index width = in.v.width();
-  Reference<T> out = zero_reference<T>({in.q.batch(), in.q.heads(), in.q.rows(), width});
+  Reference<T> out = zero_reference<T>({in.q.batch(), in.q.heads(), in.q.rows(), in.v.width()});
   const Index group = in.k.heads() == 0 ? 1 : in.q.heads() / in.k.heads();
   detail::for_each_delta_head(
-      in, op, [&](const auto& s, Index g, const auto& states, const auto& rows) {
-        for (Index h = g * group; h < (g + 1) * group; ++h) {
-          for (const OracleDeltaRow& row : rows) {
-            const OracleShares<T> q(op.map, in.q, s.batch, h, row.query);
-            const auto& token = states.tokens[as_size(row.last)];
-            for (Index c = 0; c < width; ++c) {
-              W value = 0;
-              W size = token.error_size[as_size(c)];
-              for (std::size_t d = 0; d < q.share.size(); ++d) {
-                const std::size_t place = d * as_size(width) + as_size(c);
-                value += token.state[place] * q.share[d];
-                size += token.most[place] * q.share[d];
-              }
-              const std::size_t i = place_of(out.shape, s.batch, h, row.query, c);
-              out.value[i] = value;
-              out.gauge[i] = size;
+      in, op, [&](const auto& s, Index g, const auto& head, const auto& rows) {
+        for_each_delta_row(head, rows, [&](const OracleDeltaRow& row, const auto& token) {
+          for (Index h = g * group; h < (g + 1) * group; ++h) {
+            const OracleOut<T> one = oracle_delta_out<T>(in, op, s.batch, h, row.query, token);
+            std::size_t i = place_of(out.shape, s.batch, h, row.query, 0);
+            for (std::size_t c = 0; c < one.value.size(); ++c, ++i) {
+              out.value[i] = one.value[c];
+              out.gauge[i] = one.gauge[c];
               // Infinities are combined with features that cancel them or are 0, in different
               // orders.
-              const bool is_certain = op.map.positive && std::isnan(value);
-              if (!std::isfinite(value) && !is_certain) out.relax(i, Demand::not_finite);
+              const bool is_certain = op.map.positive && std::isnan(one.value[c]);
+              if (!std::isfinite(one.value[c]) && !is_certain) out.relax(i, Demand::not_finite);
             }
           }
-        }
+        });
       });
   return out;
 }
@@ -190,7 +218,8 @@ Reference<T> delta_oracle(const bench::AllInputs<T>& in, const OracleDelta<T>& o
 namespace detail {
 
 /// The reverse sweep over one key head. `by_state` is the gradient by the state after the sweep's
-/// current token; matrices are [D, Dv].
+/// current token; matrices are [D, Dv]. Of the states, those between segments of tokens are kept,
+/// and those of one segment at a time.
 template <class T, class D>
 class DeltaSweep {
  public:
@@ -198,12 +227,12 @@ class DeltaSweep {
   using Vector = std::vector<W>;
 
   DeltaSweep(const bench::AllInputs<T>& in, const OracleDelta<T>& op, const OracleSequence& s,
-             Index g, const OracleStates<T>& states, const View<D>& d_out, ExpectedGrads<T>& to)
+             Index g, const OracleDeltaHead<T>& head, const View<D>& d_out, ExpectedGrads<T>& to)
       : in_(in),
         op_(op),
         s_(s),
         head_(g),
-        states_(states),
+        tokens_(head),
         d_out_(d_out),
         to_(to),
         width_(as_size(in.v.width())),
@@ -212,20 +241,39 @@ class DeltaSweep {
         by_error_size_(width_) {}
 
   void run(const std::vector<OracleDeltaRow>& rows) {
-    const Index group = in_.q.heads() / in_.k.heads();
-    std::size_t row = rows.size();
-    for (Index t = rows.back().last; t >= 0; --t) {
-      for (; row > 0 && rows[row - 1].last == t; --row) {
-        for (Index h = head_ * group; h < (head_ + 1) * group; ++h) {
-          add_row(h, rows[row - 1].query, states_.tokens[as_size(t)]);
-        }
+    const Index count = rows.back().last + 1;
+    std::vector<Token> starts;
+    Token token = tokens_.none();
+    for (Index t = 0; t < count; ++t) {
+      if (t % kSegment == 0) starts.push_back(token);
+      tokens_.advance(token, t);
+    }
+    auto row = rows.rbegin();
+    for (; !starts.empty(); starts.pop_back()) {
+      const Index first = (std::ssize(starts) - 1) * kSegment;
+      std::vector<Token> tokens = {starts.back()};
+      for (Index t = first; t < std::min(count, first + kSegment); ++t) {
+        tokens.push_back(tokens.back());
+        tokens_.advance(tokens.back(), t);
       }
-      pass_token(t);
+      for (std::size_t n = tokens.size() - 1; n > 0; --n) {
+        const Index t = first + static_cast<Index>(n) - 1;
+        for (; row != rows.rend() && row->last == t; ++row) add_rows(row->query, tokens[n]);
+        pass_token(t, tokens[n], tokens[n - 1].state);
+      }
     }
   }
 
  private:
-  void add_row(Index h, Index query, const typename OracleStates<T>::Token& token) {
+  using Token = typename OracleDeltaHead<T>::Token;
+  static constexpr Index kSegment = 128;
+
+  void add_rows(Index query, const Token& token) {
+    const Index group = in_.q.heads() / in_.k.heads();
+    for (Index h = head_ * group; h < (head_ + 1) * group; ++h) add_row(h, query, token);
+  }
+
+  void add_row(Index h, Index query, const Token& token) {
     const OracleShares<T> q(op_.map, in_.q, s_.batch, h, query);
     Vector by_q(q.share.size());
     Vector size(q.share.size());
@@ -243,10 +291,7 @@ class DeltaSweep {
   }
 
   /// From the gradient by the state after token t to that by the state before it.
-  void pass_token(Index t) {
-    const auto& token = states_.tokens[as_size(t)];
-    const Vector none(by_state_.size());
-    const Vector& before = t == 0 ? none : states_.tokens[as_size(t - 1)].state;
+  void pass_token(Index t, const Token& token, const Vector& before) {
     const Shape row = {s_.batch, head_, s_.first_key + t, 0};
     const auto width = token.k.share.size();
     Vector by_k(width);
@@ -277,7 +322,7 @@ class DeltaSweep {
     token.k.add_grad(op_.map, in_.k, row, by_k, by_k_size, to_.k);
   }
 
-  W sum_of_most(const typename OracleStates<T>::Token& token, std::size_t c) const {
+  W sum_of_most(const Token& token, std::size_t c) const {
     W sum = 0;
     for (std::size_t d = 0; d < token.k.share.size(); ++d) {
       sum += token.most[d * width_ + c] * token.k.share[d];
@@ -289,7 +334,7 @@ class DeltaSweep {
   const OracleDelta<T>& op_;
   const OracleSequence& s_;
   Index head_;
-  const OracleStates<T>& states_;
+  const OracleDeltaHead<T>& tokens_;
   const View<D>& d_out_;
   ExpectedGrads<T>& to_;
   std::size_t width_;     // Dv
@@ -308,8 +353,8 @@ ExpectedGrads<T> delta_grad_oracle(const bench::AllInputs<T>& in, const OracleDe
                          zero_reference<T>(in.v.shape())};
   grads.beta = zero_reference<T>(in.beta.shape());
   detail::for_each_delta_head(
-      in, op, [&](const auto& s, Index g, const auto& states, const auto& rows) {
-        detail::DeltaSweep<T, D>(in, op, s, g, states, d_out, grads).run(rows);
+      in, op, [&](const auto& s, Index g, const auto& head, const auto& rows) {
+        detail::DeltaSweep<T, D>(in, op, s, g, head, d_out, grads).run(rows);
       });
   for (Reference<T>* x : {&grads.q, &grads.k, &grads.v, &grads.beta}) detail::drop_noise(*x);
   return grads;

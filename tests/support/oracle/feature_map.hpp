@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-#include "support/compare.hpp"
+#include "support/reference.hpp"
 
 namespace fovea_test {
 

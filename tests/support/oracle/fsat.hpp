@@ -114,20 +114,27 @@ class OracleGraph {
   std::vector<std::vector<Origin>> edges_;  // of each row, by key, predicted ones first, by slot
 };
 
+/// The weights of a row before the confidences, over its edges.
+template <class T>
+OracleRow<T> oracle_fsat_row(const bench::AllInputs<T>& in, const fovea::FsatOptions& options,
+                             const std::vector<OracleEdge<T>>& edges, const OracleSequence& s,
+                             Index h, Index i) {
+  std::vector<bool> shown(as_size(s.keys));
+  for (const OracleEdge<T>& edge : edges) shown[as_size(edge.key)] = true;
+  const auto sees = [&](const Pair& p) { return bool{shown[as_size(p.j)]}; };
+  return oracle_row(in, OracleOperator<T>::of({.scale = options.scale}, sees, in.q.width()), s, h,
+                    i);
+}
+
 /// Calls f(row, edges, graph) for every row: its weights before the confidences, and its edges.
 template <class T, class F>
 void for_each_fsat_row(const bench::AllInputs<T>& in, const fovea::FsatOptions& options, F&& f) {
-  std::vector<bool> shown;
-  OracleOperator<T> op = OracleOperator<T>::of({.scale = options.scale}, {}, in.q.width());
-  op.reference_mask = [&](const Pair& p) { return bool{shown[as_size(p.j)]}; };
   for (const OracleSequence& s : oracle_sequences(in)) {
     for (Index h = 0; h < in.q.heads(); ++h) {
       const OracleGraph<T> graph(in, options, s, h);
       for (Index i = 0; i < s.queries; ++i) {
         const std::vector<OracleEdge<T>> edges = graph.row(i);
-        shown.assign(as_size(s.keys), false);
-        for (const OracleEdge<T>& edge : edges) shown[as_size(edge.key)] = true;
-        f(oracle_row(in, op, s, h, i), edges, graph);
+        f(oracle_fsat_row(in, options, edges, s, h, i), edges, graph);
       }
     }
   }
@@ -135,27 +142,22 @@ void for_each_fsat_row(const bench::AllInputs<T>& in, const fovea::FsatOptions& 
 
 /// out_i = sum_j softmax_j(s_ij) confidence_ij v_j.
 template <class T>
+OracleOut<T> oracle_fsat_out(const bench::AllInputs<T>& in, OracleRow<T> row,
+                             const std::vector<OracleEdge<T>>& edges) {
+  for (std::size_t n = 0; n < edges.size(); ++n) {
+    row.p[n] *= edges[n].confidence;
+    row.size[n] *= edges[n].size;
+  }
+  return oracle_out(in, row);
+}
+
+template <class T>
 Expected<T> fsat_oracle(const bench::AllInputs<T>& in, const fovea::FsatOptions& options) {
-  using W = Wide<T>;
   const Index width = in.v.width();
   Expected<T> expected{zero_reference<T>({in.q.batch(), in.q.heads(), in.q.rows(), width}),
                        zero_reference<T>({in.q.batch(), in.q.heads(), in.q.rows(), 1})};
   for_each_fsat_row(in, options, [&](const auto& row, const auto& edges, const auto&) {
-    const std::size_t at = place_of(expected.lse.shape, row.batch, row.head, row.query, 0);
-    expected.lse.value[at] = row.lse;
-    expected.lse.gauge[at] = 1 + row.largest + std::abs(row.lse);
-    for (Index c = 0; c < width; ++c) {
-      W out = 0;
-      W magnitude = 0;
-      for (std::size_t n = 0; n < edges.size(); ++n) {
-        const W value = in.v(row.batch, row.key_head, row.keys[n], c);
-        out += row.p[n] * edges[n].confidence * value;
-        magnitude += row.size[n] * edges[n].size * std::abs(value);
-      }
-      const std::size_t element = at * as_size(width) + as_size(c);
-      expected.out.value[element] = out;
-      expected.out.gauge[element] = magnitude * (1 + row.largest);
-    }
+    put_row(expected, row, oracle_fsat_out(in, row, edges));
   });
   return expected;
 }

@@ -134,6 +134,58 @@ OracleMatrix<S> landmarks_of(const OracleMatrix<S>& x, Index m) {
   return to;
 }
 
+/// The largest sum of a column.
+template <class S>
+S column_norm(const OracleMatrix<S>& a) {
+  S most = S(0);
+  for (Index j = 0; j < a.columns; ++j) {
+    S sum = S(0);
+    for (Index i = 0; i < a.rows; ++i) sum = sum + a(i, j);
+    if (sum > most) most = sum;
+  }
+  return most;
+}
+
+template <class S>
+OracleMatrix<S> transposed(const OracleMatrix<S>& a) {
+  OracleMatrix<S> to(a.columns, a.rows);
+  for (Index i = 0; i < a.rows; ++i) {
+    for (Index j = 0; j < a.columns; ++j) to(j, i) = a(i, j);
+  }
+  return to;
+}
+
+/// Calls change(x, sizes of what its derivatives are relative to) and returns x.
+template <class W, class S, class F>
+OracleMatrix<S> rounded_by(const F& change, OracleMatrix<S> x) {
+  std::vector<W> sizes;
+  for (const S& element : x.at) sizes.push_back(slope_size(element));
+  change(x, sizes);
+  return x;
+}
+
+/// The approximation of the inverse of a matrix by that many iterations from a^T / norm.
+template <class W, class S, class F>
+OracleMatrix<S> iterated_inverse(const OracleMatrix<S>& a, S norm, Index iterations,
+                                 const F& change) {
+  const auto rounded = [&](OracleMatrix<S> x) { return rounded_by<W>(change, std::move(x)); };
+  OracleMatrix<S> z = transposed(a);
+  for (S& element : z.at) element = element / norm;
+  for (Index step = 0; step < iterations; ++step) {
+    const auto minus = [&](double c, OracleMatrix<S> x) {
+      for (Index i = 0; i < x.rows; ++i) {
+        for (Index j = 0; j < x.columns; ++j) x(i, j) = S(i == j ? W(c) : W(0)) - x(i, j);
+      }
+      return x;
+    };
+    const OracleMatrix<S> p = rounded(product(a, z));
+    const OracleMatrix<S> inner = rounded(product(p, minus(7, p)));
+    z = rounded(product(z, minus(13, rounded(product(p, minus(15, inner))))));
+    for (S& element : z.at) element = element / S(4);
+  }
+  return z;
+}
+
 /// The tokens of one head.
 template <class S>
 struct OracleHead {
@@ -148,30 +200,15 @@ std::vector<OracleMatrix<S>> nystroem_heads(const std::vector<OracleHead<S>>& he
                                             const fovea::NystroemOptions& options, W scale,
                                             const F& change) {
   const Index m = options.landmarks;
-  const auto rounded = [&](OracleMatrix<S> x) {
-    std::vector<W> sizes;
-    for (const S& element : x.at) sizes.push_back(slope_size(element));
-    change(x, sizes);
-    return x;
-  };
+  const auto rounded = [&](OracleMatrix<S> x) { return rounded_by<W>(change, std::move(x)); };
   std::vector<OracleMatrix<S>> kernels;
   std::vector<S> norms;
   for (const OracleHead<S>& head : heads) {
     kernels.push_back(softmax_of(rounded(landmarks_of(head.q, m)), rounded(landmarks_of(head.k, m)),
                                  scale, change));
     const OracleMatrix<S>& a = kernels.back();
-    S column_norm = S(0), row_norm = S(0);
-    for (Index i = 0; i < m; ++i) {
-      S column = S(0), row = S(0);
-      for (Index j = 0; j < m; ++j) {
-        column = column + a(j, i);
-        row = row + a(i, j);
-      }
-      if (column > column_norm) column_norm = column;
-      if (row > row_norm) row_norm = row;
-    }
     const bool is_own = options.first_scale == fovea::NystroemScale::matrix;
-    norms.push_back(is_own ? column_norm * row_norm : column_norm);
+    norms.push_back(is_own ? column_norm(a) * column_norm(transposed(a)) : column_norm(a));
     if (head.k.rows == 0) norms.back() = S(0);
   }
   S largest = S(0);
@@ -187,22 +224,7 @@ std::vector<OracleMatrix<S>> nystroem_heads(const std::vector<OracleHead<S>>& he
     }
     const OracleMatrix<S>& a = kernels[n];
     const S norm = options.first_scale == fovea::NystroemScale::matrix ? norms[n] : largest;
-    OracleMatrix<S> z(m, m);
-    for (Index i = 0; i < m; ++i) {
-      for (Index j = 0; j < m; ++j) z(i, j) = a(j, i) / norm;
-    }
-    for (Index step = 0; step < options.iterations; ++step) {
-      const auto minus = [&](double c, OracleMatrix<S> x) {
-        for (Index i = 0; i < m; ++i) {
-          for (Index j = 0; j < m; ++j) x(i, j) = S(i == j ? W(c) : W(0)) - x(i, j);
-        }
-        return x;
-      };
-      const OracleMatrix<S> p = rounded(product(a, z));
-      const OracleMatrix<S> inner = rounded(product(p, minus(7, p)));
-      z = rounded(product(z, minus(13, rounded(product(p, minus(15, inner))))));
-      for (S& element : z.at) element = element / S(4);
-    }
+    const OracleMatrix<S> z = iterated_inverse<W>(a, norm, options.iterations, change);
     const OracleMatrix<S> of_keys =
         softmax_of(rounded(landmarks_of(head.q, m)), head.k, scale, change);
     const OracleMatrix<S> of_queries =

@@ -4,11 +4,12 @@
 /// results are judged": A = sum p |v|, B of softmax_row.hpp.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "support/compare.hpp"
 #include "support/oracle/softmax_row.hpp"
+#include "support/reference.hpp"
 
 namespace fovea_test {
 
@@ -31,29 +32,49 @@ constexpr std::size_t place_of(const Shape& shape, Index b, Index h, Index n, In
   return as_size(((b * shape[1] + h) * shape[2] + n) * shape[3] + d);
 }
 
+/// One row of an output.
+template <class T>
+struct OracleOut {
+  std::vector<Wide<T>> value;  // [Dv]
+  std::vector<Wide<T>> gauge;  // the same
+};
+
+template <class T>
+OracleOut<T> oracle_out(const bench::AllInputs<T>& in, const OracleRow<T>& row) {
+  using W = Wide<T>;
+  OracleOut<T> out;
+  for (Index c = 0; c < in.v.width(); ++c) {
+    W sum = 0;
+    W magnitude = 0;
+    for (std::size_t n = 0; n < row.keys.size(); ++n) {
+      const W term = row.kept[n] * W{in.v(row.batch, row.key_head, row.keys[n], c)};
+      sum += row.p[n] * term;
+      magnitude += row.size[n] * std::abs(term);
+    }
+    out.value.push_back(sum);
+    out.gauge.push_back(magnitude * (1 + row.largest));
+  }
+  return out;
+}
+
+/// Writes a row and its lse.
+template <class T>
+void put_row(Expected<T>& to, const OracleRow<T>& row, const OracleOut<T>& out) {
+  const std::size_t at = place_of(to.lse.shape, row.batch, row.head, row.query, 0);
+  to.lse.value[at] = row.lse;
+  to.lse.gauge[at] = 1 + row.largest + std::abs(row.lse);
+  const auto first = static_cast<Index>(at) * to.out.shape[3];
+  std::ranges::copy(out.value, to.out.value.begin() + first);
+  std::ranges::copy(out.gauge, to.out.gauge.begin() + first);
+}
+
 template <class T>
 Expected<T> softmax_oracle(const bench::AllInputs<T>& in, const OracleOperator<T>& op) {
-  using W = Wide<T>;
   const Index width = in.v.width();
   Expected<T> expected{zero_reference<T>({in.q.batch(), in.q.heads(), in.q.rows(), width}),
                        zero_reference<T>({in.q.batch(), in.q.heads(), in.q.rows(), 1})};
-  for_each_oracle_row(in, op, [&](const OracleRow<T>& row) {
-    const std::size_t at = place_of(expected.lse.shape, row.batch, row.head, row.query, 0);
-    expected.lse.value[at] = row.lse;
-    expected.lse.gauge[at] = 1 + row.largest + std::abs(row.lse);
-    for (Index c = 0; c < width; ++c) {
-      W out = 0;
-      W magnitude = 0;
-      for (std::size_t n = 0; n < row.keys.size(); ++n) {
-        const W term = row.kept[n] * W{in.v(row.batch, row.key_head, row.keys[n], c)};
-        out += row.p[n] * term;
-        magnitude += row.size[n] * std::abs(term);
-      }
-      const std::size_t element = at * as_size(width) + as_size(c);
-      expected.out.value[element] = out;
-      expected.out.gauge[element] = magnitude * (1 + row.largest);
-    }
-  });
+  for_each_oracle_row(
+      in, op, [&](const OracleRow<T>& row) { put_row(expected, row, oracle_out(in, row)); });
   return expected;
 }
 

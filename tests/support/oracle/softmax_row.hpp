@@ -14,8 +14,8 @@
 #include "fovea/attention/attention.hpp"
 #include "fovea/attention/softmax/options.hpp"
 #include "fovea/core/philox.hpp"
-#include "support/compare.hpp"
 #include "support/oracle/reference_mask.hpp"
+#include "support/reference.hpp"
 
 namespace fovea_test {
 
@@ -102,6 +102,15 @@ struct OracleRow {
   Wide<T> sink = 0;              // the sink's weight
   Wide<T> lse = -std::numeric_limits<Wide<T>>::infinity();
   Wide<T> largest = 0;  // B: max over the logits of |scale| sum |q||k| + |bias| + |slope (i - j)|
+
+  /// Adds a key. \param reach the magnitudes that its logit is computed from
+  void add(Index key, Wide<T> logit, Wide<T> reach) {
+    keys.push_back(key);
+    s.push_back(logit);
+    through.push_back(1);
+    kept.push_back(1);
+    largest = std::max(largest, reach);
+  }
 };
 
 namespace detail {
@@ -143,21 +152,39 @@ void add_pair(const bench::AllInputs<T>& in, const OracleOperator<T>& op, const 
   const bool drops =
       drop > 0 && fovea::uniform_draw<T>(op.options.dropout.seed, s.index, h, i, j) < drop;
 
-  to.keys.push_back(at[3]);
-  to.s.push_back(z + bias - slope * distance);
-  to.through.push_back(through);
-  to.kept.push_back(drops ? 0 : 1 / (1 - W{drop}));
   const W reach = std::abs(op.scale) * magnitude + std::abs(bias) + std::abs(slope) * distance;
-  to.largest = std::max(to.largest, reach);
+  to.add(at[3], z + bias - slope * distance, reach);
+  to.through.back() = through;
+  to.kept.back() = drops ? 0 : 1 / (1 - W{drop});
 }
 
 }  // namespace detail
+
+/// Makes the weights of a row of its logits. \param sink that of the head, if it has one
+template <class T>
+void set_weights(OracleRow<T>& row, std::optional<Wide<T>> sink = {}) {
+  using W = Wide<T>;
+  W most = sink.value_or(-std::numeric_limits<W>::infinity());
+  for (const W s_j : row.s) most = std::max(most, s_j);
+  // Logits of -inf alone: exp(-inf) = 0, so lse = log 0 and the weights are 0 / 0.
+  const W shift = most == -std::numeric_limits<W>::infinity() ? 0 : most;
+  W sum = sink ? std::exp(*sink - shift) : 0;
+  for (const W s_j : row.s) sum += std::exp(s_j - shift);
+  for (const W s_j : row.s) {
+    row.p.push_back(std::exp(s_j - shift) / sum);
+    row.size.push_back(row.p.back() + kFaint<T>);
+  }
+  if (sink) {
+    row.sink = std::exp(*sink - shift) / sum;
+    row.largest = std::max(row.largest, std::abs(*sink));
+  }
+  row.lse = shift + std::log(sum);
+}
 
 /// Row `row` of head h of sequence s. Visible NaN and infinity follow IEEE rules by themselves.
 template <class T>
 OracleRow<T> oracle_row(const bench::AllInputs<T>& in, const OracleOperator<T>& op,
                         const OracleSequence& s, Index h, Index row) {
-  using W = Wide<T>;
   OracleRow<T> made;
   made.batch = s.batch;
   made.head = h;
@@ -165,24 +192,7 @@ OracleRow<T> oracle_row(const bench::AllInputs<T>& in, const OracleOperator<T>& 
   made.key_head = h / (in.q.heads() / in.k.heads());
   for (Index j = 0; j < s.keys; ++j) detail::add_pair(in, op, s, row, j, made);
   if (made.keys.empty()) return made;
-
-  W most = -std::numeric_limits<W>::infinity();
-  const W sink = in.sink.empty() ? most : W{in.sink[as_size(h)]};
-  for (const W s_j : made.s) most = std::max(most, s_j);
-  most = std::max(most, sink);
-  // Logits of -inf alone: exp(-inf) = 0, so lse = log 0 and the weights are 0 / 0.
-  const W shift = most == -std::numeric_limits<W>::infinity() ? 0 : most;
-  W sum = in.sink.empty() ? 0 : std::exp(sink - shift);
-  for (const W s_j : made.s) sum += std::exp(s_j - shift);
-  for (const W s_j : made.s) {
-    made.p.push_back(std::exp(s_j - shift) / sum);
-    made.size.push_back(made.p.back() + kFaint<T>);
-  }
-  if (!in.sink.empty()) {
-    made.sink = std::exp(sink - shift) / sum;
-    made.largest = std::max(made.largest, std::abs(sink));
-  }
-  made.lse = shift + std::log(sum);
+  set_weights(made, in.sink.empty() ? std::nullopt : std::optional<Wide<T>>(in.sink[as_size(h)]));
   return made;
 }
 
