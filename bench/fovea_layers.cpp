@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "bench/baselines/dense_attention.hpp"
@@ -52,8 +53,11 @@ struct Model {
 };
 
 /// Trains a block towards y = 0 on noise: what is learnt is not the matter here.
-template <class Layer>
-Step step_of(const std::function<Layer(Initialiser&)>& make_layer, Index n, Index hidden) {
+/// \param make_layer make_layer(n, initialiser)   \param hidden channels of the feed-forward
+/// network
+template <class F>
+Model model_of(std::string label, Index hidden, const F& make_layer) {
+  using Layer = std::invoke_result_t<F, Index, Initialiser&>;
   struct State {
     EncoderBlock<Layer, float> block;
     typename EncoderBlock<Layer, float>::Saved saved;
@@ -62,22 +66,25 @@ Step step_of(const std::function<Layer(Initialiser&)>& make_layer, Index n, Inde
     fovea::Buffer<float> y;
     fovea::Buffer<float> d_x;
   };
-  auto state = std::make_shared<State>();
-  Initialiser initialiser(1);
-  Layer layer = make_layer(initialiser);
-  state->block = EncoderBlock<Layer, float>(std::move(layer), kWidth, hidden, initialiser);
-  state->noise = gaussians(1, 0, n * kWidth);
-  return [state, n](ThreadPool& pool) {
-    State& s = *state;
-    const fovea::Shape shape = {1, 1, n, kWidth};
-    const View<const float> x(s.noise.data(), shape);
-    const View<float> y = s.y.resize(shape);
-    const View<float> d_x = s.d_x.resize(shape);
-    fovea::zero_gradients(s.block);
-    s.block.forward(x, y, s.saved, pool);
-    s.block.backward(x, s.saved, y, d_x, pool);  // y is the gradient of |y|^2 / 2
-    s.adam.step(s.block, pool);
+  const auto make = [=](Index n) -> Step {
+    auto state = std::make_shared<State>();
+    Initialiser initialiser(1);
+    Layer layer = make_layer(n, initialiser);
+    state->block = EncoderBlock<Layer, float>(std::move(layer), kWidth, hidden, initialiser);
+    state->noise = gaussians(1, 0, n * kWidth);
+    return [state, n](ThreadPool& pool) {
+      State& s = *state;
+      const fovea::Shape shape = {1, 1, n, kWidth};
+      const View<const float> x(s.noise.data(), shape);
+      const View<float> y = s.y.resize(shape);
+      const View<float> d_x = s.d_x.resize(shape);
+      fovea::zero_gradients(s.block);
+      s.block.forward(x, y, s.saved, pool);
+      s.block.backward(x, s.saved, y, d_x, pool);  // y is the gradient of |y|^2 / 2
+      s.adam.step(s.block, pool);
+    };
   };
+  return {std::move(label), make};
 }
 
 /// Sizes of layers: P projected keys, m landmarks, blocks and chunks of b rows, as in the
@@ -88,51 +95,35 @@ constexpr Index kBlock = 64;
 
 template <class Op>
 Model multi_head(std::string label, const Op& op) {
-  using Layer = MultiHead<Op, float>;
-  return {std::move(label), [op](Index n) {
-            const std::function<Layer(Initialiser&)> make = [op, n](Initialiser& initialiser) {
-              return Layer(op,
-                           {.width = kWidth,
-                            .heads = kHeads,
-                            .sorted_blocks = n / kBlock,
-                            .length = n,
-                            .projected = kProjected},
-                           initialiser);
-            };
-            return step_of<Layer>(make, n, kHidden);
-          }};
+  return model_of(std::move(label), kHidden, [op](Index n, Initialiser& initialiser) {
+    return MultiHead<Op, float>(op,
+                                {.width = kWidth,
+                                 .heads = kHeads,
+                                 .sorted_blocks = n / kBlock,
+                                 .length = n,
+                                 .projected = kProjected},
+                                initialiser);
+  });
 }
 
 Model reformer() {
-  using Layer = fovea::ReformerLayer<float>;
-  return {"Reformer", [](Index n) {
-            const std::function<Layer(Initialiser&)> make = [](Initialiser& initialiser) {
-              return Layer({.width = kWidth, .heads = kHeads, .attention = {.chunk = kBlock}},
-                           initialiser);
-            };
-            return step_of<Layer>(make, n, kHidden);
-          }};
+  return model_of("Reformer", kHidden, [](Index, Initialiser& initialiser) {
+    return fovea::ReformerLayer<float>(
+        {.width = kWidth, .heads = kHeads, .attention = {.chunk = kBlock}}, initialiser);
+  });
 }
 
 template <class Op>
 Model synthesizer(std::string label) {
-  using Layer = fovea::SynthesizerLayer<Op, float>;
-  return {std::move(label), [](Index n) {
-            const std::function<Layer(Initialiser&)> make = [n](Initialiser& initialiser) {
-              return Layer({.width = kWidth, .heads = kHeads, .length = n}, initialiser);
-            };
-            return step_of<Layer>(make, n, kHidden);
-          }};
+  return model_of(std::move(label), kHidden, [](Index n, Initialiser& initialiser) {
+    return fovea::SynthesizerLayer<Op, float>({.width = kWidth, .heads = kHeads, .length = n},
+                                              initialiser);
+  });
 }
 
 Model fourier_mixer() {
-  using Layer = fovea::FourierMixerLayer<float>;
-  return {"FNet", [](Index n) {
-            const std::function<Layer(Initialiser&)> make = [](Initialiser&) {
-              return Layer(kWidth);
-            };
-            return step_of<Layer>(make, n, kHidden);
-          }};
+  return model_of("FNet", kHidden,
+                  [](Index, Initialiser&) { return fovea::FourierMixerLayer<float>(kWidth); });
 }
 
 /// FsatLayer or FatLayer.
@@ -140,16 +131,13 @@ template <class Layer, class Options>
 Model crossed(std::string label, Options options) {
   options.width = kWidth;
   options.heads = kHeads;
-  return {std::move(label), [options](Index n) {
-            Options sized = options;
-            if constexpr (requires { sized.attention.max_length; }) sized.attention.max_length = n;
-            const std::function<Layer(Initialiser&)> make = [sized](Initialiser& initialiser) {
-              Layer layer(sized, initialiser);
-              if constexpr (requires { layer.set_training(1); }) layer.set_training(1);
-              return layer;
-            };
-            return step_of<Layer>(make, n, kHidden / 2);
-          }};
+  return model_of(std::move(label), kHidden / 2, [options](Index n, Initialiser& initialiser) {
+    Options sized = options;
+    if constexpr (requires { sized.attention.max_length; }) sized.attention.max_length = n;
+    Layer layer(sized, initialiser);
+    if constexpr (requires { layer.set_training(1); }) layer.set_training(1);
+    return layer;
+  });
 }
 
 /// The first one is what the others are measured against.

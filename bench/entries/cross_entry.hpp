@@ -15,6 +15,7 @@
 #include "bench/baselines/fftw_peers.hpp"
 #include "bench/entries/operator_entry.hpp"
 #include "fovea/spectral/hidden_state_cross.hpp"
+#include "tests/support/oracle/hidden_state_cross.hpp"
 
 namespace bench {
 
@@ -41,19 +42,6 @@ inline double transform_flops(const AttentionShape& shape, double transforms) {
 
 namespace detail {
 
-/// Elements of one channel.
-inline std::vector<double> cross_channel(const View<const float>& x, Index c) {
-  std::vector<double> values;
-  for (Index i = 0; i < x.rows(); ++i) values.push_back(double{x(0, 0, i, c)});
-  return values;
-}
-
-inline double cross_norm(const std::vector<double>& x) {
-  double sum = 0;
-  for (const double value : x) sum += value * value;
-  return std::sqrt(sum);
-}
-
 /// `value(channel of a, channel of b, row)` against x, in some rows of some channels; the unit is
 /// that of transforms: u lg N |a| |b|.
 template <class F>
@@ -63,10 +51,10 @@ Error cross_error(const View<const float>& a, const View<const float>& b,
   Error error;
   for (Index s = 0; s < samples; ++s) {
     const Index c = sampled_row(s, samples, 0, x.width());
-    const std::vector<double> first = cross_channel(a, c);
-    const std::vector<double> second = cross_channel(b, c);
+    const std::vector<double> first = fovea_test::channel(a, 0, c, x.rows());
+    const std::vector<double> second = fovea_test::channel(b, 0, c, x.rows());
     const double lg = std::log2(static_cast<double>(std::max<Index>(x.rows(), 2)));
-    const double unit = u * lg * cross_norm(first) * cross_norm(second);
+    const double unit = u * lg * fovea_test::norm(first) * fovea_test::norm(second);
     for (Index t = 0; t < 64; ++t) {
       const Index i = t * (x.rows() - 1) / 63;
       error.add(std::abs(double{x(0, 0, i, c)} - value(first, second, i)), unit);

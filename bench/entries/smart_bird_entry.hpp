@@ -17,6 +17,7 @@
 #include "fovea/attention/indexed.hpp"
 #include "fovea/attention/smart_bird.hpp"
 #include "fovea/attention/smart_bird/selection.hpp"
+#include "tests/support/oracle/sketch.hpp"
 
 namespace bench {
 
@@ -67,36 +68,20 @@ IndexTensor random_keys(const AllInputs<T>& in) {
 /// of one rounding error in each product.
 template <class T>
 struct ScoreTruth {
-  using W = Wide<T>;
-
   ScoreTruth(const SmartBirdAttention& op, const AllInputs<T>& in, Index head, Index row) {
-    const Index position = row + in.k.rows() - in.q.rows();
+    const auto sequence = fovea_test::oracle_sequences(in).front();
+    const Index position = sequence.position(row, op.options.alignment);
     const Index keys = op.options.causal ? position + 1 : in.k.rows();
-    const W scale = 1 / std::sqrt(static_cast<W>(in.sketch_q.width()));
-    std::vector<W> logits;
-    W sum = 0;
-    W gauge = 1;
+    const auto sketch = fovea_test::oracle_sketch(in, op.options, sequence, row, keys);
     for (Index j = 0; j < keys; ++j) {
-      W dot = 0;
-      W size = 0;
-      for (Index c = 0; c < in.sketch_q.width(); ++c) {
-        const W term = static_cast<W>(in.sketch_q(0, 0, row, c)) * in.sketch_k(0, 0, j, c);
-        dot += term;
-        size += std::abs(term);
-      }
-      logits.push_back(scale * dot);
-      sum += std::exp(logits.back());
-      gauge = std::max(gauge, 1 + scale * size);
-    }
-    for (Index j = 0; j < keys; ++j) {
-      const W loss = std::log(sum) - logits[static_cast<std::size_t>(j)];
-      const W u = fovea::uniform_draw<T>(op.options.seed, 0, head, position, j);
+      const Wide<T> loss = sketch.lse - sketch.logits[static_cast<std::size_t>(j)];
+      const Wide<T> u = fovea::uniform_draw<T>(op.options.seed, 0, head, position, j);
       scores.push_back(u / (loss * loss));
-      units.push_back(scores.back() * 2 * gauge / loss);
+      units.push_back(scores.back() * 2 * (1 + sketch.largest) / loss);
     }
   }
 
-  std::vector<W> scores, units;
+  std::vector<Wide<T>> scores, units;
 };
 
 /// How much better a key that was left out scores than one that was kept: 0 if the lists are right.

@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "fovea/spectral/hidden_state_cross.hpp"
+#include "support/compare.hpp"
 #include "support/fill.hpp"
 #include "support/oracle/hidden_state_cross.hpp"
+#include "support/tensor.hpp"
 
 namespace fovea_test {
 

@@ -11,8 +11,7 @@
 #include <cmath>
 #include <vector>
 
-#include "support/compare.hpp"
-#include "support/tensor.hpp"
+#include "support/reference.hpp"
 
 namespace fovea_test {
 

@@ -62,6 +62,7 @@ template <class T>
 struct OracleSketch {
   std::vector<Wide<T>> logits;
   Wide<T> lse = 0;
+  Wide<T> largest = 0;  // the sum of magnitudes that a logit is computed from
   Wide<T> error = 0;
 };
 
@@ -73,7 +74,6 @@ OracleSketch<T> oracle_sketch(const bench::AllInputs<T>& in, const fovea::SmartB
   const W root = 1 / std::sqrt(width == 0 ? W{1} : static_cast<W>(width));
   const W scale = options.sketch_scale ? W{*options.sketch_scale} : root;
   OracleSketch<T> made;
-  W largest = 0;
   for (Index j = 0; j < visible; ++j) {
     W dot = 0;
     W size = 0;
@@ -84,14 +84,14 @@ OracleSketch<T> oracle_sketch(const bench::AllInputs<T>& in, const fovea::SmartB
       size += std::abs(product);
     }
     made.logits.push_back(scale * dot);
-    largest = std::max(largest, std::abs(scale) * size);
+    made.largest = std::max(made.largest, std::abs(scale) * size);
   }
   W most = -std::numeric_limits<W>::infinity();
   for (const W z : made.logits) most = std::max(most, z);
   W sum = 0;
   for (const W z : made.logits) sum += std::exp(z - most);
   made.lse = most + std::log(sum);
-  made.error = 8 * kRoundoff<T> * (1 + largest + std::abs(made.lse));
+  made.error = 8 * kRoundoff<T> * (1 + made.largest + std::abs(made.lse));
   return made;
 }
 
