@@ -21,6 +21,7 @@
 #include "bench/measure/compare_measure.hpp"
 #include "fovea/attention/big_bird.hpp"
 #include "fovea/attention/full.hpp"
+#include "fovea/attention/linear.hpp"
 #include "fovea/attention/local.hpp"
 #include "fovea/attention/longformer.hpp"
 #include "fovea/attention/strided.hpp"
