@@ -224,4 +224,12 @@ void expect_grads_conform(const Case<T>& op, const Problem<T>& problem,
   expect_grads_conform(op, problem, make_d_out(problem), data);
 }
 
+/// Both passes against their oracles, at every level.
+template <class T>
+void expect_both_conform(const Case<T>& op, const Problem<T>& problem) {
+  SCOPED_TRACE(op.name);
+  expect_conforms(op, problem);
+  expect_grads_conform(op, problem);
+}
+
 }  // namespace fovea_test
