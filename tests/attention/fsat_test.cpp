@@ -2,7 +2,7 @@
 // fovea_test(OPTIMISED HEAP)
 /// \file
 /// FSAT attention beyond the conformance suites: any finite index; packed sequences; groups of
-/// heads; truncated gradients; tensors of 16 bits; memory.
+/// heads; truncated gradients; long sequences; memory.
 #include "fovea/attention/fsat.hpp"
 
 #include <gtest/gtest.h>
@@ -122,33 +122,6 @@ TYPED_TEST(Fsat, ConfidencesAreAccurateInLongSequences) {
           << "key " << j << ", variance " << variance;
     }
   }
-}
-
-/// The float result, rounded once.
-TEST(FsatStorage, RoundsTheFloatResult) {
-  const FsatAttention op({.max_length = 90});
-  const FsatProblem<float> p(op, {1, 2, 2, 90, 90, 64, 20});
-  const auto rounded = [](const Tensor<float>& x) {
-    Tensor<Eigen::bfloat16> made(x.shape());
-    for_each_index(x.shape(), [&](Index b, Index h, Index n, Index d) {
-      made(b, h, n, d) = static_cast<Eigen::bfloat16>(x(b, h, n, d));
-      x(b, h, n, d) = static_cast<float>(made(b, h, n, d));
-    });
-    return made;
-  };
-  const Tensor<Eigen::bfloat16> q = rounded(p["q"]), k = rounded(p["k"]), v = rounded(p["v"]);
-  at_each_level([&] {
-    const Tensor<Eigen::bfloat16> out(p.d_out.shape());
-    const Tensor<float> float_out(out.shape());
-    AllInputs<Eigen::bfloat16> in{q.view(), k.view(), v.view()};
-    in.dominant = p.view("dominant");
-    op.forward(in, out.view());
-    op.forward(p.inputs(), float_out.view());
-    for_each_index(out.shape(), [&](Index b, Index h, Index n, Index d) {
-      EXPECT_EQ(static_cast<float>(out(b, h, n, d)),
-                static_cast<float>(Eigen::bfloat16(float_out(b, h, n, d))));
-    });
-  });
 }
 
 /// Nothing of L x L.

@@ -2,8 +2,8 @@
 // fovea_test(OPTIMISED HEAP)
 /// \file
 /// IndexedAttention beyond the conformance suite: lists of all keys are full attention, padding and
-/// strides of lists change no bit, lists that differ by batch and sequence, tensors of 16 bits,
-/// groups of heads in the backward pass, memory, sort_indices, places of entries by key.
+/// strides of lists change no bit, lists that differ by batch and sequence, groups of heads in the
+/// backward pass, memory, sort_indices, places of entries by key.
 #include "fovea/attention/indexed.hpp"
 #include "fovea/attention/indexed/check.hpp"
 
@@ -163,36 +163,6 @@ TYPED_TEST(Indexed, SingleHeadsHaveTheSameBits) {
                             out.shape()));
     }
   }
-}
-
-/// The float result, rounded once.
-TEST(IndexedStorage, RoundsTheFloatResult) {
-  const AttentionShape s{1, 2, 1, 30, 80, 64, 20};
-  const Tensor<Index> lists = some_lists(s, 0.3, 40);
-  const Tensor<Eigen::bfloat16> q({1, 2, 30, 64}), k({1, 1, 80, 64}), v({1, 1, 80, 20});
-  const Tensor<float> float_q(q.shape()), float_k(k.shape()), float_v(v.shape());
-  const auto fill = [](const auto& x, const auto& as_float, const Fill& value) {
-    for_each_index(x.shape(), [&](Index b, Index h, Index n, Index d) {
-      x(b, h, n, d) = static_cast<Eigen::bfloat16>(static_cast<float>(value(b, h, n, d)));
-      as_float(b, h, n, d) = static_cast<float>(x(b, h, n, d));
-    });
-  };
-  fill(q, float_q, gaussian(1));
-  fill(k, float_k, gaussian(2));
-  fill(v, float_v, gaussian(3));
-  at_each_level([&] {
-    const Tensor<Eigen::bfloat16> out({1, 2, 30, 20});
-    const Tensor<float> float_out(out.shape());
-    AllInputs<Eigen::bfloat16> in{q.view(), k.view(), v.view()};
-    AllInputs<float> float_in{float_q.view(), float_k.view(), float_v.view()};
-    in.indices = float_in.indices = lists.view();
-    IndexedAttention{}.forward(in, out.view());
-    IndexedAttention{}.forward(float_in, float_out.view());
-    for_each_index(out.shape(), [&](Index b, Index h, Index n, Index d) {
-      const float rounded = static_cast<float>(Eigen::bfloat16(float_out(b, h, n, d)));
-      EXPECT_EQ(static_cast<float>(out(b, h, n, d)), rounded);
-    });
-  });
 }
 
 fovea::IndexedShape with_lists(const AttentionShape& s, Index keys_per_row) {
