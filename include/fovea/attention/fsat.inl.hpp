@@ -159,23 +159,6 @@ void FsatAttention::write_edges(const Inputs<T>& inputs, const View<Index>& edge
 }
 
 template <class T>
-Index FsatAttention::workspace_bytes(const FsatShape& shape, Index workers) const {
-  using C = Compute<T>;
-  return FsatGraph<C>::size_bytes(options, shape.keys, shape.dominants, 1,
-                                  shape.batch * shape.query_heads, workers, false) +
-         IndexedForward<T, FsatLists<C>>::workspace_bytes(shape, shape.keys, workers);
-}
-
-template <class T>
-Index FsatAttention::backward_workspace_bytes(const FsatShape& shape, Index workers) const {
-  using Backward = IndexedBackward<T, FsatLists<T>>;
-  const Index edges = shape.keys * shape.dominants * options.edges_per_slot();
-  return FsatGraph<T>::size_bytes(options, shape.keys, shape.dominants, 1,
-                                  Backward::heads_at_once(shape, edges, workers), workers, true) +
-         Backward::workspace_bytes(shape, shape.keys, edges, workers);
-}
-
-template <class T>
 void FsatAttention::run_backward(const Inputs<T>& inputs, const View<const T>& out,
                                  const Saved<T>& saved, const View<const T>& d_out,
                                  const Grads<T>& grads, const ExecutorRef& executor) const {
@@ -204,6 +187,7 @@ void FsatAttention::run(const Inputs<T>& inputs, const View<T>& out, const Saved
   IndexedForward<T, FsatLists<C>> attention(detail::inputs_as<IndexedInputs<T>>(inputs), lists, out,
                                             saved);
   attention.take_scratch(threads);
+  if (threads.only_counts()) return;
   const auto head_of = [&](Index n) {
     const Sequence s = sequences[n / heads];
     return GraphHead{s, n % heads, s.batch * heads + n % heads};
@@ -219,12 +203,8 @@ FOVEA_COMPILED_BACKWARD(FsatAttention)
   template void Op::check_edges<T>(const Op::Inputs<T>&, const View<Index>&) const;              \
   template void Op::write_edges<T>(const Op::Inputs<T>&, const View<Index>&, const ExecutorRef&) \
       const;
-#define FOVEA_FSAT_BACKWARD(Op, T) \
-  template Index Op::backward_workspace_bytes<T>(const Op::Shape&, Index) const;
 FOVEA_IN_FLOAT_UNIT(FOVEA_FSAT_EDGES, FsatAttention)
 FOVEA_IN_SHORT_UNIT(FOVEA_FSAT_EDGES, FsatAttention)
 FOVEA_IN_DOUBLE_UNIT(FOVEA_FSAT_EDGES, FsatAttention)
-FOVEA_IN_FLOAT_UNIT(FOVEA_FSAT_BACKWARD, FsatAttention)
-FOVEA_IN_DOUBLE_UNIT(FOVEA_FSAT_BACKWARD, FsatAttention)
 
 FOVEA_NAMESPACE_END

@@ -90,17 +90,6 @@ class FsatGraph {
   /// Whether there is room for gradients.
   bool with_gradients() const { return with_gradients_; }
 
-  /// Bytes of memory for the graphs of that many heads of L = length tokens and M = slots, built by
-  /// that many workers.
-  static Index size_bytes(const FsatOptions& options, Index length, Index slots_per_key,
-                          Index sequences, Index heads, Index workers, bool with_gradients) {
-    const Index edges = length * slots_per_key * options.edges_per_slot();
-    const Index indices = length + sequences + edges * (with_gradients ? 2 : 1);
-    const Index numbers = edges * (with_gradients ? 2 : 1);
-    return heads * (indices * kIndex + numbers * Index{sizeof(T)}) +
-           scratch_bytes(length, slots_per_key * options.edges_per_slot(), heads, workers);
-  }
-
   /// The sources of the graph of head h of sequence s.
   HeadEdges<T> sources_of(const Sequence& s, Index h) const {
     HeadEdges<T> edges;
