@@ -39,8 +39,7 @@ struct TensorAxes {
 
 /// The data of calls of `Op`:
 /// - name: in the table of worst errors
-/// - inputs, saved: the tensors; an input with an axis ? is optional, there if that extent is 1,
-/// and
+/// - inputs, saved: the tensors; an input with an axis ? is optional, there if that extent is 1;
 ///   lse is among the saved ones of all
 /// - hidden: the axes that end at key lengths: what is beyond is not read, and results are 0
 /// - is_cut: whether a sequence with a key length is a sequence of so many rows

@@ -16,8 +16,8 @@ template <Storage S>
 inline constexpr bool kTransposesShorts = kVecBytes < 64 && S == Storage::float16;
 
 /// The vectors of rows whose products with R vectors are computed together. A single sum of short
-/// registers would wait for the one before it. More would be read in an order that the hardware
-/// prefetcher does not follow.
+/// registers, or of bfloat16, which has the most products for each load, would wait for the one
+/// before it. More would be read in an order that the hardware prefetcher does not follow.
 template <int R, Storage S>
 inline constexpr int kDotVectors =
     (R == 1 && (kVecBytes < 64 || S == Storage::bfloat16)) || kTransposesShorts<S> ? 2 : 1;

@@ -27,10 +27,8 @@ void softmax_forward(const SoftmaxOperatorRef& op, const ScoreModifierArgs<Compu
   const SoftmaxCall<T> call(inputs, op.options(), modifier);
   if (inputs.q.rows() <= kMostRows && !call.sequences().packed()) {
     const SplitKvForward few(op, call);
-    const Index workers = worker_count(executor, kUnboundedKeys);
-    if (few.applies(workers)) {
-      if (!executor.only_counts()) return few.run(call, out, saved, executor);
-      executor.memory().take(1, few.template workspace_bytes<T>(workers));
+    if (few.applies(worker_count(executor, kUnboundedKeys))) {
+      few.run(call, out, saved, executor);
       return;
     }
   }

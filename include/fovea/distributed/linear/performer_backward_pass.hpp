@@ -65,8 +65,10 @@ class FeatureGradientsTotals final : public RankPass {
     of_rows_.fold(
         [&](Index n) { return SegmentSums<T>::segments(rows_seeing(n / call_.shape.key_heads)); });
     if (!error) error = fovea::detail::caught([&] { take_tokens(executor); });
-    if (projection_) add_up(executor);
-    if (projection_ && !error) call_.add_parts(nullptr, 0, projection_->of(0), true);
+    if (!projection_) return error;
+    const std::exception_ptr last = add_up(executor);
+    if (!error) error = last;
+    if (!error) call_.add_parts(nullptr, 0, projection_->of(0), true);
     return error;
   }
 
@@ -117,8 +119,8 @@ class FeatureGradientsTotals final : public RankPass {
   }
 
   /// Sums the parts of all segments of all query heads, and then of all key heads.
-  void add_up(const ExecutorRef& executor) {
-    projection_->run(
+  std::exception_ptr add_up(const ExecutorRef& executor) {
+    return projection_->run(
         [&](const ScanStep& scan_step, Index, T* sums, Index) {
           call_.add_parts(call_.part(scan_step.round * count() + scan_step.first / kLinearSegment),
                           SegmentSums<T>::segments(scan_step.rows.end - scan_step.rows.begin), sums,

@@ -38,7 +38,7 @@ class RangeSums {
   /// of rows
   /// \returns the exception that computing threw, or null
   template <class Add>
-  std::exception_ptr run(const Add& add, const ExecutorRef& executor) {
+  [[nodiscard]] std::exception_ptr run(const Add& add, const ExecutorRef& executor) {
     for (Index h = 0; h < heads_; ++h) std::fill_n(of(h), width_, S{});
     const std::exception_ptr error = chain_.run(
         executor,
