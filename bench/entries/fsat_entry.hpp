@@ -105,10 +105,16 @@ inline Entry fsat_graph_entry(Names names, std::vector<Family> families) {
         },
         {}};
   };
-  entry.f32 = {prepare, [](const AttentionShape& shape, Index workers) {
-                 return fovea::FsatGraph<float>::size_bytes({}, shape.keys, kDominantIndices, 1,
-                                                            shape.query_heads, workers, false);
-               }};
+  entry.f32 = {
+      prepare, [](const AttentionShape& shape, Index workers) {
+        const Index heads = shape.query_heads;
+        fovea::FsatGraph<float> graph(
+            fovea::detail::only_shape<const float>({1, heads, shape.keys, kDominantIndices}), {}, 1,
+            false);
+        return fovea::detail::counted_bytes(workers, [&](const fovea::ExecutorRef& executor) {
+          graph.take_memory(heads, heads, workers, executor.memory());
+        });
+      }};
   return entry;
 }
 

@@ -206,20 +206,26 @@ inline Entry select_entry(Names names, const SmartBirdAttention& op, std::vector
       entry_of(std::move(names), ListSubject<SmartBirdAttention>{{op}}, std::move(families));
   entry.attended_pairs = [](const AttentionShape&) { return Index{0}; };
   entry.other = other.name;
-  entry.f32 = {[op, other](const AllInputs<float>& in, const View<float>&) {
-                 const auto data = std::make_shared<ListData<float>>(in, op);
-                 const auto run = [=](ThreadPool& pool) {
-                   op.select(data->inputs.sketch(), data->lists.view(), pool);
-                 };
-                 const auto error = [=](Index samples) {
-                   return selection_error<float>(op, data->inputs, data->lists.view(), samples);
-                 };
-                 return Prepared{.run = run, .error = error, .other = other(in)};
-               },
-               [op](const AttentionShape& shape, Index workers) {
-                 return fovea::selection_bytes<float>(
-                     op.options, shape_for<SmartBirdAttention>(shape, kSketchWidth), workers);
-               }};
+  entry.f32 = {
+      [op, other](const AllInputs<float>& in, const View<float>&) {
+        const auto data = std::make_shared<ListData<float>>(in, op);
+        const auto run = [=](ThreadPool& pool) {
+          op.select(data->inputs.sketch(), data->lists.view(), pool);
+        };
+        const auto error = [=](Index samples) {
+          return selection_error<float>(op, data->inputs, data->lists.view(), samples);
+        };
+        return Prepared{.run = run, .error = error, .other = other(in)};
+      },
+      [op](const AttentionShape& shape, Index workers) {
+        const auto sizes = shape_for<SmartBirdAttention>(shape, kSketchWidth);
+        const auto in = fovea::detail::of_shape<fovea::SmartBirdInputs<float>>(sizes);
+        const auto lists = fovea::detail::only_shape<Index>(
+            {sizes.batch, sizes.query_heads, sizes.queries, op.options.keys_per_row});
+        return fovea::detail::counted_bytes(workers, [&](const fovea::ExecutorRef& executor) {
+          fovea::select_keys(op.options, fovea::detail::sketch_of(in), lists, nullptr, executor);
+        });
+      }};
   return entry;
 }
 

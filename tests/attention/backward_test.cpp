@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(OPTIMISED SHARDS 4)
 /// \file
-/// Gradients of every operator against the oracle: sizes, widths, heads, key lengths, logits; and
-/// identities that hold for any data.
+/// Gradients of every operator against the oracle: sizes, lse, logits; and identities that hold for
+/// any data. (For widths, heads and key lengths see conformance_test.cpp.)
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -78,20 +78,6 @@ TEST_P(ConformingGradients, ZeroSizesAndTheirGradients) {
   });
 }
 
-TEST_P(GradientArithmetic, GradientsAtWidths) {
-  each([]<class T>(const Case<T>& op) {
-    const std::vector<Index> widths = {0,  1,  2,  3,  4,  5,  7,  8,   9,
-                                       15, 16, 17, 24, 31, 33, 64, 111, 128};
-    for (std::size_t i = 0; i < widths.size(); ++i) {
-      const Index other = widths[(i * 7 + 3) % widths.size()];
-      expect_grads_conform(op, make_problem(op, sizes(19, 37, widths[i], other), i));
-    }
-    for (const Index width : register_widths()) {
-      expect_grads_conform(op, make_problem(op, sizes(35, 40, width, width), 3));
-    }
-  });
-}
-
 /// A column of values that are 0, whose d_out is 1 and whose out is -d_lse, changes delta by as
 /// much as d_lse does, and nothing else.
 TEST_P(ConformingGradients, GradientsThroughLse) {
@@ -143,24 +129,6 @@ TEST_P(ConformingGradients, GradientsThroughLse) {
         {constant(1), first_column([](Index j) { return static_cast<double>(j % 7 * 300); }),
          gaussian(5)}));
     if (op.packs) expect(make_packed(op, {1, 2, 1, 0, 0, 5, 3}, {70, 0, 33}, {64, 3, 40}));
-  });
-}
-
-TEST_P(ConformingGradients, GradientsOfGroupedHeads) {
-  each([]<class T>(const Case<T>& op) {
-    for (const Index key_heads : {1, 2, 3, 6}) {
-      expect_grads_conform(op, make_problem(op, {2, 6, key_heads, 70, 33, 6, 7}));
-    }
-  });
-}
-
-TEST_P(ConformingGradients, GradientsWithKeyLengths) {
-  each([]<class T>(const Case<T>& op) {
-    for (const auto& [queries, keys] : {std::array<Index, 2>{40, 40}, {150, 137}, {5, 300}}) {
-      Problem<T> problem = make_problem(op, {6, 2, 1, queries, keys, 3, 4});
-      problem.key_lengths = {0, 1, keys / 2, keys - 1, keys, std::min<Index>(keys, 128)};
-      expect_grads_conform(op, problem);
-    }
   });
 }
 

@@ -9,12 +9,11 @@
 namespace fovea_test::attention_bad_input_synthesizer {
 
 /// The message of a forward pass, which must not write.
-template <class Form>
-std::string message_of(const SynthesizerProblem<Form>& problem,
-                       const decltype(problem.inputs())& inputs) {
-  const Tensor<float> out(problem.shape_of_out());
+template <class P>
+std::string message_of(const P& problem, const typename P::Inputs& inputs) {
+  const Tensor<float> out(problem.d_out.shape());
   out.fill(constant(7));
-  const std::string text = refusal([&] { problem.op().forward(inputs, out.view()); });
+  const std::string text = refusal([&] { problem.op.forward(inputs, out.view()); });
   if (text != "accepted") {
     for (const float x : out.values()) EXPECT_EQ(x, 7.0F) << "written before the refusal";
   }
@@ -28,8 +27,7 @@ const View<const float> shaped(const Shape& shape) {
 }
 
 TEST(BadSynthesizerInput, Random) {
-  const SynthesizerProblem<RandomForm<float>> problem(
-      {.batch = 3, .heads = 4, .key_heads = 2, .rows = 6});
+  const RandomProblem<float> problem({}, {3, 4, 2, 6, 6, 3, 5});
   const std::string name = "RandomSynthesizerAttention: ";
   auto in = problem.inputs();
   EXPECT_EQ(message_of(problem, in), "accepted");
@@ -50,17 +48,16 @@ TEST(BadSynthesizerInput, Random) {
   in.key_lengths = lengths;
   EXPECT_EQ(message_of(problem, in), name + "key_lengths[1] is 7; expected 0 to 6, the rows of v");
   in = problem.inputs();
-  EXPECT_EQ(refusal([&] { problem.op().forward(in, View<float>(problem.tensors.view("v"))); }),
+  EXPECT_EQ(refusal([&] { problem.op.forward(in, View<float>(problem.view("v"))); }),
             name + "out has shape 3x2x6x5; expected 3x4x6x5, to match the inputs");
   EXPECT_EQ(refusal([&] {
-              problem.op().check(in, View<float>(const_cast<float*>(in.r.data()), {3, 4, 6, 5}));
+              problem.op.check(in, View<float>(const_cast<float*>(in.r.data()), {3, 4, 6, 5}));
             }),
             name + "out overlaps r; outputs must not alias inputs or each other");
 }
 
 TEST(BadSynthesizerInput, Factorised) {
-  const SynthesizerProblem<FactorisedForm<float>> problem(
-      {.batch = 3, .heads = 4, .key_heads = 2, .rows = 6});
+  const FactorisedProblem<float> problem({}, {3, 4, 2, 6, 6, 3, 5});
   const std::string name = "FactorisedSynthesizerAttention: ";
   auto in = problem.inputs();
   EXPECT_EQ(message_of(problem, in), "accepted");
@@ -86,8 +83,7 @@ TEST(BadSynthesizerInput, Factorised) {
 }
 
 TEST(BadSynthesizerInput, Dense) {
-  const SynthesizerProblem<DenseForm<float>> problem(
-      {.batch = 3, .heads = 4, .key_heads = 2, .rows = 6, .columns = 2});
+  const DenseProblem<float> problem({}, {3, 4, 2, 6, 6, 3, 5}, {{'x', 2}});
   const std::string name = "DenseSynthesizerAttention: ";
   auto in = problem.inputs();
   EXPECT_EQ(message_of(problem, in), "accepted");
@@ -117,8 +113,8 @@ TEST(BadSynthesizerInput, Dense) {
 }
 
 TEST(BadSynthesizerInput, Backward) {
-  const SynthesizerProblem<DenseForm<float>> problem({.rows = 6, .has_biases = false});
-  const Tensor<float> out(problem.shape_of_out());
+  const DenseProblem<float> problem({}, {1, 1, 1, 6, 6, 3, 5}, {{'?', 0}});
+  const Tensor<float> out(problem.d_out.shape());
   const Tensor<float> lse({1, 1, 6, 1});
   const Tensor<float> d_b1({1, 1, 1, 4});
   const Tensor<float> d_w1({1, 1, 4, 3});
@@ -126,22 +122,22 @@ TEST(BadSynthesizerInput, Backward) {
   const auto message = [&](const fovea::SoftmaxSaved<float>& saved,
                            const fovea::DenseSynthesizerGrads<float>& grads) {
     return refusal([&] {
-      problem.op().backward(problem.inputs(), out.view(), saved, problem.d_out.view(), grads);
+      problem.op.backward(problem.inputs(), out.view(), saved, problem.d_out.view(), grads);
     });
   };
   EXPECT_EQ(message({}, {}), name + "lse is required: the lse that forward saved");
   const Tensor<float> short_out({1, 1, 5, 5});
   EXPECT_EQ(refusal([&] {
-              problem.op().backward(problem.inputs(), short_out.view(),
-                                    fovea::SoftmaxSaved<float>{lse.view()}, problem.d_out.view(),
-                                    fovea::DenseSynthesizerGrads<float>{});
+              problem.op.backward(problem.inputs(), short_out.view(),
+                                  fovea::SoftmaxSaved<float>{lse.view()}, problem.d_out.view(),
+                                  fovea::DenseSynthesizerGrads<float>{});
             }),
             name + "out has shape 1x1x5x5; expected 1x1x6x5, to match the inputs");
   EXPECT_EQ(message({lse.view()}, {.b1 = d_b1.view()}),
             name + "the gradient of b1 must not be given: the inputs have no b1");
   EXPECT_EQ(message({lse.view()}, {.w1 = d_w1.view()}),
             name + "the gradient of w1 has shape 1x1x4x3; expected 1x1x3x4, to match the inputs");
-  EXPECT_EQ(message({lse.view()}, {.x = problem.tensors.view("x")}),
+  EXPECT_EQ(message({lse.view()}, {.x = problem.view("x")}),
             name + "the gradient of x overlaps x; outputs must not alias inputs or each other");
 }
 

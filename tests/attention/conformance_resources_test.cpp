@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(OPTIMISED ALONE HEAP SHARDS 4)
 /// \file
-/// Every operator: how much memory and stack it takes, and that it leaves the floating-point
-/// environment alone.
+/// Both passes of every operator: how much memory and stack they take, and that they leave the
+/// floating-point environment alone.
 #include <gtest/gtest.h>
 
 #include <ios>
 #include <limits>
 #include <vector>
 
-#include "attention/conformance.hpp"
+#include "attention/gradients.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/memory.hpp"
 #include "support/mxcsr.hpp"
@@ -38,20 +38,41 @@ TEST_P(SoftmaxConformance, WorkspaceDoesNotGrowWithTheSequence) {
   });
 }
 
-/// The heap allocations of a forward pass.
+/// The heap allocations of a pass.
 struct HeapUse {
   std::ptrdiff_t taken = 0;        ///< bytes at the most
   std::ptrdiff_t kept = 0;         ///< bytes afterwards
   std::ptrdiff_t allocations = 0;  ///< how often
 };
 
+template <class F>
+HeapUse heap_use_of(const F& pass) {
+  const std::ptrdiff_t before = heap().reset();
+  pass();
+  return {heap().peak - before, heap().bytes - before, heap().allocations};
+}
+
 template <class T>
 HeapUse heap_use_of_forward(const Case<T>& op, const Problem<T>& problem,
                             AnyExecutor* executor = nullptr) {
   const Tensor<T> out(problem.out_shape());
-  const std::ptrdiff_t before = heap().reset();
-  op.forward(problem.inputs(), out.view(), AllSaved<T>{}, executor);
-  return {heap().peak - before, heap().bytes - before, heap().allocations};
+  return heap_use_of([&] { op.forward(problem.inputs(), out.view(), AllSaved<T>{}, executor); });
+}
+
+/// Of n queries and keys.
+template <class T>
+HeapUse heap_use_of_backward(const Case<T>& op, Index n, AnyExecutor* executor = nullptr) {
+  const Problem<T> problem =
+      make_problem(op, sizes(n, n, 1, 1), 1, {constant(1), constant(1), constant(1)});
+  const Tensor<T> d_out = make_d_out(problem);
+  const Tensor<T> out(problem.out_shape());
+  const Tensor<T> lse(op.is_softmax ? problem.row_shape() : Shape{});
+  const AllInputs<T> in = problem.inputs();
+  const AllSaved<T> saved = op.is_softmax ? AllSaved<T>{lse.view()} : AllSaved<T>{};
+  op.forward(in, out.view(), saved, nullptr);
+  GradStorage<T> to(in, {});
+  const AllGrads<T> grads = to.grads(in, {});
+  return heap_use_of([&] { op.backward(in, out.view(), saved, d_out.view(), grads, executor); });
 }
 
 /// A forward pass allocates its workspace and a few small objects.
@@ -98,6 +119,36 @@ TEST_P(Conformance, EachOfTheThreadsAllocatesAWorkspace) {
   });
 }
 
+/// The weights alone would be n n elements: 9 MiB of float at the least n here.
+TEST_P(Conformance, BackwardMemoryIsNotQuadratic) {
+  each([]<class T>(const Case<T>& op) {
+    if (op.makes_lists)
+      GTEST_SKIP() << "the tests of indexed, Smart Bird and FSAT attention count it";
+    const Index n = op.has_pairs() ? 1536 : 4096;
+    const HeapUse whole = heap_use_of_backward(op, n);
+    const HeapUse half = heap_use_of_backward(op, n / 2);
+    EXPECT_EQ(whole.kept, 0);
+    EXPECT_LE(whole.taken, 3 << 20);
+    EXPECT_LE(whole.taken, 2 * half.taken + 1024);
+    // None per block or key; those with a band have two operators in them.
+    EXPECT_LE(whole.allocations, op.has_band ? 40 : op.in_runs ? 32 : 16);
+    EXPECT_EQ(whole.allocations, half.allocations);
+  });
+}
+
+TEST_P(Conformance, BackwardScratchIsPerThread) {
+  each([]<class T>(const Case<T>& op) {
+    if (op.makes_lists)
+      GTEST_SKIP() << "the tests of indexed, Smart Bird and FSAT attention count it";
+    fovea::ThreadPool pool(3);
+    AnyExecutor executor = AnyExecutor::of(pool);
+    const HeapUse alone = heap_use_of_backward(op, 1000);
+    const HeapUse shared = heap_use_of_backward(op, 1000, &executor);
+    EXPECT_LE(shared.taken, 3 * alone.taken + 16384);
+    EXPECT_LE(shared.allocations, 100);  // of the pool's closures
+  });
+}
+
 /// Bytes for each token that options may cost: of a run for each key, and what rows take.
 constexpr Index kBytesOfAToken = Index{20} << 10;
 
@@ -108,10 +159,9 @@ void expect_cost_of_the_sequence(const Case<T>& op, Index n) {
   const Index limit = n * kBytesOfAToken;
   const Tensor<T> out(problem.out_shape());
   const AllInputs<T> in = problem.inputs();
+  EXPECT_LE(heap_use_of_forward(op, problem).taken, limit) << "forward";
+  EXPECT_LE(heap_use_of_backward(op, n).taken, limit) << "backward";
   std::ptrdiff_t before = heap().reset();
-  op.forward(in, out.view(), AllSaved<T>{}, nullptr);
-  EXPECT_LE(heap().peak - before, limit) << "forward";
-  before = heap().reset();
   EXPECT_LE(op.workspace_bytes(problem.shape, 1), limit);
   EXPECT_LE(op.attended_pairs(problem.shape), n * n);
   EXPECT_LE(heap().peak - before, limit) << "counting";
@@ -129,7 +179,9 @@ void expect_costs_of_sequences() {
   for (const Case<T>& op : oversized_options_cases<T>()) {
     SCOPED_TRACE(op.name + " " + scalar_name<T>());
     for (const Index n : {50, 150}) expect_cost_of_the_sequence(op, n);
-    expect_conforms(op, make_problem(op, {2, 4, 2, 45, 50, 5, 6}), " without bounds");
+    const Problem<T> problem = make_problem(op, {2, 4, 2, 45, 50, 5, 6});
+    expect_conforms(op, problem, " without bounds");
+    expect_grads_conform(op, problem, " without bounds");
   }
 }
 
@@ -145,12 +197,13 @@ TEST_P(Conformance, RunsOnASmallStack) {
       Layout apart;
       apart.innermost = 2;
       const Problem<T> strided = problem.in(apart, apart, apart, apart);
-      const Result<T> expected = run(op, problem);
-      Result<T> got;
-      Result<T> got_strided;
+      const Tensor<T> d_out = make_d_out(problem);
+      const BothResults<T> expected = run_both(op, problem, d_out);
+      BothResults<T> got;
+      BothResults<T> got_strided;
       on_small_stack([&] {
-        got = run(op, problem);
-        got_strided = run(op, strided, nullptr, apart);
+        got = run_both(op, problem, d_out);
+        got_strided = run_both(op, strided, d_out, nullptr, apart);
       });
       EXPECT_TRUE(same_bits(expected, got));
       EXPECT_TRUE(same_bits(expected, got_strided));
@@ -159,21 +212,6 @@ TEST_P(Conformance, RunsOnASmallStack) {
 }
 
 #if defined(__x86_64__)
-
-TEST_P(Conformance, PreservesMxcsr) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      for (const unsigned mode : {0u, kFlushToZero, kDenormalsAreZero, kTowardsZero}) {
-        const Problem<T> problem = make_problem(op, sizes(70, 150, 6, 5));
-        const Tensor<T> out(problem.out_shape());
-        const WithMxcsr with(mode);
-        const unsigned before = _mm_getcsr() & ~kStickyFlags;
-        op.forward(problem.inputs(), out.view(), AllSaved<T>{}, nullptr);
-        EXPECT_EQ(_mm_getcsr() & ~kStickyFlags, before);
-      }
-    });
-  });
-}
 
 /// Without subnormals in the data, flushing them changes no bit; unless dropout leaves of a row the
 /// faintest weights alone, whose products with values are subnormal.
@@ -210,7 +248,10 @@ TEST_P(Conformance, ThreadsUseTheCallersFloatEnvironment) {
     at_each_level([&] {
       for (const unsigned mode : kMxcsrModes) {
         const WithMxcsr with(mode);
-        EXPECT_TRUE(same_bits(run(op, problem), run(op, problem, &threads))) << std::hex << mode;
+        const unsigned before = _mm_getcsr() & ~kStickyFlags;
+        const BothResults<T> alone = run_both(op, problem);
+        EXPECT_EQ(_mm_getcsr() & ~kStickyFlags, before);
+        EXPECT_TRUE(same_bits(alone, run_both(op, problem, &threads))) << std::hex << mode;
       }
     });
   });

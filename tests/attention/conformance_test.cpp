@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(OPTIMISED SHARDS 4 LEVELS)
 /// \file
-/// Every operator against its oracle: sizes, widths, heads, key lengths, logits; and where the
-/// result is known exactly.
+/// Every operator against its oracle: sizes, logits, and where the result is known exactly; with
+/// its gradients widths, heads and key lengths (see backward_test.cpp).
 #include "attention/conformance.hpp"
 
 #include <gtest/gtest.h>
@@ -11,6 +11,8 @@
 #include <cmath>
 #include <limits>
 #include <vector>
+
+#include "attention/gradients.hpp"
 
 namespace fovea_test::attention_conformance {
 
@@ -91,7 +93,7 @@ TEST_P(Arithmetic, Widths) {
     for (Index width = 0; width <= 33; ++width) widths.push_back(width);
     for (std::size_t i = 0; i < widths.size(); ++i) {
       const Index value_width = widths[(i * 7 + 3) % widths.size()];
-      expect_conforms(op, make_problem(op, sizes(19, 37, widths[i], value_width), i));
+      expect_both_conform(op, make_problem(op, sizes(19, 37, widths[i], value_width), i));
       expect_conforms(op, make_problem(op, sizes(3, 133, value_width, widths[i]), i));
     }
   });
@@ -100,7 +102,7 @@ TEST_P(Arithmetic, Widths) {
 TEST_P(Arithmetic, WidthsOfWholeRegisters) {
   each([]<class T>(const Case<T>& op) {
     for (const Index width : register_widths()) {
-      expect_conforms(op, make_problem(op, sizes(35, 40, width, width), 3));
+      expect_both_conform(op, make_problem(op, sizes(35, 40, width, width), 3));
     }
   });
 }
@@ -108,7 +110,7 @@ TEST_P(Arithmetic, WidthsOfWholeRegisters) {
 TEST_P(Conformance, GroupedHeads) {
   each([]<class T>(const Case<T>& op) {
     for (const Index key_heads : {1, 2, 3, 6}) {
-      expect_conforms(op, make_problem(op, {2, 6, key_heads, 70, 33, 12, 7}));
+      expect_both_conform(op, make_problem(op, {2, 6, key_heads, 70, 33, 12, 7}));
       expect_conforms(op, make_problem(op, {3, 6, key_heads, 9, 40, 5, 17}));
     }
   });
@@ -119,7 +121,7 @@ TEST_P(Conformance, KeyLengths) {
     for (const auto& [queries, keys] : {std::array<Index, 2>{40, 40}, {300, 257}, {5, 300}}) {
       Problem<T> problem = make_problem(op, {6, 2, 1, queries, keys, 7, 9});
       problem.key_lengths = {0, 1, keys / 2, keys - 1, keys, std::min<Index>(keys, 128)};
-      expect_conforms(op, problem);
+      expect_both_conform(op, problem);
     }
   });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Sizes of calls of FSAT attention, and dominant indices for them.
+/// Dominant indices for calls of FSAT attention.
 #pragma once
 
 #include <cmath>
@@ -10,17 +10,6 @@
 #include "support/index.hpp"
 
 namespace fovea_test {
-
-/// The sizes of a call.
-struct FsatSizes {
-  Index batch = 1;
-  Index heads = 2;
-  Index key_heads = 2;
-  Index tokens = 40;
-  Index slots_per_key = 4;
-  Index width = 5;
-  Index value_width = 3;
-};
 
 /// Dominant indices of any size up to `most`, half of them within a short piece of the sequence, so
 /// that queries have many keys, few or none; some are integers, and some occur twice for a key.

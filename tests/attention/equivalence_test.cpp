@@ -2,7 +2,8 @@
 // fovea_test(OPTIMISED)
 /// \file
 /// Equivalent calls have equal results, forward and backward: within the bounds of the simpler
-/// call's oracle, and by bits where the arithmetic is the same.
+/// call's oracle, and by bits where the arithmetic is the same. (What a bias, a mask, slopes and a
+/// sink are equivalent to otherwise, the oracle of the conformance suite knows.)
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -76,10 +77,6 @@ class Equivalence : public testing::Test {
     made.fill([&](Index, Index, Index row, Index j) { return f(row, j); });
     return made;
   }
-
-  static Index position(const Problem<T>& problem, Index row) {
-    return row + problem.shape.keys - problem.shape.queries;
-  }
 };
 
 TYPED_TEST_SUITE(Equivalence, Scalars);
@@ -97,30 +94,6 @@ TYPED_TEST(Equivalence, AFullMaskHasNoEffect) {
   }
 }
 
-TYPED_TEST(Equivalence, AZeroBiasHasNoEffect) {
-  for (const Case<TypeParam>& op : {this->full(), this->causal(), this->local(4, 3)}) {
-    this->for_each_problem(op, [&](const Problem<TypeParam>& problem) {
-      const auto bias =
-          this->template logits_of<TypeParam>(problem, [](Index, Index) { return 0; });
-      AllInputs<TypeParam> in = problem.inputs();
-      in.bias = bias.view();
-      this->expect_same(op, problem, op, in);
-    });
-  }
-}
-
-TYPED_TEST(Equivalence, AMaskCanReplaceAPattern) {
-  for (const Case<TypeParam>& op : {this->causal(), this->local(4, 3), this->local(90, 30)}) {
-    this->for_each_problem(op, [&](const Problem<TypeParam>& problem) {
-      const auto mask = this->template logits_of<bool>(
-          problem, [&](Index row, Index j) { return op.sees(problem.shape, 0, 0, row, j); });
-      AllInputs<TypeParam> in = problem.inputs();
-      in.mask = mask.view();
-      this->expect_same(op, problem, this->full(), in);
-    });
-  }
-}
-
 TYPED_TEST(Equivalence, ABiasOfMinusInfinityCanReplaceAPattern) {
   for (const Case<TypeParam>& op : {this->causal(), this->local(4, 3), this->local(90, 30)}) {
     this->for_each_problem(op, [&](const Problem<TypeParam>& problem) {
@@ -133,63 +106,6 @@ TYPED_TEST(Equivalence, ABiasOfMinusInfinityCanReplaceAPattern) {
       this->expect_same(op, problem, this->full(), in);
     });
   }
-}
-
-TYPED_TEST(Equivalence, AMaskCanReplaceKeyLengths) {
-  const Case<TypeParam> op = this->causal();
-  this->for_each_problem(op, [&](Problem<TypeParam> problem) {
-    problem.key_lengths = {problem.shape.keys / 3, problem.shape.keys - 1};
-    Tensor<bool> mask({2, 1, 1, problem.shape.keys});
-    mask.fill([&](Index b, Index, Index, Index j) { return j < problem.keys_of_batch(b); });
-    AllInputs<TypeParam> in = problem.inputs();
-    in.key_lengths = {};
-    in.mask = mask.view();
-    this->expect_same(op, problem, op, in);
-  });
-}
-
-TYPED_TEST(Equivalence, ABiasCanReplaceAlibi) {
-  const Case<TypeParam> op = this->full();
-  this->for_each_problem(op, [&](Problem<TypeParam> problem) {
-    problem.slopes = {TypeParam(0.25), TypeParam(-0.0625)};
-    Tensor<TypeParam> bias({1, 2, problem.shape.queries, problem.shape.keys});
-    bias.fill([&](Index, Index h, Index row, Index j) {
-      const Index i = this->position(problem, row);
-      return -problem.slopes[as_size(h)] * static_cast<TypeParam>(i < j ? j - i : i - j);
-    });
-    AllInputs<TypeParam> in = problem.inputs();
-    in.alibi_slopes = {};
-    in.bias = bias.view();
-    this->expect_same(op, problem, op, in);
-  });
-}
-
-/// A sink is one more key whose value is 0.
-TYPED_TEST(Equivalence, AKeyWithoutAValueEqualsASink) {
-  const Case<TypeParam> op = this->full();
-  this->for_each_problem(op, [&](Problem<TypeParam> problem) {
-    problem.sink = {TypeParam(0.5), TypeParam(-1.25)};
-    const AttentionShape s = problem.shape;
-    AttentionShape longer = s;
-    ++longer.keys;
-    const Problem<TypeParam> with_key = make_problem(op, longer);
-    for (Index b = 0; b < s.batch; ++b) {
-      for (Index c = 0; c < s.value_width; ++c) with_key.v(b, 0, s.keys, c) = 0;
-      for (Index c = 0; c < s.width; ++c) with_key.k(b, 0, s.keys, c) = 0;
-    }
-    Tensor<TypeParam> bias({1, 2, 1, longer.keys});
-    bias.fill([&](Index, Index h, Index, Index j) {
-      return j == s.keys ? problem.sink[as_size(h)] : TypeParam{0};
-    });
-    AllInputs<TypeParam> in = with_key.inputs();
-    in.bias = bias.view();
-    const Expected<TypeParam> expected = op.oracle(problem.inputs());
-    at_each_level([&] {
-      const Result<TypeParam> got = run(op, in);
-      EXPECT_TRUE(within_ratio(got.out, expected.out, kOutBound)) << describe(problem);
-      EXPECT_TRUE(within_ratio(got.lse, expected.lse, kLseBound)) << describe(problem);
-    });
-  });
 }
 
 TYPED_TEST(Equivalence, ASinkOfMinusInfinityHasNoEffect) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(OPTIMISED)
 /// \file
-/// The edges of FSAT as an output and, the random ones, as an input.
+/// The edges of FSAT as an output and, the random ones, as an input: uniform, and others for
+/// another seed, head, key and slot.
 #include <gtest/gtest.h>
 
 #include "attention/fsat_problem.hpp"
@@ -24,10 +25,8 @@ FsatAttention made(EdgeSource edges) {
 }
 
 template <class T>
-FsatProblem<T> problem(std::uint64_t seed = 1) {
-  FsatProblem<T> p(
-      {.batch = 2, .heads = kHeads, .key_heads = 1, .tokens = kTokens, .slots_per_key = kSlots},
-      seed);
+FsatProblem<T> problem() {
+  FsatProblem<T> p({}, {2, kHeads, 1, kTokens, kTokens, 5, 3}, {{'M', kSlots}});
   p.key_lengths = {kTokens, 20};
   return p;
 }
@@ -55,7 +54,8 @@ TEST(FsatEdges, MatchTheDefinition) {
         const double u = fovea::uniform_draw<double>(11, b, h, j, m);
         expected = static_cast<Index>(std::floor(u * static_cast<double>(length)));
       } else if (j < length) {
-        const auto query = static_cast<Index>(std::min(std::floor(p.dominant(b, h, j, m)), 63.0F));
+        const auto query =
+            static_cast<Index>(std::min(std::floor(p["dominant"](b, h, j, m)), 63.0F));
         expected = query < length ? query : -1;
       }
       EXPECT_EQ(edges(b, h, j, e), expected) << b << ' ' << h << ' ' << j << ' ' << e;
@@ -94,8 +94,8 @@ std::vector<T> both_passes(const FsatAttention& op, const FsatProblem<T>& p,
                            const FsatInputs<T>& in) {
   const Tensor<T> out(p.d_out.shape());
   const Tensor<T> lse({2, kHeads, kTokens, 1});
-  const Tensor<T> d_q(p.q.shape()), d_k(p.k.shape()), d_v(p.v.shape()),
-      d_dominant(p.dominant.shape());
+  const Tensor<T> d_q(p["q"].shape()), d_k(p["k"].shape()), d_v(p["v"].shape()),
+      d_dominant(p["dominant"].shape());
   op.forward(in, out.view(), {.lse = lse.view()});
   op.backward(in, out.view(), {.lse = lse.view()}, p.d_out.view(),
               {.q = d_q.view(), .k = d_k.view(), .v = d_v.view(), .dominant = d_dominant.view()});
@@ -136,6 +136,57 @@ TEST(FsatEdges, InferenceReadsNoRandomIndices) {
   EXPECT_TRUE(same_bits(both_passes(op, p, in), expected));
 }
 
+/// The random queries of every slot.
+std::vector<Index> random_queries(std::uint64_t seed, Index heads, Index tokens,
+                                  Index slots_per_key) {
+  FsatOptions options{.max_length = tokens, .seed = seed};
+  options.edges = EdgeSource::random;
+  const FsatProblem<double> p(FsatAttention(options), {1, heads, heads, tokens, tokens, 0, 0},
+                              {{'M', slots_per_key}});
+  const Tensor<Index> edges({1, heads, tokens, slots_per_key});
+  p.op.edges(p.inputs(), edges.view());
+  return edges.values();
+}
+
+/// 64 cells, 131072 draws: chi-square has 63 degrees of freedom, and is beyond 125 once in 200000.
+TEST(FsatRandomEdges, AreUniform) {
+  constexpr Index tokens = 16'384;
+  const std::vector<Index> drawn = random_queries(7, 8, tokens, 1);
+  std::vector<double> cells(64);
+  for (const Index i : drawn) {
+    ASSERT_GE(i, 0);
+    ASSERT_LT(i, tokens);
+    cells[as_size(i / (tokens / 64))] += 1;
+  }
+  const double expected = static_cast<double>(drawn.size()) / 64;
+  double chi_square = 0;
+  for (const double count : cells) chi_square += (count - expected) * (count - expected) / expected;
+  EXPECT_LT(chi_square, 125);
+  EXPECT_GT(chi_square, 20);
+}
+
+/// Two seeds, heads, neighbouring keys and slots: as often the same as chance has it.
+TEST(FsatRandomEdges, AreIndependent) {
+  constexpr Index tokens = 1000;
+  const std::vector<Index> a = random_queries(1, 2, tokens, 2);
+  const std::vector<Index> b = random_queries(2, 2, tokens, 2);
+  EXPECT_EQ(a, random_queries(1, 2, tokens, 2));
+  const auto same = [&](auto&& x, auto&& y) {
+    int count = 0;
+    for (Index n = 0; n < tokens; ++n) count += x(n) == y(n) ? 1 : 0;
+    return count;
+  };
+  const auto at = [](const std::vector<Index>& x, Index h, Index shift, Index m) {
+    return [&x, h, shift, m](Index j) {
+      return x[as_size((h * tokens + (j + shift) % tokens) * 2 + m)];
+    };
+  };
+  EXPECT_LT(same(at(a, 0, 0, 0), at(b, 0, 0, 0)), 8);
+  EXPECT_LT(same(at(a, 0, 0, 0), at(a, 1, 0, 0)), 8);
+  EXPECT_LT(same(at(a, 0, 0, 0), at(a, 0, 1, 0)), 8);
+  EXPECT_LT(same(at(a, 0, 0, 0), at(a, 0, 0, 1)), 8);
+}
+
 TEST(FsatEdges, Refusals) {
   const FsatProblem<float> p = problem<float>();
   const FsatAttention op = made(EdgeSource::both);
@@ -143,7 +194,7 @@ TEST(FsatEdges, Refusals) {
   random.fill(constant(3));
   FsatInputs<float> in = p.inputs();
   in.random = random.view();
-  const Tensor<float> out({2, kHeads, kTokens, p.v.shape()[3]});
+  const Tensor<float> out({2, kHeads, kTokens, p["v"].shape()[3]});
   const auto message = [&] { return refusal([&] { op.forward(in, out.view()); }); };
   EXPECT_EQ(message(), "accepted");
   random(1, 1, 19, 2) = 20;

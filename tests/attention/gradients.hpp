@@ -142,13 +142,20 @@ struct GradStorage {
   static void fill(std::vector<T>& to, double x) { to.assign(to.size(), static_cast<T>(x)); }
 };
 
+/// What both passes of a call write.
+template <class T>
+struct BothResults {
+  Result<T> forward;
+  Gradients<T> backward;
+};
+
 /// Runs forward, then backward with outputs initialised to NaN; out, lse and the gradients have
 /// `layout`, and memory between their elements must not change.
 /// \param d_lse if it is given, op has backward_through_lse, and the executor is not used backwards
 template <class T>
-Gradients<T> run_backward(const Case<T>& op, const AllInputs<T>& in, const View<const T>& d_out,
-                          AnyExecutor* executor = nullptr, const Layout& layout = {},
-                          const Wanted& wanted = {}, const View<const T>& d_lse = {}) {
+BothResults<T> run_both(const Case<T>& op, const AllInputs<T>& in, const View<const T>& d_out,
+                        AnyExecutor* executor = nullptr, const Layout& layout = {},
+                        const Wanted& wanted = {}, const View<const T>& d_lse = {}) {
   const Tensor<T> out(d_out.shape(), layout);
   const Tensor<T> lse(op.is_softmax ? Shape{in.q.batch(), in.q.heads(), in.q.rows(), 1} : Shape{},
                       layout);
@@ -160,8 +167,29 @@ Gradients<T> run_backward(const Case<T>& op, const AllInputs<T>& in, const View<
   } else {
     op.backward_through_lse(in, out.view(), saved, {d_out, d_lse}, to.grads(in, wanted));
   }
-  EXPECT_EQ(to.changed_gaps(), 0);
-  return to.values(fovea::shape_of(in), wanted);
+  EXPECT_EQ(out.changed_gaps() + lse.changed_gaps() + to.changed_gaps(), 0);
+  return {{d_out.shape(), out.values(), lse.values()}, to.values(fovea::shape_of(in), wanted)};
+}
+
+template <class T>
+BothResults<T> run_both(const Case<T>& op, const Problem<T>& problem, const Tensor<T>& d_out,
+                        AnyExecutor* executor = nullptr, const Layout& layout = {}) {
+  return run_both(op, problem.inputs(), View<const T>(d_out.view()), executor, layout);
+}
+
+/// With the d_out of make_d_out.
+template <class T>
+BothResults<T> run_both(const Case<T>& op, const Problem<T>& problem,
+                        AnyExecutor* executor = nullptr) {
+  return run_both(op, problem, make_d_out(problem), executor);
+}
+
+/// The gradients of run_both.
+template <class T>
+Gradients<T> run_backward(const Case<T>& op, const AllInputs<T>& in, const View<const T>& d_out,
+                          AnyExecutor* executor = nullptr, const Layout& layout = {},
+                          const Wanted& wanted = {}, const View<const T>& d_lse = {}) {
+  return run_both(op, in, d_out, executor, layout, wanted, d_lse).backward;
 }
 
 template <class T>
@@ -193,6 +221,12 @@ testing::AssertionResult same_bits(const Gradients<T>& a, const Gradients<T>& b,
   return same;
 }
 
+template <class T>
+testing::AssertionResult same_bits(const BothResults<T>& a, const BothResults<T>& b) {
+  testing::AssertionResult forward = same_bits(a.forward, b.forward);
+  return forward ? same_bits(a.backward, b.backward) : forward;
+}
+
 /// Gradients against their oracle. \param data names a separate row in the table of worst errors
 template <class T>
 void expect_within(const Case<T>& op, const Gradients<T>& got, const ExpectedGrads<T>& expected,
@@ -222,6 +256,14 @@ template <class T>
 void expect_grads_conform(const Case<T>& op, const Problem<T>& problem,
                           const std::string& data = "") {
   expect_grads_conform(op, problem, make_d_out(problem), data);
+}
+
+/// Both passes against their oracles, at every level.
+template <class T>
+void expect_both_conform(const Case<T>& op, const Problem<T>& problem) {
+  SCOPED_TRACE(op.name);
+  expect_conforms(op, problem);
+  expect_grads_conform(op, problem);
 }
 
 }  // namespace fovea_test

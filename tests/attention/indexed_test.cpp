@@ -2,28 +2,27 @@
 // fovea_test(OPTIMISED HEAP)
 /// \file
 /// IndexedAttention beyond the conformance suite: lists of all keys are full attention, padding and
-/// strides of lists change no bit, lists that differ by batch and sequence, tensors of 16 bits,
-/// groups of heads in the backward pass, memory, sort_indices, places of entries by key.
+/// strides of lists change no bit, lists that differ by batch and sequence, groups of heads in the
+/// backward pass, memory, sort_indices, places of entries by key.
 #include "fovea/attention/indexed.hpp"
 #include "fovea/attention/indexed/check.hpp"
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "attention/cases.hpp"
+#include "attention/exact_workspace.hpp"
 #include "attention/problem.hpp"
 #include "fovea/attention/indexed/entry_places.hpp"
-#include "fovea/core/arena.hpp"
 #include "fovea/core/eigen.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/between_fences.hpp"
-#include "support/compare.hpp"
 #include "support/levels.hpp"
-#include "support/memory.hpp"
 #include "support/scalars.hpp"
 
 namespace fovea_test::attention_indexed {
@@ -50,60 +49,33 @@ Tensor<Index> some_lists(const AttentionShape& s, double share, Index length,
   return lists;
 }
 
-/// The offsets of packed sequences, or none.
-struct Packing {
-  std::vector<Index> cu_q, cu_k;
-};
-
-/// q, k, v and d_out of one call, and what it writes.
+/// A call over lists. Other operators do not read these.
 template <class T>
-struct Run {
-  Run(const IndexedAttention& op, const AttentionShape& s, const Tensor<Index>& lists,
-      AnyExecutor* executor = nullptr, const Packing& packing = {})
-      : problem(make_problem(Case<T>{}, s)) {
+struct ListProblem {
+  using Scalar = T;
+
+  ListProblem(const AttentionShape& s, Tensor<Index> of_keys)
+      : problem(make_problem(Case<T>{}, s)), lists(std::move(of_keys)), d_out(problem.out_shape()) {
+    d_out.fill(gaussian(8));
+  }
+
+  AllInputs<T> inputs() const {
     AllInputs<T> in = problem.inputs();
     in.indices = lists.view();
-    in.cu_seqlens_q = packing.cu_q;
-    in.cu_seqlens_k = packing.cu_k;
-    all(op, in, executor);
+    return in;
   }
-  /// Without lists: another operator.
   template <class Op>
-  Run(const Op& op, const AttentionShape& s) : problem(make_problem(Case<T>{}, s)) {
-    all(op, problem.inputs(), nullptr);
+  Shape saved_shape(const Op& /*op*/, const std::string& /*lse*/) const {
+    return problem.row_shape();
   }
-
-  template <class Op>
-  void all(const Op& op, const AllInputs<T>& in, AnyExecutor* executor) {
-    const Tensor<T> out(problem.out_shape());
-    const Tensor<T> lse(problem.row_shape());
-    const Tensor<T> d_out(problem.out_shape());
-    d_out.fill(gaussian(8));
-    const Tensor<T> d_q(in.q.shape());
-    const Tensor<T> d_k(in.k.shape());
-    const Tensor<T> d_v(in.v.shape());
-    const AllSaved<T> saved{lse.view()};
-    const AllGrads<T> grads{d_q.view(), d_k.view(), d_v.view()};
-    if (executor == nullptr) {
-      op.forward(in, out.view(), saved);
-      op.backward(in, out.view(), saved, d_out.view(), grads);
-    } else {
-      op.forward(in, out.view(), saved, *executor);
-      op.backward(in, out.view(), saved, d_out.view(), grads, *executor);
-    }
-    parts = {out.values(), lse.values(), d_q.values(), d_k.values(), d_v.values()};
+  CallResult<T> run(AnyExecutor* executor = nullptr) const {
+    return run_call(IndexedAttention{}, *this, executor);
   }
 
   Problem<T> problem;
-  std::vector<std::vector<T>> parts;  // out, lse, d_q, d_k, d_v
+  Tensor<Index> lists;
+  Tensor<T> d_out;
 };
-
-template <class T>
-void expect_same(const Run<T>& a, const Run<T>& b) {
-  for (std::size_t n = 0; n < a.parts.size(); ++n) {
-    EXPECT_TRUE(same_bits(a.parts[n], b.parts[n])) << "part " << n;
-  }
-}
 
 template <class T>
 class Indexed : public testing::Test {};
@@ -112,20 +84,20 @@ TYPED_TEST_SUITE(Indexed, Scalars);
 TYPED_TEST(Indexed, ListsOfAllKeysEqualFullAttention) {
   using T = TypeParam;
   const AttentionShape s{2, 4, 2, 70, 90, 20, 7};
-  const Tensor<Index> all = some_lists(s, 1, s.keys);
+  const ListProblem<T> p(s, some_lists(s, 1, s.keys));
   at_each_level([&] {
     for (const bool causal : {false, true}) {
-      const Run<T> listed(IndexedAttention{{.causal = causal}}, s, all);
-      const Run<T> full(FullAttention{{.causal = causal}}, s);
-      for (std::size_t n = 0; n < full.parts.size(); ++n) {
-        for (std::size_t i = 0; i < full.parts[n].size(); ++i) {
-          const T expected = full.parts[n][i];
-          if (listed.parts[n][i] == expected) continue;  // -infinity
-          ASSERT_NEAR(listed.parts[n][i], expected,
+      const CallResult<T> listed = run_call(IndexedAttention{{.causal = causal}}, p);
+      const CallResult<T> full = run_call(FullAttention{{.causal = causal}}, p);
+      full.for_each([&](const std::string& name, const std::vector<T>& numbers) {
+        for (std::size_t i = 0; i < numbers.size(); ++i) {
+          const T expected = numbers[i];
+          if (listed[name][i] == expected) continue;  // -infinity
+          ASSERT_NEAR(listed[name][i], expected,
                       64 * std::numeric_limits<T>::epsilon() * (1 + std::abs(expected)))
-              << "part " << n << ", element " << i;
+              << name << ", element " << i;
         }
-      }
+      });
     }
   });
 }
@@ -134,16 +106,16 @@ TYPED_TEST(Indexed, ListsOfAllKeysEqualFullAttention) {
 TYPED_TEST(Indexed, PaddingAndStridesOfListsDoNotChangeBits) {
   using T = TypeParam;
   const AttentionShape s{2, 4, 2, 40, 60, 16, 9};
+  const auto run = [&](Index length, const Layout& layout = {}) {
+    return ListProblem<T>(s, some_lists(s, 0.2, length, layout)).run();
+  };
   at_each_level([&] {
-    const Run<T> expected(IndexedAttention{}, s, some_lists(s, 0.2, 40));
-    expect_same(expected, Run<T>(IndexedAttention{}, s, some_lists(s, 0.2, 60)));
-    expect_same(expected, Run<T>(IndexedAttention{}, s, some_lists(s, 0.2, 97)));
-    const Layout apart{.order = {3, 1, 0, 2}, .innermost = 2, .gap = 3};
-    expect_same(expected, Run<T>(IndexedAttention{}, s, some_lists(s, 0.2, 40, apart)));
-    Layout reversed;
-    reversed.reversed = {true, false, true, true};
-    reversed.guard = Guard::behind;
-    expect_same(expected, Run<T>(IndexedAttention{}, s, some_lists(s, 0.2, 40, reversed)));
+    const CallResult<T> expected = run(40);
+    EXPECT_TRUE(same_bits(expected, run(60)));
+    EXPECT_TRUE(same_bits(expected, run(97)));
+    EXPECT_TRUE(same_bits(expected, run(40, {.order = {3, 1, 0, 2}, .innermost = 2, .gap = 3})));
+    const Layout reversed{.reversed = {true, false, true, true}, .guard = Guard::behind};
+    EXPECT_TRUE(same_bits(expected, run(40, reversed)));
   });
 }
 
@@ -151,25 +123,23 @@ TYPED_TEST(Indexed, PaddingAndStridesOfListsDoNotChangeBits) {
 /// keys that no row lists.
 TYPED_TEST(Indexed, ThreadsDoNotChangeBits) {
   using T = TypeParam;
+  std::vector<ListProblem<T>> problems;
+  for (const AttentionShape& s :
+       {AttentionShape{1, 1, 1, 700, 500, 16, 16}, AttentionShape{2, 4, 2, 2100, 300, 2, 2}}) {
+    problems.emplace_back(s, some_lists(s, 0.5, 200));
+  }
+  Tensor<Index> lists({1, 1, 1500, 90});
+  lists.fill([](Index, Index, Index i, Index n) {
+    const bool is_listed = n < static_cast<Index>(hash(3, i, 0, 0, 0) % 90);
+    return is_listed && (i != 1100 || n < 20) ? (i < 40 ? n : 3 * n + i % 2) : -1;
+  });
+  problems.emplace_back(AttentionShape{1, 1, 1, 1500, 1300, 24, 8}, std::move(lists));
+  problems.back().problem.cu_q = {0, 40, 40, 1100, 1101, 1500};
+  problems.back().problem.cu_k = {0, 90, 100, 700, 760, 1300};
   for (const int threads : {2, 3}) {
     fovea::ThreadPool pool(threads);
     AnyExecutor executor = AnyExecutor::of(pool);
-    for (const AttentionShape& s :
-         {AttentionShape{1, 1, 1, 700, 500, 16, 16}, AttentionShape{2, 4, 2, 2100, 300, 2, 2}}) {
-      const Tensor<Index> lists = some_lists(s, 0.5, 200);
-      expect_same(Run<T>(IndexedAttention{}, s, lists),
-                  Run<T>(IndexedAttention{}, s, lists, &executor));
-    }
-    const AttentionShape s{1, 1, 1, 1500, 1300, 24, 8};
-    const std::vector<Index> cu_q = {0, 40, 40, 1100, 1101, 1500};
-    const std::vector<Index> cu_k = {0, 90, 100, 700, 760, 1300};
-    const Tensor<Index> lists({1, 1, s.queries, 90});
-    lists.fill([](Index, Index, Index i, Index n) {
-      const bool is_listed = n < static_cast<Index>(hash(3, i, 0, 0, 0) % 90);
-      return is_listed && (i != 1100 || n < 20) ? (i < 40 ? n : 3 * n + i % 2) : -1;
-    });
-    expect_same(Run<T>(IndexedAttention{}, s, lists, nullptr, {cu_q, cu_k}),
-                Run<T>(IndexedAttention{}, s, lists, &executor, {cu_q, cu_k}));
+    for (const ListProblem<T>& p : problems) EXPECT_TRUE(same_bits(p.run(), p.run(&executor)));
   }
 }
 
@@ -177,90 +147,33 @@ TYPED_TEST(Indexed, ThreadsDoNotChangeBits) {
 TYPED_TEST(Indexed, SingleHeadsHaveTheSameBits) {
   using T = TypeParam;
   const AttentionShape s{2, 4, 2, 1500, 400, 2, 3};
-  const Tensor<Index> lists = some_lists(s, 1, 400);  // 600 000 entries a head
-  const Run<T> all(IndexedAttention{}, s, lists);
-  const AttentionShape part{1, 2, 1, s.queries, s.keys, s.width, s.value_width};
+  const ListProblem<T> all(s, some_lists(s, 1, 400));  // 600 000 entries a head
+  const std::vector<T> whole = all.run()["out"];
+  const Tensor<T> out({1, 2, s.queries, s.value_width});
   for (Index b = 0; b < 2; ++b) {
     for (Index g = 0; g < 2; ++g) {
-      Run<T> alone(FullAttention{}, part);
-      AllInputs<T> in = all.problem.inputs();
+      AllInputs<T> in = all.inputs();
       in.q = cut(cut(in.q, 0, b, 1), 1, 2 * g, 2);
       in.k = cut(cut(in.k, 0, b, 1), 1, g, 1);
       in.v = cut(cut(in.v, 0, b, 1), 1, g, 1);
-      in.indices = cut(cut(View<const Index>(lists.view()), 0, b, 1), 1, 2 * g, 2);
-      const Tensor<T> out(alone.problem.out_shape());
+      in.indices = cut(cut(in.indices, 0, b, 1), 1, 2 * g, 2);
       IndexedAttention{}.forward(in, out.view());
-      const std::vector<T>& whole = all.parts[0];
       const std::size_t size = out.values().size();
-      const std::size_t at = as_size(b * 2 + g) * size;
-      EXPECT_TRUE(same_bits(whole.data() + at, out.values().data(), size, out.shape()));
+      EXPECT_TRUE(same_bits(whole.data() + as_size(b * 2 + g) * size, out.values().data(), size,
+                            out.shape()));
     }
   }
-}
-
-/// The float result, rounded once.
-TEST(IndexedStorage, RoundsTheFloatResult) {
-  const AttentionShape s{1, 2, 1, 30, 80, 64, 20};
-  const Tensor<Index> lists = some_lists(s, 0.3, 40);
-  const Tensor<Eigen::bfloat16> q({1, 2, 30, 64}), k({1, 1, 80, 64}), v({1, 1, 80, 20});
-  const Tensor<float> float_q(q.shape()), float_k(k.shape()), float_v(v.shape());
-  const auto fill = [](const auto& x, const auto& as_float, const Fill& value) {
-    for_each_index(x.shape(), [&](Index b, Index h, Index n, Index d) {
-      x(b, h, n, d) = static_cast<Eigen::bfloat16>(static_cast<float>(value(b, h, n, d)));
-      as_float(b, h, n, d) = static_cast<float>(x(b, h, n, d));
-    });
-  };
-  fill(q, float_q, gaussian(1));
-  fill(k, float_k, gaussian(2));
-  fill(v, float_v, gaussian(3));
-  at_each_level([&] {
-    const Tensor<Eigen::bfloat16> out({1, 2, 30, 20});
-    const Tensor<float> float_out(out.shape());
-    AllInputs<Eigen::bfloat16> in{q.view(), k.view(), v.view()};
-    AllInputs<float> float_in{float_q.view(), float_k.view(), float_v.view()};
-    in.indices = float_in.indices = lists.view();
-    IndexedAttention{}.forward(in, out.view());
-    IndexedAttention{}.forward(float_in, float_out.view());
-    for_each_index(out.shape(), [&](Index b, Index h, Index n, Index d) {
-      const float rounded = static_cast<float>(Eigen::bfloat16(float_out(b, h, n, d)));
-      EXPECT_EQ(static_cast<float>(out(b, h, n, d)), rounded);
-    });
-  });
 }
 
 fovea::IndexedShape with_lists(const AttentionShape& s, Index keys_per_row) {
   return bench::shape_for<IndexedAttention>(s, keys_per_row);
 }
 
-/// Both passes allocate workspace_bytes and a few small objects.
 TYPED_TEST(Indexed, AllocatesExactlyItsWorkspace) {
-  using T = TypeParam;
-  const IndexedAttention op;
   for (const Index n : {300, 9000}) {
     const AttentionShape s{2, 2, 1, n, n, 8, 8};
-    const Tensor<Index> lists = some_lists({2, 2, 1, n, 60, 0, 0}, 0.5, 20);
-    const Problem<T> problem = make_problem(Case<T>{}, s);
-    AllInputs<T> in = problem.inputs();
-    in.indices = lists.view();
-    const Tensor<T> out(problem.out_shape());
-    const Tensor<T> lse(problem.row_shape());
-    const Tensor<T> d_q(in.q.shape()), d_k(in.k.shape()), d_v(in.v.shape());
-    std::ptrdiff_t before = heap().reset();
-    op.forward(in, out.view(), AllSaved<T>{lse.view()});
-    EXPECT_LE(heap().peak - before, op.workspace_bytes<T>(with_lists(s, 20)) + 1024);
-    EXPECT_LE(heap().allocations, 8);
-    before = heap().reset();
-    op.backward(in, out.view(), AllSaved<T>{lse.view()}, out.view(),
-                AllGrads<T>{d_q.view(), d_k.view(), d_v.view()});
-    EXPECT_LE(heap().peak - before, op.backward_workspace_bytes<T>(with_lists(s, 20)) + 1024);
-    EXPECT_LE(heap().allocations, 16);
-    fovea::Arena arena(std::max(op.workspace_bytes<T>(with_lists(s, 20)),
-                                op.backward_workspace_bytes<T>(with_lists(s, 20))));
-    before = heap().reset();
-    op.forward(in, out.view(), AllSaved<T>{lse.view()}, arena.on());
-    op.backward(in, out.view(), AllSaved<T>{lse.view()}, out.view(),
-                AllGrads<T>{d_q.view(), d_k.view(), d_v.view()}, arena.on());
-    EXPECT_LE(heap().peak - before, 1024);
+    const ListProblem<TypeParam> p(s, some_lists({2, 2, 1, n, 60, 0, 0}, 0.5, 20));
+    expect_exact_workspace(IndexedAttention{}, p, with_lists(s, 20), {8, 16});
   }
 }
 
@@ -269,43 +182,37 @@ TEST(IndexedMemory, DependsOnKeysNotOnTheWidthOfLists) {
   const IndexedAttention op;
   const AttentionShape s{1, 2, 1, 50, 50, 8, 8};
   const Index none = -1;
-  AllInputs<float> in;
-  const Problem<float> problem = make_problem(Case<float>{}, s);
-  in = problem.inputs();
+  const ListProblem<float> p(s, Tensor<Index>());
+  AllInputs<float> in = p.inputs();
   in.indices = View<const Index>(&none, {1, 2, 50, 1 << 18}, {0, 0, 0, 0});
-  const Tensor<float> out(problem.out_shape());
-  const Tensor<float> lse(problem.row_shape());
-  const Tensor<float> d_q(in.q.shape()), d_k(in.k.shape()), d_v(in.v.shape());
+  const WrittenTensors<IndexedAttention, ListProblem<float>> to(op, p);
+  const auto saved = to.saved();
+  const auto grads = to.grads();
   const Index limit = 50 * (4 << 10);
   std::ptrdiff_t before = heap().reset();
-  op.forward(in, out.view(), AllSaved<float>{lse.view()});
+  op.forward(in, to.out().view(), saved);
   EXPECT_LE(heap().peak - before, limit);
   before = heap().reset();
-  op.backward(in, out.view(), AllSaved<float>{lse.view()}, out.view(),
-              AllGrads<float>{d_q.view(), d_k.view(), d_v.view()});
+  op.backward(in, to.out().view(), saved, p.d_out.view(), grads);
   EXPECT_LE(heap().peak - before, limit);
   const fovea::IndexedShape many = with_lists(s, 1 << 30);
   const fovea::IndexedShape fifty = with_lists(s, 50);
   EXPECT_EQ(op.workspace_bytes<float>(many), op.workspace_bytes<float>(fifty));
   EXPECT_EQ(op.backward_workspace_bytes<float>(many), op.backward_workspace_bytes<float>(fifty));
-  EXPECT_EQ(out.values(), std::vector<float>(2 * 50 * 8));
-  EXPECT_EQ(d_v.values(), std::vector<float>(50 * 8));
+  EXPECT_EQ(to.result()["out"], std::vector<float>(2 * 50 * 8));
+  EXPECT_EQ(to.result()["d_v"], std::vector<float>(50 * 8));
 }
 
 /// The gradient of q alone needs no memory for entries.
 TEST(IndexedMemory, GradientOfQueriesAlone) {
+  const IndexedAttention op;
   const AttentionShape s{1, 1, 1, 20'000, 60, 4, 4};
-  const Tensor<Index> lists = some_lists(s, 0.5, 20);
-  const Problem<float> problem = make_problem(Case<float>{}, s);
-  AllInputs<float> in = problem.inputs();
-  in.indices = lists.view();
-  const Tensor<float> out(problem.out_shape());
-  const Tensor<float> lse(problem.row_shape());
-  const Tensor<float> d_q(in.q.shape());
-  IndexedAttention{}.forward(in, out.view(), AllSaved<float>{lse.view()});
+  const ListProblem<float> p(s, some_lists(s, 0.5, 20));
+  const WrittenTensors<IndexedAttention, ListProblem<float>> to(op, p);
+  op.forward(p.inputs(), to.out().view(), to.saved());
+  const auto grads = to.grads([](const std::string& name) { return name == "d_q"; });
   const std::ptrdiff_t before = heap().reset();
-  IndexedAttention{}.backward(in, out.view(), AllSaved<float>{lse.view()}, out.view(),
-                              AllGrads<float>{d_q.view()});
+  op.backward(p.inputs(), to.out().view(), to.saved(), p.d_out.view(), grads);
   EXPECT_LE(heap().peak - before, 4096);
 }
 
@@ -355,13 +262,11 @@ TEST(CheckIndices, ChecksExistingListsOnly) {
 TEST(IndexedMemory, IsNotReadBeyondTheLastList) {
   const AttentionShape s{1, 1, 1, 3, 20000, 208, 16};
   between_fences([&] {
-    const Problem<float> problem = make_problem(Case<float>{}, s);
-    const Tensor<Index> lists({1, 1, 3, 100});
+    Tensor<Index> lists({1, 1, 3, 100});
     lists.fill([](Index, Index, Index i, Index n) { return 150 * n + i; });
-    AllInputs<float> in = problem.inputs();
-    in.indices = lists.view();
-    const Tensor<float> out(problem.out_shape());
-    IndexedAttention{}.forward(in, out.view());
+    const ListProblem<float> p(s, std::move(lists));
+    const Tensor<float> out(p.d_out.shape());
+    IndexedAttention{}.forward(p.inputs(), out.view());
   });
 }
 

@@ -130,35 +130,6 @@ TYPED_TEST(LinearEquivalence, NormalisedRowsSumToOne) {
   }
 }
 
-/// The first map of the paper, as a user would write it.
-struct OwnElu {
-  static constexpr const char* name() { return "elu(x) + 1 of one's own"; }
-  static constexpr bool kNonNegative = true;
-  template <class S>
-  static S value(S x) noexcept {
-    return x < 0 ? std::exp(x) : x + 1;
-  }
-  template <class S>
-  static S derivative(S x) noexcept {
-    return x < 0 ? std::exp(x) : S{1};
-  }
-};
-
-/// Within the bounds of the built-in map's oracle.
-TYPED_TEST(LinearEquivalence, ACustomMapEqualsTheBuiltInOne) {
-  using T = TypeParam;
-  for (const bool causal : {false, true}) {
-    Case<T> own = linear_case<T>("own", LinearAttention<OwnElu>{{.causal = causal}});
-    const Case<T> built_in = linear_case<T>("elu", LinearAttention<EluPlusOne>{{.causal = causal}});
-    own.oracle = built_in.oracle;
-    own.grad_oracle = built_in.grad_oracle;
-    this->for_each_problem([&](const Problem<T>& problem) {
-      expect_conforms(own, problem);
-      expect_grads_conform(own, problem);
-    });
-  }
-}
-
 /// Features of several maps side by side, of which each has more than one part (kFeaturePart) and
 /// ends within a cache line.
 TYPED_TEST(LinearEquivalence, WideJointMapsMatchTheOracle) {

@@ -90,9 +90,15 @@ class WrittenTensors {
     });
   }
   Grads grads() const {
+    return grads([](const std::string& /*name*/) { return true; });
+  }
+  /// Those that is_wanted(name) is true of.
+  template <class F>
+  Grads grads(const F& is_wanted) const {
     return made_of_tensors<Grads>([&]<class Member>(const std::string& name, Member& member) {
       if constexpr (fovea::Viewable<Member>) {
-        if (const Tensor<T>* const x = grads_.find("d_" + name)) member = x->view();
+        const Tensor<T>* const x = grads_.find("d_" + name);
+        if (x != nullptr && is_wanted("d_" + name)) member = x->view();
       }
     });
   }

@@ -4,8 +4,12 @@
 /// Every operator on packed sequences, forward and backward: each sequence is a separate problem.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "attention/gradients.hpp"
@@ -97,12 +101,13 @@ TEST_P(Packed, OnePackedSequenceEqualsNoPacking) {
   });
 }
 
-/// The rows of a sequence in a tensor of the packing, [1, heads, rows, width].
+/// Some rows of a tensor, of the first batch entry by default: those of a packed sequence.
 template <class T>
-std::vector<T> rows_of(const std::vector<T>& all, const Shape& shape, Index first, Index count) {
+std::vector<T> rows_of(const std::vector<T>& all, const Shape& shape, Index first, Index count,
+                       Index batch = 0) {
   std::vector<T> rows;
   for_each_index({1, shape[1], count, shape[3]}, [&](Index, Index h, Index n, Index d) {
-    rows.push_back(all[place_of(shape, 0, h, first + n, d)]);
+    rows.push_back(all[place_of(shape, batch, h, first + n, d)]);
   });
   return rows;
 }
@@ -135,6 +140,115 @@ TEST_P(Packed, PackedSequencesEqualSeparateSequences) {
         EXPECT_TRUE(same_bits(rows_of(grads.k, problem.k.shape(), first_key, keys), grad.k));
         EXPECT_TRUE(same_bits(rows_of(grads.v, problem.v.shape(), first_key, keys), grad.v));
       }
+    });
+  });
+}
+
+/// A batch whose rows end where the keys of their sequences end, with NaN beyond them.
+template <class T>
+Problem<T> padded_problem(const Case<T>& op, Index queries, Index keys,
+                          const std::vector<Index>& lengths) {
+  const auto batch = static_cast<Index>(lengths.size());
+  Problem<T> made = make_problem(op, {batch, 4, 2, queries, keys, 5, 6});
+  made.key_lengths = lengths;
+  for_each_index({batch, 1, keys, 1}, [&](Index b, Index, Index j, Index) {
+    if (j < lengths[as_size(b)]) return;
+    set_row(made.k, b, j, std::numeric_limits<T>::quiet_NaN());
+    set_row(made.v, b, j, std::numeric_limits<T>::quiet_NaN());
+  });
+  return made;
+}
+
+/// The sequences of a padded batch, packed.
+template <class T>
+Problem<T> packed_of(const Case<T>& op, const Problem<T>& padded) {
+  const AttentionShape& s = padded.shape;
+  Problem<T> made = make_packed(op, s, std::vector<Index>(as_size(s.batch), s.queries),
+                                padded.key_lengths, padded.seed);
+  // The sequence of a row, and its place there.
+  const auto place = [](const std::vector<Index>& cu, Index row) {
+    const auto after = std::upper_bound(cu.begin(), cu.end(), row);
+    return std::array<Index, 2>{after - cu.begin() - 1, row - *(after - 1)};
+  };
+  const auto rows = [&](const Tensor<T>& to, const Tensor<T>& from, const std::vector<Index>& cu) {
+    to.fill([&](Index, Index h, Index row, Index d) {
+      const auto [b, n] = place(cu, row);
+      return from(b, h, n, d);
+    });
+  };
+  const auto pairs = [&]<class X>(std::optional<Tensor<X>>& to,
+                                  const std::optional<Tensor<X>>& from) {
+    if (!from) return;
+    to = Tensor<X>({1, s.query_heads, made.shape.queries, made.shape.keys});
+    to->fill([&](Index, Index h, Index row, Index key) {
+      const auto [b, i] = place(made.cu_q, row);
+      const auto [other, j] = place(made.cu_k, key);
+      return b == other ? static_cast<double>(broadcast_at(from->view(), {b, h, i, j})) : 0;
+    });
+  };
+  rows(made.q, padded.q, made.cu_q);
+  rows(made.k, padded.k, made.cu_k);
+  rows(made.v, padded.v, made.cu_k);
+  if (made.beta) rows(*made.beta, *padded.beta, made.cu_k);
+  pairs(made.bias, padded.bias);
+  pairs(made.mask, padded.mask);
+  return made;
+}
+
+/// Both passes of a padded batch have the bits of its packed sequences; gradients beyond the keys
+/// are 0.
+template <class T>
+void expect_as_packed(const Case<T>& op, const Problem<T>& padded) {
+  const AttentionShape& s = padded.shape;
+  const Problem<T> packed = packed_of(op, padded);
+  const Tensor<T> d_out = make_d_out(padded);
+  const Tensor<T> packed_d_out(packed.out_shape());
+  packed_d_out.fill(
+      [&](Index, Index h, Index n, Index d) { return d_out(n / s.queries, h, n % s.queries, d); });
+  const Result<T> expected = run(op, packed);
+  const Gradients<T> expected_grads = run_backward(op, packed, packed_d_out);
+  static const fovea::ThreadPool pool(3);
+  AnyExecutor threads = AnyExecutor::of(pool);
+  for (AnyExecutor* executor : {static_cast<AnyExecutor*>(nullptr), &threads}) {
+    const Result<T> got = run(op, padded, executor);
+    const Gradients<T> grads = run_backward(op, padded, d_out, executor);
+    for (Index b = 0; b < s.batch; ++b) {
+      SCOPED_TRACE("sequence " + std::to_string(b));
+      const auto expect_same = [b](const std::vector<T>& in_batch, const Shape& shape,
+                                   const std::vector<T>& in_packing, const Shape& packed_shape,
+                                   Index first, Index count) {
+        EXPECT_TRUE(same_bits(rows_of(in_batch, shape, 0, count, b),
+                              rows_of(in_packing, packed_shape, first, count)));
+      };
+      const Index row = b * s.queries;
+      const Index key = packed.cu_k[as_size(b)];
+      const Index keys = padded.key_lengths[as_size(b)];
+      expect_same(got.out, padded.out_shape(), expected.out, packed.out_shape(), row, s.queries);
+      if (op.is_softmax) {
+        expect_same(got.lse, padded.row_shape(), expected.lse, packed.row_shape(), row, s.queries);
+      }
+      const Shape& k = padded.k.shape();
+      expect_same(grads.q, padded.q.shape(), expected_grads.q, packed.q.shape(), row, s.queries);
+      expect_same(grads.k, k, expected_grads.k, packed.k.shape(), key, keys);
+      expect_same(grads.v, padded.v.shape(), expected_grads.v, packed.v.shape(), key, keys);
+      if (padded.beta) {
+        expect_same(grads.beta, padded.beta->shape(), expected_grads.beta, packed.beta->shape(),
+                    key, keys);
+      }
+      for (const T beyond : rows_of(grads.k, k, keys, s.keys - keys, b)) ASSERT_EQ(beyond, 0);
+    }
+  }
+}
+
+TEST_P(Packed, PaddedSequencesWithRowsAtTheirEndsEqualPackedOnes) {
+  each([]<class T>(const Case<T>& op) {
+    if (op.options.alignment != fovea::CausalAlignment::key_length) return;
+    at_each_level([&] {
+      // Blocks of rows; few rows, which are split by keys; more rows than keys; all alike; none.
+      expect_as_packed(op, padded_problem(op, 9, 150, {150, 41, 5, 0}));
+      expect_as_packed(op, padded_problem(op, 70, 300, {300, 131, 64, 1}));
+      expect_as_packed(op, padded_problem(op, 2, 2300, {2300, 1, 1100}));
+      expect_as_packed(op, padded_problem(op, 3, 16, {5, 5}));
     });
   });
 }

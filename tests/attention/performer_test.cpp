@@ -15,10 +15,9 @@
 #include <vector>
 
 #include "attention/gradients.hpp"
-#include "attention/linear_case.hpp"
+#include "attention/performer_case.hpp"
 #include "fovea/core/eigen.hpp"
 #include "support/levels.hpp"
-#include "support/oracle/performer.hpp"
 #include "support/scalars.hpp"
 
 namespace fovea_test::attention_performer {
@@ -28,60 +27,29 @@ using fovea::PerformerAttention;
 static_assert(fovea::DifferentiableAttention<PerformerAttention, double>);
 static_assert(fovea::IncrementalAttention<PerformerAttention, float>);
 
-/// The inputs of one call, a d_out, and what the call gives.
+/// With a random projection.
 template <class T>
-struct PerformerProblem {
-  PerformerProblem(const AttentionShape& s, Index features, const Fill& q_fill, const Fill& k_fill)
-      : q({s.batch, s.query_heads, s.queries, s.width}),
-        k({s.batch, s.key_heads, s.keys, s.width}),
-        v({s.batch, s.key_heads, s.keys, s.value_width}),
-        projection({1, 1, features, s.width}),
-        d_out({s.batch, s.query_heads, s.queries, s.value_width}) {
-    q.fill(q_fill);
-    k.fill(k_fill);
-    v.fill(gaussian(3));
-    d_out.fill(gaussian(4));
-    fovea::draw_projection(5, projection.view());
-  }
-
-  AllInputs<T> inputs() const {
-    AllInputs<T> in{q.view(), k.view(), v.view()};
-    in.projection = projection.view();
-    return in;
-  }
-  std::vector<T> forward(const PerformerAttention& op) const {
-    const Tensor<T> out(d_out.shape());
-    op.forward(inputs(), out.view());
-    return out.values();
-  }
-
-  Tensor<T> q, k, v, projection, d_out;
-};
+Problem<T> performer_problem(const AttentionShape& s, Index features, const Fill& q,
+                             const Fill& k) {
+  const Case<T> op = performer_case<T>("performer", {}, features);
+  Problem<T> made = make_problem(op, s, 4, {q, k, gaussian(3)});
+  fovea::draw_projection(5, made.projection->view());
+  return made;
+}
 
 /// Forward and backward against the oracle, causal and not.
 template <class T>
-void expect_conforms(const PerformerProblem<T>& p) {
-  for (const bool causal : {false, true}) {
-    SCOPED_TRACE(causal ? "causal" : "not causal");
-    const PerformerAttention op({.causal = causal});
-    const ReferenceMask reference_mask = linear_mask(causal, fovea::CausalAlignment::bottom_right);
-    const Reference<T> expected = performer_oracle(p.inputs(), reference_mask);
-    const ExpectedGrads<T> grads =
-        performer_grad_oracle(p.inputs(), reference_mask, View<const T>(p.d_out.view()));
-    at_each_level([&] {
-      EXPECT_TRUE(within_ratio(p.forward(op), expected, 16, {"performer", "out"}));
-      const Tensor<T> d_q(p.q.shape()), d_k(p.k.shape()), d_v(p.v.shape());
-      const Tensor<T> d_projection(p.projection.shape());
-      AllGrads<T> to{d_q.view(), d_k.view(), d_v.view()};
-      to.projection = d_projection.view();
-      op.backward(p.inputs(), p.d_out.view(), {}, p.d_out.view(), to);
-      EXPECT_TRUE(within_ratio(d_q.values(), grads.q, kGradBound, {"performer", "d_q"}));
-      EXPECT_TRUE(within_ratio(d_k.values(), grads.k, kGradBound, {"performer", "d_k"}));
-      EXPECT_TRUE(within_ratio(d_v.values(), grads.v, kValueGradBound, {"performer", "d_v"}));
-      EXPECT_TRUE(within_ratio(d_projection.values(), grads.projection, kGradBound,
-                               {"performer", "d_projection"}));
-    });
-  }
+void expect_oracle(const Problem<T>& p) {
+  const Index features = p.projection->shape()[2];
+  expect_both_conform(performer_case<T>("performer", {}, features), p);
+  expect_both_conform(performer_case<T>("performer", {.causal = true}, features), p);
+}
+
+template <class T>
+std::vector<T> out_of(const PerformerAttention& op, const Problem<T>& p) {
+  const Tensor<T> out(p.out_shape());
+  op.forward(p.inputs(), out.view());
+  return out.values();
 }
 
 /// Normally distributed rows; row n is scaled by size(n).
@@ -99,10 +67,10 @@ TYPED_TEST(Performer, AnyNumberOfFeatures) {
   using T = TypeParam;
   for (const Index features : {1, 5, 16, 33, 70}) {
     SCOPED_TRACE(features);
-    expect_conforms(
-        PerformerProblem<T>({1, 2, 1, 40, 150, 8, 5}, features, gaussian(1), gaussian(2)));
+    expect_oracle(
+        performer_problem<T>({1, 2, 1, 40, 150, 8, 5}, features, gaussian(1), gaussian(2)));
   }
-  expect_conforms(PerformerProblem<T>({2, 2, 2, 45, 45, 70, 17}, 64, gaussian(1), gaussian(2)));
+  expect_oracle(performer_problem<T>({2, 2, 2, 45, 45, 70, 17}, 64, gaussian(1), gaussian(2)));
 }
 
 TYPED_TEST(Performer, LogitsThatRiseAndFall) {
@@ -113,16 +81,18 @@ TYPED_TEST(Performer, LogitsThatRiseAndFall) {
   const auto jumps = [](Index n) { return n % 37 == 0 ? 0.1 : 12.0; };
   const auto late = [](Index n) { return n == 139 ? 0.0 : 14.0; };
   for (const Fill& k : {sized(2, rises), sized(2, falls), sized(2, jumps), sized(2, late)}) {
-    expect_conforms(PerformerProblem<T>({1, 2, 1, 140, 140, 8, 5}, 9, gaussian(1), k));
-    expect_conforms(PerformerProblem<T>({1, 2, 1, 140, 140, 8, 5}, 9, gaussian(1, 20), k));
+    expect_oracle(performer_problem<T>({1, 2, 1, 140, 140, 8, 5}, 9, gaussian(1), k));
+    expect_oracle(performer_problem<T>({1, 2, 1, 140, 140, 8, 5}, 9, gaussian(1, 20), k));
   }
 }
 
 /// Features that are large for keys may be small for queries.
 TYPED_TEST(Performer, FeaturesThatAreFarApart) {
   using T = TypeParam;
-  PerformerProblem<T> p({1, 1, 1, 40, 40, 2, 3}, 2, gaussian(1), gaussian(2));
-  const auto at = [&](Index r, Index c, double x) { p.projection(0, 0, r, c) = static_cast<T>(x); };
+  const Problem<T> p = performer_problem<T>({1, 1, 1, 40, 40, 2, 3}, 2, gaussian(1), gaussian(2));
+  const auto at = [&](Index r, Index c, double x) {
+    (*p.projection)(0, 0, r, c) = static_cast<T>(x);
+  };
   at(0, 0, 100);
   at(0, 1, 0);
   at(1, 0, -100);
@@ -131,7 +101,7 @@ TYPED_TEST(Performer, FeaturesThatAreFarApart) {
     p.q(0, 0, n, 0) = static_cast<T>(2.5);
     p.k(0, 0, n, 0) = static_cast<T>(-2.5 + 0.01 * static_cast<double>(n % 7));
   }
-  expect_conforms(p);
+  expect_oracle(p);
 }
 
 /// A token that raises references, and others after it, are taken back: the rows that follow have
@@ -141,15 +111,16 @@ TYPED_TEST(Performer, RollsBackTokensThatRaiseReferences) {
   // Logits grow from about -560 to -90, so that tokens raise references now and then, too; those
   // that are taken back raise them to 0 where their size is 0.
   const auto falls = [](Index n) { return 20 - 0.12 * static_cast<double>(n); };
-  const PerformerProblem<T> p({1, 4, 2, 100, 100, 8, 5}, 9, gaussian(1), sized(2, falls));
+  const Problem<T> p =
+      performer_problem<T>({1, 4, 2, 100, 100, 8, 5}, 9, gaussian(1), sized(2, falls));
   const PerformerAttention op({.causal = true});
-  const std::vector<T> expected = p.forward(op);
+  const std::vector<T> expected = out_of(op, p);
   auto decoder = op.template decoder<T>({1, 4, 2, 8, 5, 0, 0, 9});
   const Tensor<T> wrong_k({1, 2, 20, 8}), wrong_v({1, 2, 20, 5});
   wrong_k.fill(sized(8, [](Index n) { return n % 3 == 1 ? 0.0 : 30.0; }));
   wrong_v.fill(constant(1e6));
   Draw draw(9);
-  const View<const T> projection = p.projection.view();
+  const View<const T> projection = p.projection->view();
   for (Index n = 0; n < 100; ++n) {
     const Index room = n == 0 ? 0 : 31 - (n - 1) % 32;
     for (Index wrong = std::min(room, draw(0, 5)); wrong > 0;) {
@@ -176,12 +147,12 @@ TYPED_TEST(Performer, RollsBackTokensThatRaiseReferences) {
 
 TYPED_TEST(Performer, ZeroRowsAndNaNOfTheProjection) {
   using T = TypeParam;
-  PerformerProblem<T> p({1, 1, 1, 50, 50, 4, 3}, 3, gaussian(1), gaussian(2));
-  for (Index c = 0; c < 4; ++c) p.projection(0, 0, 1, c) = 0;
-  expect_conforms(p);
-  p.projection(0, 0, 2, 1) = std::numeric_limits<T>::quiet_NaN();
+  const Problem<T> p = performer_problem<T>({1, 1, 1, 50, 50, 4, 3}, 3, gaussian(1), gaussian(2));
+  for (Index c = 0; c < 4; ++c) (*p.projection)(0, 0, 1, c) = 0;
+  expect_oracle(p);
+  (*p.projection)(0, 0, 2, 1) = std::numeric_limits<T>::quiet_NaN();
   for (const bool causal : {false, true}) {
-    for (const T x : p.forward(PerformerAttention({.causal = causal}))) EXPECT_TRUE(std::isnan(x));
+    for (const T x : out_of(PerformerAttention({.causal = causal}), p)) EXPECT_TRUE(std::isnan(x));
   }
 }
 
@@ -252,10 +223,11 @@ TEST(DrawProjection, WithoutColumns) {
 /// softmax attention.
 TEST(PerformerFeatures, ApproximateSoftmax) {
   const AttentionShape shape{1, 1, 1, 20, 20, 8, 4};
-  const PerformerProblem<double> p(shape, 20000, gaussian(1, 0.3), gaussian(2, 0.3));
-  const Tensor<double> exact(p.d_out.shape());
+  const Problem<double> p =
+      performer_problem<double>(shape, 20000, gaussian(1, 0.3), gaussian(2, 0.3));
+  const Tensor<double> exact(p.out_shape());
   fovea::FullAttention{{.causal = true}}.forward(p.inputs(), exact.view());
-  const std::vector<double> got = p.forward(PerformerAttention({.causal = true}));
+  const std::vector<double> got = out_of(PerformerAttention({.causal = true}), p);
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], exact.values()[i], 0.05);
 }
 

@@ -1,71 +1,95 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Calls of Sinkhorn attention for tests: what they read, what they write, and what that should be.
+/// Calls of Sinkhorn attention for tests: what they read, and what that should give.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <string>
+#include <array>
 #include <vector>
 
-#include "attention/operator_call.hpp"
+#include "attention/call_problem.hpp"
 #include "fovea/attention/sinkhorn.hpp"
-#include "support/fill.hpp"
 #include "support/oracle/sinkhorn.hpp"
-#include "support/tensor.hpp"
 
 namespace fovea_test {
 
 using fovea::SinkhornAttention;
 using fovea::SinkhornOptions;
 
-struct SortSizes {
-  Index batch = 1;
-  Index heads = 1;
-  Index key_heads = 1;
-  Index rows = 0;
-  Index width = 8;
-  Index value_width = 5;
-  Index block = 1;
+template <>
+struct CallForm<SinkhornAttention> {
+  static constexpr const char* name = "sinkhorn";
+  static inline const std::vector<TensorAxes> inputs = {
+      {"q", "bHqd"}, {"k", "bhkd"}, {"v", "bhkv"}, {"sorting", "bhuu"}};
+  static inline const std::vector<TensorAxes> saved = {};
+  static constexpr const char* hidden = "qk";
+  static constexpr bool is_cut = true;
+
+  static void complete(const SinkhornAttention& op, Extents& e) {
+    e['u'] = e['k'] / op.options.block;
+  }
+
+  template <class T>
+  static std::vector<ExpectedTensor<T>> expected(const CallProblem<SinkhornAttention, T>& p) {
+    const auto of = sinkhorn_oracle(p.inputs(), p.op.options, p.d_out.view());
+    return {{"out", of.out, 16}, {"lse", of.lse, 8}, {"d_q", of.q, 32},
+            {"d_k", of.k, 32},   {"d_v", of.v, 16},  {"d_sorting", of.sorting, 32}};
+  }
 };
 
-/// The inputs of one call, Gaussian, in one layout.
 template <class T>
-struct SortProblem {
-  using Scalar = T;
+using SortProblem = CallProblem<SinkhornAttention, T>;
 
-  explicit SortProblem(const SortSizes& s, std::uint64_t seed = 1, const Layout& layout = {})
-      : q({s.batch, s.heads, s.rows, s.width}, layout),
-        k({s.batch, s.key_heads, s.rows, s.width}, layout),
-        v({s.batch, s.key_heads, s.rows, s.value_width}, layout),
-        sorting({s.batch, s.key_heads, s.rows / s.block, s.rows / s.block}, layout),
-        d_out({s.batch, s.heads, s.rows, s.value_width}, layout) {
-    for (const Tensor<T>* x : {&q, &k, &v, &sorting, &d_out}) x->fill(gaussian(seed++));
+template <>
+struct CallCases<SinkhornAttention> {
+  using Cases = std::vector<CallCase<SinkhornAttention>>;
+  static constexpr double tolerance = 1e-7;
+
+  static SinkhornAttention with(Index block, Index iterations) {
+    SinkhornOptions options{.block = block, .iterations = iterations};
+    if (iterations == 2) options.scale = -0.7;
+    return SinkhornAttention(options);
   }
 
-  fovea::SinkhornInputs<T> inputs() const {
-    return {q.view(), k.view(), v.view(), key_lengths, sorting.view()};
+  static Cases conforming() {
+    Cases all;
+    for (const auto& [rows, block] : std::vector<std::array<Index, 2>>{
+             {1, 1}, {5, 1}, {6, 6}, {12, 4}, {60, 20}, {96, 8}, {130, 65}, {70, 1}}) {
+      for (const Index iterations : {0, 1, 2, 7}) {
+        all.push_back({with(block, iterations), of_tokens(rows)});
+      }
+    }
+    // Blocks of more rows than the kernels take at once.
+    all.push_back({with(530, 1), of_tokens(1060, 2, 2)});
+    for (const Index width : {0, 1, 4, 7, 16, 33, 64, 80}) {
+      all.push_back({with(4, 2), of_tokens(20, width, width)});
+      all.push_back({with(4, 2), of_tokens(20, width, 81 - width)});
+    }
+    all.push_back({with(4, 3), {4, 6, 2, 24, 24, 8, 5}, {}, {24, 0, 4, 16}});
+    for (const double size : {0.0, 10.0, 60.0}) {
+      all.push_back({with(4, 2), of_tokens(24), {}, {}, {}, {{"q", gaussian(3, size)}}});
+      all.push_back({with(4, 4), of_tokens(24), {}, {}, {}, {{"sorting", gaussian(3, size)}}});
+    }
+    return all;
   }
-
-  Shape saved_shape(const SinkhornAttention& /*op*/, const std::string& /*lse*/) const {
-    return {q.shape()[0], q.shape()[1], q.shape()[2], 1};
+  static Cases large() {
+    Cases all;
+    for (const Index block : {1, 7, 42}) {
+      all.push_back({with(block, 3), {2, 4, 2, 126, 126, 19, 17}, {}, {126, 84}});
+    }
+    return all;
   }
-
-  Tensor<T> q, k, v, sorting, d_out;
-  std::vector<Index> key_lengths;
+  static Cases batches() {
+    return {{with(8, 3), {2, 3, 3, 64, 64, 8, 5}, {}, {64, 40}},
+            {with(10, 3), {2, 4, 2, 100, 100, 8, 5}, {}, {100, 60}},
+            {with(8, 2), of_tokens(32, 16, 16)}};
+  }
+  static Cases small() {
+    Cases all;
+    for (const Index iterations : {0, 1, 3}) {
+      all.push_back({with(2, iterations), {1, 2, 1, 6, 6, 3, 2}});
+    }
+    return all;
+  }
 };
-
-/// Returns judge(result, name), which compares results of the call with its oracle. \param name in
-/// the table of worst errors
-template <class T>
-auto sinkhorn_judge(const SinkhornOptions& options, const SortProblem<T>& p) {
-  const auto expected = sinkhorn_oracle(p.inputs(), options, p.d_out.view());
-  return judge_of<T>({{"out", expected.out, 16},
-                      {"lse", expected.lse, 8},
-                      {"d_q", expected.q, 32},
-                      {"d_k", expected.k, 32},
-                      {"d_v", expected.v, 16},
-                      {"d_sorting", expected.sorting, 32}});
-}
 
 }  // namespace fovea_test

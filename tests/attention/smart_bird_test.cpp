@@ -12,7 +12,6 @@
 #include "attention/sketch_problem.hpp"
 #include "bench/entries/all_inputs.hpp"
 #include "fovea/core/arena.hpp"
-#include "fovea/core/eigen.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/compare.hpp"
 #include "support/executors.hpp"
@@ -172,34 +171,6 @@ TEST(SmartBird, MoreKeysThanExist) {
       {}, [](const Pair&) { return true; }, 16);
   EXPECT_TRUE(
       within_ratio(out.values(), softmax_oracle(in, everything).out, 16, {"smart_bird", "out"}));
-}
-
-TEST(SmartBird, SupportsEigenTensorsOf16Bits) {
-  using Half = Eigen::Tensor<Eigen::bfloat16, 4, Eigen::RowMajor>;
-  using Float = Eigen::Tensor<float, 4, Eigen::RowMajor>;
-  const BirdProblem<float> problem({.heads = 2, .key_heads = 2, .queries = 15, .keys = 15});
-  Half q(1, 2, 15, 16), k(1, 2, 15, 16), v(1, 2, 15, 12), out(1, 2, 15, 12);
-  Float wide_q(1, 2, 15, 16), wide_k(1, 2, 15, 16), wide_v(1, 2, 15, 12), wide(1, 2, 15, 12);
-  const auto put = [](const Tensor<float>& from, Half& to, Float& back) {
-    for_each_index(from.shape(), [&](Index b, Index h, Index n, Index d) {
-      to(b, h, n, d) = static_cast<Eigen::bfloat16>(from(b, h, n, d));
-      back(b, h, n, d) = static_cast<float>(to(b, h, n, d));
-    });
-  };
-  put(problem.q, q, wide_q);
-  put(problem.k, k, wide_k);
-  put(problem.v, v, wide_v);
-  const SmartBirdAttention op({.keys_per_row = 4});
-  AllInputs<Eigen::bfloat16> in{q, k, v};
-  AllInputs<float> wide_in{wide_q, wide_k, wide_v};
-  in.sketch_q = wide_in.sketch_q = problem.sketch_q.view();
-  in.sketch_k = wide_in.sketch_k = problem.sketch_k.view();
-  op.forward(in, out);
-  op.forward(wide_in, wide);
-  for (Index i = 0; i < wide.size(); ++i) {
-    EXPECT_EQ(static_cast<float>(out.data()[i]),
-              static_cast<float>(static_cast<Eigen::bfloat16>(wide.data()[i])));
-  }
 }
 
 /// Both passes allocate workspace_bytes and a few small objects; saved lists are not scratch.

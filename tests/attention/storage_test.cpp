@@ -15,6 +15,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "attention/dominant_fill.hpp"
 #include "bench/entries/all_inputs.hpp"
 #include "fovea/attention.hpp"
 #include "fovea/core/eigen.hpp"
@@ -185,6 +186,28 @@ TYPED_TEST(StorageOf, RoundsTheFloatResultOfGroupedHeadsAndKeyLengths) {
     expect_rounded_by_every_pattern(problem);
     problem.first_positions = {80, -70, -29};
     expect_rounded_by_every_pattern(problem);
+  });
+}
+
+/// Over lists, predicted keys and chosen ones, which follow from indices and floats.
+TYPED_TEST(StorageOf, RoundsTheFloatResultOverSomeKeys) {
+  const Tensor<Index> lists({1, 2, 90, 20});
+  lists.fill([](Index, Index h, Index i, Index n) { return n < 17 ? 5 * n + (i + h) % 5 : -1; });
+  const Tensor<float> dominant({1, 2, 90, 4}), sketch_q({1, 1, 90, 3}), sketch_k({1, 1, 90, 3});
+  dominant.fill(dominant_fill(4, 90));
+  sketch_q.fill(gaussian(5));
+  sketch_k.fill(gaussian(6));
+  at_each_level([&] {
+    const Problem<TypeParam> problem({1, 2, 1, 90, 90, 64, 20});
+    AllInputs<TypeParam> in = problem.inputs();
+    AllInputs<float> float_in = problem.float_inputs();
+    in.indices = float_in.indices = lists.view();
+    in.dominant = float_in.dominant = dominant.view();
+    in.sketch_q = float_in.sketch_q = sketch_q.view();
+    in.sketch_k = float_in.sketch_k = sketch_k.view();
+    expect_rounded(fovea::IndexedAttention{}, problem, in, float_in);
+    expect_rounded(fovea::FsatAttention({.max_length = 90}), problem, in, float_in);
+    expect_rounded(fovea::SmartBirdAttention({.keys_per_row = 4}), problem, in, float_in);
   });
 }
 

@@ -9,35 +9,60 @@
 
 namespace fovea_test::attention_synthesizer_decoder {
 
-template <class Form>
+/// Of a kind of CallProblem.
+template <class P>
 class SynthesizerDecoder : public testing::Test {};
-using Forms = OfEachScalar<RandomForm, FactorisedForm, DenseForm>;
+using Forms = OfEachScalar<RandomProblem, FactorisedProblem, DenseProblem>;
 TYPED_TEST_SUITE(SynthesizerDecoder, Forms);
 
-template <class Form>
-using Problem = SynthesizerProblem<Form>;
+/// Rows of the tensors that have some for each token.
+template <class I>
+void keep_rows(I& in, Index first, Index count) {
+  if constexpr (requires { in.x; }) in.x = fovea::detail::part_of(in.x, 2, first, count);
+}
+
+/// Some tokens, to be appended.
+template <class P>
+auto tokens_of(const P& p, Index first, Index count) {
+  using Tokens = typename P::Op::template Tokens<typename P::Scalar>;
+  const auto v = fovea::detail::part_of(p.view("v"), 2, first, count);
+  if constexpr (requires { Tokens{}.b2; }) {
+    return Tokens{p.view("w2"), p.view("b2"), v};
+  } else if constexpr (requires { Tokens{}.r2; }) {
+    return Tokens{p.view("r2"), v};
+  } else {
+    return Tokens{v};
+  }
+}
+
+template <class P>
+auto decoder_of(const P& p) {
+  const Extents& e = p.extents;
+  using Op = typename P::Op;
+  const Index width = std::is_same_v<Op, DenseSynthesizerAttention>        ? e.at('M')
+                      : std::is_same_v<Op, FactorisedSynthesizerAttention> ? e.at('d')
+                                                                           : 0;
+  return p.op.template decoder<typename P::Scalar>(
+      {e.at('b'), e.at('H'), e.at('h'), width, e.at('v')});
+}
+
+constexpr AttentionShape kSix = {1, 2, 2, 6, 6, 3, 5};
 
 /// Tokens in chunks, with rollback and fork, have the rows of the forward pass.
 TYPED_TEST(SynthesizerDecoder, MatchesForward) {
   using T = typename TypeParam::Scalar;
   for (const bool is_shared : {true, false}) {
     for (const Index chunk : {1, 3, 40}) {
-      const SynthesizerSizes sizes{.batch = 2,
-                                   .heads = 4,
-                                   .key_heads = 2,
-                                   .rows = 80,
-                                   .hidden = 9,
-                                   .columns = 4,
-                                   .is_shared = is_shared};
-      const Problem<TypeParam> problem(sizes, true);
+      const TypeParam problem(typename TypeParam::Op({.causal = true}), {2, 4, 2, 80, 80, 3, 5},
+                              {{'M', 9}, {'x', 4}, {'w', is_shared ? 1 : 2}});
       const auto expected = problem.run();
-      const Tensor<T> out(problem.shape_of_out());
+      const Tensor<T> out(problem.d_out.shape());
       const Tensor<T> lse({2, 4, 80, 1});
-      auto decoder = problem.op().template decoder<T>(TypeParam::decoder_shape(sizes));
+      auto decoder = decoder_of(problem);
       const auto step = [&](auto& with, Index first, Index count) {
         auto in = problem.inputs();
         in.v = fovea::detail::part_of(in.v, 2, first, count);
-        TypeParam::keep_rows(in, first, count);
+        keep_rows(in, first, count);
         with.step(in, fovea::detail::part_of(out.view(), 2, first, count),
                   {fovea::detail::part_of(lse.view(), 2, first, count)});
       };
@@ -47,7 +72,7 @@ TYPED_TEST(SynthesizerDecoder, MatchesForward) {
           auto fork = decoder.fork();
           fork.rollback(20);
           EXPECT_EQ(fork.length(), 20);
-          fork.append(TypeParam::tokens(problem.tensors, 20, 5));
+          fork.append(tokens_of(problem, 20, 5));
           step(fork, 25, 7);
         }
       }
@@ -57,7 +82,7 @@ TYPED_TEST(SynthesizerDecoder, MatchesForward) {
       // The last rows again, of tokens that are there.
       auto in = problem.inputs();
       in.v = {};
-      TypeParam::keep_rows(in, 70, 10);
+      keep_rows(in, 70, 10);
       const auto last = fovea::detail::part_of(out.view(), 2, 70, 10);
       decoder.step(in, last);
       EXPECT_TRUE(same_bits(out.values(), expected["out"]));
@@ -67,9 +92,8 @@ TYPED_TEST(SynthesizerDecoder, MatchesForward) {
 
 TYPED_TEST(SynthesizerDecoder, Refusals) {
   using T = typename TypeParam::Scalar;
-  const SynthesizerSizes sizes{.heads = 2, .key_heads = 2, .rows = 6};
-  const Problem<TypeParam> problem(sizes, true);
-  auto decoder = problem.op().template decoder<T>(TypeParam::decoder_shape(sizes));
+  const TypeParam problem(typename TypeParam::Op({.causal = true}), kSix);
+  auto decoder = decoder_of(problem);
   const std::string name = std::string(TypeParam::Op::name()) + ": ";
   auto in = problem.inputs();
   const Tensor<T> out({1, 2, 6, 5});
@@ -100,7 +124,7 @@ TYPED_TEST(SynthesizerDecoder, Refusals) {
   EXPECT_NE(refusal([&] {
               auto more = problem.inputs();
               more.v = fovea::detail::part_of(more.v, 2, 0, 1);
-              TypeParam::keep_rows(more, 0, 1);
+              keep_rows(more, 0, 1);
               decoder.step(more, fovea::detail::part_of(out.view(), 2, 0, 1));
             }),
             "accepted");
@@ -110,9 +134,8 @@ TYPED_TEST(SynthesizerDecoder, Refusals) {
 /// The memory of weights and tokens is no place for outputs: no input may change while it is read.
 TYPED_TEST(SynthesizerDecoder, DoesNotOverwriteItsInputs) {
   using T = typename TypeParam::Scalar;
-  const SynthesizerSizes sizes{.heads = 2, .key_heads = 2, .rows = 6, .width = 6};
-  const Problem<TypeParam> problem(sizes, true);
-  auto decoder = problem.op().template decoder<T>(TypeParam::decoder_shape(sizes));
+  const TypeParam problem(typename TypeParam::Op({.causal = true}), {1, 2, 2, 6, 6, 6, 5});
+  auto decoder = decoder_of(problem);
   problem.tensors.for_each([&](const std::string& name, const Tensor<T>& x) {
     const View<T> out(x.view().data(), {1, 2, 6, 5});
     const std::string message = refusal([&] { decoder.step(problem.inputs(), out); });
@@ -127,32 +150,28 @@ TYPED_TEST(SynthesizerDecoder, DoesNotOverwriteItsInputs) {
 
 /// Without a hidden layer the second biases alone are what a row weighs its keys by.
 TEST(DenseSynthesizerDecoder, MayHaveNoHiddenLayer) {
-  using Form = DenseForm<float>;
-  const SynthesizerSizes sizes{.heads = 2, .key_heads = 2, .rows = 6, .hidden = 0};
-  const Problem<Form> problem(sizes, true);
-  auto decoder = problem.op().template decoder<float>(Form::decoder_shape(sizes));
-  const Tensor<float> out(problem.shape_of_out());
+  const DenseProblem<float> problem(DenseSynthesizerAttention({.causal = true}), kSix, {{'M', 0}});
+  auto decoder = decoder_of(problem);
+  const Tensor<float> out(problem.d_out.shape());
   decoder.step(problem.inputs(), out.view());
   EXPECT_TRUE(same_bits(out.values(), problem.run()["out"]));
 }
 
 /// The scratch memory of the hidden layer is kept and counted.
 TEST(DenseSynthesizerDecoder, CountsItsScratch) {
-  using Form = DenseForm<float>;
-  const SynthesizerSizes sizes{.rows = 1, .width = 1000};
-  const Problem<Form> problem(sizes, true);
-  auto decoder = problem.op().template decoder<float>(Form::decoder_shape(sizes));
-  const Tensor<float> out(problem.shape_of_out());
+  const DenseProblem<float> problem(DenseSynthesizerAttention({.causal = true}),
+                                    {1, 1, 1, 1, 1, 1000, 5});
+  auto decoder = decoder_of(problem);
+  const Tensor<float> out(problem.d_out.shape());
   decoder.step(problem.inputs(), out.view());
   EXPECT_GE(decoder.memory_bytes(), Index{1000 * 4 * sizeof(float)});
 }
 
 /// Weights are those of all sequences or of each, of all heads, and of all positions.
 TEST(FactorisedSynthesizerDecoder, RefusesOtherWeights) {
-  using Form = FactorisedForm<float>;
-  const SynthesizerSizes sizes{.batch = 3, .heads = 4, .key_heads = 2, .rows = 6};
-  const Problem<Form> problem(sizes, true);
-  auto decoder = problem.op().template decoder<float>(Form::decoder_shape(sizes));
+  const FactorisedProblem<float> problem(FactorisedSynthesizerAttention({.causal = true}),
+                                         {3, 4, 2, 6, 6, 3, 5});
+  auto decoder = decoder_of(problem);
   const Tensor<float> out({3, 4, 6, 5});
   const std::vector<float> zeros(1000);
   const auto with = [&](const Shape& r1, const Shape& r2) {

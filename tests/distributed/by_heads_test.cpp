@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Reformer and Sinkhorn attention over ranks, which are computed by heads, have the bits of one
-/// process.
+/// Reformer and Sinkhorn attention over ranks, which are computed by heads: where blocks are, heads
+/// without a width, what is sent, and refusals. (See also drawn_by_heads_test.cpp.)
 #include <gtest/gtest.h>
 
 #include "distributed/operator_calls.hpp"
@@ -13,7 +13,6 @@
 
 namespace fovea_test::distributed_by_heads {
 
-using fovea::FirstChunk;
 using fovea::ReformerAttention;
 using fovea::ReformerOptions;
 using fovea::SinkhornAttention;
@@ -28,16 +27,15 @@ AttentionShape sizes(Index batch, Index heads, Index key_heads, Index rows, Inde
 
 /// A call with random projections.
 struct OfReformer : ReformerCall<float> {
-  OfReformer(const AttentionShape& shape, const ReformerOptions& options,
-             const std::vector<Index>& lengths = {})
-      : ReformerCall<float>(SquareSequence{shape, lengths}, gaussian_fills(1), options) {
+  OfReformer(const AttentionShape& shape, const ReformerOptions& options)
+      : ReformerCall<float>(SquareSequence{shape}, gaussian_fills(1), options) {
     projection.role = Role::none;
   }
 };
 
 struct OfSinkhorn : SinkhornCall<float> {
-  OfSinkhorn(const AttentionShape& shape, Index block, const std::vector<Index>& lengths = {})
-      : SinkhornCall<float>(SquareSequence{shape, lengths}, gaussian_fills(1), block) {}
+  OfSinkhorn(const AttentionShape& shape, Index block)
+      : SinkhornCall<float>(SquareSequence{shape}, gaussian_fills(1), block) {}
 };
 
 void check(const ReformerOptions& options, OfReformer&& call) {
@@ -45,48 +43,10 @@ void check(const ReformerOptions& options, OfReformer&& call) {
   expect_one_process(ReformerAttention(options), call, AnyExecutor::of(pool));
 }
 
-void check(const SinkhornOptions& options, const AttentionShape& shape,
-           const std::vector<Index>& lengths = {}) {
+void check(const SinkhornOptions& options, const AttentionShape& shape) {
   fovea::ThreadPool pool(2);
-  expect_one_process(SinkhornAttention(options), OfSinkhorn(shape, options.block, lengths),
+  expect_one_process(SinkhornAttention(options), OfSinkhorn(shape, options.block),
                      AnyExecutor::of(pool));
-}
-
-TEST(DistributedReformer, EqualsOneProcess) {
-  for (const Index heads : {1, 5}) {
-    for (const FirstChunk first :
-         {FirstChunk::wrap, FirstChunk::none, FirstChunk::previous_round}) {
-      for (const bool is_plain : {true, false}) {
-        const ReformerOptions options{.chunk = 8,
-                                      .rounds = 3,
-                                      .buckets = 16,
-                                      .causal = !is_plain,
-                                      .before_first = first,
-                                      .correct_duplicates = !is_plain,
-                                      .seed = 7};
-        check(options, OfReformer(sizes(2, heads, heads, 8 * 27), options));
-      }
-    }
-  }
-}
-
-TEST(DistributedReformer, SupportsLengthsAndAProjection) {
-  const ReformerOptions options{.chunk = 12, .rounds = 2, .buckets = 8};
-  OfReformer call(sizes(3, 4, 4, 240), options, {97, 0, 240});
-  call.projection.role = Role::read;
-  check(options, std::move(call));
-}
-
-TEST(DistributedSinkhorn, EqualsOneProcess) {
-  for (const Index iterations : {0, 5}) {
-    for (const auto& [heads, key_heads] : {std::pair<Index, Index>{1, 1}, {6, 3}, {4, 4}}) {
-      check({.block = 12, .iterations = iterations}, sizes(2, heads, key_heads, 12 * 19));
-    }
-  }
-}
-
-TEST(DistributedSinkhorn, SupportsLengths) {
-  check({.block = 12}, sizes(3, 4, 2, 240), {96, 0, 240});
 }
 
 TEST(DistributedSinkhorn, BlocksAreWithTheirFirstRows) {

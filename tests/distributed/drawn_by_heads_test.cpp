@@ -66,7 +66,7 @@ void try_sinkhorn(Bytes& bytes) {
 }
 
 TEST(DistributedDrawnByHeads, EqualsOneProcess) {
-  each_drawn_over_ranks(60, 1, [](std::span<const std::uint8_t> data) {
+  each_drawn_over_ranks(90, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
     const bool is_reformer = bytes.once_in(2);
     with_drawn_scalar(

@@ -205,7 +205,7 @@ void try_reformer(Bytes& bytes) {
 }
 
 TEST(DistributedDrawnLayers, EqualOneProcess) {
-  each_drawn_over_ranks(60, 1, [](std::span<const std::uint8_t> data) {
+  each_drawn_over_ranks(120, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
     const Index kind = bytes(0, 4);
     if (kind == 0) return try_stack<OtherScalar>(bytes);

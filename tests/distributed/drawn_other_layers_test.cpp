@@ -187,7 +187,7 @@ void try_memory(Bytes& bytes) {
 }
 
 TEST(DistributedDrawnOtherLayers, EqualOneProcess) {
-  each_drawn_over_ranks(60, 1, [](std::span<const std::uint8_t> data) {
+  each_drawn_over_ranks(120, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
     with_drawn_scalar(bytes, [&]<class T>(T) {
       switch (bytes(0, 4)) {

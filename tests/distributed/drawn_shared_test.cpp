@@ -100,7 +100,7 @@ void try_any(Bytes& bytes) {
 }
 
 TEST(DistributedDrawnShared, EqualsOneProcess) {
-  each_drawn_over_ranks(60, 1, [](std::span<const std::uint8_t> data) {
+  each_drawn_over_ranks(120, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
     with_drawn_scalar(bytes, [&]<class T>(T) { try_any<T>(bytes); });
   });

@@ -60,7 +60,7 @@ void try_any(Bytes& bytes) {
 }
 
 TEST(DistributedDrawnSynthesizer, EqualsOneProcess) {
-  each_drawn_over_ranks(40, 1, [](std::span<const std::uint8_t> data) {
+  each_drawn_over_ranks(80, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
     with_drawn_scalar(bytes, [&]<class T>(T) { try_any<T>(bytes); });
   });

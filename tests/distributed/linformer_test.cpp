@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Linformer attention over ranks has the bits of one process: E and F of one head or of each, in
-/// blocks of any number of rows.
+/// Linformer attention over ranks: the bits of one process where keys are projected in blocks (see
+/// also drawn_shared_test.cpp), what it sends, and refusals.
 #include "fovea/distributed/linformer_backward.hpp"
 
 #include <gtest/gtest.h>
@@ -22,18 +22,16 @@ struct Sizes {
   Index key_heads = 2;
   Index rows = 333;
   Index projected = 7;
-  Index key_sharing = 1;    // heads of E
   Index value_sharing = 1;  // heads of F
   Index width = 5;
   Index value_width = 7;
 };
 
 struct Call : LinformerCall<float> {
-  explicit Call(const Sizes& s, const std::vector<Index>& lengths = {})
+  explicit Call(const Sizes& s)
       : LinformerCall<float>(SquareSequence{{s.batch, s.query_heads, s.key_heads, s.rows, s.rows,
-                                             s.width, s.value_width},
-                                            lengths},
-                             gaussian_fills(1), s.projected, s.key_sharing, s.value_sharing) {}
+                                             s.width, s.value_width}},
+                             gaussian_fills(1), s.projected, 1, s.value_sharing) {}
 };
 
 void check(const LinformerAttention& op, Call&& call) {
@@ -43,24 +41,12 @@ void check(const LinformerAttention& op, Call&& call) {
   expect_one_process(op, call, layouts);
 }
 
-TEST(DistributedLinformer, EqualsOneProcess) {
-  for (const Index rows : {1, 6, 333}) {
-    check(LinformerAttention(), Call({.batch = 2, .rows = rows, .value_sharing = 2}));
-    check(LinformerAttention(), Call({.batch = 2, .rows = rows, .key_sharing = 2}));
-  }
-}
-
 /// More projected keys than go along at once, and more chains than a product takes.
 TEST(DistributedLinformer, EqualsOneProcessInBlocks) {
   check(LinformerAttention(),
         Call({.batch = 3, .rows = 1700, .projected = 150, .value_sharing = 2}));
   check(LinformerAttention({.scale = -0.3}),
         Call({.rows = 70, .projected = 200, .width = 33, .value_width = 16}));
-}
-
-TEST(DistributedLinformer, SupportsKeyLengths) {
-  check(LinformerAttention(),
-        Call({.batch = 5, .rows = 300, .key_sharing = 2}, {300, 130, 0, 1, 128}));
 }
 
 /// If ranges begin at reduction blocks, only projected keys and values are sent, from range to

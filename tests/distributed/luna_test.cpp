@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Luna attention over ranks has the bits of one process.
+/// Luna attention over ranks: the bits of one process over segments and with a large lse (see also
+/// drawn_shared_test.cpp), what it sends, and refusals.
 #include "fovea/distributed/luna.hpp"
 
 #include <gtest/gtest.h>
@@ -52,39 +53,10 @@ void check_steps(const Sizes& sizes) {
   check(Call<LunaUnpack>(sizes));
 }
 
-TEST(DistributedLuna, EqualsOneProcess) {
-  for (const Index rows : {1, 6, 40, 333}) check_steps({2, 4, 2, 5, rows});
-  check_steps({1, 2, 2, 1, 100});
-  check_steps({1, 2, 1, 200, 150});
-  check_steps({1, 2, 1, 16, 700});
-}
-
 /// Several segments of keys, whose running softmaxes are merged in their order.
 TEST(DistributedLuna, EqualsOneProcessOverSegments) {
   check_steps({1, 4, 2, 9, 4 * kKeySegment + 77});
   check_steps({1, 1, 1, 70, 2 * kKeySegment});
-}
-
-TEST(DistributedLuna, SupportsKeyLengths) {
-  const Index rows = 3 * kKeySegment + 5;
-  check(Call<LunaPack>({4, 2, 2, 5, rows}, {rows, 0, kKeySegment, 2 * kKeySegment + 1}));
-  check(Call<LunaUnpack>({3, 2, 2, 40, 300}, {40, 0, 7}));
-}
-
-template <class Op>
-void check_slopes_and_sinks() {
-  for (const Role d_lse : {Role::none, Role::read}) {
-    Call<Op> call({1, 4, 2, 6, 2 * kKeySegment + 9});
-    call.slopes.role = call.sink.role = Role::read;
-    call.d_sink.role = Role::gradient;
-    call.d_lse.role = d_lse;
-    check(std::move(call));
-  }
-}
-
-TEST(DistributedLuna, SupportsSlopesAndSinks) {
-  check_slopes_and_sinks<LunaPack>();
-  check_slopes_and_sinks<LunaUnpack>();
 }
 
 /// The rounding error of a large lse is computed over all keys.

@@ -22,9 +22,9 @@ struct Sizes {
 };
 
 struct Call : NystroemCall<float> {
-  explicit Call(const Sizes& s, const std::vector<Index>& lengths = {})
+  explicit Call(const Sizes& s)
       : NystroemCall<float>(
-            SquareSequence{{s.batch, s.query_heads, s.key_heads, s.rows, s.rows, 5, 7}, lengths},
+            SquareSequence{{s.batch, s.query_heads, s.key_heads, s.rows, s.rows, 5, 7}},
             gaussian_fills(1), s.landmarks) {}
 };
 
@@ -39,12 +39,6 @@ TEST(DistributedNystroem, EqualsOneProcess) {
   }
   expect_one_process(with(1), Call({1, 2, 1, 1, 1}));
   expect_one_process(with(8), Call({1, 2, 1, 2 * kKeySegment + 88, 8}));
-}
-
-TEST(DistributedNystroem, SupportsKeyLengths) {
-  expect_one_process(
-      with(16, NystroemScale::batch_max),
-      Call({4, 2, 2, 2 * kKeySegment + 96, 16}, {2 * kKeySegment + 96, 0, 160, kKeySegment + 32}));
 }
 
 /// The rounding error of a large lse is computed over landmarks and over all keys.

@@ -2,11 +2,10 @@
 // fovea_test(RANKS)
 /// \file
 /// Convolutions over ranks: taps reach rows of other ranks, as many as the filter is long, and the
-/// bits are those of one process.
+/// bits are those of one process (see also drawn_other_layers_test.cpp).
 #include <gtest/gtest.h>
 
 #include "distributed/layer_call.hpp"
-#include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed/sequence_parallel.hpp"
 #include "fovea/layers/depthwise_conv.hpp"
 #include "support/ranks.hpp"
@@ -47,19 +46,6 @@ TYPED_TEST(DistributedConvolution, OfManyChannelsEqualsOneProcess) {
   check_layer<T>(made<T>(330, 5), 330, {}, {2, 1, 5 * kReductionBlock + 2, 330});
 }
 
-TYPED_TEST(DistributedConvolution, LengthsCountTokensOfTheWholeSequence) {
-  using T = TypeParam;
-  const std::vector<Index> lengths = {3 * kReductionBlock + 1, 0, 5 * kReductionBlock};
-  Tokens<T> tokens;
-  tokens.key_lengths = lengths;
-  check_layer<T>(made<T>(9, 7), 9, tokens, {3, 1, 5 * kReductionBlock, 9});
-}
-
-TEST(DistributedConvolutionThreads, DoNotChangeBits) {
-  fovea::ThreadPool pool(3);
-  check_layer<float>(made<float>(200, 9), 200, {}, {1, 1, 20 * kReductionBlock, 200}, pool);
-}
-
 TEST(DistributedConvolutionInto, AddsToTheGradientOfX) {
   const Shape shape = {1, 1, 4 * kReductionBlock + 3, 5};
   Tensor<float> x(shape), d_y(shape);
@@ -81,14 +67,6 @@ TEST(DistributedConvolutionInto, AddsToTheGradientOfX) {
     });
     expect_own_part(own_d_x, d_x, rows, layout.text());
   }
-}
-
-/// A forward pass needs no chains, and a range may be shorter than what taps reach.
-TEST(DistributedConvolutionForward, SupportsAnyLayout) {
-  std::vector<RowLayout> layouts = layouts_of(211, all_ranks().size());
-  layouts.push_back(RowLayout::block_cyclic(211, all_ranks().size(), 1));
-  for (const Index taps : {5, 91})
-    check_forward<float>(made<float>(6, taps), {2, 1, 211, 6}, layouts);
 }
 
 TEST(DistributedConvolutionTraffic, CountsTheRowsThatTapsReach) {

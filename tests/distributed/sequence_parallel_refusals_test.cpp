@@ -9,9 +9,12 @@
 #include "distributed/layer_call.hpp"
 #include "fovea/attention/full.hpp"
 #include "fovea/distributed/indexed_forward.hpp"
+#include "fovea/distributed/luna.hpp"
 #include "fovea/distributed/sequence_parallel.hpp"
 #include "fovea/distributed/softmax_backward.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
+#include "fovea/layers/cross_multi_head.hpp"
+#include "fovea/layers/luna_layer.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
 
@@ -203,6 +206,51 @@ TEST(DistributedLayerBadInput, IncludesWrongRowsOfOneRank) {
   });
   const std::string begin = "rank " + std::to_string(last) + ": Layer: x has ";
   EXPECT_TRUE(text.starts_with(begin)) << text;
+}
+
+/// Lengths count tokens of all ranks, and all have as many packed rows.
+TEST(DistributedLunaLayerBadInput, IncludesPackedRows) {
+  Initialiser initialiser(3);
+  const fovea::LunaLayer<float> layer({.width = 8, .heads = 2}, initialiser);
+  const Sharding rows = chain_rows(500);
+  const auto said = [&](Index count, const std::vector<Index>& lengths) {
+    const Tensor<float> x({1, 1, rows.own_count(), 8}), packed({1, 1, count, 8});
+    const Tensor<float> y(x.shape()), y_packed(packed.shape());
+    return refused_over(rows, [&](auto& over) {
+      layer.forward({x.view(), packed.view(), lengths}, {y.view(), y_packed.view()}, over);
+    });
+  };
+  EXPECT_EQ(said(3, {500}), "accepted");
+  EXPECT_EQ(said(3, {501}),
+            "rank 0: LunaLayer: key_lengths[0] is 501; expected 0 to 500, the rows of x");
+  if (all_ranks().size() == 1) return;
+  const std::string text = said(all_ranks().rank() == 1 ? 4 : 3, {});
+  EXPECT_NE(text.find("4 packed rows, where rank 0 calls LunaPack"), std::string::npos) << text;
+}
+
+/// Attention to another sequence, which is spread as the tokens are.
+TEST(DistributedMemoryBadInput, IncludesADifferentDistribution) {
+  const Sharding rows = chain_rows(500);
+  const Index own = rows.layout().count(0);
+  const Tensor<float> x({1, 1, rows.own_count(), 12});
+  const Tensor<float> y(x.shape());
+  Initialiser initialiser(3);
+  const fovea::CrossMultiHead<fovea::FullAttention, float> layer(
+      fovea::FullAttention{}, {.width = 12, .memory_width = 10, .heads = 4, .key_heads = 2},
+      initialiser);
+  const auto said = [&](Index more, const std::vector<Index>& lengths) {
+    const Tensor<float> memory({1, 1, rows.own_count() + more, 10});
+    return refused_over(rows, [&](auto& over) {
+      layer.forward({.x = x.view(), .memory = memory.view(), .key_lengths = lengths}, y.view(),
+                    over);
+    });
+  };
+  EXPECT_EQ(said(0, {500}), "accepted");
+  EXPECT_EQ(said(0, {501}),
+            "rank 0: CrossMultiHead: key_lengths[0] is 501; expected 0 to 500, the rows of memory");
+  EXPECT_EQ(said(1, {}), "rank 0: sequence_parallel: the activations have " +
+                             std::to_string(own + 1) + " rows; expected " + std::to_string(own) +
+                             ", the rows of rank 0");
 }
 
 }  // namespace fovea_test::distributed_sequence_parallel_refusals

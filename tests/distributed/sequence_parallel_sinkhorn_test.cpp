@@ -2,11 +2,11 @@
 // fovea_test(RANKS)
 /// \file
 /// Layers of Sinkhorn attention over ranks: the tokens of a block, whose sum makes its sorting
-/// logits, may be on several ranks, and the bits are those of one process.
+/// logits, may be on several ranks, and the bits are those of one process. (For lengths, threads
+/// and other layouts see drawn_other_layers_test.cpp.)
 #include <gtest/gtest.h>
 
 #include "distributed/layer_call.hpp"
-#include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed/sequence_parallel.hpp"
 #include "fovea/distributed/sinkhorn.hpp"
 #include "fovea/layers/learned_sorting.hpp"
@@ -45,24 +45,6 @@ TYPED_TEST(DistributedSinkhornLayer, EqualsOneProcess) {
   check_layer<T>(made<T>(20, 12, 60), 20, {}, {2, 1, 9 * kReductionBlock, 20});
   check_layer<T>(made<T>(6, 3 * kReductionBlock, 3), 6, {}, {1, 1, 9 * kReductionBlock, 6});
   check_layer<T>(made<T>(6, 2, 5 * kReductionBlock), 6, {}, {1, 1, 7 * kReductionBlock + 6, 6});
-}
-
-TYPED_TEST(DistributedSinkhornLayer, SupportsLengths) {
-  using T = TypeParam;
-  const std::vector<Index> lengths = {15 * 12, 0, 48 * 12};
-  Tokens<T> tokens;
-  tokens.key_lengths = lengths;
-  check_layer<T>(made<T>(20, 12, 48), 20, tokens, {3, 1, 48 * 12, 20});
-}
-
-TEST(DistributedSinkhornLayerThreads, DoNotChangeBits) {
-  fovea::ThreadPool pool(3);
-  check_layer<float>(made<float>(48, 10, 64), 48, {}, {2, 1, 10 * kReductionBlock, 48}, pool);
-}
-
-/// A forward pass needs no chains.
-TEST(DistributedSinkhornLayerForward, SupportsAnyLayout) {
-  check_forward<float>(made<float>(6, 7, 40), {2, 1, 210, 6}, layouts_of(210, all_ranks().size()));
 }
 
 /// The last rank has three rows, possibly those after the last complete block.

@@ -2,7 +2,7 @@
 // fovea_test(RANKS)
 /// \file
 /// Layers of the Synthesizer over ranks: weights by position are used by the rows of every rank,
-/// and their gradients have the bits of one process.
+/// and their gradients have the bits of one process (see also drawn_other_layers_test.cpp).
 #include <gtest/gtest.h>
 
 #include "distributed/layer_call.hpp"
@@ -14,7 +14,6 @@
 #include "fovea/layers/synthesizer_layer.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
-#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_sequence_parallel_synthesizer {
 
@@ -36,32 +35,6 @@ using Ops = testing::Types<fovea::RandomSynthesizerAttention, fovea::FactorisedS
                            fovea::DenseSynthesizerAttention>;
 TYPED_TEST_SUITE(DistributedSynthesizerLayer, Ops);
 
-/// The layer takes longer sequences, too, whose positions have no gradient here.
-TYPED_TEST(DistributedSynthesizerLayer, EqualsOneProcess) {
-  const std::vector<Index> lengths = {3 * kReductionBlock + 9, 0};
-  Tokens<float> tokens;
-  tokens.key_lengths = lengths;
-  const Shape shape = {2, 1, 5 * kReductionBlock + 17, kLayerWidth};
-  for (const bool causal : {false, true}) {
-    const auto layer = TestFixture::template made<float>({.width = kLayerWidth,
-                                                          .heads = 3,
-                                                          .length = 6 * kReductionBlock,
-                                                          .factor = 5,
-                                                          .attention = {.causal = causal}});
-    check_layer<float>(layer, kLayerWidth, causal ? tokens : Tokens<float>{}, shape);
-  }
-}
-
-TYPED_TEST(DistributedSynthesizerLayer, EqualsOneProcessInDouble) {
-  const auto layer = TestFixture::template made<OtherScalar>({.width = 6,
-                                                              .heads = 2,
-                                                              .head_width = 4,
-                                                              .length = 9 * kReductionBlock,
-                                                              .hidden = 7,
-                                                              .bias = false});
-  check_layer<OtherScalar>(layer, 6, {}, {1, 1, 9 * kReductionBlock, 6});
-}
-
 TYPED_TEST(DistributedSynthesizerLayer, MayBeInABlockOnThreads) {
   using Layer = fovea::SynthesizerLayer<TypeParam, float>;
   fovea::ThreadPool pool(3);
@@ -70,12 +43,6 @@ TYPED_TEST(DistributedSynthesizerLayer, MayBeInABlockOnThreads) {
       TestFixture::template made<float>({.width = 16, .heads = 2, .length = 5 * kReductionBlock});
   check_layer<float>(fovea::EncoderBlock<Layer, float>(layer, 16, 20, initialiser), 16, {},
                      {2, 1, 4 * kReductionBlock + 2, 16}, pool);
-}
-
-/// A forward pass needs no chains.
-TYPED_TEST(DistributedSynthesizerLayer, ForwardSupportsAnyLayout) {
-  const auto layer = TestFixture::template made<float>({.width = 6, .heads = 2, .length = 250});
-  check_forward<float>(layer, {1, 1, 211, 6}, layouts_of(211, all_ranks().size()));
 }
 
 /// The sequence is as long as all ranks' rows.

@@ -67,26 +67,6 @@ TYPED_TEST(DistributedLayer, SumsOfNothingAreZero) {
   }
 }
 
-TYPED_TEST(DistributedLayer, NormsEqualOneProcess) {
-  using T = TypeParam;
-  check_layer<T>(fovea::LayerNorm<T>(kWidth));
-  check_layer<T>(fovea::RmsNorm<T>(kWidth));
-}
-
-TYPED_TEST(DistributedLayer, NetworksEqualOneProcess) {
-  using T = TypeParam;
-  Initialiser initialiser(2);
-  check_layer<T>(fovea::FeedForward<T>(kWidth, 100, initialiser));
-  check_layer<T>(fovea::GatedFeedForward<T>(kWidth, 64, initialiser));
-}
-
-TYPED_TEST(DistributedLayer, DropoutDropsTheSame) {
-  using T = TypeParam;
-  Tokens<T> tokens;
-  tokens.training = {.seed = 5, .step = 2};
-  check_layer<T>(fovea::DropoutLayer<T>(0.4), kWidth, tokens);
-}
-
 TYPED_TEST(DistributedLayer, AttentionEqualsOneProcess) {
   using T = TypeParam;
   Initialiser initialiser(3);
@@ -149,98 +129,6 @@ TYPED_TEST(DistributedLayer, ListsOfKeysAreThoseOfTheRows) {
                       [](const Sharding& /*rows*/) {});
 }
 
-/// Each rank brings the bias and the mask of its rows, and gets the gradient of this bias.
-TYPED_TEST(DistributedLayer, BiasAndMaskAreThoseOfTheRows) {
-  using T = TypeParam;
-  using Attention = MultiHead<fovea::FullAttention, T>;
-  constexpr Index count = 3 * kReductionBlock + 9;
-  Tensor<T> bias({1, 4, count, count});
-  bias.fill(gaussian(6));
-  Tensor<bool> mask({2, 1, count, count});
-  mask.fill([](Index b, Index, Index n, Index d) { return (n + d + b) % 3 == 0 ? 0 : 1; });
-  const Tensor<T> d_bias(bias.shape());
-  d_bias.fill(constant(0));
-  Initialiser initialiser(3);
-  const Attention layer(fovea::FullAttention{}, {.width = kWidth, .heads = 4}, initialiser);
-  Tensor<T> own_bias, own_d_bias;
-  Tensor<bool> own_mask;
-  const auto tokens_of = [&](const Sharding* rows) {
-    own_bias = rows == nullptr ? bias.in({}) : own_part(bias, *rows);
-    own_mask = rows == nullptr ? mask.in({}) : own_part(mask, *rows);
-    own_d_bias = Tensor<T>(own_bias.shape());
-    own_d_bias.fill(constant(0));
-    Tokens<T> tokens;
-    tokens.bias = own_bias.view();
-    tokens.mask = own_mask.view();
-    tokens.d_bias = rows == nullptr ? d_bias.view() : own_d_bias.view();
-    return tokens;
-  };
-  check_layer_with<T>(
-      layer, {2, 1, count, kWidth}, kWidth, tokens_of, fovea::Serial{},
-      [&](const Sharding& rows) { expect_own_part(own_d_bias, d_bias, rows, "d_bias"); });
-}
-
-TYPED_TEST(DistributedLayer, LengthsCountTokensOfTheWholeSequence) {
-  using T = TypeParam;
-  Initialiser initialiser(3);
-  const std::vector<Index> lengths = {3 * kReductionBlock + 9, 0};
-  Tokens<T> tokens;
-  tokens.key_lengths = lengths;
-  using Attention = MultiHead<fovea::FullAttention, T>;
-  check_layer<T>(Attention(fovea::FullAttention{}, {.width = kWidth, .heads = 2}, initialiser),
-                 kWidth, tokens);
-}
-
-/// The layer owns the hash projection; chunks cross the ends of ranges.
-TYPED_TEST(DistributedLayer, ReformerEqualsOneProcess) {
-  using T = TypeParam;
-  Initialiser initialiser(5);
-  const std::vector<Index> lengths = {3 * kReductionBlock + 9, 8 * kReductionBlock};
-  Tokens<T> tokens;
-  tokens.key_lengths = lengths;
-  for (const bool has_lengths : {false, true}) {
-    const fovea::ReformerLayer<T> layer(
-        {.width = kWidth,
-         .heads = 3,
-         .head_width = 4,
-         .bias = true,
-         .attention = {.chunk = 16, .rounds = 2, .buckets = 8, .causal = true}},
-        initialiser);
-    check_layer<T>(layer, kWidth, has_lengths ? tokens : Tokens<T>{},
-                   {2, 1, 8 * kReductionBlock + 16, kWidth});
-  }
-}
-
-TYPED_TEST(DistributedLayer, AllRanksHaveTheMeanOfTheWholeSequence) {
-  using T = TypeParam;
-  const Index rows = 5 * kReductionBlock + 3;
-  Tensor<T> x({2, 1, rows, kWidth});
-  x.fill(gaussian(3));
-  Tensor<T> d_y({2, 1, 1, kWidth});
-  d_y.fill(gaussian(4));
-  for (const std::vector<Index>& lengths : {std::vector<Index>{}, {2 * kReductionBlock + 9, 0}}) {
-    const Tensor<T> y(d_y.shape()), d_x(x.shape());
-    typename fovea::MeanPool<T>::Saved saved;
-    fovea::MeanPool<T> whole;
-    const auto call = [&](const Tensor<T>& from, const Tensor<T>& to, const Tensor<T>& d_from,
-                          auto&& executor) {
-      const Tokens<T> tokens(View<const T>(from.view()), lengths);
-      whole.forward(tokens, to.view(), saved, executor);
-      whole.backward(tokens, saved, d_y.view(), d_from.view(), executor);
-    };
-    call(x, y, d_x, fovea::Serial{});
-    for (const RowLayout& layout : chain_layouts(rows)) {
-      const Sharding over_rows(all_ranks(), layout);
-      const Tensor<T> own = own_part(x, over_rows);
-      const Tensor<T> own_y(y.shape()), own_d_x(own.shape());
-      sequence_parallel(over_rows, fovea::Serial{},
-                        [&](auto& over) { call(own, own_y, own_d_x, over); });
-      expect_same(own_y.values(), y.values(), layout.text());
-      expect_own_part(own_d_x, d_x, over_rows, layout.text());
-    }
-  }
-}
-
 /// A batch of none has means of none, which no rank divides by.
 TYPED_TEST(DistributedLayer, SupportsNoSequences) {
   using T = TypeParam;
@@ -254,24 +142,6 @@ TYPED_TEST(DistributedLayer, SupportsNoSequences) {
     pool.backward(tokens, saved, View<const T>(y.view()), d_x.view(), over);
   };
   EXPECT_EQ(refused_over(rows, both), "accepted");
-}
-
-/// Blocks of a model in training: dropout of weights and of activations.
-TYPED_TEST(DistributedLayer, StacksEqualOneProcess) {
-  using T = TypeParam;
-  using Attention = MultiHead<fovea::FullAttention, T>;
-  using Block = fovea::EncoderBlock<Attention, T>;
-  Initialiser initialiser(4);
-  std::vector<Block> blocks;
-  for (int n = 0; n < 2; ++n) {
-    const fovea::FullAttention op{{.causal = true, .dropout = {.probability = 0.2}}};
-    const Attention attention(op, {.width = kWidth, .heads = 2}, initialiser);
-    blocks.emplace_back(attention, kWidth, 64, initialiser,
-                        fovea::EncoderBlockOptions{.dropout = 0.3});
-  }
-  Tokens<T> tokens;
-  tokens.training = {.seed = 9, .step = 1};
-  check_layer<T>(fovea::EncoderStack<Block>(blocks), kWidth, tokens);
 }
 
 TEST(DistributedLayerThreads, DoNotChangeBits) {

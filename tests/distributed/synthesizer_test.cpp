@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// The forms of the Synthesizer over ranks have the bits of one process.
+/// The forms of the Synthesizer over ranks: what they send, and refusals. (That they have the bits
+/// of one process is in drawn_synthesizer_test.cpp.)
 #include <gtest/gtest.h>
 
 #include "distributed/operator_calls.hpp"
@@ -17,42 +18,8 @@ using fovea::kReductionBlock;
 using fovea::RandomSynthesizerAttention;
 
 /// A sequence attends to itself, with factors of width 3 and tokens of width 3.
-SquareSequence sequence(Index batch, Index heads, Index key_heads, Index rows,
-                        const std::vector<Index>& lengths = {}) {
-  return SquareSequence{{batch, heads, key_heads, rows, rows, 3, 5}, lengths};
-}
-
-/// Checks every form. \param weights 1, or those of each sequence
-void check(const SquareSequence& s, Index weights, DenseSizes dense) {
-  const Index rows = s.shape.queries;
-  const int ranks = all_ranks().size();
-  dense.columns += rows;
-  for (const bool is_causal : {false, true}) {
-    const fovea::SynthesizerOptions options{.causal = is_causal};
-    expect_one_process(RandomSynthesizerAttention(options),
-                       RandomCall<float>(s, gaussian_fills(1), weights));
-    expect_one_process(FactorisedSynthesizerAttention(options),
-                       FactorisedCall<float>(s, gaussian_fills(1), weights));
-    // Gradients of W1 and b1 are sums over tokens.
-    expect_one_process(DenseSynthesizerAttention(options),
-                       DenseCall<float>(s, gaussian_fills(1), weights, dense),
-                       {RowLayout::contiguous(rows, ranks, kReductionBlock),
-                        RowLayout::zigzag(rows, ranks, kReductionBlock),
-                        RowLayout::block_cyclic(rows, ranks, kReductionBlock)});
-    DenseCall<float> others(s, gaussian_fills(1), weights, dense);
-    others.d_w1.role = others.d_b1.role = Role::none;
-    expect_one_process(DenseSynthesizerAttention(options), others);
-  }
-}
-
-TEST(DistributedSynthesizer, EqualsOneProcess) {
-  for (const Index rows : {1, 6, 200}) {
-    check(sequence(2, 4, 2, rows), 1, {.columns = 3, .token_heads = 4});
-  }
-}
-
-TEST(DistributedSynthesizer, SupportsLengthsAndWeightsOfEachSequence) {
-  check(sequence(3, 2, 2, 150, {150, 0, 77}), 3, {.has_b1 = false, .has_b2 = false});
+SquareSequence sequence(Index batch, Index heads, Index key_heads, Index rows) {
+  return SquareSequence{{batch, heads, key_heads, rows, rows, 3, 5}};
 }
 
 /// What is received from other ranks: values, and the form's keys.

@@ -43,6 +43,13 @@ inline std::vector<Index> drawn_lengths(Bytes& bytes, Index batch, Index rows, I
   return lengths;
 }
 
+/// NaN, infinity or the largest number.
+template <class T>
+T drawn_poison(Bytes& bytes) {
+  static const std::vector<T> all = all_poisons<T>();
+  return drawn_of(bytes, all);
+}
+
 /// Runs a call and judges it, and then again with another layout, other threads and NaN in unused
 /// memory, which must give the same bits.
 /// \param make make(layout) is what the call reads, in a layout

@@ -37,47 +37,48 @@ Fill drawn_dominants(Bytes& bytes, const FsatOptions& options, Index tokens) {
 
 template <class T>
 void try_fsat(Bytes& bytes) {
-  FsatSizes s{.tokens = drawn_rows(bytes), .slots_per_key = bytes(1, 6)};
-  const Index pairs = s.tokens * s.tokens;
+  AttentionShape s;
+  s.queries = s.keys = drawn_rows(bytes);
+  const Index slots = bytes(1, 6);
+  const Index pairs = s.keys * s.keys;
   s.key_heads = drawn_few(bytes, 2, pairs);
-  s.heads = s.key_heads * drawn_few(bytes, 2, s.key_heads * pairs);
+  s.query_heads = s.key_heads * drawn_few(bytes, 2, s.key_heads * pairs);
   s.width = drawn_width(bytes);
   s.value_width = bytes.once_in(3) ? s.width : drawn_width(bytes);
-  s.batch = drawn_batch(bytes, s.heads * pairs);
-  const FsatOptions options = drawn_fsat(bytes, s.tokens);
-  const Fill dominants = drawn_dominants(bytes, options, s.tokens);
+  s.batch = drawn_batch(bytes, s.query_heads * pairs);
+  const FsatOptions options = drawn_fsat(bytes, s.keys);
+  const Fill dominants = drawn_dominants(bytes, options, s.keys);
   const std::uint64_t seed = drawn_seed(bytes);
   const double spread = drawn_sharded(bytes);
-  const std::vector<Index> lengths = drawn_lengths(bytes, s.batch, s.tokens);
+  const std::vector<Index> lengths = drawn_lengths(bytes, s.batch, s.keys);
   std::vector<Index> cu_seqlens;
   if (s.batch == 1 && lengths.empty() && bytes.once_in(2)) {
-    cu_seqlens = {0, bytes(0, s.tokens), s.tokens};
+    cu_seqlens = {0, bytes(0, s.keys), s.keys};
   }
+  const FsatAttention op(options);
   const auto make = [&](const Layout& layout) {
-    FsatProblem<T> p(s, dominants, seed, layout);
-    p.q.fill(gaussian(seed, spread));
+    FsatProblem<T> p(op, s, {{'M', slots}}, seed, layout);
+    p["dominant"].fill(dominants);
+    p["q"].fill(gaussian(seed, spread));
     p.key_lengths = lengths;
     p.cu_seqlens = cu_seqlens;
     return p;
   };
   std::ostringstream text;
-  text << "FSAT " << scalar_name<T>() << ": B " << s.batch << ", Hq " << s.heads << ", Hk "
-       << s.key_heads << ", L " << s.tokens << ", M " << s.slots_per_key << ", D " << s.width
-       << ", Dv " << s.value_width << ", Lmax " << options.max_length << ", edges "
+  text << "FSAT " << scalar_name<T>() << ": B " << s.batch << ", Hq " << s.query_heads << ", Hk "
+       << s.key_heads << ", L " << s.keys << ", M " << slots << ", D " << s.width << ", Dv "
+       << s.value_width << ", Lmax " << options.max_length << ", edges "
        << static_cast<int>(options.edges);
   SCOPED_TRACE(text.str());
-  const FsatAttention op(options);
   try_here_and_elsewhere(
       bytes, make,
       [&](const FsatProblem<T>& p, AnyExecutor* executor, const Layout& layout) {
-        return run_call(op, p, executor, layout);
+        return p.run(executor, layout);
       },
       [&](const FsatProblem<T>& p, const CallResult<T>& got) {
-        fsat_judge(options, p)(got, drawn_name("fsat"));
+        judge_of_call(p)(got, drawn_name("fsat"));
       },
-      [&](const FsatProblem<T>& p) {
-        poison_rows<T>(bytes, lengths, {&p.q, &p.k, &p.v, &p.dominant, &p.d_out});
-      });
+      [&](const FsatProblem<T>& p) { p.hide(drawn_poison<T>(bytes)); });
 }
 
 BirdSizes drawn_bird_sizes(Bytes& bytes) {

@@ -3,7 +3,7 @@
 /// Trials of Linformer and Nystroem attention, compiled once for all.
 #include <sstream>
 
-#include "attention/mixed_oracles.hpp"
+#include "attention/mixed_problems.hpp"
 #include "fuzz/calls.hpp"
 #include "fuzz/drawn_calls.hpp"
 #include "support/scalars.hpp"
@@ -11,102 +11,87 @@
 namespace fovea_test {
 namespace {
 
-std::string describe(const MixedSizes& s, const std::vector<Index>& lengths) {
+template <class P>
+std::string describe(const P& p) {
   std::ostringstream text;
-  text << "B " << s.batch << ", Hq " << s.heads << ", Hk " << s.key_heads << ", Nq " << s.queries
-       << ", Nk " << s.keys << ", D " << s.width << ", Dv " << s.value_width << ", P "
-       << s.projected << ", m " << s.landmarks << ", lengths";
-  for (const Index n : lengths) text << " " << n;
+  text << P::Op::name() << " " << scalar_name<typename P::Scalar>() << ":";
+  for (const auto& [axis, extent] : p.extents) text << " " << axis << " " << extent;
+  text << ", lengths";
+  for (const Index n : p.key_lengths) text << " " << n;
   return text.str();
 }
 
-/// Data of these sizes in a layout.
-template <class T>
-struct MakesMixed {
-  MixedSizes sizes;
-  std::uint64_t seed;
-  double spread;
-  std::vector<Index> lengths;
-
-  MixedProblem<T> operator()(const Layout& layout) const {
-    MixedProblem<T> p(sizes, seed, spread);
+/// Runs a call of these sizes.
+template <class Op, class T>
+void try_call(Bytes& bytes, const Op& op, const AttentionShape& s, const Extents& more,
+              const std::vector<Index>& lengths, std::uint64_t seed, double spread) {
+  using P = CallProblem<Op, T>;
+  const bool saves = bytes.once_in(2);
+  const auto make = [&](const Layout& layout) {
+    P p(op, s, more, seed, layout);
+    p["q"].fill(gaussian(seed, spread));
+    p["k"].fill(gaussian(seed + 1, spread));
     p.key_lengths = lengths;
-    return p.in(layout);
-  }
-};
+    return p;
+  };
+  SCOPED_TRACE(describe(make({})));
+  try_here_and_elsewhere(
+      bytes, make,
+      [&](const P& p, AnyExecutor* executor, const Layout& layout) {
+        return p.run(executor, layout, saves);
+      },
+      [](const P& p, const CallResult<T>& got) {
+        judge_of_call(p)(got, drawn_name(P::Form::name));
+      },
+      [&](const P& p) { p.hide(drawn_poison<T>(bytes)); });
+}
 
 template <class T>
 void try_linformer(Bytes& bytes) {
-  const fovea::LinformerAttention op({.scale = drawn_scale(bytes)});
-  MixedSizes s{.landmarks = 1};
+  const LinformerAttention op({.scale = drawn_scale(bytes)});
+  AttentionShape s;
   s.queries = drawn_rows(bytes);
   s.keys = drawn_rows(bytes);
-  s.projected = bytes.once_in(3) ? bytes(1, 150) : bytes(1, 9);
-  const Index pairs = (s.queries + s.keys) * s.projected;
+  const Index projected = bytes.once_in(3) ? bytes(1, 150) : bytes(1, 9);
+  const Index pairs = (s.queries + s.keys) * projected;
   s.key_heads = drawn_few(bytes, 3, pairs);
-  s.heads = s.key_heads * drawn_few(bytes, 2, s.key_heads * pairs);
+  s.query_heads = s.key_heads * drawn_few(bytes, 2, s.key_heads * pairs);
   s.width = drawn_width(bytes);
   s.value_width = bytes.once_in(3) ? s.width : drawn_width(bytes);
-  s.key_sharing = bytes.once_in(2) ? 1 : s.key_heads;
-  s.value_sharing = bytes.once_in(2) ? 1 : s.key_heads;
-  s.batch = drawn_batch(bytes, s.heads * pairs);
+  const Index of_keys = bytes.once_in(2) ? 1 : s.key_heads;
+  const Index of_values = bytes.once_in(2) ? 1 : s.key_heads;
+  s.batch = drawn_batch(bytes, s.query_heads * pairs);
   const std::uint64_t seed = drawn_seed(bytes);
   const double spread = drawn_sharded(bytes);
-  const MakesMixed<T> make{s, seed, spread, drawn_lengths(bytes, s.batch, s.keys)};
-  const bool saves = bytes.once_in(2);
-  SCOPED_TRACE("Linformer " + std::string(scalar_name<T>()) + ": " + describe(s, make.lengths));
-  try_here_and_elsewhere(
-      bytes, make,
-      [&](const MixedProblem<T>& p, AnyExecutor* executor, const Layout& layout) {
-        return run_call(op, p, executor, layout, saves);
-      },
-      [&](const MixedProblem<T>& p, const CallResult<T>& got) {
-        linformer_judge(op.options.scale, p)(got, drawn_name("linformer"));
-      },
-      [&](const MixedProblem<T>& p) {
-        poison_rows<T>(bytes, make.lengths, {&p.k, &p.v});
-      });
+  const std::vector<Index> lengths = drawn_lengths(bytes, s.batch, s.keys);
+  try_call<LinformerAttention, T>(
+      bytes, op, s, {{'P', projected}, {'e', of_keys}, {'f', of_values}}, lengths, seed, spread);
 }
 
 template <class T>
 void try_nystroem(Bytes& bytes) {
-  // The oracle computes the call again for each number that is read, so these are few.
-  const bool gradients = bytes.once_in(2);
+  // The oracle computes the call again for each gradient that is read, if these are few.
+  const bool is_small = bytes.once_in(2);
   fovea::NystroemOptions options;
-  options.landmarks = gradients ? bytes(1, 4) : bytes(1, 40);
+  options.landmarks = is_small ? bytes(1, 4) : bytes(1, 40);
   options.iterations = bytes(0, 7);
   if (bytes.once_in(2)) options.first_scale = fovea::NystroemScale::batch_max;
   options.scale = drawn_scale(bytes);
-  MixedSizes s{.key_heads = bytes(1, 2), .projected = 1, .landmarks = options.landmarks};
-  s.heads = s.key_heads * bytes(1, 2);
-  const Index most = gradients ? 4 : std::max<Index>(1, 150 / options.landmarks);
+  AttentionShape s;
+  s.key_heads = bytes(1, 2);
+  s.query_heads = s.key_heads * bytes(1, 2);
+  const Index most = is_small ? 4 : std::max<Index>(1, 150 / options.landmarks);
   s.queries = options.landmarks * bytes(0, most);
   s.keys = options.landmarks * bytes(0, most);
-  s.width = gradients ? bytes(0, 4) : drawn_width(bytes);
-  s.value_width = gradients ? bytes(0, 3) : drawn_width(bytes);
-  s.batch = bytes(gradients ? 0 : 1, 2);
+  s.width = is_small ? bytes(0, 4) : drawn_width(bytes);
+  s.value_width = is_small ? bytes(0, 3) : drawn_width(bytes);
+  s.batch = bytes(is_small ? 0 : 1, 2);
   const std::uint64_t seed = drawn_seed(bytes);
   const double spread = drawn_sharded(bytes);
-  MakesMixed<T> make{s, seed, spread, {}};
+  std::vector<Index> lengths;
   // Lengths are of tokens, which are queries, too.
-  if (s.queries == s.keys) {
-    make.lengths = drawn_lengths(bytes, s.batch, s.keys, options.landmarks);
-  }
-  const bool saves = bytes.once_in(2);
-  SCOPED_TRACE("Nystroem " + std::string(scalar_name<T>()) + ": " + describe(s, make.lengths) +
-               ", n " + std::to_string(options.iterations));
-  const fovea::NystroemAttention op(options);
-  try_here_and_elsewhere(
-      bytes, make,
-      [&](const MixedProblem<T>& p, AnyExecutor* executor, const Layout& layout) {
-        return run_call(op, p, executor, layout, saves);
-      },
-      [&](const MixedProblem<T>& p, const CallResult<T>& got) {
-        nystroem_judge(options, p, gradients)(got, drawn_name("nystroem"));
-      },
-      [&](const MixedProblem<T>& p) {
-        poison_rows<T>(bytes, make.lengths, {&p.q, &p.k, &p.v, &p.d_out});
-      });
+  if (s.queries == s.keys) lengths = drawn_lengths(bytes, s.batch, s.keys, options.landmarks);
+  try_call<NystroemAttention, T>(bytes, NystroemAttention(options), s, {}, lengths, seed, spread);
 }
 
 }  // namespace

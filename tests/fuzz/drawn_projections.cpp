@@ -24,7 +24,8 @@ void try_projections(Bytes& bytes) {
     cu_seqlens = {0, bytes(0, shape.keys), shape.keys};
   }
   const auto make = [&](const Layout& layout) {
-    LongformerProblem<T> made(shape, options, lengths, layout);
+    LongformerProblem<T> made(LongformerAttention(options), shape, {}, 1, layout);
+    made.key_lengths = lengths;
     made.cu_seqlens = cu_seqlens;
     return made;
   };
@@ -37,11 +38,9 @@ void try_projections(Bytes& bytes) {
         return of.run(executor, layout);
       },
       [](const LongformerProblem<T>& of, const CallResult<T>& got) {
-        longformer_judge(of)(got, drawn_name("longformer_projections"));
+        judge_of_call(of)(got, drawn_name("longformer_projections"));
       },
-      [&](const LongformerProblem<T>& of) {
-        poison_rows<T>(bytes, lengths, {&of.k, &of.v, &of.global_k, &of.global_v});
-      });
+      [&](const LongformerProblem<T>& of) { of.hide(drawn_poison<T>(bytes)); });
 }
 #define FOVEA_DRAWN(T) template void try_projections<T>(Bytes&);
 FOVEA_TEST_SCALARS(FOVEA_DRAWN)

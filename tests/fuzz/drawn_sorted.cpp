@@ -56,46 +56,43 @@ template <class T>
 void try_reformer(Bytes& bytes) {
   const auto [chunk, chunks] = drawn_blocks(bytes);
   const ReformerOptions options = drawn_reformer(bytes, chunk);
-  ReformerSizes s{.heads = bytes(1, 2), .rows = chunk * chunks};
+  AttentionShape s;
+  s.query_heads = s.key_heads = bytes(1, 2);
+  s.queries = s.keys = chunk * chunks;
   s.width = drawn_width(bytes);
   s.value_width = bytes.once_in(3) ? s.width : drawn_width(bytes);
-  s.batch = drawn_batch(bytes, s.heads * s.rows * 2 * chunk * options.rounds);
+  s.batch = drawn_batch(bytes, s.query_heads * s.queries * 2 * chunk * options.rounds);
   const std::uint64_t seed = drawn_seed(bytes);
   const double spread = drawn_sharded(bytes);
   const bool has_integers = bytes.once_in(4);
   const bool is_given = bytes.once_in(3);
   const Fill hashes = drawn_hashes(bytes, seed + 5);
-  const std::vector<Index> lengths = drawn_lengths(bytes, s.batch, s.rows);
+  const std::vector<Index> lengths = drawn_lengths(bytes, s.batch, s.queries);
   const bool saves = bytes.once_in(2);
+  const ReformerAttention op(options);
   const auto make = [&](const Layout& layout) {
-    ReformerProblem<T> p(s, seed, layout);
-    p.qk.fill(has_integers ? integers(seed, 2) : gaussian(seed, spread));
-    if (is_given) {
-      p.projection.emplace(Shape{1, options.rounds, s.width, options.buckets / 2}, layout);
-      p.projection->fill(hashes);
-    }
+    ReformerProblem<T> p(op, s, {{'?', is_given ? 1 : 0}}, seed, layout);
+    p["qk"].fill(has_integers ? integers(seed, 2) : gaussian(seed, spread));
+    if (is_given) p["projection"].fill(hashes);
     p.key_lengths = lengths;
     return p;
   };
   SCOPED_TRACE("Reformer " + std::string(scalar_name<T>()) + ": " + describe(options));
-  const ReformerAttention op(options);
   try_here_and_elsewhere(
       bytes, make,
       [&](const ReformerProblem<T>& p, AnyExecutor* executor, const Layout& layout) {
-        return run_call(op, p, executor, layout, saves);
+        return p.run(executor, layout, saves);
       },
       [&](const ReformerProblem<T>& p, const CallResult<T>& got) {
         const fovea::ReformerInputs<T> in = p.inputs();
         bool is_decided = true;
-        for_each_index({s.batch, s.heads, 1, 1}, [&](Index b, Index h, Index, Index) {
+        for_each_index({s.batch, s.query_heads, 1, 1}, [&](Index b, Index h, Index, Index) {
           is_decided = is_decided && OracleHashes<T>(in, options, b, h).is_decided();
         });
         ++(is_decided ? reformer_calls().judged : reformer_calls().undecided);
-        if (is_decided) reformer_judge(options, p)(got, drawn_name("reformer"));
+        if (is_decided) judge_of_call(p)(got, drawn_name("reformer"));
       },
-      [&](const ReformerProblem<T>& p) {
-        poison_rows<T>(bytes, lengths, {&p.qk, &p.v, &p.d_out});
-      });
+      [&](const ReformerProblem<T>& p) { p.hide(drawn_poison<T>(bytes)); });
 }
 
 template <class T>
@@ -106,45 +103,39 @@ void try_sinkhorn(Bytes& bytes) {
   const Index blocks = drawn.count;
   const SinkhornOptions options{
       .block = block, .iterations = bytes(0, 9), .scale = drawn_scale(bytes)};
-  SortSizes s{.key_heads = bytes(1, 2), .rows = block * blocks, .block = block};
-  s.heads = s.key_heads * bytes(1, 3);
+  AttentionShape s;
+  s.key_heads = bytes(1, 2);
+  s.query_heads = s.key_heads * bytes(1, 3);
+  s.queries = s.keys = block * blocks;
   s.width = drawn_width(bytes);
   s.value_width = bytes.once_in(3) ? s.width : drawn_width(bytes);
-  s.batch = drawn_batch(bytes, s.heads * s.rows * (2 * block + blocks));
+  s.batch = drawn_batch(bytes, s.query_heads * s.queries * (2 * block + blocks));
   const std::uint64_t seed = drawn_seed(bytes);
   const double spread = drawn_sharded(bytes);
   const double of_sorting = drawn_sharded(bytes);
-  const std::vector<Index> lengths = drawn_lengths(bytes, s.batch, s.rows, block);
+  const std::vector<Index> lengths = drawn_lengths(bytes, s.batch, s.queries, block);
+  const SinkhornAttention op(options);
   const auto make = [&](const Layout& layout) {
-    SortProblem<T> p(s, seed, layout);
-    p.q.fill(gaussian(seed, spread));
-    p.sorting.fill(gaussian(seed + 3, of_sorting));
+    SortProblem<T> p(op, s, {}, seed, layout);
+    p["q"].fill(gaussian(seed, spread));
+    p["sorting"].fill(gaussian(seed + 3, of_sorting));
     p.key_lengths = lengths;
     return p;
   };
   std::ostringstream text;
   text << "Sinkhorn " << scalar_name<T>() << ": " << blocks << " blocks of " << block << ", n "
-       << options.iterations << ", B " << s.batch << ", Hq " << s.heads << ", Hk " << s.key_heads
-       << ", D " << s.width << ", Dv " << s.value_width;
+       << options.iterations << ", B " << s.batch << ", Hq " << s.query_heads << ", Hk "
+       << s.key_heads << ", D " << s.width << ", Dv " << s.value_width;
   SCOPED_TRACE(text.str());
   try_here_and_elsewhere(
       bytes, make,
       [&](const SortProblem<T>& p, AnyExecutor* executor, const Layout& layout) {
-        return run_call(SinkhornAttention(options), p, executor, layout);
+        return p.run(executor, layout);
       },
       [&](const SortProblem<T>& p, const CallResult<T>& got) {
-        sinkhorn_judge(options, p)(got, drawn_name("sinkhorn"));
+        judge_of_call(p)(got, drawn_name("sinkhorn"));
       },
-      [&](const SortProblem<T>& p) {
-        poison_rows<T>(bytes, lengths, {&p.q, &p.k, &p.v, &p.d_out});
-        for (std::size_t b = 0; b < lengths.size(); ++b) {
-          const Index first = lengths[b] / block;
-          for_each_index({1, s.key_heads, blocks, blocks}, [&](Index, Index h, Index u, Index w) {
-            if (std::max(u, w) < first) return;
-            p.sorting(static_cast<Index>(b), h, u, w) = std::numeric_limits<T>::quiet_NaN();
-          });
-        }
-      });
+      [&](const SortProblem<T>& p) { p.hide(drawn_poison<T>(bytes)); });
 }
 
 }  // namespace

@@ -11,50 +11,50 @@
 namespace fovea_test {
 namespace {
 
-SynthesizerSizes drawn_synthesizer(Bytes& bytes) {
-  SynthesizerSizes s{.rows = drawn_rows(bytes)};
-  const Index pairs = s.rows * s.rows;
-  s.key_heads = drawn_few(bytes, 3, pairs);
-  s.heads = s.key_heads * drawn_few(bytes, 3, s.key_heads * pairs);
-  s.width = drawn_width(bytes);
-  s.value_width = drawn_width(bytes);
-  s.hidden = pairs > 40'000 ? bytes(0, 9) : drawn_width(bytes);
-  s.columns = bytes.once_in(2) ? 0 : bytes(1, 40);
-  s.is_shared = bytes.once_in(2);
-  s.has_biases = bytes.once_in(2);
-  s.has_token_heads = bytes.once_in(2);
-  s.batch = drawn_batch(bytes, s.heads * s.rows * s.rows);
-  return s;
-}
-
-std::string describe(const SynthesizerSizes& s, bool causal, const std::vector<Index>& lengths) {
+std::string describe(const Extents& extents, bool causal, const std::vector<Index>& lengths) {
   std::ostringstream text;
-  text << "B " << s.batch << ", Hq " << s.heads << ", Hk " << s.key_heads << ", N " << s.rows
-       << ", D " << s.width << ", Dv " << s.value_width << ", M " << s.hidden << ", columns "
-       << s.columns << (s.is_shared ? ", shared" : "") << (s.has_biases ? ", biases" : "")
-       << (s.has_token_heads ? ", tokens of heads" : "") << (causal ? ", causal" : "");
+  for (const auto& [axis, extent] : extents) text << axis << " " << extent << ", ";
+  text << (causal ? "causal" : "not causal");
   for (const Index n : lengths) text << ", length " << n;
   return text.str();
 }
 
-template <class Form>
+template <class P>
 void try_form(Bytes& bytes) {
-  using T = typename Form::Scalar;
-  using Problem = SynthesizerProblem<Form>;
-  const SynthesizerSizes s = drawn_synthesizer(bytes);
+  using T = typename P::Scalar;
+  AttentionShape s;
+  s.queries = s.keys = drawn_rows(bytes);
+  const Index pairs = s.keys * s.keys;
+  s.key_heads = drawn_few(bytes, 3, pairs);
+  s.query_heads = s.key_heads * drawn_few(bytes, 3, s.key_heads * pairs);
+  s.width = drawn_width(bytes);
+  s.value_width = drawn_width(bytes);
+  Extents more;
+  more['M'] = pairs > 40'000 ? bytes(0, 9) : drawn_width(bytes);
+  more['x'] = bytes.once_in(2) ? 0 : bytes(1, 40);
+  const bool is_shared = bytes.once_in(2);
+  more['?'] = bytes.once_in(2) ? 1 : 0;
+  more['t'] = bytes.once_in(2) ? s.query_heads : 1;
+  s.batch = drawn_batch(bytes, s.query_heads * pairs);
+  more['w'] = is_shared ? 1 : s.batch;
   const bool causal = bytes.once_in(2);
-  const std::vector<Index> lengths = drawn_lengths(bytes, s.batch, s.rows);
-  SCOPED_TRACE(std::string(Form::Op::name()) + " " + scalar_name<T>() + ": " +
-               describe(s, causal, lengths));
+  const std::vector<Index> lengths = drawn_lengths(bytes, s.batch, s.keys);
+  const auto make = [&](const Layout& layout) {
+    P p(typename P::Op({.causal = causal}), s, more, 1, layout);
+    p.key_lengths = lengths;
+    return p;
+  };
+  SCOPED_TRACE(std::string(P::Op::name()) + " " + scalar_name<T>() + ": " +
+               describe(make({}).extents, causal, lengths));
   try_here_and_elsewhere(
-      bytes, [&](const Layout& layout) { return Problem(s, causal, lengths, layout); },
-      [](const Problem& p, AnyExecutor* executor, const Layout& layout) {
+      bytes, make,
+      [](const P& p, AnyExecutor* executor, const Layout& layout) {
         return p.run(executor, layout);
       },
-      [](const Problem& p, const CallResult<T>& got) {
-        synthesizer_judge(p)(got, drawn_name("synthesizer"));
+      [](const P& p, const CallResult<T>& got) {
+        judge_of_call(p)(got, drawn_name("synthesizer"));
       },
-      [&](const Problem& p) { poison_rows<T>(bytes, lengths, {&p.tensors["v"]}); });
+      [&](const P& p) { p.hide(drawn_poison<T>(bytes)); });
 }
 
 }  // namespace
@@ -63,11 +63,11 @@ template <class T>
 void try_synthesizer(Bytes& bytes) {
   switch (bytes(0, 3)) {
     case 0:
-      return try_form<RandomForm<T>>(bytes);
+      return try_form<RandomProblem<T>>(bytes);
     case 1:
-      return try_form<FactorisedForm<T>>(bytes);
+      return try_form<FactorisedProblem<T>>(bytes);
     default:
-      return try_form<DenseForm<T>>(bytes);
+      return try_form<DenseProblem<T>>(bytes);
   }
 }
 #define FOVEA_DRAWN(T) template void try_synthesizer<T>(Bytes&);

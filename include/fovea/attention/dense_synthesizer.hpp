@@ -55,11 +55,6 @@ class DenseSynthesizerAttention
 
   // Called by SynthesizerForm and SynthesizerLogits; documented there.
   /// \cond
-  static AttentionShape softmax_shape(const Shape& shape) {
-    AttentionShape made = shape;
-    made.width = shape.hidden + 1;
-    return made;
-  }
   static DecoderShape softmax_shape(DecoderShape shape) {
     if (shape.width >= 0) ++shape.width;  // the decoder refuses a negative one
     return shape;
@@ -99,12 +94,6 @@ class SynthesizerLogits<DenseSynthesizerAttention, T> {
   /// \param positions of the rows, which must outlive this object   \throws std::bad_alloc
   SynthesizerLogits(const In& in, std::span<const Range> positions, const ExecutorRef& executor,
                     ExecutorRef::Memory memory);
-
-  /// An upper bound for the bytes of this memory with that many workers.
-  static Index bytes(const DenseSynthesizerShape& shape, Index workers) {
-    return HiddenLayer<T>::query_bytes(shape) + KeyColumns<T>::bytes(shape) +
-           workers * HiddenLayer<T>::worker_bytes(shape.width, shape.hidden);
-  }
 
   /// The multiply-adds for queries and keys.
   double products() const { return hidden_->products(); }
@@ -181,11 +170,6 @@ class SynthesizerGradients<DenseSynthesizerAttention, T> {
     if (of_first) wanted_.q = take(in.w1.heads(), queries_);
     if (!grads.w2.empty() || !grads.b2.empty()) wanted_.k = take(in.v.heads(), keys_);
     wanted_.v = grads.v;
-  }
-
-  /// An upper bound for the bytes of this memory.
-  static Index bytes(const DenseSynthesizerShape& shape) {
-    return HiddenLayer<T>::query_bytes(shape) + KeyColumns<T>::bytes(shape);
   }
 
   /// The requested gradients of softmax attention.

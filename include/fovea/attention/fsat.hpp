@@ -49,14 +49,6 @@ class FsatAttention
   /// The operator's name.
   static constexpr const char* name() { return "FsatAttention"; }
 
-  /// Bytes of scratch memory for `forward` with that many workers.
-  template <class T>
-  [[nodiscard]] Index workspace_bytes(const FsatShape& shape, Index workers = 1) const;
-
-  /// Bytes of scratch memory for `backward` with that many workers for all gradients.
-  template <class T>
-  [[nodiscard]] Index backward_workspace_bytes(const FsatShape& shape, Index workers = 1) const;
-
   /// An upper bound of the (query, key) pairs of one query head that have an edge: one for each
   /// slot, and two in training. The actual number depends on the dominant indices.
   [[nodiscard]] Index attended_pairs(const FsatShape& shape, Index /*head*/ = 0) const {

@@ -9,6 +9,7 @@
 #include "fovea/attention/fsat.hpp"
 #include "fovea/attention/fsat/check.hpp"
 #include "fovea/attention/fsat/graph.hpp"
+#include "fovea/attention/fsat/lists.hpp"
 #include "fovea/attention/indexed/backward.hpp"
 #include "fovea/attention/indexed/forward.hpp"
 
@@ -39,80 +40,6 @@ void write_fsat_edges(const FsatGraph<C>& graph, const FsatOptions& options, con
     }
   });
 }
-
-/// Lists of keys that are built for some heads at a time.
-/// \tparam T float or double
-template <class T>
-class FsatLists {
- public:
-  /// The lists are built during the pass.
-  static constexpr bool kBuilt = true;
-
-  /// \param graph the graph, which must outlive this object
-  /// \param scale scale of the logits; not set: 1/sqrt(D)
-  /// \param tokens L, the rows of k
-  /// \param d_dominant [B, Hq, L, M], written; or none
-  FsatLists(FsatGraph<T>& graph, const std::optional<double>& scale, Index tokens,
-            const View<T>& d_dominant = {})
-      : graph_(&graph), scale_({.scale = scale}), tokens_(tokens), d_dominant_(d_dominant) {}
-
-  /// The alignment of query rows, which is not used.
-  static CausalAlignment alignment() { return CausalAlignment::bottom_right; }
-  /// The scale of the logits for queries of D = width.
-  template <class U>
-  U scale_of(Index width) const {
-    return scale_.template scale_of<U>(width);
-  }
-  /// The entries of the longest list: every key may be in one row.
-  Index length() const { return tokens_; }
-  /// The largest number of edges of one query head.
-  Index entries() const { return graph_->head_edges(); }
-  /// The index of a sequence's first edge among those of its head.
-  Index first_entry(const Sequence& s) const { return graph_->first_edge(s); }
-
-  /// Allocates the memory for the graphs of that many heads at once.
-  /// \param graphs number of the graphs
-  /// \param workers number of threads that build them
-  /// \param memory the call's (memory_of)
-  /// \throws std::bad_alloc
-  template <class Memory>
-  void take_memory(Index heads, Index graphs, Index workers, Memory&& memory) {
-    graph_->take_memory(heads, graphs, workers, memory);
-  }
-  /// Builds the graphs of some heads.
-  /// \param head_of called as head_of(n), returns the sequence, head and index of graph n
-  template <class HeadOf>
-  void build(Index graphs, const HeadOf& head_of, const ExecutorRef& executor) {
-    const auto graph_head_of = [&](Index n) {
-      const auto piece = head_of(n);
-      return GraphHead{piece.sequence, piece.head, piece.place};
-    };
-    graph_->build(graphs, graph_head_of, executor);
-  }
-
-  /// The rows of keys of a graph.
-  KeyLists rows(const Sequence& s, Index /*h*/, Index place) const {
-    return graph_->rows(s, place);
-  }
-  /// The confidences, in the order of the rows' keys.
-  const T* factors(const Sequence& s, Index place) const { return graph_->confidences(s, place); }
-  /// The gradients of the confidences, to be written; null if not wanted.
-  T* d_factors(const Sequence& s, Index place) const {
-    return graph_->with_gradients() ? graph_->d_confidences(s, place) : nullptr;
-  }
-
-  /// Writes the gradient of a head's dominant indices, if wanted.
-  /// \pre the rows of the head have written d_factors
-  void take_gradients(const Sequence& s, Index h, Index place) const {
-    if (graph_->with_gradients()) graph_->lead_back(s, h, place, d_dominant_);
-  }
-
- private:
-  FsatGraph<T>* graph_;
-  IndexedOptions scale_;
-  Index tokens_;
-  View<T> d_dominant_;
-};
 
 namespace detail {
 
@@ -159,32 +86,15 @@ void FsatAttention::write_edges(const Inputs<T>& inputs, const View<Index>& edge
 }
 
 template <class T>
-Index FsatAttention::workspace_bytes(const FsatShape& shape, Index workers) const {
-  using C = Compute<T>;
-  return FsatGraph<C>::size_bytes(options, shape.keys, shape.dominants, 1,
-                                  shape.batch * shape.query_heads, workers, false) +
-         IndexedForward<T, FsatLists<C>>::workspace_bytes(shape, shape.keys, workers);
-}
-
-template <class T>
-Index FsatAttention::backward_workspace_bytes(const FsatShape& shape, Index workers) const {
-  using Backward = IndexedBackward<T, FsatLists<T>>;
-  const Index edges = shape.keys * shape.dominants * options.edges_per_slot();
-  return FsatGraph<T>::size_bytes(options, shape.keys, shape.dominants, 1,
-                                  Backward::heads_at_once(shape, edges, workers), workers, true) +
-         Backward::workspace_bytes(shape, shape.keys, edges, workers);
-}
-
-template <class T>
 void FsatAttention::run_backward(const Inputs<T>& inputs, const View<const T>& out,
                                  const Saved<T>& saved, const View<const T>& d_out,
                                  const Grads<T>& grads, const ExecutorRef& executor) const {
   FsatGraph<T> graph(inputs.dominant, options, detail::sequences_of_a_row(inputs),
                      !grads.dominant.empty(), inputs.random);
-  const FsatLists<T> lists(graph, options.scale, inputs.k.rows(), grads.dominant);
+  const FsatLists<FsatGraph<T>> lists(graph, options.scale, grads.dominant);
   auto&& threads = for_work(executor, [&] { return list_products(shape_of(inputs), lists); });
-  IndexedBackward<T, FsatLists<T>>(detail::inputs_as<IndexedInputs<T>>(inputs), lists, out, saved,
-                                   d_out, {grads.q, grads.k, grads.v})
+  IndexedBackward<T, FsatLists<FsatGraph<T>>>(detail::inputs_as<IndexedInputs<T>>(inputs), lists,
+                                              out, saved, d_out, {grads.q, grads.k, grads.v})
       .run(threads);
 }
 
@@ -197,13 +107,14 @@ void FsatAttention::run(const Inputs<T>& inputs, const View<T>& out, const Saved
   const Index graphs = sequences.count() * heads;
   FsatGraph<C> graph(inputs.dominant, options, detail::sequences_of_a_row(inputs), false,
                      inputs.random);
-  const FsatLists<C> lists(graph, options.scale, inputs.k.rows());
+  const FsatLists<FsatGraph<C>> lists(graph, options.scale);
   auto&& threads = for_work(executor, [&] { return list_products(shape_of(inputs), lists); });
   graph.take_memory(inputs.q.batch() * heads, graphs, worker_count(threads, kFarPosition),
                     memory_of(threads));
-  IndexedForward<T, FsatLists<C>> attention(detail::inputs_as<IndexedInputs<T>>(inputs), lists, out,
-                                            saved);
+  IndexedForward<T, FsatLists<FsatGraph<C>>> attention(detail::inputs_as<IndexedInputs<T>>(inputs),
+                                                       lists, out, saved);
   attention.take_scratch(threads);
+  if (threads.only_counts()) return;
   const auto head_of = [&](Index n) {
     const Sequence s = sequences[n / heads];
     return GraphHead{s, n % heads, s.batch * heads + n % heads};
@@ -219,12 +130,8 @@ FOVEA_COMPILED_BACKWARD(FsatAttention)
   template void Op::check_edges<T>(const Op::Inputs<T>&, const View<Index>&) const;              \
   template void Op::write_edges<T>(const Op::Inputs<T>&, const View<Index>&, const ExecutorRef&) \
       const;
-#define FOVEA_FSAT_BACKWARD(Op, T) \
-  template Index Op::backward_workspace_bytes<T>(const Op::Shape&, Index) const;
 FOVEA_IN_FLOAT_UNIT(FOVEA_FSAT_EDGES, FsatAttention)
 FOVEA_IN_SHORT_UNIT(FOVEA_FSAT_EDGES, FsatAttention)
 FOVEA_IN_DOUBLE_UNIT(FOVEA_FSAT_EDGES, FsatAttention)
-FOVEA_IN_FLOAT_UNIT(FOVEA_FSAT_BACKWARD, FsatAttention)
-FOVEA_IN_DOUBLE_UNIT(FOVEA_FSAT_BACKWARD, FsatAttention)
 
 FOVEA_NAMESPACE_END

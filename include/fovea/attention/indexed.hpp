@@ -60,14 +60,6 @@ class IndexedAttention : public CheckedCalls<IndexedAttention>,
   /// The operator's name.
   static constexpr const char* name() { return "IndexedAttention"; }
 
-  /// Bytes of scratch memory for `forward` with that many workers, at most.
-  template <class T>
-  [[nodiscard]] Index workspace_bytes(const IndexedShape& shape, Index workers = 1) const;
-
-  /// Bytes of scratch memory for `backward` with that many workers.
-  template <class T>
-  [[nodiscard]] Index backward_workspace_bytes(const IndexedShape& shape, Index workers = 1) const;
-
   /// An upper bound of the (query, key) pairs of one query head that lists can name: all pairs, or
   /// the causal ones; the largest Index if there are more. The actual number depends on the lists.
   [[nodiscard]] Index attended_pairs(const IndexedShape& shape, Index /*head*/ = 0) const {

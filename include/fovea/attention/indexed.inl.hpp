@@ -3,8 +3,6 @@
 /// Included by indexed.hpp, where it is documented.
 #pragma once
 
-#include <algorithm>
-
 #include "fovea/attention/call/compiled.hpp"
 #include "fovea/attention/indexed.hpp"
 #include "fovea/attention/indexed/backward.hpp"
@@ -12,26 +10,6 @@
 #include "fovea/attention/softmax/options.hpp"
 
 FOVEA_NAMESPACE_BEGIN
-
-namespace detail {
-
-/// The number of list entries that can hold a key.
-inline Index key_places(const IndexedShape& shape) {
-  return (std::min)(shape.keys_per_row, shape.keys);
-}
-
-}  // namespace detail
-
-template <class T>
-Index IndexedAttention::workspace_bytes(const IndexedShape& shape, Index workers) const {
-  return IndexedForward<T>::workspace_bytes(shape, detail::key_places(shape), workers);
-}
-
-template <class T>
-Index IndexedAttention::backward_workspace_bytes(const IndexedShape& shape, Index workers) const {
-  const Index entries = shape.queries * detail::key_places(shape);
-  return IndexedBackward<T>::workspace_bytes(shape, detail::key_places(shape), entries, workers);
-}
 
 template <class T>
 void IndexedAttention::check_read(const Inputs<T>& inputs) const {
@@ -66,6 +44,5 @@ void IndexedAttention::run(const Inputs<T>& inputs, const View<T>& out, const Sa
 
 FOVEA_COMPILED_FORWARD(IndexedAttention)
 FOVEA_COMPILED_BACKWARD(IndexedAttention)
-FOVEA_COMPILED_BACKWARD_BYTES(IndexedAttention)
 
 FOVEA_NAMESPACE_END

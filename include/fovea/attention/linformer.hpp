@@ -47,15 +47,6 @@ class LinformerAttention : public CheckedCalls<LinformerAttention>,
   /// The operator's name.
   static constexpr const char* name() { return "LinformerAttention"; }
 
-  /// Bytes of scratch memory that `forward` allocates with that many workers.
-  template <class T>
-  [[nodiscard]] Index workspace_bytes(const LinformerShape& s, Index workers = 1) const;
-
-  /// Bytes of scratch memory that `backward` allocates with that many workers if the projected keys
-  /// and values were not saved; see also SoftmaxOperator::backward_workspace_bytes.
-  template <class T>
-  [[nodiscard]] Index backward_workspace_bytes(const LinformerShape& s, Index workers = 1) const;
-
   /// The number of pairs of a query and a projected key in one head.
   [[nodiscard]] Index attended_pairs(const LinformerShape& s, Index /*head*/ = 0) const {
     return add_pairs(0, s.queries, s.projected_keys);
@@ -75,17 +66,6 @@ class LinformerAttention : public CheckedCalls<LinformerAttention>,
   friend class CheckedCalls<LinformerAttention>;
 
   using Extents = fovea::Shape;
-
-  static AttentionShape projected_shape(const LinformerShape& s) {
-    AttentionShape shape = s;
-    shape.keys = s.projected_keys;
-    return shape;
-  }
-
-  template <class T>
-  static Index projected_bytes(const LinformerShape& s);
-  template <class T>
-  static Index projection_bytes(const LinformerShape& s, Index workers);
 
   /// The multiply-adds of a forward pass.
   static double products(const LinformerShape& s) {

@@ -16,28 +16,6 @@
 FOVEA_NAMESPACE_BEGIN
 
 template <class T>
-Index LinformerAttention::workspace_bytes(const LinformerShape& s, Index workers) const {
-  return projected_bytes<T>(s) + projection_bytes<T>(s, workers) +
-         DenseForward<T>::workspace_bytes(projected_shape(s), workers);
-}
-
-template <class T>
-Index LinformerAttention::backward_workspace_bytes(const LinformerShape& s, Index workers) const {
-  return 2 * projected_bytes<T>(s) + projection_bytes<T>(s, workers) +
-         DenseBackward<T>::workspace_bytes(projected_shape(s), workers);
-}
-
-template <class T>
-Index LinformerAttention::projected_bytes(const LinformerShape& s) {
-  return ScratchTensor<T>::bytes(s.key_shape()) + ScratchTensor<T>::bytes(s.value_shape());
-}
-
-template <class T>
-Index LinformerAttention::projection_bytes(const LinformerShape& s, Index workers) {
-  return workers * LinformerProjection<T>::scratch_elements(s) * Index{sizeof(T)};
-}
-
-template <class T>
 void LinformerAttention::check_read(const LinformerInputs<T>& inputs) const {
   detail::check_scale<T>(name(), "scale", options.scale);
   check_inputs(name(), inputs);
@@ -84,11 +62,12 @@ void LinformerAttention::run(const LinformerInputs<T>& inputs, const View<T>& ou
   ScratchTensor<T> keys(s.key_shape(), memory);
   ScratchTensor<T> values(s.value_shape(), memory);
   const LinformerProjection<T> projection(s, inputs.key_lengths);
-  Workspace scratch =
-      memory.take(1, projection_bytes<T>(s, worker_count(threads, projection.most_tasks())));
+  Workspace scratch = memory.take(worker_count(threads, projection.most_tasks()),
+                                  LinformerProjection<T>::scratch_elements(s) * Index{sizeof(T)});
   DenseForward<T> attention({.q = inputs.q, .k = keys.view(), .v = values.view()},
                             detail::logit_scale<T>(options.scale, s.width), out, saved.lse);
   attention.reserve(threads);
+  if (threads.only_counts()) return;
   projection.project({LinformerProduct<T>{inputs.key_projection, inputs.k, keys.view(), {}},
                       LinformerProduct<T>{inputs.value_projection, inputs.v, values.view(), {}}},
                      scratch.template data<T>(), threads);
@@ -111,8 +90,8 @@ void LinformerAttention::run_backward(const LinformerInputs<T>& inputs, const Vi
   ScratchTensor<T> d_keys(s.key_shape(), memory);
   ScratchTensor<T> d_values(s.value_shape(), memory);
   const LinformerProjection<T> projection(s, inputs.key_lengths);
-  Workspace scratch =
-      memory.take(1, projection_bytes<T>(s, worker_count(threads, projection.most_tasks())));
+  Workspace scratch = memory.take(worker_count(threads, projection.most_tasks()),
+                                  LinformerProjection<T>::scratch_elements(s) * Index{sizeof(T)});
   const View<T> keys = projects ? own_keys.view() : View<T>(saved.projected_keys);
   const View<T> values = projects ? own_values.view() : View<T>(saved.projected_values);
   DenseBackward<T> attention({.q = inputs.q, .k = keys, .v = values},
@@ -120,6 +99,7 @@ void LinformerAttention::run_backward(const LinformerInputs<T>& inputs, const Vi
                              {grads.q, d_keys.view(), d_values.view()});
   attention.take_scratch(threads);
   attention.look_at_lse(threads);
+  if (threads.only_counts()) return;
   const std::array<LinformerProduct<T>, 2> both = {
       LinformerProduct<T>{inputs.key_projection, inputs.k, own_keys.view(), d_keys.view(),
                           grads.key_projection, grads.k},
@@ -132,6 +112,5 @@ void LinformerAttention::run_backward(const LinformerInputs<T>& inputs, const Vi
 
 FOVEA_COMPILED_FLOAT_AND_DOUBLE_FORWARD(LinformerAttention)
 FOVEA_COMPILED_BACKWARD(LinformerAttention)
-FOVEA_COMPILED_BACKWARD_BYTES(LinformerAttention)
 
 FOVEA_NAMESPACE_END

@@ -175,6 +175,8 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
 
   using ForwardCalls<LongformerAttention>::forward;
   using BackwardCalls<LongformerAttention>::backward;
+  using Base::backward_workspace_bytes;
+  using Base::workspace_bytes;
 
   /// The keys that each row sees: the window and the global tokens, the same for all heads.
   WindowAndTokens pattern(Index /*head*/, const SequenceShape& /*shape*/) const {
@@ -233,21 +235,21 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
   /// Bytes of scratch memory for `forward` with that many workers if global rows have separate
   /// projections.
   template <class T>
-  [[nodiscard]] Index global_workspace_bytes(const AttentionShape& shape, Index workers = 1) const;
+  [[nodiscard]] Index global_workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
+    return ForwardCalls<LongformerAttention>::template counted_forward<T>(shape, workers);
+  }
   /// Bytes of scratch memory for `backward` then, as in SoftmaxOperator.
   template <class T>
   [[nodiscard]] Index global_backward_workspace_bytes(const AttentionShape& shape,
-                                                      Index workers = 1) const;
+                                                      Index workers = 1) const {
+    return BackwardCalls<LongformerAttention>::template counted_backward<T>(shape, workers);
+  }
 
  private:
   friend class ForwardCalls<LongformerAttention>;
   friend class BackwardCalls<LongformerAttention>;
 
   Window window() const { return {options.left, options.right}; }
-
-  SequenceShape sequence_shape(const AttentionShape& shape) const {
-    return SequenceShape::of(shape.queries, shape.keys, options.alignment);
-  }
 
   /// \throws std::invalid_argument if their shapes differ from those of q, k and v
   template <class T>

@@ -85,23 +85,6 @@ void LongformerAttention::check_d_lse(const Inputs<T>& inputs, const View<const 
 }
 
 template <class T>
-Index LongformerAttention::global_workspace_bytes(const AttentionShape& shape,
-                                                  Index workers) const {
-  const HeadPlans plans(*this, shape.query_heads, sequence_shape(shape));
-  return SoftmaxForward<T>::workspace_bytes(shape, plans, workers);
-}
-
-template <class T>
-Index LongformerAttention::global_backward_workspace_bytes(const AttentionShape& shape,
-                                                           Index workers) const {
-  const auto bytes = [&](GlobalRows rows) {
-    const HeadPlans plans(rows_alone(rows), shape.query_heads, sequence_shape(shape));
-    return SoftmaxBackward<T>::workspace_bytes(shape, plans, workers);
-  };
-  return bytes(GlobalRows::left_out) + bytes(GlobalRows::alone);
-}
-
-template <class T>
 void LongformerAttention::check_global_tensors(const Inputs<T>& in) {
   if (!in.has_global()) return;
   const auto check = [](const char* tensor, const View<const T>& x, const fovea::Shape& shape,
@@ -154,6 +137,7 @@ void LongformerAttention::run_backward(const Inputs<T>& inputs, const View<const
   first.reserve(threads);
   second.reserve(threads);
   memory_of(threads).require();
+  if (threads.only_counts()) return;
   first.compute(threads);
   second.compute(threads);
 }
@@ -165,8 +149,7 @@ void LongformerAttention::run_backward(const Inputs<T>& inputs, const View<const
   template void Op::check_tensors<T>(const LongformerInputs<T>&, const View<T>&,                 \
                                      const SoftmaxSaved<T>&, const std::optional<Index>&) const; \
   template void Op::run<T>(const LongformerInputs<T>&, const View<T>&, const SoftmaxSaved<T>&,   \
-                           const ExecutorRef&) const;                                            \
-  template Index Op::global_workspace_bytes<T>(const AttentionShape&, Index) const;
+                           const ExecutorRef&) const;
 #define FOVEA_LONGFORMER_BACKWARD(Op, T)                                                   \
   template void Op::check_backward<T>(const LongformerInputs<T>&, const View<const T>&,    \
                                       const SoftmaxSaved<T>&, const View<const T>&,        \
@@ -179,8 +162,7 @@ void LongformerAttention::run_backward(const Inputs<T>& inputs, const View<const
   template void Op::run_backward<T>(const LongformerInputs<T>&, const View<const T>&,      \
                                     const SoftmaxSaved<T>&, const View<const T>&,          \
                                     const LongformerGrads<T>&, const ExecutorRef&,         \
-                                    const View<const T>&) const;                           \
-  template Index Op::global_backward_workspace_bytes<T>(const AttentionShape&, Index) const;
+                                    const View<const T>&) const;
 
 FOVEA_IN_FLOAT_UNIT(FOVEA_LONGFORMER_FORWARD, LongformerAttention)
 FOVEA_IN_DOUBLE_UNIT(FOVEA_LONGFORMER_FORWARD, LongformerAttention)

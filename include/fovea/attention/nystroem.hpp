@@ -57,15 +57,6 @@ class NystroemAttention : public CheckedCalls<NystroemAttention>,
     }
   }
 
-  /// Bytes of scratch memory that `forward` allocates with that many workers.
-  template <class T>
-  [[nodiscard]] Index workspace_bytes(const AttentionShape& s, Index workers = 1) const;
-
-  /// Bytes of scratch memory that `backward` allocates with that many workers if the landmark
-  /// tensors were not saved; see also SoftmaxOperator::backward_workspace_bytes.
-  template <class T>
-  [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& s, Index workers = 1) const;
-
   /// The number of pairs in the three softmaxes of one query head: queries and landmarks, landmarks
   /// and keys, landmarks and landmarks.
   [[nodiscard]] Index attended_pairs(const AttentionShape& s, Index /*head*/ = 0) const {

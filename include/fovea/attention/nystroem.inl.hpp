@@ -13,21 +13,6 @@
 FOVEA_NAMESPACE_BEGIN
 
 template <class T>
-Index NystroemAttention::workspace_bytes(const AttentionShape& s, Index workers) const {
-  using Sizes = NystroemBackward<T>;
-  const Index m = options.landmarks;
-  return NystroemSteps<T>::workspace_bytes(s, options, workers) +
-         DenseForward<T>::workspace_bytes(Sizes::key_shape(s, m), workers) +
-         DenseForward<T>::workspace_bytes(Sizes::kernel_shape(s, m), workers) +
-         DenseForward<T>::workspace_bytes(Sizes::last_shape(s, m), workers);
-}
-
-template <class T>
-Index NystroemAttention::backward_workspace_bytes(const AttentionShape& s, Index workers) const {
-  return NystroemBackward<T>::workspace_bytes(s, options, workers);
-}
-
-template <class T>
 void NystroemAttention::check_read(const NystroemInputs<T>& inputs) const {
   detail::check_scale<T>(name(), "scale", options.scale);
   const Index m = options.landmarks;
@@ -69,6 +54,7 @@ void NystroemAttention::run(const NystroemInputs<T>& inputs, const View<T>& out,
   DenseForward<T> last(steps.last_inputs(), steps.scale, out, saved.lse);
   steps.reserve({}, threads);
   last.reserve(threads);
+  if (threads.only_counts()) return;
   steps.compute(threads);
   last.compute(threads);
 }
@@ -84,6 +70,5 @@ void NystroemAttention::run_backward(const NystroemInputs<T>& inputs, const View
 
 FOVEA_COMPILED_FLOAT_AND_DOUBLE_FORWARD(NystroemAttention)
 FOVEA_COMPILED_BACKWARD(NystroemAttention)
-FOVEA_COMPILED_BACKWARD_BYTES(NystroemAttention)
 
 FOVEA_NAMESPACE_END

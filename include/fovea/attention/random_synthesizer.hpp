@@ -40,8 +40,7 @@ class RandomSynthesizerAttention : public detail::SynthesizerForm<RandomSynthesi
 
   // Called by SynthesizerForm and SynthesizerLogits; documented there.
   /// \cond
-  template <class S>
-  static S softmax_shape(S shape) {
+  static DecoderShape softmax_shape(DecoderShape shape) {
     shape.width = 0;
     return shape;
   }

@@ -51,15 +51,6 @@ class ReformerAttention : public CheckedCalls<ReformerAttention>,
   /// The operator's name.
   static constexpr const char* name() { return "ReformerAttention"; }
 
-  /// Bytes of scratch memory that `forward` allocates with that many workers.
-  template <class T>
-  [[nodiscard]] Index workspace_bytes(const ReformerShape& shape, Index workers = 1) const;
-
-  /// Bytes of scratch memory that `backward` allocates with that many workers if the log-sum-exps
-  /// of the rounds were not saved.
-  template <class T>
-  [[nodiscard]] Index backward_workspace_bytes(const ReformerShape& shape, Index workers = 1) const;
-
   /// The number of computed (query, candidate) pairs of one head, over all rounds.
   [[nodiscard]] Index attended_pairs(const ReformerShape& shape, Index /*head*/ = 0) const {
     const Index keys = (std::min)(add_pairs(0, options.chunk, 2), shape.rows);

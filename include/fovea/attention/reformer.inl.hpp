@@ -18,19 +18,6 @@ void ReformerAttention::check_read(const ReformerInputs<T>& inputs) const {
 }
 
 template <class T>
-Index ReformerAttention::workspace_bytes(const ReformerShape& shape, Index workers) const {
-  return SortedRows<T>::size_bytes(options, shape, workers) +
-         ReformerForward<T>::workspace_bytes(options, shape, workers);
-}
-
-template <class T>
-Index ReformerAttention::backward_workspace_bytes(const ReformerShape& shape, Index workers) const {
-  return workspace_bytes<T>(shape, workers) +
-         ReformerBackward<T>::workspace_bytes(options, shape, workers) +
-         shape.batch * shape.heads * shape.rows * options.rounds * Index{sizeof(T)};
-}
-
-template <class T>
 void ReformerAttention::check_buckets(const ReformerInputs<T>& inputs,
                                       const View<Index>& buckets) const {
   check_reformer_inputs(name(), options, inputs);
@@ -64,6 +51,7 @@ void ReformerAttention::run(const Inputs<T>& inputs, const View<T>& out, const S
   ReformerForward<T> pass(options, inputs, sorted, out, saved);
   sorted.take_memory(threads);
   pass.take_memory(threads);
+  if (threads.only_counts()) return;
   sorted.sort(threads);
   pass.compute(threads);
 }
@@ -90,6 +78,7 @@ void ReformerAttention::run_backward(const Inputs<T>& inputs, const View<const T
   }
   ReformerBackward<T> pass(options, inputs, sorted, out, d_out, grads);
   pass.take_memory(threads);
+  if (threads.only_counts()) return;
   sorted.sort(threads);
   if (rounds) rounds->compute(threads);
   pass.compute(View<const T>(round_lse), threads);
@@ -102,7 +91,6 @@ void ReformerAttention::run_backward(const Inputs<T>& inputs, const View<const T
 
 FOVEA_COMPILED_FLOAT_AND_DOUBLE_FORWARD(ReformerAttention)
 FOVEA_COMPILED_BACKWARD(ReformerAttention)
-FOVEA_COMPILED_BACKWARD_BYTES(ReformerAttention)
 FOVEA_IN_FLOAT_UNIT(FOVEA_REFORMER_BUCKETS, ReformerAttention)
 FOVEA_IN_DOUBLE_UNIT(FOVEA_REFORMER_BUCKETS, ReformerAttention)
 

@@ -41,15 +41,6 @@ class SinkhornAttention : public CheckedCalls<SinkhornAttention>,
   /// The operator's name.
   static constexpr const char* name() { return "SinkhornAttention"; }
 
-  /// Bytes of scratch memory that `forward` allocates with that many workers.
-  template <class T>
-  [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const;
-
-  /// Bytes of scratch memory that `backward` allocates with that many workers.
-  template <class T>
-  [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
-                                               Index workers = 1) const;
-
   /// The number of (query, key) pairs of one query head, including keys of sorted blocks.
   [[nodiscard]] Index attended_pairs(const AttentionShape& shape, Index /*head*/ = 0) const {
     return add_pairs(0, shape.queries, add_pairs(0, options.block, 2));

@@ -16,17 +16,6 @@ void SinkhornAttention::check_read(const Inputs<T>& inputs) const {
 }
 
 template <class T>
-Index SinkhornAttention::workspace_bytes(const AttentionShape& shape, Index workers) const {
-  return SinkhornForward<T>::workspace_bytes(options, shape, workers);
-}
-
-template <class T>
-Index SinkhornAttention::backward_workspace_bytes(const AttentionShape& shape,
-                                                  Index workers) const {
-  return SinkhornBackward<T>::workspace_bytes(options, shape, workers);
-}
-
-template <class T>
 void SinkhornAttention::run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
                             const ExecutorRef& executor) const {
   const SinkhornCall<T> call{options, inputs};
@@ -48,6 +37,5 @@ void SinkhornAttention::run_backward(const Inputs<T>& inputs, const View<const T
 
 FOVEA_COMPILED_FLOAT_AND_DOUBLE_FORWARD(SinkhornAttention)
 FOVEA_COMPILED_BACKWARD(SinkhornAttention)
-FOVEA_COMPILED_BACKWARD_BYTES(SinkhornAttention)
 
 FOVEA_NAMESPACE_END

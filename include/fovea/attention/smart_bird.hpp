@@ -77,15 +77,6 @@ class SmartBirdAttention : public CheckedCalls<SmartBirdAttention>,
   [[nodiscard]] IndexTensor select(const SketchInputs<T>& inputs, Index heads,
                                    const ExecutorRef& executor = {}) const;
 
-  /// Bytes of scratch memory for `forward` with that many workers if the indices are not saved.
-  template <class T>
-  [[nodiscard]] Index workspace_bytes(const SmartBirdShape& shape, Index workers = 1) const;
-
-  /// Bytes of scratch memory for `backward` with that many workers if the indices were not saved.
-  template <class T>
-  [[nodiscard]] Index backward_workspace_bytes(const SmartBirdShape& shape,
-                                               Index workers = 1) const;
-
   /// The number of (query, key) pairs of one query head that are attended to, ignoring key lengths.
   [[nodiscard]] Index attended_pairs(const SmartBirdShape& shape, Index /*head*/ = 0) const {
     auto sequence = SequenceShape::of(shape.queries, shape.keys, options.alignment);

@@ -67,21 +67,6 @@ void SmartBirdAttention::check_saved(const Inputs<T>& inputs, const Saved<T>& sa
 }
 
 template <class T>
-Index SmartBirdAttention::workspace_bytes(const SmartBirdShape& shape, Index workers) const {
-  return SmartBirdRows<T>::workspace_bytes(options, shape, workers) +
-         selection_bytes<Compute<T>>(options, shape, workers);
-}
-
-template <class T>
-Index SmartBirdAttention::backward_workspace_bytes(const SmartBirdShape& shape,
-                                                   Index workers) const {
-  const Index places = options.places(shape.keys);
-  return IndexedBackward<T>::workspace_bytes(shape, places, shape.queries * places, workers) +
-         ChosenKeys::size_bytes({shape.batch, shape.query_heads, shape.queries, places}) +
-         selection_bytes<T>(options, shape, workers);
-}
-
-template <class T>
 void SmartBirdAttention::run_backward(const Inputs<T>& inputs, const View<const T>& out,
                                       const Saved<T>& saved, const View<const T>& d_out,
                                       const Grads<T>& grads, const ExecutorRef& executor) const {
@@ -99,7 +84,7 @@ void SmartBirdAttention::run_backward(const Inputs<T>& inputs, const View<const 
   IndexedBackward<T> pass(with_indices(inputs, indices), lists, out, {saved.lse}, d_out, grads);
   pass.reserve(threads);
   if (again) select_keys(options, detail::sketch_of(inputs), again->indices(), nullptr, threads);
-  pass.compute(threads);
+  if (!threads.only_counts()) pass.compute(threads);
 }
 
 template <class T>
@@ -110,7 +95,7 @@ void SmartBirdAttention::run(const Inputs<T>& inputs, const View<T>& out, const 
   SmartBirdRows<T> rows(options, with_indices(inputs, {}), out, saved, memory_of(threads));
   rows.take_scratch(threads);
   select_keys(options, detail::sketch_of(inputs), rows.indices(), rows.is_number(), threads);
-  rows.compute(threads);
+  if (!threads.only_counts()) rows.compute(threads);
 }
 
 FOVEA_COMPILED_FORWARD(SmartBirdAttention)
@@ -120,8 +105,7 @@ FOVEA_COMPILED_BACKWARD(SmartBirdAttention)
   template void Op::check_select<T>(const SketchInputs<T>&, const View<Index>&) const;            \
   template void Op::run_select<T>(const SketchInputs<T>&, const View<Index>&, const ExecutorRef&) \
       const;                                                                                      \
-  template IndexTensor Op::select<T>(const SketchInputs<T>&, Index, const ExecutorRef&) const;    \
-  template Index Op::backward_workspace_bytes<T>(const Op::Shape&, Index) const;
+  template IndexTensor Op::select<T>(const SketchInputs<T>&, Index, const ExecutorRef&) const;
 FOVEA_IN_FLOAT_UNIT(FOVEA_SMART_BIRD_MEMBERS, SmartBirdAttention)
 FOVEA_IN_DOUBLE_UNIT(FOVEA_SMART_BIRD_MEMBERS, SmartBirdAttention)
 

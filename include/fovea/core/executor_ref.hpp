@@ -25,6 +25,13 @@ void* address_of(X& x) noexcept {
   return const_cast<void*>(static_cast<const void*>(std::addressof(x)));
 }
 
+/// Whether an executor has a constant kOnlyCounts that is true.
+template <class E>
+constexpr bool only_counts() {
+  if constexpr (requires { E::kOnlyCounts; }) return E::kOnlyCounts;
+  return false;
+}
+
 }  // namespace detail
 
 template <class Signature>
@@ -63,6 +70,7 @@ class ExecutorRef {
     bool (*is_by_shape)(void*);
     bool (*takes_small_work)(void*);
     void (*will_read)(void*, const void*, Index);
+    bool only_counts;
   };
 
  public:
@@ -91,6 +99,9 @@ class ExecutorRef {
   bool takes_small_work() const { return table_->takes_small_work(object_); }
   /// Tells the executor that a matrix is about to be read.
   void will_read(const void* data, Index bytes) const { table_->will_read(object_, data, bytes); }
+  /// Whether the call only counts its memory (call/counted_memory.hpp): it takes all of it, and
+  /// then neither reads nor computes anything. The executor says so by a constant kOnlyCounts.
+  bool only_counts() const { return table_->only_counts; }
 
   /// The same memory with the calling thread alone.
   ExecutorRef alone() const {
@@ -110,6 +121,8 @@ class ExecutorRef {
     void require() const { table_->require(object_); }
     /// Whether a call takes what its shape may need, even if its numbers do not.
     bool is_by_shape() const { return table_->is_by_shape(object_); }
+    /// As the executor's.
+    bool only_counts() const { return table_->only_counts; }
 
    private:
     friend ExecutorRef;
@@ -135,7 +148,8 @@ class ExecutorRef {
       [](void* e) { return fovea::takes_small_work(*static_cast<const E*>(e)); },
       [](void* e, const void* data, Index bytes) {
         fovea::will_read(*static_cast<const E*>(e), data, bytes);
-      }};
+      },
+      detail::only_counts<E>()};
   static constexpr Serial kSerial{};
 
   void* object_;
@@ -143,8 +157,11 @@ class ExecutorRef {
   Index concurrency_;
 };
 
-/// The number of workers that `for_each_task` uses: min(concurrency, tasks), so 0 without tasks.
+/// The number of workers that `for_each_task` uses: min(concurrency, tasks), so 0 without tasks. A
+/// call that only counts its memory counts it for all workers, since a call of the same shape with
+/// packed sequences may have more tasks.
 inline Index worker_count(const ExecutorRef& executor, Index tasks) {
+  if (executor.only_counts()) return executor.concurrency();
   return std::clamp(tasks, Index{0}, executor.concurrency());
 }
 

@@ -88,15 +88,15 @@ class FsatForwardPass final : public RankPass {
           lists(graph, pass.call_.op.options.scale),
           attention(pass.whole(), lists, pass.call_.out, pass.call_.saved) {
       const Index heads = pass.all_.heads();
-      graph.take_memory(heads, worker_count(executor, heads), memory_of(executor));
+      graph.take_memory(heads, heads, worker_count(executor, heads), memory_of(executor));
       attention.take_scratch(executor);
       for_each_task(executor, heads,
                     [&](Index head, Index worker) { graph.build(head, head, worker); });
     }
 
     FsatGraphPart<C> graph;
-    FsatListsPart<C> lists;
-    IndexedForward<T, FsatListsPart<C>> attention;
+    FsatLists<FsatGraphPart<C>> lists;
+    IndexedForward<T, FsatLists<FsatGraphPart<C>>> attention;
   };
 
   /// The inputs of this rank's queries, for all keys.
@@ -154,7 +154,8 @@ class FsatBackwardPass final : public RankPass {
   }
 
  private:
-  using Backward = IndexedBackward<T, FsatListsPart<T>>;
+  using Lists = FsatLists<FsatGraphPart<T>>;
+  using Backward = IndexedBackward<T, Lists>;
 
   /// Prepares the gradients of this rank's queries, with all their keys.
   /// \param keys all that have an edge from a query of this rank
@@ -163,8 +164,8 @@ class FsatBackwardPass final : public RankPass {
     auto of_rows = fovea::detail::inputs_as<IndexedInputs<T>>(inputs_);
     of_rows.k = keys_.tensor(0);
     of_rows.v = keys_.tensor(1);
-    row_pass_.emplace(of_rows, FsatListsPart<T>(*row_graph_, call_.op.options.scale), call_.out,
-                      call_.saved, call_.d_out, IndexedGrads<T>{call_.grads.q, {}, {}});
+    row_pass_.emplace(of_rows, Lists(*row_graph_, call_.op.options.scale), call_.out, call_.saved,
+                      call_.d_out, IndexedGrads<T>{call_.grads.q, {}, {}});
     row_pass_->reserve(executor);
     queries_.put_lse_low([&](const View<T>& to) { row_pass_->find_lse_low(to, executor); });
   }

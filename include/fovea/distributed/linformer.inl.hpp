@@ -57,8 +57,6 @@ class LinformerForwardPass final : public RankPass {
                    call.out, saved_.lse) {
     attention_.reserve(executor);
   }
-  LinformerForwardPass(const LinformerForwardPass&) = delete;
-  LinformerForwardPass& operator=(const LinformerForwardPass&) = delete;
 
   /// Computes this rank's rows. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
@@ -121,8 +119,6 @@ class LinformerBackwardPass final : public RankPass {
             LinformerProjection<T>::scratch_elements(shape_) * Index{sizeof(T)})) {
     if (!saved_.has_projected()) scan_.emplace(inputs_, call.rows, executor);
   }
-  LinformerBackwardPass(const LinformerBackwardPass&) = delete;
-  LinformerBackwardPass& operator=(const LinformerBackwardPass&) = delete;
 
   /// Writes the gradients of this rank's rows. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null

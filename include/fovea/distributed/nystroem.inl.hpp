@@ -14,8 +14,8 @@
 #include "fovea/core/executor_ref.hpp"
 #include "fovea/core/index_span.hpp"
 #include "fovea/core/view.hpp"
-#include "fovea/distributed/messages/pipelined_scan.hpp"
 #include "fovea/distributed/nystroem_forward.hpp"
+#include "fovea/distributed/segments/range_sums.hpp"
 #include "fovea/distributed/shared_rows/keys.hpp"
 #include "fovea/distributed/shared_rows/queries_backward.hpp"
 #include "fovea/distributed/shared_rows/queries_forward.hpp"
@@ -38,40 +38,33 @@ class LandmarkMeans {
         lengths_(lengths),
         landmarks_(landmarks),
         rows_(rows.count()),
-        scan_(rows.ranks(), rows.layout(), ScanDirection::up, heads(),
-              (landmarks + 1) * x.width() * Index{sizeof(T)},
-              (std::max)(worker_count(executor, heads()), Index{1})) {}
+        means_(rows.ranks(), rows.layout(), heads(), (landmarks + 1) * x.width(), 1,
+               (std::max)(worker_count(executor, heads()), Index{1})) {}
   LandmarkMeans(const LandmarkMeans&) = delete;
   LandmarkMeans& operator=(const LandmarkMeans&) = delete;
 
   /// Computes them. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
   std::exception_ptr run(const ExecutorRef& executor) {
-    for (Index head = 0; head < heads(); ++head) {
-      std::fill_n(means(head), landmarks_ * x_.width(), T{0});
-    }
-    const std::exception_ptr error = scan_.run(
-        executor,
-        [&](const ScanStep& scan_step, Index head, Index /*worker*/) { add(scan_step, head); });
-    scan_.give_to_all();
-    return error;
+    return means_.run([&](const ScanStep& scan_step, Index head, T* means,
+                          Index /*worker*/) { add(scan_step, head, means); },
+                      executor);
   }
 
   /// The means of a head, [m, D]; those of a sequence without tokens are 0. \pre run was called
-  const T* of(Index b, Index h) { return means(b * x_.heads() + h); }
+  const T* of(Index b, Index h) { return means_.of(b * x_.heads() + h); }
 
  private:
   Index heads() const { return x_.batch() * x_.heads(); }
-  T* means(Index head) { return scan_.template state<T>(head); }
 
   /// Adds the rows of a range to the means of a head. Rows are summed in reduction blocks from a
   /// segment's first row on; a block may continue in the next range.
-  void add(const ScanStep& scan_step, Index head) {
+  void add(const ScanStep& scan_step, Index head, T* means) {
     const Index b = head / x_.heads();
     const Index tokens = lengths_.value_or(b, rows_);
     const Index of_segment = tokens / landmarks_;
     const Index end = (std::min)(scan_step.rows.end, tokens);
-    T* const scan = means(head) + landmarks_ * x_.width();
+    T* const scan = means + landmarks_ * x_.width();
     for (Index row = scan_step.rows.begin; row < end;) {
       const Index first = row / of_segment * of_segment;
       const Index chain_end =
@@ -84,7 +77,7 @@ class LandmarkMeans {
           count, x_.width(), scan);
       row += count;
       if (row < chain_end) return;
-      T* const mean = means(head) + first / of_segment * x_.width();
+      T* const mean = means + first / of_segment * x_.width();
       for (Index c = 0; c < x_.width(); ++c) mean[c] += scan[c];
       if (row < first + of_segment) continue;
       for (Index c = 0; c < x_.width(); ++c) mean[c] /= static_cast<T>(of_segment);
@@ -95,7 +88,7 @@ class LandmarkMeans {
   IndexSpan lengths_;
   Index landmarks_;
   Index rows_;          // of the sequence
-  PipelinedScan scan_;  // of a head: means [m, D], and the open reduction block [D]
+  RangeSums<T> means_;  // of a head: [m, D], and the open reduction block [D]
 };
 
 /// The landmarks of both passes.
@@ -240,8 +233,6 @@ class NystroemBackwardPass final : public RankPass {
     products().reserve(gradients_.kernel_lse(), executor);
     gradients_.take_scratch(executor);
   }
-  NystroemBackwardPass(const NystroemBackwardPass&) = delete;
-  NystroemBackwardPass& operator=(const NystroemBackwardPass&) = delete;
 
   /// Writes the gradients of this rank's rows. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null

@@ -14,7 +14,7 @@
 #include "fovea/attention/dense_synthesizer.hpp"
 #include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
-#include "fovea/distributed/messages/pipelined_scan.hpp"
+#include "fovea/distributed/segments/range_sums.hpp"
 #include "fovea/distributed/sharding.hpp"
 #include "fovea/distributed/softmax/backward_pass.hpp"
 #include "fovea/distributed/softmax/forward_pass.hpp"
@@ -140,9 +140,9 @@ class SynthesizerRankGradients<DenseSynthesizerAttention, T> {
                                       return has_second() ? std::vector<Range>{{0, rows.count()}}
                                                           : std::vector<Range>{};
                                     })}),
-        chain_(rows.ranks(), rows.layout(), ScanDirection::up, has_first() ? sums() : 0,
-               sum_bytes(), (std::max)(Index{1}, worker_count(executor, sums())),
-               in.w1.batch() == 1 ? in.v.batch() : 1) {
+        sums_(rows.ranks(), rows.layout(), has_first() ? sums() : 0,
+              hidden_.first_weights_elements(), in.w1.batch() == 1 ? in.v.batch() : 1,
+              (std::max)(Index{1}, worker_count(executor, sums()))) {
     if (has_queries()) {
       wanted_.q = fovea::detail::KeyColumns<T>::rows_of(
           d_queries_, {in.v.batch(), in.w1.heads(), rows.own_count(), in.w1.width() + 1});
@@ -207,7 +207,6 @@ class SynthesizerRankGradients<DenseSynthesizerAttention, T> {
   Index column_bytes() const { return (in_.w2.rows() + 1) * Index{sizeof(T)}; }
   /// The sums for the gradients of W1 and b1.
   Index sums() const { return in_.w1.batch() * in_.w1.heads(); }
-  Index sum_bytes() const { return hidden_.first_weights_elements() * Index{sizeof(T)}; }
 
   /// The gradients of the rank's columns of W2 and b2, after the sum over ranks.
   View<T> own_columns() {
@@ -219,20 +218,15 @@ class SynthesizerRankGradients<DenseSynthesizerAttention, T> {
   /// Sums over the tokens of all ranks. \returns the exception that was thrown, or null
   std::exception_ptr add_first(bool has_failed, const ExecutorRef& executor) {
     const Index heads = in_.w1.heads();
-    for (Index n = 0; n < sums(); ++n) {
-      std::fill_n(chain_.template state<T>(n), hidden_.first_weights_elements(), T{0});
-    }
-    const auto add = [&](const ScanStep& link, Index n, Index worker) {
+    const auto add = [&](const ScanStep& link, Index n, T* sum, Index worker) {
       if (has_failed) return;
       const Range own = {link.first, link.first + link.rows.end - link.rows.begin};
       const Index b = in_.w1.batch() == 1 ? link.round : n / heads;
-      hidden_.add_to_first_weights(wanted_.q, !grads_.w1.empty(), b, n % heads, own,
-                                   chain_.template state<T>(n), worker);
+      hidden_.add_to_first_weights(wanted_.q, !grads_.w1.empty(), b, n % heads, own, sum, worker);
     };
-    const std::exception_ptr error = chain_.run(executor, add);
-    chain_.give_to_all();
+    const std::exception_ptr error = sums_.run(add, executor);
     for (Index n = 0; n < sums(); ++n) {
-      hidden_.write_first_weights(chain_.template state<T>(n), grads_, n / heads, n % heads);
+      hidden_.write_first_weights(sums_.of(n), grads_, n / heads, n % heads);
     }
     return error;
   }
@@ -246,7 +240,7 @@ class SynthesizerRankGradients<DenseSynthesizerAttention, T> {
   Workspace own_columns_;
   fovea::detail::BatchSum<T> of_sequences_;
   Exchange exchange_;
-  PipelinedScan chain_;
+  RangeSums<T> sums_;
   SoftmaxGrads<T> wanted_;
 };
 

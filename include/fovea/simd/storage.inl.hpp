@@ -13,6 +13,12 @@
 
 FOVEA_INLINE Vec<float> from_bfloat16(ShortVec a) { return from_bits<float>(widened(a) << 16); }
 
+/// The first and the second of the two numbers in each lane.
+FOVEA_INLINE void split_bfloat16(IntVec<float> pairs, Vec<float>& first, Vec<float>& second) {
+  first = from_bits<float>(pairs << 16);
+  second = from_bits<float>(pairs & set1_int<float>(~0xffff));
+}
+
 FOVEA_INLINE ShortVec to_bfloat16(Vec<float> a) {
   const IntVec<float> quiet = bits(a) | set1_int<float>(0x00400000);
   const IntVec<float> rounded = select_int(a == a, rounded_to_even(bits(a), 16), quiet);

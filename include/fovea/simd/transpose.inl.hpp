@@ -73,18 +73,11 @@ FOVEA_INLINE Pieces<E> interleave(Pieces<E> a, Pieces<E> b,
       a.raw, b.raw, (Lane / n * n + from + Lane % n / 2 + Lane % 2 * Pieces<E>::kLanes)...)};
 }
 
-/// Loads 16 bytes from each of as many rows as registers have elements E, and transposes them:
-/// element i of row r becomes lane r of tile[i].
-/// \param row bytes between rows
+/// Transposes within pieces: piece p of tile[i] holds element i of the p-th piece of each register.
 template <class E>
-FOVEA_INLINE void load_transposed(const char* rows, Index row,
-                                  Pieces<E> (&tile)[Pieces<E>::kCount]) {
+FOVEA_INLINE void transpose(Pieces<E> (&tile)[Pieces<E>::kCount]) {
   constexpr int n = Pieces<E>::kCount;
   constexpr auto lanes = std::make_integer_sequence<int, Pieces<E>::kLanes>();
-  FOVEA_UNROLL
-  for (int i = 0; i < n; ++i, rows += row) {
-    tile[i] = {reinterpret_cast<typename Pieces<E>::Raw>(load_pieces(rows, n * row).raw)};
-  }
   FOVEA_UNROLL
   for (int step = 1; step < n; step *= 2) {
     Pieces<E> shuffled[n];
@@ -95,5 +88,50 @@ FOVEA_INLINE void load_transposed(const char* rows, Index row,
     }
     FOVEA_UNROLL
     for (int i = 0; i < n; ++i) tile[i] = shuffled[i];
+  }
+}
+
+/// Loads 16 bytes from each of as many rows as registers have elements E, and transposes them:
+/// element i of row r becomes lane r of tile[i].
+/// \param row bytes between rows
+template <class E>
+FOVEA_INLINE void load_transposed(const char* rows, Index row,
+                                  Pieces<E> (&tile)[Pieces<E>::kCount]) {
+  constexpr int n = Pieces<E>::kCount;
+  FOVEA_UNROLL
+  for (int i = 0; i < n; ++i, rows += row) {
+    tile[i] = {reinterpret_cast<typename Pieces<E>::Raw>(load_pieces(rows, n * row).raw)};
+  }
+  transpose(tile);
+}
+
+/// The even or the odd pieces of two registers of four pieces.
+template <bool Odd, class E, int... Lane>
+FOVEA_INLINE Pieces<E> every_second(Pieces<E> a, Pieces<E> b,
+                                    std::integer_sequence<int, Lane...> /*lanes*/) {
+  constexpr int n = Pieces<E>::kCount;
+  return {__builtin_shufflevector(a.raw, b.raw, (Lane / n * 2 * n + Odd * n + Lane % n)...)};
+}
+
+/// The same with 32 bytes from each row, for registers of 64 bytes: as many shuffles for each
+/// element, but half as many loads.
+template <class E>
+FOVEA_INLINE void load_transposed(const char* rows, Index row,
+                                  Pieces<E> (&tile)[2 * Pieces<E>::kCount]) {
+  constexpr int n = Pieces<E>::kCount;
+  constexpr auto lanes = std::make_integer_sequence<int, Pieces<E>::kLanes>();
+  Pieces<E> half[2][n];
+  FOVEA_UNROLL
+  for (int h = 0; h < 2; ++h, rows += n * row) {
+    FOVEA_UNROLL
+    for (int i = 0; i < n; ++i, rows += row) {
+      half[h][i] = {reinterpret_cast<typename Pieces<E>::Raw>(load_halves(rows, n * row).raw)};
+    }
+    transpose(half[h]);
+  }
+  FOVEA_UNROLL
+  for (int i = 0; i < n; ++i) {
+    tile[i] = every_second<false>(half[0][i], half[1][i], lanes);
+    tile[n + i] = every_second<true>(half[0][i], half[1][i], lanes);
   }
 }

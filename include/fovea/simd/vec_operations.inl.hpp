@@ -29,6 +29,11 @@ FOVEA_INLINE Vec<float> load_pieces(const char* first, Index step) {
   return Arch::load_pieces(first, step);
 }
 
+/// A register of two halves that are \p step bytes apart, with any alignment.
+FOVEA_INLINE Vec<float> load_halves(const char* first, Index step) {
+  return Arch::load_halves(first, step);
+}
+
 /// a * b + c, rounded once wherever the level has a fused multiply-add (v3, v4, AArch64,
 /// and a baseline that was compiled with -mfma).
 template <class T>

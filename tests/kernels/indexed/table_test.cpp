@@ -49,14 +49,13 @@ class IndexedKernels : public testing::Test {
   }
 
   /// The same for edges with confidences, in consecutive lists.
-  static void expect_fsat(const FsatSizes& sizes, EdgeSource edges) {
-    SCOPED_TRACE(sizes.slots_per_key);
-    const FsatOptions options{.max_length = sizes.tokens, .variance = 200, .edges = edges};
-    const FsatProblem<T> problem(sizes);
-    const FsatAttention op(options);
-    const auto judge = fsat_judge(options, problem);
-    at_each_level([&] { judge(run_call(op, problem), "fsat"); });
-    expect_levels_agree([&] { return run_call(op, problem); });
+  static void expect_fsat(const AttentionShape& shape, Index slots, EdgeSource edges) {
+    SCOPED_TRACE(slots);
+    const FsatOptions options{.max_length = shape.keys, .variance = 200, .edges = edges};
+    const FsatProblem<T> problem(FsatAttention(options), shape, {{'M', slots}});
+    const auto judge = judge_of_call(problem);
+    at_each_level([&] { judge(problem.run(), "fsat"); });
+    expect_levels_agree([&] { return problem.run(); });
   }
 };
 using BothScalars = testing::Types<float, double>;
@@ -87,12 +86,11 @@ TYPED_TEST(IndexedKernels, ManyRowsOfAKey) {
 TYPED_TEST(IndexedKernels, EdgesWithConfidences) {
   for (const Index slots : {1, 2, 3, 4, 5, 7, 8, 9, 15, 17, 20, 40}) {
     for (const EdgeSource edges : {EdgeSource::predicted, EdgeSource::both}) {
-      this->expect_fsat({.tokens = 75, .slots_per_key = slots, .width = 64, .value_width = 64},
-                        edges);
+      this->expect_fsat({1, 2, 2, 75, 75, 64, 64}, slots, edges);
     }
   }
   for (const Index width : {0, 1, 5, 16, 20, 32, 33, 128}) {
-    this->expect_fsat({.tokens = 40, .width = width, .value_width = 128 - width}, EdgeSource::both);
+    this->expect_fsat({1, 2, 2, 40, 40, width, 128 - width}, 4, EdgeSource::both);
   }
 }
 

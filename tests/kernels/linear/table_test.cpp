@@ -61,13 +61,6 @@ const std::vector<Case<T>>& paths() {
   return all;
 }
 
-template <class T>
-void expect_both_conform(const Case<T>& op, const Problem<T>& problem) {
-  SCOPED_TRACE(op.name);
-  expect_conforms(op, problem);
-  expect_grads_conform(op, problem);
-}
-
 /// Normally distributed numbers of this size around another one.
 Fill around(double centre, double deviation, std::uint64_t seed) {
   return [=, normal = gaussian(seed, deviation)](Index b, Index h, Index n, Index d) {

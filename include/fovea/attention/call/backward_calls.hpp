@@ -4,6 +4,7 @@
 #pragma once
 
 #include "fovea/attention/attention.hpp"
+#include "fovea/attention/call/counted_memory.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -25,7 +26,8 @@ struct OutGradsFor<Op, T> {
 
 /// Implements `backward` for an operator `Op` that derives from this class. `Op` has
 /// `check_backward(inputs, out, saved, d_out, grads)` and, for this class, `run_backward` with the
-/// same arguments and an executor, which documents the gradients.
+/// same arguments and an executor, which documents the gradients. On an executor that only counts,
+/// `run_backward` takes its memory and returns.
 template <class Op>
 class BackwardCalls {
  public:
@@ -75,8 +77,33 @@ class BackwardCalls {
     }
   }
 
+  /// Bytes of scratch memory that `backward` takes with that many workers, at most: for all
+  /// gradients, with nothing saved but lse, and if there is a row with a large lse (MATHS.md,
+  /// section 8).
+  template <class T, class O = Op>
+  [[nodiscard]] Index backward_workspace_bytes(const typename O::Shape& shape,
+                                               Index workers = 1) const {
+    return counted_backward<T>(shape, workers);
+  }
+
  protected:
   ~BackwardCalls() = default;
+
+  /// The same for a shape of any type.
+  template <class T, class S>
+  Index counted_backward(const S& shape, Index workers) const {
+    return detail::counted_bytes(workers, [&](const ExecutorRef& executor) {
+      using detail::out_shape;
+      const auto inputs = detail::of_shape<InputsOf<Op, T>>(shape);
+      const auto grads = detail::of_shape<GradsOf<Op, T>>(shape);
+      Shape rows = out_shape(inputs);
+      const View<const T> out = detail::only_shape<const T>(rows);
+      rows[3] = 1;
+      SavedOf<Op, T> saved;
+      if constexpr (requires { saved.lse; }) saved.lse = detail::only_shape<T>(rows);
+      static_cast<const Op&>(*this).run_backward(inputs, out, saved, out, grads, executor);
+    });
+  }
 };
 
 FOVEA_NAMESPACE_END

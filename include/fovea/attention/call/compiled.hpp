@@ -10,16 +10,14 @@
 // In a unit that compiles passes, FOVEA_COMPILED_FORWARD(Op) instantiates what calls of an
 // operator's forward pass need, for all scalars, and FOVEA_COMPILED_BACKWARD(Op) the rest.
 // FOVEA_COMPILED_FLOAT_AND_DOUBLE_FORWARD(Op) replaces the former for an operator without 16-bit
-// types, and FOVEA_COMPILED_BACKWARD_BYTES(Op) is for one that defines backward_workspace_bytes
-// itself.
+// types.
 #define FOVEA_FORWARD_MEMBERS(Op, T)                                                       \
   template void CheckedCalls<Op>::check<T>(const InputsOf<Op, T>&, const View<T>&,         \
                                            const SavedOf<Op, T>&) const;                   \
   template void CheckedCalls<Op>::check_tensors<T>(const InputsOf<Op, T>&, const View<T>&, \
                                                    const SavedOf<Op, T>&) const;           \
   template void Op::run<T>(const InputsOf<Op, T>&, const View<T>&, const SavedOf<Op, T>&,  \
-                           const ExecutorRef&) const;                                      \
-  template Index Op::workspace_bytes<T>(const typename Op::Shape&, Index) const;
+                           const ExecutorRef&) const;
 #define FOVEA_BACKWARD_MEMBERS(Op, T)                                                             \
   template void CheckedCalls<Op>::check_backward<T>(const InputsOf<Op, T>&, const View<const T>&, \
                                                     const SavedOf<Op, T>&, const View<const T>&,  \
@@ -31,9 +29,6 @@
                                     const SavedOf<Op, T>&, const View<const T>&,                  \
                                     const GradsOf<Op, T>&, const ExecutorRef&) const;
 
-#define FOVEA_BACKWARD_BYTES_MEMBER(Op, T) \
-  template Index Op::backward_workspace_bytes<T>(const typename Op::Shape&, Index) const;
-
 #define FOVEA_COMPILED_FLOAT_AND_DOUBLE_FORWARD(Op) \
   FOVEA_IN_FLOAT_UNIT(FOVEA_FORWARD_MEMBERS, Op)    \
   FOVEA_IN_DOUBLE_UNIT(FOVEA_FORWARD_MEMBERS, Op)
@@ -43,6 +38,3 @@
 #define FOVEA_COMPILED_BACKWARD(Op)               \
   FOVEA_IN_FLOAT_UNIT(FOVEA_BACKWARD_MEMBERS, Op) \
   FOVEA_IN_DOUBLE_UNIT(FOVEA_BACKWARD_MEMBERS, Op)
-#define FOVEA_COMPILED_BACKWARD_BYTES(Op)              \
-  FOVEA_IN_FLOAT_UNIT(FOVEA_BACKWARD_BYTES_MEMBER, Op) \
-  FOVEA_IN_DOUBLE_UNIT(FOVEA_BACKWARD_BYTES_MEMBER, Op)

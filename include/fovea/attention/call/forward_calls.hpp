@@ -7,11 +7,13 @@
 #include <type_traits>
 
 #include "fovea/attention/attention.hpp"
+#include "fovea/attention/call/counted_memory.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 /// Implements `forward` for an operator `Op` that derives from this class. `Op` has
-/// `check(inputs, out, saved)` and, for this class, `run(inputs, out, saved, executor)`.
+/// `check(inputs, out, saved)` and, for this class, `run(inputs, out, saved, executor)`. On an
+/// executor that only counts, `run` takes its memory and returns.
 ///
 /// A single function takes all forms of the call, with parameters that are deduced from the
 /// arguments and otherwise default to the operator's own types: compilers explain briefly why a
@@ -58,8 +60,26 @@ class ForwardCalls {
     }
   }
 
+  /// Bytes of scratch memory that `forward` takes with that many workers, at most; Op says on what
+  /// it depends.
+  template <class T, class O = Op>
+  [[nodiscard]] Index workspace_bytes(const typename O::Shape& shape, Index workers = 1) const {
+    return counted_forward<T>(shape, workers);
+  }
+
  protected:
   ~ForwardCalls() = default;
+
+  /// The same for a shape of any type.
+  template <class T, class S>
+  Index counted_forward(const S& shape, Index workers) const {
+    return detail::counted_bytes(workers, [&](const ExecutorRef& executor) {
+      using detail::out_shape;
+      const auto inputs = detail::of_shape<InputsOf<Op, T>>(shape);
+      const View<T> out = detail::only_shape<T>(out_shape(inputs));
+      static_cast<const Op&>(*this).run(inputs, out, SavedOf<Op, T>{}, executor);
+    });
+  }
 };
 
 FOVEA_NAMESPACE_END

@@ -30,9 +30,6 @@ class ScratchTensor {
   ScratchTensor(const Shape& shape, Memory&& memory)
       : shape_(shape), memory_(memory.take(detail::element_count(shape), Index{sizeof(T)})) {}
 
-  /// Bytes of a tensor of that shape.
-  static Index bytes(const Shape& shape) { return detail::element_count(shape) * Index{sizeof(T)}; }
-
   /// The whole tensor; its data is null if there are no elements.
   View<T> view() { return {memory_.template data<T>(), shape_}; }
   /// A head's first row.

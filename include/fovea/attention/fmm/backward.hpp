@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "fovea/attention/call/scratch_tensor.hpp"
 #include "fovea/attention/fmm/blend.hpp"
 #include "fovea/attention/fmm/near_field.hpp"
 #include "fovea/attention/linear/backward.hpp"
@@ -17,7 +18,9 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// One backward pass. The near field's softmax needs its own output, which is recomputed if it was
-/// not saved. The far field's gradients are added to those of the near field.
+/// not saved. The far field's gradients are added to those of the near field. Memory: at most three
+/// tensors of `out`'s shape, one number for each row, and the scratch of all four passes, which is
+/// taken before gradients are written.
 /// \tparam Field a LinearTerms of T
 template <class T, class Field>
 class FmmBackward {
@@ -36,21 +39,6 @@ class FmmBackward {
         d_out_(d_out),
         grads_(grads) {}
 
-  /// Bytes of scratch memory with that many workers if the near field was not saved: at most three
-  /// tensors of `out`'s shape, one number for each row, and the scratch of all four passes, which
-  /// is taken before gradients are written.
-  static Index workspace_bytes(const AttentionShape& shape, const Field& far_field,
-                               const LocalAttention& near_field, Index workers) {
-    const Index rows = shape.batch * shape.query_heads * shape.queries;
-    const auto sequence = SequenceShape::of(shape.queries, shape.keys, far_field.alignment);
-    const HeadPlans plans(near_field, shape.query_heads, sequence);
-    return rows * (3 * shape.value_width + 1) * Index{sizeof(T)} +
-           SoftmaxForward<T>::workspace_bytes(shape, plans, workers) +
-           SoftmaxBackward<T>::workspace_bytes(shape, plans, workers) +
-           LinearForward<T, Field>::workspace_bytes(shape, far_field, workers) +
-           LinearBackward<T, Field>::workspace_bytes(shape, far_field, workers);
-  }
-
   /// Writes the gradients.
   /// \throws std::bad_alloc before anything is written
   void run(const ExecutorRef& executor) {
@@ -64,6 +52,7 @@ class FmmBackward {
     if (wants_near) near_field.emplace(*this, memory).reserve(executor);
     Far far_field(*this, wants_logits, memory);
     far_field.reserve(executor);
+    if (executor.only_counts()) return;
     if (near_field) near_field->prepare(executor);
     if (near_field) near_field->compute(wants_logits ? &of_near : nullptr, executor);
     far_field.compute(wants_logits ? &of_far : nullptr, executor);
@@ -71,18 +60,6 @@ class FmmBackward {
   }
 
  private:
-  /// A tensor that owns its memory.
-  struct Owned {
-    template <class Memory>
-    Owned(const Shape& of, Memory&& source)
-        : shape(of),
-          memory(source.take(shape[0] * shape[1] * shape[2] * shape[3], Index{sizeof(T)})) {}
-    View<T> view() { return {memory.template data<T>(), shape}; }
-
-    Shape shape;
-    Workspace memory;
-  };
-
   /// The passes of the near field: forward, if it was not saved, and backward from d_out times the
   /// near field's weights.
   class Near {
@@ -133,11 +110,11 @@ class FmmBackward {
    private:
     const FmmBackward& all_;
     bool is_saved_;
-    Owned own_out_;  // empty if it was saved
-    Owned own_lse_;  // likewise
+    ScratchTensor<T> own_out_;  // empty if it was saved
+    ScratchTensor<T> own_lse_;  // likewise
     View<T> out_;
     View<T> lse_;
-    Owned d_out_;  // empty if all weights are 1
+    ScratchTensor<T> d_out_;  // empty if all weights are 1
     SoftmaxCall<T> call_;
     HeadPlans plans_;
     std::optional<SoftmaxForward<T>> forward_;  // none if it was saved
@@ -158,8 +135,6 @@ class FmmBackward {
           backward_(all.inputs_, all.far_, all.weights_, all.d_out_, all.grads_, true) {
       if (wants_out_) forward_.emplace(all.inputs_, all.far_, none_, out_.view());
     }
-    Far(const Far&) = delete;
-    Far& operator=(const Far&) = delete;
 
     void reserve(const ExecutorRef& executor) {
       if (forward_) forward_->reserve(executor);
@@ -186,7 +161,7 @@ class FmmBackward {
     const FmmBackward& all_;
     bool wants_sums_;
     bool wants_out_;
-    Owned out_;
+    ScratchTensor<T> out_;
     std::vector<double> sums_;  // [Hq]
     FarWeights<T> none_;
     std::optional<LinearForward<T, Field>> forward_;

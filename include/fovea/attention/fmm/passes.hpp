@@ -115,8 +115,6 @@ class FmmPasses {
   /// Computes the forward pass. \pre check passed
   static void forward(const Settings& op, const LinearFamilyInputs<T>& inputs, const View<T>& out,
                       const Saved& saved, const ExecutorRef& executor);
-  /// Its scratch memory in bytes.
-  static Index workspace_bytes(const Settings& op, const AttentionShape& shape, Index workers);
   /// Computes the near field of a decoder's step, `rows` rows of all heads, into `out`, or, if that
   /// has 16 bits, into `wide` [B, Hq, rows, Dv padded].
   static void step_near(NearDecoder& near_field, const LinearFamilyInputs<T>& inputs,
@@ -147,8 +145,6 @@ class FmmBackwardPasses {
   static void backward(const Settings& op, const LinearFamilyInputs<T>& inputs,
                        const FmmSaved<T>& saved, const View<const T>& d_out,
                        const LinearFamilyGrads<T>& grads, const ExecutorRef& executor);
-  /// Its scratch memory in bytes.
-  static Index workspace_bytes(const Settings& op, const AttentionShape& shape, Index workers);
 };
 
 FOVEA_NAMESPACE_END

@@ -123,13 +123,6 @@ void FmmPasses<T, kSums, kDelta>::forward(const Settings& op, const LinearFamily
 }
 
 template <class T, bool kSums, bool kDelta>
-Index FmmPasses<T, kSums, kDelta>::workspace_bytes(const Settings& op, const AttentionShape& shape,
-                                                   Index workers) {
-  return LinearForward<T, typename Settings::Far, NearBlocks<T>>::workspace_bytes(
-      shape, op.far_field, workers);
-}
-
-template <class T, bool kSums, bool kDelta>
 void FmmPasses<T, kSums, kDelta>::step_near(NearDecoder& near_field,
                                             const LinearFamilyInputs<T>& inputs, const View<T>& out,
                                             const Saved& saved, Index rows, C* wide,
@@ -174,14 +167,6 @@ void FmmBackwardPasses<T, kSums, kDelta>::backward(
   const LocalAttention near_field = op.near_field();
   const FmmBlend<T> blend = op.blend(inputs);
   FmmBackward(inputs, op.far_field, near_field, blend, saved, d_out, grads).run(threads);
-}
-
-template <class T, bool kSums, bool kDelta>
-Index FmmBackwardPasses<T, kSums, kDelta>::workspace_bytes(const Settings& op,
-                                                           const AttentionShape& shape,
-                                                           Index workers) {
-  return FmmBackward<T, typename Settings::Far>::workspace_bytes(shape, op.far_field,
-                                                                 op.near_field(), workers);
 }
 
 // An operator's terms are summed, written by the delta rule, or both.

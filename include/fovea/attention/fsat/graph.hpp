@@ -69,6 +69,9 @@ void add_gradients_of_edges(const FsatOptions& options, const Matrix<const T>& d
 template <class T>
 class FsatGraph {
  public:
+  /// The type of the confidences.
+  using Scalar = T;
+
   /// \param dominant [B, Hq, L, M]
   /// \param sequences number of sequences in a row of L tokens: 1 unless packed
   /// \param with_gradients whether lead_back will be called
@@ -85,21 +88,12 @@ class FsatGraph {
   Index edges_per_key() const { return dominant_.width() * options_.edges_per_slot(); }
   /// The largest number of edges of one head.
   Index head_edges() const { return dominant_.rows() * edges_per_key(); }
+  /// The most keys of a row: every key may have an edge to it.
+  Index most_keys() const { return dominant_.rows(); }
   /// The index of a sequence's first edge among those of its head.
   Index first_edge(const Sequence& s) const { return s.first_key * edges_per_key(); }
   /// Whether there is room for gradients.
   bool with_gradients() const { return with_gradients_; }
-
-  /// Bytes of memory for the graphs of that many heads of L = length tokens and M = slots, built by
-  /// that many workers.
-  static Index size_bytes(const FsatOptions& options, Index length, Index slots_per_key,
-                          Index sequences, Index heads, Index workers, bool with_gradients) {
-    const Index edges = length * slots_per_key * options.edges_per_slot();
-    const Index indices = length + sequences + edges * (with_gradients ? 2 : 1);
-    const Index numbers = edges * (with_gradients ? 2 : 1);
-    return heads * (indices * kIndex + numbers * Index{sizeof(T)}) +
-           scratch_bytes(length, slots_per_key * options.edges_per_slot(), heads, workers);
-  }
 
   /// The sources of the graph of head h of sequence s.
   HeadEdges<T> sources_of(const Sequence& s, Index h) const {

@@ -91,33 +91,11 @@ class IndexedBackward {
   IndexedBackward(const IndexedBackward&) = delete;
   IndexedBackward& operator=(const IndexedBackward&) = delete;
 
-  /// Bytes of scratch memory with that many workers, if all gradients are requested and the
-  /// sequences are not packed. Excludes the memory of lists that are built.
-  /// \param length entries of the longest list
-  /// \param entries entries of all lists of a query head
-  static Index workspace_bytes(const AttentionShape& shape, Index length, Index entries,
-                               Index workers) {
-    T some{};
-    const View<T> wanted(&some, {1, 1, 1, 1});
-    const Sizes sizes(shape, entries, 1, {.q = wanted, .k = wanted, .v = wanted}, workers);
-    const Index group = detail::group_size(shape.query_heads, shape.key_heads);
-    return sizes.key_heads * group * (sizes.entry_bytes() + sizes.place_bytes()) +
-           workers *
-               (slot(shape, length) * Index{sizeof(T)} + group * Index{sizeof(IndexedGradHead<T>)});
-  }
-
-  /// The number of query heads whose lists are built at once, with that many workers.
-  /// \param entries entries of all lists of a query head
-  static Index heads_at_once(const AttentionShape& shape, Index entries, Index workers) {
-    const Index group = detail::group_size(shape.query_heads, shape.key_heads);
-    return group * Sizes(shape, entries, 1, {}, workers).key_heads;
-  }
-
   /// Writes the gradients.
   /// \throws std::bad_alloc before anything is written
   void run(const ExecutorRef& executor) {
     reserve(executor);
-    compute(executor);
+    if (!executor.only_counts()) compute(executor);
   }
 
   /// Allocates the memory for `compute` with the same executor.
@@ -219,10 +197,6 @@ class IndexedBackward {
     Index places = 0;  // elements of EntryPlaces::begin, with one more for each sequence
   };
 
-  static Index slot(const AttentionShape& shape, Index length) {
-    return padded_size(indexed_grad_scratch(shape.width, shape.value_width, length));
-  }
-
   Index group() const { return detail::group_size(inputs_.q.heads(), inputs_.k.heads()); }
   /// The number of key heads in the batch.
   Index key_heads() const { return inputs_.k.batch() * inputs_.k.heads(); }
@@ -231,7 +205,8 @@ class IndexedBackward {
 
   template <class Source>
   void take_scratch(Index heads, Index workers, Source&& source) {
-    slot_ = slot(shape_of(inputs_), lists_.length());
+    slot_ =
+        padded_size(indexed_grad_scratch(inputs_.q.width(), inputs_.v.width(), lists_.length()));
     scratch_ = source.take(workers, slot_ * Index{sizeof(T)});
     entries_ = source.take(heads, sizes_.entry_bytes());
     places_ = source.take(heads, sizes_.place_bytes());

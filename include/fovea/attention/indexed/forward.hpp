@@ -99,18 +99,11 @@ class IndexedForward {
   IndexedForward(const IndexedForward&) = delete;
   IndexedForward& operator=(const IndexedForward&) = delete;
 
-  /// Bytes of scratch memory with that many workers.
-  /// \param length K, the entries of a row's list
-  static Index workspace_bytes(const AttentionShape& shape, Index length, Index workers) {
-    return workers * slot(shape.width, length) * kElement +
-           IndexedPhases<T, Lists>::workspace_bytes(shape, length, workers);
-  }
-
   /// Computes the pass.
   /// \throws std::bad_alloc before anything is written
   void run(const ExecutorRef& executor) {
     take_scratch(executor);
-    compute(executor);
+    if (!executor.only_counts()) compute(executor);
   }
 
   /// Allocates the scratch memory for `compute` with the same executor.
@@ -136,8 +129,9 @@ class IndexedForward {
   /// measurements, prefetching gained at 32 MiB, and lost at 4 MiB and below.
   static constexpr Index kAheadBytes = Index{16} << 20;
 
-  Index elements() const { return slot(call_.inputs.q.width(), call_.lists.length()); }
-  static Index slot(Index width, Index length) {
+  Index elements() const {
+    const Index width = call_.inputs.q.width();
+    const Index length = call_.lists.length();
     return Lists::kBuilt ? indexed_short_scratch(width, length) : indexed_scratch(width, length);
   }
 

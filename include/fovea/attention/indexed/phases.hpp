@@ -52,36 +52,27 @@ class IndexedPhases {
   explicit IndexedPhases(const Call& call)
       : call_(call), are_used_(can_be_used(shape_of(call.inputs), call.lists.length())) {}
 
-  /// Bytes of scratch memory with that many workers; 0 if nothing is computed in phases.
-  static Index workspace_bytes(const AttentionShape& shape, Index length, Index workers) {
-    if (!can_be_used(shape, length)) return 0;
-    const PhaseSizes<T> sizes(shape, length);
-    workers = (std::min)(workers, sizes.parts * shape.query_heads);
-    return (sizes.heads_at_once(shape, workers) * (sizes.copy + sizes.entries()) +
-            workers * slot(shape.width, length)) *
-           Index{sizeof(T)};
-  }
-
   /// Whether the sequence is computed in phases.
   bool have(const Sequence& s) const {
     return are_used_ && s.keys <= PhaseSizes<T>::kMostKeys &&
            can_be_used(shape_of_sequence(s), call_.lists.length());
   }
 
-  /// Allocates the scratch memory for `compute` with the same executor.
+  /// Allocates the scratch memory for `compute` with the same executor. It is counted for any
+  /// number of keys, since packed sequences may be short.
   /// \throws std::bad_alloc
   void take_scratch(const ExecutorRef& executor) {
-    if (!are_used_ || !have_any()) return;
+    if (!are_used_ || !(executor.only_counts() || have_any())) return;
     auto&& memory = memory_of(executor);
     const AttentionShape shape = shape_of(call_.inputs);
     const PhaseSizes<T> sizes(shape, call_.lists.length());
-    workers_ = worker_count(executor, sizes.parts * shape.query_heads);
+    workers_ = (std::min)(executor.concurrency(), sizes.parts * shape.query_heads);
     const Index heads = sizes.heads_at_once(shape, workers_);
     copies_size_ = heads * sizes.copy;
     entries_size_ = heads * sizes.entries();
     copies_ = memory.take(copies_size_, Index{sizeof(T)});
     entries_ = memory.take(entries_size_, Index{sizeof(T)});
-    scratch_ = memory.take(workers_, slot(shape.width, call_.lists.length()) * Index{sizeof(T)});
+    scratch_ = memory.take(workers_, slot() * Index{sizeof(T)});
   }
 
   /// Computes the sequences.
@@ -123,8 +114,8 @@ class IndexedPhases {
   static bool can_be_used(const AttentionShape& shape, Index length) {
     return kAreThere && PhaseSizes<T>::are_worth_it(shape, length);
   }
-  static Index slot(Index width, Index length) {
-    return padded_size(indexed_logits_scratch(width, length));
+  Index slot() const {
+    return padded_size(indexed_logits_scratch(call_.inputs.q.width(), call_.lists.length()));
   }
   static Index copy_tasks(Index rows) { return (rows + kCopyRows - 1) / kCopyRows; }
 
@@ -328,7 +319,7 @@ class IndexedPhases {
     args.scale = call_.lists.template scale_of<T>(args.width);
     args.first = piece.first;
     args.count = piece.count;
-    args.scratch = scratch_.template data<T>() + worker * slot(args.width, call_.lists.length());
+    args.scratch = scratch_.template data<T>() + worker * slot();
     IndexedPhaseKernels<T>{}.logits(args);
   }
 

@@ -29,20 +29,6 @@ class LinearBackward {
   LinearBackward(const LinearBackward&) = delete;
   LinearBackward& operator=(const LinearBackward&) = delete;
 
-  /// Bytes of scratch memory with that many workers.
-  static Index workspace_bytes(const AttentionShape& shape, const Field& far_field, Index workers) {
-    const Index elements = workers * padded_row<T>(slot_elements(shape, far_field));
-    Index sums = 0;
-    if (Field::kHasSums && far_field.causal) {
-      sums = CausalGradients<T, Field>::bytes(shape, far_field, workers);
-    } else if (Field::kHasSums) {
-      const LinearShape linear = far_field.linear_shape(shape);
-      sums = SegmentSums<T>::bytes(shape.batch * shape.key_heads, shape.keys, linear) +
-             SegmentSums<T>::bytes(shape.batch * shape.query_heads, shape.queries, linear);
-    }
-    return elements * Index{sizeof(T)} + sums;
-  }
-
   /// Allocates all memory for `compute` with the same executor.
   /// \param wants_products whether `products` will be passed to `compute`
   /// \throws std::bad_alloc

@@ -32,17 +32,6 @@ class CausalGradients {
   CausalGradients(const CausalGradients&) = delete;
   CausalGradients& operator=(const CausalGradients&) = delete;
 
-  /// Bytes of memory with that many workers, besides their scratch.
-  static Index bytes(const AttentionShape& shape, const Field& far_field, Index workers) {
-    const Index saved = linear_grad_saved<T>(shape.queries, far_field.features(shape.width),
-                                             far_field.linear_maps(shape.width));
-    Index elements = shape.batch * shape.query_heads * saved;
-    if (is_shared(shape, workers)) {
-      elements += shape.batch * shape.key_heads * state_elements(shape, far_field);
-    }
-    return elements * Index{sizeof(T)};
-  }
-
   /// Allocates the memory.
   /// \param wants_products whether `products` will be passed to `run`
   /// \return the largest number of tasks of a step

@@ -25,13 +25,6 @@ class FeatureTotals {
             sequences, shape.key_heads, 1, shape_, [&](Index s) { return sequences[s].keys; },
             padded_row<T>(shape.features)) {}
 
-  /// Bytes of memory.
-  static Index bytes(const PerformerShape& shape) {
-    return SegmentSums<T>::bytes(shape.batch * shape.key_heads, shape.keys,
-                                 {1, shape.features, shape.value_width},
-                                 padded_row<T>(shape.features));
-  }
-
   /// The largest number of tasks of a step.
   Index most_tasks() const { return sums_.most_tasks(); }
 

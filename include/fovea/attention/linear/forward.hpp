@@ -41,25 +41,11 @@ class LinearForward {
                 weights, Near::kExists, out),
         near_(std::move(near_field)) {}
 
-  /// Bytes of scratch memory with that many workers.
-  static Index workspace_bytes(const AttentionShape& shape, const Field& far_field, Index workers) {
-    const Index sums = far_field.causal
-                           ? 0
-                           : SegmentSums<C>::bytes(shape.batch * shape.key_heads, shape.keys,
-                                                   far_field.linear_shape(shape));
-    const Index storage = Near::kExists ? BlockStorage::bytes(1) : 0;
-    const Index shared = kCanShare && Shared::is_used(shape, far_field, workers)
-                             ? Shared::bytes(shape, far_field)
-                             : 0;
-    return workers * (WorkerScratch(shape, far_field).elements * kElement + storage) + sums +
-           shared;
-  }
-
   /// Computes the pass.
   /// \throws std::bad_alloc before anything is written
   void run(const ExecutorRef& executor) {
     reserve(executor);
-    compute(executor);
+    if (!executor.only_counts()) compute(executor);
   }
 
   /// Allocates the memory for `compute` with the same executor.

@@ -58,16 +58,14 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
   /// Bytes of scratch memory for `forward` with that many workers.
   template <class T, class O = Op>
   [[nodiscard]] Index workspace_bytes(const typename O::Shape& shape, Index workers = 1) const {
-    return Op::template Passes<T>::workspace_bytes(op().template settings<Compute<T>>(), shape,
-                                                   workers);
+    return this->template counted_forward<T>(shape, workers);
   }
 
   /// Bytes of scratch memory for `backward` with that many workers.
   template <class T, class O = Op>
   [[nodiscard]] Index backward_workspace_bytes(const typename O::Shape& shape,
                                                Index workers = 1) const {
-    return Op::template BackwardPasses<T>::workspace_bytes(op().template settings<T>(), shape,
-                                                           workers);
+    return this->template counted_backward<T>(shape, workers);
   }
 
   /// The number of visible (query, key) pairs of one query head; the largest Index if there are

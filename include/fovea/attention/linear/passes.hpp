@@ -66,8 +66,6 @@ class LinearPasses {
   /// Computes the forward pass. \pre check passed
   static void forward(const Settings& op, const LinearFamilyInputs<T>& inputs, const View<T>& out,
                       const Saved& saved, const ExecutorRef& executor);
-  /// Its scratch memory in bytes.
-  static Index workspace_bytes(const Settings& op, const AttentionShape& shape, Index workers);
 };
 
 /// The backward pass, for tensors of T.
@@ -93,8 +91,6 @@ class LinearBackwardPasses {
   static void backward(const Settings& op, const LinearFamilyInputs<T>& inputs,
                        const LinearSaved<T>& saved, const View<const T>& d_out,
                        const LinearFamilyGrads<T>& grads, const ExecutorRef& executor);
-  /// Its scratch memory in bytes.
-  static Index workspace_bytes(const Settings& op, const AttentionShape& shape, Index workers);
 };
 
 FOVEA_NAMESPACE_END

@@ -41,12 +41,6 @@ void LinearPasses<T, kSums, kDelta>::forward(const Settings& op,
 }
 
 template <class T, bool kSums, bool kDelta>
-Index LinearPasses<T, kSums, kDelta>::workspace_bytes(const Settings& op,
-                                                      const AttentionShape& shape, Index workers) {
-  return LinearForward<T, typename Settings::Far>::workspace_bytes(shape, op.far_field, workers);
-}
-
-template <class T, bool kSums, bool kDelta>
 void LinearBackwardPasses<T, kSums, kDelta>::check(
     const Settings& op, const LinearFamilyInputs<T>& inputs, const View<const T>& out,
     const LinearSaved<T>& saved, const View<const T>& d_out, const LinearFamilyGrads<T>& grads) {
@@ -65,14 +59,7 @@ void LinearBackwardPasses<T, kSums, kDelta>::backward(
   const FarWeights<T> weights = op.weights(inputs);
   LinearBackward pass(inputs, op.far_field, weights, d_out, grads, false);
   pass.reserve(false, threads);
-  pass.compute(nullptr, threads);
-}
-
-template <class T, bool kSums, bool kDelta>
-Index LinearBackwardPasses<T, kSums, kDelta>::workspace_bytes(const Settings& op,
-                                                              const AttentionShape& shape,
-                                                              Index workers) {
-  return LinearBackward<T, typename Settings::Far>::workspace_bytes(shape, op.far_field, workers);
+  if (!threads.only_counts()) pass.compute(nullptr, threads);
 }
 
 // An operator's terms are summed or written by the delta rule.

@@ -25,15 +25,6 @@ class PerformerCausalBackward {
   /// \param call must outlive this object
   explicit PerformerCausalBackward(Call& call) : call_(call), stream_(call) {}
 
-  /// Bytes of memory with that many workers.
-  static Index bytes(const PerformerShape& shape, Index workers) {
-    const Index elements =
-        shape.batch * shape.query_heads * shape.queries * Stream::kRecord +
-        shape.batch * shape.key_heads * blocks_of(shape.keys, 1) * padded_row<T>(shape.features) +
-        workers * slot_elements(shape);
-    return padded_row<T>(elements) * Index{sizeof(T)} + Call::bytes(shape, parts(shape));
-  }
-
   /// Computes the gradients.
   void run(const ExecutorRef& executor) {
     auto&& memory = memory_of(executor);
@@ -51,6 +42,7 @@ class PerformerCausalBackward {
     scratch_ = memory.take(workers, slot_elements(shape) * Index{sizeof(T)});
     rows_.resize(static_cast<std::size_t>(workers * call_.group()));
     memory.require();
+    if (executor.only_counts()) return;
     call_.begin();
     for_each_task(executor, row_tasks, [&](Index task, Index worker) {
       const Sequence s = call_.sequences[task / shape.query_heads];
@@ -72,9 +64,6 @@ class PerformerCausalBackward {
  private:
   using Stream = FeatureGradStream<T>;
 
-  static Index parts(const PerformerShape& shape) {
-    return shape.batch * (shape.query_heads + shape.key_heads);
-  }
   /// The number of blocks of kFeatureRows tokens of a key head.
   static Index blocks_of(Index keys, Index sequences) { return keys / kFeatureRows + sequences; }
   /// Elements of the state and the scratch of one worker.
@@ -124,16 +113,6 @@ class PerformerBackward {
   /// \param call must outlive this object
   explicit PerformerBackward(Call& call) : call_(call), steps_(call) {}
 
-  /// Bytes of memory with that many workers.
-  static Index bytes(const PerformerShape& shape, Index workers) {
-    const Index parts = shape.batch * (shape.query_heads * SegmentSums<T>::segments(shape.queries) +
-                                       shape.key_heads * SegmentSums<T>::segments(shape.keys));
-    return workers * slot_elements(shape) * Index{sizeof(T)} + FeatureTotals<T>::bytes(shape) +
-           SegmentSums<T>::bytes(shape.batch * shape.query_heads, shape.queries,
-                                 {1, shape.features, shape.value_width}) +
-           Call::bytes(shape, parts);
-  }
-
   /// Computes the gradients.
   void run(const ExecutorRef& executor) {
     auto&& memory = memory_of(executor);
@@ -154,6 +133,7 @@ class PerformerBackward {
     const Index slot = slot_elements(shape);
     Workspace scratch = memory.take(worker_count(executor, most), slot * Index{sizeof(T)});
     memory.require();
+    if (executor.only_counts()) return;
     call_.begin();
     T* const all = scratch.template data<T>();
     of_keys.compute(executor, [&](Index worker) { return all + worker * slot; });

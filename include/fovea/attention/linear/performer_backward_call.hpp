@@ -30,12 +30,6 @@ class PerformerBackwardCall {
   PerformerBackwardCall(const PerformerBackwardCall&) = delete;
   PerformerBackwardCall& operator=(const PerformerBackwardCall&) = delete;
 
-  /// Bytes of memory for the projection and the parts of its gradient.
-  static Index bytes(const PerformerShape& shape, Index parts) {
-    const Index elements = RandomFeatures<T>::elements(shape.features, shape.width, true) +
-                           parts * part_elements(shape);
-    return elements * Index{sizeof(T)};
-  }
   /// Elements of scratch for `finish_rows`.
   static Index scratch_elements(const PerformerShape& shape) {
     return 2 * kFeatureRows * padded_row<T>(shape.width);

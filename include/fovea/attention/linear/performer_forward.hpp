@@ -29,14 +29,6 @@ class PerformerForward {
         out_(out),
         segments_(inputs, features_) {}
 
-  /// Bytes of scratch memory with that many workers.
-  static Index workspace_bytes(const PerformerShape& shape, const PerformerVisibility& visibility,
-                               Index workers) {
-    const Index projection = RandomFeatures<T>::elements(shape.features, shape.width, false);
-    const Index totals = visibility.causal ? 0 : FeatureTotals<T>::bytes(shape);
-    return (projection + workers * slot_elements(shape, visibility)) * Index{sizeof(T)} + totals;
-  }
-
   /// Computes the pass.
   /// \throws std::bad_alloc before anything is written
   void run(const ExecutorRef& executor) {
@@ -48,7 +40,7 @@ class PerformerForward {
     projection_ = memory.take(
         1, RandomFeatures<T>::elements(shape_.features, shape_.width, false) * Index{sizeof(T)});
     memory.require();
-    if (tasks == 0) return;
+    if (tasks == 0 || executor.only_counts()) return;
     if (!inputs_.projection.empty()) {
       features_.pack(inputs_.projection, false, projection_.template data<T>());
     }

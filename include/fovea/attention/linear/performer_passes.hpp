@@ -47,8 +47,6 @@ class PerformerPasses {
   /// Computes the forward pass. \pre check passed
   static void forward(const Settings& op, const Inputs& inputs, const View<T>& out,
                       const Saved& saved, const ExecutorRef& executor);
-  /// Its scratch memory in bytes.
-  static Index workspace_bytes(const Settings& op, const PerformerShape& shape, Index workers);
 };
 
 /// The backward pass, for tensors of T.
@@ -72,8 +70,6 @@ class PerformerBackwardPasses {
   /// Computes the gradients. \pre check passed
   static void backward(const Settings& op, const Inputs& inputs, const Saved& saved,
                        const View<const T>& d_out, const Grads& grads, const ExecutorRef& executor);
-  /// Its scratch memory in bytes.
-  static Index workspace_bytes(const Settings& op, const PerformerShape& shape, Index workers);
 };
 
 FOVEA_NAMESPACE_END

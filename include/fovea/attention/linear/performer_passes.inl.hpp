@@ -47,12 +47,6 @@ void PerformerPasses<T>::forward(const Settings& op, const Inputs& inputs, const
 }
 
 template <class T>
-Index PerformerPasses<T>::workspace_bytes(const Settings& op, const PerformerShape& shape,
-                                          Index workers) {
-  return PerformerForward<T>::workspace_bytes(shape, op.far_field, workers);
-}
-
-template <class T>
 void PerformerBackwardPasses<T>::check(const Settings& op, const Inputs& inputs,
                                        const View<const T>& out, const Saved& saved,
                                        const View<const T>& d_out, const Grads& grads) {
@@ -74,13 +68,6 @@ void PerformerBackwardPasses<T>::backward(const Settings& op, const Inputs& inpu
   } else {
     PerformerBackward<T>(call).run(threads);
   }
-}
-
-template <class T>
-Index PerformerBackwardPasses<T>::workspace_bytes(const Settings& op, const PerformerShape& shape,
-                                                  Index workers) {
-  return op.far_field.causal ? PerformerCausalBackward<T>::bytes(shape, workers)
-                             : PerformerBackward<T>::bytes(shape, workers);
 }
 
 FOVEA_FLOAT_AND_DOUBLE_PASSES(PerformerPasses)

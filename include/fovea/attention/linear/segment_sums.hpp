@@ -59,15 +59,10 @@ class SegmentSums {
         group_(group),
         groups_(group == 0 ? 0 : sequences.count() * heads / group),
         heads_(heads),
-        elements_(sum_elements(shape, beside)) {}
+        elements_(padded_row<T>(linear_sum_elements<T>(shape) + beside)) {}
 
   /// The number of segments of that many rows.
   static Index segments(Index rows) { return (rows + kLinearSegment - 1) / kLinearSegment; }
-
-  /// Bytes of the sums of that many heads with that many rows each.
-  static Index bytes(Index heads, Index rows, const LinearShape& shape, Index beside = 0) {
-    return heads * segments(rows) * sum_elements(shape, beside) * Index{sizeof(T)};
-  }
 
   /// The largest number of tasks in a step of `compute`.
   Index most_tasks() const { return (std::max)(tasks_.count(), groups_); }
@@ -112,9 +107,6 @@ class SegmentSums {
   }
 
  private:
-  static Index sum_elements(const LinearShape& shape, Index beside) {
-    return padded_row<T>(linear_sum_elements<T>(shape) + beside);
-  }
   T* at(Index task) { return sums_.template data<T>() + task * elements_; }
 
   SequenceTasks tasks_;  // all segments of all heads

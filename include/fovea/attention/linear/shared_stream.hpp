@@ -36,11 +36,6 @@ class SharedStream {
            shape.batch * shape.key_heads < workers && shape.keys >= 2 * kStateSegment;
   }
 
-  /// Bytes of memory for the sums of a call.
-  static Index bytes(const AttentionShape& shape, const Field& far_field) {
-    return shape.batch * shape.key_heads * head_elements(shape, far_field) * Index{sizeof(C)};
-  }
-
   /// Allocates the memory for the sums.
   /// \param inputs checked inputs, which are not packed
   /// \param source the call's memory (memory_of)

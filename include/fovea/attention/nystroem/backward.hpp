@@ -113,37 +113,6 @@ class NystroemBackward {
                    steps_.landmark_lse(), gradients_.d_values(),
                    {gradients_.d_q_means(), grads.k, grads.v}) {}
 
-  /// Bytes of scratch memory with that many workers, if nothing but lse was saved.
-  static Index workspace_bytes(const AttentionShape& s, const NystroemOptions& options,
-                               Index workers) {
-    const Index m = options.landmarks;
-    return NystroemSteps<T>::workspace_bytes(s, options, workers) +
-           NystroemProductGradients<T>::workspace_bytes(s, options, workers) +
-           DenseForward<T>::workspace_bytes(key_shape(s, m), workers) +
-           DenseForward<T>::workspace_bytes(kernel_shape(s, m), workers) +
-           DenseBackward<T>::workspace_bytes(last_shape(s, m), workers) +
-           DenseBackward<T>::workspace_bytes(kernel_shape(s, m), workers) +
-           DenseBackward<T>::workspace_bytes(key_shape(s, m), workers);
-  }
-
-  /// The sizes of the softmax of the queries over landmarks.
-  static AttentionShape last_shape(AttentionShape s, Index m) {
-    s.keys = m;
-    s.key_heads = s.query_heads;
-    return s;
-  }
-  /// The sizes of the softmax of landmarks over landmarks.
-  static AttentionShape kernel_shape(AttentionShape s, Index m) {
-    s = last_shape(s, m);
-    s.queries = s.value_width = m;
-    return s;
-  }
-  /// The sizes of the softmax of landmarks over keys.
-  static AttentionShape key_shape(AttentionShape s, Index m) {
-    s.queries = m;
-    return s;
-  }
-
   /// Writes the gradients.
   /// \throws std::bad_alloc before anything is written
   void run(const ExecutorRef& executor) {
@@ -151,6 +120,7 @@ class NystroemBackward {
     last_.take_scratch(executor);
     gradients_.take_scratch(executor);
     over_keys_.take_scratch(executor);
+    if (executor.only_counts()) return;
     steps_.compute(executor);
     last_.look_at_lse(executor);
     gradients_.look_at_lse(executor);

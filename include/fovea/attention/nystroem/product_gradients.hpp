@@ -36,16 +36,6 @@ class NystroemProductGradients {
   NystroemProductGradients(const NystroemProductGradients&) = delete;
   NystroemProductGradients& operator=(const NystroemProductGradients&) = delete;
 
-  /// Bytes of the tensors, and of the scratch of `workers` heads, without the softmax of landmarks.
-  static Index workspace_bytes(const AttentionShape& s, const NystroemOptions& options,
-                               Index workers) {
-    const Index m = options.landmarks;
-    const Index rows = s.batch * s.query_heads * m;
-    const Index elements =
-        rows * (4 * s.width + 2 * s.value_width + m + 1) + s.batch * s.query_heads;
-    return elements * Index{sizeof(T)} + workers * scratch_bytes(s, options);
-  }
-
   /// The gradient of kl through the last softmax, which its backward pass writes.
   View<T> d_k_means() { return d_k_means_.view(); }
   /// The gradient of U, likewise.

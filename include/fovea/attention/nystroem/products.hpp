@@ -99,23 +99,14 @@ class NystroemProducts {
         products_(rows_of(shape.value_width), memory),
         norms_({1, 1, head_count(), 1}, memory),
         identity_({1, 1, options.landmarks, options.landmarks}, memory),
-        hidden_(lengths.empty() ? Shape{} : Shape{shape.batch, 1, shape.queries, 1}, memory),
+        hidden_(lengths.empty() && !memory.only_counts() ? Shape{}
+                                                         : Shape{shape.batch, 1, shape.queries, 1},
+                memory),
         lse_(own_lse_.view().empty() ? View<T>(saved.landmark_lse) : own_lse_.view()),
         values_(own_values_.view().empty() ? View<T>(saved.landmark_values) : own_values_.view()) {}
 
   NystroemProducts(const NystroemProducts&) = delete;
   NystroemProducts& operator=(const NystroemProducts&) = delete;
-
-  /// Bytes of the tensors of a call that saves none, and of the scratch of `workers` iterations.
-  static Index workspace_bytes(const AttentionShape& s, const NystroemOptions& options,
-                               Index workers) {
-    const Index m = options.landmarks;
-    const Index rows = s.batch * s.query_heads * m;
-    const Index of_row = 2 * s.width + 2 * s.value_width + m + 1;
-    const Index elements = rows * of_row + m * m + s.batch * s.query_heads * kNormElements +
-                           workers * PseudoInverse<T>(m, options.iterations).scratch_elements();
-    return elements * Index{sizeof(T)} + s.batch * s.queries;
-  }
 
   AttentionShape shape;      ///< of the call
   T scale;                   ///< of all logits
@@ -235,7 +226,6 @@ class NystroemProducts {
 
  private:
   using Norm = typename PseudoInverse<T>::Norm;
-  static constexpr Index kNormElements = (sizeof(Norm) + sizeof(T) - 1) / sizeof(T);
 
   Index inverse_size() const { return options_.landmarks; }
   Norm* norms() { return norms_.view().data(); }
@@ -277,7 +267,8 @@ class NystroemProducts {
   ScratchTensor<T> products_;    // [B, Hq, m, Dv]
   ScratchTensor<Norm> norms_;    // [1, 1, B Hq, 1]
   ScratchTensor<T> identity_;    // [1, 1, m, m]
-  ScratchTensor<bool> hidden_;   // [B, 1, Nq, 1] whether a query is a token; only with lengths
+  // [B, 1, Nq, 1] whether a query is a token; only with lengths, but counted without them
+  ScratchTensor<bool> hidden_;
   View<T> lse_;
   View<T> values_;
   Index norm_head_ = 0;

@@ -30,13 +30,6 @@ class ReformerForward : ReformerPass<T> {
                   const SortedRows<T>& sorted, const View<T>& out, const ReformerSaved<T>& saved)
       : Pass(options, inputs, sorted), out_(out), saved_(saved) {}
 
-  /// Bytes of scratch memory with that many workers.
-  static Index workspace_bytes(const ReformerOptions& options, const ReformerShape& s,
-                               Index workers) {
-    return 2 * s.batch * s.heads * s.rows * kElement +
-           workers * ChunkBuffers<T>(options, s, s.value_width, false, nullptr).bytes;
-  }
-
   /// Allocates the memory.
   /// \throws std::bad_alloc
   void take_memory(const ExecutorRef& executor) {
@@ -146,13 +139,6 @@ class ReformerBackward : ReformerPass<T> {
                    const SortedRows<T>& sorted, const View<const T>& out,
                    const View<const T>& d_out, const ReformerGrads<T>& grads)
       : Pass(options, inputs, sorted), out_(out), d_out_(d_out), grads_(grads) {}
-
-  /// Bytes of scratch memory with that many workers.
-  static Index workspace_bytes(const ReformerOptions& options, const ReformerShape& s,
-                               Index workers) {
-    return s.batch * s.heads * options.rounds * s.rows * kElement +
-           workers * ChunkBuffers<T>(options, s, s.value_width, true, nullptr).bytes;
-  }
 
   /// Allocates the memory.
   /// \throws std::bad_alloc

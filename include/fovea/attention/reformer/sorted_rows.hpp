@@ -35,14 +35,6 @@ class SortedRows {
   SortedRows(const ReformerOptions& options, const ReformerInputs<T>& inputs)
       : options_(options), inputs_(inputs), shape_(shape_of(inputs)) {}
 
-  /// Bytes of memory for that many workers.
-  static Index size_bytes(const ReformerOptions& options, const ReformerShape& s, Index workers) {
-    const Index sequences = s.batch * s.heads;
-    return sequences * options.rounds * s.rows * 3 * Index{sizeof(std::int32_t)} +
-           sequences * s.rows * kElement + projection_elements(options, s) * kElement +
-           workers * slot_bytes(options, s);
-  }
-
   /// Allocates the memory.
   /// \throws std::bad_alloc
   void take_memory(const ExecutorRef& executor) {

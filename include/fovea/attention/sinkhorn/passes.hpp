@@ -59,22 +59,18 @@ class SinkhornForward {
   SinkhornForward(const SinkhornCall<T>& call, const View<T>& out, const SoftmaxSaved<T>& saved)
       : call_(call), out_(out), saved_(saved), blocks_(call) {}
 
-  /// Bytes of scratch memory with that many workers.
-  static Index workspace_bytes(const SinkhornOptions& options, const AttentionShape& s,
-                               Index workers) {
-    return SortedBlocks<T>::size_bytes(options, s, workers) +
-           workers * kernel_elements(options, s) * Index{sizeof(T)};
-  }
-
   /// Computes the pass.
   /// \throws std::bad_alloc before anything is written
   void run(const ExecutorRef& executor) {
     const Index at_once = sinkhorn_sequences_at_once(call_.options, call_.shape);
     const Index parts = this->parts();
-    const Index slot = kernel_elements(call_.options, call_.shape);
+    const Index slot =
+        padded_size(softmax_block_scratch((std::min)(call_.options.block, detail::kSortedBlockRows),
+                                          call_.shape.width, call_.shape.value_width));
     blocks_.take_memory(executor);
     scratch_ = memory_of(executor).take(worker_count(executor, at_once * call_.group() * parts),
                                         slot * Index{sizeof(T)});
+    if (executor.only_counts()) return;
     for (Index first = 0; first < call_.sequences(); first += at_once) {
       const Index count = (std::min)(at_once, call_.sequences() - first);
       blocks_.make({first, first + count}, executor);
@@ -87,10 +83,6 @@ class SinkhornForward {
   }
 
  private:
-  static Index kernel_elements(const SinkhornOptions& options, const AttentionShape& s) {
-    return padded_size(softmax_block_scratch((std::min)(options.block, detail::kSortedBlockRows),
-                                             s.width, s.value_width));
-  }
   /// The blocks of a task.
   Index together() const { return (std::max)(Index{1}, 256 / call_.options.block); }
   Index parts() const { return (call_.most_blocks() + together() - 1) / together(); }
@@ -145,17 +137,6 @@ class SinkhornBackward {
         d_v_(call, call.shape.value_width),
         slot_(call.options, call.shape) {}
 
-  /// Bytes of scratch memory with that many workers.
-  static Index workspace_bytes(const SinkhornOptions& options, const AttentionShape& s,
-                               Index workers) {
-    const Index blocks = s.queries / options.block;
-    return SortedBlocks<T>::size_bytes(options, s, workers) +
-           (sinkhorn_sequences_at_once(options, s) *
-                (sorted_sequence_elements(options, s) + blocks * blocks) +
-            workers * WorkerScratch(options, s).elements) *
-               kElement;
-  }
-
   /// Writes the gradients.
   /// \throws std::bad_alloc before anything is written
   void run(const ExecutorRef& executor) {
@@ -169,6 +150,7 @@ class SinkhornBackward {
     d_weights_ = memory.take(at_once * most * most, kElement);
     scratch_ = memory.take(worker_count(executor, at_once * (std::max)(most, Index{1})),
                            slot_.elements * kElement);
+    if (executor.only_counts()) return;
     for (Index first = 0; first < call_.sequences(); first += at_once) {
       const Range sequences = {first, (std::min)(first + at_once, call_.sequences())};
       blocks_.make(sequences, executor);

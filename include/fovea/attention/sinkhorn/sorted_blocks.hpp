@@ -110,15 +110,6 @@ class SortedBlocks {
   explicit SortedBlocks(const SinkhornCall<T>& call)
       : keys(call, call.shape.width), values(call, call.shape.value_width), call_(call) {}
 
-  /// Bytes of memory for that many workers.
-  static Index size_bytes(const SinkhornOptions& options, const AttentionShape& s, Index workers) {
-    const Index blocks = s.queries / options.block;
-    return (sinkhorn_sequences_at_once(options, s) *
-                (sorted_sequence_elements(options, s) + blocks * blocks) +
-            workers * padded_size(SortingWeights<T>::scratch_elements(blocks))) *
-           kElement;
-  }
-
   /// Allocates the memory.
   /// \throws std::bad_alloc
   void take_memory(const ExecutorRef& executor) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "fovea/attention/call/scratch_tensor.hpp"
 #include "fovea/attention/indexed/forward.hpp"
 #include "fovea/attention/smart_bird/selection.hpp"
 
@@ -31,14 +32,8 @@ class ChosenKeys {
   ChosenKeys(const Shape& shape, const View<Index>& given, Memory&& memory)
       : is_number_(memory.take(shape[0] * shape[2], Index{sizeof(bool)})), indices_(given) {
     if (!given.empty()) return;
-    memory_ = memory.take(rows(shape) * shape[3], Index{sizeof(Index)});
+    memory_ = memory.take(detail::element_count(shape), Index{sizeof(Index)});
     indices_ = View<Index>(memory_.template data<Index>(), shape);
-  }
-
-  /// Bytes of memory if no tensor is given for the keys.
-  static Index size_bytes(const Shape& shape) {
-    return shape[0] * shape[2] * Index{sizeof(bool)} +
-           rows(shape) * shape[3] * Index{sizeof(Index)};
   }
 
   /// Where the keys are written, [B, Hq, Nq, K].
@@ -67,8 +62,6 @@ class ChosenKeys {
   }
 
  private:
-  static Index rows(const Shape& shape) { return shape[0] * shape[1] * shape[2]; }
-
   Workspace is_number_;
   Workspace memory_;
   View<Index> indices_;
@@ -93,15 +86,6 @@ class SmartBirdRows {
         lse_(saved.lse),
         attention_(inputs, {chosen_.indices(), inputs.k.rows(), {.scale = options.scale}}, out,
                    {lse_}) {}
-
-  /// Bytes of scratch memory with that many workers if the indices are not saved, without the
-  /// scratch for choosing keys.
-  static Index workspace_bytes(const SmartBirdOptions& options, const AttentionShape& shape,
-                               Index workers) {
-    const Index places = options.places(shape.keys);
-    return ChosenKeys::size_bytes({shape.batch, shape.query_heads, shape.queries, places}) +
-           IndexedForward<T>::workspace_bytes(shape, places, workers);
-  }
 
   /// The chosen keys, to be written.
   const View<Index>& indices() const { return chosen_.indices(); }

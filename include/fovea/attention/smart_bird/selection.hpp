@@ -38,13 +38,8 @@ class SketchSelection {
                   const SketchKeys<T>& keys)
       : options_(options), rows_(rows), keys_(keys) {}
 
-  /// Bytes of scratch memory with that many workers.
-  /// \param by_blocks whether some sequence has its keys in blocks
-  static Index workspace_bytes(Index keys, Index width, Index workers, bool by_blocks) {
-    return workers * slot_bytes(keys, width, by_blocks);
-  }
-
   /// Allocates the scratch memory for that many tasks on sequences of at most that many keys.
+  /// \param by_blocks whether some sequence has its keys in blocks
   /// \throws std::bad_alloc
   void take_scratch(Index tasks, Index most_keys, bool by_blocks, const ExecutorRef& executor) {
     slot_ = slot_bytes(most_keys, keys_.width(), by_blocks);
@@ -127,17 +122,6 @@ double selection_products(SamplingPolicy policy, const View<const T>& sketch_q, 
          static_cast<double>(keys * (sketch_q.width() + key + draw * heads) + head * heads);
 }
 
-/// Bytes of scratch memory that `select_keys` takes with that many workers.
-template <class T>
-Index selection_bytes(const SmartBirdOptions& options, const SmartBirdShape& shape, Index workers) {
-  const Sequence sizes{.queries = shape.queries, .keys = shape.keys, .key_end = shape.keys};
-  const Index of_blocks =
-      SketchBlockKeys<T>::size_bytes(options, sizes, shape.sketch_width, shape.batch);
-  return SketchKeys<T>::size_bytes(shape.batch, shape.sketch_width, shape.keys) + of_blocks +
-         SketchSelection<T>::workspace_bytes(shape.keys, shape.sketch_width, workers,
-                                             of_blocks > 0);
-}
-
 /// Chooses the keys of rows of checked inputs.
 /// \param indices [B, H, Nq, K] or [B, H, Nq, min(K, Nk)], written
 /// \param is_number [B, Nq], written: whether the row's sketch scores are free of NaN; null: unused
@@ -164,6 +148,7 @@ void select_keys(const SmartBirdOptions& options, const SketchInputs<T>& inputs,
   SketchSelection<T> selection(options, {sketch.q, inputs.draws, indices, is_number}, keys);
   selection.take_scratch(tasks.count(), key_rows, near_keys.segment_count() > 0, executor);
   memory.require();
+  if (executor.only_counts()) return;
 
   keys.clear();
   constexpr Index block = 1024;

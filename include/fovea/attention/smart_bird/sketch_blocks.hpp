@@ -128,17 +128,6 @@ class SketchBlockKeys {
     positions_ = memory.take(blocks_ * kBlockKeys, Index{sizeof(Position)});
   }
 
-  /// Bytes of memory that `plan` allocates for sequences that all have these sizes.
-  static Index size_bytes(const SmartBirdOptions& options, const Sequence& sizes, Index width,
-                          Index sequences) {
-    std::vector<SketchSegment> segments;
-    const Index blocks = SketchSegments::add(options, sizes, width, 0, segments);
-    const Index count = static_cast<Index>(segments.size());
-    return sequences * (numbers(width, blocks, count) * Index{sizeof(T)} +
-                        blocks * kBlockKeys * Index{sizeof(Position)} +
-                        2 * count * Index{sizeof(SketchSegment)});
-  }
-
   /// The number of segments of all sequences.
   Index segment_count() const { return static_cast<Index>(segments_.size()); }
 

@@ -20,11 +20,6 @@ class SketchKeys {
   /// No keys, for B = batch and d = width; allocates nothing yet.
   SketchKeys(Index batch, Index width) : batch_(batch), width_(width) {}
 
-  /// Bytes for that many tokens.
-  static Index size_bytes(Index batch, Index width, Index tokens) {
-    return batch * width * sketch_room(tokens) * Index{sizeof(T)};
-  }
-
   /// The columns of the sketch, d.
   Index width() const { return width_; }
   /// Bytes of memory.

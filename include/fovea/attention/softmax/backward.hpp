@@ -34,16 +34,11 @@ class SoftmaxBackward {
                   const SoftmaxGrads<T>& grads, const View<const T>& d_lse = {})
       : pass_(call, plans, out, saved, d_out, grads, d_lse) {}
 
-  /// Bytes of scratch memory with that many workers.
-  static Index workspace_bytes(const AttentionShape& shape, const HeadPlans& plans, Index workers) {
-    return BackwardCall<T>::workspace_bytes(shape, plans, workers);
-  }
-
   /// Writes the gradients.
   /// \throws std::bad_alloc before anything is written
   void run(const ExecutorRef& executor) {
     reserve(executor);
-    compute(executor);
+    if (!executor.only_counts()) compute(executor);
   }
 
   /// Allocates the memory for `compute` with the same executor.

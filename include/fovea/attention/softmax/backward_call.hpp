@@ -39,13 +39,6 @@ class BackwardCall {
         slot_(call.shape()),
         most_runs_(plans.most_runs()) {}
 
-  /// Bytes of scratch memory with that many workers, if a row has a large lse.
-  static Index workspace_bytes(const AttentionShape& shape, const HeadPlans& plans, Index workers) {
-    return workers *
-               (WorkerScratch(shape).elements * kElement + BlockStorage::bytes(plans.most_runs())) +
-           LseLowParts<T>::workspace_bytes(shape, plans);
-  }
-
   /// Allocates the scratch memory for that many workers. No part of the pass has more tasks than
   /// most_tasks().
   /// \param memory the call's (memory_of)

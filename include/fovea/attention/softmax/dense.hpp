@@ -40,13 +40,6 @@ class DenseForward {
   DenseForward(const SoftmaxInputs<T>& inputs, T scale, const View<T>& out, const View<T>& lse)
       : call_(inputs, scale), pass_(call_.call, call_.plans, out, {lse}) {}
 
-  /// Bytes of scratch memory with that many workers.
-  static Index workspace_bytes(const AttentionShape& shape, Index workers) {
-    const HeadPlans plans(EveryKey{}, shape.query_heads,
-                          SequenceShape::of(shape.queries, shape.keys, {}));
-    return SoftmaxForward<T>::workspace_bytes(shape, plans, workers);
-  }
-
   /// Takes the memory. \throws std::bad_alloc
   void reserve(const ExecutorRef& executor) { pass_.reserve(executor); }
   /// Computes out and lse. \pre reserve(executor) was called, once
@@ -67,13 +60,6 @@ class DenseBackward {
   DenseBackward(const SoftmaxInputs<T>& inputs, T scale, const View<const T>& out,
                 const View<T>& lse, const View<const T>& d_out, const SoftmaxGrads<T>& grads)
       : call_(inputs, scale), pass_(call_.call, call_.plans, out, {lse}, d_out, grads) {}
-
-  /// Bytes of scratch memory with that many workers, if a row has a large lse.
-  static Index workspace_bytes(const AttentionShape& shape, Index workers) {
-    const HeadPlans plans(EveryKey{}, shape.query_heads,
-                          SequenceShape::of(shape.queries, shape.keys, {}));
-    return SoftmaxBackward<T>::workspace_bytes(shape, plans, workers);
-  }
 
   /// Allocates the memory that does not depend on lse. \throws std::bad_alloc
   void take_scratch(const ExecutorRef& executor) { pass_.take_scratch(executor); }

@@ -104,20 +104,11 @@ class SoftmaxForward {
                  BlockKernel block = &Kernels::block)
       : call_(call), plans_(plans), out_(out), saved_(saved), place_(place), block_(block) {}
 
-  /// Bytes of scratch memory with that many workers.
-  static Index workspace_bytes(const AttentionShape& shape, const HeadPlans& plans, Index workers) {
-    const Index classes = plans.most([&](const AnyPlan& plan) {
-      return Classes(plan, {}, shape.width, shape.value_width).elements();
-    });
-    return workers * (slot_bytes(shape, classes) + BlockStorage::bytes(plans.most_runs())) +
-           carry_elements(shape, plans) * kElement;
-  }
-
   /// Computes the pass.
   /// \throws std::bad_alloc before anything is written
   void run(const ExecutorRef& executor) {
     reserve(executor);
-    compute(executor);
+    if (!executor.only_counts()) compute(executor);
   }
 
   /// Allocates the memory for `compute` with the same executor.

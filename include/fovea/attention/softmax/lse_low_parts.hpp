@@ -43,12 +43,6 @@ class LseLowParts {
     return softmax_block_scratch(block_rows(shape.queries), shape.width, 0);
   }
 
-  /// Bytes of memory if a row has a large lse: one number for each row, and three more for a
-  /// pattern with several passes.
-  static Index workspace_bytes(const AttentionShape& shape, const HeadPlans& plans) {
-    return shape.batch * shape.query_heads * shape.queries * row_numbers(plans) * Index{sizeof(T)};
-  }
-
   /// Allocates the memory if that depends on the shape alone, not on lse.
   /// \param memory the call's (memory_of)
   /// \throws std::bad_alloc
@@ -57,12 +51,14 @@ class LseLowParts {
     if (memory.is_by_shape()) take_numbers(memory);
   }
 
-  /// Looks for rows with a large lse. If there is one, allocates the memory unless already done.
+  /// Looks for rows with a large lse, unless the call only counts. If there is one, allocates the
+  /// memory, one number for each row and three more for a pattern with several passes, unless
+  /// already done.
   /// \param memory as above
   /// \throws std::bad_alloc
   template <class Memory>
   void look(Memory&& memory) {
-    if (!any_large()) return;
+    if (memory.only_counts() || !any_large()) return;
     if (!memory.is_by_shape()) take_numbers(memory);
     tasks_.reserve(static_cast<std::size_t>(plans_.pass_count()));
     for (Index pass = 0; pass < plans_.pass_count(); ++pass) {

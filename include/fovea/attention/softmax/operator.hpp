@@ -34,6 +34,12 @@ FOVEA_NAMESPACE_BEGIN
 ///
 /// Cost: 2 (D + Dv) flops for each visible pair. Memory: O(threads block_rows (D + Dv)); a pattern
 /// with several passes takes three more numbers for each row, and Dv more for 16-bit tensors.
+/// `workspace_bytes` does not depend on the number of keys nor, unless the pattern has passes, on
+/// the number of queries beyond a block; but few queries take their running softmax for each
+/// kKeySegment keys, and lists of these, which are not taken from an Arena. `backward` takes one
+/// number less for each row than `backward_workspace_bytes`, and four less for a pattern with
+/// several passes, if no row has a large lse (MATHS.md, section 8), unless the memory comes from an
+/// Arena.
 template <class Op>
 class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
                         public BackwardCalls<SoftmaxOperator<Op>> {
@@ -135,29 +141,11 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
     SoftmaxBackwardPasses<T>::check_d_lse(Op::name(), inputs, d_lse, grads);
   }
 
-  /// Bytes of scratch memory for `backward` with that many workers if there is a row with a large
-  /// lse (MATHS.md, section 8); otherwise it takes one number less for each row, and four less for
-  /// a pattern with several passes, unless the memory comes from an Arena.
-  template <class T>
-  [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
-                                               Index workers = 1) const {
-    return SoftmaxBackwardPasses<T>::workspace_bytes(op(), shape, workers);
-  }
-
   /// A decoder: the same attention token by token, with these options.
   /// \throws as the constructor of Decoder does
   template <class T>
   [[nodiscard]] Decoder<Op, T> decoder(const DecoderShape& shape) const {
     return {op(), shape};
-  }
-
-  /// Bytes of scratch memory for `forward` with that many workers. It does not depend on the number
-  /// of keys nor, unless the pattern has passes, on the number of queries beyond a block; but few
-  /// queries take their running softmax for each kKeySegment keys, and lists of these, which are
-  /// not taken from an Arena.
-  template <class T>
-  [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
-    return SoftmaxPasses<T>::workspace_bytes(op(), shape, workers);
   }
 
   /// The number of (query, key) pairs of one query head that the pattern shows; the largest Index

@@ -43,9 +43,6 @@ class SoftmaxPasses {
   static void band_forward(const SoftmaxOperatorRef& op, const Modifier& modifier,
                            const SoftmaxInputs<T>& inputs, const View<T>& out,
                            const SoftmaxSaved<T>& saved, const ExecutorRef& executor);
-  /// Their scratch memory in bytes.
-  static Index workspace_bytes(const SoftmaxOperatorRef& op, const AttentionShape& shape,
-                               Index workers);
 };
 
 /// The backward pass, for tensors of T.
@@ -69,9 +66,6 @@ class SoftmaxBackwardPasses {
                        const SoftmaxSaved<T>& saved, const View<const T>& d_out,
                        const SoftmaxGrads<T>& grads, const View<const T>& d_lse,
                        const ExecutorRef& executor);
-  /// Its scratch memory in bytes.
-  static Index workspace_bytes(const SoftmaxOperatorRef& op, const AttentionShape& shape,
-                               Index workers);
 };
 
 FOVEA_NAMESPACE_END

@@ -102,18 +102,6 @@ void SoftmaxPasses<T>::band_forward(const SoftmaxOperatorRef& op, const Modifier
 }
 
 template <class T>
-Index SoftmaxPasses<T>::workspace_bytes(const SoftmaxOperatorRef& op, const AttentionShape& shape,
-                                        Index workers) {
-  const SequenceShape sequence = detail::whole_sequence(op, shape);
-  if (shape.queries <= kMostRows) {
-    const SplitKvForward few(op, shape, sequence);
-    if (few.applies(workers)) return few.template workspace_bytes<T>(workers);
-  }
-  const HeadPlans plans(op, shape.query_heads, sequence);
-  return SoftmaxForward<T>::workspace_bytes(shape, plans, workers);
-}
-
-template <class T>
 void SoftmaxBackwardPasses<T>::check_tensors(const SoftmaxOperatorRef& op,
                                              const SoftmaxInputs<T>& inputs,
                                              const View<const T>& out, const SoftmaxSaved<T>& saved,
@@ -143,13 +131,6 @@ void SoftmaxBackwardPasses<T>::backward(const SoftmaxOperatorRef& op, const Modi
   const ExecutorRef threads = for_work(
       executor, [&] { return plans.products(call, 3 * shape.width + 2 * shape.value_width); });
   SoftmaxBackward<T>(call, plans, out, saved, d_out, grads, d_lse).run(threads);
-}
-
-template <class T>
-Index SoftmaxBackwardPasses<T>::workspace_bytes(const SoftmaxOperatorRef& op,
-                                                const AttentionShape& shape, Index workers) {
-  const HeadPlans plans(op, shape.query_heads, detail::whole_sequence(op, shape));
-  return SoftmaxBackward<T>::workspace_bytes(shape, plans, workers);
 }
 
 FOVEA_PASSES(SoftmaxPasses)

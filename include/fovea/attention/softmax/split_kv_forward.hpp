@@ -45,16 +45,14 @@ class SplitKvForward {
   /// \param call its sequences must not be packed
   template <class T>
   SplitKvForward(const HeadPatterns& op, const SoftmaxCall<T>& call)
-      : SplitKvForward(op, call.shape()) {
+      : call_(call.shape()),
+        period_(op.period(call_.query_heads)),
+        groups_(call_.query_heads, call_.key_heads, period_,
+                (std::max<Index>)(1, kMostRows / (std::max<Index>)(1, call_.queries))) {
     for (Index s = 0; s < call.sequences().different(); ++s) {
-      add(op, call.sequences()[s].shape());
+      shapes_.push_back(call.sequences()[s].shape());
+      for (Index h = 0; h < period_; ++h) patterns_.push_back(op.pattern(h, shapes_.back()));
     }
-  }
-
-  /// \param shape the sizes of all sequences
-  SplitKvForward(const HeadPatterns& op, const AttentionShape& call, const SequenceShape& shape)
-      : SplitKvForward(op, call) {
-    add(op, shape);
   }
 
   /// Whether a call is computed this way.
@@ -68,18 +66,7 @@ class SplitKvForward {
     return count() > 0;
   }
 
-  /// Bytes of memory with that many workers: the lists, which come from the system, and scratch.
-  template <class T>
-  Index workspace_bytes(Index workers) const {
-    const std::vector<DecodePlan> plans = this->plans();
-    Index bytes = 0;
-    for (const DecodePlan& plan : plans) {
-      bytes += plan.memory_bytes() + split<T>(plan).scratch_bytes(workers);
-    }
-    return bytes;
-  }
-
-  /// Computes the pass.
+  /// Computes the pass. Its lists come from the system, but are counted.
   /// \throws std::bad_alloc before anything is written
   template <class T>
   void run(const SoftmaxCall<T>& call, const View<T>& out, const SoftmaxSaved<T>& saved,
@@ -87,6 +74,11 @@ class SplitKvForward {
     const std::vector<DecodePlan> plans = this->plans();
     if (plans.size() > 1) return run_each(plans, call, out, saved, executor);
     SplitKv<T> split = this->split<T>(plans[0]);
+    if (executor.only_counts()) {
+      executor.memory().take(1,
+                             plans[0].memory_bytes() + split.scratch_bytes(executor.concurrency()));
+      return;
+    }
     auto&& threads = for_work(executor, [&] { return split.products(); });
     auto&& memory = memory_of(threads);
     Workspace scratch =
@@ -130,18 +122,6 @@ class SplitKvForward {
     for (const auto& of : splits) of.merge();
   }
 
-  /// Without sequences, which are added later.
-  SplitKvForward(const HeadPatterns& op, const AttentionShape& call)
-      : call_(call),
-        period_(op.period(call.query_heads)),
-        groups_(call.query_heads, call.key_heads, period_,
-                (std::max<Index>)(1, kMostRows / (std::max<Index>)(1, call.queries))) {}
-
-  void add(const HeadPatterns& op, const SequenceShape& shape) {
-    shapes_.push_back(shape);
-    for (Index h = 0; h < period_; ++h) patterns_.push_back(op.pattern(h, shape));
-  }
-
   Index count() const { return static_cast<Index>(shapes_.size()); }
   const SequenceShape& shape(Index n) const { return shapes_[static_cast<std::size_t>(n)]; }
   const AnyPattern& pattern(Index n, Index h) const {
@@ -171,10 +151,10 @@ class SplitKvForward {
   }
 
   AttentionShape call_;
-  std::vector<SequenceShape> shapes_;  // of the distinct sequences
   Index period_;
   HeadGroups groups_;
-  std::vector<AnyPattern> patterns_;  // [shapes, period_]
+  std::vector<SequenceShape> shapes_;  // of the distinct sequences
+  std::vector<AnyPattern> patterns_;   // [shapes, period_]
 };
 
 FOVEA_NAMESPACE_END

@@ -32,9 +32,6 @@ class SynthesizerLogits {
     inputs_.key_lengths = in.key_lengths;
   }
 
-  /// Bytes of the memory that a call allocates with that many workers: none.
-  static Index bytes(const typename Form::Shape& /*shape*/, Index /*workers*/) { return 0; }
-
   /// The multiply-adds for queries and keys.
   static double products() { return 0; }
   /// The inputs of softmax attention.
@@ -74,13 +71,6 @@ class SynthesizerGradients {
         of_keys_(wanted_.k, in.v.batch(), memory) {
     wanted_.q = of_queries_.of_sequences();
     wanted_.k = of_keys_.of_sequences();
-  }
-
-  /// An upper bound for the bytes of this memory.
-  static Index bytes(const typename Form::Shape& shape) {
-    const AttentionShape s = Form::softmax_shape(shape);
-    const Index rows = s.batch == 1 ? 0 : s.batch * (s.query_heads + s.key_heads) * s.queries;
-    return rows * s.width * Index{sizeof(T)};
   }
 
   /// The requested gradients of softmax attention.

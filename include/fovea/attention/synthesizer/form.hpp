@@ -51,14 +51,6 @@ class SynthesizerForm : public ForwardCalls<Form>, public BackwardCalls<Form> {
                       const GradsOf<Form, T>& grads,
                       const std::optional<Index>& sequence = {}) const;
 
-  /// An upper bound for the bytes of scratch memory that `forward` allocates with that many
-  /// workers, reached if each sequence has its own weights.
-  template <class T>
-  [[nodiscard]] Index workspace_bytes(const S& shape, Index workers = 1) const;
-  /// The same for `backward` (see also SoftmaxOperator).
-  template <class T>
-  [[nodiscard]] Index backward_workspace_bytes(const S& shape, Index workers = 1) const;
-
   /// The number of (query, key) pairs of one query head.
   [[nodiscard]] Index attended_pairs(const AttentionShape& shape, Index head = 0) const {
     return softmax().attended_pairs(shape, head);
@@ -75,11 +67,8 @@ class SynthesizerForm : public ForwardCalls<Form>, public BackwardCalls<Form> {
   /// The softmax of the form's logits.
   SynthesizedSoftmax<Form> softmax() const { return SynthesizedSoftmax<Form>(options); }
 
-  /// The sizes of that softmax. \param shape of a call or of a decoder
-  template <class Sizes>
-  static Sizes softmax_shape(const Sizes& shape) {
-    return shape;
-  }
+  /// The sizes of that softmax's decoder. \param shape of the form's
+  static DecoderShape softmax_shape(const DecoderShape& shape) { return shape; }
 
  protected:
   ~SynthesizerForm() = default;

@@ -35,19 +35,11 @@ class HiddenLayer {
 
   /// Elements of a row of queries: M + 1, padded.
   static Index row_of(Index hidden) { return KeyColumns<T>::row_of(hidden); }
-  /// Bytes of the queries of a call, or of their gradient.
-  static Index query_bytes(const DenseSynthesizerShape& s) {
-    return s.batch * s.query_heads * s.queries * row_of(s.hidden) * Index{sizeof(T)};
-  }
-  /// Bytes of scratch for one worker.
-  static Index worker_bytes(Index width, Index hidden) {
-    return ((width + 1) * padded_size(hidden) + kRows * padded_size(width)) * Index{sizeof(T)};
-  }
 
   /// Allocates the memory. \throws std::bad_alloc
   void take(Index workers, ExecutorRef::Memory memory) {
     queries_ = memory.take(batch_ * in_.w1.heads() * rows_, row_of(hidden_) * Index{sizeof(T)});
-    scratch_ = memory.take(workers, worker_bytes(width_, hidden_));
+    scratch_ = memory.take(workers, worker_elements() * Index{sizeof(T)});
   }
 
   /// Bytes of this memory.
@@ -98,8 +90,11 @@ class HiddenLayer {
     T* biases;   // [M], after the weights
     T* tokens;   // [kRows, D]
   };
+  Index worker_elements() const {
+    return (width_ + 1) * weight_row() + kRows * padded_size(width_);
+  }
   WorkerScratch slot(Index worker) {
-    T* const at = scratch_.data<T>() + worker * (worker_bytes(width_, hidden_) / Index{sizeof(T)});
+    T* const at = scratch_.data<T>() + worker * worker_elements();
     T* const biases = at + width_ * weight_row();
     return {at, biases, biases + weight_row()};
   }

@@ -32,10 +32,6 @@ class KeyColumns {
 
   /// Elements of a row of keys: M + 1, padded.
   static Index row_of(Index hidden) { return padded_size(hidden + 1); }
-  /// An upper bound for the bytes of the keys of a call, or of their gradient.
-  static Index bytes(const DenseSynthesizerShape& s) {
-    return s.batch * s.key_heads * s.keys * row_of(s.hidden) * Index{sizeof(T)};
-  }
   /// Such rows in `memory` as a tensor of that shape.
   static View<T> rows_of(Workspace& memory, const Shape& shape) {
     const Index row = row_of(shape[3] - 1);

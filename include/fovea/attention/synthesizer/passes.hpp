@@ -92,24 +92,6 @@ void SynthesizerForm<Form, S>::check_backward(const InputsOf<Form, T>& inputs,
 
 template <class Form, class S>
 template <class T>
-Index SynthesizerForm<Form, S>::workspace_bytes(const S& shape, Index workers) const {
-  const AttentionShape s = Form::softmax_shape(shape);
-  const HeadPlans plans(softmax(), s.query_heads,
-                        SequenceShape::of(s.queries, s.keys, CausalAlignment::bottom_right));
-  return SoftmaxForward<T>::workspace_bytes(s, plans, workers) +
-         SynthesizerLogits<Form, T>::bytes(shape, workers);
-}
-
-template <class Form, class S>
-template <class T>
-Index SynthesizerForm<Form, S>::backward_workspace_bytes(const S& shape, Index workers) const {
-  return softmax().template backward_workspace_bytes<T>(Form::softmax_shape(shape), workers) +
-         SynthesizerLogits<Form, T>::bytes(shape, workers) +
-         SynthesizerGradients<Form, T>::bytes(shape);
-}
-
-template <class Form, class S>
-template <class T>
 void SynthesizerForm<Form, S>::run(const InputsOf<Form, T>& inputs, const View<T>& out,
                                    const SoftmaxSaved<T>& saved,
                                    const ExecutorRef& executor) const {
@@ -124,6 +106,7 @@ void SynthesizerForm<Form, S>::run(const InputsOf<Form, T>& inputs, const View<T
   });
   SoftmaxForward<T> pass(call, plans, out, saved);
   pass.reserve(threads);
+  if (threads.only_counts()) return;
   logits.compute(threads);
   pass.compute(threads);
 }
@@ -147,6 +130,7 @@ void SynthesizerForm<Form, S>::run_backward(const InputsOf<Form, T>& inputs,
   });
   SoftmaxBackward<T> pass(call, plans, out, saved, d_out, gradients.wanted());
   pass.reserve(threads);
+  if (threads.only_counts()) return;
   logits.compute(threads);
   pass.compute(threads);
   gradients.finish(logits, threads);
@@ -206,8 +190,6 @@ void SynthesizerDecoder<Op, T>::run_step(const InputsOf<Op, T>& inputs, const Vi
       const;                                                                                       \
   template void detail::SynthesizerForm<Op, Op::Shape>::run<T>(                                    \
       const InputsOf<Op, T>&, const View<T>&, const SoftmaxSaved<T>&, const ExecutorRef&) const;   \
-  template Index detail::SynthesizerForm<Op, Op::Shape>::workspace_bytes<T>(const Op::Shape&,      \
-                                                                            Index) const;          \
   template class SynthesizerDecoder<Op, T>;
 #define FOVEA_SYNTHESIZER_BACKWARD(Op, T)                                                         \
   template void detail::SynthesizerForm<Op, Op::Shape>::check_backward<T>(                        \
@@ -215,9 +197,7 @@ void SynthesizerDecoder<Op, T>::run_step(const InputsOf<Op, T>& inputs, const Vi
       const GradsOf<Op, T>&, const std::optional<Index>&) const;                                  \
   template void detail::SynthesizerForm<Op, Op::Shape>::run_backward<T>(                          \
       const InputsOf<Op, T>&, const View<const T>&, const SoftmaxSaved<T>&, const View<const T>&, \
-      const GradsOf<Op, T>&, const ExecutorRef&) const;                                           \
-  template Index detail::SynthesizerForm<Op, Op::Shape>::backward_workspace_bytes<T>(             \
-      const Op::Shape&, Index) const;
+      const GradsOf<Op, T>&, const ExecutorRef&) const;
 #define FOVEA_SYNTHESIZER(Op)                         \
   FOVEA_IN_FLOAT_UNIT(FOVEA_SYNTHESIZER_FORWARD, Op)  \
   FOVEA_IN_DOUBLE_UNIT(FOVEA_SYNTHESIZER_FORWARD, Op) \

@@ -7,12 +7,10 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
-#include <optional>
 #include <utility>
 #include <vector>
 
-#include "fovea/attention/fsat/graph.hpp"
-#include "fovea/attention/indexed/forward.hpp"
+#include "fovea/attention/fsat/lists.hpp"
 #include "fovea/core/index_span.hpp"
 #include "fovea/distributed/rows/places_of_rows.hpp"
 #include "fovea/distributed/rows/row_set.hpp"
@@ -131,6 +129,9 @@ EdgeTargets leading_edges(const FsatKeys<T>& all, const Sharding& rows, std::exc
 template <class T>
 class FsatGraphPart {
  public:
+  /// The type of the confidences.
+  using Scalar = T;
+
   /// \param all must outlive this object
   /// \param queries those with rows here, ascending, disjoint
   /// \param keys those whose edges are included, likewise
@@ -148,14 +149,14 @@ class FsatGraphPart {
   /// Allocates the memory for the graphs of that many heads at once, built by that many workers.
   /// \throws std::bad_alloc
   template <class Memory>
-  void take_memory(Index heads, Index workers, Memory&& memory) {
+  void take_memory(Index heads, Index /*graphs*/, Index workers, Memory&& memory) {
     begin_ = memory.take(heads, (rows_.count() + 1) * kIndex);
-    keys_ = memory.take(heads, edges() * kIndex);
-    confidences_ = memory.take(heads, edges() * Index{sizeof(T)});
+    keys_ = memory.take(heads, head_edges() * kIndex);
+    confidences_ = memory.take(heads, head_edges() * Index{sizeof(T)});
     scratch_ = memory.take(workers, slot() * kIndex);
     if (!with_gradients_) return;
-    slots_ = memory.take(heads, edges() * kIndex);
-    d_confidences_ = memory.take(heads, edges() * Index{sizeof(T)});
+    slots_ = memory.take(heads, head_edges() * kIndex);
+    d_confidences_ = memory.take(heads, head_edges() * Index{sizeof(T)});
   }
 
   /// Builds the graph of a head of those of all sequences.
@@ -166,7 +167,7 @@ class FsatGraphPart {
     const HeadEdges<T> of = all_.of_head(head);
     const Index rows = rows_.count();
     Index* const begin = begin_.template data<Index>() + place * (rows + 1);
-    T* const distances = confidences_.template data<T>() + place * edges();
+    T* const distances = confidences_.template data<T>() + place * head_edges();
     std::fill_n(begin, rows + 1, Index{0});
     std::fill_n(marks, rows, Index{-1});
     for_each_edge(of, points, [&](Index j, Index, Index, Index row) {
@@ -193,43 +194,55 @@ class FsatGraphPart {
     found.weigh({0, begin[rows]}, all_.options());
   }
 
+  /// Builds the graphs of some heads.
+  /// \param head_of called as head_of(n), returns the GraphHead of graph n
+  template <class HeadOf>
+  void build(Index graphs, const HeadOf& head_of, const ExecutorRef& executor) {
+    for_each_task(executor, graphs, [&](Index n, Index worker) {
+      const GraphHead of = head_of(n);
+      build(of.sequence.batch * all_.heads_of_sequence() + of.head, of.place, worker);
+    });
+  }
+
   /// The rows of keys of a graph.
-  KeyLists rows(Index place) const {
+  KeyLists rows(const Sequence& /*s*/, Index place) const {
     KeyLists lists;
-    lists.data = keys_.template data<Index>() + place * edges();
+    lists.data = keys_.template data<Index>() + place * head_edges();
     lists.begin = begins(place);
     lists.length = most_keys();
     lists.key_end = most_keys();
     return lists;
   }
   /// The confidences of a graph, in the order of the rows.
-  const T* confidences(Index place) const {
-    return confidences_.template data<T>() + place * edges();
+  const T* confidences(const Sequence& /*s*/, Index place) const {
+    return confidences_.template data<T>() + place * head_edges();
   }
-  /// Where to write the gradients of its confidences; null if not requested.
-  T* d_confidences(Index place) {
-    return with_gradients_ ? d_confidences_.template data<T>() + place * edges() : nullptr;
+  /// Where to write the gradients of its confidences. \pre with_gradients()
+  T* d_confidences(const Sequence& /*s*/, Index place) {
+    return d_confidences_.template data<T>() + place * head_edges();
   }
+  /// Whether gradients of confidences are requested.
+  bool with_gradients() const { return with_gradients_; }
   /// The capacity in edges of a head.
-  Index edges() const { return places_.count() * all_.edges_of_key(); }
+  Index head_edges() const { return places_.count() * all_.edges_of_key(); }
+  /// The offset of a sequence's first edge among those of its head.
+  static Index first_edge(const Sequence& /*s*/) { return 0; }
   /// The number of keys that rows may refer to.
   Index most_keys() const { return by_place_ ? places_.count() : all_.tokens(); }
-  /// The query heads of a sequence.
-  Index heads() const { return all_.heads_of_sequence(); }
 
   /// Writes the gradients of the dominant indices of a head's keys, computed from those of its
   /// confidences.
   /// \param to [B, Hq, keys, M], written   \pre gradients of confidences are requested, and written
-  void lead_back(Index batch, Index head, Index place, const View<T>& to) {
+  void lead_back(const Sequence& s, Index head, Index place, const View<T>& to) {
     const Index width = to.width();
-    const Matrix<T> out = fovea::detail::head_matrix(to, batch, head, 0);
+    const Matrix<T> out = fovea::detail::head_matrix(to, s.batch, head, 0);
     for (Index j = 0; j < to.rows(); ++j) {
       for (Index m = 0; m < width; ++m) out.data[j * out.row + m * out.column] = 0;
     }
-    const HeadEdges<T> of = all_.of_head(batch * heads() + head);
+    const HeadEdges<T> of = all_.of_head(s.batch * all_.heads_of_sequence() + head);
     const Index* const first = begins(place);
-    const EdgeGradients<T> found = {confidences(place), d_confidences(place),
-                                    slots_.template data<Index>() + place * edges()};
+    const EdgeGradients<T> found = {confidences(s, place), d_confidences(s, place),
+                                    slots_.template data<Index>() + place * head_edges()};
     // Slots refer to keys by their places.
     const std::vector<T> dominant = dominant_of_keys(of);
     const Matrix<const T> from = {dominant.data(), width, 1};
@@ -250,10 +263,10 @@ class FsatGraphPart {
 
   void put(Index place, Index at, Index j, T distance, Index slot) {
     const Index number = by_place_ ? places_.place(j) : j;
-    keys_.template data<Index>()[place * edges() + at] = number;
-    confidences_.template data<T>()[place * edges() + at] = distance;
+    keys_.template data<Index>()[place * head_edges() + at] = number;
+    confidences_.template data<T>()[place * head_edges() + at] = distance;
     if (!with_gradients_) return;
-    slots_.template data<Index>()[place * edges() + at] = number * all_.width() + slot;
+    slots_.template data<Index>()[place * head_edges() + at] = number * all_.width() + slot;
   }
 
   std::vector<T> dominant_of_keys(const HeadEdges<T>& of) const {
@@ -289,68 +302,6 @@ class FsatGraphPart {
   Workspace slots_;          // [heads, edges]
   Workspace d_confidences_;  // [heads, edges]
   Workspace scratch_;        // [workers, slot()]
-};
-
-/// A part of the graphs, in the form read by passes over key lists.
-/// \tparam T float or double
-template <class T>
-class FsatListsPart {
- public:
-  /// The lists are built during the pass.
-  static constexpr bool kBuilt = true;
-
-  /// \param graph must outlive this object   \param scale scale of the logits; not set: 1/sqrt(D)
-  /// \param d_dominant [B, Hq, keys, M], written; or none
-  FsatListsPart(FsatGraphPart<T>& graph, const std::optional<double>& scale,
-                const View<T>& d_dominant = {})
-      : graph_(&graph), scale_({.scale = scale}), d_dominant_(d_dominant) {}
-
-  /// The query rows' alignment with the keys; unused.
-  static CausalAlignment alignment() { return CausalAlignment::bottom_right; }
-  /// The scale of the logits for queries of D = width.
-  template <class U>
-  U scale_of(Index width) const {
-    return scale_.template scale_of<U>(width);
-  }
-  /// The capacity of the longest list.
-  Index length() const { return graph_->most_keys(); }
-  /// The largest number of edges of one query head.
-  Index entries() const { return graph_->edges(); }
-  /// The offset of a sequence's first edge among those of its head.
-  Index first_entry(const Sequence& /*s*/) const { return 0; }
-
-  /// Allocates the memory for the graphs of that many heads at once. \throws std::bad_alloc
-  template <class Memory>
-  void take_memory(Index heads, Index /*graphs*/, Index workers, Memory&& memory) {
-    graph_->take_memory(heads, workers, memory);
-  }
-  /// Builds the graphs of some heads.
-  /// \param head_of called as head_of(n), gives the sequence, the head and the place of graph n
-  template <class HeadOf>
-  void build(Index graphs, const HeadOf& head_of, const ExecutorRef& executor) {
-    for_each_task(executor, graphs, [&](Index n, Index worker) {
-      const auto piece = head_of(n);
-      graph_->build(piece.sequence.batch * graph_->heads() + piece.head, piece.place, worker);
-    });
-  }
-
-  /// The rows of keys of a graph.
-  KeyLists rows(const Sequence& /*s*/, Index /*h*/, Index place) const {
-    return graph_->rows(place);
-  }
-  /// The confidences, in the order of the rows' keys.
-  const T* factors(const Sequence& /*s*/, Index place) const { return graph_->confidences(place); }
-  /// Where the gradients of the confidences are written; null if not requested.
-  T* d_factors(const Sequence& /*s*/, Index place) const { return graph_->d_confidences(place); }
-  /// Writes the gradient of a head's dominant indices, if requested.
-  void take_gradients(const Sequence& s, Index h, Index place) const {
-    if (!d_dominant_.empty()) graph_->lead_back(s.batch, h, place, d_dominant_);
-  }
-
- private:
-  FsatGraphPart<T>* graph_;
-  IndexedOptions scale_;
-  View<T> d_dominant_;
 };
 
 }  // namespace distributed

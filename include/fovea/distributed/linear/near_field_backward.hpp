@@ -77,7 +77,7 @@ class BlendGradients {
 
   std::exception_ptr add(Sums& to, const View<T>& out, const ExecutorRef& executor) {
     return to.run(
-        [&](const ScanStep& scan_step, Index h, double* sums) {
+        [&](const ScanStep& scan_step, Index h, double* sums, Index /*worker*/) {
           const Index end = scan_step.first + scan_step.rows.end - scan_step.rows.begin;
           for (Index n = scan_step.first; n < end; ++n) {
             for (Index c = 0; c < out.width(); ++c) {

@@ -15,7 +15,7 @@
 #include "fovea/distributed/linear/feature_gradients_scan.hpp"
 #include "fovea/distributed/linear/sharded_feature_totals.hpp"
 #include "fovea/distributed/messages/pass.hpp"
-#include "fovea/distributed/messages/pipelined_scan.hpp"
+#include "fovea/distributed/segments/range_sums.hpp"
 #include "fovea/distributed/segments/segment_rows.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -48,8 +48,7 @@ class FeatureGradientsTotals final : public RankPass {
                  FeatureSegments<T>::sum_elements(call.shape), call.group()) {
     call.reserve(count() * (row_heads() + key_heads()), memory_of(executor));
     if (!call.wants_projection()) return;
-    projection_.emplace(ranks, segments.layout(), ScanDirection::up, 1,
-                        Call::part_elements(call.shape) * Index{sizeof(T)}, 1,
+    projection_.emplace(ranks, segments.layout(), 1, Call::part_elements(call.shape),
                         row_heads() + key_heads());
   }
 
@@ -66,10 +65,10 @@ class FeatureGradientsTotals final : public RankPass {
     of_rows_.fold(
         [&](Index n) { return SegmentSums<T>::segments(rows_seeing(n / call_.shape.key_heads)); });
     if (!error) error = fovea::detail::caught([&] { take_tokens(executor); });
-    if (projection_) add_up();
-    if (projection_ && !error) {
-      call_.add_parts(nullptr, 0, projection_->template state<T>(0), true);
-    }
+    if (!projection_) return error;
+    const std::exception_ptr last = add_up(executor);
+    if (!error) error = last;
+    if (!error) call_.add_parts(nullptr, 0, projection_->of(0), true);
     return error;
   }
 
@@ -120,15 +119,14 @@ class FeatureGradientsTotals final : public RankPass {
   }
 
   /// Sums the parts of all segments of all query heads, and then of all key heads.
-  void add_up() {
-    T* const sums = projection_->template state<T>(0);
-    std::fill_n(sums, Call::part_elements(call_.shape), T(0));
-    projection_->run([&](const ScanStep& scan_step, Index, Index) {
-      call_.add_parts(call_.part(scan_step.round * count() + scan_step.first / kLinearSegment),
-                      SegmentSums<T>::segments(scan_step.rows.end - scan_step.rows.begin), sums,
-                      false);
-    });
-    projection_->give_to_all();
+  std::exception_ptr add_up(const ExecutorRef& executor) {
+    return projection_->run(
+        [&](const ScanStep& scan_step, Index, T* sums, Index) {
+          call_.add_parts(call_.part(scan_step.round * count() + scan_step.first / kLinearSegment),
+                          SegmentSums<T>::segments(scan_step.rows.end - scan_step.rows.begin), sums,
+                          false);
+        },
+        executor);
   }
 
   Call& call_;
@@ -139,7 +137,7 @@ class FeatureGradientsTotals final : public RankPass {
   Workspace scratch_;  // [workers, slot_]
   ShardedFeatureTotals<T> of_keys_;
   SegmentTotals<T> of_rows_;
-  std::optional<PipelinedScan> projection_;  // its gradient in two words
+  std::optional<RangeSums<T>> projection_;  // its gradient in two words
 };
 
 /// One backward pass.

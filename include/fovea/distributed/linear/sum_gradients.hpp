@@ -71,8 +71,8 @@ class SumGradientsTotals final : public RankPass {
     if (!error) error = fovea::detail::caught([&] { take_tokens(executor); });
     if (!sums_) return error;
     const std::exception_ptr later =
-        sums_->run([&](const ScanStep& scan_step, Index head,
-                       double* sum) { add_products(scan_step, head, *sum); },
+        sums_->run([&](const ScanStep& scan_step, Index head, double* sum,
+                       Index /*worker*/) { add_products(scan_step, head, *sum); },
                    executor);
     return error ? error : later;
   }
@@ -205,7 +205,7 @@ class SumGradientsScan final : public RankPass {
         });
     if (found_) {
       const std::exception_ptr sums = found_->run(
-          [&](const ScanStep& scan_step, Index row_head, CompensatedSum<T>* sum) {
+          [&](const ScanStep& scan_step, Index row_head, CompensatedSum<T>* sum, Index /*worker*/) {
             if (!error) add_products(scan_step, row_head, *sum);
           },
           executor);

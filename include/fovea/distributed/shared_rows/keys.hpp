@@ -14,8 +14,8 @@
 #include "fovea/attention/softmax/backward_call.hpp"
 #include "fovea/attention/softmax/dense.hpp"
 #include "fovea/distributed/messages/pass.hpp"
-#include "fovea/distributed/messages/pipelined_scan.hpp"
 #include "fovea/distributed/rows/own_range.hpp"
+#include "fovea/distributed/segments/range_sums.hpp"
 #include "fovea/distributed/segments/segment_rows.hpp"
 #include "fovea/distributed/softmax/sink_gradients.hpp"
 #include "fovea/patterns/plan_part.hpp"
@@ -106,14 +106,11 @@ class SharedKeysBackward final : public RankPass {
               d_lse.empty() ? d_lse : View<const T>(segments_.read(kGradOfLse))),
         workers_((std::max)(worker_count(executor, most_tasks()), Index{1})),
         parts_(memory_of(executor).take(heads() * own_count(), elements() * Index{sizeof(T)})),
-        scan_(rows.ranks(), segments_.layout(), ScanDirection::up, key_heads(),
-              elements() * Index{sizeof(T)}, workers_, group()) {
+        sums_(rows.ranks(), segments_.layout(), key_heads(), elements(), group(), workers_) {
     pass_.take_scratch(workers_, memory_of(executor));
     if (grads.sink.empty()) return;
     sinks_.emplace(rows.ranks(), segments_.layout(), inputs.q.batch(), inputs.q.heads(), workers_);
   }
-  SharedKeysBackward(const SharedKeysBackward&) = delete;
-  SharedKeysBackward& operator=(const SharedKeysBackward&) = delete;
 
   /// Computes the pass. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
@@ -136,11 +133,9 @@ class SharedKeysBackward final : public RankPass {
       if (!error) error = later;
     };
     if (sinks_) then(sinks_->run(pass_, call_.sequences(), executor));
-    for (Index head = 0; head < key_heads(); ++head) std::fill_n(d_k(head), elements(), T{0});
-    then(scan_.run(executor, [&](const ScanStep& scan_step, Index head, Index /*worker*/) {
-      add_parts(scan_step, head);
-    }));
-    scan_.give_to_all();
+    then(sums_.run([&](const ScanStep& scan_step, Index head, T* sums,
+                       Index /*worker*/) { add_parts(scan_step, head, sums); },
+                   executor));
     if (!error) write();
     return error;
   }
@@ -179,8 +174,6 @@ class SharedKeysBackward final : public RankPass {
   T* part(Index head, Index n) {
     return parts_.template data<T>() + (head * own_count() + n) * elements();
   }
-  /// The sums of a key head.
-  T* d_k(Index key_head) { return scan_.template state<T>(key_head); }
 
   /// Computes the gradients of a head's query block n, and its contribution to those of keys.
   void take_rows(Index head, Index n, Index worker) {
@@ -218,8 +211,7 @@ class SharedKeysBackward final : public RankPass {
 
   /// Adds the contributions of a range's blocks to the sums of a key head, one query head per
   /// round.
-  void add_parts(const ScanStep& scan_step, Index key_head) {
-    T* const to = d_k(key_head);
+  void add_parts(const ScanStep& scan_step, Index key_head, T* to) {
     for (Index n = 0; n < own_count(); ++n) {
       if (!scan_step.rows.holds(plan().rows(n).first)) continue;
       const T* const from = part(key_head * group() + scan_step.round, n);
@@ -235,7 +227,7 @@ class SharedKeysBackward final : public RankPass {
       if (to.empty()) return;
       for (Index head = 0; head < key_heads(); ++head) {
         SoftmaxGradKernels<T>{}.scaled_rows(
-            {d_k(head) + first,
+            {sums_.of(head) + first,
              fovea::detail::head_matrix(to, head / to.heads(), head % to.heads(), 0), 0, 1,
              to.rows(), to.width(), scale, false});
       }
@@ -256,8 +248,8 @@ class SharedKeysBackward final : public RankPass {
   HeadPlans plans_;
   BackwardCall<T> pass_;
   Index workers_;
-  Workspace parts_;     // [B, Hq, own blocks, P, D and Dv padded]
-  PipelinedScan scan_;  // of a key head: the sums of its keys and values, [P, D and Dv padded]
+  Workspace parts_;    // [B, Hq, own blocks, P, D and Dv padded]
+  RangeSums<T> sums_;  // of a key head: those of its keys and values, [P, D and Dv padded]
   std::optional<SinkGradients<T>> sinks_;  // if requested
 };
 

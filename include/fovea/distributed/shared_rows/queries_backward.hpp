@@ -17,6 +17,7 @@
 #include "fovea/distributed/messages/collective_check.hpp"
 #include "fovea/distributed/messages/pass.hpp"
 #include "fovea/distributed/messages/pipelined_scan.hpp"
+#include "fovea/distributed/segments/range_sums.hpp"
 #include "fovea/distributed/segments/segment_rows.hpp"
 #include "fovea/patterns/plan_part.hpp"
 
@@ -154,11 +155,9 @@ class SharedQueriesBackward final : public RankPass {
     pass_.take_scratch(workers_, memory_of(executor));
     if (grads.q.empty()) return;
     parts_ = memory_of(executor).take(heads() * own_count(), part_elements() * Index{sizeof(T)});
-    d_q_.emplace(rows.ranks(), segments_.layout(), ScanDirection::up, heads(),
-                 inputs.q.rows() * inputs.q.width() * Index{sizeof(T)}, workers_);
+    d_q_.emplace(rows.ranks(), segments_.layout(), heads(), inputs.q.rows() * inputs.q.width(), 1,
+                 workers_);
   }
-  SharedQueriesBackward(const SharedQueriesBackward&) = delete;
-  SharedQueriesBackward& operator=(const SharedQueriesBackward&) = delete;
 
   /// Computes the pass. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null
@@ -170,7 +169,10 @@ class SharedQueriesBackward final : public RankPass {
     if (!error) error = fovea::detail::caught([&] { compute(executor); });
     segments_.bring_back();
     if (d_q_) {
-      const std::exception_ptr later = add_up(executor);
+      const std::exception_ptr later =
+          d_q_->run([&](const ScanStep& scan_step, Index head, T* sums,
+                        Index /*worker*/) { add_parts(scan_step, head, sums); },
+                    executor);
       if (!error) error = later;
     }
     if (!error) write();
@@ -274,27 +276,13 @@ class SharedQueriesBackward final : public RankPass {
     write(segments_.made(kV), buffers.d_v, pass_.unlift());
   }
 
-  /// Sums the gradients of queries.
-  std::exception_ptr add_up(const ExecutorRef& executor) {
-    const Index elements = inputs_.q.rows() * inputs_.q.width();
-    for (Index head = 0; head < heads(); ++head) {
-      std::fill_n(d_q_->template state<T>(head), elements, T{0});
-    }
-    const std::exception_ptr error =
-        d_q_->run(executor, [&](const ScanStep& scan_step, Index head, Index /*worker*/) {
-          add_parts(scan_step, head);
-        });
-    d_q_->give_to_all();
-    return error;
-  }
-
   /// Adds the contributions of a range's blocks to the gradients of a head's queries.
-  void add_parts(const ScanStep& scan_step, Index head) {
+  void add_parts(const ScanStep& scan_step, Index head, T* sums) {
     const Index key_end = call_.sequences()[head / inputs_.q.heads()].key_end;
     for (Index n = 0; n < own_count(); ++n) {
       const Index key = own_block(n).first;
       if (!scan_step.rows.holds(key) || key >= key_end) continue;
-      const Matrix<T> to = {d_q_->template state<T>(head), inputs_.q.width(), 1};
+      const Matrix<T> to = {sums, inputs_.q.width(), 1};
       SoftmaxGradKernels<T>{}.scaled_rows({part(head, n), to, 0, 1, inputs_.q.rows(),
                                            inputs_.q.width(), call_.scale() * pass_.unlift(),
                                            key > 0});
@@ -307,7 +295,7 @@ class SharedQueriesBackward final : public RankPass {
     segments_.take(kV, grads_.v);
     if (!d_q_) return;
     for (Index head = 0; head < heads(); ++head) {
-      const T* from = d_q_->template state<T>(head);
+      const T* from = d_q_->of(head);
       for (Index n = 0; n < inputs_.q.rows(); ++n) {
         for (Index c = 0; c < inputs_.q.width(); ++c) {
           grads_.q(head / inputs_.q.heads(), head % inputs_.q.heads(), n, c) = *from++;
@@ -326,8 +314,8 @@ class SharedQueriesBackward final : public RankPass {
   Index workers_;
   SharedLseLow<T> low_;
   bool has_low_ = false;
-  Workspace parts_;                   // [B, Hq, own blocks, P, D padded], if q is requested
-  std::optional<PipelinedScan> d_q_;  // of a head: [P, D], likewise
+  Workspace parts_;                  // [B, Hq, own blocks, P, D padded], if q is requested
+  std::optional<RangeSums<T>> d_q_;  // of a head: [P, D], likewise
 };
 
 }  // namespace distributed

@@ -97,8 +97,6 @@ class SharedQueriesForward final : public RankPass {
         parts_(memory_of(executor).take(heads() * own_count(), part_elements() * Index{sizeof(T)})),
         scratch_(memory_of(executor).take(workers_, slot() * Index{sizeof(T)})),
         blocks_(memory_of(executor).take(workers_, BlockStorage::bytes(plan_.most_runs()))) {}
-  SharedQueriesForward(const SharedQueriesForward&) = delete;
-  SharedQueriesForward& operator=(const SharedQueriesForward&) = delete;
 
   /// Computes the pass. All messages are exchanged even if computing throws.
   /// \returns the exception that computing threw, or null

@@ -108,8 +108,7 @@ struct WeightedValues {
     for (Index j = 0; j < keys; ++j, ++weight) {
       if (ahead > 0) prefetch(j + ahead);
       Vec<T> value[V];
-      FOVEA_UNROLL
-      for (int x = 0; x < V; ++x) value[x] = load_value(j, x);
+      load_values(j, value);
       FOVEA_UNROLL
       for (int r = 0; r < R; ++r) {
         const Vec<T> scalar = set1(weight[r * kKeyTile]);
@@ -119,6 +118,7 @@ struct WeightedValues {
     }
     FOVEA_UNROLL
     for (int r = 0; r < R; ++r) {
+      if constexpr (kIsInPairs) order_columns(sum.at[r]);
       FOVEA_UNROLL
       for (int x = 0; x < V; ++x) {
         T* p = acc + (row + r) * acc_row + column + x * kLanes<T>;
@@ -128,9 +128,35 @@ struct WeightedValues {
   }
 
  private:
-  FOVEA_INLINE Vec<T> load_value(Index j, int x) const {
-    if constexpr (V == 1) return load_columns<S, T>(v.data, j * v.row, v.column, column, width);
-    return load_stored<S, T>(v.data, j * v.row + column + x * kLanes<T>);
+  /// Whether two vectors are loaded as one register of pairs, whose first and second numbers are
+  /// split without shuffles: of two sums, one has the even and one the odd columns.
+  static constexpr bool kIsInPairs = S == Storage::bfloat16 && V % 2 == 0;
+
+  FOVEA_INLINE void load_values(Index j, Vec<T> (&value)[V]) const {
+    const Index row = j * v.row;
+    if constexpr (V == 1) {
+      value[0] = load_columns<S, T>(v.data, row, v.column, column, width);
+    } else if constexpr (kIsInPairs) {
+      FOVEA_UNROLL
+      for (int x = 0; x < V; x += 2) {
+        const void* const pairs = short_element(v.data, row + column + x * kLanes<T>);
+        split_bfloat16(load_int<T>(static_cast<const Int<T>*>(pairs)), value[x], value[x + 1]);
+      }
+    } else {
+      FOVEA_UNROLL
+      for (int x = 0; x < V; ++x) {
+        value[x] = load_stored<S, T>(v.data, row + column + x * kLanes<T>);
+      }
+    }
+  }
+
+  static FOVEA_INLINE void order_columns(Vec<T> (&sums)[V]) {
+    FOVEA_UNROLL
+    for (int x = 0; x < V; x += 2) {
+      const Vec<T> even = sums[x];
+      sums[x] = interleave<false>(even, sums[x + 1]);
+      sums[x + 1] = interleave<true>(even, sums[x + 1]);
+    }
   }
 
   FOVEA_INLINE void prefetch(Index j) const {

@@ -25,10 +25,10 @@ struct Avx512 : Portable {
   }
 
   static FOVEA_INLINE Vec<float> load_pieces(const char* first, Index step) {
-    const __m256d low = load_two_pieces(first, step);
-    const __m256d high = load_two_pieces(first + 2 * step, step);
-    return {
-        _mm512_castpd_ps(_mm512_maskz_insertf64x4(kAll8, _mm512_castpd256_pd512(low), high, 1))};
+    return joined(load_two_pieces(first, step), load_two_pieces(first + 2 * step, step));
+  }
+  static FOVEA_INLINE Vec<float> load_halves(const char* first, Index step) {
+    return joined(load_half(first), load_half(first + step));
   }
 
   template <class T>
@@ -115,6 +115,13 @@ struct Avx512 : Portable {
   }
 
  private:
+  static FOVEA_INLINE Vec<float> joined(__m256d low, __m256d high) {
+    return {
+        _mm512_castpd_ps(_mm512_maskz_insertf64x4(kAll8, _mm512_castpd256_pd512(low), high, 1))};
+  }
+  static FOVEA_INLINE __m256d load_half(const char* p) {
+    return _mm256_castsi256_pd(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
   static FOVEA_INLINE __m256d load_two_pieces(const char* first, Index step) {
     return _mm256_insertf128_pd(_mm256_castpd128_pd256(load_piece(first)), load_piece(first + step),
                                 1);

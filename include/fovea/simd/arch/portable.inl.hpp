@@ -35,6 +35,12 @@ struct Portable {
     }
     return load(pieces);
   }
+  static FOVEA_INLINE Vec<float> load_halves(const char* first, Index step) {
+    alignas(kVecBytes) float halves[kLanes<float>];
+    __builtin_memcpy(halves, first, kVecBytes / 2);
+    __builtin_memcpy(halves + kLanes<float> / 2, first + step, kVecBytes / 2);
+    return load(halves);
+  }
 
   template <class T>
   static FOVEA_INLINE Vec<T> fma(Vec<T> a, Vec<T> b, Vec<T> c) {
