@@ -12,7 +12,6 @@
 
 #include "bench/baselines/token_loops.hpp"
 #include "bench/entries/pass_entry.hpp"
-#include "bench/reference/far_gradient_reference.hpp"
 #include "bench/reference/far_reference.hpp"
 
 namespace bench {
@@ -94,19 +93,18 @@ struct FarSubject : Subject<O> {
   template <class T>
   Error decoded_error(const FarData<T>& data, Index tokens, const View<const T>& out, Index samples,
                       const Rounding& rounding) const {
-    const RepeatedTokens<T> all(data.inputs, tokens);
-    return far_error(far_model<T>(this->op), all.inputs, out, samples, rounding);
+    return far_error(far_model(this->op), data.inputs, tokens, out, samples, rounding);
   }
   template <class T>
   Error gradient_error(const FarData<T>& data, const View<const T>& /*out*/,
                        const Training<O, T>& training, Index samples) const {
-    return far_gradient_error(far_model<T>(this->op), data.inputs, training.d_out, training.grads,
-                              samples);
+    return far_gradient_error(far_model(this->op), data.inputs, training.d_out,
+                              all_grads<T>(training.grads), samples);
   }
   void describe(Entry& entry) const {
     const auto far_field = this->op.template far_field<float>();
     entry.far_field = {far_field.map_count(), far_field.delta_count()};
-    entry.causal = far_model<float>(this->op).causal;
+    entry.causal = far_model(this->op).causal;
     if constexpr (O::kHasNear) {
       entry.attended_pairs = [near_field = this->op.near_field()](const AttentionShape& shape) {
         return attended_pairs(near_field, shape);

@@ -19,7 +19,7 @@ namespace bench {
 /// The cross of the concatenated heads of q and k as f1 and f2, and the core over it. Key heads are
 /// repeated for each query head that reads them, so that f1 and f2 have one width. The graph of a
 /// training step has random edges, too.
-class CrossedCall {
+class CrossedCall final : public PassCall {
  public:
   CrossedCall(const AllInputs<float>& in, const View<float>& out, Pass pass)
       : heads_(in.q.heads()),
@@ -42,18 +42,16 @@ class CrossedCall {
     core_.training()->grads.k = fovea::as_heads(d_k_, 0, heads_, width_);
     core_.training()->grads.v = fovea::as_heads(d_c_, 0, heads_, width_);
   }
-  CrossedCall(const CrossedCall&) = delete;
-  CrossedCall& operator=(const CrossedCall&) = delete;
 
   static EdgeSource edges_of(Pass pass) {
     return pass == Pass::forward ? EdgeSource::predicted : EdgeSource::both;
   }
 
-  void forward(ThreadPool& pool) {
+  void forward(ThreadPool& pool) override {
     cross_.forward({f1_, f2_}, c_, pool);
     core_.forward(pool);
   }
-  void backward(ThreadPool& pool) {
+  void backward(ThreadPool& pool) override {
     core_.backward(pool);
     for (Index n = 0; n < d_c_.rows(); ++n) {
       for (Index c = 0; c < d_c_.width(); ++c) d_c_(0, 0, n, c) += d_k_(0, 0, n, c);
@@ -62,7 +60,7 @@ class CrossedCall {
   }
 
   /// Of out, of the cross, and of the gradients of what is crossed.
-  Error error(Index samples) {
+  Error error(Index samples) override {
     Error error = core_.error(samples);
     error.add(detail::cross_error(f1_, f2_, c_, samples, detail::cross_value));
     if (d_c_.empty()) return error;

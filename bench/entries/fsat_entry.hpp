@@ -71,12 +71,12 @@ struct FsatSubject : Subject<FsatAttention> {
     for (Index h = 0; h < data.inputs.q.heads(); ++h) {
       graphs.emplace_back(data.inputs, own.options, sequence, h);
     }
-    const auto truth = [&](const AllInputs<float>& in, Index head, Index row) {
+    return sampled_error<float>(out, samples, [&](Index head, Index row) {
+      const AllInputs<float>& in = data.inputs;
       const auto edges = graphs[static_cast<std::size_t>(head)].row(row);
       return oracle_fsat_out(in, oracle_fsat_row(in, own.options, edges, sequence, head, row),
                              edges);
-    };
-    return sampled_error<float>(data.inputs, out, samples, truth);
+    });
   }
   void describe(Entry& entry) const {
     entry.attended_pairs = [](const AttentionShape& shape) {

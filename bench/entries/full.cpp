@@ -78,11 +78,9 @@ struct EigenSubject : Subject<EigenBaseline> {
   template <class D, class T>
   Error error(const D& data, const View<const T>& out, Index samples,
               const Rounding& rounding) const {
-    const auto truth = [causal = op.causal](const AllInputs<T>& in, Index head, Index row) {
-      const auto sees = [=](const fovea_test::Pair& p) { return !causal || p.j <= p.row; };
-      return softmax_row(in, OracleOperator<T>::of({}, sees, in.q.width()), head, row);
-    };
-    return sampled_error<T>(data.inputs, out, samples, truth, rounding);
+    const auto sees = [this](const fovea_test::Pair& p) { return !op.causal || p.j <= p.row; };
+    return softmax_error(OracleOperator<T>::of({}, sees, data.inputs.q.width()), data.inputs, out,
+                         samples, rounding);
   }
   void describe(Entry& entry) const {
     entry.attended_pairs = [own = op](const AttentionShape& s) { return own.attended_pairs(s); };

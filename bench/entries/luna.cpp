@@ -43,8 +43,9 @@ struct LunaCall {
   Error error(Index samples) const {
     pack.widen();
     unpack.widen();
-    Error error = sampled_error<T>(in, packed, samples, SoftmaxOfAll{}, rounding_to<S, T>());
-    error.add(sampled_error<T>(of_tokens, out, samples, SoftmaxOfAll{}, rounding_to<S, T>()));
+    const auto truth = softmax_of_all<T>(in.q.width());
+    Error error = softmax_error<T>(truth, in, packed, samples, rounding_to<S, T>());
+    error.add(softmax_error<T>(truth, of_tokens, out, samples, rounding_to<S, T>()));
     return error;
   }
 

@@ -77,7 +77,7 @@ Error mixed_error(const LinformerAttention&, const AllInputs<T>& in, const View<
   AllInputs<T> projected = in;
   projected.k = View<const T>(keys.data(), {1, heads, kProjected, in.k.width()});
   projected.v = View<const T>(values.data(), {1, heads, kProjected, in.v.width()});
-  return sampled_error<T>(projected, out, samples, SoftmaxOfAll{});
+  return softmax_error(softmax_of_all<T>(in.q.width()), projected, out, samples);
 }
 
 /// The rows of a head as a matrix of the oracle.
@@ -121,9 +121,10 @@ Error mixed_error(const NystroemAttention&, const AllInputs<T>& in, const View<c
   marks.v = View<const T>(values.data(), {1, heads, m, in.v.width()});
   AllInputs<T> magnitudes = marks;
   magnitudes.v = View<const T>(sizes.data(), {1, heads, m, in.v.width()});
-  return sampled_error<T>(marks, out, samples, [&](const AllInputs<T>& of, Index head, Index row) {
-    RowReference<T> truth = SoftmaxOfAll{}(of, head, row);
-    truth.gauge = SoftmaxOfAll{}(magnitudes, head, row).gauge;
+  const auto softmax = softmax_of_all<T>(in.q.width());
+  return sampled_error<T>(out, samples, [&](Index head, Index row) {
+    RowReference<T> truth = softmax_row(marks, softmax, head, row);
+    truth.gauge = softmax_row(magnitudes, softmax, head, row).gauge;
     return truth;
   });
 }

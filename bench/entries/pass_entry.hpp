@@ -112,9 +112,32 @@ class Training {
   fovea::GradsOf<Op, T> grads;
 };
 
+/// The gradients of an operator that the truth is known for.
+template <class T, class Grads>
+AllGrads<T> all_grads(const Grads& of) {
+  AllGrads<T> grads;
+  grads.q = of.q;
+  grads.k = of.k;
+  grads.v = of.v;
+  if constexpr (requires { of.beta; }) grads.beta = of.beta;
+  return grads;
+}
+
+/// The passes of a call.
+struct PassCall {
+  PassCall() = default;
+  PassCall(const PassCall&) = delete;
+  PassCall& operator=(const PassCall&) = delete;
+  virtual ~PassCall() = default;
+
+  virtual void forward(ThreadPool& pool) = 0;
+  virtual void backward(ThreadPool& pool) = 0;
+  virtual Error error(Index samples) = 0;
+};
+
 /// A call of a subject's operator, with tensors of S.
 template <class Of, class T, class S>
-class OperatorCall {
+class OperatorCall final : public PassCall {
   using Op = typename Of::Op;
 
  public:
@@ -131,13 +154,11 @@ class OperatorCall {
       of_.add_saved(training_->saved, data_);
     }
   }
-  OperatorCall(const OperatorCall&) = delete;
-  OperatorCall& operator=(const OperatorCall&) = delete;
 
   const AllInputs<T>& inputs() const { return data_.inputs; }
   auto& training() { return training_; }
 
-  void forward(ThreadPool& pool) {
+  void forward(ThreadPool& pool) override {
     if constexpr (kTrains) {
       if (training_) {
         op_.forward(of_.inputs(data_, call_.inputs), call_.out, training_->saved, pool);
@@ -147,14 +168,14 @@ class OperatorCall {
     op_.forward(of_.inputs(data_, call_.inputs), call_.out, pool);
   }
   /// \pre the pass was not Pass::forward
-  void backward(ThreadPool& pool) {
+  void backward(ThreadPool& pool) override {
     if constexpr (kTrains) {
       op_.backward(of_.inputs(data_, call_.inputs), out_, training_->saved, training_->d_out,
                    training_->grads, pool);
     }
   }
 
-  Error error(Index samples) {
+  Error error(Index samples) override {
     call_.widen();
     Error error = of_.error(data_, out_, samples, rounding_to<S, T>());
     if constexpr (kTrains && requires { of_.gradient_error(data_, out_, *training_, samples); }) {
@@ -181,9 +202,7 @@ constexpr double passes_of_forward(Pass pass, double backward) {
   return (has_backward ? backward : 0) + (pass == Pass::backward ? 0 : 1);
 }
 
-/// The passes of a call, which has forward(pool), backward(pool) and error(samples).
-template <class Call>
-Prepared passes_of(Pass pass, const std::shared_ptr<Call>& call) {
+inline Prepared passes_of(Pass pass, const std::shared_ptr<PassCall>& call) {
   const bool is_forward = pass != Pass::backward;
   const bool is_backward = pass == Pass::backward || pass == Pass::training;
   if (!is_forward) {

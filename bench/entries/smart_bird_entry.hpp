@@ -154,6 +154,10 @@ struct ListSubject : Subject<O> {
     data.are_saved = true;
   }
   template <class T>
+  static ListedKeys listed(const ListData<T>& data) {
+    return {data.lists.view()};
+  }
+  template <class T>
   Error error(ListData<T>& data, const View<const T>& out, Index samples,
               const Rounding& rounding) const {
     Error error;
@@ -161,16 +165,16 @@ struct ListSubject : Subject<O> {
       if (!data.are_saved) this->op.select(data.inputs.sketch(), data.lists.view());
       error = selection_error<T>(this->op, data.inputs, std::as_const(data.lists).view(), samples);
     }
-    error.add(sampled_error<T>(data.inputs, out, samples,
-                               softmax_reference(ListedKeys{std::as_const(data.lists).view()}),
-                               rounding));
+    error.add(softmax_error(softmax_oracle(listed(data), data.inputs), data.inputs, out, samples,
+                            rounding));
     return error;
   }
   template <class T>
   Error gradient_error(const ListData<T>& data, const View<const T>& out,
                        const Training<O, T>& training, Index samples) const {
-    return sampled_gradient_error(ListedKeys{data.lists.view()}, data.inputs, out, training.saved,
-                                  training.d_out, training.grads, samples);
+    return softmax_gradient_error(reference_mask(listed(data), fovea::shape_of(data.inputs)),
+                                  data.inputs, out, View<const T>(training.saved.lse),
+                                  training.d_out, all_grads<T>(training.grads), samples);
   }
   void describe(Entry& entry) const {
     const bool causal = this->op.options.causal;

@@ -14,19 +14,24 @@
 
 namespace bench {
 
-/// The truth of an operator that is a softmax over `op.pattern(head, shape)`, with its options and
-/// the optional inputs of a call.
+/// What the heads of an operator see, `op.pattern(head, shape)`, for the oracles.
 template <class Op>
-auto softmax_reference(const Op& op) {
-  return [op]<class T>(const AllInputs<T>& in, Index head, Index row) {
-    const SequenceShape sequence = sequence_shape(op, fovea::shape_of(in));
-    const auto visible = [pattern = op.pattern(head, sequence),
-                          first = sequence.first_position](const fovea_test::Pair& p) {
-      return pattern.allows(p.row + first, p.j);
-    };
-    const auto oracle = OracleOperator<T>::of(op.softmax_options(), visible, in.q.width());
-    return softmax_row(in, oracle, head, row);
-  };
+fovea_test::ReferenceMask reference_mask(const Op& op, const AttentionShape& shape) {
+  const SequenceShape sequence = sequence_shape(op, shape);
+  std::vector<decltype(op.pattern(0, sequence))> patterns;
+  for (Index h = 0; h < shape.query_heads; ++h) patterns.push_back(op.pattern(h, sequence));
+  return
+      [patterns = std::move(patterns), first = sequence.first_position](const fovea_test::Pair& p) {
+        return patterns[static_cast<std::size_t>(p.h)].allows(p.row + first, p.j);
+      };
+}
+
+/// The truth of an operator that is a softmax over its patterns, with its options and the optional
+/// inputs of a call.
+template <class T, class Op>
+OracleOperator<T> softmax_oracle(const Op& op, const AllInputs<T>& in) {
+  return OracleOperator<T>::of(op.softmax_options(), reference_mask(op, fovea::shape_of(in)),
+                               in.q.width());
 }
 
 /// An operator of patterns.
@@ -37,13 +42,15 @@ struct SoftmaxSubject : Subject<O> {
   template <class D, class T>
   Error error(const D& data, const View<const T>& out, Index samples,
               const Rounding& rounding) const {
-    return sampled_error<T>(data.inputs, out, samples, softmax_reference(this->op), rounding);
+    return softmax_error(softmax_oracle(this->op, data.inputs), data.inputs, out, samples,
+                         rounding);
   }
   template <class D, class T>
   Error gradient_error(const D& data, const View<const T>& out, const Training<O, T>& training,
                        Index samples) const {
-    return sampled_gradient_error(this->op, data.inputs, out, training.saved, training.d_out,
-                                  training.grads, samples);
+    return softmax_gradient_error(reference_mask(this->op, fovea::shape_of(data.inputs)),
+                                  data.inputs, out, View<const T>(training.saved.lse),
+                                  training.d_out, all_grads<T>(training.grads), samples);
   }
   void describe(Entry& entry) const {
     entry.attended_pairs = [op = this->op](const AttentionShape& shape) {

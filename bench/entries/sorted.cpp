@@ -133,10 +133,9 @@ struct SinkhornSubject : SortedSubject<SinkhornAttention> {
       weights.push_back(sorting_weights(data.logits(), op.options.iterations, h));
     }
     const Index group = data.inputs.q.heads() / data.inputs.k.heads();
-    const auto truth = [&](const AllInputs<float>& in, Index head, Index row) {
-      return sinkhorn_row(in, weights[static_cast<std::size_t>(head / group)], head, row);
-    };
-    return sampled_error<float>(data.inputs, out, samples, truth);
+    return sampled_error<float>(out, samples, [&](Index head, Index row) {
+      return sinkhorn_row(data.inputs, weights[static_cast<std::size_t>(head / group)], head, row);
+    });
   }
   static void describe(Entry& entry) { SortedSubject::describe(entry, 1); }
 };
@@ -235,12 +234,13 @@ struct ReformerSubject : SortedSubject<ReformerAttention> {
     for (Index n = 0; n < heads * rounds; ++n) {
       orders.push_back(sorted_rows(buckets, static_cast<std::size_t>(n * rows), rows));
     }
-    const auto truth = [&](const AllInputs<float>& in, Index head, Index row) {
+    return sampled_error<float>(out, samples, [&](Index head, Index row) {
+      const std::span<const std::vector<Index>> all(orders);
       return reformer_row(
-          in, {&orders[static_cast<std::size_t>(head * rounds)], static_cast<std::size_t>(rounds)},
+          data.inputs,
+          all.subspan(static_cast<std::size_t>(head * rounds), static_cast<std::size_t>(rounds)),
           head, row);
-    };
-    return sampled_error<float>(data.inputs, out, samples, truth);
+    });
   }
   static void describe(Entry& entry) { SortedSubject::describe(entry, 4); }
 };

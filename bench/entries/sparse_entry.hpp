@@ -61,7 +61,7 @@ Entry dense_mask_entry(Names names, const Op& op, std::vector<Family> families) 
       return Prepared{[=](ThreadPool& pool) { masked->forward(call->inputs, call->out, pool); },
                       [=](Index samples) {
                         call->widen();
-                        return sampled_error<T>(in, out, samples, softmax_reference(op),
+                        return softmax_error<T>(softmax_oracle(op, in), in, out, samples,
                                                 rounding_to<S, T>());
                       }};
     };

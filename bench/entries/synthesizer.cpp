@@ -35,8 +35,9 @@ Stored<S> drawn(std::uint32_t seed, std::uint32_t stream, const Shape& shape, fl
 /// The truth for logits that are the products of q and k, and those of the bias.
 template <class T>
 RowReference<T> unscaled_row(const AllInputs<T>& in, Index head, Index row) {
-  const auto all = [](const fovea_test::Pair&) { return true; };
-  return softmax_row(in, OracleOperator<T>{1, {}, all}, head, row);
+  OracleOperator<T> softmax = softmax_of_all<T>(in.q.width());
+  softmax.scale = 1;
+  return softmax_row(in, softmax, head, row);
 }
 
 /// R.
@@ -158,10 +159,8 @@ struct SynthesizerSubject : Subject<O> {
   template <class S>
   Error error(const Tensors<float, S>& data, const View<const float>& out, Index samples,
               const Rounding& rounding) const {
-    const auto truth = [&](const AllInputs<float>&, Index head, Index row) {
-      return data.truth(head, row);
-    };
-    return sampled_error<float>(data.inputs, out, samples, truth, rounding);
+    const auto truth = [&](Index head, Index row) { return data.truth(head, row); };
+    return sampled_error<float>(out, samples, truth, rounding);
   }
   static void describe(Entry& entry) {
     entry.longest = 8192;  // all pairs are computed, as by full attention, for comparison

@@ -3,7 +3,8 @@
 /// The truth for one row of softmax attention, by the oracle of the tests, and how far a result is
 /// from it in the library's own unit, u A (1 + B): u half the distance of 1 to the next number, A
 /// the row's mean of |v|, B its largest |scale| sum |q| |k|. A result that rounds each operation
-/// once has a ratio of a few units, whatever the scale of the data.
+/// once has a ratio of a few units, whatever the scale of the data. Compiled in one source, for
+/// float and double.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include "bench/entries/all_inputs.hpp"
 #include "bench/measure/row.hpp"
 #include "fovea/attention/attention.hpp"
+#include "fovea/core/executor_ref.hpp"
 #include "tests/support/oracle/softmax.hpp"
 
 namespace bench {
@@ -32,19 +34,14 @@ using RowReference = fovea_test::OracleOut<T>;
 /// The truth for a row of batch 0.
 template <class T>
 RowReference<T> softmax_row(const AllInputs<T>& in, const OracleOperator<T>& op, Index head,
-                            Index row) {
-  const fovea_test::OracleSequence sequence = fovea_test::oracle_sequences(in).front();
-  return oracle_out(in, oracle_row(in, op, sequence, head, row));
-}
+                            Index row);
 
-/// The truth where a row sees all keys, whose logits are the products over sqrt(D).
-struct SoftmaxOfAll {
-  template <class T>
-  RowReference<T> operator()(const AllInputs<T>& in, Index head, Index row) const {
-    const auto all = [](const fovea_test::Pair&) { return true; };
-    return softmax_row(in, OracleOperator<T>::of({}, all, in.q.width()), head, row);
-  }
-};
+/// Every row sees all keys, and logits are the products over sqrt(D).
+template <class T>
+OracleOperator<T> softmax_of_all(Index width) {
+  const auto all = [](const fovea_test::Pair&) { return true; };
+  return OracleOperator<T>::of({}, all, width);
+}
 
 /// Rows of the sample: spread over the sequence, its first and last among them, others per head.
 inline Index sampled_row(Index sample, Index samples, Index head, Index rows) {
@@ -66,19 +63,19 @@ void judge(const RowReference<T>& want, const View<const T>& out, Index head, In
   }
 }
 
-/// Compares `samples` rows of each head (of batch 0) of out with truth(in, head, row).
+/// The truth for a row of a head.
+template <class T>
+using RowTruth = fovea::FunctionRef<RowReference<T>(Index head, Index row)>;
+
+/// Compares `samples` rows of each head (of batch 0) of out with the truth.
 /// \param rounding of out, which is no error
-template <class T, class Reference>
-Error sampled_error(const AllInputs<T>& in, const View<const T>& out, Index samples,
-                    const Reference& truth, const Rounding& rounding = {}) {
-  Error error;
-  for (Index head = 0; head < out.heads(); ++head) {
-    for (Index s = 0; s < std::min(samples, out.rows()); ++s) {
-      const Index row = sampled_row(s, std::min(samples, out.rows()), head, out.rows());
-      judge(truth(in, head, row), out, head, row, rounding, error);
-    }
-  }
-  return error;
-}
+template <class T>
+Error sampled_error(const View<const T>& out, Index samples, const RowTruth<T>& truth,
+                    const Rounding& rounding = {});
+
+/// The same with softmax attention.
+template <class T>
+Error softmax_error(const OracleOperator<T>& op, const AllInputs<T>& in, const View<const T>& out,
+                    Index samples, const Rounding& rounding = {});
 
 }  // namespace bench

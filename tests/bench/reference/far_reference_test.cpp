@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The references of the benchmarks, linear in N, against the oracles of the tests, which are not.
+// fovea_test(LINK fovea_bench_truth)
 #include "bench/reference/far_reference.hpp"
 
 #include <gtest/gtest.h>
@@ -66,8 +67,8 @@ template <class Op>
 void expect_rows(const Op& op, const bench::AllInputs<T>& in, const Reference<T>& want) {
   std::vector<T> out = rounded(want);
   const View<const T> view(out.data(), want.shape);
-  const auto model = bench::far_model<T>(op);
-  const auto error = [&] { return far_error(model, in, view, kRows).ratio; };
+  const auto model = bench::far_model(op);
+  const auto error = [&] { return far_error(model, in, kRows, view, kRows).ratio; };
   EXPECT_LE(error(), 1.001);
   for (const std::size_t i : {std::size_t{3}, out.size() / 2, out.size() - 1}) {
     const T right = out[i];
@@ -98,7 +99,7 @@ void expect_gradients(const Op& op, const bench::AllInputs<T>& in, const Oracle&
   const std::vector<T> d_out_data = bench::gaussians<T>(8, 0, shape[1] * shape[2] * shape[3]);
   const View<const T> d_out(d_out_data.data(), shape);
   Written written(oracle(in, d_out));
-  const auto model = bench::far_model<T>(op);
+  const auto model = bench::far_model(op);
   const auto error = [&] {
     return far_gradient_error(model, in, d_out, written.grads, kRows).ratio;
   };
@@ -194,9 +195,10 @@ TEST(FarReference, DecodedTokens) {
   oracle.deltas = {{fovea_test::elu_plus_one<T>()}};
   const Reference<T> want = fmm_oracle(all, oracle);
   const std::vector<T> out = rounded(want);
-  const bench::RepeatedTokens<T> tokens(data.inputs, 2 * kRows);
-  const auto model = bench::far_model<T>(op);
-  EXPECT_LE(far_error(model, tokens.inputs, View<const T>(out.data(), want.shape), 3).ratio, 1.001);
+  const auto model = bench::far_model(op);
+  EXPECT_LE(
+      far_error(model, data.inputs, 2 * kRows, View<const T>(out.data(), want.shape), 3).ratio,
+      1.001);
 }
 
 }  // namespace fovea_test::bench_reference_far_reference

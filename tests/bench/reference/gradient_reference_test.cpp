@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The benchmarks' truth for gradients of softmax attention against the oracle of the tests, also
 // where several query heads read one key head.
+// fovea_test(LINK fovea_bench_truth)
 #include "bench/reference/gradient_reference.hpp"
 
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "attention/reference_masks.hpp"
+#include "bench/entries/softmax_entry.hpp"
 #include "bench/io/gaussian.hpp"
 #include "fovea/attention/full.hpp"
 #include "fovea/attention/strided.hpp"
@@ -34,7 +36,7 @@ struct Problem {
   std::vector<T> q, k, v, d_out, out, lse, d_q, d_k, d_v;
   bench::AllInputs<T> inputs;
   View<const T> d_out_view;
-  bench::AllSaved<T> saved;
+  View<const T> lse_view;
   bench::AllGrads<T> grads;
 
   Problem(Index heads, const ReferenceMask& reference_mask)
@@ -54,7 +56,7 @@ struct Problem {
       return View<T>(to.data(), x.shape);
     };
     written(forward.out, out);
-    saved.lse = written(forward.lse, lse);
+    lse_view = written(forward.lse, lse);
     grads = {.q = written(want.q, d_q), .k = written(want.k, d_k), .v = written(want.v, d_v)};
   }
   Problem(const Problem&) = delete;
@@ -63,8 +65,8 @@ struct Problem {
   template <class Op>
   double ratio(const Op& op) const {
     const View<const T> out_view(out.data(), d_out_view.shape());
-    return bench::sampled_gradient_error(op, inputs, out_view, saved, d_out_view, grads, kRows)
-        .ratio;
+    const auto mask = bench::reference_mask(op, fovea::shape_of(inputs));
+    return softmax_gradient_error(mask, inputs, out_view, lse_view, d_out_view, grads, kRows).ratio;
   }
 };
 
@@ -113,12 +115,12 @@ TEST(RowReference, WeightsBelowTheSmallestFloatAreIgnored) {
   const bench::AllInputs<float> in{View<const float>(q.data(), {1, 1, 1, 1}),
                                    View<const float>(k.data(), two),
                                    View<const float>(v.data(), two)};
-  const bench::SoftmaxOfAll truth;
+  const auto truth = bench::softmax_of_all<float>(1);
   float out = 0;
   const View<const float> view(&out, {1, 1, 1, 1});
-  EXPECT_LE(bench::sampled_error<float>(in, view, 1, truth).ratio, 1);
+  EXPECT_LE(bench::softmax_error(truth, in, view, 1).ratio, 1);
   out = 1e-30f;
-  EXPECT_GT(bench::sampled_error<float>(in, view, 1, truth).ratio, bench::kErrorLimit);
+  EXPECT_GT(bench::softmax_error(truth, in, view, 1).ratio, bench::kErrorLimit);
 }
 
 }  // namespace fovea_test::bench_reference_gradient_reference

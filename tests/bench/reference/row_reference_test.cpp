@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // How far a result is from the truth, also where it was rounded to 16 bits.
+// fovea_test(LINK fovea_bench_truth)
 #include "bench/reference/row_reference.hpp"
 
 #include <gtest/gtest.h>
@@ -52,7 +53,7 @@ void expect_rounded_value() {
   in.q = View<const float>(q.data(), shape);
   in.k = View<const float>(k.data(), shape);
   in.v = View<const float>(v.data(), shape);
-  const bench::SoftmaxOfAll truth;
+  const auto truth = bench::softmax_of_all<float>(2);
   std::vector<float> out(2);
   const bench::StoredCall<S, float> call(in, View<float>(out.data(), shape));
   EXPECT_EQ(call.inputs.v.shape(), shape);
@@ -60,7 +61,7 @@ void expect_rounded_value() {
   call.widen();
   const View<const float> got(out.data(), shape);
   const auto error = [&](const Rounding& rounding) {
-    return bench::sampled_error<float>(in, got, 1, truth, rounding).ratio;
+    return bench::softmax_error(truth, in, got, 1, rounding).ratio;
   };
   EXPECT_EQ(error(bench::rounding_to<S, float>()), 0);
   EXPECT_GT(error({}), bench::kErrorLimit);  // 1/3 is not of 16 bits

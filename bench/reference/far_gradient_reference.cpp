@@ -3,18 +3,19 @@
 /// The truth for some rows of the gradients of the operators with a far field, in time linear in N:
 /// by the oracles of the tests, and of feature maps, whose oracle takes O(N^2), by sums over
 /// tokens, in the units of that oracle.
-#pragma once
-
 #include <algorithm>
 #include <array>
 #include <numeric>
 #include <set>
 #include <vector>
 
-#include "bench/reference/far_model.hpp"
+#include "bench/reference/far_oracles.hpp"
+#include "bench/reference/far_reference.hpp"
 #include "bench/reference/gradient_reference.hpp"
 
 namespace bench {
+
+namespace {
 
 /// Sampled rows of the gradients of one key head, and of one query head at a time of those that
 /// read it, Nq = Nk. What the query heads add to k, v and beta is summed, and so are its units.
@@ -232,11 +233,9 @@ fovea_test::ExpectedGrads<T> band_gradients(const AllInputs<T>& one,
   return grads;
 }
 
-namespace detail {
-
 /// Adds the gradients of all terms of one query head.
 template <class T>
-void add_gradients(const FarModel<T>& model, const AllInputs<T>& in, Index head,
+void add_gradients(const FarModel& model, const AllInputs<T>& in, Index head,
                    const View<const T>& d_out, SampledGradients<T>& to) {
   using W = Wide<T>;
   const AllInputs<T> one = one_head(in, head);
@@ -249,7 +248,7 @@ void add_gradients(const FarModel<T>& model, const AllInputs<T>& in, Index head,
     }
     return numbers;
   };
-  const Shape shape = {1, 1, d_out.rows(), d_out.width()};
+  const fovea::Shape shape = {1, 1, d_out.rows(), d_out.width()};
   const auto [near_weight, far_weight] = blend_of(in, head);
   if (model.near_field) {
     const std::vector<W> d_near = weighted(near_weight);
@@ -257,17 +256,19 @@ void add_gradients(const FarModel<T>& model, const AllInputs<T>& in, Index head,
   }
   const std::vector<W> numbers = weighted(far_weight);
   const View<const W> d_far(numbers.data(), shape);
-  for (const auto& map : model.sums) SumsGradient<T>(one, map, model.causal, d_far, to).run();
-  for (const auto& delta : model.deltas) to.add(delta_grad_oracle(one, delta, d_far));
+  for (const FarMap map : model.sums) {
+    SumsGradient<T>(one, oracle_map<T>(map), model.causal, d_far, to).run();
+  }
+  for (const FarMap map : model.deltas) {
+    to.add(delta_grad_oracle(one, fovea_test::OracleDelta<T>{oracle_map<T>(map)}, d_far));
+  }
 }
 
-}  // namespace detail
+}  // namespace
 
-/// Compares `samples` rows of the gradients of k, v and beta of the first and the last key head,
-/// and of q of all heads that read them. \pre Nq = Nk
-template <class T, class GradsT>
-Error far_gradient_error(const FarModel<T>& model, const AllInputs<T>& in,
-                         const View<const T>& d_out, const GradsT& grads, Index samples) {
+template <class T>
+Error far_gradient_error(const FarModel& model, const AllInputs<T>& in, const View<const T>& d_out,
+                         const AllGrads<T>& grads, Index samples) {
   Error error;
   std::vector<Index> key_heads = {0};
   if (in.k.heads() > 1) key_heads.push_back(in.k.heads() - 1);
@@ -276,7 +277,7 @@ Error far_gradient_error(const FarModel<T>& model, const AllInputs<T>& in,
     SampledGradients<T> want(in, key_head, samples);
     for (Index head = key_head * group; head < (key_head + 1) * group; ++head) {
       want.begin_head();
-      detail::add_gradients(model, in, head, d_out, want);
+      add_gradients(model, in, head, d_out, want);
       for (std::size_t s = 0; s < want.rows.size(); ++s) {
         want.q[s].judge(grads.q, head, want.rows[s], error);
       }
@@ -284,12 +285,17 @@ Error far_gradient_error(const FarModel<T>& model, const AllInputs<T>& in,
     for (std::size_t s = 0; s < want.rows.size(); ++s) {
       want.k[s].judge(grads.k, key_head, want.rows[s], error);
       want.v[s].judge(grads.v, key_head, want.rows[s], error);
-      if constexpr (requires { grads.beta; }) {
-        if (!grads.beta.empty()) want.beta[s].judge(grads.beta, key_head, want.rows[s], error);
-      }
+      if (!grads.beta.empty()) want.beta[s].judge(grads.beta, key_head, want.rows[s], error);
     }
   }
   return error;
 }
+
+template Error far_gradient_error(const FarModel&, const AllInputs<float>&,
+                                  const View<const float>&, const AllGrads<float>&, Index);
+#if !defined(FOVEA_BENCH_FLOAT_ONLY)
+template Error far_gradient_error(const FarModel&, const AllInputs<double>&,
+                                  const View<const double>&, const AllGrads<double>&, Index);
+#endif
 
 }  // namespace bench
