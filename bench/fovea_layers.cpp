@@ -260,20 +260,21 @@ CompareArguments parse(int argc, char** argv) {
   parsed.repeat = 5;
   CommandLine line(
       "fovea_layers",
-      "training steps per second and peak memory of one encoder layer (attention and feed-forward "
-      "network, each behind a normalisation), against the same layer whose attention keeps its N x "
-      "N weights: Table 2 of FSAT (Zhuang et al. 2022), in its shape for bytes of text: width 256, "
-      "4 heads, feed-forward width 1024 (512 in FSAT and FAT, as in the paper), one sequence, "
-      "float32. The systems of that table come first, then others.");
+      "measures training steps per second and peak memory of one encoder layer (attention and "
+      "feed-forward network, each after a normalisation), relative to the same layer whose "
+      "attention "
+      "stores its N x N weights. This is Table 2 of FSAT (Zhuang et al. 2022) with its sizes for "
+      "bytes of text: width 256, 4 heads, feed-forward width 1024 (512 in FSAT and FAT, as in the "
+      "paper), one sequence, float32. The systems of that table come first, then others.");
   add_lengths(line, parsed);
   add_threads(line, parsed);
-  add_repeat(line, parsed, "timed steps; the median counts");
+  add_repeat(line, parsed, "timed steps, of which the median is shown");
   add_plots(line, parsed, "layers.json and plots");
   add_draw(line, parsed);
   line.footer(
-      "A step is forward, backward and Adam. Memory: the bytes that are allocated when they are "
-      "most, counted by operator new: activations and their gradients, what is kept for the "
-      "backward pass, scratch; not weights, which Eigen allocates.");
+      "A step is forward, backward and Adam. Memory is the peak of allocations by operator new: "
+      "activations and their gradients, what is saved for the backward pass, and scratch, but not "
+      "weights, which Eigen allocates.");
   parsed.help = !line.parse(argc, argv);
   return parsed;
 }

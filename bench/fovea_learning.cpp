@@ -38,22 +38,22 @@ struct Asked {
 
 void add_what_learns(program::CommandLine& line, Asked& to) {
   Settings& settings = to.settings;
-  line.section("what learns");
+  line.section("model and task");
   line.add(
       "--task NAME", settings.task,
-      "copy (ten symbols, said twice; causal), list_ops (expressions), or texts (which file is "
-      "it of?)");
+      "copy (a sequence of ten symbols, twice; causal), list_ops (expressions), or texts (predict "
+      "the file of a text)");
   line.add("--texts FILES", settings.texts,
-           "with commas: one for each label, with lines of \"%\" between the texts, as fortune(6) "
-           "has them; a tenth of the texts is held out");
+           "one file for each label, separated by commas; texts are separated by lines \"%\", as "
+           "in the files of fortune(6); a tenth of the texts is held out");
   line.add_list("--systems LIST", to.systems,
-                "with commas: full, local:WINDOW, strided:STRIDE, fixed:STRIDE:SUMMARY, "
-                "linear:MAPS, fmm:MAPS:BAND, smart_bird:KEYS, fsat:DOMINANT; with another policy "
-                "smart_bird_inverse_log, _raw, _top_k or _random; with a part left out "
-                "fsat_no_truncation, fsat_random or fsat_predicted");
-  line.add("--length N", settings.length, 1, 1 << 16, "tokens of a sequence at most");
+                "separated by commas: full, local:WINDOW, strided:STRIDE, fixed:STRIDE:SUMMARY, "
+                "linear:MAPS, fmm:MAPS:BAND, smart_bird:KEYS, fsat:DOMINANT; with other policies "
+                "smart_bird_inverse_log, _raw, _top_k and _random; ablations fsat_no_truncation, "
+                "fsat_random and fsat_predicted");
+  line.add("--length N", settings.length, 1, 1 << 16, "maximum number of tokens of a sequence");
   line.add("--shortest N", settings.shortest, 1, 1 << 16,
-           "tokens of a sequence at least, for list_ops (half as many)");
+           "minimum number of tokens of a sequence, for list_ops (half of --length)");
   line.add("--width C", settings.width, 1, 1 << 14, "channels");
   line.add("--layers K", settings.layers, 1, 1 << 10, "blocks");
   line.add("--heads H", settings.heads, 1, 1 << 10, "heads");
@@ -61,16 +61,17 @@ void add_what_learns(program::CommandLine& line, Asked& to) {
 
 void add_how_it_learns(program::CommandLine& line, Asked& to) {
   constexpr Index most = 1 << 30;
-  line.section("how it learns");
+  line.section("training");
   line.add("--seeds S", to.seeds, 1, 1000, "runs of each system, from the seeds 0, 1, ...");
   line.add("--steps N", to.settings.steps, 1, most, "steps of Adam");
   line.add("--batch B", to.settings.batch, 1, 1 << 16, "sequences of a step");
-  line.add("--held-out N", to.settings.held_out, 1, 1 << 24, "sequences to judge by");
+  line.add("--held-out N", to.settings.held_out, 1, 1 << 24, "sequences for evaluation");
   line.add("--learning-rate R", to.settings.learning_rate, 0, std::numeric_limits<double>::max(),
-           "after the warm-up, which is a tenth of the steps, at most 100; it falls along a cosine "
-           "to a tenth");
-  line.add("--report N", to.report, 1, most, "steps between two lines (a twentieth of the steps)");
-  line.add("--until N", to.until, 1, most, "stop each run after that step, to go on later");
+           "rate after the warm-up, which takes a tenth of the steps, at most 100; it decays to a "
+           "tenth along a cosine");
+  line.add("--report N", to.report, 1, most,
+           "steps between two lines of output (a twentieth of the steps)");
+  line.add("--until N", to.until, 1, most, "stop each run after this step, to continue later");
 }
 
 /// Nothing if help was asked for, which is printed. \throws ArgumentError
@@ -78,24 +79,25 @@ std::optional<Asked> asked(int argc, const char* const* argv) {
   Asked to;
   program::CommandLine line(
       "fovea_learning",
-      "small Transformers that learn a task, with the attention of several systems. All of them "
-      "have "
-      "the same sizes, steps and batches, from each of several seeds. With --json FILE it learns; "
-      "with --draw FILE and --from FILE it draws what was learnt.");
+      "trains small Transformers with the attention of several systems on a task. All have the "
+      "same "
+      "sizes, steps and batches, from each of several seeds. --json FILE trains; --draw FILE and "
+      "--from FILE draw the results.");
   add_what_learns(line, to);
   add_how_it_learns(line, to);
   line.section("output");
   line.add("--json FILE", to.json, "the lines of all runs, written after each of them");
-  line.add(
-      "--checkpoints DIR", to.checkpoints,
-      "a checkpoint of each run at each line; a run whose checkpoint is there goes on with the "
-      "same bits as without the interruption");
-  line.add("--commit TEXT", to.commit, "stands in the file with machine, compiler and flags");
+  line.add("--checkpoints DIR", to.checkpoints,
+           "write a checkpoint of each run at each line; a run with a checkpoint continues from "
+           "it, with "
+           "the same bits as without the interruption");
+  line.add("--commit TEXT", to.commit,
+           "stored in the JSON file with the machine, the compiler and the flags");
   line.add("--draw FILE", to.drawn,
-           "a chart (SVG) of the loss against the step, means over the seeds, of");
-  line.add("--from FILE", to.from, "what --json has written");
-  line.add_list("--only LIST", to.only, "with those systems (all)");
-  line.footer("Training takes one thread.");
+           "write a chart (SVG) of the loss against the step, means over the seeds");
+  line.add("--from FILE", to.from, "the JSON file to draw");
+  line.add_list("--only LIST", to.only, "the systems to draw (all)");
+  line.footer("Training uses one thread.");
   line.excludes("--draw", {"--json"});
   line.needs("--draw", {"--from"});
   line.needs("--from", {"--draw"});

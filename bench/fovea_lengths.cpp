@@ -131,9 +131,9 @@ CompareArguments parse(int argc, char** argv) {
   add_plots(line, parsed, "lengths.json and plots");
   add_draw(line, parsed);
   line.footer(
-      "Memory: the bytes that are allocated when they are most, counted by operator new, beside q, "
-      "k, v and the gradient of the output: the output, what forward saves, the gradients of q, k "
-      "and v, scratch.");
+      "Memory is the peak of allocations by operator new, excluding q, k, v and the gradient of "
+      "the "
+      "output: the output, what forward saves, the gradients of q, k and v, and scratch.");
   parsed.help = !line.parse(argc, argv);
   return parsed;
 }

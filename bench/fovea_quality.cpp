@@ -29,17 +29,17 @@ namespace {
 using namespace bench;
 
 constexpr const char* kFooter = R"(
-A head is local, sink or far by the keys that have the largest share of its weight: the nearest 64
-(on each side), the first 4, or all others. A row is of the best set (*) if no other is both faster
-and nearer to full attention.
+A head is local, sink or far, depending on the keys with the largest share of its weight: the
+nearest 64 (on each side), the first 4, or all others. A star marks the Pareto front: no other row
+is both faster and nearer to full attention.
 
-Nothing is trained. What an operator would learn is computed where there is something to compute it
-from: Smart Bird has a sketch of 4 dimensions for each key head, the best approximation of its
-logits; the weights that blend FMM attention are fitted for each head; Linformer takes the means of
-segments; Sinkhorn sorts by the products of the blocks' means; FSAT has the best graph of M queries
-for each key, the model's own keys and values, and no cross. Reformer is not there, since it has one
-tensor for queries and keys; Luna, Synthesizers, FAT and the Fourier mixer are not, since they read
-other parameters than a trained attention has, or none: their distance from it would say nothing.)";
+Nothing is trained. What an operator would learn is computed from the model's tensors if possible:
+Smart Bird has a sketch of 4 dimensions for each key head, the best approximation of its logits; the
+weights that blend FMM attention are fitted to each head; the projections of Linformer are the means
+of segments; Sinkhorn sorts by the products of the blocks' means; FSAT has the best graph of M
+queries for each key, the model's own keys and values, and no cross. Reformer is left out, since it
+has one tensor for queries and keys, and so are Luna, the Synthesizers, FAT and the Fourier mixer,
+whose parameters have no counterpart in a trained attention.)";
 
 std::vector<Found> found_of(const Result& one, const Result& full) {
   std::vector<Found> heads;
@@ -207,25 +207,26 @@ CompareArguments parse(int argc, char** argv) {
   parsed.causal = true;
   CommandLine line(
       "fovea_quality",
-      "operators in place of full attention on a trained model's queries, keys and values: how far "
-      "the output is from it, how much of its weight the visible pairs carry (none if there are no "
-      "pairs), and what that costs. Then how the maps split into a band and a rest of low rank. "
-      "Medians of one thread, float32.");
+      "replaces full attention on a trained model's queries, keys and values by other operators. "
+      "It "
+      "measures the distance of their output, the share of full attention's weight on the visible "
+      "pairs (none for operators without pairs), and the time; then how well a band and a "
+      "remainder "
+      "of low rank approximate the maps. Medians on one thread, float32.");
   add_qkv(line, parsed);
   line.add_value("--causal yes", "",
-                 "or no: also what has no causal form, with full attention that sees later keys "
-                 "(yes)",
+                 "or no: also operators without a causal form, compared with full attention that "
+                 "is not causal (yes)",
                  [&](const std::string& option, const std::string& text) {
                    if (text != "yes" && text != "no") {
                      throw ArgumentError(option + ": '" + text + "' is not yes or no");
                    }
                    parsed.causal = text == "yes";
                  });
-  line.add("--length N", parsed.lengths[0], 1, 16384,
-           "the first N positions; without this, as many as there are, at most");
-  add_repeat(line, parsed, "timed runs of each row, at least");
+  line.add("--length N", parsed.lengths[0], 1, 16384, "use at most the first N positions");
+  add_repeat(line, parsed, "minimum number of timed runs of each row");
   add_plots(line, parsed, "quality.svg, policies.svg and quality.json");
-  line.add("--json FILE", parsed.json_file, "where the JSON goes (quality.json in that directory)");
+  line.add("--json FILE", parsed.json_file, "the JSON file (quality.json in that directory)");
   add_draw(line, parsed);
   line.footer(kFooter);
   parsed.help = !line.parse(argc, argv);

@@ -112,15 +112,15 @@ CompareArguments parse(int argc, char** argv) {
   parsed.lengths = {4096, 16384, 65536};
   CommandLine line(
       "fovea_search",
-      "time of Smart Bird's choice of keys by blocks and of the exhaustive choice, "
-      "in turns, one thread, against N: 20 keys for each row and 8 heads, a sketch of 4 "
+      "measures the time of Smart Bird's search by blocks and of the exhaustive search "
+      "against N, alternating, on one thread: 20 keys for each row, 8 heads, a sketch of 4 "
       "dimensions, float32. Both must choose the same keys.");
   add_lengths(line, parsed);
   add_plots(line, parsed, "search.json");
   line.footer(
       "Sketches: 32 normal clouds of deviation 0.3 around centres of deviation 1.5 "
       "(\"clustered\"), "
-      "normal numbers (\"normal\"), and the nearest sketch of the heads of fovea_compare over the "
+      "normal numbers (\"normal\"), and the best sketch of the heads of fovea_compare over the "
       "sources (\"document\"). Times are CPU times, medians of 3.");
   parsed.help = !line.parse(argc, argv);
   return parsed;

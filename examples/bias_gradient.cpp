@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A learned bias of the logits, one per head and pair, and its gradient: backward sums it over
-/// what the bias was broadcast to.
+/// A learned bias of the logits, one per head and pair, and its gradient: backward sums over the
+/// dimensions along which the bias was broadcast.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>

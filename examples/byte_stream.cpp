@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Guesses the next byte of a stream, however long, in constant memory. FMM attention with fast
-/// weights: what followed a context is written by the delta rule (far field), and looked up among
-/// the last bytes (near field). Nothing else is learnt. Prints, as it goes, how many guesses were
-/// right, the time, and the memory.
+/// Predicts the next byte of a stream of any length in constant memory, by FMM attention with fast
+/// weights: the delta rule (far field) writes what followed a context, and the band (near field)
+/// finds the context among the last bytes. Nothing else is learned. Prints the fraction of correct
+/// predictions, the time, and the memory while it runs.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -26,7 +26,7 @@ constexpr Index kWidth = 128;      // features of a context
 constexpr Index kValueWidth = 64;  // of a byte
 constexpr int kActive = 4;         // features that a context has
 
-/// Whole numbers and their squares, without end.
+/// An endless text: integers and their squares.
 class EndlessText {
  public:
   int next() {
@@ -65,7 +65,7 @@ class Source {
   std::size_t at_ = 0;
 };
 
-/// Guesses bytes from the bytes before.
+/// Predicts bytes from the preceding bytes.
 class Guesser {
  public:
   Guesser()
@@ -86,7 +86,7 @@ class Guesser {
     q_.setConstant(0);
   }
 
-  /// Learns what followed the last context, and guesses what follows this one.
+  /// Learns which byte followed the last context, and predicts the byte that follows this one.
   int step(int byte) {
     k_ = q_;
     history_ = history_ << 8 | static_cast<unsigned>(byte);
@@ -110,7 +110,7 @@ class Guesser {
     return fovea::FmmAttention<fovea::DeltaRule<fovea::Relu>>{{.band = {.left = 31}}};
   }
 
-  /// The byte whose signs agree best with the heads, of which those with long contexts count more.
+  /// The byte whose signs agree best with the heads; heads with longer contexts have more weight.
   int best() const {
     float blend[kValueWidth] = {};
     for (Index h = 0; h < kHeads; ++h) {
@@ -177,9 +177,9 @@ int main(int argc, char** argv) {
     Index most = std::numeric_limits<Index>::max();
     std::string file;
     program::CommandLine line("byte_stream",
-                              "guesses the next byte of a stream in constant memory.");
-    line.add("--bytes N", most, 1, most - 1, "stop after so many bytes (never)");
-    line.add("file", file, "of the bytes; - is the standard input (an endless text)");
+                              "predicts the next byte of a stream in constant memory.");
+    line.add("--bytes N", most, 1, most - 1, "stop after N bytes (never)");
+    line.add("file", file, "the file to read; - is the standard input (an endless text)");
     if (!line.parse(argc, argv)) return 0;
     return guess_bytes(file, most) ? 0 : 1;
   });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention over keys that the data choose: by a sketch (Smart Bird), and by a search of one's
-/// own.
+/// Attention over keys that depend on the data: chosen by a sketch (Smart Bird), or by a custom
+/// search.
 #include <algorithm>
 #include <cstdio>
 #include <fovea/fovea.hpp>
@@ -10,7 +10,7 @@
 
 using Tensor = fovea::Tensor4<float>;
 
-/// The 8 keys nearest to each query by their first coordinate, in no order: a search of one's own.
+/// A custom search: the 8 keys nearest to each query in their first coordinate, unsorted.
 fovea::IndexTensor nearest(const Tensor& q, const Tensor& k) {
   const fovea::Index heads = q.dimension(1), n = q.dimension(2);
   fovea::IndexTensor found({1, heads, n, 8});
@@ -43,7 +43,7 @@ int main() {
   inputs.sketch_k = sketch_k;
   op.forward(inputs, out, pool);
 
-  // The same in two calls: the choice, and the attention over any lists of keys.
+  // The same in two calls: the choice of keys, and attention over any lists of keys.
   const fovea::IndexTensor chosen = op.select({sketch_q, sketch_k}, heads, pool);
   fovea::IndexedInputs<float> listed{q, k, v};
   listed.indices = chosen;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Patterns combined into one operator, and what they cost: heads take turns between a window with
+/// Patterns combined into one operator, and their cost: heads alternate between a window with
 /// global tokens and a dilated window.
 #include <cstdio>
 #include <cstdlib>

@@ -22,7 +22,7 @@ std::string value_of(const std::string& name) {
   return space == name.npos ? "" : name.substr(space + 1);
 }
 
-/// The paragraphs of a text, which empty lines are between, in lines of that width.
+/// The paragraphs of a text, separated by empty lines, in lines of that width.
 std::string wrapped(const std::string& text, std::size_t width = kLineWidth) {
   std::string lines;
   std::size_t used = 0;
@@ -43,7 +43,7 @@ std::string wrapped(const std::string& text, std::size_t width = kLineWidth) {
   return lines;
 }
 
-/// The same in the column behind the names.
+/// The same in the column after the names.
 std::string in_column(const std::string& text) { return wrapped(text, kLineWidth - kNameColumn); }
 
 }  // namespace
@@ -132,8 +132,8 @@ void CommandLine::footer(const std::string& text) { app_->footer(wrapped(text));
 
 bool CommandLine::parse(int argc, const char* const* argv, bool prints) {
   app_->set_help_flag("-h,--help", "this text")->group(section_ == kOptions ? kOptions : "help");
-  // CLI11 takes the next word for the value of "--name=", and the name of another option for a
-  // value.
+  // CLI11 would read the next word as the value of "--name=", even if it is the name of another
+  // option.
   const auto option_named = [&](const std::string& word) {
     const std::string name = word.substr(0, word.find('='));
     return name.starts_with("--") ? app_->get_option_no_throw(name) : nullptr;

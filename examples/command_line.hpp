@@ -24,12 +24,12 @@ class App;
 
 namespace program {
 
-/// A command line that is refused. Its message is one line.
+/// An invalid command line. The message is one line.
 struct ArgumentError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Says what the value of an option should have been: a number from low to high.
+/// Throws the message that the value of an option must be a number from low to high.
 template <class Number>
 [[noreturn]] void refuse_number(const std::string& option, const std::string& text, Number low,
                                 Number high) {
@@ -49,7 +49,7 @@ void check_range(const std::string& option, Number value, Number low, Number hig
   if (value < low || value > high) refuse_number(option, std::to_string(value), low, high);
 }
 
-/// The whole of a text as a number from low to high. \throws ArgumentError
+/// Parses a text as a number from low to high. \throws ArgumentError
 template <class Number>
 Number number_of(const std::string& option, const std::string& text, Number low, Number high) {
   Number number{};
@@ -59,12 +59,12 @@ Number number_of(const std::string& option, const std::string& text, Number low,
   return number;
 }
 
-/// The parts of a text between commas. \throws ArgumentError if one of them is empty
+/// The parts of a text that are separated by commas. \throws ArgumentError if one of them is empty
 std::vector<std::string> parts_of(const std::string& option, const std::string& text);
 
 /// The options of a program: `--name VALUE` or `--name=VALUE`, each at most once. An option is
-/// added by its name and that of its value, "--json FILE", with the variable that it sets; what is
-/// in there is the default, which --help shows. A name without dashes is that of a word.
+/// added by its name and that of its value, "--json FILE", with the variable that it sets. The
+/// variable's value is the default, which --help shows. A name without dashes is a positional word.
 class CommandLine {
  public:
   /// \param about what the program does: --help begins with it
@@ -93,23 +93,23 @@ class CommandLine {
                 to = number_of(option, text, low, high);
               });
   }
-  /// Texts with commas between them.
+  /// Texts separated by commas.
   void add_list(const std::string& name, std::vector<std::string>& to, const std::string& help);
   /// What `set` reads from the option's name and text. \param shown the default
   void add_value(const std::string& name, const std::string& shown, const std::string& help,
                  const std::function<void(const std::string&, const std::string&)>& set);
-  /// Texts, each of them behind the option.
+  /// Texts; the option is given once for each.
   void add_each(const std::string& name, std::vector<std::string>& to, const std::string& help);
-  /// What is behind no option.
+  /// Positional arguments.
   void add_words(const std::string& name, std::vector<std::string>& to, const std::string& help);
 
-  /// An option that is refused, or is refused without another, ...
+  /// An option that excludes others, or that requires another, ...
   void excludes(const std::string& option, const std::vector<std::string>& others);
   void needs(const std::string& option, const std::vector<std::string>& others);
   /// The end of --help.
   void footer(const std::string& text);
 
-  /// Sets the variables. Returns false if --help was given. \param prints whether that is printed
+  /// Sets the variables. Returns false if --help was given. \param prints whether help is printed
   /// \throws ArgumentError
   [[nodiscard]] bool parse(int argc, const char* const* argv, bool prints = true);
   /// Whether an option was given.
@@ -120,8 +120,8 @@ class CommandLine {
   std::string section_;
 };
 
-/// The status of run(): 2 for a command line that is refused and 1 for other errors, each of which
-/// is a line on stderr.
+/// The status of run(): 2 for an invalid command line and 1 for other errors, each of which is
+/// printed as a line on stderr.
 template <class Run>
 int exit_status(const char* program, const Run& run) {
   const auto fail = [&](int status, const char* why) {

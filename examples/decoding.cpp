@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Decoding: a prompt at once, then one token after the other, each against the keys and values of
-/// those before it; a draft of four tokens is taken back.
+/// Decoding: a prompt at once, then token by token with the cached keys and values of the preceding
+/// tokens; a draft of four tokens is rolled back.
 #include <cstdio>
 #include <cstring>
 #include <fovea/fovea.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// usage: draw_patterns [file.svg]     patterns.svg if none is given
-/// One sheet with what each operator sees in a sequence of 64 tokens.
+/// Draws the visible pairs of each operator in a sequence of 64 tokens on one sheet.
 #include <fovea/fovea.hpp>
 
 #include "near_pixels.hpp"
@@ -36,7 +36,7 @@ class Sheet {
                     drawing::count_visible(allows, kTokens) == op.attended_pairs(shape, style.head);
   }
 
-  /// Of an operator whose pattern depends on data, `allows` looks at what it chose.
+  /// If the pattern of an operator depends on data, `allows` reads its choice.
   void add(const Picture& picture) { pictures_.push_back(picture); }
 
   /// Whether every plan has as many pairs as there are squares.
@@ -144,7 +144,7 @@ void add_big_bird(Sheet& sheet) {
   }
 }
 
-/// Reformer, Figure 2, and Sparse Sinkhorn Attention, Figure 1. What they see depends on data:
+/// Reformer, Figure 2, and Sparse Sinkhorn Attention, Figure 1. Their visible pairs depend on data:
 /// here tokens of 8 kinds in random order, and sorting logits that pair each block with another.
 void add_sorted(Sheet& sheet) {
   using drawing::kBlue, drawing::kOrange;

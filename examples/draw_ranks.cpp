@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// usage: draw_ranks [file.svg]     ranks.svg if none is given
-/// What travels between four ranks in a forward pass of each family, drawn from the plans that the
-/// ranks themselves make, and as a sketch where what travels is no rows. It needs no MPI.
+/// Draws what four ranks send in a forward pass of each family: from the plans that ranks compute,
+/// or as a sketch if the messages are not rows. It needs no MPI.
 #include <cstdio>
 #include <fovea/attention/full.hpp>
 #include <fovea/attention/local.hpp>
@@ -21,7 +21,7 @@ constexpr Index kBlock = 16;
 
 Ink here(const Range& /*rows*/) { return Ink::here; }
 
-/// What each rank sends and receives, if its rows see what the pattern says.
+/// What each rank sends and receives for a pattern.
 template <class Op>
 std::function<ExchangePlan(int)> plans_of(const Op& op, const RowLayout& layout) {
   return [&op, &layout](int rank) {
@@ -95,14 +95,14 @@ Panel strided() {
   return panel;
 }
 
-/// A number in [0, below) that is drawn for a row.
+/// A random number in [0, below) for a row.
 Index drawn(Index row, Index n, Index below) {
   const auto words = fovea::philox4x32_10(
       {static_cast<std::uint32_t>(row), static_cast<std::uint32_t>(n), 7, 0}, {1, 0});
   return static_cast<Index>(words[0] % static_cast<std::uint32_t>(below));
 }
 
-/// What is needed where `needs(rank, set)` adds rows to a set.
+/// What ranks need if `needs(rank, set)` adds rows to a set.
 std::function<ExchangePlan(int)> plans_of_sets(const RowLayout& layout,
                                                const std::function<void(int, RowSet&)>& needs) {
   return [&layout, needs](int rank) {
@@ -185,7 +185,7 @@ Panel chain() {
   return panel;
 }
 
-/// Which slice of the sums a rank folds: all ranks send it, and get the totals.
+/// The slice of the sums that a rank adds: all ranks send it, and receive the totals.
 Panel sums() {
   Panel panel("Linear: slices of sums",
               {"Not causal. Each rank sums its segments of 1024 rows, and sends every rank",
@@ -257,7 +257,7 @@ Panel heads() {
   return panel;
 }
 
-/// All ranks compute at once; merging alone goes from one to the next.
+/// All ranks compute at the same time; only merging proceeds from one to the next.
 Panel merged() {
   Panel panel("Rows shared by all ranks: merged in order",
               {"LunaPack, Nystroem. Each rank computes the running softmaxes of these rows",

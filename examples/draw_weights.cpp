@@ -27,8 +27,8 @@ constexpr Index kFew = 8;  // projected keys, landmarks, packed rows, rows of a 
 
 Index kind_of(Index token) { return (token * token * 5 + token / 3) % kKinds; }
 
-/// [kTokens, kWidth]: tokens of some kinds in random order. Those of a kind are like each other,
-/// and so are neighbours.
+/// [kTokens, kWidth]: tokens of some kinds in random order. Tokens of one kind are similar, and so
+/// are neighbours.
 Matrix tokens() {
   Matrix x = Matrix::Zero(kTokens, kWidth);
   for (Index n = 0; n < kTokens; ++n) {
@@ -157,7 +157,7 @@ std::vector<Map> maps_of_positions() {
   return maps;
 }
 
-/// The share of the magnitudes of all weights that pairs have of which `mask` is true.
+/// The share of the pairs with a true `mask` in the sum of the magnitudes of all weights.
 double share(const Matrix& weights, const drawing::Mask& mask) {
   double part = 0;
   for (Index i = 0; i < kTokens; ++i) {

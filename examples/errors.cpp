@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A call that does not fit: refused before anything is written, in words that say what is wrong.
+/// An invalid call: it throws before anything is written, with a message that names the error.
 #include <cstdio>
 #include <fovea/fovea.hpp>
 #include <stdexcept>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Who runs the work: fovea's pool, a device of Eigen, or an executor of your own; and whose memory
-/// it uses: the system's, or some that you keep. The bits are the same.
+/// Executors, which run the work (fovea's pool, an Eigen device, a custom executor), and scratch
+/// memory, from the system or reused. The results have the same bits.
 #define EIGEN_USE_THREADS  // for Eigen::ThreadPoolDevice; before any header of Eigen
 #include <cstdio>
 #include <cstring>
@@ -30,7 +30,7 @@ int main() {
   Eigen::ThreadPool eigen_pool(2);
   const Eigen::ThreadPoolDevice device(&eigen_pool, 2);
   FreshThreads own;
-  // Scratch memory that every call uses again, instead of asking the system.
+  // Scratch memory that every call reuses, instead of allocating it.
   const fovea::AttentionShape shape = fovea::shape_of(fovea::SoftmaxInputs<float>{q, k, v});
   fovea::Arena arena(op.workspace_bytes<float>(shape, pool.concurrency()));
 

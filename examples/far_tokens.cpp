@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// FSAT learns where to look (Zhuang et al. 2022, section 4.2.3): a small model of FsatLayer is
-/// trained end to end on messages for far rows, and so are three ablations of the paper's Table 3:
-/// without truncating the gradient of confidences, with random edges alone, and with predicted
+/// FSAT learns its edges (Zhuang et al. 2022, section 4.2.3): a small model with FsatLayer is
+/// trained end to end on messages for distant rows, and so are three ablations of the paper's Table
+/// 3: without truncating the gradient of confidences, with random edges alone, and with predicted
 /// edges alone. Each is trained from three seeds. Prints a log, and writes far_tokens.json and
 /// far_tokens.svg.
 #include <cstdio>
@@ -39,7 +39,7 @@ constexpr std::uint64_t kTestSeed = 1;  // training steps have even ones
 constexpr double kRate = 4e-3;
 constexpr int kEvaluations = 16;
 
-/// What one of the four models has its edges from.
+/// The edges of one of the four models.
 struct Variant {
   const char* name;
   const char* colour;
@@ -54,7 +54,7 @@ constexpr Variant kVariants[] = {
     {"only predicted edges", "#000000", EdgeSource::predicted, EdgeSource::predicted, true},
 };
 
-/// How good a model is on sequences that it was not trained on.
+/// The quality of a model on held-out sequences.
 struct Score {
   Index step = 0;
   double accuracy = 0;
@@ -312,7 +312,7 @@ bool learn_and_draw(Index steps) {
 int main(int argc, char** argv) {
   return program::exit_status("far_tokens", [&] {
     Index steps = 3000;
-    program::CommandLine line("far_tokens", "what FSAT learns, with parts of it left out.");
+    program::CommandLine line("far_tokens", "trains FSAT and its ablations.");
     line.add("--steps N", steps, 1, 1 << 30, "steps of each model");
     if (!line.parse(argc, argv)) return 0;
     return learn_and_draw(steps) ? 0 : 1;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The Fourier cross of two sequences, and attention along the edges that dominant indices predict:
-/// FSAT without its weights. The cross is compared with its definition, the attention with what one
-/// row's keys say.
+/// FSAT without its weights. The cross is compared with its definition, the attention with a sum
+/// over one row's keys.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

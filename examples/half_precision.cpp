@@ -19,7 +19,7 @@ int main() {
   Eigen::Tensor<float, 3, Eigen::RowMajor> lse(1, 8, 600);  // everything but the tensors is float
   op.forward({q, k, v}, out, {fovea::row_view(lse)}, pool);
 
-  // The same numbers as floats give the same result, but for its rounding to bfloat16.
+  // The same numbers as floats give the same result, except for its rounding to bfloat16.
   const fovea::Tensor4<float> q32 = q.cast<float>(), k32 = k.cast<float>(), v32 = v.cast<float>();
   const fovea::Tensor4<float> out32 = fovea::attend(op, q32, k32, v32, pool);
   bool same = true;

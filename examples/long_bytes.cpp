@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Sparse attention over the bytes of a document: what each pattern shows, what it costs, and how
-/// near its result is to that of full attention. Nothing is trained: bytes become vectors by fixed
-/// random tables.
+/// Sparse attention over the bytes of a document: the number of pairs of each pattern, its time,
+/// and the distance of its result from full attention. Nothing is trained: bytes are embedded by
+/// fixed random tables.
 #include <chrono>
 #include <cmath>
 #include <fovea/fovea.hpp>
@@ -71,7 +71,7 @@ Matrix embed(const std::string& text) {
   return x;
 }
 
-/// Each head by a different random matrix.
+/// Projects to heads, each by a different random matrix.
 Tensor project(const Matrix& x, unsigned seed) {
   Tensor heads(1, kHeads, x.rows(), kWidth);
   for (Index h = 0; h < kHeads; ++h) {
@@ -110,7 +110,7 @@ class Document {
   Index length() const { return q_.dimension(2); }
 
   /// Prints a row of the table. The first operator is the one that others are compared with.
-  /// Returns whether bytes that come one by one get the bits that they get all at once.
+  /// Returns whether bytes decoded one by one have the bits of a single call.
   template <class Op>
   bool show(const char* label, const Op& op) {
     Tensor out(1, kHeads, length(), kWidth);
@@ -142,7 +142,7 @@ class Document {
                    Eigen::array<Index, 4>{1, kHeads, count, kWidth});
   }
 
-  /// All bytes but the last ones are there, then these come one by one.
+  /// Appends all bytes except the last ones, then decodes these one by one.
   template <class Op>
   bool show_decoding(const Op& op, const Tensor& expected) {
     auto decoder = op.template decoder<float>({.query_heads = kHeads,
@@ -176,7 +176,7 @@ class Document {
 };
 
 bool show_all(Document& document) {
-  // The stride near which strided attention has least to do: the square root of the length.
+  // Strided attention has the fewest pairs for a stride near the square root of the length.
   const auto l = static_cast<Index>(std::lround(std::sqrt(static_cast<double>(document.length()))));
   const Index c = std::max<Index>(1, l / 16);
   constexpr HeadAssignment merged = HeadAssignment::merged;
@@ -221,7 +221,7 @@ int main(int argc, char** argv) {
     std::size_t bytes = 16384;
     std::string file;
     program::CommandLine line("long_bytes", "sparse attention over the bytes of a document.");
-    line.add("--bytes N", bytes, 1, std::size_t{1} << 40, "the first bytes, at most");
+    line.add("--bytes N", bytes, 1, std::size_t{1} << 40, "read at most the first N bytes");
     line.add("file", file, "the document; - is the standard input (a text of sums)");
     if (!line.parse(argc, argv)) return 0;
     return show(file, bytes) ? 0 : 1;

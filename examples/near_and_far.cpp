@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// FMM attention: a band and two feature maps, blended by weights of each head, which are learnt by
-/// gradient descent until the output is what a band alone would give.
+/// FMM attention: a band and two feature maps, blended by weights of each head. Gradient descent
+/// learns the weights until the output is that of the band alone.
 #include <cstdio>
 #include <fovea/fovea.hpp>
 

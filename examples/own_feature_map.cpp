@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A feature map of one's own in linear attention, forward and backward.
+/// A custom feature map in linear attention, forward and backward.
 #include <cmath>
 #include <cstdio>
 #include <fovea/fovea.hpp>
@@ -30,7 +30,7 @@ int main() {
   const fovea::LinearAttention<Softplus> op{{.causal = true}};
   const auto out = fovea::attend(op, q, k, v);
 
-  // The definition: weights phi(q_i) phi(k_j), and nothing linear about it.
+  // The definition, in quadratic time: weights phi(q_i) phi(k_j).
   const auto weight = [&](fovea::Index i, fovea::Index j) {
     double sum = 0;
     for (fovea::Index c = 0; c < width; ++c) {

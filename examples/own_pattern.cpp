@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// usage: own_pattern [file.svg]     near_pixels.svg if none is given
-/// The pattern of near_pixels.hpp in everything that an operator does: forward, backward, decoding,
-/// its cost, its picture; checked against plain matrices of N x N in double.
+/// The custom pattern of near_pixels.hpp: forward, backward and decoding, compared with N x N
+/// matrices in double; its cost, and its picture.
 #include <cstring>
 #include <fovea/fovea.hpp>
 
@@ -29,7 +29,7 @@ struct Plain {
   Matrix out, d_q, d_k, d_v;
 };
 
-/// Attention and its gradients by the book, where a pair that is not allowed has weight 0.
+/// Attention and its gradients by definition; a pair that is not allowed has weight 0.
 template <class Pattern>
 Plain plain_attention(const Pattern& pattern, const Matrix& q, const Matrix& k, const Matrix& v,
                       const Matrix& d_out) {

@@ -42,7 +42,7 @@ inline void put_big_endian(std::string& to, std::uint32_t x) {
   for (const int shift : {24, 16, 8, 0}) to += static_cast<char>(x >> shift & 0xff);
 }
 
-/// The check sum of a chunk (polynomial 0xedb88320, reflected).
+/// The checksum of a chunk (polynomial 0xedb88320, reflected).
 inline std::uint32_t crc32(std::string_view bytes) {
   std::uint32_t crc = 0xffffffff;
   for (const char c : bytes) {
@@ -52,7 +52,7 @@ inline std::uint32_t crc32(std::string_view bytes) {
   return ~crc;
 }
 
-/// The check sum of what is in a zlib stream (RFC 1950).
+/// The checksum of the contents of a zlib stream (RFC 1950).
 inline std::uint32_t adler32(std::string_view bytes) {
   std::uint32_t a = 1;
   std::uint32_t b = 0;

@@ -18,10 +18,10 @@ namespace drawing {
 
 using fovea::Index;
 
-/// Whether the query at position i sees key j: of a pattern, or anything else that tells.
+/// Whether the query at position i sees key j, for a pattern or any other rule.
 using Mask = std::function<bool(Index i, Index j)>;
 
-/// Of Okabe and Ito, which colour-blind people can tell apart.
+/// The palette of Okabe and Ito, which is distinguishable with colour blindness.
 inline constexpr const char *kBlue = "#0072B2", *kOrange = "#D55E00", *kGreen = "#009E73";
 
 /// Elements that have their own colour.
@@ -37,7 +37,7 @@ struct Picture {
   std::string options;
   Mask allows;
   Index grid = 0;  ///< faint lines at its multiples; 0: none
-  /// A visible pair has the colour of the first part whose mask it meets, or is blue.
+  /// A visible pair has the colour of the first part whose mask contains it; otherwise it is blue.
   std::vector<Part> parts = {};
 };
 
@@ -66,8 +66,8 @@ inline constexpr Index kLine = 14;   // of options, below the title
 inline constexpr Index kFont = 11;
 inline constexpr Index kBelow = 20;  // density and names of the parts
 
-/// At most the width of a text in the units of the sheet: in DejaVu Sans, the widest font that a
-/// viewer may take.
+/// An upper bound of the width of a text in the units of the sheet: that in DejaVu Sans, the widest
+/// font that a viewer may use.
 inline double width_of(const std::string& text) {
   double ems = 0;
   for (const char c : text) {
@@ -83,7 +83,7 @@ inline double width_of(const std::string& text) {
   return ems * kFont;
 }
 
-/// A text in lines that are no wider than a picture, broken at spaces.
+/// Breaks a text at spaces into lines that are no wider than a picture.
 inline std::vector<std::string> lines_of(const std::string& text, Index n) {
   std::vector<std::string> lines(1);
   std::istringstream words(text);
@@ -99,8 +99,8 @@ inline std::vector<std::string> lines_of(const std::string& text, Index n) {
   return lines;
 }
 
-/// [n n] the number of the part that colours each pair; of a pair in no part, the number of parts;
-/// -1: not visible.
+/// [n n] the number of the part that colours each pair; the number of parts for a pair in no part;
+/// -1 for an invisible pair.
 inline std::vector<int> part_of_pairs(const Picture& picture, Index n) {
   std::vector<int> numbers;
   for (Index i = 0; i < n; ++i) {

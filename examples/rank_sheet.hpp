@@ -21,7 +21,7 @@ using fovea::distributed::RowLayout;
 using fovea::distributed::Transfer;
 
 inline constexpr int kRanks = 4;
-/// Of Okabe and Ito, which colour-blind people can tell apart.
+/// The palette of Okabe and Ito, which is distinguishable with colour blindness.
 inline constexpr const char* kColours[kRanks] = {"#0072B2", "#D98200", "#009E73", "#B5548F"};
 
 /// Sizes in units of the sheet.
@@ -95,7 +95,7 @@ inline void draw_ranges(Panel& panel, double top, double thick, const std::vecto
   }
 }
 
-/// Who holds which rows, above the strips, and the names of ranks.
+/// Draws which rank holds which rows, above the strips, and the names of ranks.
 inline void draw_holders(Panel& panel, const RowLayout& layout, double above = kHeld) {
   panel.text(0, above + 10, "held by", " fill=\"#606060\"");
   for (int rank = 0; rank < kRanks; ++rank) {
@@ -104,7 +104,7 @@ inline void draw_holders(Panel& panel, const RowLayout& layout, double above = k
   }
 }
 
-/// What comes to each rank.
+/// Draws what each rank receives.
 /// \param plan_of plan_of(rank)   \param ink ink(rows) of what is received
 inline void draw_received(Panel& panel, const RowLayout& layout,
                           const std::function<ExchangePlan(int)>& plan_of,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A step of causal attention over a sequence that is sharded over ranks: every rank holds some
-/// rows, and gets the bits of one process. Start it with `mpirun -np 4 ranks`, or alone.
+/// rows, and the results have the bits of one process. Start it with `mpirun -np 4 ranks`, or
+/// alone.
 #include <mpi.h>
 
 #include <algorithm>
@@ -41,7 +42,7 @@ struct Step {
 };
 
 bool run(const distributed::Communicator& ranks) {
-  // Under a causal pattern zigzag gives every rank as much to do.
+  // A zigzag layout balances the work of a causal pattern.
   const distributed::Sharding rows(ranks, distributed::RowLayout::zigzag(kRows, ranks.size()));
   Step own(rows.own_count());
   const fovea::FullAttention attention{{.causal = true}};
@@ -50,7 +51,7 @@ bool run(const distributed::Communicator& ranks) {
   distributed::backward(attention, {.q = own.q, .k = own.k, .v = own.v}, own.out, {.lse = own.lse},
                         own.d_out, {.q = own.d_q, .k = own.d_k, .v = own.d_v}, rows);
 
-  // The same step on rank 0 alone, to which all rows go.
+  // The same step on rank 0 alone, which gathers all rows.
   std::vector<std::vector<fovea::Range>> all_on_first(static_cast<std::size_t>(ranks.size()));
   all_on_first[0].push_back({0, kRows});
   const distributed::Sharding gathered(ranks, distributed::RowLayout(all_on_first));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Trains a classifier of one long sequence that is sharded over ranks: every rank holds some
-/// tokens, all have the weights, and these get the bits of one process. Start it with `mpirun -np 4
-/// ranks_classifier`, or alone.
+/// tokens and all weights, and the weights have the bits of one process. Start it with `mpirun -np
+/// 4 ranks_classifier`, or alone.
 #include <mpi.h>
 
 #include <cmath>
@@ -23,7 +23,7 @@ constexpr Eigen::Index kClasses = 3;
 constexpr Eigen::Index kLabel = 2;
 constexpr float kRate = 3;
 
-/// The tokens of this rank: the same numbers, whoever holds them.
+/// The tokens of this rank. Their numbers do not depend on the layout.
 Tensor own_tokens(const distributed::Sharding& rows) {
   Tensor tokens(1, 1, rows.own_count(), kWidth);
   Eigen::Index place = 0;
@@ -67,7 +67,7 @@ struct Classifier {
       distributed::forward(attention, {.q = x, .k = x, .v = x}, out, rows);
       pool.forward(out, mean, of_pool, over);
     });
-    // The mean is on all ranks, which do alike with it.
+    // All ranks have the mean, and compute the same from it.
     classes.forward(mean, logits, of_map);
     const std::vector<Eigen::Index> target = {kLabel};
     const double loss = fovea::softmax_cross_entropy<float>(logits, target, d_logits);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rotary positions without a layer: queries and keys are turned in place, by a position for each
-/// token or by tables, and attention sees the distances of positions alone.
+/// Rotary positions without a layer: queries and keys are rotated in place, by a position for each
+/// token or by tables, so that attention depends only on the distances of positions.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <fovea/fovea.hpp>
 #include <vector>
 
-/// The attention of turned copies of q and k.
+/// The attention of rotated copies of q and k.
 fovea::Tensor4<float> attended(fovea::Tensor4<float> q, fovea::Tensor4<float> k,
                                const fovea::Tensor4<float>& v,
                                const std::vector<std::int32_t>& position_ids) {
@@ -41,7 +41,7 @@ int main() {
     return largest;
   };
 
-  // Tables of a program's own: row p is position p.
+  // Custom tables: row p belongs to position p.
   Eigen::MatrixXf cosines(300, d / 2), sines(300, d / 2);
   for (fovea::Index p = 0; p < 300; ++p) {
     for (fovea::Index i = 0; i < d / 2; ++i) {
@@ -55,7 +55,7 @@ int main() {
   rotary.turn(turned, {.positions = near});
   rotary.turn(by_tables, {.positions = near, .cosines = cosines, .sines = sines});
   const float apart = difference(turned, by_tables);
-  // The same call backwards: of a gradient, or of what was turned.
+  // The backward rotation: of a gradient, or of rotated heads.
   rotary.turn(turned, {.positions = near, .backward = true});
 
   std::printf("rows are the same 1000 positions later: %s; and differ without positions: %s\n",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A model is trained, saved in the middle and loaded by another one, which goes on with the same
-/// bits; a file of another model is refused in words.
+/// A model is trained, saved during training, and loaded into another one, which continues with the
+/// same bits. Loading the file of another model throws an error that names the difference.
 #include <cstdio>
 #include <fovea/fovea.hpp>
 #include <fovea/io.hpp>
@@ -15,7 +15,7 @@ using Attention = fovea::MultiHead<fovea::FullAttention>;
 
 constexpr Index kRows = 32, kWidth = 16;
 
-/// Two blocks that learn to say each token's predecessor's channels.
+/// Two blocks that learn to output the channels of each token's predecessor.
 struct Model : fovea::LayerParts<Model> {
   std::vector<fovea::EncoderBlock<Attention>> blocks;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Logits that pass through functions of one's own: a bias of relative positions that a model has
-/// learnt, without a tensor of N x N numbers, and a soft cap like the built-in one.
+/// Custom functions of the logits: a learned bias of relative positions, without a tensor of N x N
+/// numbers, and a soft cap like the built-in one.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -11,7 +11,7 @@
 
 using Tensor = Eigen::Tensor<float, 4, Eigen::RowMajor>;  // [B, H, N, D]
 
-/// Adds table[head][distance], where distances beyond the table take its ends.
+/// Adds table[head][distance]; distances beyond the table use its ends.
 struct RelativeBias {
   std::vector<std::vector<float>> table;  // [heads][2 reach + 1], from key - query = -reach on
 

@@ -2,9 +2,9 @@
 /// \file
 /// usage: sketch_of_a_document [picture.png [text]]     - without a text, a rhyme
 /// Smart Bird attention over the words of a document, as in Figures 1 and 2 of its paper (Wu et al.
-/// 2021): a head of 4 dimensions is trained until its map is like those of 4 heads of 64, and its
-/// map chooses 20 keys for each row. The picture shows the map of one of the heads, the map of the
-/// sketch, and the pairs that were chosen, with the weights that they get.
+/// 2021): a head of 4 dimensions is trained to match the maps of 4 heads of 64 dimensions, and
+/// chooses 20 keys for each row. The picture shows the map of one of the heads, the map of the
+/// sketch, and the chosen pairs with their weights.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -30,7 +30,7 @@ constexpr Index kHeads = 4, kWidth = 64, kSketchWidth = 4, kKeysPerRow = 20;
 constexpr Index kModelWidth = 128;  // of a word before it is projected to heads
 constexpr Index kMostWords = 200;
 
-/// "This is the house that Jack built": each verse has all of the one before.
+/// "This is the house that Jack built": each verse contains the previous one.
 std::vector<std::string> rhyme() {
   const std::array parts = {"the house that Jack built.",
                             "the malt that lay in",
@@ -98,8 +98,8 @@ Matrix map_of(const Op& op, typename Op::template Inputs<float> inputs, fovea::T
   return map;
 }
 
-/// A head of few dimensions, trained to have the map `target`: the divergence of the two is taken
-/// down by Adam steps.
+/// A head of few dimensions, trained to have the map `target`: Adam minimises the divergence of the
+/// two maps.
 class SketchHead {
  public:
   Matrix q, k;  // [N, kSketchWidth]
@@ -158,7 +158,7 @@ double mass(const fovea::IndexTensor& lists, const std::vector<Matrix>& maps) {
   return sum / static_cast<double>(kHeads * lists.shape()[2]);
 }
 
-/// Colours of growing weight, from black to yellow, and white for what is no map.
+/// Colours of increasing weight, from black to yellow, and white outside of the maps.
 constexpr drawing::Palette kColours = {0x000004, 0x0b0724, 0x210c4a, 0x3b0964, 0x550f6d, 0x6d186e,
                                        0x85216b, 0x9d2964, 0xb63655, 0xcb4149, 0xde5238, 0xee6a24,
                                        0xf98e09, 0xfac42a, 0xfcffa4, 0xffffff};
@@ -177,7 +177,7 @@ float large_weight(Matrix map) {
 /// Pixels of a pair, so that titles fit above a map of few words.
 std::size_t pixels_of_pair(std::size_t words) { return (kLeastSide + words - 1) / words; }
 
-/// Where a map begins. \param side of a map, in pixels
+/// The left edge of a map. \param side of a map, in pixels
 std::size_t left_of(std::size_t place, std::size_t side) { return kLeft + place * (side + kGap); }
 
 /// Adds a map to the right. Colours show the square root of a weight, up to that of `largest`; a
@@ -197,13 +197,13 @@ void draw(drawing::Pixels& picture, std::size_t place, const Matrix& map, float 
   }
 }
 
-/// Text with its middle in that column.
+/// Text that is centred on that column.
 void write_centred(drawing::Pixels& picture, std::size_t row, std::size_t middle,
                    const std::string& text) {
   drawing::write(picture, row, middle - text.size() * drawing::kLetterWidth / 2, text, kBlack);
 }
 
-/// The titles of the maps, ticks every 50 words, what the axes are, and what the colours say.
+/// The titles of the maps, ticks every 50 words, the names of the axes, and the legend.
 void write_axes(drawing::Pixels& picture, const std::vector<std::string>& titles,
                 std::size_t words) {
   const std::size_t pixel = pixels_of_pair(words);
@@ -249,7 +249,7 @@ int main(int argc, char** argv) try {
   std::vector<Matrix> q, k, maps;
   Matrix mean = Matrix::Zero(x.rows(), x.rows());
   for (unsigned h = 0; h < kHeads; ++h) {
-    // Like attends to like: the matrices of queries and keys have much in common.
+    // Similar words attend to each other: the matrices of queries and keys are similar.
     const Matrix both = random_matrix(kModelWidth, kWidth, 10 + h, 1.0f / kModelWidth);
     const Matrix own = random_matrix(kModelWidth, kWidth, 20 + h, 1.0f / kModelWidth);
     q.push_back(x * both * 0.7f);

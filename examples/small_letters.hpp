@@ -34,8 +34,8 @@ inline constexpr std::array<std::array<std::uint8_t, 5>, 36> kLetters = {{
 
 }  // namespace detail
 
-/// Writes text from a corner on; what is not 0 to 9 or a to z is a space. \param upwards whether
-/// the line goes up, with its beginning at the bottom \pre it fits
+/// Writes text from a corner on; characters other than 0 to 9 and a to z become spaces. \param
+/// upwards whether the line runs upwards from the corner \pre it fits
 inline void write(Pixels& picture, std::size_t row, std::size_t column, std::string_view text,
                   std::uint8_t colour, bool upwards = false) {
   std::size_t along = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Training steps: forward saves lse, backward turns the gradient of the output into those of q, k
-/// and v, and the tensors go down them.
+/// Training steps: forward saves lse, backward computes the gradients of q, k and v from that of
+/// the output, and gradient descent updates the tensors.
 #include <cstdio>
 #include <cstdlib>
 #include <fovea/fovea.hpp>

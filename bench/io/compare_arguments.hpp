@@ -106,7 +106,7 @@ inline void add_qkv(CommandLine& line, CompareArguments& to) {
   line.add("--qkv DIR", to.qkv_directory,
            "q.npy, k.npy and v.npy in DIR: of 16, 32 or 64 bits, [B,H,N,D], [H,N,D] or [N,D]; "
            "`language_model --dump-qkv DIR` writes those of a model (heads of three layers of "
-           "SmolLM2-135M over a text of 2048 tokens, which this project keeps)");
+           "SmolLM2-135M over a text of 2048 tokens, from bench/data)");
 }
 /// \param files that are written there
 inline void add_plots(CommandLine& line, CompareArguments& to, const std::string& files) {
@@ -114,15 +114,15 @@ inline void add_plots(CommandLine& line, CompareArguments& to, const std::string
 }
 inline void add_draw(CommandLine& line, CompareArguments& to) {
   line.add("--draw FILE", to.drawn_file,
-           "nothing is measured: the plots of the JSON of an earlier run");
+           "draw the plots of the JSON of an earlier run, without measuring");
 }
 
 namespace detail {
 
 inline void add_type(CommandLine& line, CompareArguments& to) {
   line.add_value("--dtype TYPE", "f32",
-                 "of the tensors: f32, f64, f16 or bf16, if the build has it; cmake/compare.sh "
-                 "builds what is asked for",
+                 "type of the tensors: f32, f64, f16 or bf16, if the build has it; "
+                 "cmake/compare.sh builds the requested one",
                  [&to](const std::string& option, const std::string& text) {
                    const auto* const found =
                        std::ranges::find(kTensorTypes, text, &TensorTypeNames::flag);
@@ -138,41 +138,43 @@ inline void add_compare_options(CommandLine& line, CompareArguments& to) {
   line.section("input");
   add_qkv(line, to);
   line.add("--text FILE", to.text_file,
-           "instead the bytes of FILE, embedded by random tables; a short text is repeated; "
-           "`sources` are those of this project");
+           "instead, the bytes of FILE, embedded by random tables; a short text is repeated; "
+           "`sources` is the source code of this project");
   line.section("which operator");
   line.add("--advise", to.advise,
-           "for --lengths N (2048), --heads H, --width D (those of the input) and --causal: the "
-           "operators sorted by time, with distance from full attention and memory. Input with "
+           "rank the operators by time for --lengths N (2048), --heads H, --width D (those of the "
+           "input) and --causal, with their distance from full attention and memory. Input with "
            "fewer rows or heads is repeated; for another width the project's sources are embedded, "
-           "as by --text. The output says which.");
+           "as by --text. The output states which.");
   line.section("what is computed");
-  line.add_list("--operators LIST", to.operators,
-                "only these, with commas: strided,fmm,...; full attention stays with them (all)");
-  line.add("--causal", to.causal, "only what sees no later key");
+  line.add_list(
+      "--operators LIST", to.operators,
+      "only these, separated by commas: strided,fmm,...; full attention is always included "
+      "(all)");
+  line.add("--causal", to.causal, "only causal operators");
   add_lengths(line, to,
-              "sequence lengths, with commas; without this, those that the tensors have rows for, "
-              "or 1024,4096,16384 of a text");
-  line.add("--limit SECONDS", to.limit, 1e-12, 1e6, "passes that would take longer are left out");
+              "sequence lengths, separated by commas; by default those for which the tensors have "
+              "rows, or 1024,4096,16384 of a text");
+  line.add("--limit SECONDS", to.limit, 1e-12, 1e6, "omit passes that would take longer");
   add_type(line, to);
-  line.add("--heads H", to.heads, 1, 1024, "heads of an embedded text, or to advise on");
-  line.add("--width D", to.width, 1, 4096, "width of their heads");
+  line.add("--heads H", to.heads, 1, 1024, "heads of an embedded text, or for --advise");
+  line.add("--width D", to.width, 1, 4096, "width of these heads");
   add_threads(line, to);
   add_repeat(line, to,
-             "timed runs of each cell, at least; the median counts (a third fewer where one takes "
-             "over 1.5 s)");
+             "minimum number of timed runs of each cell, of which the median is shown (a third "
+             "fewer if one takes over 1.5 s)");
   line.section("output");
   add_plots(line, to, "plots, report.html and JSON");
-  line.add("--json FILE", to.json_file, "where the JSON goes (compare.json in that directory)");
+  line.add("--json FILE", to.json_file, "the JSON file (compare.json in that directory)");
   add_draw(line, to);
   line.add("--against FILE", to.against_file,
-           "the JSON of another run, of another machine for example, laid over this one");
+           "compare with the JSON of another run, for example of another machine");
   line.footer(
-      "The sketch of Smart Bird is computed: 4 dimensions nearest to the mean of the heads' "
-      "logits.\n"
-      "Speed-up and distance are from full attention, for causal operators from causal full "
+      "The sketch of Smart Bird is computed: the best approximation of the mean of the heads' "
+      "logits with 4 dimensions.\n"
+      "Speed-up and distance are relative to full attention, for causal operators to causal full "
       "attention.\n"
-      "The JSON is written after each cell, so that a run that is interrupted keeps what it has.\n"
+      "The JSON is written after each cell, so an interrupted run keeps its results.\n"
       "The operators run at the instruction-set level of the machine; FOVEA_ISA=baseline|v3|v4 "
       "caps it.");
 }

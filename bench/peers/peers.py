@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Times fovea, PyTorch, OpenVINO and ONNX Runtime, alternating in one process.
 
-run.sh sets up what this program needs. It leaves with 0 if all rows were measured and all results
-agree, 1 if not, 2 if it was called wrongly or something that it cannot do without is missing.
+run.sh sets up what this program needs. The exit status is 0 if all rows were measured and all
+results agree, 1 if not, and 2 for invalid arguments or if something required is missing.
 """
 
 import argparse
@@ -31,13 +31,13 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--threads", type=thread_counts, default=[1, 2], metavar="1|2",
                         help="one number of threads instead of both")
     parser.add_argument("--processor", type=int, default=max(PROCESSORS), metavar="N",
-                        help="where rows of one thread run (default: the last one)")
+                        help="the processor for rows of one thread (default: the last one)")
     parser.add_argument("--rows", default="", metavar="REGEX",
-                        help="only rows whose name holds a match")
+                        help="only rows whose name contains a match")
     parser.add_argument("--quick", action="store_true", help="only some rows, fewer rounds")
     parser.add_argument("--rounds", type=at_least_1,
-                        help="how often each row goes round (default 15, --quick 7; rows whose "
-                        "rounds take long go round less often, but at least 7 times)")
+                        help="rounds of each row (default 15, --quick 7; rows with long rounds "
+                        "have fewer, but at least 7)")
     parser.add_argument("--peers", type=peer_names, default=list(PEERS), metavar="NAME,...",
                         help="only these peers: " + ", ".join(PEERS))
     parser.add_argument("--no-peers", action="store_const", const=[], dest="peers",

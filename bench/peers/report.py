@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 LEGEND = """\
-ms: fovea's median; peak: the part that it uses of the multiply-adds that the machine can do at
-best; sust.: of those that it did in the mean over the time of the row. Then how often fovea's time
-goes into that of each peer: of medians of rounds in turns, and behind it of the best tenth of the
-calls. More than 1: fovea is faster. A mark ! stands at results that are wrong."""
+ms: fovea's median; peak: the fraction of the machine's peak rate of multiply-adds; sust.: the
+fraction of the rate that it sustained during the row. Then the time of each peer divided by
+fovea's: the median over alternating rounds, and after it the ratio of the best tenth of the calls.
+More than 1: fovea is faster. A ! marks wrong results."""
 
 _CELL = 15
 

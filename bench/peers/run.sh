@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Compares the speed of fovea and other libraries (peers.py --help): sets up a virtual environment with them,
-# builds fovea's shared object, and runs the program with the arguments that are left.
+# builds fovea's shared object, and runs the program with the remaining arguments.
 # usage: run.sh [--venv DIR] [--build DIR] [--torch-from-pypi] [--setup-only] [OPTION ...]
 #   --venv DIR           the virtual environment (or FOVEA_PEERS_VENV); default build/peers/venv.
-#                        What it has is taken as it is, what it lacks is installed.
+#                        Its packages are used as they are; missing ones are installed.
 #   --build DIR          the folder of the CMake build; default build/peers/cmake
 #   --torch-from-pypi    PyTorch from PyPI, with several GB of packages for GPUs; default: the index
 #                        of its builds for CPUs
-#   --setup-only         runs nothing
-#   OPTION               those of peers.py, below
+#   --setup-only         sets up without measuring
+#   OPTION               an option of peers.py, listed below
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)

@@ -14,29 +14,28 @@
 namespace bench {
 
 inline constexpr const char* kScaleFooter = R"(
-Columns: `one` is the operator in one process, rank 0 alone, over the same sequence, and `alone`
-the same over a single rank; `ranks` is from the first rank's begin to the last one's end; `sent`
-and `waited` are of the rank with most, and `in model` is what the model says of `sent`: the same
-number, or, marked ~, the mean where the keys that are chosen lie evenly (BigBird, Smart Bird,
-FSAT, indexed).
+Columns: `one` is the operator in one process (rank 0) over the same sequence, and `alone` the
+distributed pass on a single rank; `ranks` is the time from the first rank's start to the last
+one's end; `sent` and `waited` are the largest values of any rank. `in model` is what the model
+predicts for `sent`: the same number or, marked ~, its mean for uniformly distributed keys (BigBird,
+Smart Bird, FSAT, indexed).
 
-The model: time = computation + messages, one after the other, although the library lets dense
-passes compute while messages are under way. Computation is `one`, which grows with the pairs of
-the pattern, and what `alone` takes longer, which grows with the rows that a rank copies; both are
-over as many ranks as there are cores. A causal far field is a chain of states, which H heads go
-through one after the other, and attention that is computed by heads keeps as many ranks busy as
-there are heads. In the backward pass of softmax a pair of rows of two ranks takes 7/5 of the work
-of one process, since both compute logits and gradients of weights: on R ranks these are 1 - 1/R
-of all pairs, but for a window. Messages are the bytes of the rank that sends most over the
-bandwidth, and a latency for each message. Bandwidth and latency are measured between rank 0 and
-rank 1 first, for the columns; for the sequence of --tokens on 1 to 4096 ranks, of which each has
-a core, they are those of --network. Bytes come from the layout of the rows and the reach of the
-pattern in closed form: 10^8 rows are not enumerated. More ranks are said to help until less than
-half of each is of use (an efficiency below 0.5).
+The model: time = computation + messages, without overlap, although dense passes compute while
+messages are in transit. Computation is `one`, which grows with the pairs of the pattern, and the
+difference of `alone`, which grows with the rows that a rank copies; both are divided by the number
+of ranks, at most that of the cores. A causal far field is a sequential scan of states, in which H
+heads keep H ranks busy, and so does attention that is computed by heads. In the backward pass of
+softmax a pair of rows of two ranks takes 7/5 of the work of one process, since both compute logits
+and gradients of weights: on R ranks these are 1 - 1/R of all pairs, except for a window. Messages
+take the bytes of the rank that sends most divided by the bandwidth, and a latency for each message.
+For the columns, bandwidth and latency are measured between rank 0 and rank 1; for the sequence of
+--tokens on 1 to 4096 ranks with a core each, they are those of --network. Bytes are computed in
+closed form from the layout of the rows and the receptive field of the pattern. The output has the
+number of ranks from which the efficiency is below 0.5.
 
---memory: a forward pass with no process beside it, or a backward pass after a forward one;
-resident memory of a rank at its most during the call, beyond what it had before, which is its own
-rows of all tensors (Linux alone).)";
+--memory: the peak resident memory of a rank during a forward pass, or a backward pass after a
+forward one, in addition to what it had before, which is its own rows of all tensors (Linux only).
+No other process computes at the same time.)";
 
 /// What is asked for.
 struct ScaleArguments {
@@ -83,34 +82,35 @@ inline ScaleArguments scale_arguments(int argc, const char* const* argv, bool is
   ScaleArguments parsed;
   CommandLine line(
       "fovea_scale",
-      "passes over a sequence that is sharded over ranks, beside one process. Start it with mpirun "
-      "-np R fovea_scale. Each rank computes with one thread; D = 64, float32.");
+      "compares passes over a sequence that is sharded over ranks with one process. Start it with "
+      "mpirun -np R fovea_scale. Each rank computes with one thread; D = 64, float32.");
   line.add("--rows N", parsed.rows, 1, most, "rows of the sequence; with --weak, of each rank");
   line.add("--weak", parsed.weak, "weak scaling: the sequence grows with the ranks");
   line.add("--heads H", parsed.heads, 1, most, "heads");
   line.add_each(
       "--operator NAME", parsed.names,
-      "only the operators whose names begin with this; it may be given again. all: all of "
-      "them, also those that take long: the Synthesizers (the random one has N x N "
-      "numbers), FAT, and a block of an encoder with full attention");
-  line.add("--backward", parsed.backward, "backward passes instead of forward ones");
+      "only the operators whose names begin with NAME; may be repeated. all: all operators, also "
+      "those that take long: the Synthesizers (the random one has N x N numbers), FAT, and an "
+      "encoder block with full attention");
+  line.add("--backward", parsed.backward, "measure backward passes instead of forward ones");
   line.add("--repeat N", parsed.repeat, 1, 1'000'000,
-           "calls of each kind, in turns; medians are shown");
-  line.add("--memory", parsed.memory, "instead of times, the memory of a rank at its most");
+           "calls of each kind, alternating; medians are shown");
+  line.add("--memory", parsed.memory, "measure the peak memory of a rank instead of times");
   line.add("--tokens N", parsed.tokens, 1, most,
-           "rows of the sequence that the model is drawn out to");
+           "rows of the sequence to which the model extrapolates");
   line.add_value("--network B,L", "12.5,2",
-                 "gigabytes a second and microseconds of the network that it is drawn out for",
+                 "gigabytes per second and microseconds of the network of this extrapolation",
                  [&](const std::string& option, const std::string& text) {
                    parsed.network = detail::network_of(option, text);
                  });
-  line.add("--plots DIR", parsed.plots,
-           "directory of the model's plots: scale_time_causal.svg, scale_bytes_causal.svg and the "
-           "same with not_causal, of the main operators, and of each family that has others "
-           "scale_time_FAMILY_causal.svg and so on");
-  line.add("--json FILE", parsed.json, "write everything there, too");
+  line.add(
+      "--plots DIR", parsed.plots,
+      "directory of the model's plots: scale_time_causal.svg, scale_bytes_causal.svg and the "
+      "same with not_causal for the main operators, and scale_time_FAMILY_causal.svg and so on "
+      "for the others of a family");
+  line.add("--json FILE", parsed.json, "also write all results to this file");
   line.add("--draw FILE", parsed.drawn_file,
-           "nothing is measured: the plots of the JSON of an earlier run, in --plots (out)");
+           "draw the plots of the JSON of an earlier run in --plots (out), without measuring");
   line.footer(kScaleFooter);
   parsed.help = !line.parse(argc, argv, is_first);
   return parsed;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// BERT (Devlin et al. 2019) from the files of a checkpoint, and embeddings of sentences by it
-/// (Reimers and Gurevych 2019).
+/// BERT (Devlin et al. 2019) from the files of a checkpoint, and sentence embeddings (Reimers and
+/// Gurevych 2019).
 #pragma once
 
 #include <array>
@@ -23,8 +23,8 @@ using fovea::View;
 
 namespace detail {
 
-/// Members of BERT's configurations that change no vector of a token: what only training, other
-/// tasks, generation, the pooler or a framework reads.
+/// Members of BERT's configurations that do not affect the vectors of tokens: only training, other
+/// tasks, generation, the pooler or a framework reads them.
 inline constexpr std::string_view kOfOtherUses[] = {"_attn_implementation",
                                                     "_attn_implementation_autoset",
                                                     "_name_or_path",
@@ -142,8 +142,7 @@ class Bert : public fovea::LayerParts<Bert> {
     fovea::TensorSet set = fovea::read_safetensors(path);
     check_sizes(sizes, set);
     const fovea::StoredTensor types = set.at(kTypes);
-    // What these are for is not needed: numbers 0, 1, 2, ..., and the classifier of BERT's
-    // training.
+    // Not needed here: the numbers 0, 1, 2, ..., and the classifier of BERT's training.
     for (const char* name :
          {kTypes, "embeddings.position_ids", "pooler.dense.weight", "pooler.dense.bias"}) {
       set.tensors.erase(name);
@@ -167,7 +166,7 @@ class Bert : public fovea::LayerParts<Bert> {
 
   Index width() const { return norm_.width(); }
 
-  /// Computes a vector for each token. What the blocks need on their way is kept by none.
+  /// Computes a vector for each token. Intermediate results are not kept.
   /// \param tokens [L] \param y [1, 1, L, C] is written
   template <class E>
   void forward(std::span<const Index> tokens, const View<float>& y, E&& executor) const {
@@ -185,8 +184,8 @@ class Bert : public fovea::LayerParts<Bert> {
  private:
   static constexpr const char* kTypes = "embeddings.token_type_embeddings.weight";
 
-  /// Refuses a config.json that asks for other tensors than a file has, before memory is taken for
-  /// them.
+  /// Refuses a config.json whose tensors differ from those of the file, before memory is allocated
+  /// for them.
   static void check_sizes(const BertSizes& sizes, const fovea::TensorSet& set) {
     const auto check = [&](const std::string& name, Index rows, Index columns) {
       const std::vector<Index>& shape = set.at(name).shape;
@@ -246,8 +245,8 @@ class Bert : public fovea::LayerParts<Bert> {
   std::vector<Block> blocks_;
 };
 
-/// The tokens of sentences, as a folder's tokenizer_config.json, sentence_bert_config.json and
-/// vocab.txt have them.
+/// The tokens of sentences, as defined by tokenizer_config.json, sentence_bert_config.json and
+/// vocab.txt of a folder.
 struct SentenceTokens {
   WordPiece pieces;
   Index longest;  ///< tokens of a sentence; what is more is left out

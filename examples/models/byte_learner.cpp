@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What all models of bytes share: the text, the draws, and how one is found by its name.
+// Common parts of all models of bytes: the text, the draws, and the lookup by name.
 #include "byte_learner.hpp"
 
 #include <algorithm>
@@ -98,7 +98,7 @@ std::unique_ptr<ByteLearner> load_byte_learner(const std::string& path, ByteSett
               .learning_rate = number_of<double>(set, "learning_rate", 0.0, 1e6),
               .seed = number_of<std::uint64_t>(set, "seed", 0, ~std::uint64_t{0})};
   if (steps > 0) settings.steps = steps;
-  // No memory is taken for sizes that the file does not have.
+  // No memory is allocated for sizes that the file does not have.
   const auto check = [&](const std::string& name, Index rows, Index columns) {
     const std::vector<Index>& shape = set.at(name).shape;
     if (shape != std::vector<Index>{rows, columns}) {

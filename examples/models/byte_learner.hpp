@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A language model of bytes that learns, whatever its operator is: what the program calls, and
-/// what byte_model_*.cpp build, a few operators each.
+/// Training of a language model of bytes, independent of its operator: the interface that the
+/// program calls. Each byte_model_*.cpp implements it for a few operators.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct ByteSettings {
   std::uint64_t seed = 1;       ///< of weights and batches
 };
 
-/// The bytes of a text, the last tenth of which is not learnt.
+/// The bytes of a text, the last tenth of which is held out.
 class ByteText {
  public:
   /// \throws std::runtime_error if it is too short for sequences of this length
@@ -48,34 +48,34 @@ class ByteText {
   Index train_;
 };
 
-/// A model that learns.
+/// A model that is trained.
 class ByteLearner {
  public:
   virtual ~ByteLearner() = default;
   /// The number of weights.
   virtual Index parameters() const = 0;
-  /// The number of steps that it has learnt for.
+  /// The number of training steps so far.
   virtual Index step() const = 0;
-  /// Learns for a step. \return bits of a byte, on average over the batch
+  /// Makes a training step. \return bits per byte, mean over the batch
   virtual double learn(const ByteText& text, const fovea::ThreadPool& pool) = 0;
-  /// Bits of a byte in what is not learnt.
+  /// Bits per byte of the held-out text.
   virtual double validate(const ByteText& text, const fovea::ThreadPool& pool) = 0;
-  /// The logits of the byte behind each of these. \return [bytes, 256]
+  /// The logits of the byte after each of these. \return [bytes, 256]
   virtual std::vector<float> logits(std::span<const unsigned char> bytes) const = 0;
-  /// Continues a text by that many bytes. If a text is longer than the model's sequences, the last
-  /// half of such a length is read.
+  /// Continues a text by that many bytes. If a text is longer than the model's sequences, decoding
+  /// restarts with the last half of such a length.
   virtual std::string generate(const std::string& prompt, Index count, const Sampling& sampling,
                                const fovea::ThreadPool& pool) const = 0;
-  /// Writes all that learning goes on from. \throws std::runtime_error
+  /// Writes a checkpoint to continue from. \throws std::runtime_error
   virtual void save(const std::string& path) = 0;
 };
 
 /// The operators' names.
 std::vector<std::string> byte_operators();
-/// A model of random weights. \throws std::invalid_argument for settings that do not go together
+/// A model with random weights. \throws std::invalid_argument for inconsistent settings
 std::unique_ptr<ByteLearner> make_byte_learner(const ByteSettings& settings);
-/// The model of a file. \param settings are written, but for the steps if they are 1 or more: then
-/// learning goes on up to them \throws std::runtime_error
+/// The model of a file. \param settings are written, except for the steps if they are 1 or more:
+/// then training continues up to them \throws std::runtime_error
 std::unique_ptr<ByteLearner> load_byte_learner(const std::string& path, ByteSettings& settings);
 
 }  // namespace models

@@ -82,11 +82,11 @@ struct ByteModel : fovea::LayerParts<ByteModel<Op>> {
   }
 };
 
-/// A ByteModel that learns.
+/// A ByteModel that is trained.
 template <class Op>
 class ByteLearnerOf final : public ByteLearner {
  public:
-  /// \param checkpoint to go on from, or null
+  /// \param checkpoint to continue from, or null
   ByteLearnerOf(const Op& op, const ByteSettings& settings, const fovea::TensorSet* checkpoint)
       : settings_(settings), model_(op, settings), adam_({.weight_decay = 0.01, .clip_norm = 1.0}) {
     if (checkpoint != nullptr) step_ = fovea::load_checkpoint(model_, adam_, *checkpoint).step;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tokens of byte-level byte pair encoding (Sennrich et al. 2016; Radford et al. 2019), as GGUF
-/// files of GPT-2's kind keep them.
+/// Byte-level byte pair encoding (Sennrich et al. 2016; Radford et al. 2019), in the GPT-2 form of
+/// GGUF files.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +18,9 @@
 
 namespace models {
 
-/// Cuts a text into the pieces that are encoded apart: contractions, words, numbers and runs of
-/// other characters, each with a space before it, and white space; as GPT-2's expression
-/// `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+` does.
+/// Splits a text into the pieces that are encoded separately: contractions, words, numbers and runs
+/// of other characters, each with a space before it, and white space. This is GPT-2's expression
+/// `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`.
 class PieceCutter {
  public:
   /// \param single_digits whether each digit is a separate piece, without a space before it, and
@@ -113,8 +113,7 @@ class PieceCutter {
 /// The vocabulary and the merges of a model.
 class BytePairs {
  public:
-  /// \throws std::runtime_error if the file keeps no tokens of this kind, or if they do not go
-  /// together
+  /// \throws std::runtime_error if the file has no tokens of this kind, or if they are inconsistent
   explicit BytePairs(const Gguf& file) : single_digits_(has_single_digits(file)) {
     const std::string& origin = file.tensors.origin;
     for (const char* added : {"add_bos_token", "add_eos_token", "add_space_prefix"}) {
@@ -147,7 +146,7 @@ class BytePairs {
   /// The bytes of a token.
   const std::string& text_of(Index token) const { return texts_[static_cast<std::size_t>(token)]; }
 
-  /// The token of a text that is one; -1 if none is. \param text such as "<|im_end|>"
+  /// The token whose text this is; -1 if there is none. \param text such as "<|im_end|>"
   Index special(std::string_view text) const {
     const auto found = special_.find(std::string(text));
     return found == special_.end() ? -1 : found->second;
@@ -176,7 +175,7 @@ class BytePairs {
   static constexpr std::int64_t kControl = 3;
   static constexpr std::int64_t kUserDefined = 4;
 
-  /// What two neighbours become, and how early.
+  /// The result of merging two neighbours, and its priority.
   struct Merge {
     std::size_t rank;
     Index token;
@@ -197,7 +196,7 @@ class BytePairs {
     return pieces == "smollm";
   }
 
-  /// The bytes that a token is written for: a printable one of Latin-1 is written as itself, and
+  /// The bytes that a token represents: printable bytes of Latin-1 are written as themselves, and
   /// the others as the code points from 256 on.
   static std::string bytes_of(const std::string& written) {
     std::string bytes;

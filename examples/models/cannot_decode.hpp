@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The library's operators that no text can be continued with.
+/// The operators of the library that cannot continue a text.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +9,10 @@
 
 namespace models {
 
-/// What is said of an operator for which `cannot_decode`.
+/// The message about an operator for which `cannot_decode` is true.
 inline constexpr const char* kCannotDecode = "it sees later tokens, so it cannot decode";
 
-/// Whether an operator of this name sees what follows a token.
+/// Whether rows of the operator of this name depend on later tokens.
 inline bool cannot_decode(std::string_view name) {
   constexpr std::string_view all[] = {"fat",  "fnet",          "fsat",    "linformer",
                                       "luna", "nystromformer", "sinkhorn"};

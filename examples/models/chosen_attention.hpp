@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An operator of attention that is chosen when the program runs: softmax over the keys of a
-/// pattern that is named by a text.
+/// An attention operator that is chosen at run time: softmax over the keys of a pattern that a text
+/// names.
 #pragma once
 
 #include <charconv>
@@ -18,8 +18,8 @@ namespace models {
 
 using fovea::Index;
 
-/// Causal attention whose pattern is any function of the head and of the sizes of the sequence. One
-/// type for all of them: a model that can have any is compiled once.
+/// Causal attention whose pattern is any function of the head and the sizes of the sequence. It is
+/// one type for all patterns, so the model is compiled once.
 class ChosenAttention : public fovea::SoftmaxOperator<ChosenAttention> {
  public:
   using Pattern = std::function<fovea::AnyPattern(Index head, const fovea::SequenceShape& shape)>;
@@ -67,11 +67,10 @@ class ChosenAttention : public fovea::SoftmaxOperator<ChosenAttention> {
   Period period_;
 };
 
-/// What the option --attention means: a name, and numbers with names of one letter or a word, such
-/// as "window:256,sink:4".
+/// The value of the option --attention: a name, and named numbers, such as "window:256,sink:4".
 class AttentionChoice {
  public:
-  /// \throws std::invalid_argument if it is not understood
+  /// \throws std::invalid_argument if it is invalid
   explicit AttentionChoice(const std::string& text) : text_(text) {
     for (std::size_t begin = 0; begin <= text.size();) {
       const std::size_t end = (std::min)(text.find(',', begin), text.size());
@@ -83,7 +82,7 @@ class AttentionChoice {
   /// Whether the keys are those that a sketch chooses.
   bool is_smart_bird() const { return name_ == "smart_bird"; }
 
-  /// How many keys Smart Bird keeps.
+  /// The number of keys that Smart Bird keeps.
   Index keys() {
     const Index keys = number("smart_bird", 64, 1);
     check_all_used();

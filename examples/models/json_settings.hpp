@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Settings in files of JSON, which may have been made to do harm.
+/// Settings in JSON files, which are untrusted.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace models {
 
 using fovea::Index;
 
-/// The members of a JSON object in a file, with what is wrong with them said in a sentence.
+/// The members of a JSON object in a file. Errors in them are reported in a sentence.
 class JsonSettings {
  public:
   /// \throws std::runtime_error "<file>: <what is wrong>"
@@ -47,7 +47,7 @@ class JsonSettings {
     return JsonSettings(path);
   }
 
-  /// A whole number from low to high. \throws std::runtime_error
+  /// An integer from low to high. \throws std::runtime_error
   Index number(const char* name, Index low, Index high) const {
     const auto found = find(name);
     if (found != all_.end() && found->is_number_integer()) {
@@ -75,7 +75,7 @@ class JsonSettings {
     return found->get<std::string>();
   }
 
-  /// A truth value, or a default if it is missing or null. \throws std::runtime_error
+  /// A Boolean, or a default if it is missing or null. \throws std::runtime_error
   bool flag(const char* name, bool otherwise) const {
     const auto found = find(name);
     if (found == all_.end() || found->is_null()) return otherwise;
@@ -89,7 +89,7 @@ class JsonSettings {
     return found != all_.end() && !found->is_null();
   }
 
-  /// Refuses a member that is there, is not null and is not this value. \throws std::runtime_error
+  /// Refuses a member that exists, is not null and is not this value. \throws std::runtime_error
   void expect(const char* name, const nlohmann::json& value) const {
     if (has(name) && all_.at(name) != value) wrong(name, value.dump());
   }
@@ -102,7 +102,7 @@ class JsonSettings {
     if ((is_object ? value.at("content") : value) != token) wrong(name, fovea::quoted_name(token));
   }
 
-  /// Refuses members that were not read, but for those that change no number.
+  /// Refuses members that were not read, except those that do not affect the results.
   /// \throws std::runtime_error
   void refuse_others(std::span<const std::string_view> ignored) const {
     std::vector<std::string> others;
@@ -114,7 +114,7 @@ class JsonSettings {
     fovea::refuse_file(path_, "unknown members: " + fovea::quoted_names(others));
   }
 
-  /// Says what was expected of a member. \throws std::runtime_error
+  /// Throws what was expected of a member. \throws std::runtime_error
   [[noreturn]] void wrong(const char* name, const std::string& expected) const {
     const auto found = all_.find(name);
     std::string value = "missing";

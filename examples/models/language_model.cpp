@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Continues texts by a model of Llama's kind from a GGUF file, with its own attention or another
-/// operator in its place, and measures what that costs. See --help.
+/// Continues texts by a model of the Llama family from a GGUF file, with its own attention or
+/// another operator, and measures the time and the perplexity. See --help.
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -21,7 +21,7 @@ using fovea::View;
 using program::ArgumentError;
 using program::CommandLine;
 
-/// What is asked for.
+/// The arguments.
 struct Asked {
   std::string model;  ///< empty: in the usual place
   std::string weights = "f32", cache = "32", attention = "full";
@@ -41,49 +41,52 @@ void add_model(CommandLine& line, Asked& to) {
   line.section("the model");
   line.add("--model FILE", to.model,
            "the file (smollm2.gguf in $FOVEA_MODELS, or in ~/.cache/fovea/models)");
-  line.add("--weights TYPE", to.weights,
-           "f32, f16 or bf16: how matrices are kept; quantised ones (Q4_0, Q8_0 ...) are expanded "
-           "when loaded, since products with quantised weights are outside the library's scope");
+  line.add(
+      "--weights TYPE", to.weights,
+      "f32, f16 or bf16: the type of the matrices in memory; quantised ones (Q4_0, Q8_0 ...) are "
+      "expanded when loaded, since products with quantised weights are outside the library's "
+      "scope");
   line.add("--cache BITS", to.cache,
-           "32 or 16: how keys and values are kept, of full attention and patterns");
+           "32 or 16: the bits of cached keys and values, for full attention and patterns");
   line.add("--attention SPEC", to.attention,
-           "what attends, in place of the model's own: full, window:W,sink:S, strided:STRIDE, "
-           "fixed:STRIDE,summary:C, bigbird:BLOCK, smart_bird:KEYS");
+           "the operator that replaces the model's attention: full, window:W,sink:S, "
+           "strided:STRIDE, fixed:STRIDE,summary:C, bigbird:BLOCK, smart_bird:KEYS");
   line.add("--threads T", to.threads, 1, 1024, "threads (those of the machine)");
 }
 
 void add_tasks(CommandLine& line, Asked& to) {
-  line.section("what is done, one of");
-  line.add_any("--prompt TEXT", to.prompt, "continues the text");
-  line.add_any("--chat TEXT", to.chat, "continues the text as the answer of an assistant to it");
-  line.add("--perplexity FILE", to.perplexity, "of the first tokens of a text");
+  line.section("task, one of");
+  line.add_any("--prompt TEXT", to.prompt, "continue the text");
+  line.add_any("--chat TEXT", to.chat, "answer the text as an assistant");
+  line.add("--perplexity FILE", to.perplexity,
+           "print the perplexity of the first tokens of a text");
   line.add("--dump-qkv DIR", to.dump,
-           "writes q.npy, k.npy and v.npy of the first tokens of --text FILE, as attention reads "
-           "them, for fovea_compare --qkv");
-  line.add("--tokens FILE", to.tokens, "prints the numbers of the tokens of a text");
+           "write q.npy, k.npy and v.npy, the inputs of attention for the first tokens of "
+           "--text FILE, for fovea_compare --qkv");
+  line.add("--tokens FILE", to.tokens, "print the token numbers of a text");
 }
 
 void add_options_of_tasks(CommandLine& line, Asked& to) {
   constexpr Index most = 1 << 30;
-  line.section("of --prompt and --chat");
-  line.add("--count N", to.count, 0, most, "by so many tokens");
+  line.section("options of --prompt and --chat");
+  line.add("--count N", to.count, 0, most, "number of tokens to generate");
   line.add("--temperature X", to.sampling.temperature, 0, std::numeric_limits<double>::max(),
-           "0 takes the likeliest token");
-  line.add("--top-k K", to.sampling.top_k, 1, most, "draws from so many");
-  line.add("--seed S", to.sampling.seed, 0, most, "of the draws");
+           "sampling temperature; 0 takes the most probable token");
+  line.add("--top-k K", to.sampling.top_k, 1, most, "sample from the K most probable tokens");
+  line.add("--seed S", to.sampling.seed, 0, most, "seed of the samples");
   line.add("--chunk N", to.chunk, 1, 1 << 20, "tokens of the prompt that are read at once");
   line.add("--logits FILE", to.logits,
-           "writes those of the prompt, .npy of float32 [tokens, vocabulary]");
-  line.section("of --perplexity and --dump-qkv");
-  line.add("--length N", to.length, 2, most, "so many tokens, at most those of the model");
+           "write the logits of the prompt, .npy of float32 [tokens, vocabulary]");
+  line.section("options of --perplexity and --dump-qkv");
+  line.add("--length N", to.length, 2, most, "number of tokens, at most the length of the model");
   line.add("--text FILE", to.text, "the text of --dump-qkv");
   line.add("--layer L", to.layer, 0, most, "the layer of --dump-qkv");
 }
 
-/// Nothing if help was asked for, which is printed. \throws ArgumentError
+/// Parses the arguments; nothing if help was requested, which is printed. \throws ArgumentError
 std::optional<Asked> asked(int argc, const char* const* argv) {
   Asked to;
-  CommandLine line("language_model", "a model of Llama's kind, from a GGUF file.");
+  CommandLine line("language_model", "runs a model of the Llama family from a GGUF file.");
   add_model(line, to);
   add_tasks(line, to);
   add_options_of_tasks(line, to);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A language model with a sequence of tokens, whatever its operator and the type of its weights.
+/// A language model with a sequence of tokens, for any operator and type of weights.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace models {
 
-/// Queries, keys and values of a layer, as attention sees them: after their rotary positions.
+/// Queries, keys and values of a layer as inputs of attention, after rotary positions.
 struct LayerHeads {
   std::array<std::vector<float>, 3> values;       ///< q, k, v
   std::array<std::vector<Index>, 3> shapes = {};  ///< [H, N, D], then [Hk, N, D] twice
@@ -28,13 +28,13 @@ class LanguageSession {
   virtual const LlamaSizes& sizes() const = 0;
   /// The number of tokens so far.
   virtual Index length() const = 0;
-  /// Forgets the tokens from position `length` on.
+  /// Drops the tokens from position `length` on.
   virtual void rollback(Index length) = 0;
   /// Appends tokens. \param last number of last tokens whose logits are computed
-  /// \return [1, 1, last, vocabulary], which holds until the next call
+  /// \return [1, 1, last, vocabulary], valid until the next call
   virtual fovea::View<const float> step(std::span<const Index> tokens, Index last,
                                         const fovea::ThreadPool& pool) = 0;
-  /// What the operator of a layer reads of these tokens alone.
+  /// The inputs of a layer's operator for these tokens alone.
   virtual LayerHeads heads_of(std::span<const Index> tokens, Index layer,
                               const fovea::ThreadPool& pool) const = 0;
 };
@@ -42,14 +42,14 @@ class LanguageSession {
 /// The type of the matrices of a model.
 enum class WeightType { f32, f16, bf16 };
 
-/// How the numbers of a session are kept.
+/// The types of the numbers of a session.
 struct SessionTypes {
   WeightType weights = WeightType::f32;
   bool short_cache = false;  ///< keys and values as those 16 bits that weights have, or f16
 };
 
-/// The model of a file, with the attention that is chosen.
-/// \param file is no longer needed afterwards \param reserve tokens to take memory for at once
+/// The model of a file, with the chosen attention.
+/// \param file is not needed afterwards \param reserve tokens to allocate memory for
 /// \throws std::runtime_error, std::invalid_argument
 std::unique_ptr<LanguageSession> pattern_session(const Gguf& file, const ChosenAttention& attention,
                                                  const SessionTypes& types, Index reserve);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Decoders of Llama's kind (Touvron et al. 2023): RMS normalisation before each part, rotary
+/// Decoders of the Llama family (Touvron et al. 2023): RMS normalisation before each part, rotary
 /// positions, grouped queries and SwiGLU, with any operator of attention.
 #pragma once
 
@@ -22,8 +22,8 @@ class Llama : public fovea::LayerParts<Llama<Op, W>> {
   using Block = fovea::EncoderBlock<Attention, float, fovea::RmsNorm<float>,
                                     fovea::GatedFeedForward<float, W>>;
 
-  /// A model of these sizes whose weights are 0. \throws std::invalid_argument if they do not go
-  /// together
+  /// A model of these sizes whose weights are 0. \throws std::invalid_argument if they are
+  /// inconsistent
   Llama(const LlamaSizes& sizes, const Op& op) : sizes_(sizes) {
     fovea::Initialiser zeros = fovea::Initialiser::zeros();
     const fovea::MultiHeadOptions heads{.width = sizes.width,
@@ -114,7 +114,7 @@ Llama<Op, W> load_llama(const LlamaSizes& sizes, const Op& op, const fovea::Tens
   }
 }
 
-/// A growing sequence of tokens, and the logits of what follows each one.
+/// A growing sequence of tokens, and the logits of the token after each of them.
 /// \tparam S the type of the cache: float, or a type of 16 bits
 template <class Op, class W = float, class S = float>
 class LlamaDecoder {
@@ -127,7 +127,7 @@ class LlamaDecoder {
 
   /// Appends tokens.
   /// \param last number of last tokens whose logits are computed
-  /// \return [1, 1, last, vocabulary], which holds until the next call
+  /// \return [1, 1, last, vocabulary], valid until the next call
   template <class E>
   fovea::View<const float> step(std::span<const Index> tokens, Index last, E&& executor) {
     const auto count = static_cast<Index>(tokens.size());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the metadata of a GGUF file say of a model of Llama's kind. Every key is read, or known to
-/// change no number, or refused by its name.
+/// The metadata of a GGUF file about a model of the Llama family. Every key is read, or known to
+/// not affect the results, or refused by its name.
 #pragma once
 
 #include <cmath>
@@ -36,7 +36,7 @@ class ModelKeys {
  public:
   ModelKeys(const Gguf& file, const std::string& kind) : file_(file), prefix_(kind + ".") {}
 
-  /// The size that a key gives. \throws std::runtime_error as Gguf::size_at
+  /// The size that is the value of a key. \throws std::runtime_error as Gguf::size_at
   Index size(const std::string& name, Index least, Index most) {
     return file_.size_at(known(name), least, most);
   }
@@ -45,7 +45,8 @@ class ModelKeys {
     return file_.has(known(name)) ? size(name, least, most) : otherwise;
   }
 
-  /// The number that a key gives. \throws std::runtime_error unless it is above 0 and finite
+  /// The number that is the value of a key. \throws std::runtime_error unless it is above 0 and
+  /// finite
   double positive(const std::string& name) {
     const std::string key = known(name);
     const double value = file_.at<double>(key);
@@ -73,7 +74,7 @@ class ModelKeys {
   /// Refuses a size that is not the one that the model is computed with.
   void expect(const std::string& name, Index size) { this->size(name, size, size, size); }
 
-  /// A key that changes no number.
+  /// A key that does not affect the results.
   void ignore(const std::string& name) { known(name); }
 
   /// Refuses the keys of this kind of model that were not read. \throws std::runtime_error
@@ -121,7 +122,7 @@ inline fovea::RotaryOptions rotary_of(ModelKeys& keys, Index head_width, Index l
   return rotary;
 }
 
-/// Refuses sizes that the file's largest matrices do not have: no memory is taken for such.
+/// Refuses sizes other than those of the file's largest matrices, before memory is allocated.
 inline void check_shapes(const Gguf& file, const LlamaSizes& sizes) {
   const auto check = [&](const std::string& name, Index rows) {
     const std::vector<Index>& shape = file.tensors.at(name).shape;
@@ -143,8 +144,8 @@ inline void check_shapes(const Gguf& file, const LlamaSizes& sizes) {
 
 }  // namespace detail
 
-/// The sizes that a file names. \throws std::runtime_error if it is of another kind, if they do not
-/// go together, or if a key is not understood
+/// The sizes in a file. \throws std::runtime_error if it is of another kind, if they are
+/// inconsistent, or if a key is not supported
 inline LlamaSizes llama_sizes(const Gguf& file) {
   constexpr Index most = 1 << 24;
   const auto& kind = file.at<std::string>("general.architecture");

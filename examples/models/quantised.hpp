@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The formats in which GGUF files keep numbers: floats, and blocks of 32 small integers with one
-/// scale. The formats with super-blocks (Q4_K and the like) are not read.
+/// The formats of numbers in GGUF files: floats, and blocks of 32 small integers with one scale.
+/// The formats with super-blocks (Q4_K and others) are not supported.
 #pragma once
 
 #include <Eigen/Core>
@@ -21,7 +21,7 @@ struct BlockFormat {
   std::uint32_t type;  ///< what files call it
   Index numbers;       ///< the numbers of a block
   Index bytes;         ///< the bytes of a block
-  /// Makes floats of `count` numbers, whole blocks, that begin at any address.
+  /// Converts `count` numbers, whole blocks, at any address to floats.
   void (*decode)(const std::byte* from, Index count, float* to);
 };
 
@@ -86,7 +86,7 @@ inline void decode_bytes(const std::byte* from, Index count, float* to) {
 
 }  // namespace detail
 
-/// The formats that are read.
+/// The supported formats.
 inline constexpr std::array<BlockFormat, 8> kBlockFormats = {{
     {0, 1, 4, detail::decode_floats<float>},
     {1, 1, 2, detail::decode_floats<Eigen::half>},
@@ -98,7 +98,7 @@ inline constexpr std::array<BlockFormat, 8> kBlockFormats = {{
     {30, 1, 2, detail::decode_floats<Eigen::bfloat16>},
 }};
 
-/// The format that files call so; null if it is not known.
+/// The format with this number; null if it is not known.
 inline const BlockFormat* format_of(std::uint32_t type) {
   for (const BlockFormat& format : kBlockFormats) {
     if (format.type == type) return &format;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How the next token is drawn from its logits.
+/// Sampling of the next token from its logits.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +15,10 @@ namespace models {
 
 using fovea::Index;
 
-/// How the next token is drawn.
+/// Options of sampling.
 struct Sampling {
-  double temperature = 1;  ///< of the logits; at 0 the likeliest token is taken
-  Index top_k = 256;       ///< number of likeliest tokens to draw from, at least 1
+  double temperature = 1;  ///< of the logits; 0 takes the most probable token
+  Index top_k = 256;       ///< number of most probable tokens to draw from
   std::uint64_t seed = 1;
 };
 

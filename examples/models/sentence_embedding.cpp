@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Embeds sentences by all-MiniLM-L6-v2, or another BERT with the mean of its tokens, and prints
-/// how alike they are. See --help.
+/// Embeds sentences by all-MiniLM-L6-v2, or another BERT with mean pooling, and prints their cosine
+/// similarities. See --help.
 #include <cstdlib>
 #include <fovea/core/thread_pool.hpp>
 #include <fovea/io/npy.hpp>
@@ -15,7 +15,7 @@ namespace {
 
 using fovea::Index;
 
-/// What is asked for.
+/// The arguments.
 struct Asked {
   std::string model;  ///< empty: in the usual place
   std::string sentences, json, npy, tokens;
@@ -23,30 +23,32 @@ struct Asked {
   std::vector<std::string> words;
 };
 
-/// Nothing if help was asked for, which is printed. \throws ArgumentError
+/// Parses the arguments; nothing if help was requested, which is printed. \throws ArgumentError
 std::optional<Asked> asked(int argc, const char* const* argv) {
   Asked to;
   program::CommandLine line("sentence_embedding",
-                            "sentences as vectors of length 1, and the cosines between them.");
+                            "computes embeddings of sentences, vectors of length 1, and their "
+                            "cosine similarities.");
   line.add("--model DIR", to.model,
            "folder of model.safetensors, config.json and vocab.txt (minilm in $FOVEA_MODELS, or in "
            "~/.cache/fovea/models)");
-  line.add("--sentences FILE", to.sentences, "sentences of a file, a line each, after those above");
-  line.add("--json FILE", to.json, "writes sentences, tokens and embeddings");
-  line.add("--npy FILE", to.npy, "writes the embeddings as float32 [sentences, width]");
-  line.add("--tokens FILE", to.tokens,
-           "only prints the numbers of the tokens of each line of FILE");
+  line.add("--sentences FILE", to.sentences,
+           "a file with one sentence per line, added to the sentences above");
+  line.add("--json FILE", to.json, "write sentences, tokens and embeddings");
+  line.add("--npy FILE", to.npy, "write the embeddings as float32 [sentences, width]");
+  line.add("--tokens FILE", to.tokens, "only print the token numbers of each line of FILE");
   line.add("--threads T", to.threads, 1, 1024, "threads (those of the machine)");
   line.add_words("sentences", to.words, "each in quotation marks");
   line.footer(
-      "The model is BERT with the mean of its tokens (all-MiniLM-L6-v2). A sentence has at most as "
-      "many tokens as sentence_bert_config.json says (256); what is more is left out, and said. "
-      "`bash examples/models/fetch_models.sh` fetches the files.");
+      "The model is BERT with mean pooling (all-MiniLM-L6-v2). Sentences are truncated to the "
+      "number "
+      "of tokens in sentence_bert_config.json (256), with a message. `bash "
+      "examples/models/fetch_models.sh` fetches the files.");
   if (!line.parse(argc, argv)) return {};
   return to;
 }
 
-/// A sentence and what is computed of it.
+/// A sentence, its tokens and its embedding.
 struct Sentence {
   std::string text;
   models::TokenList tokens = {};
@@ -115,7 +117,7 @@ std::string shown(std::string_view text) {
   return text.empty() ? line : line + "...";
 }
 
-/// All cosines of a few sentences; of many, the one that each is most alike.
+/// Prints all similarities of a few sentences, or for many the most similar one of each.
 void print_cosines(const std::vector<Sentence>& sentences) {
   constexpr std::size_t most = 16;
   const std::size_t count = sentences.size();
@@ -163,7 +165,7 @@ void write_npy(const std::string& path, const std::vector<Sentence>& sentences, 
                           .bytes = std::as_bytes(std::span<const float>(rows))});
 }
 
-/// Many sentences are shared out to the threads, of a few each one's rows; the bits are the same.
+/// Threads share the sentences if there are many, and otherwise their rows. The bits are the same.
 void embed_all(const models::Bert& model, const fovea::ThreadPool& pool,
                std::vector<Sentence>& sentences) {
   const auto count = std::ssize(sentences);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A sketch for a model that was trained without one: in Smart Bird (section 3.2) it is learned;
+/// A sketch for a model that was trained without one. In Smart Bird (section 3.2) it is learned;
 /// here it is computed from the model's weights.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Does what compare_times.py asks for on stdin, a line each, and prints how long that took.
+/// Executes the commands of compare_times.py on stdin, one per line, and prints the time of each.
 /// usage: time_models MODEL.gguf MINILM_DIR [THREADS]
 #include <chrono>
 #include <filesystem>
@@ -28,7 +28,7 @@ models::WeightType type_of(const std::string& name) {
   return name == "bf16" ? models::WeightType::bf16 : models::WeightType::f32;
 }
 
-/// Does what lines ask for. Models stay loaded from one line to the next.
+/// Executes commands. Models stay loaded between them.
 class Worker {
  public:
   Worker(const std::string& gguf, const std::string& minilm, int threads)
@@ -59,14 +59,14 @@ class Worker {
     return *session;
   }
 
-  /// So many tokens at once, of which the last one has logits.
+  /// That many tokens at once; the last one has logits.
   double prefill(models::LanguageSession& session, Index count) const {
     session.rollback(0);
     const auto tokens = some_tokens(count, session.sizes().vocabulary);
     return bench::seconds_of([&] { session.step(tokens, 1, pool_); });
   }
 
-  /// So many tokens one by one, behind 16.
+  /// That many tokens one by one, after 16 others.
   double decode(models::LanguageSession& session, Index count) const {
     prefill(session, 16);
     const auto tokens = some_tokens(count, session.sizes().vocabulary);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What tokenizers ask of a character, by ICU.
+/// Properties of characters for tokenizers, from ICU.
 #pragma once
 
 #include <unicode/uchar.h>
@@ -23,8 +23,8 @@ inline constexpr char32_t kReplacement = 0xfffd;
 #pragma GCC diagnostic ignored "-Wconversion"
 #pragma GCC diagnostic ignored "-Wsign-conversion"
 
-/// Takes the first character off a text that is not empty. What is no UTF-8 is replaced by U+FFFD,
-/// as many bytes at once as could have begun a character (Unicode 15, section 3.9).
+/// Removes and returns the first character of a text that is not empty. Invalid UTF-8 is replaced
+/// by U+FFFD, as many bytes at once as could have begun a character (Unicode 15, section 3.9).
 inline char32_t take_character(std::string_view& text) {
   std::size_t taken = 0;
   UChar32 character = 0;
@@ -49,10 +49,10 @@ inline std::uint32_t category_of(char32_t c, std::uint8_t version) {
   return is_there ? U_GET_GC_MASK(static_cast<UChar32>(c)) : 0;
 }
 
-/// The version of Unicode that BERT's reference tokenizer has the categories of.
+/// The version of Unicode whose categories BERT's reference tokenizer uses.
 inline constexpr std::uint8_t kVersionOfBert = 8;
 
-/// The mask of a character's general category, as BERT's reference tokenizer has it.
+/// The mask of a character's general category in BERT's reference tokenizer.
 inline std::uint32_t bert_category(char32_t c) {
   switch (c) {  // later versions have other categories for these
     case 0x1734:
@@ -70,12 +70,12 @@ inline std::uint32_t bert_category(char32_t c) {
   }
 }
 
-/// Unicode's White_Space, but for the controls among it that are no tab and no end of line.
+/// Unicode's White_Space, except for control characters other than tabs and line ends.
 inline bool is_space(char32_t c) {
   return c == '\t' || c == '\n' || c == '\r' || (bert_category(c) & U_GC_Z_MASK) != 0;
 }
 
-/// Controls, format characters and those of private use, which a tokenizer of BERT removes.
+/// Control, format and private-use characters, which BERT's tokenizer removes.
 inline bool is_removed(char32_t c) {
   return c == kReplacement ||
          (bert_category(c) & (U_GC_CC_MASK | U_GC_CF_MASK | U_GC_CO_MASK)) != 0;
@@ -97,7 +97,7 @@ inline bool is_ideograph(char32_t c) {
 }
 
 /// Calls f for the characters that c becomes: decomposed (NFD), without accents, in lower case.
-/// Marks that stay where they take room are left in the order of the text.
+/// Spacing marks that remain keep the order of the text.
 template <class F>
 void fold(char32_t c, F&& f) {
   const auto put = [&](UChar32 part) {

@@ -15,7 +15,7 @@ namespace models {
 
 using fovea::Index;
 
-/// Options of WordPiece, as tokenizer_config.json has them.
+/// Options of WordPiece, as in tokenizer_config.json.
 struct WordPieceOptions {
   bool lower_case = true;          ///< whether accents and upper case are taken off
   bool space_ideographs = true;    ///< whether each ideograph is a word
@@ -31,7 +31,7 @@ struct TokenList {
 /// A vocabulary and its rules.
 class WordPiece {
  public:
-  /// \param vocabulary token i at i; of two that are alike the last one counts
+  /// \param vocabulary token i at i; of equal ones the last one counts
   /// \param origin its name, for messages
   /// \throws std::runtime_error if [UNK], [CLS] or [SEP] is not in it
   WordPiece(std::vector<std::string> vocabulary, const std::string& origin,
@@ -55,7 +55,7 @@ class WordPiece {
     }
   }
 
-  /// Reads vocab.txt, a token a line. \throws std::runtime_error
+  /// Reads vocab.txt, one token per line. \throws std::runtime_error
   static WordPiece read(const std::string& path, const WordPieceOptions& options = {}) {
     const fovea::MappedFile file(path);
     std::string_view text = file.text();
@@ -91,7 +91,7 @@ class WordPiece {
     return list;
   }
 
-  /// The words of a text as they are looked up: clean, split at spaces, around ideographs and
+  /// The words of a text for the vocabulary: cleaned, and split at spaces, ideographs and
   /// punctuation.
   std::vector<std::string> words(std::string_view text) const {
     std::vector<std::string> all;

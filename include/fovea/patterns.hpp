@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Includes the patterns, which say which key each query sees.
+/// Includes the patterns, which define the keys that each query sees.
 #pragma once
 
 #include "fovea/patterns/any_pattern.hpp"

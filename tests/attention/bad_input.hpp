@@ -14,6 +14,7 @@
 #include "fovea/attention.hpp"
 #include "support/compare.hpp"
 #include "support/refusal.hpp"
+#include "support/tensor.hpp"
 
 namespace fovea_test {
 
@@ -59,9 +60,9 @@ struct Call {
   template <class Op>
   std::string refusal(const Op& op) {
     const AllInputs<T> in = inputs();
-    const AllSaved<T> saved{lse};
+    const AllSaved<T> to = all_saved();
     return refusal_of_call(
-        memory, [&] { op.check(in, out, saved); }, [&] { op.forward(in, out, saved); });
+        memory, [&] { op.check(in, out, to); }, [&] { op.forward(in, out, to); });
   }
 
   /// The same of check_backward and backward.
@@ -69,10 +70,10 @@ struct Call {
   std::string backward_refusal(const Op& op) {
     const AllInputs<T> in = inputs();
     const View<const T> from = out;
-    const AllSaved<T> saved{lse};
+    const AllSaved<T> kept = all_saved();
     return refusal_of_call(
-        memory, [&] { op.check_backward(in, from, saved, d_out, grads); },
-        [&] { op.backward(in, from, saved, d_out, grads); });
+        memory, [&] { op.check_backward(in, from, kept, d_out, grads); },
+        [&] { op.backward(in, from, kept, d_out, grads); });
   }
 
   AllInputs<T> inputs() const {
@@ -87,12 +88,28 @@ struct Call {
     in.indices = indices;
     in.dominant = dominant;
     in.projection = projection;
+    in.key_projection = key_projection;
+    in.value_projection = value_projection;
     return in;
+  }
+  AllSaved<T> all_saved() const {
+    AllSaved<T> all = saved;
+    all.lse = lse;
+    return all;
+  }
+
+  /// Makes it a call of packed sequences, which are one batch entry.
+  void pack(const std::vector<Index>& ends_q, const std::vector<Index>& ends_k) {
+    const auto take_one = [](auto& x) { x = cut(x, 0, 0, 1); };
+    take_one(q), take_one(k), take_one(v), take_one(out), take_one(lse), take_one(d_out);
+    take_one(grads.q), take_one(grads.k), take_one(grads.v);
+    cu_q = ends_q;
+    cu_k = ends_k;
   }
 
   T* at(Index offset) { return memory.data() + offset; }
 
-  std::vector<T> memory = std::vector<T>(10000);
+  std::vector<T> memory = std::vector<T>(12000);
   View<const T> q{at(0), {kBatch, kHeads, kQueries, kWidth}};
   View<const T> k{at(1000), {kBatch, kKeyHeads, kKeys, kWidth}};
   View<const T> v{at(2000), {kBatch, kKeyHeads, kKeys, kValueWidth}};
@@ -113,6 +130,9 @@ struct Call {
   View<const Index> indices;
   View<const T> dominant;
   View<const T> projection;
+  View<const T> key_projection;
+  View<const T> value_projection;
+  AllSaved<T> saved;  // besides lse
   View<const T> d_out{at(5200), {kBatch, kHeads, kQueries, kValueWidth}};
   AllGrads<T> grads{View<T>(at(6000), {kBatch, kHeads, kQueries, kWidth}),
                     View<T>(at(7000), {kBatch, kKeyHeads, kKeys, kWidth}),

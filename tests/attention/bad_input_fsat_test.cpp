@@ -42,6 +42,12 @@ class BadFsatInput : public SpoiltCall<float> {
   /// Slot m of token j of head 2 of batch entry 1.
   float& entry(Index j, Index m) { return dominant_[static_cast<std::size_t>((54 + j) * 2 + m)]; }
 
+  /// Other dominant indices, without a gradient.
+  void give(const View<const float>& dominant) {
+    call_.dominant = dominant;
+    call_.grads.dominant = {};
+  }
+
   void expect(const std::string& message, const FsatOptions& options = {.max_length = 9}) {
     SpoiltCall::expect(message, FsatAttention(options));
   }
@@ -69,20 +75,15 @@ TEST_F(BadFsatInput, Options) {
 }
 
 TEST_F(BadFsatInput, ShapesOfDominantIndices) {
-  call_.dominant = {};
-  call_.grads.dominant = {};
+  give({});
   expect("dominant is required: [B, Hq, Nk, M], the dominant indices of each key");
-  call_.grads.dominant = {};
-  call_.dominant = {dominant_.data(), {2, 4, 9, 0}};
+  give({dominant_.data(), {2, 4, 9, 0}});
   expect("dominant has width 0; expected at least 1, the number of dominant queries of a key");
-  call_.grads.dominant = {};
-  call_.dominant = {dominant_.data(), {1, 4, 9, 2}};
+  give({dominant_.data(), {1, 4, 9, 2}});
   expect("dominant has batch 1; expected 2, the batch of q");
-  call_.grads.dominant = {};
-  call_.dominant = {dominant_.data(), {2, 2, 9, 2}};
+  give({dominant_.data(), {2, 2, 9, 2}});
   expect("dominant has 2 heads; expected 4, the heads of q");
-  call_.grads.dominant = {};
-  call_.dominant = {dominant_.data(), {2, 4, 8, 2}};
+  give({dominant_.data(), {2, 4, 8, 2}});
   expect("dominant has 8 rows; expected 9, the rows of k");
 }
 
@@ -99,8 +100,7 @@ TEST_F(BadFsatInput, EntriesOfDominantIndices) {
   expect("dominant[1, 2, 8, 0] is -0.5" + number);
   dominant_.assign(2 * 4 * 9 * 3, 1);  // rows with gaps
   dominant_[dominant_.size() - 2] = -1;
-  call_.grads.dominant = {};
-  call_.dominant = {dominant_.data(), {2, 4, 9, 2}, {4 * 9 * 3, 9 * 3, 3, 1}};
+  give({dominant_.data(), {2, 4, 9, 2}, {4 * 9 * 3, 9 * 3, 3, 1}});
   expect("dominant[1, 3, 8, 1] is -1" + number);
 }
 
@@ -115,8 +115,7 @@ TEST_F(BadFsatInput, UnusualValidInputs) {
   call_.lengths = {9, 4};
   entry(3, 0) = static_cast<float>(kNan);
   expect("dominant[1, 2, 3, 0] is nan; expected a finite number of at least 0");
-  call_.grads.dominant = {};
-  call_.dominant = {dominant_.data(), {2, 4, 9, 2}, {0, 0, 0, 1}};  // broadcast
+  give({dominant_.data(), {2, 4, 9, 2}, {0, 0, 0, 1}});  // broadcast
   expect("accepted");
 }
 
@@ -124,54 +123,36 @@ TEST_F(BadFsatInput, QueriesAndKeysAreTheSameTokens) {
   const std::string token = ": queries and keys are the same tokens";
   call_.q = {call_.at(0), {2, 4, 6, 5}};
   expect("k has 9 rows; expected 6, the rows of q" + token);
-  const auto pack = [&] {
-    call_.q = {call_.at(0), {1, 4, 9, 5}};
-    call_.k = {call_.at(1000), {1, 2, 9, 5}};
-    call_.v = {call_.at(2000), {1, 2, 9, 3}};
-    call_.out = {call_.at(3000), {1, 4, 9, 3}};
-    call_.lse = {call_.at(4000), {1, 4, 9, 1}};
-    call_.d_out = {call_.at(5200), {1, 4, 9, 3}};
-    call_.grads = {View<float>(call_.at(6000), {1, 4, 9, 5}),
-                   View<float>(call_.at(7000), {1, 2, 9, 5}),
-                   View<float>(call_.at(8000), {1, 2, 9, 3})};
-    call_.dominant = {dominant_.data(), {1, 4, 9, 2}};
-    call_.cu_q = {0, 3, 9};
+  const auto pack = [&](const std::vector<Index>& ends_k = {}) {
+    call_.pack({0, 3, 9}, ends_k);
+    give({dominant_.data(), {1, 4, 9, 2}});
   };
   pack();
   expect("accepted", {.max_length = 6});
   pack();
   expect("max_length is 5; expected at least 6, the tokens of the longest sequence",
          {.max_length = 5});
-  pack();
-  call_.cu_k = {0, 3, 9};
+  pack({0, 3, 9});
   expect("accepted");
-  pack();
-  call_.cu_k = {0, 4, 9};
+  pack({0, 4, 9});
   expect("cu_seqlens_k[1] is 4; expected 3, as cu_seqlens_q" + token);
 }
 
 TEST_F(BadFsatInput, WrittenTensors) {
+  const FsatAttention op({.max_length = 9});
   call_.out = {call_.at(3000), {2, 4, 9, 2}};
-  EXPECT_EQ(call_.refusal(FsatAttention({.max_length = 9})),
-            "FsatAttention: out has shape 2x4x9x2; expected 2x4x9x3, to match the inputs");
-  reset();
+  expect_forward("out has shape 2x4x9x2; expected 2x4x9x3, to match the inputs", op);
   call_.d_out = {call_.at(5200), {2, 4, 8, 3}};
-  EXPECT_EQ(call_.backward_refusal(FsatAttention({.max_length = 9})),
-            "FsatAttention: d_out has shape 2x4x8x3; expected 2x4x9x3, to match the inputs");
-  reset();
+  expect_backward("d_out has shape 2x4x8x3; expected 2x4x9x3, to match the inputs", op);
   call_.lse = {};
-  EXPECT_EQ(call_.backward_refusal(FsatAttention({.max_length = 9})),
-            "FsatAttention: lse is required: the lse that forward saved");
-  reset();
+  expect_backward("lse is required: the lse that forward saved", op);
   call_.grads.dominant = {call_.at(8500), {2, 4, 9, 1}};
-  EXPECT_EQ(call_.backward_refusal(FsatAttention({.max_length = 9})),
-            "FsatAttention: the gradient of dominant has shape 2x4x9x1; expected 2x4x9x2, to match "
-            "the inputs");
-  reset();
+  expect_backward(
+      "the gradient of dominant has shape 2x4x9x1; expected 2x4x9x2, to match the inputs", op);
   call_.grads.dominant = {dominant_.data(), {2, 4, 9, 2}};
-  EXPECT_EQ(call_.backward_refusal(FsatAttention({.max_length = 9})),
-            "FsatAttention: the gradient of dominant overlaps dominant; outputs must not alias "
-            "inputs or each other");
+  expect_backward(
+      "the gradient of dominant overlaps dominant; outputs must not alias inputs or each other",
+      op);
 }
 
 TEST(BadFatInput, ScaleIsFinite) {

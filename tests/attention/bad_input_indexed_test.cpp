@@ -93,18 +93,8 @@ TEST_F(BadIndexedInput, UnusualValidInputs) {
 /// Keys count within the sequence of their row.
 TEST_F(BadIndexedInput, ListsOfPackedSequences) {
   const auto pack = [&] {
-    call_.q = {call_.at(0), {1, 4, 6, 5}};
-    call_.k = {call_.at(1000), {1, 2, 9, 5}};
-    call_.v = {call_.at(2000), {1, 2, 9, 3}};
-    call_.out = {call_.at(3000), {1, 4, 6, 3}};
-    call_.lse = {call_.at(4000), {1, 4, 6, 1}};
-    call_.d_out = {call_.at(5200), {1, 4, 6, 3}};
-    call_.grads = {View<float>(call_.at(6000), {1, 4, 6, 5}),
-                   View<float>(call_.at(7000), {1, 2, 9, 5}),
-                   View<float>(call_.at(8000), {1, 2, 9, 3})};
+    call_.pack({0, 2, 6}, {0, 5, 9});
     call_.indices = {lists_.data(), {1, 4, 6, 4}};
-    call_.cu_q = {0, 2, 6};
-    call_.cu_k = {0, 5, 9};
     for (Index& j : lists_) j = j == 8 ? -1 : j;
   };
   pack();
@@ -124,8 +114,7 @@ TEST_F(BadIndexedInput, OptionsAndOutputs) {
   call_.out = {call_.at(3000), {2, 4, 6, 2}};
   expect("out has shape 2x4x6x2; expected 2x4x6x3, to match the inputs");
   call_.lse = {};
-  EXPECT_EQ(call_.backward_refusal(IndexedAttention{}),
-            "IndexedAttention: lse is required: the lse that forward saved");
+  expect_backward("lse is required: the lse that forward saved", IndexedAttention{});
 }
 
 }  // namespace fovea_test::attention_bad_input_indexed

@@ -169,21 +169,16 @@ TEST_F(BadLinearInput, Options) {
 
 TEST_F(BadLinearInput, Gradients) {
   call_.grads.near_logits = {call_.at(9500), {1, 1, 1, 1}};
-  EXPECT_EQ(call_.backward_refusal(Fmm{}),
-            "FmmAttention: the gradient of near_logits must not be given: the inputs have no "
-            "near_logits");
-  reset();
+  expect_backward("the gradient of near_logits must not be given: the inputs have no near_logits",
+                  Fmm{});
   give_beta();
   call_.grads.beta = {call_.at(9500), {2, 4, 9, 1}};
-  EXPECT_EQ(call_.backward_refusal(Delta{}),
-            "DeltaRuleAttention: the gradient of beta has shape 2x4x9x1; expected 2x2x9x1, to "
-            "match the inputs");
-  reset();
+  expect_backward("the gradient of beta has shape 2x4x9x1; expected 2x2x9x1, to match the inputs",
+                  Delta{});
   give_beta();
   call_.grads.beta = {call_.at(9201), {2, 2, 9, 1}};
-  EXPECT_EQ(call_.backward_refusal(Delta{}),
-            "DeltaRuleAttention: the gradient of beta overlaps beta; outputs must not alias inputs "
-            "or each other");
+  expect_backward("the gradient of beta overlaps beta; outputs must not alias inputs or each other",
+                  Delta{});
 }
 
 TEST_F(BadLinearInput, Decoders) {

@@ -17,23 +17,11 @@ TYPED_TEST_SUITE(BadInput, Kinds);
 
 constexpr bool kFlags[432] = {};
 
-/// One batch of packed sequences, 6 queries and 9 keys.
-template <class T>
-void pack(Call<T>& call, const std::vector<Index>& cu_q, const std::vector<Index>& cu_k) {
-  call.q = {call.at(0), {1, 4, 6, 5}};
-  call.k = {call.at(1000), {1, 2, 9, 5}};
-  call.v = {call.at(2000), {1, 2, 9, 3}};
-  call.out = {call.at(3000), {1, 4, 6, 3}};
-  call.lse = {call.at(4000), {1, 4, 6, 1}};
-  call.cu_q = cu_q;
-  call.cu_k = cu_k;
-}
-
 TYPED_TEST(BadInput, PackedSequences) {
   auto& call = this->call_;
   const auto expect = [&](const std::vector<Index>& cu_q, const std::vector<Index>& cu_k,
                           const std::string& message) {
-    pack(call, cu_q, cu_k);
+    call.pack(cu_q, cu_k);
     this->expect(message);
   };
   expect({0, 2, 6}, {0, 9, 9}, "accepted");
@@ -64,7 +52,7 @@ TYPED_TEST(BadInput, PackedSequencesWithConflictingInputs) {
   call.cu_q = {0, 2, 6};
   call.cu_k = {0, 4, 9};
   this->expect("q has batch 2; expected 1, since cu_seqlens_q is given");
-  pack(call, {0, 2, 6}, {0, 4, 9});
+  call.pack({0, 2, 6}, {0, 4, 9});
   call.lengths = {9};
   this->expect("key_lengths must not be given: cu_seqlens_q determines the lengths");
 }
@@ -243,7 +231,7 @@ TYPED_TEST(BadInput, CombinedOptionsAreAccepted) {
   call.sink_count = 4;
   call.lengths = {9, 9};
   this->expect("accepted", Op({.soft_cap = 5.0, .dropout = {.probability = 0.5}}));
-  pack(call, {0, 2, 6}, {0, 4, 9});
+  call.pack({0, 2, 6}, {0, 4, 9});
   call.bias = {call.at(5300), {1, 4, 6, 9}};
   call.mask = {kFlags, {1, 1, 6, 9}};
   call.slope_count = 4;

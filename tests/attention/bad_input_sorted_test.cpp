@@ -20,30 +20,41 @@ using fovea::SinkhornOptions;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-/// A call on memory that it owns, which the tests of `Op` set up and spoil.
+/// A call of `Op` on memory that it owns; `reset` makes it right, and a test spoils one thing.
 template <class Op>
 class BadCall : public testing::Test {
  protected:
+  virtual void reset() = 0;
+
   float* at(Index offset) { return numbers_.data() + offset; }
 
-  /// The messages of a refusal.
-  std::string forward(const Op& op) {
+  std::string refusal(const Op& op) {
     in.key_lengths = lengths;
     return refusal_of_call(
         numbers_, [&] { op.check(in, out, saved); }, [&] { op.forward(in, out, saved); });
   }
-  std::string backward(const Op& op) {
+  std::string backward_refusal(const Op& op) {
     in.key_lengths = lengths;
     const View<const float> from = out;
     return refusal_of_call(
         numbers_, [&] { op.check_backward(in, from, saved, d_out, grads); },
         [&] { op.backward(in, from, saved, d_out, grads); });
   }
-  /// Of both passes. \param message "accepted", or the text after the operator's name
-  void expect_both(const std::string& message, const Op& op) {
-    EXPECT_EQ(forward(op), whole_message<Op>(message));
-    EXPECT_EQ(backward(op), whole_message<Op>(message));
+
+  void expect_forward(const std::string& message, const Op& op) {
+    EXPECT_EQ(refusal(op), whole_message<Op>(message));
+    reset();
   }
+  void expect_backward(const std::string& message, const Op& op) {
+    EXPECT_EQ(backward_refusal(op), whole_message<Op>(message));
+    reset();
+  }
+  /// Both passes.
+  void expect_both(const std::string& message, const Op& op) {
+    EXPECT_EQ(refusal(op), whole_message<Op>(message));
+    expect_backward(message, op);
+  }
+
   fovea::InputsOf<Op, float> in;
   View<float> out;
   fovea::SavedOf<Op, float> saved;
@@ -60,7 +71,7 @@ class BadReformerInput : public BadCall<ReformerAttention> {
  protected:
   BadReformerInput() { reset(); }
 
-  void reset() {
+  void reset() override {
     in = {View<const float>(at(0), {2, 2, 12, 5}), View<const float>(at(1000), {2, 2, 12, 3})};
     in.projection = View<const float>(at(2000), {1, 2, 5, 3});
     out = {at(3000), {2, 2, 12, 3}};
@@ -73,7 +84,6 @@ class BadReformerInput : public BadCall<ReformerAttention> {
 
   void expect(const std::string& message, const ReformerOptions& options = good()) {
     expect_both(message, ReformerAttention(options));
-    reset();
   }
 };
 
@@ -126,7 +136,7 @@ TEST_F(BadReformerInput, Tensors) {
     in.qk = {at(0), {0, 2, 12, width}, {0, 0, 0, 1}};
     in.v = {at(1000), {0, 2, 12, 3}};
     in.projection = {};
-    return refusal([&] {
+    return fovea_test::refusal([&] {
       ReformerAttention(good()).check(in, View<float>(at(3000), {0, 2, 12, 3}));
     });
   };
@@ -151,34 +161,21 @@ TEST_F(BadReformerInput, Projection) {
 TEST_F(BadReformerInput, WrittenTensors) {
   const ReformerAttention op(good());
   out = {at(0), {2, 2, 12, 3}};
-  EXPECT_EQ(forward(op),
-            "ReformerAttention: out overlaps qk; outputs must not alias inputs or each other");
-  reset();
+  expect_forward("out overlaps qk; outputs must not alias inputs or each other", op);
   out = {at(3000), {2, 2, 12, 2}};
-  EXPECT_EQ(forward(op),
-            "ReformerAttention: out has shape 2x2x12x2; expected 2x2x12x3, to match the inputs");
-  reset();
+  expect_forward("out has shape 2x2x12x2; expected 2x2x12x3, to match the inputs", op);
   saved.round_lse = {at(5000), {2, 2, 12, 3}};
-  EXPECT_EQ(
-      forward(op),
-      "ReformerAttention: round_lse has shape 2x2x12x3; expected 2x2x12x2, to match the inputs");
-  EXPECT_EQ(
-      backward(op),
-      "ReformerAttention: round_lse has shape 2x2x12x3; expected 2x2x12x2, to match the inputs");
-  reset();
+  expect("round_lse has shape 2x2x12x3; expected 2x2x12x2, to match the inputs");
   grads.v = grads.qk;
-  EXPECT_EQ(backward(op),
-            "ReformerAttention: the gradient of v has shape 2x2x12x5; expected 2x2x12x3, to match "
-            "the inputs");
-  reset();
+  expect_backward("the gradient of v has shape 2x2x12x5; expected 2x2x12x3, to match the inputs",
+                  op);
   grads.v = {grads.qk.data(), {2, 2, 12, 3}};
-  EXPECT_EQ(backward(op),
-            "ReformerAttention: the gradient of v overlaps the gradient of qk; outputs must not "
-            "alias inputs or each other");
-  reset();
+  expect_backward(
+      "the gradient of v overlaps the gradient of qk; outputs must not alias inputs or each other",
+      op);
   std::vector<Index> buckets(96);
   EXPECT_EQ(
-      refusal([&] {
+      fovea_test::refusal([&] {
         op.buckets(in, View<Index>(buckets.data(), {2, 2, 12, 2}));
       }),
       "ReformerAttention: buckets has shape 2x2x12x2; expected 2x2x2x12, to match the inputs");
@@ -189,7 +186,7 @@ class BadSinkhornInput : public BadCall<SinkhornAttention> {
  protected:
   BadSinkhornInput() { reset(); }
 
-  void reset() {
+  void reset() override {
     in = {View<const float>(at(0), {2, 4, 12, 5}),
           View<const float>(at(1000), {2, 2, 12, 5}),
           View<const float>(at(2000), {2, 2, 12, 3}),
@@ -206,7 +203,6 @@ class BadSinkhornInput : public BadCall<SinkhornAttention> {
   void expect(const std::string& message,
               const SinkhornOptions& options = {.block = 4, .iterations = 2}) {
     expect_both(message, SinkhornAttention(options));
-    reset();
   }
 };
 
@@ -249,16 +245,12 @@ TEST_F(BadSinkhornInput, Lengths) {
 TEST_F(BadSinkhornInput, WrittenTensors) {
   const SinkhornAttention op({.block = 4, .iterations = 2});
   out = {at(2500), {2, 4, 12, 3}};
-  EXPECT_EQ(forward(op),
-            "SinkhornAttention: out overlaps sorting; outputs must not alias inputs or each other");
-  reset();
+  expect_forward("out overlaps sorting; outputs must not alias inputs or each other", op);
   grads.sorting = {at(9000), {2, 2, 3, 2}};
-  EXPECT_EQ(backward(op),
-            "SinkhornAttention: the gradient of sorting has shape 2x2x3x2; expected 2x2x3x3, to "
-            "match the inputs");
-  reset();
+  expect_backward(
+      "the gradient of sorting has shape 2x2x3x2; expected 2x2x3x3, to match the inputs", op);
   saved = {};
-  EXPECT_EQ(backward(op), "SinkhornAttention: lse is required: the lse that forward saved");
+  expect_backward("lse is required: the lse that forward saved", op);
 }
 
 }  // namespace fovea_test::attention_bad_input_sorted

@@ -17,56 +17,33 @@ using fovea::BigBirdOptions;
 using fovea::BlockRows;
 using fovea::BlockSparseAttention;
 using fovea::FixedAttention;
-using fovea::FixedOptions;
 using fovea::HeadAssignment;
 using fovea::kFarPosition;
 using fovea::LongformerAttention;
 using fovea::LongformerOptions;
 using fovea::SparseAttention;
 using fovea::StridedAttention;
-using fovea::StridedOptions;
 
-/// 6 queries, 9 keys, 4 heads; the messages of check, forward and a decoder for the options.
-template <class Op>
-std::string message_of(const Op& op) {
-  Call<float> call;
-  const std::string message = call.refusal(op);
-  Call<float> again;
-  EXPECT_EQ(again.backward_refusal(op), message);
-  return message;
-}
-
-std::string message_of(const StridedOptions& options) {
-  return message_of(StridedAttention{options});
-}
-std::string message_of(const FixedOptions& options) { return message_of(FixedAttention{options}); }
-std::string message_of(const LongformerOptions& options) {
-  return message_of(LongformerAttention{options});
-}
-std::string message_of(const BigBirdOptions& options) {
-  return message_of(BigBirdAttention{options});
-}
+/// Calls with 6 queries, 9 keys, 4 heads.
+using BadSparseInput = SpoiltCall<float>;
 
 const std::string kFar = std::to_string(kFarPosition);
 
-TEST(BadSparseInput, Strides) {
-  EXPECT_EQ(message_of(StridedOptions{.stride = 0}),
-            "StridedAttention: stride is 0; expected at least 1");
-  EXPECT_EQ(message_of(StridedOptions{.stride = -7, .heads = HeadAssignment::merged}),
-            "StridedAttention: stride is -7; expected at least 1");
-  EXPECT_EQ(message_of(StridedOptions{.stride = kMost}),
-            "StridedAttention: stride is " + std::to_string(kMost) + "; expected at most " + kFar);
-  EXPECT_EQ(message_of(FixedOptions{.stride = 0, .summary = 1}),
-            "FixedAttention: stride is 0; expected at least 1");
-  EXPECT_EQ(message_of(FixedOptions{.stride = kMost}),
-            "FixedAttention: stride is " + std::to_string(kMost) + "; expected at most " + kFar);
+TEST_F(BadSparseInput, Strides) {
+  const std::string too_large = "stride is " + std::to_string(kMost) + "; expected at most " + kFar;
+  expect("stride is 0; expected at least 1", StridedAttention{{.stride = 0}});
+  expect("stride is -7; expected at least 1",
+         StridedAttention{{.stride = -7, .heads = HeadAssignment::merged}});
+  expect(too_large, StridedAttention{{.stride = kMost}});
+  expect("stride is 0; expected at least 1", FixedAttention{{.stride = 0, .summary = 1}});
+  expect(too_large, FixedAttention{{.stride = kMost}});
 }
 
-TEST(BadSparseInput, Summaries) {
+TEST_F(BadSparseInput, Summaries) {
   for (const Index summary : {-1, 0, 5}) {
-    EXPECT_EQ(message_of(FixedOptions{.stride = 4, .summary = summary}),
-              "FixedAttention: summary is " + std::to_string(summary) +
-                  "; expected 1 to 4 keys: a block has stride keys");
+    expect(
+        "summary is " + std::to_string(summary) + "; expected 1 to 4 keys: a block has stride keys",
+        FixedAttention{{.stride = 4, .summary = summary}});
   }
 }
 
@@ -83,7 +60,7 @@ void expect_right(const Op& op, Index n) {
   EXPECT_TRUE(within_ratio(out.values(), made.oracle(problem.inputs()).out, 16)) << n;
 }
 
-TEST(BadSparseInput, StridesNeedNotDivideTheLength) {
+TEST_F(BadSparseInput, StridesNeedNotDivideTheLength) {
   for (const HeadAssignment heads : {HeadAssignment::separate, HeadAssignment::merged}) {
     for (const Index n : {1, 2, 7, 8, 9, 15, 17, 63, 65, 130}) {
       expect_right(StridedAttention{{.stride = 8, .heads = heads}}, n);
@@ -92,7 +69,7 @@ TEST(BadSparseInput, StridesNeedNotDivideTheLength) {
   }
 }
 
-TEST(BadSparseInput, StridesMayExceedTheLength) {
+TEST_F(BadSparseInput, StridesMayExceedTheLength) {
   for (const Index stride : {Index{100}, Index{1} << 40, kFarPosition}) {
     for (const HeadAssignment heads : {HeadAssignment::separate, HeadAssignment::merged}) {
       for (const bool causal : {true, false}) {
@@ -107,92 +84,80 @@ TEST(BadSparseInput, StridesMayExceedTheLength) {
   }
 }
 
-TEST(BadSparseInput, SummariesAsWideAsTheBlock) {
+TEST_F(BadSparseInput, SummariesAsWideAsTheBlock) {
   for (const Index n : {1, 6, 14}) {
     expect_right(FixedAttention{{.stride = 6, .summary = 6, .heads = HeadAssignment::merged}}, n);
   }
 }
 
-TEST(BadSparseInput, Longformer) {
-  const std::string name = "LongformerAttention: ";
-  EXPECT_EQ(message_of(LongformerOptions{.left = -1}),
-            name + "left is -1; expected at least 0 keys");
-  EXPECT_EQ(message_of(LongformerOptions{.right = -2}),
-            name + "right is -2; expected at least 0 keys");
-  EXPECT_EQ(
-      message_of(LongformerOptions{.first_global = -3}),
-      name + "the number of global tokens is -3; expected 0 to " + std::to_string(kFarPosition));
-  EXPECT_EQ(message_of(LongformerOptions{.global = {0, 4, 4}}),
-            name + "global token 2 is 4; expected more than 4, the one before");
-  EXPECT_EQ(message_of(LongformerOptions{.global = {5, 2}}),
-            name + "global token 1 is 2; expected more than 5, the one before");
-  EXPECT_EQ(message_of(LongformerOptions{.global = {-1}}),
-            name + "global token 0 is -1; expected at least 0");
-  EXPECT_EQ(message_of(LongformerOptions{.first_global = 3, .global = {2}}),
-            name + "global token 0 is 2; expected more than 2, the one before");
-  EXPECT_EQ(message_of(LongformerOptions{.global = {0, 9}}),
-            name + "the last global token is 9; expected less than 9, the number of keys");
-  EXPECT_EQ(message_of(LongformerOptions{.global = {0, 8}}), "accepted");
-  EXPECT_EQ(message_of(LongformerOptions{.left = kMost, .right = kMost, .first_global = 1000}),
-            "accepted");
+TEST_F(BadSparseInput, Longformer) {
+  const auto refuses = [&](const std::string& message, const LongformerOptions& options) {
+    expect(message, LongformerAttention{options});
+  };
+  refuses("left is -1; expected at least 0 keys", {.left = -1});
+  refuses("right is -2; expected at least 0 keys", {.right = -2});
+  refuses("the number of global tokens is -3; expected 0 to " + kFar, {.first_global = -3});
+  refuses("global token 2 is 4; expected more than 4, the one before", {.global = {0, 4, 4}});
+  refuses("global token 1 is 2; expected more than 5, the one before", {.global = {5, 2}});
+  refuses("global token 0 is -1; expected at least 0", {.global = {-1}});
+  refuses("global token 0 is 2; expected more than 2, the one before",
+          {.first_global = 3, .global = {2}});
+  refuses("the last global token is 9; expected less than 9, the number of keys",
+          {.global = {0, 9}});
+  refuses("accepted", {.global = {0, 8}});
+  refuses("accepted", {.left = kMost, .right = kMost, .first_global = 1000});
 }
 
-TEST(BadSparseInput, BigBird) {
-  const std::string name = "BigBirdAttention: ";
-  EXPECT_EQ(message_of(BigBirdOptions{.block = 0}), name + "block is 0; expected at least 1");
-  EXPECT_EQ(message_of(BigBirdOptions{.window_blocks = -1}),
-            name + "left is -1; expected at least 0 blocks");
-  EXPECT_EQ(message_of(BigBirdOptions{.global_blocks = -1}),
-            name + "global_blocks is -1; expected 0 to " + std::to_string(kFarPosition / 64));
-  EXPECT_EQ(message_of(BigBirdOptions{.global_blocks = kMost}),
-            name + "global_blocks is " + std::to_string(kMost) + "; expected 0 to " +
-                std::to_string(kFarPosition / 64));
-  EXPECT_EQ(message_of(BigBirdOptions{.random_blocks = -1}),
-            name + "the number of random blocks is -1; expected 0 to 64");
-  EXPECT_EQ(message_of(BigBirdOptions{.random_blocks = 65}),
-            name + "the number of random blocks is 65; expected 0 to 64");
-  EXPECT_EQ(message_of(BigBirdOptions{.block = kFarPosition / 4}), "accepted");
+TEST_F(BadSparseInput, BigBird) {
+  const auto refuses = [&](const std::string& message, const BigBirdOptions& options) {
+    expect(message, BigBirdAttention{options});
+  };
+  const std::string most = "; expected 0 to " + std::to_string(kFarPosition / 64);
+  refuses("block is 0; expected at least 1", {.block = 0});
+  refuses("left is -1; expected at least 0 blocks", {.window_blocks = -1});
+  refuses("global_blocks is -1" + most, {.global_blocks = -1});
+  refuses("global_blocks is " + std::to_string(kMost) + most, {.global_blocks = kMost});
+  refuses("the number of random blocks is -1; expected 0 to 64", {.random_blocks = -1});
+  refuses("the number of random blocks is 65; expected 0 to 64", {.random_blocks = 65});
+  refuses("accepted", {.block = kFarPosition / 4});
 }
 
 /// Blocks of 4: 2 rows of blocks, 3 columns.
-std::string message_of_rows(const BlockRows& rows, Index block = 4) {
-  return message_of(BlockSparseAttention{{.block = block, .layouts = {rows}}});
+TEST_F(BadSparseInput, BlockLists) {
+  const auto refuses = [&](const std::string& message, const BlockRows& rows, Index block = 4) {
+    expect(message, BlockSparseAttention{{.block = block, .layouts = {rows}}});
+  };
+  expect("the number of layouts is 0; expected at least 1", BlockSparseAttention{{}});
+  refuses("accepted", {{0, 1, 3}, {0, 0, 2}});
+  refuses("block is 0; expected at least 1", {{0, 1, 3}, {0, 0, 2}}, 0);
+  refuses("columns[2], of row 1, is 3; expected 0 to 2, the blocks of keys",
+          {{0, 1, 3}, {0, 0, 3}});
+  refuses("columns[0], of row 0, is -1; expected 0 to 2, the blocks of keys",
+          {{0, 1, 3}, {-1, 0, 2}});
+  refuses("columns[2], of row 1, is 1; expected more than 2: the columns of a row ascend",
+          {{0, 1, 3}, {0, 2, 1}});
+  refuses("columns[1], of row 0, is 1; expected more than 1: the columns of a row ascend",
+          {{0, 2}, {1, 1}});
+  refuses("offsets[2] is 1; expected 2: offsets ascend, up to the number of columns",
+          {{0, 2, 1}, {0, 1}});
+  refuses("offsets[1] is 3; expected 0 to 2: offsets ascend, up to the number of columns",
+          {{0, 3}, {0, 1}});
+  refuses("offsets[0] is 1; expected 0", {{1, 2}, {0, 1}});
+  refuses("offsets is required: 0, and the end of each row of columns", {{}, {}});
+  refuses("the last of offsets is 1; expected 2, the number of columns", {{0, 1}, {0, 1}});
 }
 
-TEST(BadSparseInput, BlockLists) {
-  const std::string name = "BlockSparseAttention: ";
-  EXPECT_EQ(message_of(BlockSparseAttention{{}}),
-            name + "the number of layouts is 0; expected at least 1");
-  EXPECT_EQ(message_of_rows({{0, 1, 3}, {0, 0, 2}}), "accepted");
-  EXPECT_EQ(message_of_rows({{0, 1, 3}, {0, 0, 2}}, 0), name + "block is 0; expected at least 1");
-  EXPECT_EQ(message_of_rows({{0, 1, 3}, {0, 0, 3}}),
-            name + "columns[2], of row 1, is 3; expected 0 to 2, the blocks of keys");
-  EXPECT_EQ(message_of_rows({{0, 1, 3}, {-1, 0, 2}}),
-            name + "columns[0], of row 0, is -1; expected 0 to 2, the blocks of keys");
-  EXPECT_EQ(message_of_rows({{0, 1, 3}, {0, 2, 1}}),
-            name + "columns[2], of row 1, is 1; expected more than 2: the columns of a row ascend");
-  EXPECT_EQ(message_of_rows({{0, 2}, {1, 1}}),
-            name + "columns[1], of row 0, is 1; expected more than 1: the columns of a row ascend");
-  EXPECT_EQ(message_of_rows({{0, 2, 1}, {0, 1}}),
-            name + "offsets[2] is 1; expected 2: offsets ascend, up to the number of columns");
-  EXPECT_EQ(message_of_rows({{0, 3}, {0, 1}}),
-            name + "offsets[1] is 3; expected 0 to 2: offsets ascend, up to the number of columns");
-  EXPECT_EQ(message_of_rows({{1, 2}, {0, 1}}), name + "offsets[0] is 1; expected 0");
-  EXPECT_EQ(message_of_rows({{}, {}}),
-            name + "offsets is required: 0, and the end of each row of columns");
-  EXPECT_EQ(message_of_rows({{0, 1}, {0, 1}}),
-            name + "the last of offsets is 1; expected 2, the number of columns");
-}
-
-TEST(BadSparseInput, Patterns) {
-  EXPECT_EQ(message_of(SparseAttention{{}}),
-            "SparseAttention: the number of patterns is 0; expected at least 1");
+TEST_F(BadSparseInput, Patterns) {
+  expect("the number of patterns is 0; expected at least 1", SparseAttention{{}});
   const fovea::SequenceShape small{3, 3, 0};
   const auto reference_mask = [](Index i, Index j) { return j <= i; };
   const fovea::EnumeratedPattern listed(reference_mask, small);
-  EXPECT_EQ(message_of(SparseAttention{{.patterns = {listed}}}),
-            "EnumeratedPattern: the positions of the queries are 3 to 8; expected 0 to 2, the "
-            "enumerated positions");
+  const SparseAttention op{{.patterns = {listed}}};
+  const std::string message =
+      "EnumeratedPattern: the positions of the queries are 3 to 8; expected 0 to 2, the enumerated "
+      "positions";
+  EXPECT_EQ(call_.refusal(op), message);
+  EXPECT_EQ(call_.backward_refusal(op), message);
 }
 
 }  // namespace fovea_test::attention_bad_input_sparse

@@ -37,6 +37,12 @@ TYPED_TEST(BadInput, MissingTensors) {
   this->expect("v is required: it was not given, or was passed without memory");
   call.q = {};
   this->expect("q is required: it was not given, or was passed without memory");
+  call.q = {};
+  call.k = {};
+  call.v = {};
+  this->expect(
+      "out has shape 2x4x6x3; expected 0x0x0x0, since the inputs are missing or were passed "
+      "without memory");
 }
 
 TYPED_TEST(BadInput, Heads) {

@@ -91,6 +91,17 @@ struct Case {
   /// Whether the keys of a row are drawn: by the place of its sequence and head, and by the length.
   bool draws = false;
 
+  /// Takes the oracles of softmax attention over the visible pairs.
+  void take_softmax_oracles(const fovea::SoftmaxOptions& of) {
+    const auto op = [of, mask = visible](const AllInputs<T>& in) {
+      return OracleOperator<T>::of(of, mask, in.q.width());
+    };
+    oracle = [op](const AllInputs<T>& in) { return softmax_oracle(in, op(in)); };
+    grad_oracle = [op](const AllInputs<T>& in, const View<const T>& d_out) {
+      return softmax_grad_oracle(in, op(in), d_out);
+    };
+  }
+
   /// Whether the pattern shows key j to a row.
   bool sees(const AttentionShape& s, Index b, Index h, Index row, Index j) const {
     return visible(Pair{b, h, row, j, s.queries, s.keys});
@@ -191,14 +202,7 @@ Case<T> softmax_case(const std::string& name, const Op& op, const ReferenceMask&
                      const Extras& extras = {}) {
   Case<T> made = make_case<T>(name, op, reference_mask);
   made.extras = extras;
-  const fovea::SoftmaxOptions options = op.softmax_options();
-  made.oracle = [options, reference_mask](const AllInputs<T>& in) {
-    return softmax_oracle(in, OracleOperator<T>::of(options, reference_mask, in.q.width()));
-  };
-  made.grad_oracle = [options, reference_mask](const AllInputs<T>& in, const View<const T>& d_out) {
-    return softmax_grad_oracle(in, OracleOperator<T>::of(options, reference_mask, in.q.width()),
-                               d_out);
-  };
+  made.take_softmax_oracles(op.softmax_options());
   return made;
 }
 

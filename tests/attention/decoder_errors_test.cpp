@@ -16,46 +16,14 @@
 
 namespace fovea_test::attention_decoder_errors {
 
-constexpr AttentionShape kShape = {2, 4, 2, 40, 40, 5, 3};
 const DecoderShape kSizes = {
     .batch = 2, .query_heads = 4, .key_heads = 2, .width = 5, .value_width = 3};
 
-/// A decoder with 10 of the tokens, and the step of the next two.
-class BadDecoderInput : public testing::Test {
+class BadDecoderInput : public SpoiltStep<fovea::Decoder<FullAttention, float>> {
  protected:
-  BadDecoderInput() : decoder_(FullAttention{}.decoder<float>(kSizes)) {
-    tokens_.step(decoder_, 0, 10);
-    whole();
-  }
+  BadDecoderInput() : SpoiltStep(FullAttention{}.decoder<float>(kSizes)) {}
 
-  void whole() {
-    in_ = tokens_.queries(10, 2, 12);
-    in_.k = tokens_.keys(10, 2);
-    in_.v = tokens_.values(10, 2);
-    out_ = tokens_.out_rows(10, 2);
-    saved_ = tokens_.saved_rows(10, 2);
-  }
-
-  /// The step as it was changed is refused, and as it was before gives what it would have.
-  void expect(const std::string& message) {
-    const std::vector<float> before = tokens_.out.values();
-    EXPECT_EQ(refusal([&] { decoder_.step(in_, out_, saved_); }), "FullAttention: " + message);
-    EXPECT_EQ(decoder_.length(), 10);
-    EXPECT_TRUE(same_bits(before, tokens_.out.values()));
-    whole();
-    auto fork = decoder_.fork();
-    fork.step(in_, out_, saved_);
-    expected_.forward(FullAttention{}, 0, 10);
-    expected_.forward(FullAttention{}, 10, 2);
-    EXPECT_TRUE(same_results(tokens_, expected_));
-  }
-
-  TokenTensors<float> tokens_{kShape};
-  TokenTensors<float> expected_{kShape};
-  fovea::Decoder<FullAttention, float> decoder_;
-  AllInputs<float> in_{View<const float>{}};
-  View<float> out_;
-  AllSaved<float> saved_;
+  void expect(const std::string& message) { SpoiltStep::expect("FullAttention: " + message); }
 };
 
 TEST_F(BadDecoderInput, Queries) {

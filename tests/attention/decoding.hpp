@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/entries/all_inputs.hpp"
@@ -16,6 +17,7 @@
 #include "support/executors.hpp"
 #include "support/fill.hpp"
 #include "support/levels.hpp"
+#include "support/refusal.hpp"
 #include "support/tensor.hpp"
 
 namespace fovea_test {
@@ -149,6 +151,51 @@ testing::AssertionResult same_results(const TokenTensors<T>& a, const TokenTenso
   }
   return testing::AssertionSuccess();
 }
+
+/// A decoder of FullAttention with 10 tokens, and the step of the next two, of which a test spoils
+/// one thing.
+template <class D>
+class SpoiltStep : public testing::Test {
+ protected:
+  /// \param decoder of FullAttention for kShape, without tokens
+  explicit SpoiltStep(D decoder) : decoder_(std::move(decoder)) {
+    tokens_.step(decoder_, 0, 10);
+    make_right();
+  }
+
+  void make_right() {
+    in_ = tokens_.queries(10, 2, 12);
+    in_.k = tokens_.keys(10, 2);
+    in_.v = tokens_.values(10, 2);
+    out_ = tokens_.out_rows(10, 2);
+    saved_ = tokens_.saved_rows(10, 2);
+  }
+
+  /// The step as it was changed is refused, and as it should be gives its bits.
+  void expect(const std::string& message) {
+    const std::vector<float> before = tokens_.out.values();
+    EXPECT_EQ(refusal([&] { decoder_.step(in_, out_, saved_); }), message);
+    EXPECT_TRUE(same_bits(before, tokens_.out.values()));
+    expect_as_before();
+  }
+  void expect_as_before() {
+    EXPECT_EQ(decoder_.length(), 10);
+    make_right();
+    decoder_.step(in_, out_, saved_);
+    expected_.forward(FullAttention{}, 0, 10);
+    expected_.forward(FullAttention{}, 10, 2);
+    EXPECT_TRUE(same_results(tokens_, expected_));
+    decoder_.rollback(10);
+  }
+
+  static constexpr AttentionShape kShape = {2, 4, 2, 40, 40, 5, 3};
+  TokenTensors<float> tokens_{kShape};
+  TokenTensors<float> expected_{kShape};
+  D decoder_;
+  AllInputs<float> in_{View<const float>{}};
+  View<float> out_;
+  AllSaved<float> saved_;
+};
 
 /// A decoder against `forward` of each piece over all tokens so far, by bits, at every level.
 template <class T, class Op>

@@ -271,58 +271,50 @@ TEST(Scores, Of16BitTensors) {
   expect_stored<Eigen::bfloat16>();
 }
 
-/// Every refusal, with nothing written.
-TEST(Scores, Refusals) {
-  const auto expect = [](const std::string& message, const auto& spoil) {
-    Call<float> of;
-    AttentionScores<float> to{.out = of.out,
-                              .lse = of.lse,
-                              .logits = {of.at(6000), {2, 4, 6, 9}},
-                              .weights = {of.at(7000), {2, 4, 6, 9}}};
-    fovea::SoftmaxInputs<float> in = of.inputs();
-    spoil(of, in, to);
+/// A call that is right, of which a test spoils one thing.
+struct BadScores : testing::Test {
+  void expect(const std::string& message) {
     const std::vector<float> before = of.memory;
     const std::string got =
         refusal([&] { fovea::attention_scores<float>(FullAttention{}, in, to); });
-    EXPECT_EQ(got, message == "accepted" ? message : "FullAttention: " + message);
+    EXPECT_EQ(got, whole_message<FullAttention>(message));
     EXPECT_EQ(same_bits(before, of.memory), message != "accepted");
-  };
-  using In = fovea::SoftmaxInputs<float>;
-  using To = AttentionScores<float>;
-  expect("accepted", [](auto&, In&, To&) {});
-  expect("accepted", [](auto&, In& in, To& to) {
-    in.v = {};
-    to.out = {};
-  });
-  expect("v is required: it was not given, or was passed without memory",
-         [](auto&, In& in, To&) { in.v = {}; });
-  expect("v has 9 rows; expected 8, the rows of k", [](auto& of, In& in, To&) {
-    in.k = {of.at(1000), {2, 2, 8, 5}};
-  });
-  expect("weights has shape 2x4x6x8; expected 2x4x6x9, to match the inputs",
-         [](auto& of, In&, To& to) {
-           to.weights = {of.at(7000), {2, 4, 6, 8}};
-         });
-  expect("logits overlaps k; outputs must not alias inputs or each other",
-         [](auto& of, In&, To& to) {
-           to.logits = {of.at(1010), {2, 4, 6, 9}};
-         });
-  expect("logits overlaps out; outputs must not alias inputs or each other",
-         [](auto& of, In&, To& to) {
-           to.logits = {of.at(3010), {2, 4, 6, 9}};
-         });
-  expect("logits overlaps lse; outputs must not alias inputs or each other",
-         [](auto& of, In&, To& to) {
-           to.logits = {of.at(4010), {2, 4, 6, 9}};
-         });
-  expect("weights overlaps logits; outputs must not alias inputs or each other",
-         [](auto& of, In&, To& to) {
-           to.weights = {of.at(6100), {2, 4, 6, 9}};
-         });
-  expect("stride of rows of raw is -9; expected at least 0 in an output",
-         [](auto& of, In&, To& to) {
-           to.raw = {of.at(8045), {2, 4, 6, 9}, {216, 54, -9, 1}};
-         });
+    of.memory = before;
+    in = of.inputs();
+    to = right;
+  }
+
+  Call<float> of;
+  const AttentionScores<float> right{.out = of.out,
+                                     .lse = of.lse,
+                                     .logits = {of.at(6000), {2, 4, 6, 9}},
+                                     .weights = {of.at(7000), {2, 4, 6, 9}}};
+  AttentionScores<float> to = right;
+  fovea::SoftmaxInputs<float> in = of.inputs();
+};
+
+/// Every refusal, with nothing written.
+TEST_F(BadScores, Refusals) {
+  expect("accepted");
+  in.v = {};
+  to.out = {};
+  expect("accepted");
+  in.v = {};
+  expect("v is required: it was not given, or was passed without memory");
+  in.k = {of.at(1000), {2, 2, 8, 5}};
+  expect("v has 9 rows; expected 8, the rows of k");
+  to.weights = {of.at(7000), {2, 4, 6, 8}};
+  expect("weights has shape 2x4x6x8; expected 2x4x6x9, to match the inputs");
+  to.logits = {of.at(1010), {2, 4, 6, 9}};
+  expect("logits overlaps k; outputs must not alias inputs or each other");
+  to.logits = {of.at(3010), {2, 4, 6, 9}};
+  expect("logits overlaps out; outputs must not alias inputs or each other");
+  to.logits = {of.at(4010), {2, 4, 6, 9}};
+  expect("logits overlaps lse; outputs must not alias inputs or each other");
+  to.weights = {of.at(6100), {2, 4, 6, 9}};
+  expect("weights overlaps logits; outputs must not alias inputs or each other");
+  to.raw = {of.at(8045), {2, 4, 6, 9}, {216, 54, -9, 1}};
+  expect("stride of rows of raw is -9; expected at least 0 in an output");
 }
 
 /// A step that is refused leaves the decoder as it was.

@@ -168,39 +168,30 @@ TEST(SmartBirdDecoding, RefusesMismatches) {
   auto decoder = op.decoder<float>(decoder_shape(problem.sizes));
   Tensor<float> out({1, 3, 2, 12});
   out.fill(constant(5));
-  const auto refused = [&](const AllInputs<float>& in) {
-    const std::string message = refusal([&] { decoder.step(in, out.view()); });
+  AllInputs<float> in = tokens(problem, 0, 2);
+  const auto expect = [&](const std::string& message) {
+    EXPECT_EQ(refusal([&] { decoder.step(in, out.view()); }), "SmartBirdAttention: " + message);
     EXPECT_EQ(out(0, 2, 1, 11), 5) << "written before: " << message;
     EXPECT_EQ(decoder.length(), 0);
-    return message;
+    in = tokens(problem, 0, 2);
   };
-  AllInputs<float> in = tokens(problem, 0, 2);
   in.sketch_k = {};
-  EXPECT_EQ(refused(in),
-            "SmartBirdAttention: sketch_k is required: [B, 1, n, d], the keys of the sketch");
-  in = tokens(problem, 0, 2);
+  expect("sketch_k is required: [B, 1, n, d], the keys of the sketch");
   in.sketch_q = cut(problem.sketch_q.view(), 2, 0, 1);
-  EXPECT_EQ(refused(in), "SmartBirdAttention: sketch_q has 1 row; expected 2, the rows of q");
-  in = tokens(problem, 0, 2);
+  expect("sketch_q has 1 row; expected 2, the rows of q");
   in.sketch_k = cut(cut(problem.sketch_k.view(), 2, 0, 2), 3, 0, 3);
-  EXPECT_EQ(
-      refused(in),
-      "SmartBirdAttention: sketch_k has width 3; expected 4, the sketch_width of the decoder");
-  in = tokens(problem, 0, 2);
+  expect("sketch_k has width 3; expected 4, the sketch_width of the decoder");
   const Tensor<float> two({2, 1, 2, 4});
   in.sketch_k = two.view();
-  EXPECT_EQ(refused(in),
-            "SmartBirdAttention: sketch_k has batch 2; expected 1, the batch of the decoder");
+  expect("sketch_k has batch 2; expected 1, the batch of the decoder");
   in = tokens(problem, 0, 1);
   in.q = cut(problem.q.view(), 2, 0, 2);
   in.sketch_q = cut(problem.sketch_q.view(), 2, 0, 2);
-  EXPECT_EQ(refused(in),
-            "SmartBirdAttention: q has 2 rows; expected at most 1, the tokens in the decoder");
+  expect("q has 2 rows; expected at most 1, the tokens in the decoder");
   EXPECT_EQ(refusal([&] {
               decoder.append({cut(problem.k.view(), 2, 0, 2), cut(problem.v.view(), 2, 0, 2), {}});
             }),
             "SmartBirdAttention: sketch_k is required: [B, 1, n, d], the keys of the sketch");
-  in = tokens(problem, 0, 2);
   for (const auto& [name, tensor] : {std::pair{"k", &problem.k}, std::pair{"v", &problem.v}}) {
     const AllSaved<float> saved{View<float>(tensor->view().data(), {1, 3, 2, 1}), {}};
     EXPECT_EQ(refusal([&] { decoder.step(in, out.view(), saved); }),

@@ -93,47 +93,34 @@ TEST(SmartBird, EqualsIndexedAttentionOverItsChoice) {
   const BirdProblem<float> problem({.batch = 2, .heads = 4, .key_heads = 2});
   const SmartBirdAttention op({.keys_per_row = 6, .causal = true});
   AllInputs<float> in = problem.inputs();
-  const Tensor<float> out(problem.out_shape());
-  const Tensor<float> lse(problem.row_shape());
-  IndexTensor saved({2, 4, 50, 6});
-  op.forward(in, out.view(), AllSaved<float>{lse.view(), saved.view()});
+  const BirdResult<float> got =
+      run_bird(op, problem, Tensor<float>(problem.out_shape()), nullptr, {}, true);
   const IndexTensor chosen = op.select(in.sketch(), 4);
-  EXPECT_EQ(values_of(saved.view()), values_of(chosen.view()));
+  EXPECT_EQ(got.indices, values_of(chosen.view()));
   AllInputs<float> listed{in.q, in.k, in.v};
   listed.indices = chosen.view();
   const Tensor<float> other(problem.out_shape());
   const Tensor<float> other_lse(problem.row_shape());
   fovea::IndexedAttention{}.forward(listed, other.view(), AllSaved<float>{other_lse.view()});
-  EXPECT_TRUE(same_bits(out.values(), other.values()));
-  EXPECT_TRUE(same_bits(lse.values(), other_lse.values()));
+  EXPECT_TRUE(same_bits(got.out, other.values()));
+  EXPECT_TRUE(same_bits(got.lse, other_lse.values()));
 }
 
 /// The keys that were saved, and those chosen again, give the same gradients, for any threads.
 TEST(SmartBird, BackwardWithAndWithoutSavedKeys) {
   const BirdProblem<double> problem({.heads = 2, .key_heads = 2, .queries = 60, .keys = 60});
   const SmartBirdAttention op({.keys_per_row = 7, .seed = 5});
-  const AllInputs<double> in = problem.inputs();
-  const Tensor<double> out(problem.out_shape());
-  const Tensor<double> lse(problem.row_shape());
-  IndexTensor indices({1, 2, 60, 7});
-  op.forward(in, out.view(), AllSaved<double>{lse.view(), indices.view()});
   Tensor<double> d_out(problem.out_shape());
   d_out.fill(gaussian(5));
-  const auto gradients = [&](const AllSaved<double>& saved, auto&& executor) {
-    const Tensor<double> d_q(problem.q.shape()), d_k(problem.k.shape()), d_v(problem.v.shape());
-    op.backward(in, View<const double>(out.view()), saved, View<const double>(d_out.view()),
-                AllGrads<double>{d_q.view(), d_k.view(), d_v.view()}, executor);
-    std::vector<double> all = d_q.values();
-    for (const auto& more : {d_k.values(), d_v.values()}) {
-      all.insert(all.end(), more.begin(), more.end());
-    }
-    return all;
-  };
   fovea::ThreadPool pool(2);
   AnyExecutor threads = AnyExecutor::of(pool);
-  const std::vector<double> with = gradients({lse.view(), indices.view()}, fovea::Serial{});
-  EXPECT_TRUE(same_bits(with, gradients({lse.view()}, fovea::Serial{})));
-  EXPECT_TRUE(same_bits(with, gradients({lse.view(), indices.view()}, threads)));
+  const BirdResult<double> with = run_bird(op, problem, d_out, nullptr, {}, true);
+  for (const BirdResult<double>& other :
+       {run_bird(op, problem, d_out), run_bird(op, problem, d_out, &threads, {}, true)}) {
+    EXPECT_TRUE(same_bits(with.d_q, other.d_q));
+    EXPECT_TRUE(same_bits(with.d_k, other.d_k));
+    EXPECT_TRUE(same_bits(with.d_v, other.d_v));
+  }
 }
 
 TEST(SmartBird, ANaNSketchGivesNaNRows) {

@@ -274,7 +274,7 @@ TEST_F(FoveaScale, RefusesUnknownArguments) {
   EXPECT_EQ(run("--json no/where.json"), 1);
   EXPECT_NE(errors_.find("fovea_scale: no/where.json"), errors_.npos) << errors_;
   EXPECT_EQ(run("--help"), 0);
-  EXPECT_EQ(output_.find("fovea_scale: passes over a sequence"), 0u) << output_;
+  EXPECT_EQ(output_.find("fovea_scale: compares passes over a sequence"), 0u) << output_;
 }
 
 }  // namespace fovea_test::bench_fovea_scale

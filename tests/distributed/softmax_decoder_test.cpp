@@ -247,50 +247,16 @@ TEST(DistributedDecoder, StoresItsShareOfTheTokens) {
             6 * fovea::kKeySegment);
 }
 
-class DistributedDecoderErrors : public testing::Test {
+/// Refused on all ranks.
+class DistributedDecoderErrors : public SpoiltStep<SoftmaxDecoder<FullAttention, float>> {
  protected:
-  DistributedDecoderErrors() {
-    tokens_.step(decoder_, 0, 10);
-    whole();
-  }
-
-  void whole() {
-    in_ = tokens_.queries(10, 2, 12);
-    in_.k = tokens_.keys(10, 2);
-    in_.v = tokens_.values(10, 2);
-    out_ = tokens_.out_rows(10, 2);
-    saved_ = tokens_.saved_rows(10, 2);
-  }
-
-  /// The step as it was changed is refused on all ranks, and then as it should be gives its bits.
-  void expect(const std::string& message) {
-    const std::vector<float> before = tokens_.out.values();
-    EXPECT_EQ(refusal([&] { decoder_.step(in_, out_, saved_); }), message);
-    EXPECT_TRUE(same_bits(before, tokens_.out.values()));
-    expect_as_before();
-  }
-
-  void expect_as_before() {
-    EXPECT_EQ(decoder_.length(), 10);
-    whole();
-    decoder_.step(in_, out_, saved_);
-    expected_.forward(FullAttention{}, 0, 10);
-    expected_.forward(FullAttention{}, 10, 2);
-    EXPECT_TRUE(same_results(tokens_, expected_));
-    decoder_.rollback(10);
-  }
+  DistributedDecoderErrors()
+      : SpoiltStep(
+            sharded_decoder<float>(FullAttention{}, TokenTensors<float>(kShape).decoder_shape())) {}
 
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;
   const std::string begin = "rank " + std::to_string(last) + ": FullAttention: ";
-  const AttentionShape shape_ = {2, 4, 2, 12, 12, 5, 3};
-  TokenTensors<float> tokens_{shape_};
-  TokenTensors<float> expected_{shape_};
-  SoftmaxDecoder<FullAttention, float> decoder_ =
-      sharded_decoder<float>(FullAttention{}, tokens_.decoder_shape());
-  AllInputs<float> in_{View<const float>{}};
-  View<float> out_;
-  AllSaved<float> saved_;
 };
 
 TEST_F(DistributedDecoderErrors, OneRankWithAWrongTensor) {

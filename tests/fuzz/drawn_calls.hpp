@@ -6,10 +6,13 @@
 
 #include <exception>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "attention/call_problem.hpp"
 #include "fuzz/drawn_problem.hpp"
+#include "support/scalars.hpp"
 
 namespace fovea_test {
 
@@ -72,6 +75,42 @@ void try_here_and_elsewhere(Bytes& bytes, const Make& make, const Run& run, cons
   } catch (const std::exception& error) {
     ADD_FAILURE() << "refused: " << error.what();
   }
+}
+
+/// The operator of a CallProblem, its scalar and its sizes.
+template <class P>
+std::string describe_call(const P& p) {
+  std::ostringstream text;
+  text << P::Op::name() << " " << scalar_name<typename P::Scalar>() << ":";
+  for (const auto& [axis, extent] : p.extents) text << " " << axis << " " << extent;
+  text << ", lengths";
+  for (const Index n : p.key_lengths) text << " " << n;
+  return text.str();
+}
+
+/// The same of a CallProblem.
+/// \param make make(layout) is the problem   \param options of its operator, for messages
+/// \param saves as in CallProblem::run
+/// \param is_judged is_judged(problem) is whether the oracle has one result for it
+template <class Make, class IsJudged>
+void try_problem(Bytes& bytes, const Make& make, const std::string& options, bool saves,
+                 const IsJudged& is_judged) {
+  using P = decltype(make(Layout{}));
+  SCOPED_TRACE(describe_call(make({})) + options);
+  try_here_and_elsewhere(
+      bytes, make,
+      [&](const P& p, AnyExecutor* executor, const Layout& layout) {
+        return p.run(executor, layout, saves);
+      },
+      [&](const P& p, const auto& got) {
+        if (is_judged(p)) judge_of_call(p)(got, drawn_name(P::Form::name));
+      },
+      [&](const P& p) { p.hide(drawn_poison<typename P::Scalar>(bytes)); });
+}
+template <class Make>
+void try_problem(Bytes& bytes, const Make& make, const std::string& options = "",
+                 bool saves = true) {
+  try_problem(bytes, make, options, saves, [](const auto&) { return true; });
 }
 
 }  // namespace fovea_test

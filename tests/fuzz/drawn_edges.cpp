@@ -64,21 +64,9 @@ void try_fsat(Bytes& bytes) {
     p.cu_seqlens = cu_seqlens;
     return p;
   };
-  std::ostringstream text;
-  text << "FSAT " << scalar_name<T>() << ": B " << s.batch << ", Hq " << s.query_heads << ", Hk "
-       << s.key_heads << ", L " << s.keys << ", M " << slots << ", D " << s.width << ", Dv "
-       << s.value_width << ", Lmax " << options.max_length << ", edges "
-       << static_cast<int>(options.edges);
-  SCOPED_TRACE(text.str());
-  try_here_and_elsewhere(
-      bytes, make,
-      [&](const FsatProblem<T>& p, AnyExecutor* executor, const Layout& layout) {
-        return p.run(executor, layout);
-      },
-      [&](const FsatProblem<T>& p, const CallResult<T>& got) {
-        judge_of_call(p)(got, drawn_name("fsat"));
-      },
-      [&](const FsatProblem<T>& p) { p.hide(drawn_poison<T>(bytes)); });
+  try_problem(bytes, make,
+              ", Lmax " + std::to_string(options.max_length) + ", edges " +
+                  std::to_string(static_cast<int>(options.edges)));
 }
 
 BirdSizes drawn_bird_sizes(Bytes& bytes) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Trials of Linformer and Nystroem attention, compiled once for all.
-#include <sstream>
-
 #include "attention/mixed_problems.hpp"
 #include "fuzz/calls.hpp"
 #include "fuzz/drawn_calls.hpp"
@@ -11,39 +9,19 @@
 namespace fovea_test {
 namespace {
 
-template <class P>
-std::string describe(const P& p) {
-  std::ostringstream text;
-  text << P::Op::name() << " " << scalar_name<typename P::Scalar>() << ":";
-  for (const auto& [axis, extent] : p.extents) text << " " << axis << " " << extent;
-  text << ", lengths";
-  for (const Index n : p.key_lengths) text << " " << n;
-  return text.str();
-}
-
 /// Runs a call of these sizes.
 template <class Op, class T>
-void try_call(Bytes& bytes, const Op& op, const AttentionShape& s, const Extents& more,
-              const std::vector<Index>& lengths, std::uint64_t seed, double spread) {
-  using P = CallProblem<Op, T>;
+void try_sizes(Bytes& bytes, const Op& op, const AttentionShape& s, const Extents& more,
+               const std::vector<Index>& lengths, std::uint64_t seed, double spread) {
   const bool saves = bytes.once_in(2);
   const auto make = [&](const Layout& layout) {
-    P p(op, s, more, seed, layout);
+    CallProblem<Op, T> p(op, s, more, seed, layout);
     p["q"].fill(gaussian(seed, spread));
     p["k"].fill(gaussian(seed + 1, spread));
     p.key_lengths = lengths;
     return p;
   };
-  SCOPED_TRACE(describe(make({})));
-  try_here_and_elsewhere(
-      bytes, make,
-      [&](const P& p, AnyExecutor* executor, const Layout& layout) {
-        return p.run(executor, layout, saves);
-      },
-      [](const P& p, const CallResult<T>& got) {
-        judge_of_call(p)(got, drawn_name(P::Form::name));
-      },
-      [&](const P& p) { p.hide(drawn_poison<T>(bytes)); });
+  try_problem(bytes, make, "", saves);
 }
 
 template <class T>
@@ -64,7 +42,7 @@ void try_linformer(Bytes& bytes) {
   const std::uint64_t seed = drawn_seed(bytes);
   const double spread = drawn_sharded(bytes);
   const std::vector<Index> lengths = drawn_lengths(bytes, s.batch, s.keys);
-  try_call<LinformerAttention, T>(
+  try_sizes<LinformerAttention, T>(
       bytes, op, s, {{'P', projected}, {'e', of_keys}, {'f', of_values}}, lengths, seed, spread);
 }
 
@@ -91,7 +69,7 @@ void try_nystroem(Bytes& bytes) {
   std::vector<Index> lengths;
   // Lengths are of tokens, which are queries, too.
   if (s.queries == s.keys) lengths = drawn_lengths(bytes, s.batch, s.keys, options.landmarks);
-  try_call<NystroemAttention, T>(bytes, NystroemAttention(options), s, {}, lengths, seed, spread);
+  try_sizes<NystroemAttention, T>(bytes, NystroemAttention(options), s, {}, lengths, seed, spread);
 }
 
 }  // namespace

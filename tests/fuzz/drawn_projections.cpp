@@ -29,18 +29,7 @@ void try_projections(Bytes& bytes) {
     made.cu_seqlens = cu_seqlens;
     return made;
   };
-  SCOPED_TRACE("Longformer with projections, " + std::string(scalar_name<T>()) + ": " +
-               describe(options) + ", B " + std::to_string(shape.batch) + ", Nq " +
-               std::to_string(shape.queries) + ", Nk " + std::to_string(shape.keys));
-  try_here_and_elsewhere(
-      bytes, make,
-      [](const LongformerProblem<T>& of, AnyExecutor* executor, const Layout& layout) {
-        return of.run(executor, layout);
-      },
-      [](const LongformerProblem<T>& of, const CallResult<T>& got) {
-        judge_of_call(of)(got, drawn_name("longformer_projections"));
-      },
-      [&](const LongformerProblem<T>& of) { of.hide(drawn_poison<T>(bytes)); });
+  try_problem(bytes, make, ", " + describe(options));
 }
 #define FOVEA_DRAWN(T) template void try_projections<T>(Bytes&);
 FOVEA_TEST_SCALARS(FOVEA_DRAWN)

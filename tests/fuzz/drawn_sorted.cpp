@@ -3,7 +3,7 @@
 /// Trials of Reformer and Sinkhorn attention, compiled once for all.
 #include <algorithm>
 #include <array>
-#include <sstream>
+#include <string>
 
 #include "attention/reformer_problem.hpp"
 #include "attention/sinkhorn_problem.hpp"
@@ -77,30 +77,20 @@ void try_reformer(Bytes& bytes) {
     p.key_lengths = lengths;
     return p;
   };
-  SCOPED_TRACE("Reformer " + std::string(scalar_name<T>()) + ": " + describe(options));
-  try_here_and_elsewhere(
-      bytes, make,
-      [&](const ReformerProblem<T>& p, AnyExecutor* executor, const Layout& layout) {
-        return p.run(executor, layout, saves);
-      },
-      [&](const ReformerProblem<T>& p, const CallResult<T>& got) {
-        const fovea::ReformerInputs<T> in = p.inputs();
-        bool is_decided = true;
-        for_each_index({s.batch, s.query_heads, 1, 1}, [&](Index b, Index h, Index, Index) {
-          is_decided = is_decided && OracleHashes<T>(in, options, b, h).is_decided();
-        });
-        ++(is_decided ? reformer_calls().judged : reformer_calls().undecided);
-        if (is_decided) judge_of_call(p)(got, drawn_name("reformer"));
-      },
-      [&](const ReformerProblem<T>& p) { p.hide(drawn_poison<T>(bytes)); });
+  try_problem(bytes, make, ", " + describe(options), saves, [&](const ReformerProblem<T>& p) {
+    const fovea::ReformerInputs<T> in = p.inputs();
+    bool is_decided = true;
+    for_each_index({s.batch, s.query_heads, 1, 1}, [&](Index b, Index h, Index, Index) {
+      is_decided = is_decided && OracleHashes<T>(in, options, b, h).is_decided();
+    });
+    ++(is_decided ? reformer_calls().judged : reformer_calls().undecided);
+    return is_decided;
+  });
 }
 
 template <class T>
 void try_sinkhorn(Bytes& bytes) {
-  // Clang's lambdas do not take structured bindings before C++23.
-  const Blocks drawn = drawn_blocks(bytes);
-  const Index block = drawn.rows;
-  const Index blocks = drawn.count;
+  const auto [block, blocks] = drawn_blocks(bytes);
   const SinkhornOptions options{
       .block = block, .iterations = bytes(0, 9), .scale = drawn_scale(bytes)};
   AttentionShape s;
@@ -122,20 +112,8 @@ void try_sinkhorn(Bytes& bytes) {
     p.key_lengths = lengths;
     return p;
   };
-  std::ostringstream text;
-  text << "Sinkhorn " << scalar_name<T>() << ": " << blocks << " blocks of " << block << ", n "
-       << options.iterations << ", B " << s.batch << ", Hq " << s.query_heads << ", Hk "
-       << s.key_heads << ", D " << s.width << ", Dv " << s.value_width;
-  SCOPED_TRACE(text.str());
-  try_here_and_elsewhere(
-      bytes, make,
-      [&](const SortProblem<T>& p, AnyExecutor* executor, const Layout& layout) {
-        return p.run(executor, layout);
-      },
-      [&](const SortProblem<T>& p, const CallResult<T>& got) {
-        judge_of_call(p)(got, drawn_name("sinkhorn"));
-      },
-      [&](const SortProblem<T>& p) { p.hide(drawn_poison<T>(bytes)); });
+  try_problem(bytes, make,
+              ", blocks of " + std::to_string(block) + ", n " + std::to_string(options.iterations));
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Trials of the three forms of the Synthesizer, compiled once for all.
-#include <sstream>
-
 #include "attention/synthesizer_problem.hpp"
 #include "fuzz/calls.hpp"
 #include "fuzz/drawn_calls.hpp"
@@ -11,17 +9,8 @@
 namespace fovea_test {
 namespace {
 
-std::string describe(const Extents& extents, bool causal, const std::vector<Index>& lengths) {
-  std::ostringstream text;
-  for (const auto& [axis, extent] : extents) text << axis << " " << extent << ", ";
-  text << (causal ? "causal" : "not causal");
-  for (const Index n : lengths) text << ", length " << n;
-  return text.str();
-}
-
 template <class P>
 void try_form(Bytes& bytes) {
-  using T = typename P::Scalar;
   AttentionShape s;
   s.queries = s.keys = drawn_rows(bytes);
   const Index pairs = s.keys * s.keys;
@@ -44,17 +33,7 @@ void try_form(Bytes& bytes) {
     p.key_lengths = lengths;
     return p;
   };
-  SCOPED_TRACE(std::string(P::Op::name()) + " " + scalar_name<T>() + ": " +
-               describe(make({}).extents, causal, lengths));
-  try_here_and_elsewhere(
-      bytes, make,
-      [](const P& p, AnyExecutor* executor, const Layout& layout) {
-        return p.run(executor, layout);
-      },
-      [](const P& p, const CallResult<T>& got) {
-        judge_of_call(p)(got, drawn_name("synthesizer"));
-      },
-      [&](const P& p) { p.hide(drawn_poison<T>(bytes)); });
+  try_problem(bytes, make, causal ? ", causal" : "");
 }
 
 }  // namespace

@@ -312,6 +312,25 @@ std::string not_in_families(const std::string& readme, const std::string& famili
   return complaints;
 }
 
+/// Operators of the README's table whose header says "There is no decoder" although their row ends
+/// with D, or does not say it although the row lacks the D.
+std::string wrong_decoders(const std::string& readme, const Pages& headers) {
+  static const std::regex name("`([A-Z][A-Za-z]+)[<`]");
+  static const std::regex margin("\n */// ?");
+  std::string complaints;
+  for (const std::string& line : lines_of(readme)) {
+    std::smatch op;
+    if (!line.starts_with("| `") || !std::regex_search(line, op, name)) continue;
+    for (const auto& [path, text] : headers) {
+      if (text.find("\nclass " + op[1].str() + " ") == std::string::npos) continue;
+      const std::string words = std::regex_replace(text, margin, " ");
+      const bool has_decoder = words.find("There is no decoder") == std::string::npos;
+      if (line.ends_with(" D |") != has_decoder) complaints += op[1].str() + "\n";
+    }
+  }
+  return complaints;
+}
+
 Pages named_versions() {
   Pages pages = our_pages();
   pages["CMakeLists.txt"] = source_text("CMakeLists.txt");
@@ -407,6 +426,10 @@ TEST(Documents, EveryOperatorIsInAFamily) {
                     families = source_text("cmake/operators.dox");
   EXPECT_EQ(not_in_families(readme, families, our_headers()), "");
   EXPECT_GT(families.size(), 2000u);
+}
+
+TEST(Documents, TheTableOfOperatorsKnowsTheDecoders) {
+  EXPECT_EQ(wrong_decoders(source_text("README.md"), our_headers()), "");
 }
 
 #if FOVEA_FULL_SUITE
@@ -566,6 +589,16 @@ TEST(DocumentsBroken, Families) {
                             "    \\ingroup x */\n",
                             headers),
             "no header declares Gone\nMap is in no family\n");
+}
+
+TEST(DocumentsBroken, Decoders) {
+  const Pages headers = {{"a.hpp", "\nclass Aa : public B {};\n"},
+                         {"b.hpp", "\n/// There is no\n/// decoder.\nclass Bb {};\n"},
+                         {"c.hpp", "\n  /// There is no decoder.\nclass Cc {};\n"},
+                         {"d.hpp", "\nclass Dd {};\n"}};
+  const std::string readme =
+      "| `Aa` | F B D |\n| `Bb<Map>` | F B |\n| `Cc` | F B D |\n| `Dd` | F B |\n";
+  EXPECT_EQ(wrong_decoders(readme, headers), "Cc\nDd\n");
 }
 
 TEST(DocumentsBroken, Workflow) {

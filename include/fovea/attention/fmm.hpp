@@ -15,8 +15,8 @@ template <class... Terms>
 struct FmmOptions {
   /// The near field's keys; the default is only the query's own position.
   Band band = {};
-  /// If true, row i sees no key after its own position, whatever band.right says. The default is
-  /// false, and true if a term is a DeltaRule, which must be causal.
+  /// If true, row i sees no key after its own position, whatever band.right is. The default is true
+  /// if a term is a DeltaRule, which must be causal, and otherwise false.
   bool causal = (LinearTerm<Terms>::kIsDelta || ...);
   /// Scale of the near field's logits; the default is 1/sqrt(D).
   std::optional<double> scale = {};

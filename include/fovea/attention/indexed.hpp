@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <vector>
 
 #include "fovea/attention/call/checked_calls.hpp"
@@ -45,7 +46,7 @@ inline void sort_indices(const View<Index>& indices) {
 /// -infinity. A visible NaN or infinity reaches the row; invisible ones change no bit. The bits of
 /// a row do not depend on threads, batch, heads or strides, nor on K beyond the keys that the row
 /// sees.
-/// There is no decoder: for new tokens, choose their keys and call `forward` with Nq = 1.
+/// For new tokens, choose their keys and call `forward` with Nq = 1.
 /// Cost: 2 (D + Dv) flops for each visible pair and as many loads, so the speed depends on which
 /// cache holds a head's K and V. Memory: O(threads (D + min(K, Nk))); if a head's K and V are large
 /// and read often, also copies of up to 8 MiB of them, and intermediate results of up to 2.5
@@ -66,6 +67,14 @@ class IndexedAttention : public CheckedCalls<IndexedAttention>,
     const auto sequence = SequenceShape::of(shape.queries, shape.keys, options.alignment);
     return options.causal ? Causal{}.plan(sequence).attended_pairs()
                           : Dense{}.plan(sequence).attended_pairs();
+  }
+
+  /// There is no decoder; calling this is a compile error.
+  template <class T>
+  void decoder(const DecoderShape& /*shape*/) const {
+    static_assert(!std::same_as<T, T>,
+                  "IndexedAttention has no decoder: choose the keys of the new tokens, and call "
+                  "forward with Nq = 1");
   }
 
  private:

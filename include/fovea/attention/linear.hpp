@@ -12,7 +12,7 @@ FOVEA_NAMESPACE_BEGIN
 /// Options of LinearAttention with the feature maps `Maps`.
 template <class... Maps>
 struct LinearOptions {
-  /// If true, row i sees no key after its own position, but the key at it.
+  /// If true, row i sees the keys up to and including its own position.
   bool causal = false;
   /// Position of query row 0; by default the queries end where the rows of k end.
   CausalAlignment alignment = CausalAlignment::bottom_right;

@@ -73,8 +73,8 @@ class LunaUnpack : public detail::LunaStep<LunaUnpack> {
 
 /// Luna attention (Ma et al. 2021, eqs. 5 and 6, with softmax in both): `pack` computes Yp, and
 /// `unpack`, whose keys and values the caller projects from Yp, computes Yx. Each has a backward
-/// pass; the output gradient of `pack` is the sum of what the projections of Yp pass back and of
-/// the gradient of Yp as an output. LunaLayer does all this and owns the weights.
+/// pass. The d_out of `pack` is the sum of two gradients of Yp: that from the projections to yk and
+/// yv, and that of Yp as an output. LunaLayer does all this and owns the weights.
 ///
 /// Not causal: the packed rows attend to all tokens, so a causal option or a decoder does not
 /// compile.

@@ -12,13 +12,12 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The pair that a logit belongs to. The key is a row of k; the query's position, which is row plus
-/// the position of row 0, may be outside [0, Nk). (SequenceShape, CausalAlignment and
-/// SoftmaxInputs::first_positions determine the position of row 0: with more queries than keys it
-/// is negative for bottom_right, and for top_left the last rows come after the last key.) A causal
-/// pattern hides all keys from rows before position 0, but the modifier may be called for them as
-/// for any hidden pair, and without such a pattern they see keys. So index a table that has Nq rows
-/// by `row`, and clamp positions that index a table.
+/// The pair that a logit belongs to. The key is a row of k. The query's position is `row` plus the
+/// position of row 0, which CausalAlignment or SoftmaxInputs::first_positions determines, and may
+/// be outside [0, Nk): with more queries than keys, the first rows have negative positions for
+/// bottom_right, and the last rows come after the last key for top_left. The modifier may be called
+/// for such rows even if the pattern hides all keys from them. So index a table that has Nq rows by
+/// `row`, and clamp positions that index a table.
 struct ScorePair {
   Index batch = 0;  ///< number of the sequence
   Index head = 0;   ///< number of the query head

@@ -14,7 +14,7 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of PerformerAttention.
 struct PerformerOptions {
-  /// If true, row i sees no key after its own position, but the key at it.
+  /// If true, row i sees the keys up to and including its own position.
   bool causal = false;
   /// Position of query row 0; by default the queries end where the rows of k end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
@@ -24,13 +24,13 @@ struct PerformerOptions {
 /// the keys j that are visible to row i, with phi(x)_r = exp(<w_r, xh> - |xh|^2 / 2) / sqrt(R), xh
 /// = x / D^(1/4), for a projection W [R, D], an input (`draw_projection` draws one; MATHS.md,
 /// section 7). For Gaussian w_r the mean of <phi(q), phi(k)> is exp(<q, k> / sqrt(D)). Nothing is
-/// added to features or denominators. The map's logits may be anywhere in the type's range: from
-/// queries a maximum is subtracted, from keys per feature a running reference if causal, or else
-/// the largest logit. Both cancel. A row that sees no key is +0. Shapes, key lengths, packed
-/// sequences and heads are as in LinearAttention. Tensors are float or double.
-/// Bits and errors are as in LinearOperator. A decoder gets the projection at every step; it must
-/// be the same for all of them.
-/// Cost: 2 R D + 2 R Dv flops for each query and each key, and when causal about 2 kLinearChunk (R
+/// added to features or denominators. The map's logits may be anywhere in the type's range: a
+/// maximum is subtracted from those of queries, and for each feature the largest logit, or if
+/// causal a running reference, from those of keys. Both cancel. A row that sees no key is +0.
+/// Shapes, key lengths, packed sequences and heads are as in LinearAttention. Tensors are float or
+/// double. Bits and errors are as in LinearOperator. A decoder gets the projection at every step;
+/// it must be the same for all of them. Cost: 2 R D + 2 R Dv flops for each query and each key, and
+/// when causal about 2 kLinearChunk (R
 /// + Dv) more. Memory: O(R (D + Dv + kLinearSegment)) for each worker, and if it is not causal R Dv
 /// for each kLinearSegment tokens of a key head; a decoder keeps for each key head twice about 4 R
 /// Dv numbers and a chunk of tokens.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <string_view>
 
 #include "fovea/attention/call/checked_calls.hpp"
@@ -36,8 +37,7 @@ FOVEA_NAMESPACE_BEGIN
 /// A NaN or infinity in a row reaches the rows that it is a candidate of. A row whose products with
 /// a projection contain a NaN, from the row or the projection, has no bucket, and its result is
 /// NaN; it is sorted as if its bucket were the first. The bits of a result do not depend on
-/// threads, batch or strides, and buckets are the same at levels v3 and v4. There is no decoder,
-/// since a new token may move rows to other chunks.
+/// threads, batch or strides, and buckets are the same at levels v3 and v4.
 ///
 /// Cost: 2 (D + Dv) 2 c flops for each row and round, and D buckets flops for its hash. Memory: O(B
 /// H N rounds) integers, two numbers for each row, and O(threads c (D + Dv)); no N x N matrix is
@@ -66,6 +66,13 @@ class ReformerAttention : public CheckedCalls<ReformerAttention>,
                E&& executor = {}) const {
     check_buckets(inputs, buckets);
     write_buckets(inputs, buckets, for_call(executor));
+  }
+
+  /// There is no decoder; calling this is a compile error.
+  template <class T>
+  void decoder(const DecoderShape& /*shape*/) const {
+    static_assert(!std::same_as<T, T>,
+                  "ReformerAttention has no decoder: a new token may move rows to other chunks");
   }
 
  private:

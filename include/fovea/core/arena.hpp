@@ -27,13 +27,13 @@ class ArenaExecutor;
 /// `op.select`, and `op.backward_workspace_bytes` for `op.backward`; one arena of the largest size
 /// serves all of them. What a call needs follows from its shape and from which tensors it is given,
 /// never from their values. Packed sequences may need more than the same rows as one sequence,
-/// because non-causal linear attention and FSAT keep data per sequence; the error says how much the
-/// call needs. Decoders keep most of their scratch themselves: a step takes no more from an arena
-/// than `forward` with its queries and all tokens so far.
-/// Small lists are still allocated: tasks, plans (also the keys of few queries, see
-/// SplitKvForward), and some bytes for each query block and head of a backward pass. So is what
-/// outlives the call. Any thread may use an arena, but only one call at a time; a concurrent call
-/// is refused. An arena must outlive the executors made from it, and cannot be moved.
+/// because non-causal linear attention and FSAT keep data per sequence; the error states how much
+/// the call needs. Decoders keep most of their scratch themselves: a step takes no more from an
+/// arena than `forward` with its queries and all tokens so far. Small lists are still allocated:
+/// tasks, plans (also the keys of few queries, see SplitKvForward), and some bytes for each query
+/// block and head of a backward pass. So is what outlives the call. Any thread may use an arena,
+/// but only one call at a time; a concurrent call is refused. An arena must outlive the executors
+/// made from it, and cannot be moved.
 class Arena {
  public:
   /// Allocates the memory and kMostPieces cache lines more, since each piece of a call starts at a

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The only header that knows Eigen's tensors and matrices: how each becomes a `View`, and how an
-/// operator's result becomes an Eigen tensor.
+/// The only header that depends on Eigen's tensors and matrices: how each becomes a `View`, and how
+/// an operator's result becomes an Eigen tensor.
 #pragma once
 
 #include <Eigen/Core>

@@ -154,8 +154,8 @@ decltype(auto) memory_of(E& executor) {
   }
 }
 
-/// Whether an executor's threads are awake: it is then given all work. It says so by a constant
-/// kTakesSmallWork, or, if it changes, by a function takes_small_work().
+/// Whether an executor's threads are awake: it is then given all work. An executor declares this by
+/// a constant kTakesSmallWork, or, if it changes, by a function takes_small_work().
 template <class E>
 bool takes_small_work(const E& executor) {
   if constexpr (requires { executor.takes_small_work(); }) {

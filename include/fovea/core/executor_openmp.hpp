@@ -20,7 +20,7 @@ FOVEA_NAMESPACE_BEGIN
 /// it cannot create its threads.
 class OpenMpExecutor {
  public:
-  /// Uses as many threads as OMP_NUM_THREADS or omp_set_num_threads() say at this moment.
+  /// Uses as many threads as OMP_NUM_THREADS or omp_set_num_threads() specify at this moment.
   OpenMpExecutor() : OpenMpExecutor(omp_get_max_threads()) {}
 
   /// Uses this many threads, the calling one included. A number below 1 counts as 1.
@@ -29,8 +29,8 @@ class OpenMpExecutor {
   /// The number of threads, the calling one included.
   int concurrency() const { return concurrency_; }
 
-  /// Makes the calls as Executor says. Inside a parallel region, or inside a call of any executor,
-  /// they run in the calling thread, in order.
+  /// Makes the calls as Executor requires. Inside a parallel region, or inside a call of any
+  /// executor, they run in the calling thread, in order.
   template <class F>
   void parallel_for(Index n, F&& f) const {
     if (n <= 1 || concurrency_ == 1 || omp_in_parallel() != 0 || detail::inside_call()) {

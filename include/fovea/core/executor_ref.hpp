@@ -100,7 +100,7 @@ class ExecutorRef {
   /// Tells the executor that a matrix is about to be read.
   void will_read(const void* data, Index bytes) const { table_->will_read(object_, data, bytes); }
   /// Whether the call only counts its memory (call/counted_memory.hpp): it takes all of it, and
-  /// then neither reads nor computes anything. The executor says so by a constant kOnlyCounts.
+  /// then neither reads nor computes anything. The executor declares it by a constant kOnlyCounts.
   bool only_counts() const { return table_->only_counts; }
 
   /// The same memory with the calling thread alone.

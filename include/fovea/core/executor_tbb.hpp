@@ -27,7 +27,7 @@ struct TbbExecutor {
     return (std::max)(1, oneapi::tbb::this_task_arena::max_concurrency());
   }
 
-  /// Makes the calls as Executor says. Inside a call of any executor they run in the calling
+  /// Makes the calls as Executor requires. Inside a call of any executor they run in the calling
   /// thread, in order.
   template <class F>
   static void parallel_for(Index n, F&& f) {

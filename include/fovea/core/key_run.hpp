@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The integers that say which keys a query block sees. Patterns produce them, kernels read them.
+/// The integers that define which keys a query block sees. Patterns produce them, kernels read
+/// them.
 #pragma once
 
 #include <limits>

@@ -38,8 +38,8 @@ inline void relax() noexcept {
 }
 
 /// One parallel_for: the state that its caller shares with the closures that it leaves in a pool's
-/// queue. Indices are claimed from a counter. So a closure that comes late finds none, and touches
-/// nothing that belongs to the caller, who may be gone by then.
+/// queue. Indices are claimed from a counter. So a closure that runs late finds none, and does not
+/// access objects of the caller, which may be destroyed by then.
 class PoolJob {
  public:
   /// Keeps the address of f, which must outlive the calls.

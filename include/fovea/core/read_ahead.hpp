@@ -22,18 +22,18 @@ namespace detail {
 /// computes what is not shared. (Measured with a model of 30 layers on two threads, whose weights
 /// are read from memory: about 1.05 times as fast.)
 ///
-/// The matrices may be gone by then: prefetches of any address have no effect on results.
+/// The matrices may be freed by then: prefetches of any address have no effect on results.
 class ReadAhead {
  public:
   /// Half of a second-level cache of 1 MB; waiting is mostly too short for more.
   static constexpr std::uintptr_t kMostBytes = 1 << 19;
-  /// Bytes prefetched between two looks for work.
+  /// Bytes prefetched between two checks for work.
   static constexpr std::uintptr_t kPiece = 2048;
 
-  /// Tells that a matrix is about to be read. Matrices that are never the same only cost this call.
+  /// Announces that a matrix is about to be read. Matrices that never recur only cost this call.
   void note(const void* data, Index bytes) noexcept {
     const Region read{reinterpret_cast<std::uintptr_t>(data), static_cast<std::uintptr_t>(bytes)};
-    // Waits for nobody: in a child of fork() the mutex may stay locked.
+    // Does not wait: in a child of fork() the mutex may stay locked.
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock) return;
     entry_of(last_) = {last_, read};

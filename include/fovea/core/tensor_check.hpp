@@ -14,7 +14,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The extent of dimension d must be as expected; `whose` says why, for the message.
+/// The extent of dimension d must be as expected; `whose` is the reason, for the message.
 FOVEA_COLD inline void check_extent(const char* where, const char* tensor, const Shape& shape,
                                     std::size_t d, Index expected, std::string_view whose) {
   if (shape[d] == expected) return;

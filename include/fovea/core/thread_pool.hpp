@@ -168,15 +168,15 @@ concept EigenPoolDevice = requires(const Device& device) {
 /// for work for some microseconds, and then sleep until there is some. Any number of threads may
 /// use it at the same time. If the system refuses some of its threads, it works with fewer.
 ///
-/// A child process of fork() has none of these threads: there it makes all calls in the calling
-/// thread, whatever threads of the parent were at, and its end waits for nothing.
+/// A child process of fork() has none of these threads. There the pool makes all calls in the
+/// calling thread, whatever the parent's threads were doing, and its destructor does not wait.
 /// \pre no call is running when it is destroyed
 class ThreadPool {
  public:
   /// A pool of default_concurrency() threads, the calling one included.
   ThreadPool() : ThreadPool(default_concurrency()) {}
 
-  /// \param concurrency number of threads, the calling one included; it is cut to kMaxConcurrency
+  /// \param concurrency number of threads, the calling one included, limited to kMaxConcurrency
   /// \throws std::invalid_argument if concurrency < 1; std::bad_alloc
   explicit ThreadPool(int concurrency)
       : ThreadPool(concurrency, [] { return std::make_unique<detail::PoolThread>(); }) {}
@@ -191,7 +191,7 @@ class ThreadPool {
   /// How many calls may run at once: one in each thread of the pool, and one in the calling thread.
   int concurrency() const { return pool_ == nullptr ? 1 : pool_->NumThreads() + 1; }
 
-  /// Makes the calls as Executor says. Inside a call of any executor they run in the calling
+  /// Makes the calls as Executor requires. Inside a call of any executor they run in the calling
   /// thread, in order.
   template <class F>
   void parallel_for(Index n, F&& f) const {
@@ -220,8 +220,8 @@ class ThreadPool {
   [[nodiscard]] Awake stay_awake() const { return Awake(awake_); }
   /// Whether threads are kept awake.
   bool takes_small_work() const { return awake_->is_on(); }
-  /// Tells that a matrix is about to be read. Threads that are kept awake prefetch while they wait
-  /// what was read after it the last time.
+  /// Announces that a matrix is about to be read. While threads that are kept awake wait, they
+  /// prefetch what was read after it the last time.
   void will_read(const void* data, Index bytes) const noexcept {
     if (awake_->is_on()) awake_->ahead().note(data, bytes);
   }
@@ -265,8 +265,8 @@ class EigenExecutor {
   /// How many calls may run at once, the one in the calling thread included; at least 1.
   int concurrency() const { return concurrency_; }
 
-  /// Makes the calls as Executor says. Inside a call of any executor, or in a thread of the pool,
-  /// they run in the calling thread, in order.
+  /// Makes the calls as Executor requires. Inside a call of any executor, or in a thread of the
+  /// pool, they run in the calling thread, in order.
   template <class F>
   void parallel_for(Index n, F&& f) const {
     detail::pool_parallel_for(pool_, concurrency_, n, f);

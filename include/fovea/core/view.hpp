@@ -151,7 +151,7 @@ concept ViewsAs = !kIsView<std::remove_cvref_t<X>> && requires(X & x) {
 ///     [B, N, H, D]:                      View(p, {B, H, N, D}, {N * H * D, D, H * D, 1})
 ///     [N, H * D], heads side by side:    View(p, {1, H, N, D}, {N * H * D, D, H * D, 1})
 ///
-/// **Data in another order than shape and strides say cannot be detected**: the results are
+/// **Data in another order than that of shape and strides cannot be detected**: the results are
 /// silently wrong.
 template <class T>
 class View {

@@ -16,7 +16,7 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of EncoderBlock.
 struct EncoderBlockOptions {
-  /// Whether the input of each part is normalised, and otherwise its sum with the output.
+  /// If true, the input of each part is normalised; otherwise the sum of its input and output is.
   bool norm_first = true;
   double dropout = 0;                  ///< dropout probability in training, in [0, 1)
   std::optional<double> epsilon = {};  ///< of the normalisations; by default theirs

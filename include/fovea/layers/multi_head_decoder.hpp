@@ -17,8 +17,7 @@ class MultiHead;
 struct LayerDecoderShape {
   Index batch = 1;            ///< B, the number of sequences, which are equally long
   Index reserve = 0;          ///< number of tokens to allocate memory for
-  Index rollback_tokens = 0;  ///< the least number of last tokens that can be rolled back, with a
-                              ///< window
+  Index rollback_tokens = 0;  ///< with a window, rollback can drop at least this many last tokens
 };
 
 /// What `layer.decoder(shape)` returns for MultiHead of an operator that has a decoder: a growing

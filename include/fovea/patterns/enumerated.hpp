@@ -11,7 +11,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// A pattern defined by a predicate alone: predicate(i, j) says whether position i sees key j. It
+/// A pattern defined by a predicate alone: predicate(i, j) is whether position i sees key j. It
 /// is called once for every pair of the shape; memory is O(visible intervals). This suits
 /// predicates whose rows see a few intervals; a pattern that has `keys_of` needs no such list.
 /// Cheap to copy.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Patterns and plans. A pattern says which keys each query sees. A plan is a pattern applied to
+/// Patterns and plans. A pattern defines which keys each query sees. A plan is a pattern applied to
 /// one sequence: blocks of queries, with the runs of keys that they see.
 #pragma once
 
@@ -193,8 +193,8 @@ concept Plan = requires(const P plan, Index b, BlockStorage& storage) {
   { plan.attended_pairs() } -> std::convertible_to<Index>;
 };
 
-/// Says which keys each query sees. Queries are given by absolute positions; a key is a position in
-/// [0, keys).
+/// Defines which keys each query sees. Queries are given by absolute positions; a key is a position
+/// in [0, keys).
 template <class P>
 concept Pattern = requires(const P pattern, const SequenceShape& shape, Index i, Index j) {
   /// whether the query at position i sees key j

@@ -24,10 +24,11 @@ struct MixerOptions {
 /// by N or D, and the exponent's sign is minus. The map's matrix is symmetric, so `backward`
 /// applies the same map to d_out.
 ///
-/// All rows mix, so there are no key lengths and no causal form. A NaN or infinity reaches its
-/// whole sequence. Errors are small relative to the norm of the sequence, not to each element.
-/// Results are bit-identical for all threads, batches and strides, and for all levels with a fused
-/// multiply-add; if the program lets FFTW measure (FftPlanning), they may differ between runs.
+/// All rows mix, so there are no key lengths and no causal form. There is no decoder. A NaN or
+/// infinity reaches its whole sequence. Errors are small relative to the norm of the sequence, not
+/// to each element. Results are bit-identical for all threads, batches and strides, and for all
+/// levels with a fused multiply-add; if the program lets FFTW measure (FftPlanning), they may
+/// differ between runs.
 ///
 /// Rows n and N - n are transformed as the real and imaginary parts of one sequence of D numbers,
 /// whose spectrum B[c] gives s[N - n, c] = (re B[c] + im B[c]) / 2 and s[n, c] the same at D - c.

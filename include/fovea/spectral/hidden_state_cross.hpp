@@ -20,7 +20,8 @@ struct CrossOptions {
 };
 
 /// out[i] = C0[2i] + C0[2i + 1] - f1[i] f2[i], where C0[k] = sum_{a + b = k} f1[a] f2[b], for each
-/// channel. The layer normalisation of eq. 4 is not included.
+/// channel. The layer normalisation of eq. 4 is not included. Row i depends on rows up to 2i + 1,
+/// so there is no causal form. There is no decoder.
 ///
 /// For a sequence of n rows, row n - 1 is +0 by that formula, and rows from n on are +0. The
 /// contents of f1 and f2 in rows from n on do not affect the result.

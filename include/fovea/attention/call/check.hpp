@@ -97,7 +97,9 @@ class TensorList {
 FOVEA_COLD inline void check_made_shape(const char* op, const char* tensor, const Shape& shape,
                                         const Shape& expected) {
   if (shape == expected) return;
-  check_extents(op, tensor, shape, expected, "to match the inputs");
+  check_extents(op, tensor, shape, expected,
+                expected == Shape{} ? "since the inputs are missing or were passed without memory"
+                                    : "to match the inputs");
 }
 
 }  // namespace detail

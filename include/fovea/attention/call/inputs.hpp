@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The inputs of each operator family. All structs are flat. Those that have q, k and v begin with
-/// the same six members, so that code that needs no others works for all of them; those of
-/// operators that read positions have first_positions next. Inputs contain only what the operator
-/// reads.
+/// The inputs of each operator family. All structs are flat. Those in this file that have q, k and
+/// v begin with the same six members, so that code that needs no others works for all of them;
+/// those of operators that read positions have first_positions next. Inputs contain only what the
+/// operator reads.
 #pragma once
 
 #include <concepts>

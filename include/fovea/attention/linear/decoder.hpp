@@ -28,11 +28,10 @@ struct DeltaTokens {
 /// That holds however the tokens were split into appends, and for any number of threads.
 /// Memory is constant: for each key head a state of about 4 D Dv numbers for each map (2 D Dv for
 /// the delta rule; for random features see PerformerAttention) and a chunk of tokens, and the ring
-/// of the near field. Sums stay accurate at any
-/// length, since complete segments are folded into a double-width accumulator.
+/// of the near field. Sums stay accurate at any length, since complete segments are added to an
+/// accumulator of twice the width.
 /// Not thread-safe. Errors are std::invalid_argument or std::bad_alloc, and leave the decoder and
-/// the outputs unchanged. If a step's executor throws anything else midway, all tokens are
-/// forgotten.
+/// the outputs unchanged. If a step's executor throws anything else midway, all tokens are dropped.
 template <class Op, class T>
 class LinearDecoder : public AppendCalls<LinearDecoder<Op, T>, typename Op::template Tokens<T>>,
                       public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>, SavedOf<Op, T>> {

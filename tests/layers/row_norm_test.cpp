@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: MIT
-#include "fovea/layers/rms_norm.hpp"
+/// \file
+/// LayerNorm and RmsNorm: their definitions, gradients and refusals.
+#include "fovea/layers/row_norm.hpp"
 
+#include "fovea/layers/layer_norm.hpp"
+#include "fovea/layers/rms_norm.hpp"
 #include "layers/gradient_check.hpp"
 
-namespace fovea_test::layers_rms_norm {
+namespace fovea_test::layers_row_norm {
 
-using Layer = fovea::RmsNorm<double>;
+using LayerNorm = fovea::LayerNorm<double>;
+using RmsNorm = fovea::RmsNorm<double>;
 
+template <class Layer>
 Layer layer(Index width) {
   Layer made(width);
   draw_parameters(made, 7);
@@ -14,33 +20,44 @@ Layer layer(Index width) {
 }
 
 /// The definition, in double.
+template <class Layer>
 std::vector<double> oracle(const Layer& norm, const Activations& x, double epsilon) {
-  const Index width = norm.width();
+  const auto width = static_cast<double>(norm.width());
   std::vector<double> expected;
   for_each_index(x.shape(), [&](Index b, Index, Index n, Index d) {
+    double mean = 0;
     double square = 0;
-    for (Index c = 0; c < width; ++c) {
-      square += std::pow(x(b, 0, n, c), 2) / static_cast<double>(width);
-    }
-    expected.push_back(x(b, 0, n, d) / std::sqrt(square + epsilon) * norm.scale.value(0, d));
+    for (Index c = 0; Layer::kIsCentred && c < norm.width(); ++c) mean += x(b, 0, n, c) / width;
+    for (Index c = 0; c < norm.width(); ++c) square += std::pow(x(b, 0, n, c) - mean, 2) / width;
+    double y = (x(b, 0, n, d) - mean) / std::sqrt(square + epsilon) * norm.scale.value(0, d);
+    if constexpr (Layer::kIsCentred) y += norm.shift.value(0, d);
+    expected.push_back(y);
   });
   return expected;
 }
 
-TEST(RmsNorm, MatchesItsDefinition) {
+template <class Layer>
+class RowNorm : public testing::Test {
+ protected:
+  static constexpr double kEpsilon = Layer::kIsCentred ? 1e-5 : 1e-6;
+};
+using Layers = testing::Types<LayerNorm, RmsNorm>;
+TYPED_TEST_SUITE(RowNorm, Layers);
+
+TYPED_TEST(RowNorm, MatchesItsDefinition) {
   for (const Index width : {1, 3, 16, 37, 70}) {
-    const Layer norm = layer(width);
+    const TypeParam norm = layer<TypeParam>(width);
     const Activations x = drawn({2, 1, 5, width}, 1);
     const Activations y({2, 1, 5, width}, {.gap = 2});
     norm.forward(x.view(), y.view());
-    EXPECT_TRUE(close_to(y.values(), oracle(norm, x, 1e-6), 1e-12)) << width;
+    EXPECT_TRUE(close_to(y.values(), oracle(norm, x, this->kEpsilon), 1e-12)) << width;
     EXPECT_EQ(y.changed_gaps(), 0);
   }
 }
 
 /// Rows far from 1, down to those that epsilon alone divides.
 TEST(RmsNorm, OfHugeAndTinyRows) {
-  const Layer norm = layer(37);
+  const RmsNorm norm = layer<RmsNorm>(37);
   for (const double size : {1e-200, 1e-9, 1e-3, 1e5, 1e150}) {
     const Activations x = drawn({1, 1, 4, 37}, 1, size);
     const Activations y(x.shape());
@@ -60,18 +77,27 @@ TEST(RmsNorm, OfHugeAndTinyRows) {
 }
 
 TEST(RmsNorm, EpsilonIsAdded) {
-  const Layer norm(5, {.epsilon = 0.25});
+  const RmsNorm norm(5, {.epsilon = 0.25});
   const Activations x = drawn({1, 1, 3, 5}, 1);
   const Activations y(x.shape());
   norm.forward(x.view(), y.view());
   EXPECT_TRUE(close_to(y.values(), oracle(norm, x, 0.25), 1e-14));
 }
 
+TEST(LayerNorm, ARowOfZerosGivesTheShift) {
+  const LayerNorm norm = layer<LayerNorm>(21);
+  const Activations x = filled({1, 1, 1, 21}, 0);
+  const Activations y(x.shape());
+  norm.forward(x.view(), y.view());
+  const double* const shift = norm.shift.value.data();
+  EXPECT_TRUE(same_bits(y.values(), std::vector<double>(shift, shift + 21)));
+}
+
 TEST(RmsNorm, ARowOfZerosGivesZeros) {
-  Layer norm = layer(21);
+  RmsNorm norm = layer<RmsNorm>(21);
   const Activations x = filled({1, 1, 1, 21}, 0);
   const Activations y(x.shape()), d_x(x.shape());
-  Layer::Saved saved;
+  RmsNorm::Saved saved;
   norm.forward(x.view(), y.view(), saved);
   for (const double zero : y.values()) EXPECT_EQ(zero, 0);  // -0 where a scale is negative
   // There it is linear: a thousand times the scale.
@@ -83,27 +109,28 @@ TEST(RmsNorm, ARowOfZerosGivesZeros) {
   }
 }
 
-TEST(RmsNorm, Gradients) {
+TYPED_TEST(RowNorm, Gradients) {
   for (const Index width : {2, 19}) {
-    Layer norm = layer(width);
+    TypeParam norm = layer<TypeParam>(width);
     expect_layer_gradients(norm, {2, 1, 3, width}, {2, 1, 3, width}, alone);
   }
 }
 
-TEST(RmsNorm, ThreadsDoNotChangeBits) {
-  Layer norm = layer(150);
+TYPED_TEST(RowNorm, ThreadsDoNotChangeBits) {
+  TypeParam norm = layer<TypeParam>(150);
   expect_same_bits_for_threads(norm, {2, 1, 300, 150}, {2, 1, 300, 150}, alone);
 }
 
-TEST(RmsNorm, Refusals) {
-  EXPECT_EQ(refusal([] { Layer(3, {.epsilon = 0}); }),
-            "RmsNorm: epsilon is 0; expected more than 0");
-  EXPECT_EQ(refusal([] { Layer(0); }), "RmsNorm: the width of x is 0; expected at least 1");
-  const Layer norm = layer(4);
+TYPED_TEST(RowNorm, Refusals) {
+  const std::string name = TypeParam::name();
+  EXPECT_EQ(refusal([] { TypeParam(3, {.epsilon = 0}); }),
+            name + ": epsilon is 0; expected more than 0");
+  EXPECT_EQ(refusal([] { TypeParam(0); }), name + ": the width of x is 0; expected at least 1");
+  const TypeParam norm = layer<TypeParam>(4);
   const Activations x = filled({1, 1, 2, 5}, 1);
   const Activations y({1, 1, 2, 4});
   EXPECT_EQ(refusal([&] { norm.forward(x.view(), y.view()); }),
-            "RmsNorm: x has width 5; expected 4, the width of the layer");
+            name + ": x has width 5; expected 4, the width of the layer");
 }
 
-}  // namespace fovea_test::layers_rms_norm
+}  // namespace fovea_test::layers_row_norm
