@@ -100,31 +100,37 @@ struct NetworkTensors {
   RowReference<T> truth(Index head, Index row) const {
     fovea_test::OracleRow<T> made;
     made.key_head = head / (inputs.q.heads() / inputs.v.heads());
-    const std::vector<double> hidden = hidden_of(head, row);
+    std::vector<Unit> hidden;
+    for (Index m = 0; m < inputs.q.width(); ++m) hidden.push_back(hidden_unit(head, row, m));
     for (Index j = 0; j < inputs.v.rows(); ++j) {
       double sum = 0;
       double magnitude = 0;
       for (Index m = 0; m < inputs.q.width(); ++m) {
-        const double term =
-            hidden[static_cast<std::size_t>(m)] * double{w2.view()(0, made.key_head, m, j)};
-        sum += term;
-        magnitude += std::abs(term);
+        const Unit& unit = hidden[static_cast<std::size_t>(m)];
+        const double weight{w2.view()(0, made.key_head, m, j)};
+        sum += unit.value * weight;
+        magnitude += unit.magnitude * std::abs(weight);
       }
       made.add(j, sum, magnitude);
     }
     fovea_test::set_weights(made);
     return oracle_out(inputs, made);
   }
-  std::vector<double> hidden_of(Index head, Index row) const {
-    std::vector<double> hidden;
-    for (Index m = 0; m < inputs.q.width(); ++m) {
-      double sum = 0;
-      for (Index d = 0; d < inputs.q.width(); ++d) {
-        sum += double{inputs.q(0, head, row, d)} * double{w1.view()(0, head, d, m)};
-      }
-      hidden.push_back(std::max(sum, 0.0));
+
+  /// A hidden unit, and the sum of the magnitudes that it is computed from.
+  struct Unit {
+    double value;
+    double magnitude;
+  };
+  Unit hidden_unit(Index head, Index row, Index m) const {
+    double sum = 0;
+    double magnitude = 0;
+    for (Index d = 0; d < inputs.q.width(); ++d) {
+      const double term = double{inputs.q(0, head, row, d)} * double{w1.view()(0, head, d, m)};
+      sum += term;
+      magnitude += std::abs(term);
     }
-    return hidden;
+    return {std::max(sum, 0.0), magnitude};
   }
 
   AllInputs<T> inputs;
