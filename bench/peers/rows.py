@@ -116,7 +116,9 @@ def _all_rows() -> list[Row]:
     for keys in (8192, 32768):
         add(DECODE, F32, DENSE, keys, quick=True, queries=1)
     for storage in (BF16, F16):
-        add(DECODE, storage, DENSE, 8192, queries=1)
+        for width in (64, 128):
+            for keys in (2048, 8192, 32768):
+                add(DECODE, storage, DENSE, keys, width=width, queries=1)
     for queries in (16, 128, 512):
         add(DECODE, F32, CAUSAL, 8192, queries=queries)
     return rows
