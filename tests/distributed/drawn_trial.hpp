@@ -18,6 +18,7 @@
 #include "distributed/out_grads.hpp"
 #include "fovea/distributed/comm_stats.hpp"
 #include "fovea/simd/softmax_constants.hpp"
+#include "support/exactness.hpp"
 
 namespace fovea_test {
 
