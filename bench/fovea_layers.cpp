@@ -258,14 +258,13 @@ CompareArguments parse(int argc, char** argv) {
   CompareArguments parsed;
   parsed.lengths = {1024, 2048, 3072, 4096};
   parsed.repeat = 5;
-  CommandLine line(
-      "fovea_layers",
-      "measures training steps per second and peak memory of one encoder layer (attention and "
-      "feed-forward network, each after a normalisation), relative to the same layer whose "
-      "attention "
-      "stores its N x N weights. This is Table 2 of FSAT (Zhuang et al. 2022) with its sizes for "
-      "bytes of text: width 256, 4 heads, feed-forward width 1024 (512 in FSAT and FAT, as in the "
-      "paper), one sequence, float32. The systems of that table come first, then others.");
+  CommandLine line("fovea_layers",
+                   "measures training steps per second and peak memory of one encoder layer "
+                   "(attention and feed-forward network, each after a normalisation), relative to "
+                   "the same layer whose attention stores its N x N weights. This is Table 2 of "
+                   "FSAT (Zhuang et al. 2022) with its sizes for bytes of text: width 256, 4 "
+                   "heads, feed-forward width 1024 (512 in FSAT and FAT, as in the paper), one "
+                   "sequence, float32. The systems of that table come first, then others.");
   add_lengths(line, parsed);
   add_threads(line, parsed);
   add_repeat(line, parsed, "timed steps, of which the median is shown");

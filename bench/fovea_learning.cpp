@@ -80,17 +80,15 @@ std::optional<Asked> asked(int argc, const char* const* argv) {
   program::CommandLine line(
       "fovea_learning",
       "trains small Transformers with the attention of several systems on a task. All have the "
-      "same "
-      "sizes, steps and batches, from each of several seeds. --json FILE trains; --draw FILE and "
-      "--from FILE draw the results.");
+      "same sizes, steps and batches, from each of several seeds. --json FILE trains; --draw FILE "
+      "and --from FILE draw the results.");
   add_what_learns(line, to);
   add_how_it_learns(line, to);
   line.section("output");
   line.add("--json FILE", to.json, "the lines of all runs, written after each of them");
   line.add("--checkpoints DIR", to.checkpoints,
            "write a checkpoint of each run at each line; a run with a checkpoint continues from "
-           "it, with "
-           "the same bits as without the interruption");
+           "it, with the same bits as without the interruption");
   line.add("--commit TEXT", to.commit,
            "stored in the JSON file with the machine, the compiler and the flags");
   line.add("--draw FILE", to.drawn,

@@ -132,8 +132,7 @@ CompareArguments parse(int argc, char** argv) {
   add_draw(line, parsed);
   line.footer(
       "Memory is the peak of allocations by operator new, excluding q, k, v and the gradient of "
-      "the "
-      "output: the output, what forward saves, the gradients of q, k and v, and scratch.");
+      "the output: the output, what forward saves, the gradients of q, k and v, and scratch.");
   parsed.help = !line.parse(argc, argv);
   return parsed;
 }

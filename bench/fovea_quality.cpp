@@ -208,11 +208,9 @@ CompareArguments parse(int argc, char** argv) {
   CommandLine line(
       "fovea_quality",
       "replaces full attention on a trained model's queries, keys and values by other operators. "
-      "It "
-      "measures the distance of their output, the share of full attention's weight on the visible "
-      "pairs (none for operators without pairs), and the time; then how well a band and a "
-      "remainder "
-      "of low rank approximate the maps. Medians on one thread, float32.");
+      "It measures the distance of their output, the share of full attention's weight on the "
+      "visible pairs (none for operators without pairs), and the time; then how well a band and a "
+      "remainder of low rank approximate the maps. Medians on one thread, float32.");
   add_qkv(line, parsed);
   line.add_value("--causal yes", "",
                  "or no: also operators without a causal form, compared with full attention that "

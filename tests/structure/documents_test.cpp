@@ -321,12 +321,17 @@ std::string wrong_decoders(const std::string& readme, const Pages& headers) {
   for (const std::string& line : lines_of(readme)) {
     std::smatch op;
     if (!line.starts_with("| `") || !std::regex_search(line, op, name)) continue;
-    for (const auto& [path, text] : headers) {
-      if (text.find("\nclass " + op[1].str() + " ") == std::string::npos) continue;
-      const std::string words = std::regex_replace(text, margin, " ");
-      const bool has_decoder = words.find("There is no decoder") == std::string::npos;
-      if (line.ends_with(" D |") != has_decoder) complaints += op[1].str() + "\n";
+    const auto declares = [&](const auto& page) {
+      return std::regex_search(page.second, std::regex("\nclass " + op[1].str() + "\\s"));
+    };
+    const auto header = std::ranges::find_if(headers, declares);
+    if (header == headers.end()) {
+      complaints += "no header declares " + op[1].str() + "\n";
+      continue;
     }
+    const std::string words = std::regex_replace(header->second, margin, " ");
+    const bool has_decoder = words.find("There is no decoder") == std::string::npos;
+    if (line.ends_with(" D |") != has_decoder) complaints += op[1].str() + "\n";
   }
   return complaints;
 }
@@ -595,10 +600,10 @@ TEST(DocumentsBroken, Decoders) {
   const Pages headers = {{"a.hpp", "\nclass Aa : public B {};\n"},
                          {"b.hpp", "\n/// There is no\n/// decoder.\nclass Bb {};\n"},
                          {"c.hpp", "\n  /// There is no decoder.\nclass Cc {};\n"},
-                         {"d.hpp", "\nclass Dd {};\n"}};
+                         {"d.hpp", "\nclass Dd\n    : public B {};\n"}};
   const std::string readme =
-      "| `Aa` | F B D |\n| `Bb<Map>` | F B |\n| `Cc` | F B D |\n| `Dd` | F B |\n";
-  EXPECT_EQ(wrong_decoders(readme, headers), "Cc\nDd\n");
+      "| `Aa` | F B D |\n| `Bb<Map>` | F B |\n| `Cc` | F B D |\n| `Dd` | F B |\n| `Ee` | F B |\n";
+  EXPECT_EQ(wrong_decoders(readme, headers), "Cc\nDd\nno header declares Ee\n");
 }
 
 TEST(DocumentsBroken, Workflow) {

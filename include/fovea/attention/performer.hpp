@@ -29,8 +29,8 @@ struct PerformerOptions {
 /// causal a running reference, from those of keys. Both cancel. A row that sees no key is +0.
 /// Shapes, key lengths, packed sequences and heads are as in LinearAttention. Tensors are float or
 /// double. Bits and errors are as in LinearOperator. A decoder gets the projection at every step;
-/// it must be the same for all of them. Cost: 2 R D + 2 R Dv flops for each query and each key, and
-/// when causal about 2 kLinearChunk (R
+/// it must be the same for all of them.
+/// Cost: 2 R D + 2 R Dv flops for each query and each key, and when causal about 2 kLinearChunk (R
 /// + Dv) more. Memory: O(R (D + Dv + kLinearSegment)) for each worker, and if it is not causal R Dv
 /// for each kLinearSegment tokens of a key head; a decoder keeps for each key head twice about 4 R
 /// Dv numbers and a chunk of tokens.

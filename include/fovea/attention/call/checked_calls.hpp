@@ -42,8 +42,8 @@ class OperatorTypes {
 template <class Op>
 class CheckedCalls : public ForwardCalls<Op>, public BackwardCalls<Op> {
  public:
-  /// Checks `forward`'s arguments. Cost: O(1), and O(B) for key lengths, unless the comment of the
-  /// operator states more.
+  /// Checks `forward`'s arguments. Cost: O(1), and O(B) for key lengths, unless the operator
+  /// documents more.
   /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
   /// what was expected and what was given
   template <class T>

@@ -5,7 +5,7 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
+#include <cstddef>
 #include <limits>
 #include <vector>
 
@@ -54,28 +54,17 @@ class PackedExchange {
   void run(const ExchangePlan& plan) {
     messages_.run(
         plan, [&](const Transfer&) { return row_bytes_; },
-        [&](const Transfer& to, std::byte* packed) {
-          for_each_piece(to.rows, [&](std::byte* piece, std::size_t size) {
-            std::memcpy(packed, piece, size);
-            packed += size;
-          });
-        },
-        [&](const Transfer& from, const std::byte* packed) {
-          for_each_piece(from.rows, [&](std::byte* piece, std::size_t size) {
-            std::memcpy(piece, packed, size);
-            packed += size;
-          });
-        });
+        [&](const Transfer& t, const auto& f) { for_each_piece(t, f); });
   }
 
  private:
   static constexpr int kTag = 3;
 
   template <class F>
-  void for_each_piece(const std::vector<Range>& rows, const F& f) const {
+  void for_each_piece(const Transfer& transfer, const F& f) const {
     for (const RowsInWindow& place : places_) {
       for (Index head = 0; head < place.heads; ++head) {
-        for (const Range& range : rows) {
+        for (const Range& range : transfer.rows) {
           const Range bytes = place.bytes(head, range);
           if (bytes.is_empty()) continue;
           f(data_ + bytes.begin, static_cast<std::size_t>(bytes.end - bytes.begin));

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -36,24 +38,32 @@ class PackedMessages {
   }
 
   /// Exchanges the rows of a plan. Collective. \pre reserve(plan, row_bytes) was called
-  /// \param pack called as pack(transfer, message), copies the rows to the message
-  /// \param unpack called likewise, copies them from it
+  /// \param for_each_piece for_each_piece(transfer, f) calls f(address, bytes) for pieces of rows
   /// \throws std::runtime_error if MPI fails
-  template <class Plan, class RowBytes, class Pack, class Unpack>
-  void run(const Plan& plan, const RowBytes& row_bytes, const Pack& pack, const Unpack& unpack) {
+  template <class Plan, class RowBytes, class ForEachPiece>
+  void run(const Plan& plan, const RowBytes& row_bytes, const ForEachPiece& for_each_piece) {
     for (int n = 1; n < ranks_.size(); ++n) {
       const auto to = of_rank(plan.sends, (ranks_.rank() + n) % ranks_.size());
       const auto from = of_rank(plan.receives, (ranks_.rank() - n + ranks_.size()) % ranks_.size());
       std::vector<MPI_Request> requests;
       if (from != plan.receives.end()) receive(*from, row_bytes(*from), requests);
       if (to != plan.sends.end()) {
-        pack(*to, sent_.data<std::byte>());
+        auto* packed = sent_.data<std::byte>();
+        for_each_piece(*to, [&](const void* piece, std::size_t size) {
+          std::memcpy(packed, piece, size);
+          packed += size;
+        });
         send(*to, row_bytes(*to), requests);
       }
       for (MPI_Request& request : requests) {
         ranks_.check(MPI_Wait(&request, MPI_STATUS_IGNORE), "MPI_Wait");
       }
-      if (from != plan.receives.end()) unpack(*from, received_.data<std::byte>());
+      if (from == plan.receives.end()) continue;
+      const auto* packed = received_.data<std::byte>();
+      for_each_piece(*from, [&](void* piece, std::size_t size) {
+        std::memcpy(piece, packed, size);
+        packed += size;
+      });
     }
   }
 

@@ -4,7 +4,7 @@
 /// remote queries for the rank's keys, received from their ranks.
 #pragma once
 
-#include <cstring>
+#include <cstddef>
 #include <vector>
 
 #include "fovea/core/workspace.hpp"
@@ -78,18 +78,7 @@ class LogitRows {
     ranks.wait([&] {
       messages_.run(
           *transfers_, [&](const LogitTransfer& t) { return row_bytes(t); },
-          [&](const LogitTransfer& to, std::byte* packed) {
-            for_each_piece(to, [&](U* piece, std::size_t size) {
-              std::memcpy(packed, piece, size);
-              packed += size;
-            });
-          },
-          [&](const LogitTransfer& from, const std::byte* packed) {
-            for_each_piece(from, [&](U* piece, std::size_t size) {
-              std::memcpy(piece, packed, size);
-              packed += size;
-            });
-          });
+          [&](const LogitTransfer& t, const auto& f) { for_each_piece(t, f); });
     });
   }
 
