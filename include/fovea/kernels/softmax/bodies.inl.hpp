@@ -37,6 +37,8 @@
 
 #include "fovea/kernels/softmax/row_points.inl.hpp"
 
+#include "fovea/kernels/softmax/row_map.inl.hpp"
+
 #include "fovea/kernels/softmax/row_products.inl.hpp"
 
 #include "fovea/kernels/softmax/row.inl.hpp"

@@ -9,9 +9,8 @@
 
 #if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
-#include "fovea/kernels/softmax/row_points.inl.hpp"
+#include "fovea/kernels/softmax/row_map.inl.hpp"
 #include "fovea/kernels/softmax/row_products.inl.hpp"
-#include "fovea/kernels/softmax/score_map.inl.hpp"
 #include "fovea/kernels/softmax/tile.inl.hpp"
 #include "fovea/simd/lane_sums.inl.hpp"
 #include "fovea/simd/row_dots.inl.hpp"
@@ -134,7 +133,10 @@ class SoftmaxRow {
       const KeyRange chain{j, smaller(keys_.end, (j / kReductionBlock + 1) * kReductionBlock)};
       for_few_rows(rows.count, WeightSums<T>{weights_ + (j - keys_.begin), chain.end - j,
                                              rows.rescale, state_.sum + rows.first});
-      for (Index r = 0; r < rows.count; ++r) drop(rows.first + r, chain, weights_ + r * kKeyTile);
+      for (Index r = 0; r < rows.count; ++r) {
+        const Index row = rows.first + r;
+        if (head_of(row).map.drops()) row_map(row).drop(chain, weights_ + r * kKeyTile);
+      }
       add_values(rows, chain);
       for (T& rescale : rows.rescale) rescale = 1;
       j = chain.end;
@@ -222,7 +224,7 @@ class SoftmaxRow {
     T* weights = weights_ + r * kKeyTile;
     const Index row = rows.first + r;
     const ScoreMap<T>& map = head_of(row).map;
-    if (map.changes_logits()) map_scores(map, row, weights, visible_ + r * kKeyTile);
+    if (map.changes_logits()) row_map(row).apply(weights, visible_ + r * kKeyTile);
     const auto low = static_cast<Int<T>>(rows.seen[r].begin - keys_.begin);
     const auto high = static_cast<Int<T>>(rows.seen[r].end - keys_.begin);
     Vec<T> most = set1(kMinusInfinity<T>);
@@ -251,80 +253,9 @@ class SoftmaxRow {
     }
   }
 
-  /// Applies the score map of one row to the keys of the tile, and finds the keys that it hides.
-  /// \param scores, visible [keys]
-  FOVEA_NOINLINE void map_scores(const ScoreMap<T>& map, Index row, T* scores,
-                                 Int<T>* visible) const {
-    const SoftCapFactors<T> cap = cap_factors(map.soft_cap);
-    for (Index n = 0; map.soft_cap != 0 && n < keys_.end - keys_.begin; n += kLanes<T>) {
-      store(scores + n, cap_logits(load(scores + n), cap));
-    }
-    if (map.modifier.is_used()) {
-      const PairRow pairs{map.dropout.batch,
-                          map.dropout.head,
-                          position(row),
-                          0,
-                          points_.position(keys_.begin),
-                          points_.run.step,
-                          keys_.end - keys_.begin,
-                          query(row)};
-      modify_row<T>(map.modifier, pairs, scores, nullptr);
-    }
-    const Matrix<const T> bias = row_of(map.bias, row);
-    const Matrix<const bool> mask = row_of(map.mask, row);
-    for (Index j = keys_.begin; j < keys_.end; j += kLanes<T>) {
-      T* const p = scores + (j - keys_.begin);
-      Vec<T> t = load(p);
-      IntVec<T> sees = set1_int<T>(-1);
-      if (bias.data != nullptr) {
-        const Vec<T> more = load_columns(bias.data, bias.column, j, keys_.end);
-        t = add_bias(t, more);
-        sees = ~hides_pair(more);
-      }
-      if (mask.data != nullptr) sees = sees & load_mask(mask, j, keys_.end);
-      if (map.alibi_slope != 0) {
-        t = subtract_alibi(
-            t, alibi_factor(map.alibi_slope),
-            lane_positions<T>(position(row) - points_.position(j), -points_.run.step));
-      }
-      store(p, t);
-      if (map.hides()) store_int<T>(visible + (j - keys_.begin), sees);
-    }
-  }
-
-  /// One query's row of a matrix of logits; its columns are the run's points.
-  template <class X>
-  Matrix<const X> row_of(const Matrix<const X>& m, Index row) const {
-    if (m.data == nullptr) return {};
-    return {m.data + query(row) * m.row + points_.phase * m.column, 0, m.column * points_.run.step};
-  }
-
-  /// The lane masks of keys [j, j + lanes), cut to `end`.
-  static FOVEA_INLINE IntVec<T> load_mask(const Matrix<const bool>& mask, Index j, Index end) {
-    alignas(kVecBytes) Int<T> lanes[kLanes<T>] = {};
-    for (Index i = 0; i < smaller(kLanes<T>, end - j); ++i) {
-      lanes[i] = mask.data[(j + i) * mask.column] ? -1 : 0;
-    }
-    return load_int<T>(lanes);
-  }
-
-  /// Multiplies the weights of one row and one reduction block by their dropout factors.
-  /// \param weights those of the tile
-  FOVEA_INLINE void drop(Index row, const KeyRange& chain, T* weights) const {
-    const DropoutMap& map = head_of(row).map.dropout;
-    if (map.probability > 0) drop_weights(map, row, chain, weights + (chain.begin - keys_.begin));
-  }
-
-  FOVEA_NOINLINE void drop_weights(const DropoutMap& map, Index row, const KeyRange& keys,
-                                   T* weights) const {
-    const DropoutFactors<T> factors(map);
-    const IntVec<T> i = lane_positions<T>(position(row), 0);
-    for (Index j = keys.begin; j < keys.end; j += kLanes<T>) {
-      const IntVec<T> key = lane_positions<T>(points_.position(j), points_.run.step);
-      const IntVec<T> inside = lane_index<T>() < set1_int<T>(static_cast<Int<T>>(keys.end - j));
-      T* const p = weights + (j - keys.begin);
-      store(p, select(inside, load(p) * factors.factor(i, key), load(p)));
-    }
+  /// The score map of a row, for the keys of the tile.
+  FOVEA_INLINE RowMap<T> row_map(Index row) const {
+    return {head_of(row).map, points_, keys_, query(row), position(row)};
   }
 
   /// Adds the values of one reduction block. Hidden pairs have weight 0, which suppresses all
