@@ -183,7 +183,7 @@ Times time_in_turns(benchmark::State& state, const Prepared& pass, ThreadPool& p
 template <class T>
 double flops_per_cycle() {
   const fovea::IsaLevel level = fovea::isa_level();
-  const Index bytes = level == fovea::IsaLevel::v4 ? 64 : level == fovea::IsaLevel::v3 ? 32 : 16;
+  const Index bytes = level >= fovea::IsaLevel::v4 ? 64 : level == fovea::IsaLevel::v3 ? 32 : 16;
   return 4.0 * static_cast<double>(bytes / Index{sizeof(T)});
 }
 

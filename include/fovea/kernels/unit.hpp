@@ -43,6 +43,17 @@
     FOVEA_AT_LEVEL(level, __VA_ARGS__)(args);                       \
   }
 
+// The same for a kernel that v4_bf16 changes.
+#define FOVEA_BF16_KERNEL(Table, member, Args, ...)                 \
+  template <class T, Storage S>                                     \
+  void Table<T, S>::member(const Args<T, S>& args) const noexcept { \
+    if constexpr (S == Storage::bfloat16) {                         \
+      const bool has_pairs = level == IsaLevel::v4_bf16;            \
+      if (has_pairs) return ::fovea::v4_bf16::__VA_ARGS__(args);    \
+    }                                                               \
+    FOVEA_AT_LEVEL(level, __VA_ARGS__)(args);                       \
+  }
+
 // FOVEA_KERNELS(Table) and FOVEA_STORED_KERNELS(Table) instantiate a whole table in a unit that
 // compiles the kernels for all.
 #if defined(FOVEA_KERNELS_UNIT) && FOVEA_KERNELS_UNIT + 0 != 64

@@ -25,6 +25,8 @@
 
 #include "fovea/simd/rows_to_lanes.inl.hpp"
 
+#include "fovea/simd/pairs.inl.hpp"
+
 #include "fovea/simd/row_dots.inl.hpp"
 
 #include "fovea/simd/lane_sums.inl.hpp"

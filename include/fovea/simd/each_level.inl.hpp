@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Includes the file that the macro FOVEA_EACH_LEVEL names once for each instruction-set level,
-/// from the lowest to the highest. For that file these macros describe the level:
+/// Includes the file that the macro FOVEA_EACH_LEVEL names once for each instruction-set level that
+/// all kernels are compiled for, from the lowest to the highest. For that file these macros
+/// describe the level:
 /// - FOVEA_LEVEL, its number, and FOVEA_LEVEL_NAME, its enumerator of IsaLevel and its namespace;
 /// - FOVEA_LEVEL_VEC_BYTES, the bytes of a register;
 /// - FOVEA_LEVEL_ARCH, the file of simd/arch with the operations that differ from machine to

@@ -17,11 +17,12 @@
 #define FOVEA_COMPILES_LEVEL (FOVEA_COMPILES_LEVELS && FOVEA_LEVEL > FOVEA_UNIT_LEVEL)
 #define FOVEA_LEVEL_IS_COMPACT (FOVEA_COMPILES_LEVELS && FOVEA_UNIT_LEVEL == 1 && FOVEA_LEVEL == 1)
 
-// FOVEA_AT_LEVEL(level, name): `name` in the namespace of an IsaLevel.
+// FOVEA_AT_LEVEL(level, name): `name` in the namespace of an IsaLevel; v4_bf16 is taken as v4.
 #define FOVEA_IF_LEVEL(name_, level, ...) \
   (level) == ::fovea::IsaLevel::name_ ? ::fovea::name_::__VA_ARGS__:
-#define FOVEA_AT_LEVEL(level, ...) \
-  (FOVEA_LEVELS(FOVEA_IF_LEVEL, level, __VA_ARGS__)::fovea::baseline::__VA_ARGS__)
+#define FOVEA_AT_LEVEL(level, ...)                                    \
+  (FOVEA_LEVELS(FOVEA_IF_LEVEL, ::fovea::detail::common_level(level), \
+                __VA_ARGS__)::fovea::baseline::__VA_ARGS__)
 
 #define FOVEA_PRAGMA(text) _Pragma(#text)
 

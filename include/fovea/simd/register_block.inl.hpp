@@ -24,6 +24,35 @@ inline constexpr int kBlockRows = kAccumulators / V;
 /// times as long on AVX2.
 inline constexpr int kBlockVectors = kVecRegisters == 32 ? 4 : 2;
 
+// An operand of a register block has a number in each lane, or a pair of bfloat16 numbers, stored
+// as an integer (simd/pairs.inl.hpp).
+template <class T>
+FOVEA_INLINE Vec<T> load_operand(const T* p) {
+  return load(p);
+}
+FOVEA_INLINE IntVec<float> load_operand(const Int<float>* p) { return load_int<float>(p); }
+
+template <class T>
+FOVEA_INLINE Vec<T> set1_operand(T x) {
+  return set1(x);
+}
+FOVEA_INLINE IntVec<float> set1_operand(Int<float> x) { return set1_int<float>(x); }
+
+template <class T>
+FOVEA_INLINE Vec<T> add_product(Vec<T> a, Vec<T> b, Vec<T> sum) {
+  return fma(a, b, sum);
+}
+template <class T>
+FOVEA_INLINE Vec<T> add_product(IntVec<T> a, IntVec<T> b, Vec<T> sum) {
+  return dot_pairs(a, b, sum);
+}
+
+/// The numbers of an operand in each lane.
+template <class X>
+inline constexpr Index kTerms = 1;
+template <>
+inline constexpr Index kTerms<Int<float>> = 2;
+
 /// R x V accumulators.
 template <int R, int V, class T>
 struct RegisterBlock {
@@ -57,26 +86,28 @@ struct RegisterBlock {
 
   /// at[r][v] += a[r] * b[v]. The side with fewer operands stays in registers, the other is
   /// streamed.
-  FOVEA_INLINE void multiply_add_step(const T* a, Index a_row, const T* b) {
+  template <class X>
+  FOVEA_INLINE void multiply_add_step(const X* a, Index a_row, const X* b) {
+    using Operand = decltype(load_operand(b));
     if constexpr (R < V) {
-      Vec<T> scalar[R];
+      Operand scalar[R];
       FOVEA_UNROLL
-      for (int r = 0; r < R; ++r) scalar[r] = set1(a[r * a_row]);
+      for (int r = 0; r < R; ++r) scalar[r] = set1_operand(a[r * a_row]);
       FOVEA_UNROLL
       for (int v = 0; v < V; ++v) {
-        const Vec<T> x = load(b + v * kLanes<T>);
+        const Operand x = load_operand(b + v * kLanes<T>);
         FOVEA_UNROLL
-        for (int r = 0; r < R; ++r) at[r][v] = fma(scalar[r], x, at[r][v]);
+        for (int r = 0; r < R; ++r) at[r][v] = add_product(scalar[r], x, at[r][v]);
       }
     } else {
-      Vec<T> x[V];
+      Operand x[V];
       FOVEA_UNROLL
-      for (int v = 0; v < V; ++v) x[v] = load(b + v * kLanes<T>);
+      for (int v = 0; v < V; ++v) x[v] = load_operand(b + v * kLanes<T>);
       FOVEA_UNROLL
       for (int r = 0; r < R; ++r) {
-        const Vec<T> scalar = set1(a[r * a_row]);
+        const Operand scalar = set1_operand(a[r * a_row]);
         FOVEA_UNROLL
-        for (int v = 0; v < V; ++v) at[r][v] = fma(scalar, x[v], at[r][v]);
+        for (int v = 0; v < V; ++v) at[r][v] = add_product(scalar, x[v], at[r][v]);
       }
     }
   }
@@ -85,7 +116,8 @@ struct RegisterBlock {
   /// blocks, since fewer instructions matter most when another thread shares the core; the
   /// remainder runs in short code.
   /// \param a [R, steps] scalars at strides a_row, a_step   \param b [steps, V * lanes]
-  FOVEA_INLINE void multiply_add(const T* a, Index a_row, Index a_step, const T* b, Index b_step,
+  template <class X>
+  FOVEA_INLINE void multiply_add(const X* a, Index a_row, Index a_step, const X* b, Index b_step,
                                  Index steps) {
     if constexpr (2 * R * V > kAccumulators) {
       FOVEA_UNROLL_BY(Arch::kFullBlockSteps)
@@ -100,8 +132,8 @@ struct RegisterBlock {
   /// starts from `at`. All blocks run in one loop, to generate its code once.
   /// \param a [R, steps]
   /// \param before [R, V * lanes] scratch
-  template <Index kSteps>
-  FOVEA_INLINE void multiply_add_chains(const T* a, Index a_row, const T* b, Index b_step,
+  template <Index kSteps, class X>
+  FOVEA_INLINE void multiply_add_chains(const X* a, Index a_row, const X* b, Index b_step,
                                         Index steps, T* before, Index before_row) {
     for (Index s = 0;; clear()) {
       multiply_add(a + s, a_row, 1, b + s * b_step, b_step, smaller(steps - s, kSteps));
@@ -113,16 +145,27 @@ struct RegisterBlock {
   }
 
   /// multiply_add for vector N only.
-  template <int N>
-  FOVEA_INLINE void multiply_add_one(const T* a, Index a_row, Index a_step, const T* b,
+  template <int N, class X>
+  FOVEA_INLINE void multiply_add_one(const X* a, Index a_row, Index a_step, const X* b,
                                      Index b_step, Index steps) {
     FOVEA_UNROLL_BY(Arch::kSmallBlockSteps)
     for (Index s = 0; s < steps; ++s) {
-      const Vec<T> x = load(b + N * kLanes<T>);
+      const auto x = load_operand(b + N * kLanes<T>);
       FOVEA_UNROLL
-      for (int r = 0; r < R; ++r) at[r][N] = fma(set1(a[r * a_row]), x, at[r][N]);
+      for (int r = 0; r < R; ++r) at[r][N] = add_product(set1_operand(a[r * a_row]), x, at[r][N]);
       a += a_step;
       b += b_step;
+    }
+  }
+
+  /// Multiplies products of pairs by the factor of logits, which no operand was multiplied by.
+  template <class X>
+  FOVEA_INLINE void scale_products([[maybe_unused]] T factor) {
+    if constexpr (kTerms<X> == 1) return;
+    FOVEA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      FOVEA_UNROLL
+      for (int v = 0; v < V; ++v) at[r][v] = at[r][v] * set1(factor);
     }
   }
 };
@@ -168,12 +211,15 @@ FOVEA_INLINE void for_register_blocks(Index rows, Index columns, const BlockAt& 
   for_row_blocks<kBlockVectors>(0, columns / kLanes<T>, ColumnGroups<T, BlockAt>{rows, block_at});
 }
 
-/// scores = s = K Q for R keys and V vectors, in reduction blocks of columns. \param q [D, row]
+/// scores = s = K Q for R keys and V vectors, in reduction blocks of columns. \param q [steps, row]
+/// \param steps D, or half of it for pairs  \param factor of products of pairs
 /// \param scores [R, row]
-template <int R, int V, class T>
-FOVEA_INLINE void score_chains(RegisterBlock<R, V, T>& s, const T* k, Index k_row, const T* q,
-                               Index width, T* scores, Index row) {
+template <int R, int V, class T, class X>
+FOVEA_INLINE void score_chains(RegisterBlock<R, V, T>& s, const X* k, Index k_row, const X* q,
+                               Index steps, T* scores, Index row, T factor = 1) {
+  constexpr Index chain = kReductionBlock / kTerms<X>;
   s.clear();
-  s.template multiply_add_chains<kReductionBlock>(k, k_row, q, row, width, scores, row);
+  s.template multiply_add_chains<chain>(k, k_row, q, row, steps, scores, row);
+  s.template scale_products<X>(factor);
   s.store_to(scores, row);
 }

@@ -6,7 +6,7 @@
 
 #if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
-#include "fovea/simd/register_block.inl.hpp"
+#include "fovea/simd/pairs.inl.hpp"
 #include "fovea/simd/rows_to_lanes.inl.hpp"
 #include "fovea/simd/softmax_constants.hpp"
 #endif
@@ -28,23 +28,23 @@ inline constexpr Index kDotRows = Index{kDotVectors<R, S>} * kLanes<T>;
 template <int R, Storage S, class T>
 using DotBlock = RegisterBlock<R, kDotVectors<R, S>, T>;
 
-/// Up to R vectors; the last one is repeated for those that are missing.
-template <int R, class T>
+/// Up to R vectors of operands; the last one is repeated for those that are missing.
+template <int R, class X>
 struct DotOperands {
-  const T* at[R];
+  const X* at[R];
 
-  FOVEA_INLINE DotOperands(const T* first, Index row, Index count) {
+  FOVEA_INLINE DotOperands(const X* first, Index row, Index count) {
     FOVEA_UNROLL
     for (int r = 0; r < R; ++r) at[r] = first + smaller(r, count - 1) * row;
   }
 };
 
-/// Adds the products of column c, of which `y` holds vector n of rows.
-template <int R, int V, class T>
-FOVEA_INLINE void add_dot_column(RegisterBlock<R, V, T>& sum, const DotOperands<R, T>& x, Index c,
-                                 int n, Vec<T> y) {
+/// Adds the products of column c, or pair of columns c, of which `y` holds vector n of rows.
+template <int R, int V, class X, class T, class Operand>
+FOVEA_INLINE void add_dot_column(RegisterBlock<R, V, T>& sum, const DotOperands<R, X>& x, Index c,
+                                 int n, Operand y) {
   FOVEA_UNROLL
-  for (int r = 0; r < R; ++r) sum.at[r][n] = fma(set1(x.at[r][c]), y, sum.at[r][n]);
+  for (int r = 0; r < R; ++r) sum.at[r][n] = add_product(set1_operand(x.at[r][c]), y, sum.at[r][n]);
 }
 
 /// A register of float16 numbers as two vectors.
@@ -80,9 +80,9 @@ inline constexpr int kPiecesAtOnce = kVecBytes == 64 &&
 /// Adds the products of kDotRows rows in columns [c, end), which are whole pieces, P at a time.
 /// \param rows column c of the first row \param row bytes between rows
 /// \param ahead rows to prefetch meanwhile
-template <int P, int R, Storage S, class T>
+template <int P, int R, Storage S, class X, class T>
 FOVEA_INLINE void add_dots(DotBlock<R, S, T>& sum, const char* rows, Index row, Index c, Index end,
-                           const DotOperands<R, T>& x, RowPrefetcher<0>& ahead) {
+                           const DotOperands<R, X>& x, RowPrefetcher<0>& ahead) {
   constexpr Index step = P * kPieceBytes / kStoredBytes<S, T>;
   using Element = std::conditional_t<kTransposesShorts<S>, std::uint16_t, T>;
   constexpr int tiles = kDotRows<R, S, T> / Pieces<Element>::kLanes;
@@ -99,6 +99,8 @@ FOVEA_INLINE void add_dots(DotBlock<R, S, T>& sum, const char* rows, Index row, 
         [[maybe_unused]] Vec<T> half[2];
         if constexpr (S == Storage::native) {
           add_dot_column(sum, x, c + i, n, Vec<T>{tile[i].raw});
+        } else if constexpr (kTerms<X> == 2) {
+          add_dot_column(sum, x, c / 2 + i, n, bits(Vec<T>{tile[i].raw}));
         } else if constexpr (kTransposesShorts<S>) {
           from_float16(tile[i], half);
           add_dot_column(sum, x, c + i, 0, half[0]);
@@ -115,33 +117,38 @@ FOVEA_INLINE void add_dots(DotBlock<R, S, T>& sum, const char* rows, Index row, 
 
 /// The same for fewer rows, strided columns or a partial piece.
 /// \param rows column 0 of the rows
-template <int R, Storage S, class T>
+template <int R, Storage S, class X, class T>
 FOVEA_NOINLINE void add_edge_dots(DotBlock<R, S, T>& sum, const StoredMatrix<S>& rows, Index count,
-                                  Index c, Index end, const DotOperands<R, T>& x) {
+                                  Index c, Index end, const DotOperands<R, X>& x) {
   constexpr Index w = kLanes<T>;
   constexpr Index all = kDotRows<R, S, T>;
-  alignas(kVecBytes) T lanes[w * all];
-  for (; c < end; c += w) {
-    const Index columns = smaller(w, end - c);
+  alignas(kVecBytes) X lanes[w * all];
+  for (; c < end; c += w * kTerms<X>) {
+    const Index columns = smaller(w * kTerms<X>, end - c);
     const auto* from = static_cast<const char*>(rows.data) + c * rows.column * kStoredBytes<S, T>;
-    rows_to_lanes<S>(from, rows.row, rows.column, count, columns, T(1), lanes, all, all);
-    for (Index i = 0; i < columns; ++i) {
+    const StoredMatrix<S> part{from, rows.row, rows.column};
+    if constexpr (kTerms<X> == 2) {
+      column_pairs_to_lanes(part, count, columns, lanes, all, all);
+    } else {
+      rows_to_lanes(part, count, columns, T(1), lanes, all, all);
+    }
+    for (Index i = 0; i < (columns + kTerms<X> - 1) / kTerms<X>; ++i) {
       FOVEA_UNROLL
       for (int n = 0; n < kDotVectors<R, S>; ++n) {
-        add_dot_column(sum, x, c + i, n, load(lanes + i * all + n * w));
+        add_dot_column(sum, x, c / kTerms<X> + i, n, load_operand(lanes + i * all + n * w));
       }
     }
   }
 }
 
 /// Computes the products of vectors with up to kDotRows rows, or adds them to `total`.
-/// \param x vectors of `width` elements
+/// \param x vectors of `width` elements, or of pairs of them
 /// \param ahead rows to prefetch meanwhile
 /// \param total lanes beyond `count` are unspecified
-template <int R, Storage S, class T>
+template <int R, Storage S, class X, class T>
 FOVEA_INLINE void find_dots(const StoredMatrix<S>& rows, Index count, Index width,
-                            const DotOperands<R, T>& x, RowPrefetcher<0> ahead, bool adds,
-                            DotBlock<R, S, T>& total) {
+                            const DotOperands<R, X>& x, RowPrefetcher<0> ahead, bool adds,
+                            RegisterBlock<R, kDotVectors<R, S>, T>& total) {
   constexpr Index bytes = kStoredBytes<S, T>;
   constexpr Index piece = kPieceBytes / bytes;
   constexpr int at_once = kPiecesAtOnce<R, S>;
@@ -156,10 +163,10 @@ FOVEA_INLINE void find_dots(const StoredMatrix<S>& rows, Index count, Index widt
     Index next = c;
     if constexpr (at_once > 1) {
       next = pieces_end - (pieces_end - c) % (at_once * piece);
-      add_dots<at_once, R, S>(sum, first + c * bytes, row, c, next, x, ahead);
+      add_dots<at_once, R, S, X, T>(sum, first + c * bytes, row, c, next, x, ahead);
     }
-    add_dots<1, R, S>(sum, first + next * bytes, row, next, pieces_end, x, ahead);
-    if (pieces_end < end) add_edge_dots<R, S>(sum, rows, count, pieces_end, end, x);
+    add_dots<1, R, S, X, T>(sum, first + next * bytes, row, next, pieces_end, x, ahead);
+    if (pieces_end < end) add_edge_dots<R, S, X, T>(sum, rows, count, pieces_end, end, x);
     FOVEA_UNROLL
     for (int r = 0; r < R; ++r) {
       FOVEA_UNROLL

@@ -25,6 +25,22 @@ FOVEA_NOINLINE void gather_lanes(const void* from, Index offset, Index column, I
   for (Index i = n; i < kLanes<T>; ++i) copy_element<S, T>(lanes, i, &nothing, 0);
 }
 
+/// Up to `lanes` 16-bit elements of one row from column c on, 0 beyond \p width.
+/// \param row place of the row's first element in m
+template <Storage S>
+FOVEA_INLINE ShortVec load_short_columns(const void* m, Index row, Index column, Index c,
+                                         Index width) {
+  constexpr Index lanes = kLanes<float>;
+  const Index n = smaller(width - c, lanes);
+  if (column == 1) {
+    const void* const from = short_element(m, row + c);
+    return n == lanes ? load_short(from) : load_short_first(from, n);
+  }
+  alignas(kVecBytes) std::uint16_t shorts[lanes];
+  gather_lanes<S, float>(m, row + c * column, column, n, shorts);
+  return load_short(shorts);
+}
+
 /// Up to `lanes` elements of one row from column c on, 0 beyond \p width.
 /// \param row place of the row's first element in m
 template <Storage S, class T>

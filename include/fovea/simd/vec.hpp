@@ -7,4 +7,5 @@
 #include "fovea/simd/prelude.hpp"
 
 #define FOVEA_LEVEL_BODY "fovea/simd/bodies.inl.hpp"
+#define FOVEA_LEVEL_BODY_HAS_BF16
 #include "fovea/simd/levels/regions.inl.hpp"

@@ -103,6 +103,25 @@ FOVEA_INLINE IntVec<float> widened(ShortVec a) { return Arch::widened(a); }
 /// The lower 16 bits of each lane.
 FOVEA_INLINE ShortVec narrowed(IntVec<float> a) { return Arch::narrowed(a); }
 
+/// sum + the products of the two bfloat16 numbers in each lane; numbers, products and sums below
+/// 2^-126 are 0. Only where Arch::kHasFastPairs.
+template <class T, class A = Arch>
+FOVEA_INLINE Vec<T> dot_pairs(IntVec<T> a, IntVec<T> b, Vec<T> sum) {
+  return A::dot_pairs(a, b, sum);
+}
+
+/// Pairs of bfloat16 numbers, rounded to nearest even: of lane i of both vectors, or of lanes 2 i
+/// and 2 i + 1 of the two, one after the other. Numbers below 2^-126 become 0. Only where
+/// Arch::kHasFastPairs.
+template <class T, class A = Arch>
+FOVEA_INLINE IntVec<T> rounded_pairs(Vec<T> first, Vec<T> second) {
+  return A::rounded_pairs(first, second);
+}
+template <class T, class A = Arch>
+FOVEA_INLINE IntVec<T> rounded_neighbours(Vec<T> a, Vec<T> b) {
+  return A::rounded_neighbours(a, b);
+}
+
 /// Between binary16 and float.
 FOVEA_INLINE Vec<float> from_float16(ShortVec a) { return Arch::from_float16(a); }
 FOVEA_INLINE ShortVec to_float16(Vec<float> a) { return Arch::to_float16(a); }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails if a baseline object defines a weak function outside the namespaces fovea::...::v3 and v4
+# Fails if a baseline object defines a weak function outside the namespaces of the higher levels
 # that holds instructions beyond x86-64's baseline: the linker may hand it to any other unit.
 # usage: audit.sh OBJECT
 set -euo pipefail
@@ -11,7 +11,7 @@ set -euo pipefail
   /^[0-9a-f]+ <.*>:$/ {
     name = $2
     gsub(/[<>:]/, "", name)
-    audited = (name in weak) && name !~ /N(K)?5fovea[0-9]+v[0-9]+_[0-9]+[a-z0-9_]*2v[34]/
+    audited = (name in weak) && name !~ /N(K)?5fovea[0-9]+v[0-9]+_[0-9]+[a-z0-9_]*(2v[34]|7v4_bf16)/
     seen += audited
     next
   }

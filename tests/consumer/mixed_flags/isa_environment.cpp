@@ -37,9 +37,10 @@ int main(int, char** arguments) {
                      is_refused(call, named) && is_refused(decoder, named);
     return all ? 0 : 1;
   }
-  const IsaLevel cap = named == "v4"   ? IsaLevel::v4
-                       : named == "v3" ? IsaLevel::v3
-                                       : IsaLevel::baseline;
+  const IsaLevel cap = named == "v4_bf16" ? IsaLevel::v4_bf16
+                       : named == "v4"    ? IsaLevel::v4
+                       : named == "v3"    ? IsaLevel::v3
+                                          : IsaLevel::baseline;
   const IsaLevel highest = fovea::highest_isa_level();
   std::printf("%s of %s\n", fovea::name(fovea::isa_level()), fovea::name(highest));
   return fovea::isa_level() == (cap < highest ? cap : highest) ? 0 : 1;

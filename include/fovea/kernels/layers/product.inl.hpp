@@ -230,8 +230,9 @@ FOVEA_NOINLINE void multiply_columns(const ProductArgs<T, S>& p) {
       DotBlock<1, S, T> total;
       total.clear();
       total.add_from(sums, batch);
-      find_dots<1>(part_from<T>(columns, j, 0), count, p.steps, {p.a.data + r * p.a.row, 0, 1},
-                   ahead, before != nullptr, total);
+      const DotOperands<1, T> row(p.a.data + r * p.a.row, 0, 1);
+      find_dots<1>(part_from<T>(columns, j, 0), count, p.steps, row, ahead, before != nullptr,
+                   total);
       ahead = {};
       total.store_to(sums, batch);
       for (Index i = 0; i < count; ++i) to[i] = sums[i];

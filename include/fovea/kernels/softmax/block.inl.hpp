@@ -6,6 +6,7 @@
 
 #if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
+#include "fovea/kernels/softmax/pair_tile.inl.hpp"
 #include "fovea/kernels/softmax/running_softmax.inl.hpp"
 #include "fovea/kernels/softmax/score_map_tile.inl.hpp"
 #include "fovea/kernels/softmax/tile.inl.hpp"
@@ -49,12 +50,14 @@ class SoftmaxBlock {
         visible_(reinterpret_cast<Int<T>*>(packed_v_ + kKeyTile * padded_size(args.value_width))) {}
 
   void run() {
-    if (args_.classes.data != nullptr && !args_.classes.is_packed) pack_classes(args_);
+    if (uses_classes(args_) && !args_.classes.is_packed) pack_classes(args_);
     for (Index r = 0; r < args_.block.run_count; ++r) process_run(r);
     for (Index sub = 0; sub < sub_blocks(); ++sub) finish(sub);
   }
 
  private:
+  using Operand = OperandOf<S, T>;
+  using Tile = KeyTile<T, S>;
   static constexpr Index kQueries = V * kLanes<T>;
   static constexpr Index kMostSubBlocks = (kMaxBlockRows + kQueries - 1) / kQueries;
 
@@ -66,7 +69,7 @@ class SoftmaxBlock {
   }
 
   // The scratch of a sub-block:
-  /// [D padded, kQueries], scaled
+  /// [D padded, kQueries], scaled; or pairs, not scaled
   T* queries(Index sub) const { return args_.scratch + sub * sub_size_; }
   /// [kQueries] -1 if the query has seen a key, by pattern, mask and bias, not by logits.
   Int<T>* seen(Index sub) const {
@@ -88,10 +91,14 @@ class SoftmaxBlock {
     if (progress_[sub].begun) return;
     progress_[sub].begun = true;
     prefetch_rows(sub);
-    const T factor = logit_factor(args_.scale);
     const SubRows rows = sub_rows(sub);
-    rows_to_lanes(every_row<T>(args_.q, rows.first, rows.step), rows.count, args_.width, factor,
-                  queries(sub), kQueries);
+    const StoredMatrix<S> q = every_row<T>(args_.q, rows.first, rows.step);
+    if constexpr (kMultipliesPairs<S>) {
+      column_pairs_to_lanes(q, rows.count, args_.width, operands<S, T>(queries(sub)), kQueries,
+                            kQueries);
+    } else {
+      rows_to_lanes(q, rows.count, args_.width, logit_factor(args_.scale), queries(sub), kQueries);
+    }
     FOVEA_UNROLL
     for (int v = 0; v < V; ++v) store_int<T>(seen(sub) + v * kLanes<T>, set1_int<T>(0));
     part(sub).clear();
@@ -124,7 +131,7 @@ class SoftmaxBlock {
   /// Prefetches the keys after [0, end) of run r: its own, the next run's, or the next block's,
   /// whose first key is mostly as far from this block's as its rows.
   void prefetch_keys(Index r, Index end) {
-    if (args_.classes.data != nullptr) return;
+    if (uses_classes(args_)) return;
     const KeyRun* run = &args_.block.runs[r];
     Index first = run->first + run->step * end;
     if (end >= run->count) {
@@ -166,7 +173,7 @@ class SoftmaxBlock {
     const Index origin = run.first / run.step;
     for (Index t = all.begin; t < all.end;) {
       const Index end = smaller(all.end, ((origin + t) / kKeyTile + 1) * kKeyTile - origin);
-      Tile tile = tile_of(run, t, end);
+      Tile tile(args_, run, t, end, sub_blocks(), packed_k_, packed_v_);
       prefetch_keys(r, end);
       for (Index sub = 0; sub < sub_blocks(); ++sub) {
         VisibleKeys of_tile[V];
@@ -184,24 +191,6 @@ class SoftmaxBlock {
     if (args_.block.run_count > 1) merge_all();
   }
 
-  /// The keys [begin, end) of a run: at most one tile.
-  struct Tile {
-    const KeyRun& run;
-    Index begin;
-    Index end;
-    Matrix<const T> k;  // [end - begin, D]
-    Matrix<const T> v;  // [end - begin, Dv]
-    bool looked = false;
-    bool finite = false;
-
-    /// Whether V is finite. Computed once, on first use.
-    bool finite_values(Index value_width) {
-      if (!looked) finite = all_finite(v.data, v.row, end - begin, value_width);
-      looked = true;
-      return finite;
-    }
-  };
-
   /// The tile's part of the keys seen by some rows, relative to the tile's first key.
   static VisibleKeys cut_to_tile(const VisibleKeys& seen, Index begin, Index end) {
     VisibleKeys s;
@@ -210,23 +199,6 @@ class SoftmaxBlock {
     s.full_begin = clamped(seen.full_begin - begin, s.begin, s.end);
     s.full_end = clamped(seen.full_end - begin, s.full_begin, s.end);
     return s;
-  }
-
-  /// \pre [t, end) are keys of the run, at most a tile
-  Tile tile_of(const KeyRun& run, Index t, Index end) const {
-    if (args_.classes.data != nullptr) {
-      const Index position = run.first + run.step * t;
-      return {run, t, end, class_keys(args_, position), class_values(args_, position)};
-    }
-    // A column of V spans all rows; K is read a few rows at a time, and packing it pays only if it
-    // is read often.
-    const Index step = args_.key_rows.step(run.step);
-    const Index row = args_.key_rows.row(run.first) + step * t;
-    return {run, t, end,
-            tile_rows<T>(every_row<T>(args_.k, row, step), end - t, args_.width, packed_k_,
-                         sub_blocks() >= 8),
-            tile_rows<T>(every_row<T>(args_.v, row, step), end - t, args_.value_width, packed_v_,
-                         sub_blocks() >= 2)};
   }
 
   /// Adds one tile to one sub-block; returns whether the sub-block sees any of its keys.
@@ -251,7 +223,8 @@ class SoftmaxBlock {
     begin(sub);
     alignas(kVecBytes) T most[kQueries];
     alignas(kVecBytes) T rescale[kQueries];
-    score_keys<V>(tile.k.data, tile.k.row, keys, queries(sub), args_.width, weights_, most,
+    score_keys<V>(tile.k.data, tile.k.row, keys, operands<S, T>(queries(sub)),
+                  operand_steps<S, T>(args_.width), logit_factor(args_.scale), weights_, most,
                   prefetcher_);
     LaneBounds<V, T> bounds;
     if (partial) set_bounds(bounds, tile.run, sub * kQueries, rows_from(sub), tile.begin, last);
@@ -269,7 +242,8 @@ class SoftmaxBlock {
     }
     raise_maximum<V>(most, part(sub).max_logit, rescale);
 
-    pairs.select = (partial || map.hides()) && !tile.finite_values(args_.value_width);
+    const bool hides = partial || map.hides() || tile.splits_pair(keys);
+    pairs.select = hides && !tile.finite_values(args_.value_width);
     // Reduction blocks, too, begin at multiples of their size; the tile begins at one, or at the
     // run's first key.
     const Index origin = tile.run.first / tile.run.step + tile.begin;
@@ -339,6 +313,16 @@ class SoftmaxBlock {
     if (map.drops()) {
       dropout_tile<V>(map.dropout, pairs.place, chain.begin, chain.end, weights_);
     }
+    if constexpr (kMultipliesPairs<S>) {
+      add_value_pairs(sub, tile, keys, chain, pairs, rescale);
+    } else {
+      add_values(sub, tile, keys, chain, pairs, rescale);
+    }
+  }
+
+  void add_values(Index sub, const Tile& tile, const VectorKeys<V>& keys, const Chain& chain,
+                  const TilePairs& pairs, const T* rescale) {
+    const RunningSoftmax<V, T> to = part(sub);
     const bool first = !progress_[sub].has_part;
     if (!pairs.select) {
       value_chain<V>(tile.v.data, tile.v.row, keys, args_.value_width, weights_,
@@ -346,15 +330,41 @@ class SoftmaxBlock {
       return;
     }
     if (first) to.clear_values(args_.value_width);
-    for (Index j = chain.begin; j < chain.end; ++j) {
-      for (int v = 0; v < V; ++v) {
-        store_int<T>(visible_ + ((j - chain.begin) * V + v) * kLanes<T>,
-                     visible_lanes<V>(map, pairs.place, pairs.bounds, j, v));
-      }
-    }
+    find_visible(chain, pairs);
     value_chain_selected<V>(tile.v.data + chain.begin * tile.v.row, tile.v.row,
                             chain.end - chain.begin, args_.value_width, visible_,
                             weights_ + chain.begin * kQueries, rescale, to.acc);
+  }
+
+  /// The same with weights rounded to bfloat16.
+  void add_value_pairs(Index sub, const Tile& tile, const VectorKeys<V>& keys, const Chain& chain,
+                       const TilePairs& pairs, const T* rescale) {
+    const RunningSoftmax<V, T> to = part(sub);
+    const bool first = !progress_[sub].has_part;
+    const ChainPairs<V> in_pairs(keys, tile.odd, chain.begin, chain.end);
+    alignas(kVecBytes) Operand weights[kReductionBlock / 2 * kQueries];
+    in_pairs.round_weights(weights_, weights);
+    const Operand* const v = tile.v.data + in_pairs.first * tile.v.row;
+    if (!pairs.select) {
+      value_chain<V>(v, tile.v.row, in_pairs.pairs, args_.value_width, weights,
+                     first ? nullptr : rescale, to.acc);
+      return;
+    }
+    if (first) to.clear_values(args_.value_width);
+    find_visible(chain, pairs);
+    in_pairs.mask_pairs_of(chain.begin, visible_);
+    value_pairs_selected<V>(v, tile.v.row, in_pairs.pairs, args_.value_width, visible_, weights,
+                            rescale, to.acc);
+  }
+
+  /// Writes the lane masks of the keys of a reduction block.
+  void find_visible(const Chain& chain, const TilePairs& pairs) const {
+    for (Index j = chain.begin; j < chain.end; ++j) {
+      for (int v = 0; v < V; ++v) {
+        store_int<T>(visible_ + ((j - chain.begin) * V + v) * kLanes<T>,
+                     visible_lanes<V>(args_.map, pairs.place, pairs.bounds, j, v));
+      }
+    }
   }
 
   /// Ends a run or a segment of it: merges its softmax into the total, and starts an empty one. The

@@ -7,6 +7,8 @@
 
 #include "fovea/kernels/softmax/tile.inl.hpp"
 
+#include "fovea/kernels/softmax/pair_tile.inl.hpp"
+
 #include "fovea/kernels/softmax/score_map.inl.hpp"
 
 #include "fovea/kernels/softmax/score_modifier.inl.hpp"

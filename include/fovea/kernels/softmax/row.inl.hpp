@@ -29,7 +29,7 @@ class SoftmaxRow {
         state_(args.parts, rows_, head_.value_width),
         queries_(args.scratch),
         transposed_(queries_ + rows_ * q_row_),
-        values_(transposed_ + q_row_ * KeyScores<T>::kRow),
+        values_(transposed_ + q_row_ * kTransposedKeys),
         tiles_(values_ + kReductionBlock * padded_size(head_.value_width)),
         visible_(reinterpret_cast<Int<T>*>(tiles_ + kRowsAtOnce * kKeyTile)) {}
 
@@ -47,6 +47,9 @@ class SoftmaxRow {
   }
 
  private:
+  using Operand = OperandOf<S, T>;
+  static constexpr Index kTransposedKeys = KeyScores<Operand, T>::kRow;
+
   /// Whether k and v are read as streams, which the hardware prefetcher follows: all their rows,
   /// for one query.
   FOVEA_INLINE bool is_stream() const { return rows_ == 1 && points_.row_step == 1; }
@@ -70,9 +73,14 @@ class SoftmaxRow {
       const SoftmaxBlockArgs<T, S>& head = head_of(r);
       const Index from = query(r) * head.q.row;
       const Vec<T> factor = set1(logit_factor(head.scale));
+      T* const to = queries_ + r * q_row_;
+      if constexpr (kMultipliesPairs<S>) {
+        pack_column_pairs(every_row<T>(head.q, query(r), 1), 1, head.width, operands<S, T>(to), 0);
+        continue;
+      }
       for (Index c = 0; c < head.width; c += kLanes<T>) {
         const Vec<T> x = load_columns<S, T>(head.q.data, from, head.q.column, c, head.width);
-        store(queries_ + r * q_row_ + c, x * factor);
+        store(to + c, x * factor);
       }
     }
   }
@@ -176,19 +184,28 @@ class SoftmaxRow {
     if (rows.count == 1) return score_in_registers<1>(rows);
     if (rows.count <= kMostDotRows) return score_in_registers<kDotBlockRows>(rows);
     // Keys are transposed in batches that stay in the first-level cache.
-    for (Index j = keys_.begin; j < keys_.end; j += KeyScores<T>::kRow) {
-      transpose_keys({j, smaller(keys_.end, j + KeyScores<T>::kRow)});
-      for_row_blocks<kRowsOfBlock>(0, rows.count,
-                                   KeyScores<T>{queries_ + rows.first * q_row_, q_row_, transposed_,
-                                                head_.width, weights_ + (j - keys_.begin)});
+    for (Index j = keys_.begin; j < keys_.end; j += kTransposedKeys) {
+      transpose_keys({j, smaller(keys_.end, j + kTransposedKeys)});
+      for_row_blocks<kRowsOfBlock>(
+          0, rows.count,
+          KeyScores<Operand, T>{operands<S, T>(queries_ + rows.first * q_row_), q_row_,
+                                operands<S, T>(transposed_), operand_steps<S, T>(head_.width),
+                                logit_factor(head_.scale), weights_ + (j - keys_.begin)});
     }
   }
 
   FOVEA_NOINLINE void transpose_keys(const KeyRange& keys) const {
     for (Index j = keys.begin; j < keys.end; j += kLanes<T>) {
       keys_ahead(j + kKeysAhead, kLanes<T>).prefetch(kLanes<T>);
-      rows_to_lanes(rows_of_points(head_.k, j), smaller(kLanes<T>, keys.end - j), head_.width, T{1},
-                    transposed_ + (j - keys.begin), KeyScores<T>::kRow, kLanes<T>);
+      const StoredMatrix<S> k = rows_of_points(head_.k, j);
+      const Index count = smaller(kLanes<T>, keys.end - j);
+      T* const to = transposed_ + (j - keys.begin);
+      if constexpr (kMultipliesPairs<S>) {
+        column_pairs_to_lanes(k, count, head_.width, operands<S, T>(to), kTransposedKeys,
+                              kLanes<T>);
+      } else {
+        rows_to_lanes(k, count, head_.width, T{1}, to, kTransposedKeys, kLanes<T>);
+      }
     }
   }
 
@@ -206,12 +223,14 @@ class SoftmaxRow {
       RowPrefetcher<0> ahead = keys_ahead(j + distance, batch);
       if (is_first_level) ahead.to_first_level();
       for (Index r = 0; r < rows.count; r += R) {
-        const DotOperands<R, T> q(queries_ + (rows.first + r) * q_row_, q_row_, rows.count - r);
+        const DotOperands<R, Operand> q(operands<S, T>(queries_ + (rows.first + r) * q_row_),
+                                        q_row_, rows.count - r);
         DotBlock<R, S, T> total;
         total.clear();
         find_dots<R>(rows_of_points(head_.k, j), smaller(batch, keys_.end - j), head_.width, q,
                      ahead, false, total);
         ahead = {};
+        total.template scale_products<Operand>(logit_factor(head_.scale));
         // Rows of the block beyond the last one have memory, too, which is not read.
         total.store_to(weights_ + r * kKeyTile + (j - keys_.begin), kKeyTile);
       }
@@ -261,24 +280,36 @@ class SoftmaxRow {
   /// Adds the values of one reduction block. Hidden pairs have weight 0, which suppresses all
   /// values but NaN and infinity: if there are any, each row adds only its visible values.
   FOVEA_INLINE void add_values(const Rows& rows, const KeyRange& chain) const {
+    if constexpr (kMultipliesPairs<S>) {
+      alignas(kVecBytes) Operand weights[kRowsAtOnce * kWeightPairs];
+      round_weights(weights_ + (chain.begin - keys_.begin), rows.count, chain.begin % 2,
+                    chain.end - chain.begin, weights);
+      add_values(rows, chain, weights);
+    } else {
+      add_values(rows, chain, weights_ + (chain.begin - keys_.begin));
+    }
+  }
+
+  FOVEA_INLINE void add_values(const Rows& rows, const KeyRange& chain,
+                               const Operand* weights) const {
     const StoredMatrix<S> v = rows_of_points(head_.v, chain.begin);
     if (hides_some(rows, chain) && !finite_values(v, chain.end - chain.begin)) {
-      return add_visible_values(rows, chain);
+      return add_visible_values(rows, chain, weights);
     }
     Index c = 0;
     if (v.column == 1) {
       // A single row reads whole rows of V at a time, sequentially.
-      if (!kIsCompact && rows.count == 1) c = add_columns<8>(rows, chain, v, c);
-      c = add_columns<kRowVectors>(rows, chain, v, c);
+      if (!kIsCompact && rows.count == 1) c = add_columns<8>(rows, chain, v, weights, c);
+      c = add_columns<kRowVectors>(rows, chain, v, weights, c);
     }
-    add_columns<1>(rows, chain, v, c);
+    add_columns<1>(rows, chain, v, weights, c);
   }
 
   /// Adds the columns from c on that fill V vectors, or all of them one by one. Returns the first
   /// remaining column.
   template <int V>
   FOVEA_INLINE Index add_columns(const Rows& rows, const KeyRange& chain, const StoredMatrix<S>& v,
-                                 Index c) const {
+                                 const Operand* weights, Index c) const {
     const Index behind = points_.end - (chain.begin / kReductionBlock + 1) *
                                            kReductionBlock;  // keys after the block
     const bool is_followed = is_stream() && head_.value_width <= kStreamedColumns;
@@ -288,9 +319,10 @@ class SoftmaxRow {
       const WeightedValues<V, S, T> values{v,
                                            c,
                                            head_.value_width,
+                                           kMultipliesPairs<S> ? chain.begin % 2 : 0,
                                            chain.end - chain.begin,
                                            ahead,
-                                           weights_ + (chain.begin - keys_.begin),
+                                           weights,
                                            rows.rescale,
                                            state_.acc + rows.first * state_.acc_row,
                                            state_.acc_row};
@@ -320,9 +352,10 @@ class SoftmaxRow {
     return false;
   }
 
-  /// The same bits, skipping hidden pairs.
+  /// The same bits, skipping hidden keys.
   /// \pre finite_values has packed the values of the block
-  FOVEA_NOINLINE void add_visible_values(const Rows& rows, const KeyRange& chain) const {
+  FOVEA_NOINLINE void add_visible_values(const Rows& rows, const KeyRange& chain,
+                                         const Operand* weights) const {
     const Index row = padded_size(head_.value_width);
     for (Index r = 0; r < rows.count; ++r) {
       const bool hides = head_of(rows.first + r).map.hides();
@@ -330,14 +363,32 @@ class SoftmaxRow {
       T* const acc = state_.acc + (rows.first + r) * state_.acc_row;
       for (Index c = 0; c < head_.value_width; c += kLanes<T>) {
         Vec<T> sum = zero<T>();
-        for (Index j = seen.begin; j < seen.end; ++j) {
-          const Index at = r * kKeyTile + (j - keys_.begin);
-          if (hides && visible_[at] == 0) continue;
-          sum = fma(load(values_ + (j - chain.begin) * row + c), set1(weights_[at]), sum);
+        if constexpr (kMultipliesPairs<S>) {
+          const Operand* weight = weights + r * kWeightPairs;
+          for (Index j = chain.begin / 2 * 2; j < chain.end; j += 2, ++weight) {
+            const IntVec<T> values =
+                exact_pairs(visible_value(r, seen, hides, j, chain.begin, c),
+                            visible_value(r, seen, hides, j + 1, chain.begin, c));
+            sum = dot_pairs(values, set1_operand(*weight), sum);
+          }
+        } else {
+          for (Index j = seen.begin; j < seen.end; ++j) {
+            const Index at = r * kKeyTile + (j - keys_.begin);
+            if (hides && visible_[at] == 0) continue;
+            sum = fma(load(values_ + (j - chain.begin) * row + c), set1(weights_[at]), sum);
+          }
         }
         store(acc + c, fma(load(acc + c), set1(rows.rescale[r]), sum));
       }
     }
+  }
+
+  /// `lanes` columns from c on of a key's values, 0 if row r does not see the key.
+  FOVEA_INLINE Vec<T> visible_value(Index r, const KeyRange& seen, bool hides, Index key,
+                                    Index first_key, Index c) const {
+    if (key < seen.begin || key >= seen.end) return zero<T>();
+    if (hides && visible_[r * kKeyTile + (key - keys_.begin)] == 0) return zero<T>();
+    return load(values_ + (key - first_key) * padded_size(head_.value_width) + c);
   }
 
   const SoftmaxRowArgs<T, S>& args_;
@@ -349,7 +400,7 @@ class SoftmaxRow {
   KeyRange keys_{};       // the tile's keys seen by some row
   T* weights_ = nullptr;  // [rows, kKeyTile] the tile's scores, then its weights
   T* const queries_;      // [rows, q_row_], scaled
-  T* const transposed_;   // [D padded, KeyScores::kRow] some keys of the tile
+  T* const transposed_;   // [D padded, kTransposedKeys] some keys of the tile
   T* const values_;  // [kReductionBlock, Dv padded] the values of a reduction block, where they
                      // must be checked
   T* const tiles_;   // [kRowsAtOnce, kKeyTile] the weights of one tile, or of one row's tiles

@@ -9,7 +9,7 @@
 #if !defined(FOVEA_LEVEL)  // for editors
 #pragma once
 #include "fovea/kernels/softmax/block.hpp"
-#include "fovea/simd/register_block.inl.hpp"
+#include "fovea/simd/pairs.inl.hpp"
 #include "fovea/simd/rows_to_lanes.inl.hpp"
 #endif
 
@@ -37,14 +37,15 @@ FOVEA_INLINE void for_few_rows(Index rows, const Functor& functor) {
 }
 
 /// Computes the scores of rows of Q and kRowVectors vectors of transposed keys.
-template <class T>
+template <class X, class T>
 struct KeyScores {
   static constexpr Index kRow = kRowVectors * kLanes<T>;
 
-  const T* q;  // [rows, q_row], scaled
+  const X* q;  // [rows, q_row], scaled, or pairs
   Index q_row;
-  const T* k;  // [D, kRow]
-  Index width;
+  const X* k;  // [steps, kRow]
+  Index steps;
+  T factor;   // of products of pairs
   T* scores;  // [rows, kKeyTile]
 
   template <int R>
@@ -52,8 +53,9 @@ struct KeyScores {
     RegisterBlock<R, kRowVectors, T> s;
     s.clear();
     T* const to = scores + row * kKeyTile;
-    s.template multiply_add_chains<kReductionBlock>(q + row * q_row, q_row, k, kRow, width, to,
-                                                    kKeyTile);
+    s.template multiply_add_chains<kReductionBlock / kTerms<X>>(q + row * q_row, q_row, k, kRow,
+                                                                steps, to, kKeyTile);
+    s.template scale_products<X>(factor);
     s.store_to(to, kKeyTile);
   }
 };
@@ -85,35 +87,62 @@ struct WeightSums {
   }
 };
 
+/// The pairs of weights of a reduction block.
+inline constexpr Index kWeightPairs = kReductionBlock / 2;
+
+/// Rounds the weights of some keys of a reduction block to bfloat16. Where a pair begins before the
+/// keys or ends after them, its other weight is 0.
+/// \param weights [rows, kKeyTile]   \param to [rows, kWeightPairs]
+/// \param odd 1 if the first key is the second of a pair, else 0
+template <class X, class T>
+FOVEA_NOINLINE void round_weights(const T* weights, Index rows, Index odd, Index keys, X* to) {
+  for (Index r = 0; r < rows; ++r) {
+    alignas(kVecBytes) T padded[kReductionBlock] = {};
+    for (Index j = 0; j < keys; ++j) padded[odd + j] = weights[r * kKeyTile + j];
+    for (Index j = 0; j < kReductionBlock; j += 2 * kLanes<T>) {
+      store_int<T>(to + r * kWeightPairs + j / 2,
+                   rounded_neighbours(load(padded + j), load(padded + j + kLanes<T>)));
+    }
+  }
+}
+
 /// acc[r] = acc[r] rescale[r] + sum_j V[j] weights[r, j] for V vectors of columns; a single one may
 /// be partial or strided.
 template <int V, Storage S, class T>
 struct WeightedValues {
+  using Operand = OperandOf<S, T>;
+  static constexpr Index kKeys = kTerms<Operand>;  // of a step
+  static constexpr Index kWeightRow = kKeys == 1 ? kKeyTile : kWeightPairs;
+
   StoredMatrix<S> v;  // [keys, Dv]
   Index column;       // the first of these columns
   Index width;        // Dv
+  Index odd;          // 1 if the first key is the second of a pair, else 0
   Index keys;
-  Index ahead;       // prefetch distance, in keys; 0: none
-  const T* weights;  // [rows, kKeyTile]
-  const T* rescale;  // [rows]
-  T* acc;            // [rows, acc_row]
+  Index ahead;             // prefetch distance, in keys; 0: none
+  const Operand* weights;  // [rows, kWeightRow]
+  const T* rescale;        // [rows]
+  T* acc;                  // [rows, acc_row]
   Index acc_row;
 
   template <int R>
   FOVEA_INLINE void run(Index row) const {
     RegisterBlock<R, V, T> sum;
     sum.clear();
-    const T* weight = weights + row * kKeyTile;
+    const Operand* weight = weights + row * kWeightRow;
     FOVEA_UNROLL_BY(2)
-    for (Index j = 0; j < keys; ++j, ++weight) {
-      if (ahead > 0) prefetch(j + ahead);
-      Vec<T> value[V];
+    for (Index j = -odd; j < keys; j += kKeys, ++weight) {
+      if (ahead > 0) {
+        FOVEA_UNROLL
+        for (Index key = 0; key < kKeys; ++key) prefetch(j + key + ahead);
+      }
+      decltype(load_operand(weight)) value[V];
       load_values(j, value);
       FOVEA_UNROLL
       for (int r = 0; r < R; ++r) {
-        const Vec<T> scalar = set1(weight[r * kKeyTile]);
+        const auto scalar = set1_operand(weight[r * kWeightRow]);
         FOVEA_UNROLL
-        for (int x = 0; x < V; ++x) sum.at[r][x] = fma(scalar, value[x], sum.at[r][x]);
+        for (int x = 0; x < V; ++x) sum.at[r][x] = add_product(scalar, value[x], sum.at[r][x]);
       }
     }
     FOVEA_UNROLL
@@ -131,6 +160,28 @@ struct WeightedValues {
   /// Whether two vectors are loaded as one register of pairs, whose first and second numbers are
   /// split without shuffles: of two sums, one has the even and one the odd columns.
   static constexpr bool kIsInPairs = S == Storage::bfloat16 && V % 2 == 0;
+
+  /// The pairs of keys j and j + 1. A missing one has weight 0, and is not read.
+  FOVEA_INLINE void load_values(Index j, IntVec<T> (&value)[V]) const {
+    if constexpr (V == 1) {
+      value[0] = load_row_pairs(v, j, keys, column, width);
+      return;
+    }
+    const IntVec<T> low = set1_int<T>(0xffff);
+    FOVEA_UNROLL
+    for (int x = 0; x + 1 < V; x += 2) {
+      const IntVec<T> first = load_columns_of(j, x), second = load_columns_of(j + 1, x);
+      value[x] = (first & low) | (second << 16);
+      value[x + 1] = ((first >> 16) & low) | (second & ~low);
+    }
+  }
+
+  /// Two vectors of columns of a key.
+  FOVEA_INLINE IntVec<T> load_columns_of(Index j, int x) const {
+    if (j < 0 || j >= keys) return set1_int<T>(0);
+    const void* const from = short_element(v.data, j * v.row + column + x * kLanes<T>);
+    return load_int<T>(static_cast<const Int<T>*>(from));
+  }
 
   FOVEA_INLINE void load_values(Index j, Vec<T> (&value)[V]) const {
     const Index row = j * v.row;

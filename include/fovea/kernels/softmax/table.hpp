@@ -48,17 +48,22 @@ FOVEA_NAMESPACE_END
 #if FOVEA_HAS_KERNEL_BODIES
 
 #define FOVEA_LEVEL_BODY "fovea/kernels/softmax/bodies.inl.hpp"
+#define FOVEA_LEVEL_BODY_HAS_BF16
 #include "fovea/simd/foreach_level.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-FOVEA_STORED_KERNEL(SoftmaxKernels, block, SoftmaxBlockArgs, softmax_block<T, S>)
+FOVEA_BF16_KERNEL(SoftmaxKernels, block, SoftmaxBlockArgs, softmax_block<T, S>)
 template <class T, Storage S>
 void SoftmaxKernels<T, S>::band_block(const SoftmaxBlockArgs<T, S>& args) const noexcept {
   // Only the band form differs, which 16-bit storage lacks.
-  FOVEA_AT_LEVEL(level, softmax_block<T, S, S == Storage::native>)(args);
+  if constexpr (S == Storage::native) {
+    FOVEA_AT_LEVEL(level, softmax_block<T, S, true>)(args);
+  } else {
+    block(args);
+  }
 }
-FOVEA_STORED_KERNEL(SoftmaxKernels, row, SoftmaxRowArgs, softmax_row<T, S>)
+FOVEA_BF16_KERNEL(SoftmaxKernels, row, SoftmaxRowArgs, softmax_row<T, S>)
 FOVEA_STORED_KERNEL(SoftmaxKernels, merge, SoftmaxMergeArgs, softmax_merge<T, S>)
 FOVEA_STORED_KERNELS(SoftmaxKernels)
 

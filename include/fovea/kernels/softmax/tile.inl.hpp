@@ -15,14 +15,15 @@
 
 /// Computes the scores of R keys, rows of K times V of the W vectors of transposed queries, and the
 /// running maximum.
-template <int V, int W, class T, class Prefetcher>
+template <int V, int W, class X, class T, class Prefetcher>
 struct ScoreRows {
   static constexpr Index kRow = W * kLanes<T>;
 
-  const T* k;  // [keys, D]
+  const X* k;  // [keys, steps]
   Index k_row;
-  const T* q;  // [D, kRow]
-  Index width;
+  const X* q;  // [steps, kRow]
+  Index steps;
+  T factor;
   T* scores;  // [keys, kRow]
   Vec<T> (&most)[V];
   Prefetcher& ahead;
@@ -31,7 +32,7 @@ struct ScoreRows {
   FOVEA_INLINE void run(Index j) const {
     ahead.prefetch();
     RegisterBlock<R, V, T> s;
-    score_chains(s, k + j * k_row, k_row, q, width, scores + j * kRow, kRow);
+    score_chains(s, k + j * k_row, k_row, q, steps, scores + j * kRow, kRow, factor);
     FOVEA_UNROLL
     for (int r = 0; r < R; ++r) {
       FOVEA_UNROLL
@@ -41,15 +42,15 @@ struct ScoreRows {
 };
 
 /// Writes scores[j] = K[j] Q for j in [0, keys), and to `most` the largest of each query.
-/// \param ahead prefetches at intervals
-template <int V, class T, class Prefetcher>
-FOVEA_NOINLINE void score_tile(const T* k, Index k_row, Index keys, const T* q, Index width,
-                               T* scores, T* most, Prefetcher& ahead) {
+/// \param factor as that of score_chains  \param ahead prefetches at intervals
+template <int V, class X, class T, class Prefetcher>
+FOVEA_NOINLINE void score_tile(const X* k, Index k_row, Index keys, const X* q, Index steps,
+                               T factor, T* scores, T* most, Prefetcher& ahead) {
   Vec<T> m[V];
   FOVEA_UNROLL
   for (int v = 0; v < V; ++v) m[v] = set1(kMinusInfinity<T>);
   for_row_blocks<kBlockRows<V>>(
-      0, keys, ScoreRows<V, V, T, Prefetcher>{k, k_row, q, width, scores, m, ahead});
+      0, keys, ScoreRows<V, V, X, T, Prefetcher>{k, k_row, q, steps, factor, scores, m, ahead});
   FOVEA_UNROLL
   for (int v = 0; v < V; ++v) store(most + v * kLanes<T>, m[v]);
 }
@@ -57,29 +58,29 @@ FOVEA_NOINLINE void score_tile(const T* k, Index k_row, Index keys, const T* q, 
 /// The same for keys [begin, end) and one of V vectors; `most` becomes the maximum of the scores
 /// and itself.
 /// \param q, scores, most those of the vector's first lane
-template <int V, class T, class Prefetcher>
-FOVEA_NOINLINE void score_vector(const T* k, Index k_row, Index begin, Index end, const T* q,
-                                 Index width, T* scores, T* most, Prefetcher& ahead) {
+template <int V, class X, class T, class Prefetcher>
+FOVEA_NOINLINE void score_vector(const X* k, Index k_row, Index begin, Index end, const X* q,
+                                 Index steps, T factor, T* scores, T* most, Prefetcher& ahead) {
   constexpr int rows = smaller(8, kAccumulators);  // as many pointers as registers
   Vec<T> m[1] = {load(most)};
-  for_row_blocks<rows>(begin, end,
-                       ScoreRows<1, V, T, Prefetcher>{k, k_row, q, width, scores, m, ahead});
+  for_row_blocks<rows>(
+      begin, end, ScoreRows<1, V, X, T, Prefetcher>{k, k_row, q, steps, factor, scores, m, ahead});
   store(most, m[0]);
 }
 
 /// The same for each vector's visible keys.
-template <int V, class T, class Prefetcher>
-FOVEA_INLINE void score_keys(const T* k, Index k_row, const VectorKeys<V>& keys, const T* q,
-                             Index width, T* scores, T* most, Prefetcher& ahead) {
+template <int V, class X, class T, class Prefetcher>
+FOVEA_INLINE void score_keys(const X* k, Index k_row, const VectorKeys<V>& keys, const X* q,
+                             Index steps, T factor, T* scores, T* most, Prefetcher& ahead) {
   const Index wide = keys.wide_begin;
-  score_tile<V>(k + wide * k_row, k_row, keys.wide_end - wide, q, width,
+  score_tile<V>(k + wide * k_row, k_row, keys.wide_end - wide, q, steps, factor,
                 scores + wide * V * kLanes<T>, most, ahead);
   for (int v = 0; v < V; ++v) {
     const Index lane = v * kLanes<T>;
-    score_vector<V>(k, k_row, keys.begin[v], keys.before_end(v), q + lane, width, scores + lane,
-                    most + lane, ahead);
-    score_vector<V>(k, k_row, keys.behind_begin(v), keys.end[v], q + lane, width, scores + lane,
-                    most + lane, ahead);
+    score_vector<V>(k, k_row, keys.begin[v], keys.before_end(v), q + lane, steps, factor,
+                    scores + lane, most + lane, ahead);
+    score_vector<V>(k, k_row, keys.behind_begin(v), keys.end[v], q + lane, steps, factor,
+                    scores + lane, most + lane, ahead);
   }
 }
 
@@ -173,15 +174,15 @@ FOVEA_INLINE void weight_chain(T* scores, Index keys, const T* max_logit, const 
   }
 }
 
-/// The weighted sums of R value columns.
-template <int V, class T>
+/// The weighted sums of R value columns; keys may be pairs of keys.
+template <int V, class X, class T>
 struct ValueColumns {
   static constexpr Index kRow = V * kLanes<T>;
 
-  const T* v;  // [keys, Dv]
+  const X* v;  // [keys, Dv]
   Index v_row;
   const VectorKeys<V>& keys;
-  const T* weights;  // [keys, kRow]
+  const X* weights;  // [keys, kRow]
   const T* rescale;  // [kRow]; null: acc is still unset
   T* acc;            // [Dv, kRow]
 
@@ -220,11 +221,11 @@ struct ValueColumns {
 /// Computes acc[c] = acc[c] rescale + sum_j V[j, c] weights[j] over each vector's visible keys.
 /// Invisible pairs among these have weight 0.
 /// \param rescale null: acc is taken as 0
-template <int V, class T>
-FOVEA_NOINLINE void value_chain(const T* v, Index v_row, const VectorKeys<V>& keys,
-                                Index value_width, const T* weights, const T* rescale, T* acc) {
+template <int V, class X, class T>
+FOVEA_NOINLINE void value_chain(const X* v, Index v_row, const VectorKeys<V>& keys,
+                                Index value_width, const X* weights, const T* rescale, T* acc) {
   for_row_blocks<kBlockRows<V>>(0, value_width,
-                                ValueColumns<V, T>{v, v_row, keys, weights, rescale, acc});
+                                ValueColumns<V, X, T>{v, v_row, keys, weights, rescale, acc});
 }
 
 /// The same bits, skipping invisible pairs, since their weight 0 does not suppress NaN or infinity

@@ -19,6 +19,8 @@ struct Portable {
   static constexpr int kStateVectors = 2;
   /// Whether `fma` rounds once.
   static constexpr bool kHasFma = false;
+  /// Whether `dot_pairs` is an instruction, faster than `fma`.
+  static constexpr bool kHasFastPairs = false;
 
   template <class T>
   static FOVEA_INLINE Vec<T> load_first(const T* p, Index n) {
