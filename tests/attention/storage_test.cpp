@@ -113,6 +113,7 @@ bool rounds_weights() {
 template <class S, class F>
 void at_each_level_of(F&& f) {
   at_each_level(f);
+  if (first_isa_level() < IsaLevel::v4) return;
   const AtLevel at(IsaLevel::v4_bf16);
   if (!rounds_weights<S>()) return;
   SCOPED_TRACE(fovea::name(IsaLevel::v4_bf16));

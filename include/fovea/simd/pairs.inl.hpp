@@ -13,7 +13,7 @@
 
 /// Whether matrices stored in S are multiplied in pairs.
 template <Storage S>
-inline constexpr bool kMultipliesPairs = Arch::kHasFastPairs&& S == Storage::bfloat16;
+inline constexpr bool kMultipliesPairs = Arch::kHasFastPairs ? S == Storage::bfloat16 : false;
 
 /// The operands of their products, as they are kept in scratch.
 template <Storage S, class T>
@@ -43,8 +43,7 @@ FOVEA_INLINE IntVec<float> mask_pairs(IntVec<float> first, IntVec<float> second)
   return exact_pairs(from_bits<float>(first), from_bits<float>(second));
 }
 
-/// to[i, n] = columns 2 n and 2 n + 1 of row i, in (width + 1) / 2 pairs; up to a multiple of
-/// kPadding, the others are 0.
+/// to[i, n] = columns 2 n and 2 n + 1 of row i, 0 beyond `width` up to a multiple of the lanes.
 template <Storage S, class X>
 FOVEA_NOINLINE void pack_column_pairs(const StoredMatrix<S>& rows, Index count, Index width, X* to,
                                       Index to_row) {
@@ -57,8 +56,8 @@ FOVEA_NOINLINE void pack_column_pairs(const StoredMatrix<S>& rows, Index count, 
   }
 }
 
-/// to[n, i] = columns 2 n and 2 n + 1 of row i for i < count, else 0, for i < filled, in
-/// (width + 1) / 2 pairs, up to a multiple of the lanes.
+/// to[n, i] = columns 2 n and 2 n + 1 of row i for i < count, else 0, for i < filled.
+/// \param to [(width + 1) / 2 rounded up to lanes, to_row]
 template <Storage S, class X>
 FOVEA_NOINLINE void column_pairs_to_lanes(const StoredMatrix<S>& rows, Index count, Index width,
                                           X* to, Index to_row, Index filled) {

@@ -111,7 +111,7 @@ class IndexedBackward {
                          memory_of(executor));
     }
     const Index tasks =
-        (std::max)({heads * rows_->count(), heads * heads_.count(), most() * keys_.count()});
+        (std::max)({heads * rows_->count(), heads * heads_.count(), most() * 2 * keys_.count()});
     take_scratch(heads, worker_count(executor, tasks), memory_of(executor));
   }
 
@@ -245,8 +245,12 @@ class IndexedBackward {
       });
     }
     if (!sizes_.keeps) return;
-    for_each_task(executor, count * keys_.count(), [&](Index task, Index worker) {
-      IndexedGradKernels<T>{}.keys(key_args(keys_(first, task), worker));
+    // Keys after values: each gathers rows of one tensor, which may stay in the L2 cache.
+    const Index tasks = count * keys_.count();
+    for_each_task(executor, 2 * tasks, [&](Index task, Index worker) {
+      IndexedGradKeysArgs<T> args = key_args(keys_(first, task % tasks), worker);
+      (task < tasks ? args.d_k : args.d_v) = {};
+      IndexedGradKernels<T>{}.keys(args);
     });
   }
 
