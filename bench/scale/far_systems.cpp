@@ -24,8 +24,6 @@
 namespace bench {
 namespace {
 
-constexpr Index kFeatures = 64;  // of a row, random ones, too
-
 /// What one pass of a far field sends. Elements are those of one head.
 struct FarSizes {
   double near_field = 0;  ///< keys of the near field that a row sees
@@ -69,13 +67,15 @@ CostsOf chain_costs(Index heads, FarSizes (*sizes_of)(bool)) {
     };
     Costs costs;
     costs.pairs = [=](double n) { return n * (sizes.near_field + kFeatures); };
-    costs.sent = [=](const RowLayout& layout) {
-      Sent sent(layout);
+    costs.add_sent = [=](Sent& sent, const RowLayout& layout) {
       if (sizes.near_field > 0) add_margins(sent, layout, heads, is_backward);
-      if (!is_backward) return sent.chain(layout, bytes(sizes.up));
+      if (!is_backward) {
+        sent.chain(layout, bytes(sizes.up));
+        return;
+      }
       const RowLayout whole = whole_segments(layout, fovea::kLinearSegment);
       add_segment_rows(sent, layout, whole, heads, sizes);
-      return sent.chain(whole, bytes(sizes.up)).chain(whole, bytes(sizes.down), Way::down);
+      sent.chain(whole, bytes(sizes.up)).chain(whole, bytes(sizes.down), Way::down);
     };
     costs.messages = [=](int ranks) {
       const double links = ranks > 1 ? ranks + static_cast<double>(heads) - 2 : 0;
@@ -107,8 +107,7 @@ CostsOf totals_costs(Index heads, FarSizes (*sizes_of)(bool)) {
     const FarSizes sizes = sizes_of(is_backward);
     Costs costs;
     costs.pairs = [](double n) { return n * kFeatures; };
-    costs.sent = [=](const RowLayout& layout) {
-      Sent sent(layout);
+    costs.add_sent = [=](Sent& sent, const RowLayout& layout) {
       const RowLayout whole = whole_segments(layout, fovea::kLinearSegment);
       add_totals(sent, whole, heads, sizes.tokens);
       sent.to_all([&](int) { return float_bytes(static_cast<double>(heads * sizes.reference)); });
@@ -118,7 +117,6 @@ CostsOf totals_costs(Index heads, FarSizes (*sizes_of)(bool)) {
       } else {
         sent.moved(layout, whole, RowBytes(heads).keys);
       }
-      return sent;
     };
     costs.messages = messages_to_all(is_backward ? 4 : 2);
     return costs;
@@ -170,40 +168,16 @@ FarSizes performer_sizes(bool is_backward) {
   return sizes;
 }
 
-/// Inputs including those besides q, k and v.
-template <class Op>
-fovea::InputsOf<Op, float> read_far(Tensors& t) {
-  auto in = read_qkv<Op>(t);
-  if constexpr (requires { in.beta; }) in.beta = t.even("beta", 1, 0.5F);
-  if constexpr (requires { in.projection; }) {
-    in.projection = t.alike("projection", {1, 1, kFeatures, kWidth});
-  }
-  return in;
-}
-/// Gradients likewise, without that of the projection.
-template <class Op>
-fovea::GradsOf<Op, float> far_grads(Tensors& t) {
-  auto grads = qkv_grads<Op>(t);
-  if constexpr (requires { grads.beta; }) grads.beta = t.made("d_beta", t.of_rows(1));
-  return grads;
-}
-
 }  // namespace
 
 Systems far_systems(Index heads, bool saves) {
   using enum Taken;
   using Linear = fovea::LinearAttention<fovea::EluPlusOne>;
   using Delta = fovea::DeltaRuleAttention<>;
-  const auto entry = [&]<class Op>(Look look, const Op& op, const CostsOf& costs) {
-    const auto saved = [=](Tensors& t) {
-      fovea::SavedOf<Op, float> made;
-      if constexpr (requires { made.near_out; }) {
-        if (saves) made = {t.made("near_out", t.of_rows()), t.lse()};
-      }
-      return made;
-    };
-    return system_of(std::move(look), RowLayout::contiguous,
-                     Call(same(op), read_far<Op>, saved, far_grads<Op>), costs);
+  const auto entry = [&](Look look, const auto& op, const CostsOf& costs) {
+    // That of the projection is not measured.
+    return system_of(std::move(look), RowLayout::contiguous, op, {saves, {}, {"d_projection"}},
+                     costs);
   };
   const auto sums = Family::sums;
   using OneKernel = fovea::FmmOneKernel;

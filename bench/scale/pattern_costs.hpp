@@ -60,10 +60,8 @@ inline CostsOf near_costs(Index heads, std::function<double(double)> pairs, cons
   return [=](bool is_backward) {
     Costs costs;
     costs.pairs = pairs;
-    costs.sent = [=](const RowLayout& layout) {
-      Sent sent(layout);
+    costs.add_sent = [=](Sent& sent, const RowLayout& layout) {
       add_pattern(sent, layout, RowBytes(heads), is_backward, needs);
-      return sent;
     };
     // Each tensor and head is a separate message.
     const double tensors = static_cast<double>(heads) * (is_backward ? 7 : 2);
