@@ -79,9 +79,7 @@ struct Call {
     return fovea_test::made_of_tensors<Grads>([&]<class X>(const std::string& of, X& to) {
       const std::string name = "d_" + of;
       if (!t.has(of) || options.left_out.contains(name)) return;
-      if constexpr (std::derived_from<X, View<float>>) {
-        to = t.written(place(name));
-      }
+      if constexpr (std::derived_from<X, View<float>>) to = t.written(place(name));
     });
   }
 };

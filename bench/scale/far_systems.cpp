@@ -39,7 +39,7 @@ struct FarSizes {
 void add_segment_rows(Sent& sent, const RowLayout& layout, const RowLayout& whole, Index heads,
                       const FarSizes& sizes) {
   const auto bytes = [&](Index tensors) {
-    return float_bytes(static_cast<double>(heads * (tensors * kWidth + sizes.rates)));
+    return float_bytes(heads * (tensors * kWidth + sizes.rates));
   };
   sent.moved(layout, whole, bytes(4)).moved(whole, layout, bytes(3));
   // The gradients of the near field are added to.
@@ -62,9 +62,7 @@ void add_margins(Sent& sent, const RowLayout& layout, Index heads, bool is_backw
 CostsOf chain_costs(Index heads, FarSizes (*sizes_of)(bool)) {
   return [=](bool is_backward) {
     const FarSizes sizes = sizes_of(is_backward);
-    const auto bytes = [=](Index elements) {
-      return float_bytes(static_cast<double>(heads * elements));
-    };
+    const auto bytes = [=](Index elements) { return float_bytes(heads * elements); };
     Costs costs;
     costs.pairs = [=](double n) { return n * (sizes.near_field + kFeatures); };
     costs.add_sent = [=](Sent& sent, const RowLayout& layout) {
@@ -82,7 +80,7 @@ CostsOf chain_costs(Index heads, FarSizes (*sizes_of)(bool)) {
       return (is_backward ? 2 : 1) * links + agreements(ranks);
     };
     costs.serial = kFeatures / (sizes.near_field + kFeatures) / static_cast<double>(heads);
-    costs.chain_bytes = float_bytes(static_cast<double>(sizes.up + sizes.down));
+    costs.chain_bytes = float_bytes(sizes.up + sizes.down);
     return costs;
   };
 }
@@ -97,7 +95,7 @@ void add_totals(Sent& sent, const RowLayout& whole, Index heads, Index elements)
     const Index slice = share_of(units, rank, ranks) * unit;
     const Index segments = segments_of(whole, rank, fovea::kLinearSegment);
     const Index all = heads * (segments * (units * unit - slice) + (ranks - 1) * slice);
-    sent.add(rank, float_bytes(static_cast<double>(all)));
+    sent.add(rank, float_bytes(all));
   }
 }
 
@@ -110,7 +108,7 @@ CostsOf totals_costs(Index heads, FarSizes (*sizes_of)(bool)) {
     costs.add_sent = [=](Sent& sent, const RowLayout& layout) {
       const RowLayout whole = whole_segments(layout, fovea::kLinearSegment);
       add_totals(sent, whole, heads, sizes.tokens);
-      sent.to_all([&](int) { return float_bytes(static_cast<double>(heads * sizes.reference)); });
+      sent.to_all([&](int) { return float_bytes(heads * sizes.reference); });
       if (is_backward) {
         add_totals(sent, whole, heads, sizes.rows);
         add_segment_rows(sent, layout, whole, heads, sizes);

@@ -19,18 +19,8 @@ struct Turned {
   Index written;
 };
 
-/// The bytes of a row of the heads of each rank.
-std::function<double(int)> bytes_of_heads(Index heads, int ranks, double width) {
-  return [=](int rank) {
-    return float_bytes(static_cast<double>(share_of(heads, rank, ranks)) * width);
-  };
-}
-
 void add_turned(Sent& sent, const RowLayout& layout, Index heads, const Turned& turned) {
-  const auto bytes = [&](Index width) {
-    return bytes_of_heads(heads, layout.ranks(), static_cast<double>(width));
-  };
-  sent.turned(layout, true, bytes(turned.read)).turned(layout, false, bytes(turned.written));
+  sent.turned(layout, true, heads, turned.read).turned(layout, false, heads, turned.written);
 }
 
 /// \param turned by forward and backward passes

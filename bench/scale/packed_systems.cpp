@@ -20,9 +20,7 @@
 namespace bench {
 namespace {
 
-double bytes_of(Index heads, Index elements) {
-  return float_bytes(static_cast<double>(heads * elements));
-}
+double bytes_of(Index heads, Index elements) { return float_bytes(heads * elements); }
 
 /// Running softmaxes of packed queries go along whole segments of keys; backward, the gradients of
 /// these queries do.

@@ -39,8 +39,8 @@ struct RowBytes {
 
   /// \param key_width of queries and keys; values are of kWidth
   explicit RowBytes(Index heads, Index key_width = kWidth)
-      : keys(float_bytes(static_cast<double>(heads * (key_width + kWidth)))),
-        queries(float_bytes(static_cast<double>(heads * (key_width + 2 * kWidth + 2)))) {}
+      : keys(float_bytes(heads * (key_width + kWidth))),
+        queries(float_bytes(heads * (key_width + 2 * kWidth + 2))) {}
 };
 
 /// Adds what ranks send in one pass.

@@ -115,14 +115,8 @@ CostsOf cross_costs(Index heads) {
     costs.pairs = fourier_pairs;
     costs.add_sent = [=](Sent& sent, const RowLayout& layout) {
       const Index channels = heads * kWidth;
-      const int ranks = layout.ranks();
-      const auto bytes_of = [=](double tensors) {
-        return [=](int rank) {
-          return float_bytes(tensors * static_cast<double>(share_of(channels, rank, ranks)));
-        };
-      };
-      sent.turned(layout, true, bytes_of(is_backward ? 3 : 2))
-          .turned(layout, false, bytes_of(is_backward ? 2 : 1));
+      sent.turned(layout, true, channels, is_backward ? 3 : 2)
+          .turned(layout, false, channels, is_backward ? 2 : 1);
     };
     costs.messages = messages_to_all(is_backward ? 5 : 3);
     costs.most_ranks = static_cast<double>(heads * kWidth);

@@ -43,7 +43,7 @@ CostsOf random_costs(Index heads) {
   return synthesizer_costs(heads, 0, [=](Sent& sent, const RowLayout& layout) {
     for (int rank = 0; rank < layout.ranks(); ++rank) {
       const Index own = layout.count(rank);
-      sent.add(rank, float_bytes(static_cast<double>(heads * own * (layout.rows() - own))));
+      sent.add(rank, float_bytes(heads * own * (layout.rows() - own)));
     }
   });
 }
@@ -51,9 +51,7 @@ CostsOf random_costs(Index heads) {
 /// The sums of W1 go from rank to rank, and the columns of W2 to all. Both have a bias.
 CostsOf dense_costs(Index heads) {
   return synthesizer_costs(heads, kHidden + 1, [=](Sent& sent, const RowLayout& layout) {
-    const auto bytes = [=](Index numbers) {
-      return float_bytes(static_cast<double>(heads * numbers));
-    };
+    const auto bytes = [=](Index numbers) { return float_bytes(heads * numbers); };
     sent.chain_to_all(layout, bytes((kWidth + 1) * fovea::padded_size(kHidden)));
     sent.to_all([&](int rank) { return bytes(layout.count(rank) * (kHidden + 1)); });
   });
@@ -65,7 +63,7 @@ void add_gradient(Sent& sent, const RowLayout& layout, Index rows, Index columns
                   Index least_rows) {
   const Index parts = std::clamp(rows / least_rows, Index{1}, Index{4} * layout.ranks());
   const Index of_part = (rows + parts - 1) / parts;
-  sent.chain_to_all(layout, float_bytes(static_cast<double>(parts * of_part * columns)));
+  sent.chain_to_all(layout, float_bytes(parts * of_part * columns));
 }
 
 /// A block of an encoder is attention, and backward sums over tokens for its weights.
@@ -172,7 +170,7 @@ System decoder(Look look, Index heads) {
     sent.to_all([&](int rank) {
       const Index segments = segments_of(layout, rank, fovea::kKeySegment);
       const Index softmax = fovea::softmax_row_part(1, kWidth);
-      return float_bytes(static_cast<double>(segments * heads * softmax));
+      return float_bytes(segments * heads * softmax);
     });
   };
   costs.messages = messages_to_all(1);
