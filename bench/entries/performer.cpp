@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "bench/entries/families.hpp"
 #include "bench/entries/far_entry.hpp"
-#include "bench/entries/far_families.hpp"
 #include "bench/entries/operators.hpp"
 #include "fovea/attention/linear.hpp"
 #include "fovea/attention/performer.hpp"
