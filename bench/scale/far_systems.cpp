@@ -173,7 +173,7 @@ Systems far_systems(Index heads, bool saves) {
   using Linear = fovea::LinearAttention<fovea::EluPlusOne>;
   using Delta = fovea::DeltaRuleAttention<>;
   const auto entry = [&](Look look, const auto& op, const CostsOf& costs) {
-    // That of the projection is not measured.
+    // The gradient of a random projection is not measured.
     return system_of(std::move(look), RowLayout::contiguous, op, {saves, {}, {"d_projection"}},
                      costs);
   };

@@ -96,8 +96,8 @@ class Tensors {
   /// What is read by that name.
   View<const float> read(const std::string& name) {
     const Shape of = shape(name);
-    if (name.starts_with("sketch"))
-      return View<const float>(read("q").data(), of, read("q").strides());
+    const bool is_sketch = name.starts_with("sketch");  // the first columns of q
+    if (is_sketch) return View<const float>(read("q").data(), of, read("q").strides());
     if (name == "beta") return even(name, 1, 0.5F);
     if (name == "dominant") return places(name, kDominant);
     const bool is_alike =
