@@ -70,38 +70,22 @@ double work_of(const Entry& entry, AttentionShape shape, Index n) {
   return entry.plan_stats ? flops / entry.plan_stats(shape).useful() : flops;
 }
 
-/// The work of every cell, [lengths][entries].
-std::vector<std::vector<double>> work_of_all(const std::vector<Entry>& entries,
-                                             const Comparison& run) {
-  std::vector<std::vector<double>> work;
-  for (const Index n : run.arguments.lengths) {
-    work.emplace_back();
-    for (const Entry& entry : entries) work.back().push_back(work_of(entry, run.shape, n));
-  }
-  return work;
-}
+/// An operator at one length.
+struct Trial {
+  const Entry* entry;
+  Index n;
+  double work;
+};
 
-/// Seconds until the end, the cell (length, entry) and those after it.
-double seconds_left(const Forecast& forecast, const std::vector<Entry>& entries,
-                    const std::vector<std::vector<double>>& work, const Comparison& run,
-                    std::size_t length, std::size_t entry) {
-  double seconds = 0;
-  for (std::size_t l = length; l < work.size(); ++l) {
-    for (std::size_t e = l == length ? entry : 0; e < entries.size(); ++e) {
-      if (run.arguments.lengths[l] > entries[e].longest) continue;
-      seconds += forecast.seconds(entries[e].names.label, run.arguments.lengths[l], work[l][e]);
+/// All of a comparison, in the order of the table.
+std::vector<Trial> trials_of(const std::vector<Entry>& entries, const Comparison& run) {
+  std::vector<Trial> all;
+  for (const Index n : run.arguments.lengths) {
+    for (const Entry& entry : entries) {
+      if (n <= entry.longest) all.push_back({&entry, n, work_of(entry, run.shape, n)});
     }
   }
-  return seconds;
-}
-
-/// How many pairs of an operator and a length are compared.
-int cell_count(const std::vector<Entry>& entries, const std::vector<Index>& lengths) {
-  int count = 0;
-  for (const Entry& entry : entries) {
-    for (const Index n : lengths) count += n <= entry.longest ? 1 : 0;
-  }
-  return count;
+  return all;
 }
 
 /// What runs the cells of one comparison.
@@ -114,9 +98,9 @@ class Comparer {
         tensors_(tensors),
         other_(other),
         entries_(std::move(entries)),
-        work_(work_of_all(entries_, run)),
+        trials_(trials_of(entries_, run)),
         pool_(run.arguments.threads),
-        progress_(cell_count(entries_, run.arguments.lengths)),
+        progress_(static_cast<int>(trials_.size())),
         forecast_(run.arguments.repeat) {}
 
   /// Runs every operator over the lengths; the JSON is rewritten after each cell.
@@ -124,31 +108,38 @@ class Comparer {
     const Stopwatch total;
     const bool prints_rows = !run_.arguments.advise;  // advice is sorted, when all have run
     if (prints_rows) print_header(other_ != nullptr);
-    for (std::size_t l = 0; l < run_.arguments.lengths.size(); ++l) {
-      full_ = {};
-      const Index n = run_.arguments.lengths[l];
-      tensors_.sketch = document_sketch(tensors_.first(n), kSketchWidth);
-      for (std::size_t e = 0; e < entries_.size(); ++e) {
-        if (n > entries_[e].longest) continue;
-        progress_.begin(entries_[e].names.label, n,
-                        seconds_left(forecast_, entries_, work_, run_, l, e));
-        Row row = cell(l, e);
-        progress_.clear();
-        if (prints_rows) print_row(row);
-        run_.rows.push_back(std::move(row));
-        run_.seconds = total.seconds();
-        fovea::write_file(json_file, to_json(run_));
+    Index n = 0;
+    for (const Trial& trial : trials_) {
+      if (trial.n != n) {
+        n = trial.n;
+        full_ = {};
+        tensors_.sketch = document_sketch(tensors_.first(n), kSketchWidth);
       }
+      progress_.begin(trial.entry->names.label, n, seconds_from(trial));
+      Row row = measured(trial);
+      progress_.clear();
+      if (prints_rows) print_row(row);
+      run_.rows.push_back(std::move(row));
+      run_.seconds = total.seconds();
+      fovea::write_file(json_file, to_json(run_));
     }
   }
 
  private:
-  /// A cell, unless its pass would take too long.
-  Row cell(std::size_t length, std::size_t number) {
-    const Entry& entry = entries_[number];
-    const Index n = run_.arguments.lengths[length];
-    const double work = work_[length][number];
-    const double seconds = forecast_pass(entry, n, work);
+  /// Seconds until the end, of a trial and those after it.
+  double seconds_from(const Trial& first) const {
+    double seconds = 0;
+    for (const Trial* trial = &first; trial != trials_.data() + trials_.size(); ++trial) {
+      seconds += forecast_.seconds(trial->entry->names.label, trial->n, trial->work);
+    }
+    return seconds;
+  }
+
+  /// A row, of a pass that would not take too long.
+  Row measured(const Trial& trial) {
+    const Entry& entry = *trial.entry;
+    const Index n = trial.n;
+    const double seconds = forecast_pass(trial);
     if (seconds > run_.arguments.limit) {
       Row row = row_of(entry, n);
       row.skipped = "a pass would take about " + human_seconds(std::max(1.0, seconds)) +
@@ -164,32 +155,32 @@ class Comparer {
       row.difference =
           distance_of_last_rows(tensors_.first(n), out, entry.causal, row.compared_rows, pool_);
     }
-    forecast_.learn(row, work, watch.seconds());
+    forecast_.learn(row, trial.work, watch.seconds());
     if (other_ != nullptr) row.other_seconds = other_->seconds(row);
     return row;
   }
 
   /// Seconds of a pass, from a shorter one; 0 if nothing is known of it.
-  double forecast_pass(const Entry& entry, Index n, double work) {
+  double forecast_pass(const Trial& trial) {
     constexpr Index probed = 512;
-    const std::string& label = entry.names.label;
-    if (!forecast_.knows(label) && n > 2 * probed) {
+    const std::string& label = trial.entry->names.label;
+    if (!forecast_.knows(label) && trial.n > 2 * probed) {
       const Stopwatch watch;
       std::vector<T> out;
       const Sketch<T> kept =
           std::exchange(tensors_.sketch, document_sketch(tensors_.first(probed), kSketchWidth));
-      const Row row = measure(entry, tensors_, probed, 1, pool_, out);
+      const Row row = measure(*trial.entry, tensors_, probed, 1, pool_, out);
       tensors_.sketch = kept;
-      forecast_.learn(row, work_of(entry, run_.shape, probed), watch.seconds());
+      forecast_.learn(row, work_of(*trial.entry, run_.shape, probed), watch.seconds());
     }
-    return forecast_.knows(label) ? forecast_.pass_seconds(label, work) : 0;
+    return forecast_.knows(label) ? forecast_.pass_seconds(label, trial.work) : 0;
   }
 
   Comparison& run_;
   HeadTensorsOf<T>& tensors_;
   const OtherRun* other_;
   std::vector<Entry> entries_;
-  std::vector<std::vector<double>> work_;  // [lengths][entries]
+  std::vector<Trial> trials_;
   ThreadPool pool_;
   Progress progress_;
   Forecast forecast_;

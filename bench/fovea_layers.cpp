@@ -19,6 +19,7 @@
 #include "bench/io/gaussian.hpp"
 #include "bench/io/json.hpp"
 #include "bench/io/program.hpp"
+#include "bench/io/table_program.hpp"
 #include "bench/measure/compare_measure.hpp"
 #include "fovea/attention/big_bird.hpp"
 #include "fovea/attention/full.hpp"
@@ -162,23 +163,15 @@ std::vector<Model> models() {
           multi_head("Smart Bird, K = 20", fovea::SmartBirdAttention{{.keys_per_row = 20}})};
 }
 
-struct LayerRow {
-  std::string label;
-  Index n = 0;
-  double seconds = 0;
-  double least_seconds = 0;
-  double cpu_share = 0;
-  std::ptrdiff_t peak_bytes = 0;
-  double speed = 0;   ///< steps per second over those of the first model
-  double memory = 0;  ///< peak bytes over those of the first model
-};
-
-LayerRow measure_model(const Model& model, Index n, int repeat, ThreadPool& pool) {
-  LayerRow row{.label = model.label, .n = n};
+/// \return a row whose workspace is the peak of what a step allocates
+Row measure_model(const Model& model, Index n, int repeat, ThreadPool& pool) {
+  Row row;
+  row.names = {system_of(model.label), "", model.label, Pass::training};
+  row.n = n;
   const std::ptrdiff_t before = fovea_test::heap().reset();
   const Step step = model.make(n);
   step(pool);
-  row.peak_bytes = fovea_test::heap().peak - before;
+  row.workspace_bytes = fovea_test::heap().peak - before;
   const Stopwatch wall;
   const CpuStopwatch cpu;
   const std::vector<double> times = timed_runs(repeat, [&] { step(pool); });
@@ -188,31 +181,14 @@ LayerRow measure_model(const Model& model, Index n, int repeat, ThreadPool& pool
   return row;
 }
 
-std::vector<LayerRow> measure_all(const CompareArguments& arguments, ThreadPool& pool) {
-  std::vector<LayerRow> rows;
-  std::printf("%-24s %6s %10s %10s %8s %8s\n", "layer", "N", "ms a step", "memory", "speed",
-              "memory");
-  for (const Index n : arguments.lengths) {
-    const std::size_t vanilla = rows.size();
-    for (const Model& model : models()) {
-      LayerRow& row = rows.emplace_back(measure_model(model, n, arguments.repeat, pool));
-      row.speed = rows[vanilla].seconds / row.seconds;
-      row.memory =
-          static_cast<double>(row.peak_bytes) / static_cast<double>(rows[vanilla].peak_bytes);
-      std::printf("%-24s %6td %10.2f %10s %8.2f %8.3f\n", row.label.c_str(), row.n,
-                  row.seconds * 1e3, human_bytes(static_cast<double>(row.peak_bytes)).c_str(),
-                  row.speed, row.memory);
-      std::fflush(stdout);
-    }
-  }
-  return rows;
+/// Peak bytes over those of the first model of the same length.
+double relative_memory(const std::vector<Row>& rows, const Row& row) {
+  const Row& vanilla = *std::ranges::find(rows, row.n, &Row::n);
+  return static_cast<double>(row.workspace_bytes) / static_cast<double>(vanilla.workspace_bytes);
 }
 
-/// The rows of the table, for plots.
-Comparison plotted(const std::vector<LayerRow>& rows, const CompareArguments& arguments) {
-  Comparison run;
-  run.machine = machine_facts();
-  run.arguments = arguments;
+bool measure_all(Comparison& run) {
+  ThreadPool pool(run.arguments.threads);
   run.shape = {.batch = 1,
                .query_heads = kHeads,
                .key_heads = kHeads,
@@ -220,35 +196,39 @@ Comparison plotted(const std::vector<LayerRow>& rows, const CompareArguments& ar
                .keys = 0,
                .width = kWidth / kHeads,
                .value_width = kWidth / kHeads};
-  for (const LayerRow& layer : rows) {
-    Row& row = run.rows.emplace_back();
-    row.names = {system_of(layer.label), "", layer.label, Pass::training};
-    row.n = layer.n;
-    row.seconds = layer.seconds;
-    row.workspace_bytes = layer.peak_bytes;
+  std::printf("%-24s %6s %10s %10s %8s %8s\n", "layer", "N", "ms a step", "memory", "speed",
+              "memory");
+  for (const Index n : run.arguments.lengths) {
+    const std::size_t vanilla = run.rows.size();
+    for (const Model& model : models()) {
+      Row& row = run.rows.emplace_back(measure_model(model, n, run.arguments.repeat, pool));
+      row.speed_up = run.rows[vanilla].seconds / row.seconds;
+      std::printf("%-24s %6td %10.2f %10s %8.2f %8.3f\n", row.names.label.c_str(), row.n,
+                  row.seconds * 1e3, human_bytes(static_cast<double>(row.workspace_bytes)).c_str(),
+                  *row.speed_up, relative_memory(run.rows, row));
+      std::fflush(stdout);
+    }
   }
-  return run;
+  return true;
 }
 
-std::string table_json(const std::vector<LayerRow>& rows, const CompareArguments& arguments,
-                       const std::vector<std::string>& command) {
-  const Comparison run = plotted(rows, arguments);
-  Json json = facts("fovea_layers", command, run.machine);
+std::string table_json(const Comparison& run) {
+  Json json = facts("fovea_layers", run.command, run.machine);
   json.update({{"caption", subtitle_of(run)},
                {"what", "one training step of an encoder layer: forward, backward, Adam; float32"},
                {"width", kWidth},
                {"heads", kHeads},
-               {"threads", arguments.threads},
+               {"threads", run.arguments.threads},
                {"peak_bytes", "peak of memory allocated by operator new, without weights"}});
-  for (const LayerRow& row : rows) {
-    json["results"].push_back({{"label", row.label},
+  for (const Row& row : run.rows) {
+    json["results"].push_back({{"label", row.names.label},
                                {"n", row.n},
                                {"milliseconds", row.seconds * 1e3},
                                {"least_milliseconds", row.least_seconds * 1e3},
                                {"cpu_share", row.cpu_share},
-                               {"peak_bytes", row.peak_bytes},
-                               {"relative_steps_per_second", row.speed},
-                               {"relative_peak_memory", row.memory}});
+                               {"peak_bytes", row.workspace_bytes},
+                               {"relative_steps_per_second", *row.speed_up},
+                               {"relative_peak_memory", relative_memory(run.rows, row)}});
   }
   return text_of(json);
 }
@@ -285,28 +265,11 @@ std::vector<Plot> table_plots() {
            "bytes, without the weights", bytes_of, true, PlotPasses::training, false}};
 }
 
-int run_program(int argc, char** argv) {
-  const CompareArguments arguments = parse(argc, argv);
-  if (arguments.help) return 0;
-  make_directory(arguments.directory);
-  if (!arguments.drawn_file.empty()) {
-    draw_plots(read_comparison(arguments.drawn_file, "fovea_layers"), table_plots(),
-               arguments.directory);
-    return 0;
-  }
-  const std::string json_file = arguments.directory + "/layers.json";
-  fovea::check_output(json_file);
-  check_plots(table_plots(), arguments.directory);
-  ThreadPool pool(arguments.threads);
-  const std::vector<LayerRow> rows = measure_all(arguments, pool);
-  fovea::write_file(json_file,
-                    table_json(rows, arguments, std::vector<std::string>(argv, argv + argc)));
-  draw_plots(plotted(rows, arguments), table_plots(), arguments.directory);
-  return 0;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  return exit_status("fovea_layers", [&] { return run_program(argc, argv); });
+  return exit_status("fovea_layers", [&] {
+    return run_table({"fovea_layers", table_plots(), measure_all, table_json}, parse(argc, argv),
+                     {argv, argv + argc});
+  });
 }

@@ -17,6 +17,7 @@
 #include "bench/io/compare_plots.hpp"
 #include "bench/io/json.hpp"
 #include "bench/io/program.hpp"
+#include "bench/io/table_program.hpp"
 #include "bench/measure/compare_measure.hpp"
 #include "fovea/attention/full.hpp"
 #include "fovea/io/output_file.hpp"
@@ -61,9 +62,7 @@ Row measure_step(const Entry& entry, const HeadTensors& tensors) {
   const AllInputs<float> in = tensors.first(tensors.q_shape[2]);
   const AttentionShape shape = fovea::shape_of(in);
   ThreadPool pool(1);
-  Row row;
-  row.names = entry.names;
-  row.n = shape.keys;
+  Row row = row_of(entry, shape.keys);
   const std::ptrdiff_t before = fovea_test::heap().reset();
   std::vector<float> out(tensors.q.size());
   const Prepared step = entry.f32.prepare(in, View<float>(out.data(), tensors.q_shape));
@@ -160,36 +159,15 @@ bool run_figure(Comparison& run) {
       std::fflush(stdout);
     }
   }
-  return right;
-}
-
-int run_program(int argc, char** argv) {
-  Comparison run;
-  run.arguments = parse(argc, argv);
-  if (run.arguments.help) return 0;
-  const std::string directory = run.arguments.directory;
-  make_directory(directory);
-  if (!run.arguments.drawn_file.empty()) {
-    draw_plots(read_comparison(run.arguments.drawn_file, "fovea_lengths"), figure_plots(),
-               directory);
-    return 0;
-  }
-  run.command.assign(argv, argv + argc);
-  run.machine = machine_facts();
-  const std::string json_file = directory + "/lengths.json";
-  fovea::check_output(json_file);
-  check_plots(figure_plots(), directory);
-  const Stopwatch total;
-  const bool right = run_figure(run);
-  run.seconds = total.seconds();
-  fovea::write_file(json_file, figure_json(run));
-  draw_plots(run, figure_plots(), directory);
   if (!right) std::fprintf(stderr, "fovea_lengths: an operator is wrong\n");
-  return right ? 0 : 1;
+  return right;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return exit_status("fovea_lengths", [&] { return run_program(argc, argv); });
+  return exit_status("fovea_lengths", [&] {
+    return run_table({"fovea_lengths", figure_plots(), run_figure, figure_json}, parse(argc, argv),
+                     {argv, argv + argc});
+  });
 }

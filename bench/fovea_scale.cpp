@@ -96,7 +96,7 @@ void run_times(Run& run) {
   for (const System& system : run.systems) {
     const ScaleResult& r = results.emplace_back(measure(system, run.at, asked));
     if (!run.is_first()) continue;
-    print(r, (asked.backward ? system.backward : system.forward).costs.basis);
+    print(r, system.pass(asked.backward).costs.basis);
   }
   if (!run.is_first()) return;
   const std::vector<OutlookOfSystem> drawn_out = outlooks(run.systems, results, run.at.rows, asked);

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "bench/baselines/dense_heads.hpp"
+#include "bench/baselines/eigen_heads.hpp"
 #include "fovea/attention/attention.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/layers/activation.hpp"

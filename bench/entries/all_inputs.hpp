@@ -47,6 +47,7 @@ struct AllInputs {
   fovea::View<const fovea::Compute<T>> projection = {};
   fovea::View<const fovea::Compute<T>> key_projection = {};
   fovea::View<const fovea::Compute<T>> value_projection = {};
+  fovea::View<const fovea::Compute<T>> sorting = {};
 
   /// The inputs of a family.
   template <detail::HasQueries<const T> To>
@@ -74,6 +75,12 @@ struct AllInputs {
     return to;
   }
 
+  /// Those of Sinkhorn attention, which takes no packed sequences.
+  template <detail::HasQueries<const T> To>
+  requires requires(To to) { to.sorting; }
+  // NOLINTNEXTLINE(google-explicit-constructor): as above
+  operator To() const { return {q, k, v, key_lengths, sorting}; }
+
   /// The same with other q, k and v.
   template <class S>
   requires std::same_as<fovea::Compute<S>, fovea::Compute<T>> AllInputs<S> with_tensors(
@@ -81,10 +88,10 @@ struct AllInputs {
       const fovea::View<const S>& other_v)
   const {
     return {
-        other_q,         other_k,    other_v,        key_lengths,     cu_seqlens_q, cu_seqlens_k,
-        first_positions, bias,       mask,           alibi_slopes,    sink,         beta,
-        near_logits,     far_logits, indices,        sketch_q,        sketch_k,     draws,
-        dominant,        projection, key_projection, value_projection};
+        other_q,         other_k,    other_v,        key_lengths,      cu_seqlens_q, cu_seqlens_k,
+        first_positions, bias,       mask,           alibi_slopes,     sink,         beta,
+        near_logits,     far_logits, indices,        sketch_q,         sketch_k,     draws,
+        dominant,        projection, key_projection, value_projection, sorting};
   }
 
   /// What chooses keys alone.

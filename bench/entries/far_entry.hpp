@@ -21,28 +21,21 @@ using fovea::DecoderShape;
 /// Inputs with what else an operator reads: rates of the delta rule in (0, 1), and a pair of logits
 /// per head.
 template <class T>
-struct FarData {
+struct FarData : PlainData<T> {
   template <class Op>
-  FarData(const AllInputs<T>& in, const Op& /*op*/) : inputs(in) {
+  FarData(const AllInputs<T>& in, const Op& op) : PlainData<T>(in, op) {
     const Shape rates = {in.k.batch(), in.k.heads(), in.k.rows(), 1};
     const Shape heads = {1, in.q.heads(), 1, 1};
     if constexpr (Op::kHasBeta) {
-      beta = gaussians<T>(4, 0, rates[1] * rates[2]);
+      std::vector<T> beta = gaussians<T>(4, 0, rates[1] * rates[2]);
       for (T& b : beta) b = 1 / (1 + std::exp(-b));
-      inputs.beta = View<const T>(beta.data(), rates);
+      this->inputs.beta = this->keep(rates, std::move(beta));
     }
     if constexpr (Op::kHasNear) {
-      near_logits = gaussians<T>(4, 1, heads[1]);
-      far_logits = gaussians<T>(4, 2, heads[1]);
-      inputs.near_logits = View<const T>(near_logits.data(), heads);
-      inputs.far_logits = View<const T>(far_logits.data(), heads);
+      this->inputs.near_logits = this->keep(heads, gaussians<T>(4, 1, heads[1]));
+      this->inputs.far_logits = this->keep(heads, gaussians<T>(4, 2, heads[1]));
     }
   }
-  FarData(const FarData&) = delete;
-  FarData& operator=(const FarData&) = delete;
-
-  std::vector<T> beta, near_logits, far_logits;
-  AllInputs<T> inputs;
 };
 
 /// A loop over the tokens, one head after the other; in float.

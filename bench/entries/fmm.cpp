@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/entries/families.hpp"
 #include "bench/entries/far_entry.hpp"
-#include "bench/entries/far_families.hpp"
 #include "fovea/attention/full.hpp"
 
 namespace bench {
@@ -44,7 +44,7 @@ std::vector<Entry> fmm_entries() {
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
       far_entry({"fmm", "maps:3,band:4"}, three, far_families(), parts),
       far_entry({"fmm", "maps:3,band:4"}, three, {shared_head()}),
-      far_entry({"fmm", "causal,maps:1,band:4"}, one_causal, few_far_families()),
+      far_entry({"fmm", "causal,maps:1,band:4"}, one_causal, few_families()),
       far_entry({"fmm", "maps:3,band:4,beside:full"}, three, of_full, full),
       far_entry({"fmm", "causal,maps:3,band:4,beside:full"}, three_causal, of_full, full_causal),
       far_entry({"fmm", "maps:3,band:4", "", Pass::backward}, three, far_backward_families()),

@@ -36,22 +36,18 @@ inline FsatAttention fsat_of(Index tokens, EdgeSource edges = EdgeSource::predic
 
 /// Inputs with dominant indices.
 template <class T>
-struct FsatData {
-  FsatData(const AllInputs<T>& in, const FsatAttention&) : inputs(in) {
-    const Index count = in.q.heads() * in.k.rows() * kDominantIndices;
+struct FsatData : PlainData<T> {
+  FsatData(const AllInputs<T>& in, const FsatAttention& op) : PlainData<T>(in, op) {
+    const Shape shape = {1, in.q.heads(), in.k.rows(), kDominantIndices};
+    const Index count = shape[1] * shape[2] * shape[3];
+    std::vector<T> dominant;
     dominant.reserve(static_cast<std::size_t>(count));
     for (Index n = 0; n < count; ++n) {
       const double u = fovea::uniform_draw<double>(6, 0, 0, n / (1 << 20), n % (1 << 20));
       dominant.push_back(static_cast<T>(u * static_cast<double>(in.k.rows())));
     }
-    inputs.dominant =
-        View<const T>(dominant.data(), {1, in.q.heads(), in.k.rows(), kDominantIndices});
+    this->inputs.dominant = this->keep(shape, std::move(dominant));
   }
-  FsatData(const FsatData&) = delete;
-  FsatData& operator=(const FsatData&) = delete;
-
-  std::vector<T> dominant;
-  AllInputs<T> inputs;
 };
 
 /// The core, in float.

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/baselines/eigen_attention.hpp"
+#include "bench/baselines/eigen_heads.hpp"
 #include "bench/entries/decode_entry.hpp"
 #include "fovea/attention/full.hpp"
 
@@ -15,7 +15,7 @@ namespace bench {
 
 namespace {
 
-/// Softmax attention with Eigen's matrices in blocks of query rows; see eigen_attention.hpp.
+/// Softmax attention with Eigen's matrices in blocks of query rows; see eigen_heads.hpp.
 struct EigenBaseline {
   static constexpr Index kWholeMatrix = 0;
 
@@ -54,20 +54,12 @@ struct EigenBaseline {
     fovea::Workspace scratch(workers, slot);
     fovea::for_each_task(pool, shape.query_heads, [&](Index h, Index worker) {
       const Index key_head = h / (shape.query_heads / shape.key_heads);
-      const EigenHead<T> head{&in.q(0, h, 0, 0),
-                              &in.k(0, key_head, 0, 0),
-                              &in.v(0, key_head, 0, 0),
-                              &out(0, h, 0, 0),
-                              shape.queries,
-                              shape.width,
-                              shape.value_width,
-                              in.q.strides()[2],
-                              in.k.strides()[2],
-                              in.v.strides()[2],
-                              out.strides()[2],
-                              causal};
-      eigen_attention(head, rows(shape.queries),
-                      scratch.data<T>() + worker * slot / Index{sizeof(T)});
+      const auto head = []<class X>(const View<X>& x, Index n) {
+        return HeadRows<X>{&x(0, n, 0, 0), x.strides()[2]};
+      };
+      eigen_attention<T>({shape.queries, shape.keys, shape.width, shape.value_width}, head(in.q, h),
+                         head(in.k, key_head), head(in.v, key_head), head(out, h), causal,
+                         rows(shape.queries), scratch.data<T>() + worker * slot / Index{sizeof(T)});
     });
   }
 };

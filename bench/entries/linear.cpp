@@ -5,8 +5,8 @@
 
 #include <vector>
 
+#include "bench/entries/families.hpp"
 #include "bench/entries/far_entry.hpp"
-#include "bench/entries/far_families.hpp"
 
 namespace bench {
 
@@ -25,7 +25,7 @@ std::vector<Entry> linear_entries() {
   const ThreeMaps three;
   const ThreeMaps three_causal({.causal = true});
   const TokenLoop loop{"token loop", &causal_linear_token_loop};
-  const Family of_loop = far_heads(4, {4096, 16384, 65536});
+  const Family of_loop = few_heads(4, {4096, 16384, 65536});
   // clang-format off
   return {
       far_entry({"linear", "maps:1", "linear"}, one, far_families()),
@@ -35,8 +35,8 @@ std::vector<Entry> linear_entries() {
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
       far_entry({"linear", "maps:1"}, one, {shared_head()}),
       far_entry({"linear", "causal,maps:1,beside:loop"}, one_causal, {of_loop}, loop),
-      far_entry({"linear", "maps:3"}, three, few_far_families()),
-      far_entry({"linear", "causal,maps:3"}, three_causal, few_far_families()),
+      far_entry({"linear", "maps:3"}, three, few_families()),
+      far_entry({"linear", "causal,maps:3"}, three_causal, few_families()),
       far_entry({"linear", "maps:1", "", Pass::backward}, one, far_backward_families()),
       far_entry({"linear", "causal,maps:1", "", Pass::backward}, one_causal, far_backward_families()),
       far_entry({"linear", "causal,maps:3", "", Pass::backward}, three_causal, {{.lengths = {4096, 16384}}}),
@@ -54,7 +54,7 @@ std::vector<Entry> delta_entries() {
       far_entry({"delta", "elu", "delta rule, training", Pass::training}, op, {}),
       far_decode_entry({"delta", "elu", "delta rule, decoding"}, op, far_decode_families()),
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
-      far_entry({"delta", "elu,beside:loop"}, op, {far_heads(4, {4096, 16384, 65536})}, loop),
+      far_entry({"delta", "elu,beside:loop"}, op, {few_heads(4, {4096, 16384, 65536})}, loop),
       far_entry({"delta", "elu", "", Pass::backward}, op, far_backward_families()),
 #endif
   };

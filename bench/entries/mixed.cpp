@@ -2,6 +2,7 @@
 /// \file
 /// Entries of the operators whose keys are mixtures of tokens: Linformer and Nystroem attention.
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,23 +27,19 @@ constexpr Index kLandmarks = 64;   // m
 
 /// The tensors of one call.
 template <class T>
-struct MixedData {
+struct MixedData : PlainData<T> {
   template <class Op>
-  MixedData(const AllInputs<T>& in, const Op&) : inputs(in) {
+  MixedData(const AllInputs<T>& in, const Op& op) : PlainData<T>(in, op) {
     const Index keys = in.k.rows();
     const auto size = static_cast<T>(1 / std::sqrt(static_cast<double>(keys)));
-    for (std::vector<T>* x : {&e, &f}) {
-      *x = gaussians<T>(x == &e ? 4 : 5, 0, kProjected * keys);
-      for (T& element : *x) element *= size;
-    }
-    inputs.key_projection = View<const T>(e.data(), {1, 1, kProjected, keys});
-    inputs.value_projection = View<const T>(f.data(), {1, 1, kProjected, keys});
+    const auto projection = [&](std::uint64_t seed) {
+      std::vector<T> x = gaussians<T>(seed, 0, kProjected * keys);
+      for (T& element : x) element *= size;
+      return this->keep({1, 1, kProjected, keys}, std::move(x));
+    };
+    this->inputs.key_projection = projection(4);
+    this->inputs.value_projection = projection(5);
   }
-  MixedData(const MixedData&) = delete;
-  MixedData& operator=(const MixedData&) = delete;
-
-  std::vector<T> e, f;
-  AllInputs<T> inputs;
 };
 
 /// P keys or values of a head, rounded from sums in a wider type.

@@ -6,6 +6,7 @@
 /// does not show, are omitted, to build faster.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "bench/entries/operator_entry.hpp"
@@ -13,82 +14,57 @@
 
 namespace bench {
 
-std::vector<Entry> full_entries();
-std::vector<Entry> local_entries();
-std::vector<Entry> strided_entries();
-std::vector<Entry> fixed_entries();
-std::vector<Entry> longformer_entries();
-std::vector<Entry> big_bird_entries();
-std::vector<Entry> linear_entries();
-std::vector<Entry> performer_entries();
-std::vector<Entry> fmm_entries();
-std::vector<Entry> delta_entries();
-std::vector<Entry> smart_bird_entries();
-std::vector<Entry> indexed_entries();
-std::vector<Entry> sketch_entries();
-std::vector<Entry> fsat_entries();
-std::vector<Entry> sorted_entries();
-std::vector<Entry> mixed_entries();
-std::vector<Entry> luna_entries();
-std::vector<Entry> synthesizer_entries();
-std::vector<Entry> eigen_entries();
+/// Those of a family.
+using Entries = std::vector<Entry>();
+
+Entries full_entries, local_entries, strided_entries, fixed_entries, longformer_entries,
+    big_bird_entries, linear_entries, performer_entries, fmm_entries, delta_entries,
+    smart_bird_entries, indexed_entries, sketch_entries, fsat_entries, sorted_entries,
+    mixed_entries, luna_entries, synthesizer_entries, eigen_entries;
 /// Where FFTW is.
-std::vector<Entry> cross_entries();
-std::vector<Entry> mixer_entries();
-std::vector<Entry> fsat_cross_entries();
+Entries cross_entries, mixer_entries, fsat_cross_entries;
 /// The same; fovea_bench alone has it, and `operators` has not.
-std::vector<Entry> fsat_layer_entries();
+Entries fsat_layer_entries;
 
 /// The ratios that the sparse operators, those with a far field and the cross are judged by.
-std::vector<RowPair> sparse_row_pairs();
-std::vector<RowPair> far_row_pairs();
-std::vector<RowPair> cross_row_pairs();
+using RowPairs = std::vector<RowPair>();
+RowPairs sparse_row_pairs, far_row_pairs, cross_row_pairs;
 
 /// Every operator, in the order of the table. The first ones are full attention, not causal and
 /// causal, which fovea_compare measures the others against.
 inline std::vector<Entry> operators() {
   std::vector<Entry> all;
-  const auto add = [&](const std::vector<Entry>& entries) {
-    all.insert(all.end(), entries.begin(), entries.end());
-  };
-  add(full_entries());
-  add(local_entries());
-  add(strided_entries());
-  add(fixed_entries());
-  add(longformer_entries());
-  add(big_bird_entries());
-  add(linear_entries());
-  add(performer_entries());
-  add(fmm_entries());
-  add(delta_entries());
-  add(smart_bird_entries());
-  add(sorted_entries());
+  for (Entries* const of_family : {
+         full_entries, local_entries, strided_entries, fixed_entries, longformer_entries,
+             big_bird_entries, linear_entries, performer_entries, fmm_entries, delta_entries,
+             smart_bird_entries, sorted_entries,
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
-  add(indexed_entries());
-  add(sketch_entries());
-  add(fsat_entries());
+             indexed_entries, sketch_entries, fsat_entries,
 #endif
-  add(mixed_entries());
-  add(luna_entries());
-  add(synthesizer_entries());
-  add(eigen_entries());
+             mixed_entries, luna_entries, synthesizer_entries, eigen_entries,
 #if defined(FOVEA_BENCH_FFTW)
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
-  add(cross_entries());
+             cross_entries,
 #endif
-  add(mixer_entries());
-  add(fsat_cross_entries());
+             mixer_entries, fsat_cross_entries,
 #endif
+       }) {
+    for (Entry& entry : of_family()) all.push_back(std::move(entry));
+  }
   return all;
 }
 
 /// Ratios in addition to those that `row_pairs` finds.
 inline std::vector<RowPair> operator_row_pairs() {
-  std::vector<RowPair> all = sparse_row_pairs();
-  for (const RowPair& pair : far_row_pairs()) all.push_back(pair);
+  std::vector<RowPair> all;
+  for (RowPairs* const pairs : {
+         sparse_row_pairs, far_row_pairs,
 #if defined(FOVEA_BENCH_FFTW) && !defined(FOVEA_BENCH_COMPARED_ONLY)
-  for (const RowPair& pair : cross_row_pairs()) all.push_back(pair);
+             cross_row_pairs,
 #endif
+       }) {
+    for (const RowPair& pair : pairs()) all.push_back(pair);
+  }
   return all;
 }
 

@@ -23,9 +23,25 @@
 
 namespace bench {
 
-/// The tensors of a call of an operator that reads q, k and v alone.
+/// Tensors that are kept as long as the object.
 template <class T>
-struct PlainData {
+class KeptTensors {
+ public:
+  KeptTensors() = default;
+  KeptTensors(const KeptTensors&) = delete;
+  KeptTensors& operator=(const KeptTensors&) = delete;
+
+  View<T> keep(const Shape& shape, std::vector<T> numbers) {
+    return View<T>(memory_.emplace_back(std::move(numbers)).data(), shape);
+  }
+
+ private:
+  std::vector<std::vector<T>> memory_;
+};
+
+/// The tensors of a call of an operator that reads q, k and v alone; of others, a base.
+template <class T>
+struct PlainData : KeptTensors<T> {
   template <class Op>
   PlainData(const AllInputs<T>& in, const Op& /*op*/) : inputs(in) {}
 
@@ -67,7 +83,7 @@ struct Subject {
 
 /// A gradient of the output, what a forward pass saves, and what a backward pass writes.
 template <class Op, class T>
-class Training {
+class Training : KeptTensors<T> {
  public:
   /// What is saved is a number for each row.
   Training(const fovea::InputsOf<Op, T>& in, const Shape& out)
@@ -77,7 +93,7 @@ class Training {
   /// \param saved_shape saved_shape(name) of a tensor that the forward pass saves
   template <class F>
   Training(const fovea::InputsOf<Op, T>& in, const Shape& out, const F& saved_shape)
-      : d_out(made(out, gaussians<T>(2, 0, out[1] * out[2] * out[3]))) {
+      : d_out(this->keep(out, gaussians<T>(2, 0, out[1] * out[2] * out[3]))) {
     using Saved = fovea::SavedOf<Op, T>;
     using Grads = fovea::GradsOf<Op, T>;
     saved = fovea_test::made_of_tensors<Saved>([&]<class X>(const char* name, X& to) {
@@ -92,24 +108,16 @@ class Training {
       }
     });
   }
-  Training(const Training&) = delete;
-  Training& operator=(const Training&) = delete;
 
- private:
-  View<T> made(const Shape& shape) {
-    return made(
-        shape, std::vector<T>(static_cast<std::size_t>(shape[0] * shape[1] * shape[2] * shape[3])));
-  }
-  View<T> made(const Shape& shape, std::vector<T> numbers) {
-    return View<T>(memory_.emplace_back(std::move(numbers)).data(), shape);
-  }
-
-  std::vector<std::vector<T>> memory_;
-
- public:
   View<const T> d_out;
   fovea::SavedOf<Op, T> saved;
   fovea::GradsOf<Op, T> grads;
+
+ private:
+  View<T> made(const Shape& shape) {
+    const Index size = shape[0] * shape[1] * shape[2] * shape[3];
+    return this->keep(shape, std::vector<T>(static_cast<std::size_t>(size)));
+  }
 };
 
 /// The gradients of an operator that the truth is known for.

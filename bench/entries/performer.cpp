@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "bench/entries/families.hpp"
 #include "bench/entries/far_entry.hpp"
-#include "bench/entries/far_families.hpp"
 #include "bench/entries/operators.hpp"
 #include "fovea/attention/linear.hpp"
 #include "fovea/attention/performer.hpp"
@@ -21,18 +21,14 @@ using fovea::PerformerAttention;
 
 /// As many random features as a head is wide.
 template <class T>
-struct PerformerData {
-  PerformerData(const AllInputs<T>& in, const PerformerAttention&)
-      : projection(static_cast<std::size_t>(in.q.width() * in.q.width())), inputs(in) {
-    const View<T> to(projection.data(), {1, 1, in.q.width(), in.q.width()});
+struct PerformerData : PlainData<T> {
+  PerformerData(const AllInputs<T>& in, const PerformerAttention& op) : PlainData<T>(in, op) {
+    const Index width = in.q.width();
+    const View<T> to =
+        this->keep({1, 1, width, width}, std::vector<T>(static_cast<std::size_t>(width * width)));
     fovea::draw_projection(1, to);
-    inputs.projection = to;
+    this->inputs.projection = to;
   }
-  PerformerData(const PerformerData&) = delete;
-  PerformerData& operator=(const PerformerData&) = delete;
-
-  std::vector<T> projection;
-  AllInputs<T> inputs;
 };
 
 /// The logits of the map for a row of q or k, and the sums of the magnitudes of their terms.

@@ -31,17 +31,12 @@ constexpr Index kRows = 64;
 
 /// The sorting logits.
 template <class T>
-struct SinkhornData {
-  SinkhornData(const AllInputs<T>& in, const SinkhornAttention&)
-      : inputs(in), shape{1, in.k.heads(), in.k.rows() / kRows, in.k.rows() / kRows} {
-    sorting = gaussians<T>(7, 0, shape[1] * shape[2] * shape[3]);
+struct SinkhornData : PlainData<T> {
+  SinkhornData(const AllInputs<T>& in, const SinkhornAttention& op) : PlainData<T>(in, op) {
+    const Index blocks = in.k.rows() / kRows;
+    this->inputs.sorting = this->keep({1, in.k.heads(), blocks, blocks},
+                                      gaussians<T>(7, 0, in.k.heads() * blocks * blocks));
   }
-
-  View<const T> logits() const { return View<const T>(sorting.data(), shape); }
-
-  AllInputs<T> inputs;
-  Shape shape;
-  std::vector<T> sorting;
 };
 
 /// The weights of one head by plain loops.
@@ -122,15 +117,11 @@ struct SinkhornSubject : SortedSubject<SinkhornAttention> {
   template <class T, class S>
   using Data = SinkhornData<T>;
 
-  template <class T>
-  static fovea::SinkhornInputs<T> inputs(const SinkhornData<T>& data, const AllInputs<T>& in) {
-    return {in.q, in.k, in.v, {}, data.logits()};
-  }
   Error error(const SinkhornData<float>& data, const View<const float>& out, Index samples,
               const Rounding&) const {
     std::vector<std::vector<double>> weights;
     for (Index h = 0; h < data.inputs.k.heads(); ++h) {
-      weights.push_back(sorting_weights(data.logits(), op.options.iterations, h));
+      weights.push_back(sorting_weights(data.inputs.sorting, op.options.iterations, h));
     }
     const Index group = data.inputs.q.heads() / data.inputs.k.heads();
     return sampled_error<float>(out, samples, [&](Index head, Index row) {
@@ -141,30 +132,19 @@ struct SinkhornSubject : SortedSubject<SinkhornAttention> {
 };
 
 /// The values of each query head, where several share them: Reformer attention has no such heads.
-std::vector<float> values_of_heads(const AllInputs<float>& in) {
-  std::vector<float> values;
-  const Index group = in.q.heads() / in.v.heads();
-  if (group == 1) return values;
-  for (Index h = 0; h < in.q.heads(); ++h) {
-    for (Index row = 0; row < in.v.rows(); ++row) {
-      for (Index c = 0; c < in.v.width(); ++c) values.push_back(in.v(0, h / group, row, c));
-    }
-  }
-  return values;
-}
-
 template <class T>
-struct ReformerData {
-  ReformerData(const AllInputs<T>& in, const ReformerAttention&)
-      : inputs(in), values(values_of_heads(in)) {
-    if (values.empty()) return;
-    inputs.v = View<const T>(values.data(), {1, in.q.heads(), in.v.rows(), in.v.width()});
+struct ReformerData : PlainData<T> {
+  ReformerData(const AllInputs<T>& in, const ReformerAttention& op) : PlainData<T>(in, op) {
+    const Index group = in.q.heads() / in.v.heads();
+    if (group == 1) return;
+    std::vector<T> values;
+    for (Index h = 0; h < in.q.heads(); ++h) {
+      for (Index row = 0; row < in.v.rows(); ++row) {
+        for (Index c = 0; c < in.v.width(); ++c) values.push_back(in.v(0, h / group, row, c));
+      }
+    }
+    this->inputs.v = this->keep({1, in.q.heads(), in.v.rows(), in.v.width()}, std::move(values));
   }
-  ReformerData(const ReformerData&) = delete;
-  ReformerData& operator=(const ReformerData&) = delete;
-
-  AllInputs<T> inputs;
-  std::vector<T> values;
 };
 
 /// The rows of a head in the order of a round.

@@ -6,19 +6,14 @@
 #include <vector>
 
 #include "bench/entries/decode_entry.hpp"
+#include "bench/entries/families.hpp"
 #include "bench/entries/sparse_entry.hpp"
-#include "bench/entries/sparse_families.hpp"
 #include "fovea/attention/fixed.hpp"
 #include "fovea/attention/strided.hpp"
 
 namespace bench {
 
 namespace {
-
-/// Of further choices of an operator's options.
-std::vector<Family> few_sparse_families() {
-  return {{.lengths = {4096, 16384}}, two_heads({4096, 65536})};
-}
 
 /// Of an operator whose stride belongs to one length.
 std::vector<Family> strided_families() {
@@ -82,7 +77,7 @@ std::vector<Entry> fixed_entries() {
       decode_entry({"fixed", "stride:128,summary:8", "fixed, decoding"}, op, sparse_decode_families()),
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
       plan_entry({"fixed", "stride:128,summary:8"}, op, longest),
-      softmax_entry({"fixed", "stride:128,summary:8,merged"}, merged, few_sparse_families()),
+      softmax_entry({"fixed", "stride:128,summary:8,merged"}, merged, few_families()),
       plan_entry({"fixed", "stride:128,summary:8,merged"}, merged, longest),
       dense_mask_entry({"fixed", "stride:128,summary:8"}, op, masked),
       dense_mask_entry({"fixed", "stride:128,summary:8,merged"}, merged, masked),

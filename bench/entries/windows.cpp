@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "bench/entries/decode_entry.hpp"
+#include "bench/entries/families.hpp"
 #include "bench/entries/sparse_entry.hpp"
-#include "bench/entries/sparse_families.hpp"
 #include "fovea/attention/big_bird.hpp"
 #include "fovea/attention/local.hpp"
 #include "fovea/attention/longformer.hpp"

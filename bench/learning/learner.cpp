@@ -60,8 +60,8 @@ std::vector<Index> numbers_of(const std::string& system, std::vector<Index> othe
 }
 
 std::unique_ptr<Learner> make_learner(const Settings& settings, const Task& task) {
-  for (MakeLearner* const make : {make_softmax_learner, make_linear_learner, make_fmm_learner,
-                                  make_sketch_learner, make_fsat_learner}) {
+  for (MakeLearner* const make :
+       {make_softmax_learner, make_far_learner, make_sketch_learner, make_fsat_learner}) {
     if (auto learner = make(settings, task)) return learner;
   }
   throw std::invalid_argument("--systems '" + settings.system + "' is none of " + known_systems());

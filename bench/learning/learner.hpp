@@ -76,7 +76,6 @@ std::vector<Index> numbers_of(const std::string& system, std::vector<Index> othe
 
 // What each source builds; null for a system of another one.
 using MakeLearner = std::unique_ptr<Learner>(const Settings& settings, const Task& task);
-MakeLearner make_softmax_learner, make_linear_learner, make_fmm_learner, make_sketch_learner,
-    make_fsat_learner;
+MakeLearner make_softmax_learner, make_far_learner, make_sketch_learner, make_fsat_learner;
 
 }  // namespace learning

@@ -5,11 +5,14 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <concepts>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -44,26 +47,55 @@ struct Choice {
   std::string name() const { return series + (parameter.empty() ? "" : ", " + parameter); }
 };
 
-/// A choice without what it runs: `value` is what the parameter `letter` is.
-inline Choice named_choice(std::string system, std::string series, const char* letter, Index value,
-                           bool has_pairs) {
+/// An operator with a choice of its options. \param beyond as of shape_for
+template <class Op>
+Choice choice_of(std::string system, std::string series, std::string parameter, const Op& op,
+                 Index beyond = 0) {
+  constexpr bool has_pairs = std::same_as<fovea::SavedOf<Op, float>, fovea::SoftmaxSaved<float>>;
   Choice choice;
   choice.system = std::move(system);
   choice.series = std::move(series);
-  choice.parameter = std::string(letter) + " = " + std::to_string(value);
+  choice.parameter = std::move(parameter);
   choice.has_pairs = has_pairs;
+  choice.run = [op](const AllInputs<float>& in, const Result& to, ThreadPool& pool) {
+    if constexpr (has_pairs) {
+      op.forward(in, to.out_view, {to.lse_view}, pool);
+    } else {
+      op.forward(in, to.out_view, pool);
+    }
+  };
+  choice.workspace_bytes = [=](const AttentionShape& shape) {
+    return op.template workspace_bytes<float>(shape_for<Op>(shape, beyond), 1);
+  };
   return choice;
 }
 
-/// A softmax over a pattern.
-template <class Op>
-Choice pattern_choice(std::string system, std::string series, std::string parameter, const Op& op) {
-  return {
-      std::move(system), std::move(series), std::move(parameter),
-      [op](const AllInputs<float>& in, const Result& to, ThreadPool& pool) {
-        op.forward(in, to.out_view, {to.lse_view}, pool);
-      },
-      [op](const AttentionShape& shape) { return op.template workspace_bytes<float>(shape, 1); }};
+/// "K = 20".
+inline std::string set_to(const char* letter, Index value) {
+  return std::string(letter) + " = " + std::to_string(value);
+}
+
+/// A tensor that an operator would learn.
+struct Learned {
+  Shape shape;
+  std::vector<float> numbers;
+  View<const float> view() const { return View<const float>(numbers.data(), shape); }
+};
+
+/// A choice that reads more than q, k and v, which is computed before it is timed.
+/// \param learn learn(in, full, pool): what it is   \param put put(what, inputs) adds it to them
+template <class Learn, class Put>
+Choice learning(Choice choice, const Learn& learn, const Put& put) {
+  using What = std::invoke_result_t<Learn, const AllInputs<float>&, const Result&, ThreadPool&>;
+  const auto what = std::make_shared<What>();
+  choice.prepare = [=](const AllInputs<float>& in, const Result& full, ThreadPool& pool) {
+    *what = learn(in, full, pool);
+  };
+  choice.run = [=, run = choice.run](AllInputs<float> in, const Result& to, ThreadPool& pool) {
+    put(*what, in);
+    run(in, to, pool);
+  };
+  return choice;
 }
 
 namespace detail {
@@ -90,7 +122,8 @@ inline Choice smart_bird_choice(const char* series, fovea::SamplingPolicy policy
                                 bool causal = true) {
   const fovea::SmartBirdAttention op({.keys_per_row = keys, .policy = policy, .causal = causal});
   const auto sketches = std::make_shared<std::vector<Sketch<float>>>();
-  Choice choice = named_choice("smart_bird", series, "K", keys, true);
+  Choice choice = choice_of("smart_bird", series, set_to("K", keys), op, kSketchWidth);
+  choice.has_pairs = true;
   choice.prepare = [sketches](const AllInputs<float>& in, const Result&, ThreadPool&) {
     sketches->clear();
     for (Index g = 0; g < in.k.heads(); ++g) {
@@ -105,83 +138,60 @@ inline Choice smart_bird_choice(const char* series, fovea::SamplingPolicy policy
                  {detail::heads_from(to.lse_view, g * heads, heads)}, pool);
     }
   };
-  choice.workspace_bytes = [op](AttentionShape shape) {
+  choice.workspace_bytes = [=, of_heads = choice.workspace_bytes](AttentionShape shape) {
     shape.query_heads /= shape.key_heads;
     shape.key_heads = 1;
-    return op.workspace_bytes<float>(shape_for<fovea::SmartBirdAttention>(shape, kSketchWidth), 1);
+    return of_heads(shape);
   };
   return choice;
-}
-
-/// Linear attention.
-template <class... Maps>
-Choice linear_choice(const char* parameter, bool causal) {
-  const fovea::LinearAttention<Maps...> op({.causal = causal});
-  return {
-      "linear",
-      "linear",
-      parameter,
-      [op](const AllInputs<float>& in, const Result& to, ThreadPool& pool) {
-        op.forward(in, to.out_view, pool);
-      },
-      [op](const AttentionShape& shape) { return op.template workspace_bytes<float>(shape, 1); },
-      false};
 }
 
 inline Choice performer_choice(Index features, bool causal) {
   const fovea::PerformerAttention op({.causal = causal});
-  const auto projection = std::make_shared<std::vector<float>>();
-  Choice choice = named_choice("performer", "performer", "R", features, false);
-  choice.prepare = [=](const AllInputs<float>& in, const Result&, ThreadPool&) {
-    projection->resize(static_cast<std::size_t>(features * in.q.width()));
-    fovea::draw_projection(1, View<float>(projection->data(), {1, 1, features, in.q.width()}));
+  const auto draw = [=](const AllInputs<float>& in, const Result&, ThreadPool&) {
+    Learned drawn{{1, 1, features, in.q.width()},
+                  std::vector<float>(static_cast<std::size_t>(features * in.q.width()))};
+    fovea::draw_projection(1, View<float>(drawn.numbers.data(), drawn.shape));
+    return drawn;
   };
-  choice.run = [=](AllInputs<float> in, const Result& to, ThreadPool& pool) {
-    in.projection = View<const float>(projection->data(), {1, 1, features, in.q.width()});
-    op.forward(in, to.out_view, pool);
-  };
-  choice.workspace_bytes = [=](const AttentionShape& shape) {
-    return op.workspace_bytes<float>(shape_for<fovea::PerformerAttention>(shape, features), 1);
-  };
-  return choice;
+  return learning(choice_of("performer", "performer", set_to("R", features), op, features), draw,
+                  [](const Learned& drawn, AllInputs<float>& in) { in.projection = drawn.view(); });
 }
 
 namespace detail {
 
 /// The logits of the weights in (0, 1) of near and far that come nearest to full: least squares,
 /// for each head. A weight outside is brought to the edge.
-struct BlendLogits {
-  BlendLogits(const Result& near_field, const Result& far_field, const Result& full) {
-    const View<float>& out = full.out_view;
-    for (Index h = 0; h < out.heads(); ++h) {
-      double nn = 0, nf = 0, ff = 0, na = 0, fa = 0;  // products
-      for (Index n = 0; n < out.rows(); ++n) {
-        for (Index c = 0; c < out.width(); ++c) {
-          const double a = near_field.out_view(0, h, n, c);
-          const double b = far_field.out_view(0, h, n, c);
-          nn += a * a, nf += a * b, ff += b * b;
-          na += a * out(0, h, n, c), fa += b * out(0, h, n, c);
-        }
-      }
-      const double determinant = nn * ff - nf * nf;
-      double w1 = (na * ff - fa * nf) / determinant;
-      double w2 = (fa * nn - na * nf) / determinant;
-      if (!(w1 > kEdge)) w1 = kEdge, w2 = (fa - w1 * nf) / ff;
-      if (!(w2 > kEdge)) w2 = kEdge, w1 = (na - w2 * nf) / nn;
-      near_logits.push_back(logit(w1));
-      far_logits.push_back(logit(w2));
-    }
-  }
-
-  static constexpr double kEdge = 1e-3;
-
-  static float logit(double weight) {
-    const double inside = std::clamp(weight, kEdge, 1 - kEdge);
+inline std::array<Learned, 2> blend_logits(const Result& near_field, const Result& far_field,
+                                           const Result& full) {
+  static constexpr double edge = 1e-3;
+  const auto logit = [](double weight) {
+    const double inside = std::clamp(weight, edge, 1 - edge);
     return static_cast<float>(std::log(inside / (1 - inside)));
+  };
+  const View<float>& out = full.out_view;
+  const Shape of_heads = {1, out.heads(), 1, 1};
+  std::array<Learned, 2> logits = {{{of_heads, {}}, {of_heads, {}}}};
+  for (Index h = 0; h < out.heads(); ++h) {
+    double nn = 0, nf = 0, ff = 0, na = 0, fa = 0;  // products
+    for (Index n = 0; n < out.rows(); ++n) {
+      for (Index c = 0; c < out.width(); ++c) {
+        const double a = near_field.out_view(0, h, n, c);
+        const double b = far_field.out_view(0, h, n, c);
+        nn += a * a, nf += a * b, ff += b * b;
+        na += a * out(0, h, n, c), fa += b * out(0, h, n, c);
+      }
+    }
+    const double determinant = nn * ff - nf * nf;
+    double w1 = (na * ff - fa * nf) / determinant;
+    double w2 = (fa * nn - na * nf) / determinant;
+    if (!(w1 > edge)) w1 = edge, w2 = (fa - w1 * nf) / ff;
+    if (!(w2 > edge)) w2 = edge, w1 = (na - w2 * nf) / nn;
+    logits[0].numbers.push_back(logit(w1));
+    logits[1].numbers.push_back(logit(w2));
   }
-
-  std::vector<float> near_logits, far_logits;
-};
+  return logits;
+}
 
 }  // namespace detail
 
@@ -190,26 +200,20 @@ template <class... Maps>
 Choice fmm_choice(Index half_width, bool causal = true) {
   const fovea::FmmAttention<Maps...> op(
       {.band = fovea::Band::half_width(half_width), .causal = causal});
-  const auto logits = std::make_shared<std::unique_ptr<detail::BlendLogits>>();
-  Choice choice =
-      named_choice("fmm", "FMM, rank " + std::to_string(sizeof...(Maps)), "k", half_width, false);
-  choice.prepare = [=](const AllInputs<float>& in, const Result& full, ThreadPool& pool) {
+  const auto fit = [=](const AllInputs<float>& in, const Result& full, ThreadPool& pool) {
     const Result near_field(in);
     const Result far_field(in);
     op.near_field().forward(in, near_field.out_view, pool);
     fovea::LinearAttention<Maps...>({.causal = causal}).forward(in, far_field.out_view, pool);
-    *logits = std::make_unique<detail::BlendLogits>(near_field, far_field, full);
+    return detail::blend_logits(near_field, far_field, full);
   };
-  choice.run = [=](AllInputs<float> in, const Result& to, ThreadPool& pool) {
-    const Shape heads = {1, in.q.heads(), 1, 1};
-    in.near_logits = View<const float>((*logits)->near_logits.data(), heads);
-    in.far_logits = View<const float>((*logits)->far_logits.data(), heads);
-    op.forward(in, to.out_view, pool);
+  const auto put = [](const std::array<Learned, 2>& logits, AllInputs<float>& in) {
+    in.near_logits = logits[0].view();
+    in.far_logits = logits[1].view();
   };
-  choice.workspace_bytes = [op](const AttentionShape& shape) {
-    return op.template workspace_bytes<float>(shape, 1);
-  };
-  return choice;
+  return learning(
+      choice_of("fmm", "FMM, rank " + std::to_string(sizeof...(Maps)), set_to("k", half_width), op),
+      fit, put);
 }
 
 /// K of Figure 4 and 5 of the Smart Bird paper.
@@ -221,36 +225,34 @@ namespace detail {
 /// both sides otherwise.
 inline void add_patterns(bool causal, std::vector<Choice>& all) {
   using fovea::HeadAssignment;
-  const auto named = [](const char* what, Index n) { return what + std::to_string(n); };
-  const auto of_window = [&](Index w) {
-    return causal ? named("W = ", w) : named("W = ", w + 1);  // the row itself is one of them
-  };
+  // The row itself is one of them.
+  const auto of_window = [=](Index w) { return set_to("W", causal ? w : w + 1); };
   const auto left = [causal](Index w) { return causal ? w - 1 : w / 2; };
   const auto right = [causal](Index w) { return causal ? 0 : w / 2; };
   for (const Index w : {32, 64, 128, 256, 512}) {
-    all.push_back(pattern_choice("local", "window", of_window(w),
-                                 fovea::LocalAttention{{left(w), right(w)}}));
+    all.push_back(
+        choice_of("local", "window", of_window(w), fovea::LocalAttention{{left(w), right(w)}}));
   }
   for (const Index w : {32, 64, 128, 256, 512}) {
-    all.push_back(pattern_choice(
-        "longformer", "window, 4 sinks", of_window(w),
-        fovea::LongformerAttention(
-            {.left = left(w), .right = right(w), .first_global = 4, .causal = causal})));
+    all.push_back(
+        choice_of("longformer", "window, 4 sinks", of_window(w),
+                  fovea::LongformerAttention(
+                      {.left = left(w), .right = right(w), .first_global = 4, .causal = causal})));
   }
   for (const Index l : {32, 64, 128, 256}) {
-    all.push_back(pattern_choice(
-        "strided", "strided", named("l = ", l),
+    all.push_back(choice_of(
+        "strided", "strided", set_to("l", l),
         fovea::StridedAttention{{.stride = l, .heads = HeadAssignment::merged, .causal = causal}}));
   }
   for (const Index l : {32, 64, 128, 256}) {
-    all.push_back(pattern_choice(
-        "fixed", "fixed, c = 8", named("l = ", l),
+    all.push_back(choice_of(
+        "fixed", "fixed, c = 8", set_to("l", l),
         fovea::FixedAttention{
             {.stride = l, .summary = 8, .heads = HeadAssignment::merged, .causal = causal}}));
   }
   for (const Index b : {16, 32, 64}) {
-    all.push_back(pattern_choice("bigbird", "BigBird", named("block ", b),
-                                 fovea::BigBirdAttention({.block = b, .causal = causal})));
+    all.push_back(choice_of("bigbird", "BigBird", "block " + std::to_string(b),
+                            fovea::BigBirdAttention({.block = b, .causal = causal})));
   }
 }
 
@@ -262,7 +264,7 @@ inline std::vector<Choice> quality_choices(bool causal = true) {
   using fovea::EluPlusOne;
   using fovea::TanhPlusOne;
   std::vector<Choice> all;
-  all.push_back(pattern_choice("full", "full", "", fovea::FullAttention{{.causal = causal}}));
+  all.push_back(choice_of("full", "full", "", fovea::FullAttention{{.causal = causal}}));
   detail::add_patterns(causal, all);
   using fovea::SamplingPolicy;
   for (const Index k : kKeysOfFigure) {
@@ -271,9 +273,13 @@ inline std::vector<Choice> quality_choices(bool causal = true) {
   for (const Index k : kKeysOfFigure) {
     all.push_back(smart_bird_choice("Smart Bird, top K", SamplingPolicy::top_k, k, causal));
   }
-  all.push_back(linear_choice<EluPlusOne>("rank 1", causal));
-  all.push_back(linear_choice<EluPlusOne, EluMinusPlusOne>("rank 2", causal));
-  all.push_back(linear_choice<EluPlusOne, EluMinusPlusOne, TanhPlusOne>("rank 3", causal));
+  all.push_back(choice_of("linear", "linear", "rank 1",
+                          fovea::LinearAttention<EluPlusOne>({.causal = causal})));
+  all.push_back(choice_of("linear", "linear", "rank 2",
+                          fovea::LinearAttention<EluPlusOne, EluMinusPlusOne>({.causal = causal})));
+  all.push_back(choice_of(
+      "linear", "linear", "rank 3",
+      fovea::LinearAttention<EluPlusOne, EluMinusPlusOne, TanhPlusOne>({.causal = causal})));
   for (const Index r : {64, 256}) all.push_back(performer_choice(r, causal));
   for (const Index k : {5, 20, 64, 128}) all.push_back(fmm_choice<EluPlusOne>(k, causal));
   for (const Index k : {5, 20, 64, 128}) {

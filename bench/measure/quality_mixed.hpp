@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -27,45 +26,31 @@ inline std::string why_not_cut(Index rows, Index parts) {
 /// Linformer attention whose projections are the means of P segments of tokens: the mean pooling
 /// that its paper mentions as an alternative (section 4).
 inline Choice linformer_choice(Index projected) {
-  const fovea::LinformerAttention op;
-  const auto means = std::make_shared<std::vector<float>>();
-  Choice choice = named_choice("linformer", "Linformer, means", "P", projected, false);
-  choice.prepare = [=](const AllInputs<float>& in, const Result&, ThreadPool&) {
+  const auto means = [=](const AllInputs<float>& in, const Result&, ThreadPool&) {
     const Index rows = in.k.rows();
-    means->assign(static_cast<std::size_t>(projected * rows), 0);
+    Learned made{{1, 1, projected, rows},
+                 std::vector<float>(static_cast<std::size_t>(projected * rows))};
     for (Index p = 0; p < projected; ++p) {
       // Of P segments as equal as may be; a segment of none is the token where it begins.
       const Index first = p * rows / projected;
       const Index end = std::max(first + 1, (p + 1) * rows / projected);
-      for (Index j = first; j < end; ++j) {
-        (*means)[static_cast<std::size_t>(p * rows + j)] = 1 / static_cast<float>(end - first);
-      }
+      std::fill_n(made.numbers.begin() + p * rows + first, end - first,
+                  1 / static_cast<float>(end - first));
     }
+    return made;
   };
-  choice.run = [=](AllInputs<float> in, const Result& to, ThreadPool& pool) {
-    in.key_projection = {means->data(), {1, 1, projected, in.k.rows()}};
-    in.value_projection = in.key_projection;
-    op.forward(in, to.out_view, pool);
-  };
-  choice.workspace_bytes = [=](const AttentionShape& shape) {
-    return op.workspace_bytes<float>(shape_for<fovea::LinformerAttention>(shape, projected), 1);
-  };
-  return choice;
+  return learning(choice_of("linformer", "Linformer, means", set_to("P", projected),
+                            fovea::LinformerAttention{}, projected),
+                  means, [](const Learned& made, AllInputs<float>& in) {
+                    in.key_projection = in.value_projection = made.view();
+                  });
 }
 
 /// Nystroem attention, which learns nothing.
 inline Choice nystroem_choice(Index landmarks, Index rows) {
-  fovea::NystroemOptions options;
-  options.landmarks = landmarks;
-  const fovea::NystroemAttention op(options);
-  Choice choice = named_choice("nystroem", "Nystroem", "m", landmarks, false);
+  Choice choice = choice_of("nystroem", "Nystroem", set_to("m", landmarks),
+                            fovea::NystroemAttention{{.landmarks = landmarks}}, landmarks);
   choice.obstacle = why_not_cut(rows, landmarks);
-  choice.run = [op](const AllInputs<float>& in, const Result& to, ThreadPool& pool) {
-    op.forward(in, to.out_view, pool);
-  };
-  choice.workspace_bytes = [=](const AttentionShape& shape) {
-    return op.workspace_bytes<float>(shape_for<fovea::NystroemAttention>(shape, landmarks), 1);
-  };
   return choice;
 }
 
@@ -101,22 +86,16 @@ inline std::vector<float> sorting_logits(const AllInputs<float>& in, Index block
 
 /// Sinkhorn attention whose sorting logits are the products of the blocks' mean queries and keys.
 inline Choice sinkhorn_choice(Index block, Index rows) {
-  const fovea::SinkhornAttention op({.block = block});
-  const auto logits = std::make_shared<std::vector<float>>();
-  Choice choice = named_choice("sinkhorn", "Sinkhorn", "b", block, false);
+  Choice choice = choice_of("sinkhorn", "Sinkhorn", set_to("b", block),
+                            fovea::SinkhornAttention{{.block = block}});
+  choice.has_pairs = false;  // its keys are mixtures
   choice.obstacle = why_not_cut(rows, block);
-  choice.prepare = [=](const AllInputs<float>& in, const Result&, ThreadPool&) {
-    *logits = detail::sorting_logits(in, block);
-  };
-  choice.run = [=](const AllInputs<float>& in, const Result& to, ThreadPool& pool) {
+  const auto logits = [=](const AllInputs<float>& in, const Result&, ThreadPool&) {
     const Index blocks = in.k.rows() / block;
-    const View<const float> sorting(logits->data(), {1, in.k.heads(), blocks, blocks});
-    op.forward({in.q, in.k, in.v, {}, sorting}, to.out_view, pool);
+    return Learned{{1, in.k.heads(), blocks, blocks}, detail::sorting_logits(in, block)};
   };
-  choice.workspace_bytes = [op](const AttentionShape& shape) {
-    return op.workspace_bytes<float>(shape, 1);
-  };
-  return choice;
+  return learning(choice, logits,
+                  [](const Learned& made, AllInputs<float>& in) { in.sorting = made.view(); });
 }
 
 namespace detail {
@@ -164,19 +143,13 @@ inline std::vector<float> best_queries(const AllInputs<float>& in, const Result&
 /// queries that give it the most weight, with confidence 1. So near its graph can come.
 inline Choice fsat_choice(Index dominants, Index rows) {
   const fovea::FsatAttention op({.max_length = rows, .confidence = fovea::Confidence::relative});
-  const auto best = std::make_shared<std::vector<float>>();
-  Choice choice = named_choice("fsat", "FSAT, best graph", "M", dominants, true);
-  choice.prepare = [=](const AllInputs<float>& in, const Result& full, ThreadPool& pool) {
-    *best = detail::best_queries(in, full, dominants, pool);
+  const auto best = [=](const AllInputs<float>& in, const Result& full, ThreadPool& pool) {
+    return Learned{{1, in.q.heads(), in.q.rows(), dominants},
+                   detail::best_queries(in, full, dominants, pool)};
   };
-  choice.run = [=](AllInputs<float> in, const Result& to, ThreadPool& pool) {
-    in.dominant = {best->data(), {1, in.q.heads(), in.q.rows(), dominants}};
-    op.forward(in, to.out_view, {to.lse_view}, pool);
-  };
-  choice.workspace_bytes = [=](const AttentionShape& shape) {
-    return op.workspace_bytes<float>(shape_for<fovea::FsatAttention>(shape, dominants), 1);
-  };
-  return choice;
+  return learning(choice_of("fsat", "FSAT, best graph", set_to("M", dominants), op, dominants),
+                  best,
+                  [](const Learned& made, AllInputs<float>& in) { in.dominant = made.view(); });
 }
 
 /// All of them, for that many rows.

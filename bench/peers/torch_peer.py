@@ -2,6 +2,7 @@
 """PyTorch: scaled_dot_product_attention and, for windows, compiled flex_attention."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -21,7 +22,13 @@ def _tensor(array: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(array)
 
 
-def _without_gradients(compute: Callable[[], torch.Tensor]) -> Call:
+# What a form runs.
+Compute = Callable[[], torch.Tensor]
+
+
+def _forward(problem: Problem, way: Callable[..., Compute]) -> Call:
+    """A call of way(problem, q, k, v)."""
+    compute = way(problem, *_inputs(problem))
     last: list[torch.Tensor] = []
 
     def run() -> None:
@@ -44,81 +51,68 @@ class TorchPeer:
         row = problem.row
         if row.what == rows.BACKWARD:
             return [Form("autograd of scaled_dot_product_attention", lambda: _backward(problem))]
-        forms = [Form("scaled_dot_product_attention", lambda: _sdpa(problem))]
+        ways = {"scaled_dot_product_attention": _sdpa}
         if row.sight == rows.CAUSAL and not row.is_causal_square:
-            forms.append(Form("scaled_dot_product_attention, causal_lower_right",
-                              lambda: _lower_right(problem)))
+            ways["scaled_dot_product_attention, causal_lower_right"] = _lower_right
         if row.sight == rows.WINDOW:
-            forms.append(Form("flex_attention, compiled", lambda: _flex(problem)))
+            ways["flex_attention, compiled"] = _flex
         if row.key_heads == 1 < row.heads and row.query_rows == 1:
-            forms.append(Form("scaled_dot_product_attention, heads as rows",
-                              lambda: _heads_as_rows(problem)))
+            ways["scaled_dot_product_attention, heads as rows"] = _heads_as_rows
         if row.storage != rows.F32 and row.sight in (rows.DENSE, rows.CAUSAL):
-            forms.append(Form("scaled_dot_product_attention of copies in float32",
-                              lambda: _of_floats(problem)))
+            ways["scaled_dot_product_attention of copies in float32"] = _of_floats
         if row.sight == rows.DENSE and row.heads == row.key_heads:
-            forms.append(Form("matmul, softmax, matmul", lambda: _matmul(problem)))
-        return forms
+            ways["matmul, softmax, matmul"] = _matmul
+        return [Form(name, partial(_forward, problem, way)) for name, way in ways.items()]
 
 
 def _inputs(problem: Problem) -> list[torch.Tensor]:
     return [_tensor(array) for array in (problem.q, problem.k, problem.v)]
 
 
-def _sdpa(problem: Problem) -> Call:
+def _attention(problem: Problem) -> Callable[..., torch.Tensor]:
+    """scaled_dot_product_attention with what the row sees."""
     row = problem.row
-    q, k, v = _inputs(problem)
     is_causal = row.is_causal_square
     sight = None if is_causal else problem.sight_mask()
     mask = None if sight is None else torch.from_numpy(sight)
-    is_grouped = row.heads != row.key_heads
-    return _without_gradients(
-        lambda: F.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, is_causal=is_causal, enable_gqa=is_grouped))
+    return partial(F.scaled_dot_product_attention, attn_mask=mask, is_causal=is_causal,
+                   enable_gqa=row.heads != row.key_heads)
 
 
-def _lower_right(problem: Problem) -> Call:
-    q, k, v = _inputs(problem)
+def _sdpa(problem: Problem, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Compute:
+    return partial(_attention(problem), q, k, v)
+
+
+def _of_floats(problem: Problem, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Compute:
+    attend = _attention(problem)
+    return lambda: attend(q.float(), k.float(), v.float()).to(q.dtype)
+
+
+def _lower_right(problem: Problem, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Compute:
     bias = causal_lower_right(problem.row.query_rows, problem.row.keys)
-    return _without_gradients(lambda: F.scaled_dot_product_attention(q, k, v, attn_mask=bias))
+    return partial(F.scaled_dot_product_attention, q, k, v, attn_mask=bias)
 
 
-def _heads_as_rows(problem: Problem) -> Call:
+def _heads_as_rows(_: Problem, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Compute:
     """One query of many heads on one key head is a problem of one head with as many queries."""
-    q, k, v = _inputs(problem)
     as_rows = q.transpose(1, 2)
-    return _without_gradients(
-        lambda: F.scaled_dot_product_attention(as_rows, k, v).transpose(1, 2))
+    return lambda: F.scaled_dot_product_attention(as_rows, k, v).transpose(1, 2)
 
 
-def _of_floats(problem: Problem) -> Call:
-    row = problem.row
-    q, k, v = _inputs(problem)
-    is_causal = row.is_causal_square
-    mask = None if is_causal or row.sight == rows.DENSE else torch.from_numpy(problem.sight_mask())
-    return _without_gradients(
-        lambda: F.scaled_dot_product_attention(
-            q.float(), k.float(), v.float(), attn_mask=mask, is_causal=is_causal).to(q.dtype))
-
-
-def _matmul(problem: Problem) -> Call:
-    q, k, v = _inputs(problem)
+def _matmul(problem: Problem, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Compute:
     transposed = k.transpose(-1, -2)
     scale = problem.row.width ** -0.5
-    return _without_gradients(
-        lambda: torch.matmul(torch.softmax(torch.matmul(q * scale, transposed), -1), v))
+    return lambda: torch.matmul(torch.softmax(torch.matmul(q * scale, transposed), -1), v)
 
 
-def _flex(problem: Problem) -> Call:
+def _flex(problem: Problem, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Compute:
     row = problem.row
-    q, k, v = _inputs(problem)
 
     def is_visible(batch, head, query, key):  # torch traces it
         return (key <= query) & (query - key < row.window)
 
     blocks = create_block_mask(is_visible, None, None, row.query_rows, row.keys, device="cpu")
-    compiled = torch.compile(flex_attention, dynamic=False)
-    return _without_gradients(lambda: compiled(q, k, v, block_mask=blocks))
+    return partial(torch.compile(flex_attention, dynamic=False), q, k, v, block_mask=blocks)
 
 
 def _backward(problem: Problem) -> Call:

@@ -25,9 +25,9 @@ constexpr std::string_view name_of(Basis basis) {
 
 /// Numbers for one pass over a sequence of that many rows, distributed by a layout.
 struct Costs {
-  std::function<double(double rows)> pairs;           ///< of the whole sequence, in any unit
-  std::function<Sent(const RowLayout& layout)> sent;  ///< by each rank
-  std::function<double(int ranks)> messages;          ///< in order
+  std::function<double(double rows)> pairs;  ///< of the whole sequence, in any unit
+  std::function<void(Sent& to, const RowLayout& layout)> add_sent;  ///< by each rank
+  std::function<double(int ranks)> messages;                        ///< in order
   Basis basis = Basis::exact;
   /// The share of the work that ranks do one by one: in a chain over H heads it is 1 / H.
   double serial = 0;
@@ -39,6 +39,12 @@ struct Costs {
   /// So many ranks have something to compute: as many as there are heads, or channels.
   double most_ranks = std::numeric_limits<double>::infinity();
 
+  /// What each rank sends.
+  Sent sent(const RowLayout& layout) const {
+    Sent all(layout);
+    add_sent(all, layout);
+    return all;
+  }
   /// The work of all ranks together, in units of one process.
   double work(int ranks) const { return 1 + (shared_work - 1) * (1 - 1.0 / ranks); }
 };

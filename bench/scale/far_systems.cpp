@@ -24,8 +24,6 @@
 namespace bench {
 namespace {
 
-constexpr Index kFeatures = 64;  // of a row, random ones, too
-
 /// What one pass of a far field sends. Elements are those of one head.
 struct FarSizes {
   double near_field = 0;  ///< keys of the near field that a row sees
@@ -41,7 +39,7 @@ struct FarSizes {
 void add_segment_rows(Sent& sent, const RowLayout& layout, const RowLayout& whole, Index heads,
                       const FarSizes& sizes) {
   const auto bytes = [&](Index tensors) {
-    return float_bytes(static_cast<double>(heads * (tensors * kWidth + sizes.rates)));
+    return float_bytes(heads * (tensors * kWidth + sizes.rates));
   };
   sent.moved(layout, whole, bytes(4)).moved(whole, layout, bytes(3));
   // The gradients of the near field are added to.
@@ -64,25 +62,25 @@ void add_margins(Sent& sent, const RowLayout& layout, Index heads, bool is_backw
 CostsOf chain_costs(Index heads, FarSizes (*sizes_of)(bool)) {
   return [=](bool is_backward) {
     const FarSizes sizes = sizes_of(is_backward);
-    const auto bytes = [=](Index elements) {
-      return float_bytes(static_cast<double>(heads * elements));
-    };
+    const auto bytes = [=](Index elements) { return float_bytes(heads * elements); };
     Costs costs;
     costs.pairs = [=](double n) { return n * (sizes.near_field + kFeatures); };
-    costs.sent = [=](const RowLayout& layout) {
-      Sent sent(layout);
+    costs.add_sent = [=](Sent& sent, const RowLayout& layout) {
       if (sizes.near_field > 0) add_margins(sent, layout, heads, is_backward);
-      if (!is_backward) return sent.chain(layout, bytes(sizes.up));
+      if (!is_backward) {
+        sent.chain(layout, bytes(sizes.up));
+        return;
+      }
       const RowLayout whole = whole_segments(layout, fovea::kLinearSegment);
       add_segment_rows(sent, layout, whole, heads, sizes);
-      return sent.chain(whole, bytes(sizes.up)).chain(whole, bytes(sizes.down), Way::down);
+      sent.chain(whole, bytes(sizes.up)).chain(whole, bytes(sizes.down), Way::down);
     };
     costs.messages = [=](int ranks) {
       const double links = ranks > 1 ? ranks + static_cast<double>(heads) - 2 : 0;
       return (is_backward ? 2 : 1) * links + agreements(ranks);
     };
     costs.serial = kFeatures / (sizes.near_field + kFeatures) / static_cast<double>(heads);
-    costs.chain_bytes = float_bytes(static_cast<double>(sizes.up + sizes.down));
+    costs.chain_bytes = float_bytes(sizes.up + sizes.down);
     return costs;
   };
 }
@@ -97,7 +95,7 @@ void add_totals(Sent& sent, const RowLayout& whole, Index heads, Index elements)
     const Index slice = share_of(units, rank, ranks) * unit;
     const Index segments = segments_of(whole, rank, fovea::kLinearSegment);
     const Index all = heads * (segments * (units * unit - slice) + (ranks - 1) * slice);
-    sent.add(rank, float_bytes(static_cast<double>(all)));
+    sent.add(rank, float_bytes(all));
   }
 }
 
@@ -107,18 +105,16 @@ CostsOf totals_costs(Index heads, FarSizes (*sizes_of)(bool)) {
     const FarSizes sizes = sizes_of(is_backward);
     Costs costs;
     costs.pairs = [](double n) { return n * kFeatures; };
-    costs.sent = [=](const RowLayout& layout) {
-      Sent sent(layout);
+    costs.add_sent = [=](Sent& sent, const RowLayout& layout) {
       const RowLayout whole = whole_segments(layout, fovea::kLinearSegment);
       add_totals(sent, whole, heads, sizes.tokens);
-      sent.to_all([&](int) { return float_bytes(static_cast<double>(heads * sizes.reference)); });
+      sent.to_all([&](int) { return float_bytes(heads * sizes.reference); });
       if (is_backward) {
         add_totals(sent, whole, heads, sizes.rows);
         add_segment_rows(sent, layout, whole, heads, sizes);
       } else {
         sent.moved(layout, whole, RowBytes(heads).keys);
       }
-      return sent;
     };
     costs.messages = messages_to_all(is_backward ? 4 : 2);
     return costs;
@@ -170,40 +166,16 @@ FarSizes performer_sizes(bool is_backward) {
   return sizes;
 }
 
-/// Inputs including those besides q, k and v.
-template <class Op>
-fovea::InputsOf<Op, float> read_far(Tensors& t) {
-  auto in = read_qkv<Op>(t);
-  if constexpr (requires { in.beta; }) in.beta = t.even("beta", 1, 0.5F);
-  if constexpr (requires { in.projection; }) {
-    in.projection = t.alike("projection", {1, 1, kFeatures, kWidth});
-  }
-  return in;
-}
-/// Gradients likewise, without that of the projection.
-template <class Op>
-fovea::GradsOf<Op, float> far_grads(Tensors& t) {
-  auto grads = qkv_grads<Op>(t);
-  if constexpr (requires { grads.beta; }) grads.beta = t.made("d_beta", t.of_rows(1));
-  return grads;
-}
-
 }  // namespace
 
 Systems far_systems(Index heads, bool saves) {
   using enum Taken;
   using Linear = fovea::LinearAttention<fovea::EluPlusOne>;
   using Delta = fovea::DeltaRuleAttention<>;
-  const auto entry = [&]<class Op>(Look look, const Op& op, const CostsOf& costs) {
-    const auto saved = [=](Tensors& t) {
-      fovea::SavedOf<Op, float> made;
-      if constexpr (requires { made.near_out; }) {
-        if (saves) made = {t.made("near_out", t.of_rows()), t.lse()};
-      }
-      return made;
-    };
-    return system_of(std::move(look), RowLayout::contiguous,
-                     Call(same(op), read_far<Op>, saved, far_grads<Op>), costs);
+  const auto entry = [&](Look look, const auto& op, const CostsOf& costs) {
+    // The gradient of a random projection is not measured.
+    return system_of(std::move(look), RowLayout::contiguous, op, {saves, {}, {"d_projection"}},
+                     costs);
   };
   const auto sums = Family::sums;
   using OneKernel = fovea::FmmOneKernel;

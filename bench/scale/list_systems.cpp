@@ -19,9 +19,6 @@
 namespace bench {
 namespace {
 
-constexpr Index kChosen = 20;   // keys of a row and head
-constexpr Index kDominant = 4;  // M, the dominant indices of a key of FSAT
-
 /// The probability that at least one of that many draws hits, given the probability of each.
 double any_of(double draws, double probability) {
   return probability >= 1 ? 1 : -std::expm1(draws * std::log1p(-probability));
@@ -31,8 +28,8 @@ double any_of(double draws, double probability) {
 Costs mean_costs(double tensors, std::function<double(const RowLayout&, double own)> row_bytes) {
   Costs costs;
   costs.basis = Basis::mean;
-  costs.sent = [=](const RowLayout& layout) {
-    return Sent(layout).to_all([&](int rank) {
+  costs.add_sent = [=](Sent& sent, const RowLayout& layout) {
+    sent.to_all([&](int rank) {
       const auto own = static_cast<double>(layout.count(rank));
       return own * row_bytes(layout, own);
     });
@@ -85,46 +82,17 @@ CostsOf fsat_costs(Index heads) {
 Systems list_systems(Index heads, bool saves) {
   using enum Taken;
   using fovea::FsatAttention, fovea::IndexedAttention, fovea::SmartBirdAttention;
-  const auto lists = Family::lists;
-  const auto of_bird = [](Tensors& t) {
-    auto in = read_qkv<SmartBirdAttention>(t);
-    in.sketch_q = in.sketch_k = t.sketch();
-    return in;
-  };
-  const auto bird_saved = [saves](Tensors& t) {
-    fovea::SmartBirdSaved<float> made;
-    if (saves) made = {t.lse(), t.made_indices("chosen", t.of_rows(kChosen))};
-    return made;
-  };
-  const auto of_lists = [](Tensors& t) {
-    auto in = read_qkv<IndexedAttention>(t);
-    in.indices = t.lists(kChosen);
-    return in;
-  };
-  const auto of_fsat = [](Tensors& t) {
-    auto in = read_qkv<FsatAttention>(t);
-    in.dominant = t.places("dominant", kDominant);
-    return in;
-  };
-  const auto fsat_grads = [](Tensors& t) {
-    auto grads = qkv_grads<FsatAttention>(t);
-    grads.dominant = t.made("d_dominant", t.of_rows(kDominant));
-    return grads;
-  };
   const auto fsat = [](Index rows) { return FsatAttention(fovea::FsatOptions{rows}); };
-  constexpr LayoutOf contiguous = RowLayout::contiguous;
+  const auto entry = [&]<class OpOf>(const char* name, const char* style, Taken taken,
+                                     const OpOf& op, const CostsOf& costs) {
+    return system_of({name, style, Family::lists, taken}, RowLayout::contiguous, op, {saves},
+                     costs);
+  };
   return {
-      system_of({"Smart Bird", "smart_bird", lists, always}, contiguous,
-                Call(same(SmartBirdAttention{{.keys_per_row = kChosen}}), of_bird, bird_saved,
-                     qkv_grads<SmartBirdAttention>),
-                listed_costs(heads, kSketchColumns)),
-      system_of({"FSAT", "fsat", lists, always}, contiguous,
-                Call(fsat, of_fsat, saves_lse<FsatAttention>(saves), fsat_grads),
-                fsat_costs(heads)),
-      system_of({"indexed 20", "indexed", lists}, contiguous,
-                Call(same(IndexedAttention{}), of_lists, saves_lse<IndexedAttention>(saves),
-                     qkv_grads<IndexedAttention>),
-                listed_costs(heads, 0)),
+      entry("Smart Bird", "smart_bird", always, SmartBirdAttention{{.keys_per_row = kChosen}},
+            listed_costs(heads, kSketchColumns)),
+      entry("FSAT", "fsat", always, fsat, fsat_costs(heads)),
+      entry("indexed 20", "indexed", usually, IndexedAttention{}, listed_costs(heads, 0)),
   };
 }
 

@@ -88,7 +88,7 @@ struct Stage {
 
 inline ScaleResult measure(const System& system, const Stage& at, const ScaleArguments& asked) {
   const Communicator& ranks = at.ranks;
-  const PassOfSystem& pass = asked.backward ? system.backward : system.forward;
+  const PassOfSystem& pass = system.pass(asked.backward);
   const Sharding rows(ranks, system.layout(at.rows, ranks.size()));
   const bool is_first = ranks.rank() == 0;
   // Tensors may keep what needs a communicator.

@@ -54,7 +54,7 @@ double peak_bytes(const Communicator& ranks, const Pass& pass) {
 inline MemoryResult measure_memory(const System& system, const Stage& at,
                                    const ScaleArguments& asked) {
   const Communicator& ranks = at.ranks;
-  const PassOfSystem& pass = asked.backward ? system.backward : system.forward;
+  const PassOfSystem& pass = system.pass(asked.backward);
   const auto seed = static_cast<std::uint32_t>(ranks.rank());
   // What it reads and writes is there before.
   const auto touch = [&](Tensors& tensors, const Sharding& rows) {

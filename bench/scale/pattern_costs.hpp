@@ -39,8 +39,8 @@ struct RowBytes {
 
   /// \param key_width of queries and keys; values are of kWidth
   explicit RowBytes(Index heads, Index key_width = kWidth)
-      : keys(float_bytes(static_cast<double>(heads * (key_width + kWidth)))),
-        queries(float_bytes(static_cast<double>(heads * (key_width + 2 * kWidth + 2)))) {}
+      : keys(float_bytes(heads * (key_width + kWidth))),
+        queries(float_bytes(heads * (key_width + 2 * kWidth + 2))) {}
 };
 
 /// Adds what ranks send in one pass.
@@ -60,10 +60,8 @@ inline CostsOf near_costs(Index heads, std::function<double(double)> pairs, cons
   return [=](bool is_backward) {
     Costs costs;
     costs.pairs = pairs;
-    costs.sent = [=](const RowLayout& layout) {
-      Sent sent(layout);
+    costs.add_sent = [=](Sent& sent, const RowLayout& layout) {
       add_pattern(sent, layout, RowBytes(heads), is_backward, needs);
-      return sent;
     };
     // Each tensor and head is a separate message.
     const double tensors = static_cast<double>(heads) * (is_backward ? 7 : 2);

@@ -55,10 +55,9 @@ SomeRows near_blocks(const RowLayout& layout, int rank) {
 
 /// Random blocks: each block of keys is drawn three times by each head on average, and belongs to
 /// the global rows, of rank 0, which see all keys; all ranks see the keys of these.
-Sent big_bird_sent(const RowLayout& layout, Index heads, double row_bytes) {
+void add_big_bird(Sent& sent, const RowLayout& layout, Index heads, double row_bytes) {
   const double others = layout.ranks() - 1;
   const double drawn = 3 * static_cast<double>(heads);
-  Sent sent(layout);
   for (int rank = 0; rank < layout.ranks() && others > 0; ++rank) {
     const auto own = static_cast<double>(layout.count(rank));
     // For each block, the ranks that are hit by that many draws; and the global blocks of rank 0.
@@ -66,7 +65,6 @@ Sent big_bird_sent(const RowLayout& layout, Index heads, double row_bytes) {
     const double rows = random + (rank > 0 ? own : std::min(own, 128.0) * others);
     sent.add(rank, row_bytes * std::min(own * others, rows));
   }
-  return sent;
 }
 
 CostsOf big_bird_costs(Index heads) {
@@ -74,8 +72,8 @@ CostsOf big_bird_costs(Index heads) {
     const RowBytes row(heads);
     Costs costs = pattern_costs(heads, [](double n) { return 64 * 8 * n; })(is_backward);
     costs.basis = Basis::mean;
-    costs.sent = [=](const RowLayout& layout) {
-      return big_bird_sent(layout, heads, row.keys + (is_backward ? row.queries : 0));
+    costs.add_sent = [=](Sent& sent, const RowLayout& layout) {
+      add_big_bird(sent, layout, heads, row.keys + (is_backward ? row.queries : 0));
     };
     return costs;
   };
@@ -106,38 +104,37 @@ Systems pattern_systems(Index heads, bool saves) {
   const auto half_square = [](double n) { return n * n / 2; };
   const auto of_window = [](double n) { return (2 * kBand + 1) * n; };
   const auto entry = [&](Look look, LayoutOf layout, const auto& op, const CostsOf& costs) {
-    return qkv_system(std::move(look), layout, op, saves, costs);
+    return system_of(std::move(look), layout, op, {saves}, costs);
   };
   return {
       entry({"full, causal", "full", all, always, true}, zigzag,
-            same(fovea::FullAttention{{.causal = true}}),
+            fovea::FullAttention{{.causal = true}},
             pattern_costs(heads, half_square, {up_to, from})),
-      entry({"full", "full", all, always}, contiguous, same(fovea::FullAttention{}),
+      entry({"full", "full", all, always}, contiguous, fovea::FullAttention{},
             pattern_costs(heads, square)),
       entry({"window 128 + 128", "local", all, always}, contiguous,
-            same(fovea::LocalAttention{{.left = kBand, .right = kBand}}),
+            fovea::LocalAttention{{.left = kBand, .right = kBand}},
             near_costs(heads, of_window, {margin, margin})),
       // Where a piece of the layout has a stride of rows, all rows before it are seen from there.
       entry({"strided 128", "strided", all, always, true}, zigzag,
-            same(fovea::StridedAttention{{.stride = kStride, .heads = merged}}),
+            fovea::StridedAttention{{.stride = kStride, .heads = merged}},
             pattern_costs(heads, [](double n) { return n * (kStride + n / kStride / 2); },
                           {up_to, from})),
-      entry({"BigBird", "bigbird", all, always}, contiguous, same(fovea::BigBirdAttention{}),
+      entry({"BigBird", "bigbird", all, always}, contiguous, fovea::BigBirdAttention{},
             big_bird_costs(heads)),
       entry(
           {"fixed 128, 8", "fixed", all, usually, true}, zigzag,
-          same(fovea::FixedAttention{{.stride = kStride, .summary = kSummary, .heads = merged}}),
+          fovea::FixedAttention{{.stride = kStride, .summary = kSummary, .heads = merged}},
           pattern_costs(heads, [](double n) { return n * (kStride + n * kSummary / kStride) / 2; },
                         {blocks_and_summaries, from})),
       entry({"Longformer 128 + 128, 64", "longformer", all}, contiguous,
-            same(fovea::LongformerAttention{
-                {.left = kBand, .right = kBand, .first_global = kGlobal}}),
+            fovea::LongformerAttention{{.left = kBand, .right = kBand, .first_global = kGlobal}},
             near_costs(
                 heads, [](double n) { return (2 * (kBand + kGlobal) + 1) * n; },
                 {window_and_global, window_and_global}, kAllRanks)),
-      entry({"block-sparse 3 x 64", "local", all}, contiguous, near_blocks_of,
+      entry({"block-sparse 3 x 64", "local", all}, contiguous, &near_blocks_of,
             near_costs(heads, [](double n) { return 3 * kBlock * n; }, {near_blocks, near_blocks})),
-      entry({"FAT", "fat", all, if_asked}, contiguous, same(fovea::FatAttention{}),
+      entry({"FAT", "fat", all, if_asked}, contiguous, fovea::FatAttention{},
             pattern_costs(heads, square)),
   };
 }

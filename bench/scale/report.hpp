@@ -36,7 +36,7 @@ inline std::vector<OutlookOfSystem> outlooks(const std::vector<System>& systems,
                                              const ScaleArguments& asked) {
   std::vector<OutlookOfSystem> all;
   for (std::size_t s = 0; s < systems.size(); ++s) {
-    const Costs& costs = (asked.backward ? systems[s].backward : systems[s].forward).costs;
+    const Costs& costs = systems[s].pass(asked.backward).costs;
     const Work work = results[s].work.of_rows(costs, static_cast<double>(rows),
                                               static_cast<double>(asked.tokens));
     all.push_back(

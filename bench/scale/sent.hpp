@@ -22,6 +22,7 @@ using fovea::Range;
 using fovea::distributed::RowLayout;
 
 inline double float_bytes(double count) { return count * sizeof(float); }
+inline double float_bytes(Index count) { return float_bytes(static_cast<double>(count)); }
 
 /// Some rows of a sequence: two ranges that do not meet, and the last `summary` of each `stride`
 /// rows before an end.
@@ -239,6 +240,13 @@ class Sent {
           to_channels ? own * (all - bytes) : (static_cast<double>(layout.rows()) - own) * bytes);
     }
     return *this;
+  }
+  /// The same of channels, or heads, of which each rank has as many. \param numbers of each in a
+  /// row
+  Sent& turned(const RowLayout& layout, bool to_channels, Index channels, Index numbers) {
+    return turned(layout, to_channels, [&](int rank) {
+      return float_bytes(share_of(channels, rank, ranks()) * numbers);
+    });
   }
 
  private:

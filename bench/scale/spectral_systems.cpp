@@ -3,6 +3,7 @@
 /// The Fourier mixer and the cross of hidden states, as fovea_scale measures them: ranks compute
 /// them by channels, which are those of all heads side by side.
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 #include "bench/scale/calls.hpp"
@@ -85,19 +86,18 @@ CostsOf mixer_costs(Index heads) {
   return [=](bool) {
     Costs costs;
     costs.pairs = fourier_pairs;
-    costs.sent = [=](const RowLayout& layout) {
+    costs.add_sent = [=](Sent& sent, const RowLayout& layout) {
       const Index width = heads * kWidth;
       const RowPairs pairs(layout);
       const std::vector<MixerShare> shares = MixerShare::of_ranks(width, layout.ranks());
       double sums = 0;
       for (const MixerShare& share : shares) sums += numbers_in(share.sums());
-      Sent sent(layout);
       for (int rank = 0; rank < layout.ranks(); ++rank) {
         const MixerShare& share = shares[static_cast<std::size_t>(rank)];
         sent.add(rank, float_bytes(pairs.moved().of(rank) * static_cast<double>(width)));
         sent.add(rank, float_bytes(pairs.count(rank) * (sums - numbers_in(share.sums()))));
       }
-      return sent.turned(layout, false, [&](int rank) {
+      sent.turned(layout, false, [&](int rank) {
         return float_bytes(numbers_in(shares[static_cast<std::size_t>(rank)].columns()));
       });
     };
@@ -113,17 +113,10 @@ CostsOf cross_costs(Index heads) {
   return [=](bool is_backward) {
     Costs costs;
     costs.pairs = fourier_pairs;
-    costs.sent = [=](const RowLayout& layout) {
+    costs.add_sent = [=](Sent& sent, const RowLayout& layout) {
       const Index channels = heads * kWidth;
-      const int ranks = layout.ranks();
-      const auto bytes_of = [=](double tensors) {
-        return [=](int rank) {
-          return float_bytes(tensors * static_cast<double>(share_of(channels, rank, ranks)));
-        };
-      };
-      return Sent(layout)
-          .turned(layout, true, bytes_of(is_backward ? 3 : 2))
-          .turned(layout, false, bytes_of(is_backward ? 2 : 1));
+      sent.turned(layout, true, channels, is_backward ? 3 : 2)
+          .turned(layout, false, channels, is_backward ? 2 : 1);
     };
     costs.messages = messages_to_all(is_backward ? 5 : 3);
     costs.most_ranks = static_cast<double>(heads * kWidth);
@@ -131,58 +124,37 @@ CostsOf cross_costs(Index heads) {
   };
 }
 
-/// A pass of the mixer from one tensor to another.
-PassOfSystem mixer_pass(const char* from, const char* to, bool is_backward, Index heads) {
-  const fovea::FourierMixer op;
-  const auto one = [=](Tensors& t) {
-    is_backward ? op.backward(read(t, from), written(t, to))
-                : op.forward(read(t, from), written(t, to));
-  };
-  const auto sharded = [=](Tensors& t, const Sharding& rows) {
-    return is_backward ? backward(op, read(t, from), written(t, to), rows)
-                       : forward(op, read(t, from), written(t, to), rows);
-  };
-  const auto touch = [=](Tensors& t) { read(t, from), written(t, to); };
-  return {touch, one, sharded, mixer_costs(heads)(is_backward)};
-}
-
 fovea::CrossInputs<float> cross_inputs(Tensors& t) { return {read(t, "f1"), read(t, "f2")}; }
-fovea::CrossGrads<float> cross_grads(Tensors& t) {
-  return {written(t, "d_f1"), written(t, "d_f2")};
+
+System mixer(Index heads) {
+  const fovea::FourierMixer op;
+  const auto forwards = [](Tensors& t) { return std::tuple(read(t, "x"), written(t, "mixed")); };
+  const auto backwards = [](Tensors& t) {
+    return std::tuple(read(t, "d_mixed"), written(t, "d_x"));
+  };
+  return {{"mixer", "mixer", Family::heads},
+          RowLayout::contiguous,
+          forward_pass(op, forwards, mixer_costs(heads)(false)),
+          backward_pass(op, backwards, mixer_costs(heads)(true))};
 }
 
-PassOfSystem cross_forward(Index heads) {
+System cross(Index heads) {
   const fovea::HiddenStateCross op;
-  return {[](Tensors& t) { cross_inputs(t), written(t, "crossed"); },
-          [=](Tensors& t) { op.forward(cross_inputs(t), written(t, "crossed")); },
-          [=](Tensors& t, const Sharding& rows) {
-            return forward(op, cross_inputs(t), written(t, "crossed"), rows);
-          },
-          cross_costs(heads)(false)};
-}
-PassOfSystem cross_backward(Index heads) {
-  const fovea::HiddenStateCross op;
-  return {[](Tensors& t) { cross_inputs(t), read(t, "d_crossed"), cross_grads(t); },
-          [=](Tensors& t) { op.backward(cross_inputs(t), read(t, "d_crossed"), cross_grads(t)); },
-          [=](Tensors& t, const Sharding& rows) {
-            return backward(op, cross_inputs(t), read(t, "d_crossed"), cross_grads(t), rows);
-          },
-          cross_costs(heads)(true)};
+  const auto forwards = [](Tensors& t) {
+    return std::tuple(cross_inputs(t), written(t, "crossed"));
+  };
+  const auto backwards = [](Tensors& t) {
+    const fovea::CrossGrads<float> grads{written(t, "d_f1"), written(t, "d_f2")};
+    return std::tuple(cross_inputs(t), read(t, "d_crossed"), grads);
+  };
+  return {{"cross", "cross", Family::heads},
+          RowLayout::contiguous,
+          forward_pass(op, forwards, cross_costs(heads)(false)),
+          backward_pass(op, backwards, cross_costs(heads)(true))};
 }
 
 }  // namespace
 
-Systems spectral_systems(Index heads, bool /*saves*/) {
-  return {
-      {{"mixer", "mixer", Family::heads},
-       RowLayout::contiguous,
-       mixer_pass("x", "mixed", false, heads),
-       mixer_pass("d_mixed", "d_x", true, heads)},
-      {{"cross", "cross", Family::heads},
-       RowLayout::contiguous,
-       cross_forward(heads),
-       cross_backward(heads)},
-  };
-}
+Systems spectral_systems(Index heads, bool /*saves*/) { return {mixer(heads), cross(heads)}; }
 
 }  // namespace bench

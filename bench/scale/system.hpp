@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "bench/scale/costs.hpp"
@@ -69,6 +70,7 @@ struct System {
   Index multiple = 1;  ///< that the rows of its sequence are one of
 
   bool has_backward() const { return backward.sharded != nullptr; }
+  const PassOfSystem& pass(bool is_backward) const { return is_backward ? backward : forward; }
 };
 
 /// Gradients of weights begin with whole chains of tokens.
@@ -78,32 +80,27 @@ inline RowLayout whole_chains(Index rows, int ranks) {
 
 using Systems = std::vector<System>;
 
-/// Softmax over patterns, for that many heads: forward passes save lse if `saves`.
-Systems pattern_systems(Index heads, bool saves);
-/// Those with a far field, and Performer attention.
-Systems far_systems(Index heads, bool saves);
-/// Those over lists of keys.
-Systems list_systems(Index heads, bool saves);
-/// Those of rows that all ranks have.
-Systems packed_systems(Index heads, bool saves);
-/// Those that ranks compute by heads.
-Systems head_systems(Index heads, bool saves);
-/// The same by channels, of Fourier transforms: they need FFTW.
-Systems spectral_systems(Index heads, bool saves);
-/// The Synthesizers, a block of an encoder, and a decoder.
-Systems weight_systems(Index heads, bool saves);
+/// Those of a source, for that many heads. Forward passes save what backward ones read if `saves`.
+using SystemsOf = Systems(Index heads, bool saves);
+
+SystemsOf pattern_systems;   ///< softmax over patterns
+SystemsOf far_systems;       ///< with a far field, and Performer attention
+SystemsOf list_systems;      ///< over lists of keys
+SystemsOf packed_systems;    ///< of rows that all ranks have
+SystemsOf head_systems;      ///< that ranks compute by heads
+SystemsOf spectral_systems;  ///< the same by channels, of Fourier transforms: they need FFTW
+SystemsOf weight_systems;    ///< the Synthesizers, a block of an encoder, and a decoder
 
 /// All of them.
 inline Systems all_systems(Index heads, bool saves) {
   Systems all;
-  for (const auto& family :
+  for (SystemsOf* const some :
        {pattern_systems, far_systems, list_systems, packed_systems, head_systems,
 #ifdef FOVEA_BENCH_HAS_FFTW
         spectral_systems,
 #endif
         weight_systems}) {
-    const Systems some = family(heads, saves);
-    all.insert(all.end(), some.begin(), some.end());
+    for (System& system : some(heads, saves)) all.push_back(std::move(system));
   }
   return all;
 }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/io/gaussian.hpp"
@@ -21,10 +22,18 @@ namespace bench {
 using fovea::Shape;
 using fovea::View;
 
-/// D of queries, keys and values.
-inline constexpr Index kWidth = 64;
-/// d of a sketch.
-inline constexpr Index kSketchColumns = 8;
+inline constexpr Index kWidth = 64;         ///< D of queries, keys and values
+inline constexpr Index kSketchColumns = 8;  ///< d of a sketch
+inline constexpr Index kChosen = 20;        ///< keys of a row and head, of lists
+inline constexpr Index kDominant = 4;       ///< M, the dominant indices of a key of FSAT
+inline constexpr Index kFeatures = 64;      ///< of a row, random ones, too
+inline constexpr Index kPacked = 64;        ///< P of Luna
+inline constexpr Index kProjected = 128;    ///< P of Linformer
+inline constexpr Index kLandmarks = 64;
+inline constexpr Index kChunk = 64;  ///< of Reformer, and the block of Sinkhorn
+inline constexpr Index kRounds = 4;
+inline constexpr Index kRank = 8;     ///< r of the factorised Synthesizer
+inline constexpr Index kHidden = 64;  ///< of the dense one
 
 /// All tensors of some rows. Each is allocated when it is first requested, so unused ones need no
 /// memory, and q, k and v are separate, as in programs.
@@ -32,33 +41,71 @@ class Tensors {
  public:
   /// \param heads of q, k and v   \param layout, rank whose rows these are
   Tensors(Index heads, const RowLayout& layout, int rank, std::uint32_t seed)
-      : heads_(heads), layout_(layout), rank_(rank), rows_(layout.count(rank)), seed_(seed) {}
+      : heads_(heads), layout_(layout), rows_(layout.count(rank)), seed_(seed) {
+    const Shape projections = {1, 1, kProjected, rows_};
+    const Shape projected = {1, heads, kProjected, kWidth};
+    const Index blocks = segments_of(whole_segments(layout, kChunk), rank, kChunk);
+    for (const char* name : {"q", "k", "v", "qk", "x", "out", "near_out"}) {
+      shapes_[name] = of_rows();
+    }
+    for (const char* name : {"lse", "near_lse", "beta"}) shapes_[name] = of_rows(1);
+    shapes_.insert({{"round_lse", of_rows(kRounds)},
+                    {"indices", of_rows(kChosen)},
+                    {"dominant", of_rows(kDominant)},
+                    {"sketch_q", {1, 1, rows_, kSketchColumns}},
+                    {"sketch_k", {1, 1, rows_, kSketchColumns}},
+                    {"projection", {1, 1, kFeatures, kWidth}},
+                    {"key_projection", projections},
+                    {"value_projection", projections},
+                    {"projected_keys", projected},
+                    {"projected_values", projected},
+                    {"landmark_lse", {1, heads, kLandmarks, 1}},
+                    {"landmark_values", {1, heads, kLandmarks, kWidth}},
+                    {"sorting", {1, heads, blocks, sequence() / kChunk}},
+                    {"r", of_rows(sequence())},
+                    {"r1", of_rows(kRank)},
+                    {"r2", of_rows(kRank)},
+                    {"w1", {1, heads, kWidth, kHidden}},
+                    {"w2", {1, heads, kHidden, sequence()}}});
+  }
   Tensors(const Tensors&) = delete;
   Tensors& operator=(const Tensors&) = delete;
 
   Index heads() const { return heads_; }
   Index rows() const { return rows_; }
   Index sequence() const { return layout_.rows(); }
-  /// The blocks of the sequence that begin in these rows.
-  Index blocks(Index length) const {
-    return segments_of(whole_segments(layout_, length), rank_, length);
-  }
   /// [1, heads, rows, width].
   Shape of_rows(Index width = kWidth) const { return {1, heads_, rows_, width}; }
 
-  View<const float> q() { return given("q", of_rows()); }
-  View<const float> k() { return given("k", of_rows()); }
-  View<const float> v() { return given("v", of_rows()); }
-  View<const float> d_out() { return given("d_out", of_rows()); }
-  /// The first columns of q.
-  View<const float> sketch() {
-    return View<const float>(q().data(), {1, 1, rows_, kSketchColumns}, q().strides());
+  /// Whether some operator has a tensor of that name.
+  bool has(const std::string& name) const { return shapes_.contains(name); }
+  /// The shape of a tensor by the name that operators have for it. "d_" before a name is its
+  /// gradient, and "packed " before that is the same of packed rows, which all ranks have.
+  Shape shape(std::string name) const {
+    const auto takes = [&](std::string_view prefix) {
+      const bool has_it = name.starts_with(prefix);
+      if (has_it) name.erase(0, prefix.size());
+      return has_it;
+    };
+    const bool is_packed = takes("packed ");
+    takes("d_");
+    Shape found = shapes_.at(name);
+    if (is_packed) found[2] = kPacked;
+    return found;
   }
-  View<float> out() { return made("out", of_rows()); }
-  View<float> lse() { return made("lse", of_rows(1)); }
-  View<float> d_q() { return made("d_q", of_rows()); }
-  View<float> d_k() { return made("d_k", of_rows()); }
-  View<float> d_v() { return made("d_v", of_rows()); }
+  /// What is read by that name.
+  View<const float> read(const std::string& name) {
+    const Shape of = shape(name);
+    const bool is_sketch = name.starts_with("sketch");  // the first columns of q
+    if (is_sketch) return View<const float>(read("q").data(), of, read("q").strides());
+    if (name == "beta") return even(name, 1, 0.5F);
+    if (name == "dominant") return places(name, kDominant);
+    const bool is_alike =
+        name.starts_with("packed ") || name == "projection" || name == "w1" || name == "w2";
+    return is_alike ? alike(name, of) : given(name, of);
+  }
+  /// What is written by that name.
+  View<float> written(const std::string& name) { return made(name, shape(name)); }
 
   /// A tensor of random numbers, others on each rank.
   View<const float> given(const std::string& name, const Shape& shape) {
@@ -142,9 +189,9 @@ class Tensors {
 
   Index heads_;
   RowLayout layout_;
-  int rank_;
   Index rows_;
   std::uint32_t seed_;
+  std::map<std::string, Shape> shapes_;
   std::map<std::string, std::vector<float>> numbers_;
   std::map<std::string, std::vector<Index>> indices_;
   std::map<std::string, std::shared_ptr<void>> kept_;

@@ -24,93 +24,37 @@
 namespace bench {
 namespace {
 
-constexpr Index kRank = 8;     // r of the factorised Synthesizer
-constexpr Index kHidden = 64;  // of the dense one
-
 /// A Synthesizer is attention of all rows to all keys, of some width.
 /// \param add add(sent, layout): what the gradients of its weights send
 CostsOf synthesizer_costs(Index heads, Index key_width,
                           std::function<void(Sent&, const RowLayout&)> add) {
   return [=, softmax = pattern_costs(heads, [](double n) { return n * n; })](bool is_backward) {
     Costs costs = softmax(is_backward);
-    costs.sent = [=](const RowLayout& layout) {
-      Sent sent(layout);
+    costs.add_sent = [=](Sent& sent, const RowLayout& layout) {
       add_pattern(sent, layout, RowBytes(heads, key_width), is_backward, {});
       if (is_backward) add(sent, layout);
-      return sent;
     };
     return costs;
   };
 }
 
-System random_synthesizer(Look look, Index heads, bool saves) {
-  using Op = fovea::RandomSynthesizerAttention;
-  const auto inputs = [](Tensors& t) {
-    return fovea::RandomSynthesizerInputs<float>{t.given("r", t.of_rows(t.sequence())), t.v()};
-  };
-  const auto grads = [](Tensors& t) {
-    return fovea::RandomSynthesizerGrads<float>{t.made("d_r", t.of_rows(t.sequence())), t.d_v()};
-  };
-  // R has the rows of queries, which go to the ranks of their columns.
-  const auto logits = [=](Sent& sent, const RowLayout& layout) {
+/// R has the rows of queries, which go to the ranks of their columns.
+CostsOf random_costs(Index heads) {
+  return synthesizer_costs(heads, 0, [=](Sent& sent, const RowLayout& layout) {
     for (int rank = 0; rank < layout.ranks(); ++rank) {
       const Index own = layout.count(rank);
-      sent.add(rank, float_bytes(static_cast<double>(heads * own * (layout.rows() - own))));
+      sent.add(rank, float_bytes(heads * own * (layout.rows() - own)));
     }
-  };
-  return system_of(std::move(look), RowLayout::contiguous,
-                   Call(same(Op()), inputs, saves_lse<Op>(saves), grads),
-                   synthesizer_costs(heads, 0, logits));
+  });
 }
 
-System factorised_synthesizer(Look look, Index heads, bool saves) {
-  using Op = fovea::FactorisedSynthesizerAttention;
-  const auto inputs = [](Tensors& t) {
-    const Shape shape = t.of_rows(kRank);
-    return fovea::FactorisedSynthesizerInputs<float>{t.given("r1", shape), t.given("r2", shape),
-                                                     t.v()};
-  };
-  const auto grads = [](Tensors& t) {
-    const Shape shape = t.of_rows(kRank);
-    return fovea::FactorisedSynthesizerGrads<float>{t.made("d_r1", shape), t.made("d_r2", shape),
-                                                    t.d_v()};
-  };
-  return system_of(std::move(look), RowLayout::contiguous,
-                   Call(same(Op()), inputs, saves_lse<Op>(saves), grads),
-                   synthesizer_costs(heads, kRank, [](Sent&, const RowLayout&) {}));
-}
-
-System dense_synthesizer(Look look, Index heads, bool saves) {
-  using Op = fovea::DenseSynthesizerAttention;
-  const auto w1 = [](const Tensors& t) { return Shape{1, t.heads(), kWidth, kHidden}; };
-  const auto w2 = [](const Tensors& t) { return Shape{1, t.heads(), kHidden, t.sequence()}; };
-  const auto inputs = [=](Tensors& t) {
-    fovea::DenseSynthesizerInputs<float> in;
-    in.x = t.given("x", t.of_rows());
-    in.w1 = t.alike("w1", w1(t));
-    in.w2 = t.alike("w2", w2(t));
-    in.v = t.v();
-    return in;
-  };
-  const auto grads = [=](Tensors& t) {
-    fovea::DenseSynthesizerGrads<float> made;
-    made.x = t.made("d_x", t.of_rows());
-    made.w1 = t.made("d_w1", w1(t));
-    made.w2 = t.made("d_w2", w2(t));
-    made.v = t.d_v();
-    return made;
-  };
-  // The sums of W1 go from rank to rank, and the columns of W2 to all. Both have a bias.
-  const auto weights = [=](Sent& sent, const RowLayout& layout) {
-    const auto bytes = [=](Index numbers) {
-      return float_bytes(static_cast<double>(heads * numbers));
-    };
+/// The sums of W1 go from rank to rank, and the columns of W2 to all. Both have a bias.
+CostsOf dense_costs(Index heads) {
+  return synthesizer_costs(heads, kHidden + 1, [=](Sent& sent, const RowLayout& layout) {
+    const auto bytes = [=](Index numbers) { return float_bytes(heads * numbers); };
     sent.chain_to_all(layout, bytes((kWidth + 1) * fovea::padded_size(kHidden)));
     sent.to_all([&](int rank) { return bytes(layout.count(rank) * (kHidden + 1)); });
-  };
-  return system_of(std::move(look), whole_chains,
-                   Call(same(Op()), inputs, saves_lse<Op>(saves), grads),
-                   synthesizer_costs(heads, kHidden + 1, weights));
+  });
 }
 
 /// The gradient of a matrix passes through the ranks in parts of that many rows, at most four times
@@ -119,7 +63,7 @@ void add_gradient(Sent& sent, const RowLayout& layout, Index rows, Index columns
                   Index least_rows) {
   const Index parts = std::clamp(rows / least_rows, Index{1}, Index{4} * layout.ranks());
   const Index of_part = (rows + parts - 1) / parts;
-  sent.chain_to_all(layout, float_bytes(static_cast<double>(parts * of_part * columns)));
+  sent.chain_to_all(layout, float_bytes(parts * of_part * columns));
 }
 
 /// A block of an encoder is attention, and backward sums over tokens for its weights.
@@ -129,8 +73,8 @@ CostsOf block_costs(const CostsOf& attention, Index heads) {
     if (!is_backward) return costs;
     constexpr Index least_rows = 128;  // of a matrix, but for those of one row
     const Index width = heads * kWidth;
-    costs.sent = [=, of_attention = costs.sent](const RowLayout& layout) {
-      Sent sent = of_attention(layout);
+    costs.add_sent = [=, of_attention = costs.add_sent](Sent& sent, const RowLayout& layout) {
+      of_attention(sent, layout);
       const auto add = [&](Index rows, Index columns, Index least) {
         add_gradient(sent, layout, rows, columns, least);
       };
@@ -141,7 +85,6 @@ CostsOf block_costs(const CostsOf& attention, Index heads) {
       add(1, 4 * width, 1);  // their biases
       add(1, width, 1);
       for (int norm = 0; norm < 2; ++norm) add(1, 2 * width, 1);
-      return sent;
     };
     const double chains = 8;
     costs.messages = [=, of_attention = costs.messages](int ranks) {
@@ -209,7 +152,7 @@ System decoder(Look look, Index heads) {
   const auto whole = [=](Tensors & t) -> auto& {
     return t.kept("decoder", [&] {
       auto made = std::make_shared<decltype(op.decoder<float>(shape))>(op.decoder<float>(shape));
-      made->append(t.k(), t.v());
+      made->append(t.read("k"), t.read("v"));
       return made;
     });
   };
@@ -217,17 +160,17 @@ System decoder(Look look, Index heads) {
     return t.kept("decoder over ranks", [&] {
       using Decoder = fovea::distributed::SoftmaxDecoder<Op, float>;
       auto made = std::make_shared<Decoder>(op, shape, rows.ranks());
-      made->append_own({t.k(), t.v()}, rows.count());
+      made->append_own({t.read("k"), t.read("v")}, rows.count());
       return made;
     });
   };
   Costs costs;
   costs.pairs = [](double n) { return n; };
-  costs.sent = [=](const RowLayout& layout) {
-    return Sent(layout).to_all([&](int rank) {
+  costs.add_sent = [=](Sent& sent, const RowLayout& layout) {
+    sent.to_all([&](int rank) {
       const Index segments = segments_of(layout, rank, fovea::kKeySegment);
       const Index softmax = fovea::softmax_row_part(1, kWidth);
-      return float_bytes(static_cast<double>(segments * heads * softmax));
+      return float_bytes(segments * heads * softmax);
     });
   };
   costs.messages = messages_to_all(1);
@@ -237,7 +180,7 @@ System decoder(Look look, Index heads) {
     return RowLayout::block_cyclic(rows, ranks, fovea::kKeySegment);
   };
   system.forward = {
-      [=](Tensors& t) { q(t), out(t), t.k(), t.v(); },
+      [=](Tensors& t) { q(t), out(t), t.read("k"), t.read("v"); },
       [=](Tensors& t) { whole(t).step({.q = q(t)}, out(t)); },
       [=](Tensors& t, const Sharding& rows) { return sharded(t, rows).step({.q = q(t)}, out(t)); },
       costs};
@@ -253,10 +196,13 @@ Systems weight_systems(Index heads, bool saves) {
   const auto of_window = [](double n) { return (2 * kBand + 1) * n; };
   const auto of_all = [](double n) { return n * n; };
   return {
-      random_synthesizer({"Synthesizer, random", "synthesizer", weights, if_asked}, heads, saves),
-      factorised_synthesizer({"Synthesizer, factorised", "synthesizer", weights, if_asked}, heads,
-                             saves),
-      dense_synthesizer({"Synthesizer, dense", "heads", weights, if_asked}, heads, saves),
+      system_of({"Synthesizer, random", "synthesizer", weights, if_asked}, RowLayout::contiguous,
+                fovea::RandomSynthesizerAttention{}, {saves}, random_costs(heads)),
+      system_of({"Synthesizer, factorised", "synthesizer", weights, if_asked},
+                RowLayout::contiguous, fovea::FactorisedSynthesizerAttention{}, {saves},
+                synthesizer_costs(heads, kRank, [](Sent&, const RowLayout&) {})),
+      system_of({"Synthesizer, dense", "heads", weights, if_asked}, whole_chains,
+                fovea::DenseSynthesizerAttention{}, {saves}, dense_costs(heads)),
       block_of({"block, window", "local", weights}, window, heads,
                near_costs(heads, of_window, {margin, margin})),
       block_of({"block, full", "full", weights, if_asked}, fovea::FullAttention{}, heads,

@@ -204,10 +204,10 @@ TEST_F(Quality, ABlendWithFullAttentionSelectsIt) {
   const Result far_field(in_);
   fovea::LinearAttention<fovea::EluPlusOne>({.causal = true})
       .forward(in_, far_field.out_view, pool_);
-  const bench::detail::BlendLogits blend(full_, far_field, full_);
+  const auto [near_logits, far_logits] = bench::detail::blend_logits(full_, far_field, full_);
   for (std::size_t h = 0; h < 4; ++h) {
-    EXPECT_NEAR(1 / (1 + std::exp(-blend.near_logits[h])), 0.999, 1e-4);
-    EXPECT_NEAR(1 / (1 + std::exp(-blend.far_logits[h])), 0.001, 1e-4);
+    EXPECT_NEAR(1 / (1 + std::exp(-near_logits.numbers[h])), 0.999, 1e-4);
+    EXPECT_NEAR(1 / (1 + std::exp(-far_logits.numbers[h])), 0.001, 1e-4);
   }
 }
 
@@ -215,7 +215,7 @@ TEST_F(Quality, TheBlendIsAtLeastAsGoodAsTheNearField) {
   for (Index h = 0; h < 4; ++h) {
     const Found blended = found_of(bench::fmm_choice<fovea::EluPlusOne>(5), h);
     const Found near_field =
-        found_of(bench::pattern_choice("", "", "", fovea::LocalAttention{{4, 0}}), h);
+        found_of(bench::choice_of("", "", "", fovea::LocalAttention{{4, 0}}), h);
     EXPECT_LE(blended.distance, near_field.distance * 1.01);
   }
 }

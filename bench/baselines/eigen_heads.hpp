@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One head of attention whose N x N weights are kept, by Eigen's products: the arithmetic of
-/// DenseAttention. Plain pointers only, because its translation unit is compiled with different
-/// flags.
+/// One head of softmax attention as one writes it with Eigen's matrices: the baselines of the
+/// comparisons, and the arithmetic of DenseAttention. Plain pointers only, because its translation
+/// unit is compiled with different flags.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +23,16 @@ struct HeadSizes {
   std::ptrdiff_t d;
   std::ptrdiff_t dv;
 };
+
+/// For blocks of `block_rows` query rows: S = Q K^T / sqrt(D), softmax by rows, O = P V.
+/// With block_rows = N it is the naive form, whose S is the whole N x N matrix; a block of the
+/// causal form computes no key beyond its last row.
+/// \param causal row i sees keys [0, i]; as many queries as keys
+/// \param scores scratch: [block_rows, N] scores, then [block_rows] sums
+template <class T>
+void eigen_attention(const HeadSizes& sizes, HeadRows<const T> q, HeadRows<const T> k,
+                     HeadRows<const T> v, HeadRows<T> out, bool causal, std::ptrdiff_t block_rows,
+                     T* scores);
 
 /// weights = softmax(q k^T / sqrt(d)) by rows, and out = weights v.
 /// \param weights [queries, keys], aligned to 64 bytes
