@@ -23,17 +23,16 @@ class ConformingDecoders : public Conformance {};
 template <class T, class Call>
 Result<T> in_pieces(const Case<T>& op, const Problem<T>& p, const std::vector<Index>& lengths,
                     Call&& call) {
-  const Tensor<T> out(p.out_shape());
-  const Tensor<T> lse(op.is_softmax ? p.row_shape() : Shape{});
+  const Written<T> to(op, p.out_shape());
   std::size_t n = 0;
   for (Index row = 0; row < p.shape.keys;) {
     const Index rows = std::min(lengths[n++ % lengths.size()], p.shape.keys - row);
-    const AllSaved<T> saved =
-        op.is_softmax ? AllSaved<T>{cut(lse.view(), 2, row, rows)} : AllSaved<T>{};
-    call(row, rows, cut(out.view(), 2, row, rows), saved);
+    AllSaved<T> saved;
+    if (to.has_lse) saved.lse = cut(to.lse.view(), 2, row, rows);
+    call(row, rows, cut(to.out.view(), 2, row, rows), saved);
     row += rows;
   }
-  return {p.out_shape(), out.values(), lse.values()};
+  return to.result();
 }
 
 /// Tokens that are there when a row is decoded.
@@ -111,30 +110,26 @@ TEST_P(ConformingDecoders, StepsMayHaveNoNewTokens) {
       const Index n = 70;
       const Problem<T> problem = make_problem(op, AttentionShape{2, 4, key_heads, n, n, 9, 6});
       const AllInputs<T> in = problem.inputs();
-      const Tensor<T> out({2, 4, 1, 6});
-      const Tensor<T> lse(op.is_softmax ? Shape{2, 4, 1, 1} : Shape{});
-      const AllSaved<T> saved = op.is_softmax ? AllSaved<T>{lse.view()} : AllSaved<T>{};
-      op.forward(rows_with_keys(in, n - 1, 1, 0), out.view(), saved, nullptr);
-      const Result<T> expected = {out.shape(), out.values(), lse.values()};
+      const Written<T> to(op, {2, 4, 1, 6});
+      op.forward(rows_with_keys(in, n - 1, 1, 0), to.out.view(), to.saved(), nullptr);
+      const Result<T> expected = to.result();
       AllInputs<T> query = rows_with_keys(in, n - 1, 1, 0);
       query.k = query.v = {};
       query.beta = {};
+      const auto expect_row = [&](const AnyDecoder<T>& decoder) {
+        to.fill(7);
+        decoder.step(query, to.out.view(), to.saved());
+        EXPECT_TRUE(same_bits(expected, to.result())) << key_heads;
+      };
       const AnyDecoder<T> decoder = op.decoder(decoder_shape(problem.shape));
       decoder.append(rows_with_keys(in, 0, n - 5, 0));
       decoder.append(rows_with_keys(in, n - 5, 5, n - 5));
-      for (int time = 0; time < 2; ++time) {
-        out.fill(constant(7));
-        decoder.step(query, out.view(), saved);
-        EXPECT_TRUE(same_bits(expected, {out.shape(), out.values(), lse.values()})) << key_heads;
-      }
+      expect_row(decoder);
+      expect_row(decoder);
       const AnyDecoder<T> stepped = op.decoder(decoder_shape(problem.shape));
-      const Tensor<T> all(problem.out_shape());
-      const Tensor<T> all_lse(op.is_softmax ? problem.row_shape() : Shape{});
-      stepped.step(rows_with_keys(in, 0, n, 0), all.view(),
-                   op.is_softmax ? AllSaved<T>{all_lse.view()} : AllSaved<T>{});
-      out.fill(constant(7));
-      stepped.step(query, out.view(), saved);
-      EXPECT_TRUE(same_bits(expected, {out.shape(), out.values(), lse.values()})) << key_heads;
+      const Written<T> all(op, problem.out_shape());
+      stepped.step(rows_with_keys(in, 0, n, 0), all.out.view(), all.saved());
+      expect_row(stepped);
     }
   });
 }
