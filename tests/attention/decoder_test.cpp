@@ -6,8 +6,6 @@
 /// executor and layout; also after rolling back, and in a fork.
 #include "fovea/attention/softmax/decoder.hpp"
 
-#include <cmath>
-
 #include "attention/decoding.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/scalars.hpp"
@@ -78,13 +76,17 @@ TYPED_TEST_SUITE(DecoderOf, Scalars);
 const std::vector<std::vector<Index>> kDivisions = {
     {1}, {3, 1, 70, 1, 1, 8, 130, 2}, {1000}, {64, 65, 16, 17}};
 
-TYPED_TEST(DecoderOf, FullAttentionForAnyStepSizes) {
+TYPED_TEST(DecoderOf, AnyStepSizes) {
   for (const auto& division : kDivisions) {
     expect_forward<TypeParam>(kCausal, {2, 4, 2, 290, 290, 17, 9}, division);
     expect_forward<TypeParam>(kFull, {1, 3, 3, 270, 270, 64, 64}, division, kEverything);
     expect_forward<TypeParam>(kCausal, {1, 8, 1, 140, 140, 130, 33}, division);
     expect_forward<TypeParam>(FullAttention{{.window = {100, 40}, .scale = -0.3}},
                               {1, 4, 2, 420, 420, 5, 40}, division);
+    for (const Index left : {6, 50}) {
+      expect_forward<TypeParam>(LocalAttention{{.left = left}}, {2, 4, 2, 200, 200, 27, 19},
+                                division);
+    }
   }
 }
 

@@ -6,12 +6,10 @@
 /// kind of Eigen tensor. lse is a float, and the float kernel's.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -37,8 +35,6 @@ using fovea::LocalAttention;
 static_assert(fovea::Attention<FullAttention, Eigen::bfloat16>);
 static_assert(fovea::Attention<LocalAttention, Eigen::half>);
 // Gradients are of float and double.
-static_assert(fovea::DifferentiableAttention<FullAttention, float>);
-static_assert(fovea::DifferentiableAttention<LocalAttention, double>);
 static_assert(!fovea::DifferentiableAttention<FullAttention, Eigen::bfloat16>);
 static_assert(!fovea::DifferentiableAttention<LocalAttention, Eigen::half>);
 static_assert(std::is_same_v<decltype(AllInputs<Eigen::half>::bias), View<const float>>);
@@ -354,52 +350,6 @@ TYPED_TEST(StorageOf, SameBitsOnThreads) {
   FullAttention{}.forward(problem.inputs(), threaded.view(), threads);
   for_each_index(serial.shape(), [&](Index b, Index h, Index n, Index d) {
     EXPECT_TRUE(is_rounded(serial(b, h, n, d), static_cast<float>(threaded(b, h, n, d))));
-  });
-}
-
-/// Rows [first, first + count) of a view.
-template <class T>
-View<T> rows_of(const View<T>& x, Index first, Index count) {
-  Shape shape = x.shape();
-  shape[2] = count;
-  return {x.data() + first * x.strides()[2], shape, x.strides()};
-}
-
-/// Steps of `chunk` tokens, over a cache of the same storage, give the bits of one forward pass.
-template <class S, class Op>
-void expect_steps_equal_forward(const Op& op, Index tokens, Index chunk, Index width = 27) {
-  SCOPED_TRACE(chunk);
-  const Problem<S> problem({2, 4, 2, tokens, tokens, width, width - 8});
-  const Tensor<S> expected(problem.out_shape());
-  const Tensor<float> expected_lse(problem.row_shape());
-  op.forward(problem.inputs(), expected.view(), AllSaved<S>{expected_lse.view()});
-  const Tensor<S> out(problem.out_shape());
-  const Tensor<float> lse(problem.row_shape());
-  auto decoder = op.template decoder<S>(
-      {.batch = 2, .query_heads = 4, .key_heads = 2, .width = width, .value_width = width - 8});
-  for (Index n = 0; n < tokens; n += chunk) {
-    const Index count = std::min(chunk, tokens - n);
-    const AllInputs<S> inputs{rows_of(problem.q.view(), n, count),
-                              rows_of(problem.k.view(), n, count),
-                              rows_of(problem.v.view(), n, count)};
-    decoder.step(inputs, rows_of(out.view(), n, count), AllSaved<S>{rows_of(lse.view(), n, count)});
-  }
-  EXPECT_TRUE(same_bits(out.values(), expected.values(), out.shape()));
-  EXPECT_TRUE(same_bits(lse.values(), expected_lse.values(), lse.shape()));
-}
-
-TYPED_TEST(StorageOf, DecodingEqualsForward) {
-  using S = TypeParam;
-  at_each_level([] {
-    for (const Index chunk : {1, 3, 40, 200}) {
-      expect_steps_equal_forward<S>(FullAttention{{.causal = true}}, 200, chunk);
-      expect_steps_equal_forward<S>(LocalAttention{{.left = 50}}, 200, chunk);
-      expect_steps_equal_forward<S>(LocalAttention{{.left = 6}}, 200, chunk);
-    }
-    for (const Index width : {32, 64, 72, 128}) {
-      expect_steps_equal_forward<S>(FullAttention{{.causal = true}}, 150, 1, width);
-    }
-    expect_steps_equal_forward<S>(FullAttention{{.causal = true}}, fovea::kKeySegment + 70, 1003);
   });
 }
 
