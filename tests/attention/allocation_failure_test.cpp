@@ -6,34 +6,15 @@
 /// then gives the right bits.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <vector>
 
 #include "attention/gradients.hpp"
+#include "attention/pieces.hpp"
 #include "support/failing_allocations.hpp"
 
 namespace fovea_test::attention_allocation_failure {
 
 using fovea::DecoderShape;
-
-/// out and lse that begin as kUntouched.
-template <class T>
-struct Written {
-  Written(const Case<T>& op, const Shape& shape)
-      : out(shape), lse(op.is_softmax ? Shape{shape[0], shape[1], shape[2], 1} : Shape{}) {}
-
-  void reset() const {
-    out.fill(constant(kUntouched));
-    lse.fill(constant(kUntouched));
-  }
-  bool untouched() const { return is_untouched(out.values()) && is_untouched(lse.values()); }
-  AllSaved<T> saved() const {
-    return lse.values().empty() ? AllSaved<T>{} : AllSaved<T>{lse.view()};
-  }
-  Result<T> result() const { return {out.shape(), out.values(), lse.values()}; }
-
-  Tensor<T> out, lse;
-};
 
 /// So many tokens that threads share the only head of a causal far field.
 constexpr AttentionShape kOneHead = {1, 1, 1, 2 * fovea::kStateSegment, 2 * fovea::kStateSegment,
@@ -50,9 +31,9 @@ void expect_forward_of_failed_allocations(const Case<T>& op, const Problem<T>& p
   const Result<T> expected = run(op, problem);
   serial_and_in_a_pool([&](AnyExecutor* executor) {
     const Written<T> to(op, problem.out_shape());
-    fail_each_allocation([&] { to.reset(); },
+    fail_each_allocation([&] { to.fill(kUntouched); },
                          [&] { op.forward(problem.inputs(), to.out.view(), to.saved(), executor); },
-                         [&] { EXPECT_TRUE(to.untouched()); },
+                         [&] { EXPECT_TRUE(to.holds(kUntouched)); },
                          [&] { EXPECT_TRUE(same_bits(expected, to.result())); });
   });
 }
@@ -117,11 +98,7 @@ struct Decoding {
 
   /// The tokens [first, first + count) and their queries.
   AllInputs<T> tokens(Index first, Index count) const {
-    AllInputs<T> part = part_of(problem.inputs(), first, count, 0, first + count);
-    part.k = cut(problem.inputs().k, 2, first, count);
-    part.v = cut(problem.inputs().v, 2, first, count);
-    if (!part.beta.empty()) part.beta = cut(problem.inputs().beta, 2, first, count);
-    return part;
+    return rows_with_keys(problem.inputs(), first, count, first);
   }
 
   /// A decoder's results for the next tokens.
@@ -191,11 +168,11 @@ TEST_P(Conformance, DecodersWithFailedAllocations) {
         fail_each_allocation(
             [&] {
               reset();
-              to.reset();
+              to.fill(kUntouched);
             },
             [&] { now.step_on(in, to.out.view(), to.saved(), executor); },
             [&] {
-              EXPECT_TRUE(to.untouched());
+              EXPECT_TRUE(to.holds(kUntouched));
               as_before();
             },
             [&] {

@@ -71,44 +71,39 @@ TEST_P(GradientBits, StridesOfOneIndexDoNotChangeBits) {
 
 /// Gradients that are not requested have no effect, and repeated calls give the same bits.
 TEST_P(GradientBits, GradientsDoNotDependOnWhichAreRequested) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      Problem<T> problem = make_problem(op, {2, 4, 2, 150, 140, 5, 9}, 21);
-      problem.key_lengths = {140, 70};
-      const Tensor<T> d_out = make_d_out(problem);
-      const Gradients<T> all = run_backward(op, problem, d_out);
-      for (int set = 0; set < 32; ++set) {
-        const auto in_set = [=](int bit) { return (set >> bit & 1) != 0; };
-        const Wanted some{in_set(0), in_set(1), in_set(2), in_set(3),
-                          in_set(4), in_set(3), in_set(4), in_set(3) != in_set(4),
-                          in_set(3)};
-        const Gradients<T> got = run_backward(op, problem, d_out, nullptr, {}, some);
-        EXPECT_TRUE(same_bits(all, got, some)) << set;
-      }
-    });
+  each_at_levels([]<class T>(const Case<T>& op) {
+    Problem<T> problem = make_problem(op, {2, 4, 2, 150, 140, 5, 9}, 21);
+    problem.key_lengths = {140, 70};
+    const Tensor<T> d_out = make_d_out(problem);
+    const Gradients<T> all = run_backward(op, problem, d_out);
+    for (int set = 0; set < 32; ++set) {
+      const auto in_set = [=](int bit) { return (set >> bit & 1) != 0; };
+      const Wanted some{in_set(0), in_set(1), in_set(2), in_set(3),
+                        in_set(4), in_set(3), in_set(4), in_set(3) != in_set(4),
+                        in_set(3)};
+      const Gradients<T> got = run_backward(op, problem, d_out, nullptr, {}, some);
+      EXPECT_TRUE(same_bits(all, got, some)) << set;
+    }
   });
 }
 
 /// Gradients are linear in d_out; a power of two is exact.
 TEST_P(GradientBits, ScalingDOutByAPowerOfTwoScalesTheGradients) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      const Problem<T> problem = make_problem(op, sizes(70, 150, 6, 5));
-      const Tensor<T> d_out = make_d_out(problem);
-      for (const int power : {-10, -1, 1, 20}) {
-        Gradients<T> expected = run_backward(op, problem, d_out);
-        for_each_gradient(
-            [&](const char* /*name*/, std::vector<T>& part) {
-              for (T& x : part) x = std::ldexp(x, power);
-            },
-            expected);
-        const Tensor<T> scaled(problem.out_shape());
-        scaled.fill([&](Index b, Index h, Index n, Index d) {
-          return std::ldexp(d_out(b, h, n, d), power);
-        });
-        EXPECT_TRUE(same_bits(expected, run_backward(op, problem, scaled))) << power;
-      }
-    });
+  each_at_levels([]<class T>(const Case<T>& op) {
+    const Problem<T> problem = make_problem(op, sizes(70, 150, 6, 5));
+    const Tensor<T> d_out = make_d_out(problem);
+    for (const int power : {-10, -1, 1, 20}) {
+      Gradients<T> expected = run_backward(op, problem, d_out);
+      for_each_gradient(
+          [&](const char* /*name*/, std::vector<T>& part) {
+            for (T& x : part) x = std::ldexp(x, power);
+          },
+          expected);
+      const Tensor<T> scaled(problem.out_shape());
+      scaled.fill(
+          [&](Index b, Index h, Index n, Index d) { return std::ldexp(d_out(b, h, n, d), power); });
+      EXPECT_TRUE(same_bits(expected, run_backward(op, problem, scaled))) << power;
+    }
   });
 }
 

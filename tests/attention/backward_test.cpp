@@ -5,7 +5,6 @@
 /// any data. (For widths, heads and key lengths see conformance_test.cpp.)
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <vector>
@@ -254,43 +253,6 @@ TEST_P(GradientArithmetic, ValuesAndTheirGradientsAreAdjoint) {
 INSTANTIATE_TEST_SUITE_P(, ConformingGradients, conforming_subjects(), test_name);
 INSTANTIATE_TEST_SUITE_P(, GradientArithmetic, arithmetic_subjects(), test_name);
 INSTANTIATE_TEST_SUITE_P(, SoftmaxGradientArithmetic, softmax_arithmetic_subjects(), test_name);
-
-/// Adding a number to all logits of a row changes nothing, so the gradient of the bias sums to 0
-/// over the row's keys; a sink takes part in the sum.
-template <class T, class Op>
-void expect_rows_sum_to_zero(const Op& op, const ReferenceMask& reference_mask) {
-  const Case<T> biased = softmax_case<T>("sum of the row", op, reference_mask, {.bias = "bhqk"});
-  const Problem<T> problem = make_problem(biased, {2, 2, 1, 150, 170, 4, 5});
-  const Tensor<T> d_out = make_d_out(problem);
-  const ExpectedGrads<T> expected = biased.grad_oracle(problem.inputs(), d_out.view());
-  at_each_level([&] {
-    const Gradients<T> grads = run_backward(biased, problem, d_out);
-    for (std::size_t first = 0; first < grads.bias.size(); first += 170) {
-      Wide<T> sum = 0;
-      Wide<T> gauge = 0;
-      for (std::size_t j = first; j < first + 170; ++j) {
-        sum += grads.bias[j];
-        gauge += expected.bias.gauge[j];
-      }
-      ASSERT_TRUE(std::abs(sum) <= kGradBound * kRoundoff<T> * gauge)
-          << sum << " in row " << first / 170;
-    }
-  });
-}
-
-template <class T>
-class RowSums : public testing::Test {};
-TYPED_TEST_SUITE(RowSums, Scalars);
-
-TYPED_TEST(RowSums, OfTheGradientOfTheLogitsAreZero) {
-  using fovea::FullAttention;
-  using fovea::LocalAttention;
-  constexpr fovea::Dropout some{.probability = 0.4, .seed = 3};
-  expect_rows_sum_to_zero<TypeParam>(FullAttention{}, all_pairs);
-  expect_rows_sum_to_zero<TypeParam>(
-      FullAttention{{.causal = true, .soft_cap = 1.5, .dropout = some}}, band(kAllKeys, 0));
-  expect_rows_sum_to_zero<TypeParam>(LocalAttention{{.left = 9, .right = 40}}, band(9, 40));
-}
 
 /// d_v of one query row over keys whose logits are given, at every level.
 template <class T>

@@ -5,7 +5,6 @@
 /// and infinities reach the gradients that they contribute to and no others.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -67,37 +66,34 @@ Problem<T> problem_with_hidden_data(const Case<T>& op, Index queries, Index keys
 }
 
 TEST_P(GradientVisibility, GradientsOfInvisibleInputsAreZero) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      for (const auto& [queries, keys] :
-           {std::array<Index, 2>{37, 41}, {70, 30}, {20, 150}, {1, 1}, {140, 200}}) {
-        const Problem<T> problem = problem_with_hidden_data(op, queries, keys);
-        SCOPED_TRACE(describe(problem));
-        const Seen<T> seen(op, problem);
-        const Gradients<T> got = run_backward(op, problem);
-        for_each_index(problem.row_shape(), [&](Index b, Index h, Index i, Index) {
-          if (seen.any_key(b, h, i)) return;
-          EXPECT_TRUE(is_positive_zero(got.q_row(b, h, i), 3)) << "row " << i << " of q";
-        });
-        for_each_index({3, 1, problem.shape.keys, 1}, [&](Index b, Index g, Index j, Index) {
-          if (seen.any_query(b, g, j)) return;
-          EXPECT_TRUE(is_positive_zero(got.k_row(b, g, j), 3)) << "row " << j << " of k";
-          EXPECT_TRUE(is_positive_zero(got.v_row(b, g, j), 4)) << "row " << j << " of v";
-        });
-        if (!problem.bias) continue;
-        std::vector<bool> used(got.bias.size());
-        const View<const T> bias = problem.bias->view();
-        const Shape logits = {3, 2, problem.shape.queries, problem.shape.keys};
-        for_each_index(logits, [&](Index b, Index h, Index i, Index j) {
-          const Shape at = broadcast_index(bias, {b, h, i, j});
-          if (seen.pair(b, h, i, j))
-            used[place_of(bias.shape(), at[0], at[1], at[2], at[3])] = true;
-        });
-        for (std::size_t n = 0; n < used.size(); ++n) {
-          EXPECT_TRUE(used[n] || is_positive_zero(&got.bias[n], 1)) << "element " << n;
-        }
+  each_at_levels([]<class T>(const Case<T>& op) {
+    for (const auto& [queries, keys] :
+         {std::array<Index, 2>{37, 41}, {70, 30}, {20, 150}, {1, 1}, {140, 200}}) {
+      const Problem<T> problem = problem_with_hidden_data(op, queries, keys);
+      SCOPED_TRACE(describe(problem));
+      const Seen<T> seen(op, problem);
+      const Gradients<T> got = run_backward(op, problem);
+      for_each_index(problem.row_shape(), [&](Index b, Index h, Index i, Index) {
+        if (seen.any_key(b, h, i)) return;
+        EXPECT_TRUE(is_positive_zero(got.q_row(b, h, i), 3)) << "row " << i << " of q";
+      });
+      for_each_index({3, 1, problem.shape.keys, 1}, [&](Index b, Index g, Index j, Index) {
+        if (seen.any_query(b, g, j)) return;
+        EXPECT_TRUE(is_positive_zero(got.k_row(b, g, j), 3)) << "row " << j << " of k";
+        EXPECT_TRUE(is_positive_zero(got.v_row(b, g, j), 4)) << "row " << j << " of v";
+      });
+      if (!problem.bias) continue;
+      std::vector<bool> used(got.bias.size());
+      const View<const T> bias = problem.bias->view();
+      const Shape logits = {3, 2, problem.shape.queries, problem.shape.keys};
+      for_each_index(logits, [&](Index b, Index h, Index i, Index j) {
+        const Shape at = broadcast_index(bias, {b, h, i, j});
+        if (seen.pair(b, h, i, j)) used[place_of(bias.shape(), at[0], at[1], at[2], at[3])] = true;
+      });
+      for (std::size_t n = 0; n < used.size(); ++n) {
+        EXPECT_TRUE(used[n] || is_positive_zero(&got.bias[n], 1)) << "element " << n;
       }
-    });
+    }
   });
 }
 
@@ -171,48 +167,44 @@ void expect_keys_reach_their_rows(const Case<T>& op, const Problem<T>& problem,
 }
 
 TEST_P(GradientVisibility, InvisibleKeysDoNotChangeBitsOfGradients) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      Problem<T> small = make_problem(op, {2, 2, 1, 23, 29, 3, 5});
-      small.key_lengths = {19, 29};
-      std::vector<Index> keys;
-      for (Index j = 0; j < 29; ++j) keys.push_back(j);
-      expect_keys_reach_their_rows(op, small, keys);
-      Problem<T> tiles = make_problem(op, sizes(150, 270, 3, 4));
-      tiles.key_lengths = {260};
-      expect_keys_reach_their_rows(op, tiles, {0, 63, 64, 127, 128, 129, 191, 255, 259, 260, 269});
-    });
+  each_at_levels([]<class T>(const Case<T>& op) {
+    Problem<T> small = make_problem(op, {2, 2, 1, 23, 29, 3, 5});
+    small.key_lengths = {19, 29};
+    std::vector<Index> keys;
+    for (Index j = 0; j < 29; ++j) keys.push_back(j);
+    expect_keys_reach_their_rows(op, small, keys);
+    Problem<T> tiles = make_problem(op, sizes(150, 270, 3, 4));
+    tiles.key_lengths = {260};
+    expect_keys_reach_their_rows(op, tiles, {0, 63, 64, 127, 128, 129, 191, 255, 259, 260, 269});
   });
 }
 
 /// A row's query and its d_out reach the row and the keys that it sees.
 TEST_P(GradientVisibility, RowsAffectGradientsOfVisibleKeys) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      for (const auto& [queries, keys] : {std::array<Index, 2>{23, 29}, {70, 40}, {131, 140}}) {
-        Problem<T> problem = make_problem(op, {2, 2, 1, queries, keys, 3, 5});
-        problem.key_lengths = {keys, keys / 3};
-        const Tensor<T> d_out = make_d_out(problem);
-        const Seen<T> seen(op, problem);
-        const Gradients<T> clean = run_backward(op, problem, d_out);
-        for (Index i = 0; i<queries; i += queries> 30 ? 13 : 1) {
-          const T poison = all_poisons<T>()[as_size(i % 7)];
-          for (const bool in_q : {true, false}) {
-            const Index b = i % 2;
-            const Problem<T> poisoned = problem.in({}, {}, {}, {});
-            const Tensor<T> d = d_out.in({});
-            set_row(in_q ? poisoned.q : d, b, i, poison);
-            ReceptiveField reach(seen);
-            for (Index h = 0; h < 2; ++h) {
-              if (seen.any_key(b, h, i)) reach.add_row(seen, b, h, i);
-            }
-            SCOPED_TRACE("row " + std::to_string(i) + (in_q ? " of q" : " of d_out") + " set to " +
-                         std::to_string(poison) + ", " + describe(problem));
-            expect_same_beyond(clean, run_backward(op, poisoned, d), b, reach);
+  each_at_levels([]<class T>(const Case<T>& op) {
+    for (const auto& [queries, keys] : {std::array<Index, 2>{23, 29}, {70, 40}, {131, 140}}) {
+      Problem<T> problem = make_problem(op, {2, 2, 1, queries, keys, 3, 5});
+      problem.key_lengths = {keys, keys / 3};
+      const Tensor<T> d_out = make_d_out(problem);
+      const Seen<T> seen(op, problem);
+      const Gradients<T> clean = run_backward(op, problem, d_out);
+      for (Index i = 0; i<queries; i += queries> 30 ? 13 : 1) {
+        const T poison = all_poisons<T>()[as_size(i % 7)];
+        for (const bool in_q : {true, false}) {
+          const Index b = i % 2;
+          const Problem<T> poisoned = problem.in({}, {}, {}, {});
+          const Tensor<T> d = d_out.in({});
+          set_row(in_q ? poisoned.q : d, b, i, poison);
+          ReceptiveField reach(seen);
+          for (Index h = 0; h < 2; ++h) {
+            if (seen.any_key(b, h, i)) reach.add_row(seen, b, h, i);
           }
+          SCOPED_TRACE("row " + std::to_string(i) + (in_q ? " of q" : " of d_out") + " set to " +
+                       std::to_string(poison) + ", " + describe(problem));
+          expect_same_beyond(clean, run_backward(op, poisoned, d), b, reach);
         }
       }
-    });
+    }
   });
 }
 

@@ -6,7 +6,6 @@
 
 #include <limits>
 #include <string>
-#include <vector>
 
 #include "attention/bad_input.hpp"
 #include "attention/zero_sizes.hpp"

@@ -4,7 +4,6 @@
 /// unusual valid inputs; and no other operator has dominant indices.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>

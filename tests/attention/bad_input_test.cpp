@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "attention/bad_input.hpp"
-#include "support/levels.hpp"
 #include "support/sanitizers.hpp"
 
 namespace fovea_test::attention_bad_input {

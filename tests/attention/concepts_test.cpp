@@ -408,18 +408,4 @@ TEST(Backward, AllOverloads) {
   check_backward<Eigen::ColMajor>();
 }
 
-TEST(Forward, KeyLengths) {
-  Tensors<Eigen::RowMajor> t;
-  const std::vector<Index> lengths = {80, 33};
-  const FullAttention op;
-  op.forward({t.q, t.k, t.v, lengths}, t.out);
-  const std::vector<float> all = plain<float>(op, {t.q, t.k, t.v});
-  const std::vector<float> cut = elements_of(t.out);
-  const std::size_t half = all.size() / 2;
-  EXPECT_TRUE(same_bits(std::vector<float>(all.begin(), all.begin() + 840),
-                        std::vector<float>(cut.begin(), cut.begin() + 840)));
-  EXPECT_EQ(half, 840u);
-  EXPECT_FALSE(same_bits(all, cut));
-}
-
 }  // namespace fovea_test::attention_concepts

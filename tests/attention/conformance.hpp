@@ -38,17 +38,40 @@ struct Result {
   Index at(Index b, Index h, Index n) const { return (b * shape[1] + h) * shape[2] + n; }
 };
 
-/// Runs forward with outputs initialised to NaN; memory between the elements of out and lse must
-/// not change.
+/// What a forward pass writes, initialised to NaN.
+template <class T>
+struct Written {
+  /// \param shape of out
+  Written(const Case<T>& op, const Shape& shape, const Layout& layout = {})
+      : has_lse(op.is_softmax),
+        out(shape, layout),
+        lse(has_lse ? Shape{shape[0], shape[1], shape[2], 1} : Shape{}, layout) {}
+
+  AllSaved<T> saved() const { return has_lse ? AllSaved<T>{lse.view()} : AllSaved<T>{}; }
+  Result<T> result() const { return {out.shape(), out.values(), lse.values()}; }
+  Index changed_gaps() const { return out.changed_gaps() + lse.changed_gaps(); }
+  void fill(double x) const {
+    out.fill(constant(x));
+    lse.fill(constant(x));
+  }
+  /// Whether all numbers are x.
+  bool holds(double x) const {
+    const auto is_x = [x](T got) { return got == static_cast<T>(x); };
+    return std::ranges::all_of(out.values(), is_x) && std::ranges::all_of(lse.values(), is_x);
+  }
+
+  bool has_lse;
+  Tensor<T> out, lse;
+};
+
+/// Runs forward; memory between the elements of out and lse must not change.
 template <class T>
 Result<T> run(const Case<T>& op, const AllInputs<T>& in, AnyExecutor* executor = nullptr,
               const Layout& layout = {}) {
-  const Shape shape = {in.q.batch(), in.q.heads(), in.q.rows(), in.v.width()};
-  const Tensor<T> out(shape, layout);
-  const Tensor<T> lse(op.is_softmax ? Shape{shape[0], shape[1], shape[2], 1} : Shape{}, layout);
-  op.forward(in, out.view(), op.is_softmax ? AllSaved<T>{lse.view()} : AllSaved<T>{}, executor);
-  EXPECT_EQ(out.changed_gaps() + lse.changed_gaps(), 0);
-  return {shape, out.values(), lse.values()};
+  const Written<T> to(op, {in.q.batch(), in.q.heads(), in.q.rows(), in.v.width()}, layout);
+  op.forward(in, to.out.view(), to.saved(), executor);
+  EXPECT_EQ(to.changed_gaps(), 0);
+  return to.result();
 }
 
 template <class T>
@@ -142,14 +165,21 @@ std::vector<Subject> subjects(F&& chosen) {
 }
 
 /// A property of every operator: TEST_P(Conformance, Name) { each(property); } with
-/// property(const Case<T>&).
+/// property(const Case<T>&), or { each_at_levels(property); } for one that holds at every level.
 class Conformance : public testing::TestWithParam<Subject> {
  protected:
   template <class Property>
   static void each(Property&& property) {
     std::visit([&](const auto* op) { property(*op); }, GetParam().op);
   }
+  template <class Property>
+  static void each_at_levels(Property&& property) {
+    each([&](const auto& op) { at_each_level([&] { property(op); }); });
+  }
 };
+
+/// A property of the memory that calls take. (Those that make lists take more.)
+class Measured : public Conformance {};
 
 /// A property of the arithmetic, whichever pairs are visible.
 class Arithmetic : public Conformance {};
@@ -165,6 +195,9 @@ class PlainConformance : public Conformance {};
 
 inline auto conforming_subjects() {
   return testing::ValuesIn(subjects([](const auto&) { return true; }));
+}
+inline auto measured_subjects() {
+  return testing::ValuesIn(subjects([](const auto& op) { return !op.makes_lists; }));
 }
 inline auto packing_subjects() {
   return testing::ValuesIn(subjects([](const auto& op) { return op.packs; }));

@@ -38,14 +38,12 @@ Problem<T> composed_problem(const Case<T>& op, Index queries = 150, Index keys =
 }
 
 TEST_P(Bits, ThreadsAndSchedulesDoNotChangeBits) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      for (const Problem<T>& problem :
-           {composed_problem(op, 300, 200), make_problem(op, sizes(600, 520, 3, 4))}) {
-        expect_same_bits_on_executors(
-            2, [&](AnyExecutor* executor) { return run_both(op, problem, executor); });
-      }
-    });
+  each_at_levels([]<class T>(const Case<T>& op) {
+    for (const Problem<T>& problem :
+         {composed_problem(op, 300, 200), make_problem(op, sizes(600, 520, 3, 4))}) {
+      expect_same_bits_on_executors(
+          2, [&](AnyExecutor* executor) { return run_both(op, problem, executor); });
+    }
   });
 }
 
@@ -53,55 +51,51 @@ TEST_P(Bits, ThreadsAndSchedulesDoNotChangeBits) {
 /// of its own, so are those of k, v and beta. (Those of bias, sink and blend logits are sums over
 /// what is broadcast.)
 TEST_P(Bits, BatchAndHeadsDoNotChangeBits) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      for (const Index key_heads : {2, 4}) {
-        const Problem<T> problem = composed_problem(op, 100, 140, key_heads);
-        const Tensor<T> d_out = make_d_out(problem);
-        const BothResults<T> all = run_both(op, problem, d_out);
-        for_each_index({3, 4, 1, 1}, [&](Index b, Index h, Index, Index) {
-          if (op.drops() && b + h > 0) return;  // its draws are those of its place
-          if (op.by_head && h > 0) return;
-          SCOPED_TRACE("batch " + std::to_string(b) + ", head " + std::to_string(h));
-          const Index length[] = {problem.keys_of_batch(b)};
-          const View<const T> d = cut(cut(d_out.view(), 0, b, 1), 1, h, 1);
-          const auto [out, grads] = run_both(op, head_of(problem.inputs(), b, h, length), d);
-          for (Index row = 0; row < problem.shape.queries; ++row) {
-            EXPECT_TRUE(same_row(all.forward, {b, h, row}, out, {0, 0, row}));
-          }
-          const auto expect_same = [](const T* rows, const std::vector<T>& of_head) {
-            EXPECT_TRUE(same_bits(rows, of_head.data(), of_head.size(),
-                                  {1, 1, 1, static_cast<Index>(of_head.size())}));
-          };
-          expect_same(all.backward.q_row(b, h, 0), grads.q);
-          if (key_heads < 4) return;
-          expect_same(all.backward.k_row(b, h, 0), grads.k);
-          expect_same(all.backward.v_row(b, h, 0), grads.v);
-          if (op.extras.beta) {
-            expect_same(&all.backward.beta[as_size((b * 4 + h) * problem.shape.keys)], grads.beta);
-          }
-        });
-      }
-    });
+  each_at_levels([]<class T>(const Case<T>& op) {
+    for (const Index key_heads : {2, 4}) {
+      const Problem<T> problem = composed_problem(op, 100, 140, key_heads);
+      const Tensor<T> d_out = make_d_out(problem);
+      const BothResults<T> all = run_both(op, problem, d_out);
+      for_each_index({3, 4, 1, 1}, [&](Index b, Index h, Index, Index) {
+        if (op.drops() && b + h > 0) return;  // its draws are those of its place
+        if (op.by_head && h > 0) return;
+        SCOPED_TRACE("batch " + std::to_string(b) + ", head " + std::to_string(h));
+        const Index length[] = {problem.keys_of_batch(b)};
+        const View<const T> d = cut(cut(d_out.view(), 0, b, 1), 1, h, 1);
+        const auto [out, grads] = run_both(op, head_of(problem.inputs(), b, h, length), d);
+        for (Index row = 0; row < problem.shape.queries; ++row) {
+          EXPECT_TRUE(same_row(all.forward, {b, h, row}, out, {0, 0, row}));
+        }
+        const auto expect_same = [](const T* rows, const std::vector<T>& of_head) {
+          EXPECT_TRUE(same_bits(rows, of_head.data(), of_head.size(),
+                                {1, 1, 1, static_cast<Index>(of_head.size())}));
+        };
+        expect_same(all.backward.q_row(b, h, 0), grads.q);
+        if (key_heads < 4) return;
+        expect_same(all.backward.k_row(b, h, 0), grads.k);
+        expect_same(all.backward.v_row(b, h, 0), grads.v);
+        if (op.extras.beta) {
+          expect_same(&all.backward.beta[as_size((b * 4 + h) * problem.shape.keys)], grads.beta);
+        }
+      });
+    }
   });
 }
 
 TEST_P(Bits, GroupedHeadsEqualRepeatedHeads) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      for (const Index key_heads : {1, 2, 3, 6}) {
-        const Problem<T> grouped = make_problem(op, {2, 6, key_heads, 40, 50, 5, 4});
-        const Problem<T> repeated = make_problem(op, {2, 6, 6, 40, 50, 5, 4});
-        const Index group = 6 / key_heads;
-        const auto repeat = [=](const Tensor<T>& x) {
-          return [&x, group](Index b, Index h, Index n, Index d) { return x(b, h / group, n, d); };
-        };
-        repeated.k.fill(repeat(grouped.k));
-        repeated.v.fill(repeat(grouped.v));
-        if (grouped.beta) repeated.beta->fill(repeat(*grouped.beta));
-        EXPECT_TRUE(same_bits(run(op, grouped), run(op, repeated)));
-      }
-    });
+  each_at_levels([]<class T>(const Case<T>& op) {
+    for (const Index key_heads : {1, 2, 3, 6}) {
+      const Problem<T> grouped = make_problem(op, {2, 6, key_heads, 40, 50, 5, 4});
+      const Problem<T> repeated = make_problem(op, {2, 6, 6, 40, 50, 5, 4});
+      const Index group = 6 / key_heads;
+      const auto repeat = [=](const Tensor<T>& x) {
+        return [&x, group](Index b, Index h, Index n, Index d) { return x(b, h / group, n, d); };
+      };
+      repeated.k.fill(repeat(grouped.k));
+      repeated.v.fill(repeat(grouped.v));
+      if (grouped.beta) repeated.beta->fill(repeat(*grouped.beta));
+      EXPECT_TRUE(same_bits(run(op, grouped), run(op, repeated)));
+    }
   });
 }
 
@@ -163,46 +157,42 @@ TEST_P(Bits, AxisOrdersDoNotChangeBits) {
 
 /// Columns apart, one tensor at a time: other code, the same bits.
 TEST_P(Bits, ColumnStridesDoNotChangeBits) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      for (const Index width : register_widths()) {
-        const Problem<T> dense = make_problem(op, sizes(35, 140, width, width));
-        const Tensor<T> d_out = make_d_out(dense);
-        const BothResults<T> expected = run_both(op, dense, d_out);
-        for (std::size_t apart = 0; apart < 7; ++apart) {
-          std::array<Layout, 6> layouts;
-          if (apart < 6) layouts[apart].innermost = 3;
-          if (apart == 6) layouts[1].order = {0, 1, 3, 2};
-          const Problem<T> strided = dense.in(layouts[0], layouts[1], layouts[2], layouts[3]);
-          const Tensor<T> d = d_out.in(layouts[4]);
-          EXPECT_TRUE(same_bits(expected, run_both(op, strided, d, nullptr, layouts[5])))
-              << width << " " << apart;
-        }
+  each_at_levels([]<class T>(const Case<T>& op) {
+    for (const Index width : register_widths()) {
+      const Problem<T> dense = make_problem(op, sizes(35, 140, width, width));
+      const Tensor<T> d_out = make_d_out(dense);
+      const BothResults<T> expected = run_both(op, dense, d_out);
+      for (std::size_t apart = 0; apart < 7; ++apart) {
+        std::array<Layout, 6> layouts;
+        if (apart < 6) layouts[apart].innermost = 3;
+        if (apart == 6) layouts[1].order = {0, 1, 3, 2};
+        const Problem<T> strided = dense.in(layouts[0], layouts[1], layouts[2], layouts[3]);
+        const Tensor<T> d = d_out.in(layouts[4]);
+        EXPECT_TRUE(same_bits(expected, run_both(op, strided, d, nullptr, layouts[5])))
+            << width << " " << apart;
       }
-    });
+    }
   });
 }
 
 TEST_P(Bits, BroadcastInputsEqualMaterialisedOnes) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      for (int mask = 1; mask < 16; ++mask) {
-        Layout layout;
-        for (std::size_t d = 0; d < 4; ++d) layout.broadcast[d] = (mask >> d & 1) != 0;
-        for (const int which : {0, 1, 2}) {
-          const Problem<T> problem = make_problem(op, {2, 2, 2, 35, 135, 4, 3}, 31);
-          Problem<T> broadcast = make_problem(op, problem.shape, 31);
-          const auto make = [&](Tensor<T>& thin, const Tensor<T>& full) {
-            thin = full.in(layout);  // the last element written is checked for its axis
-            full.fill([&](Index b, Index h, Index n, Index d) { return thin(b, h, n, d); });
-          };
-          if (which == 0) make(broadcast.q, problem.q);
-          if (which == 1) make(broadcast.k, problem.k);
-          if (which == 2) make(broadcast.v, problem.v);
-          EXPECT_TRUE(same_bits(run(op, problem), run(op, broadcast))) << mask << " " << which;
-        }
+  each_at_levels([]<class T>(const Case<T>& op) {
+    for (int mask = 1; mask < 16; ++mask) {
+      Layout layout;
+      for (std::size_t d = 0; d < 4; ++d) layout.broadcast[d] = (mask >> d & 1) != 0;
+      for (const int which : {0, 1, 2}) {
+        const Problem<T> problem = make_problem(op, {2, 2, 2, 35, 135, 4, 3}, 31);
+        Problem<T> broadcast = make_problem(op, problem.shape, 31);
+        const auto make = [&](Tensor<T>& thin, const Tensor<T>& full) {
+          thin = full.in(layout);  // the last element written is checked for its axis
+          full.fill([&](Index b, Index h, Index n, Index d) { return thin(b, h, n, d); });
+        };
+        if (which == 0) make(broadcast.q, problem.q);
+        if (which == 1) make(broadcast.k, problem.k);
+        if (which == 2) make(broadcast.v, problem.v);
+        EXPECT_TRUE(same_bits(run(op, problem), run(op, broadcast))) << mask << " " << which;
       }
-    });
+    }
   });
 }
 
@@ -244,19 +234,17 @@ void expect_same_between_guards(const Case<T>& op, const AttentionShape& shape, 
 }
 
 TEST_P(Bits, ReadsAndWritesOnlyItsTensors) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      for (const Guard guard : {Guard::before, Guard::behind}) {
-        for (const Index width : {1, 3, 4, 8, 15, 16, 17, 32, 33}) {
-          for (const Index innermost : {1, 2}) {
-            expect_same_between_guards(op, sizes(19, 131, width, 34 - width), guard, innermost);
-          }
-        }
-        for (const Index width : register_widths()) {
-          expect_same_between_guards(op, sizes(19, 33, width, width), guard, 1);
+  each_at_levels([]<class T>(const Case<T>& op) {
+    for (const Guard guard : {Guard::before, Guard::behind}) {
+      for (const Index width : {1, 3, 4, 8, 15, 16, 17, 32, 33}) {
+        for (const Index innermost : {1, 2}) {
+          expect_same_between_guards(op, sizes(19, 131, width, 34 - width), guard, innermost);
         }
       }
-    });
+      for (const Index width : register_widths()) {
+        expect_same_between_guards(op, sizes(19, 33, width, width), guard, 1);
+      }
+    }
   });
 }
 
@@ -291,54 +279,48 @@ TEST_P(Bits, LevelsWithFusedMultiplyAddAgree) {
 }
 
 TEST_P(Bits, RepeatedRunsAreBitwiseEqual) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      const Problem<T> problem = composed_problem(op);
-      const Result<T> first = run(op, problem);
-      const Tensor<T> out(problem.out_shape());
-      for (const double before : {0.0, 1e30, -std::numeric_limits<double>::infinity()}) {
-        out.fill(constant(before));
-        op.forward(problem.inputs(), out.view(), AllSaved<T>{}, nullptr);  // without lse
-        EXPECT_TRUE(same_bits(first.out, out.values(), problem.out_shape()));
-      }
-    });
+  each_at_levels([]<class T>(const Case<T>& op) {
+    const Problem<T> problem = composed_problem(op);
+    const Result<T> first = run(op, problem);
+    const Tensor<T> out(problem.out_shape());
+    for (const double before : {0.0, 1e30, -std::numeric_limits<double>::infinity()}) {
+      out.fill(constant(before));
+      op.forward(problem.inputs(), out.view(), AllSaved<T>{}, nullptr);  // without lse
+      EXPECT_TRUE(same_bits(first.out, out.values(), problem.out_shape()));
+    }
   });
 }
 
 TEST_P(Bits, ScalingValuesByAPowerOfTwoScalesTheOutput) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      const Problem<T> problem = make_problem(op, sizes(70, 150, 6, 5));
-      const Result<T> plain = run(op, problem);
-      for (const int power : {-30, -1, 1, 40}) {
-        const Problem<T> scaled = make_problem(op, problem.shape);
-        scaled.v.fill([&](Index b, Index h, Index n, Index d) {
-          return std::ldexp(problem.v(b, h, n, d), power);
-        });
-        Result<T> expected = plain;
-        for (T& x : expected.out) x = std::ldexp(x, power);
-        EXPECT_TRUE(same_bits(expected, run(op, scaled))) << power;
-      }
-    });
+  each_at_levels([]<class T>(const Case<T>& op) {
+    const Problem<T> problem = make_problem(op, sizes(70, 150, 6, 5));
+    const Result<T> plain = run(op, problem);
+    for (const int power : {-30, -1, 1, 40}) {
+      const Problem<T> scaled = make_problem(op, problem.shape);
+      scaled.v.fill([&](Index b, Index h, Index n, Index d) {
+        return std::ldexp(problem.v(b, h, n, d), power);
+      });
+      Result<T> expected = plain;
+      for (T& x : expected.out) x = std::ldexp(x, power);
+      EXPECT_TRUE(same_bits(expected, run(op, scaled))) << power;
+    }
   });
 }
 
 TEST_P(SoftmaxBits, PowersOfTwoMoveBetweenQueriesAndKeys) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      const Problem<T> problem = make_problem(op, sizes(70, 150, 6, 5));
-      const Result<T> plain = run(op, problem);
-      for (const int power : {-20, -1, 1, 30}) {
-        const Problem<T> moved = make_problem(op, problem.shape);
-        moved.q.fill([&](Index b, Index h, Index n, Index d) {
-          return std::ldexp(problem.q(b, h, n, d), power);
-        });
-        moved.k.fill([&](Index b, Index h, Index n, Index d) {
-          return std::ldexp(problem.k(b, h, n, d), -power);
-        });
-        EXPECT_TRUE(same_bits(plain, run(op, moved))) << power;
-      }
-    });
+  each_at_levels([]<class T>(const Case<T>& op) {
+    const Problem<T> problem = make_problem(op, sizes(70, 150, 6, 5));
+    const Result<T> plain = run(op, problem);
+    for (const int power : {-20, -1, 1, 30}) {
+      const Problem<T> moved = make_problem(op, problem.shape);
+      moved.q.fill([&](Index b, Index h, Index n, Index d) {
+        return std::ldexp(problem.q(b, h, n, d), power);
+      });
+      moved.k.fill([&](Index b, Index h, Index n, Index d) {
+        return std::ldexp(problem.k(b, h, n, d), -power);
+      });
+      EXPECT_TRUE(same_bits(plain, run(op, moved))) << power;
+    }
   });
 }
 

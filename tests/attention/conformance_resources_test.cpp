@@ -2,12 +2,12 @@
 // fovea_test(OPTIMISED ALONE HEAP SHARDS 4)
 /// \file
 /// Both passes of every operator: how much memory and stack they take, and that they leave the
-/// floating-point environment alone.
+/// floating-point environment alone. (The tests of indexed, Smart Bird and FSAT attention count the
+/// memory of their lists.)
 #include <gtest/gtest.h>
 
 #include <ios>
 #include <limits>
-#include <vector>
 
 #include "attention/gradients.hpp"
 #include "fovea/core/thread_pool.hpp"
@@ -17,10 +17,10 @@
 
 namespace fovea_test::attention_conformance_resources {
 
-TEST_P(SoftmaxConformance, WorkspaceDoesNotGrowWithTheSequence) {
+class MeasuredSoftmax : public Measured {};
+
+TEST_P(MeasuredSoftmax, WorkspaceDoesNotGrowWithTheSequence) {
   each([]<class T>(const Case<T>& op) {
-    if (op.makes_lists)
-      GTEST_SKIP() << "the tests of indexed, Smart Bird and FSAT attention count it";
     const auto bytes = [&](Index queries, Index keys) {
       return op.workspace_bytes(sizes(queries, keys, 64, 64), 1);
     };
@@ -65,21 +65,19 @@ HeapUse heap_use_of_backward(const Case<T>& op, Index n, AnyExecutor* executor =
   const Problem<T> problem =
       make_problem(op, sizes(n, n, 1, 1), 1, {constant(1), constant(1), constant(1)});
   const Tensor<T> d_out = make_d_out(problem);
-  const Tensor<T> out(problem.out_shape());
-  const Tensor<T> lse(op.is_softmax ? problem.row_shape() : Shape{});
+  const Written<T> from(op, problem.out_shape());
   const AllInputs<T> in = problem.inputs();
-  const AllSaved<T> saved = op.is_softmax ? AllSaved<T>{lse.view()} : AllSaved<T>{};
-  op.forward(in, out.view(), saved, nullptr);
+  const AllSaved<T> saved = from.saved();
+  op.forward(in, from.out.view(), saved, nullptr);
   GradStorage<T> to(in, {});
   const AllGrads<T> grads = to.grads(in, {});
-  return heap_use_of([&] { op.backward(in, out.view(), saved, d_out.view(), grads, executor); });
+  return heap_use_of(
+      [&] { op.backward(in, from.out.view(), saved, d_out.view(), grads, executor); });
 }
 
 /// A forward pass allocates its workspace and a few small objects.
-TEST_P(Conformance, AllocatesExactlyItsWorkspace) {
+TEST_P(Measured, AllocatesExactlyItsWorkspace) {
   each([]<class T>(const Case<T>& op) {
-    if (op.makes_lists)
-      GTEST_SKIP() << "the tests of indexed, Smart Bird and FSAT attention count it";
     for (const Index n : {Index{100}, Index{op.has_pairs() ? 1500 : 8192}}) {
       const Problem<T> problem =
           make_problem(op, sizes(n, n, 1, 1), 1, {constant(1), constant(1), constant(1)});
@@ -93,10 +91,8 @@ TEST_P(Conformance, AllocatesExactlyItsWorkspace) {
   });
 }
 
-TEST_P(Conformance, FewQueriesAllocateExactlyTheirWorkspace) {
+TEST_P(Measured, FewQueriesAllocateExactlyTheirWorkspace) {
   each([]<class T>(const Case<T>& op) {
-    if (op.makes_lists)
-      GTEST_SKIP() << "the tests of indexed, Smart Bird and FSAT attention count it";
     const Problem<T> problem =
         make_problem(op, sizes(3, 5000, 1, 1), 1, {constant(1), constant(1), constant(1)});
     const HeapUse use = heap_use_of_forward(op, problem);
@@ -106,10 +102,8 @@ TEST_P(Conformance, FewQueriesAllocateExactlyTheirWorkspace) {
   });
 }
 
-TEST_P(Conformance, EachOfTheThreadsAllocatesAWorkspace) {
+TEST_P(Measured, EachOfTheThreadsAllocatesAWorkspace) {
   each([]<class T>(const Case<T>& op) {
-    if (op.makes_lists)
-      GTEST_SKIP() << "the tests of indexed, Smart Bird and FSAT attention count it";
     fovea::ThreadPool pool(3);
     AnyExecutor executor = AnyExecutor::of(pool);
     const Problem<T> problem = make_problem(op, {2, 2, 1, 700, 700, 8, 8});
@@ -120,10 +114,8 @@ TEST_P(Conformance, EachOfTheThreadsAllocatesAWorkspace) {
 }
 
 /// The weights alone would be n n elements: 9 MiB of float at the least n here.
-TEST_P(Conformance, BackwardMemoryIsNotQuadratic) {
+TEST_P(Measured, BackwardMemoryIsNotQuadratic) {
   each([]<class T>(const Case<T>& op) {
-    if (op.makes_lists)
-      GTEST_SKIP() << "the tests of indexed, Smart Bird and FSAT attention count it";
     const Index n = op.has_pairs() ? 1536 : 4096;
     const HeapUse whole = heap_use_of_backward(op, n);
     const HeapUse half = heap_use_of_backward(op, n / 2);
@@ -136,10 +128,8 @@ TEST_P(Conformance, BackwardMemoryIsNotQuadratic) {
   });
 }
 
-TEST_P(Conformance, BackwardScratchIsPerThread) {
+TEST_P(Measured, BackwardScratchIsPerThread) {
   each([]<class T>(const Case<T>& op) {
-    if (op.makes_lists)
-      GTEST_SKIP() << "the tests of indexed, Smart Bird and FSAT attention count it";
     fovea::ThreadPool pool(3);
     AnyExecutor executor = AnyExecutor::of(pool);
     const HeapUse alone = heap_use_of_backward(op, 1000);
@@ -191,23 +181,21 @@ TEST(OversizedOptions, CostDependsOnTheSequenceOnly) {
 }
 
 TEST_P(Conformance, RunsOnASmallStack) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      const Problem<T> problem = make_problem(op, sizes(600, 300, 64, 64));
-      Layout apart;
-      apart.innermost = 2;
-      const Problem<T> strided = problem.in(apart, apart, apart, apart);
-      const Tensor<T> d_out = make_d_out(problem);
-      const BothResults<T> expected = run_both(op, problem, d_out);
-      BothResults<T> got;
-      BothResults<T> got_strided;
-      on_small_stack([&] {
-        got = run_both(op, problem, d_out);
-        got_strided = run_both(op, strided, d_out, nullptr, apart);
-      });
-      EXPECT_TRUE(same_bits(expected, got));
-      EXPECT_TRUE(same_bits(expected, got_strided));
+  each_at_levels([]<class T>(const Case<T>& op) {
+    const Problem<T> problem = make_problem(op, sizes(600, 300, 64, 64));
+    Layout apart;
+    apart.innermost = 2;
+    const Problem<T> strided = problem.in(apart, apart, apart, apart);
+    const Tensor<T> d_out = make_d_out(problem);
+    const BothResults<T> expected = run_both(op, problem, d_out);
+    BothResults<T> got;
+    BothResults<T> got_strided;
+    on_small_stack([&] {
+      got = run_both(op, problem, d_out);
+      got_strided = run_both(op, strided, d_out, nullptr, apart);
     });
+    EXPECT_TRUE(same_bits(expected, got));
+    EXPECT_TRUE(same_bits(expected, got_strided));
   });
 }
 
@@ -260,6 +248,10 @@ TEST_P(Conformance, ThreadsUseTheCallersFloatEnvironment) {
 #endif
 
 INSTANTIATE_TEST_SUITE_P(, Conformance, conforming_subjects(), test_name);
-INSTANTIATE_TEST_SUITE_P(, SoftmaxConformance, softmax_subjects(), test_name);
+INSTANTIATE_TEST_SUITE_P(, Measured, measured_subjects(), test_name);
+INSTANTIATE_TEST_SUITE_P(, MeasuredSoftmax, testing::ValuesIn(subjects([](const auto& op) {
+                           return op.is_softmax && !op.makes_lists;
+                         })),
+                         test_name);
 
 }  // namespace fovea_test::attention_conformance_resources

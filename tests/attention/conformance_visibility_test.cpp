@@ -5,7 +5,6 @@
 /// and a row depends only on the keys that it sees.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -19,23 +18,21 @@ class Visibility : public Conformance {};
 class PlainVisibility : public PlainConformance {};
 
 TEST_P(Visibility, RowsWithoutKeysAreZero) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      for (const auto& [queries, keys] : edge_sizes(op)) {
-        if (keys > 300 || queries > 700) continue;
-        Problem<T> problem = make_problem(op, {3, 1, 1, queries, keys, 2, 3});
-        problem.key_lengths = {0, keys / 3, keys};
-        const Result<T> got = run(op, problem);
-        const std::vector<T> zeros(3);
-        for_each_index(problem.row_shape(), [&](Index b, Index, Index row, Index) {
-          if (sees_any(op, problem, b, 0, row)) return;
-          EXPECT_TRUE(same_bits(got.row(b, 0, row), zeros.data(), 3, {1, 1, 1, 3}))
-              << describe(problem);
-          if (!op.is_softmax) return;
-          EXPECT_EQ(got.row_lse(b, 0, row), -std::numeric_limits<T>::infinity());
-        });
-      }
-    });
+  each_at_levels([]<class T>(const Case<T>& op) {
+    for (const auto& [queries, keys] : edge_sizes(op)) {
+      if (keys > 300 || queries > 700) continue;
+      Problem<T> problem = make_problem(op, {3, 1, 1, queries, keys, 2, 3});
+      problem.key_lengths = {0, keys / 3, keys};
+      const Result<T> got = run(op, problem);
+      const std::vector<T> zeros(3);
+      for_each_index(problem.row_shape(), [&](Index b, Index, Index row, Index) {
+        if (sees_any(op, problem, b, 0, row)) return;
+        EXPECT_TRUE(same_bits(got.row(b, 0, row), zeros.data(), 3, {1, 1, 1, 3}))
+            << describe(problem);
+        if (!op.is_softmax) return;
+        EXPECT_EQ(got.row_lse(b, 0, row), -std::numeric_limits<T>::infinity());
+      });
+    }
   });
 }
 
@@ -58,65 +55,59 @@ void expect_blind(const Case<T>& op, const Problem<T>& problem, const Result<T>&
 }
 
 TEST_P(Visibility, InvisibleKeysDoNotChangeBits) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      Problem<T> problem = make_problem(op, {2, 1, 1, 37, 41, 3, 5});
-      problem.key_lengths = {29, 41};
-      const Result<T> clean = run(op, problem);
-      for (Index j = 0; j < problem.shape.keys; ++j) {
-        int which = static_cast<int>(j % 3);
-        for (const T poison : all_poisons<T>()) {
-          expect_blind(op, problem, clean, j, poison, which++ % 3);
-        }
+  each_at_levels([]<class T>(const Case<T>& op) {
+    Problem<T> problem = make_problem(op, {2, 1, 1, 37, 41, 3, 5});
+    problem.key_lengths = {29, 41};
+    const Result<T> clean = run(op, problem);
+    for (Index j = 0; j < problem.shape.keys; ++j) {
+      int which = static_cast<int>(j % 3);
+      for (const T poison : all_poisons<T>()) {
+        expect_blind(op, problem, clean, j, poison, which++ % 3);
       }
-    });
+    }
   });
 }
 
 TEST_P(Visibility, InvisibleKeysOfOtherTilesDoNotChangeBits) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      for (const Index queries : {300, 180}) {
-        Problem<T> problem = make_problem(op, {1, 1, 1, queries, 300, 3, 18});
-        problem.key_lengths = {280};
-        const Result<T> clean = run(op, problem);
-        for (const Index j : {0, 63, 64, 127, 128, 129, 190, 255, 256, 279, 280, 299}) {
-          expect_blind(op, problem, clean, j, nan_with<T>(0), 2);
-          expect_blind(op, problem, clean, j, std::numeric_limits<T>::infinity(), 2);
-        }
+  each_at_levels([]<class T>(const Case<T>& op) {
+    for (const Index queries : {300, 180}) {
+      Problem<T> problem = make_problem(op, {1, 1, 1, queries, 300, 3, 18});
+      problem.key_lengths = {280};
+      const Result<T> clean = run(op, problem);
+      for (const Index j : {0, 63, 64, 127, 128, 129, 190, 255, 256, 279, 280, 299}) {
+        expect_blind(op, problem, clean, j, nan_with<T>(0), 2);
+        expect_blind(op, problem, clean, j, std::numeric_limits<T>::infinity(), 2);
       }
-    });
+    }
   });
 }
 
 /// Everything from key j on, and everything before it.
 TEST_P(Visibility, InvisibleRangesDoNotChangeBits) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      const Problem<T> problem = make_problem(op, sizes(210, 260, 4, 3));
-      const Result<T> clean = run(op, problem);
-      for (const Index cut : {1, 50, 127, 128, 129, 200, 256}) {
-        for (const bool after : {true, false}) {
-          const auto is_set = [=](Index j) { return after ? j >= cut : j < cut; };
-          const Restored k(problem.k);
-          const Restored v(problem.v);
+  each_at_levels([]<class T>(const Case<T>& op) {
+    const Problem<T> problem = make_problem(op, sizes(210, 260, 4, 3));
+    const Result<T> clean = run(op, problem);
+    for (const Index cut : {1, 50, 127, 128, 129, 200, 256}) {
+      for (const bool after : {true, false}) {
+        const auto is_set = [=](Index j) { return after ? j >= cut : j < cut; };
+        const Restored k(problem.k);
+        const Restored v(problem.v);
+        for (Index j = 0; j < problem.shape.keys; ++j) {
+          if (!is_set(j)) continue;
+          set_row(problem.k, 0, j, nan_with<T>(3));
+          set_row(problem.v, 0, j, std::numeric_limits<T>::infinity());
+        }
+        const Result<T> poisoned = run(op, problem);
+        for (Index row = 0; row < problem.shape.queries; ++row) {
+          bool blind = true;
           for (Index j = 0; j < problem.shape.keys; ++j) {
-            if (!is_set(j)) continue;
-            set_row(problem.k, 0, j, nan_with<T>(3));
-            set_row(problem.v, 0, j, std::numeric_limits<T>::infinity());
+            blind = blind && !(is_set(j) && sees(op, problem, 0, 0, row, j));
           }
-          const Result<T> poisoned = run(op, problem);
-          for (Index row = 0; row < problem.shape.queries; ++row) {
-            bool blind = true;
-            for (Index j = 0; j < problem.shape.keys; ++j) {
-              blind = blind && !(is_set(j) && sees(op, problem, 0, 0, row, j));
-            }
-            if (!blind) continue;
-            EXPECT_TRUE(same_row(clean, {0, 0, row}, poisoned, {0, 0, row})) << cut << after;
-          }
+          if (!blind) continue;
+          EXPECT_TRUE(same_row(clean, {0, 0, row}, poisoned, {0, 0, row})) << cut << after;
         }
       }
-    });
+    }
   });
 }
 
@@ -159,33 +150,29 @@ void expect_hidden_bias_and_mask_change_no_bit(const Case<T>& op, const Problem<
 /// A number of the bias for pairs that pattern, lengths and mask hide; a flag of the mask for pairs
 /// that pattern, lengths and bias hide.
 TEST_P(Visibility, HiddenBiasAndMaskDoNotChangeBits) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      for (const auto& [queries, keys] : {std::array<Index, 2>{70, 75}, {33, 270}, {140, 60}}) {
-        Problem<T> problem = make_problem(op, {2, 2, 1, queries, keys, 3, 5});
-        problem.key_lengths = {keys - 10, keys};
-        expect_hidden_bias_and_mask_change_no_bit(op, problem);
-      }
-    });
+  each_at_levels([]<class T>(const Case<T>& op) {
+    for (const auto& [queries, keys] : {std::array<Index, 2>{70, 75}, {33, 270}, {140, 60}}) {
+      Problem<T> problem = make_problem(op, {2, 2, 1, queries, keys, 3, 5});
+      problem.key_lengths = {keys - 10, keys};
+      expect_hidden_bias_and_mask_change_no_bit(op, problem);
+    }
   });
 }
 
 TEST_P(Visibility, QueriesDoNotSeeEachOther) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      const Problem<T> problem = make_problem(op, sizes(70, 75, 5, 4));
-      const Result<T> clean = run(op, problem);
-      for (Index i = 0; i < 70; ++i) {
-        const T poison = all_poisons<T>()[as_size(i % 7)];
-        const Restored q(problem.q);
-        set_row(problem.q, 0, i, poison);
-        const Result<T> poisoned = run(op, problem);
-        for (Index row = 0; row < 70; ++row) {
-          if (row == i) continue;
-          EXPECT_TRUE(same_row(clean, {0, 0, row}, poisoned, {0, 0, row})) << i << " " << poison;
-        }
+  each_at_levels([]<class T>(const Case<T>& op) {
+    const Problem<T> problem = make_problem(op, sizes(70, 75, 5, 4));
+    const Result<T> clean = run(op, problem);
+    for (Index i = 0; i < 70; ++i) {
+      const T poison = all_poisons<T>()[as_size(i % 7)];
+      const Restored q(problem.q);
+      set_row(problem.q, 0, i, poison);
+      const Result<T> poisoned = run(op, problem);
+      for (Index row = 0; row < 70; ++row) {
+        if (row == i) continue;
+        EXPECT_TRUE(same_row(clean, {0, 0, row}, poisoned, {0, 0, row})) << i << " " << poison;
       }
-    });
+    }
   });
 }
 
@@ -286,23 +273,20 @@ TEST_P(Visibility, PrefixesHaveTheSameBits) {
 }
 
 TEST_P(Visibility, SingleRowsHaveTheSameBits) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      for (const auto& [queries, keys] :
-           {std::array<Index, 2>{150, 150}, {131, 300}, {3, 2100}, {150, 100}}) {
-        const Problem<T> whole = make_problem(op, sizes(queries, keys, 5, 7));
-        const Result<T> all = run(op, whole);
-        for (Index row = 0; row < queries; ++row) {
-          const Index last =
-              row + keys - queries + 1;  // keys so that the row alone is at its place
-          if (last >= 0 && last < keys) expect_same_rows(op, whole, all, row, 1, last);
-          expect_same_rows(op, whole, all, row, 1, keys);
-        }
-        for (const Index first : {0, 1, 17, 64, 100}) {
-          if (first + 20 <= queries) expect_same_rows(op, whole, all, first, 20, keys);
-        }
+  each_at_levels([]<class T>(const Case<T>& op) {
+    for (const auto& [queries, keys] :
+         {std::array<Index, 2>{150, 150}, {131, 300}, {3, 2100}, {150, 100}}) {
+      const Problem<T> whole = make_problem(op, sizes(queries, keys, 5, 7));
+      const Result<T> all = run(op, whole);
+      for (Index row = 0; row < queries; ++row) {
+        const Index last = row + keys - queries + 1;  // keys so that the row alone is at its place
+        if (last >= 0 && last < keys) expect_same_rows(op, whole, all, row, 1, last);
+        expect_same_rows(op, whole, all, row, 1, keys);
       }
-    });
+      for (const Index first : {0, 1, 17, 64, 100}) {
+        if (first + 20 <= queries) expect_same_rows(op, whole, all, first, 20, keys);
+      }
+    }
   });
 }
 

@@ -6,7 +6,6 @@
 
 #include <limits>
 #include <new>
-#include <stdexcept>
 #include <string>
 
 #include "attention/decoding.hpp"

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(OPTIMISED)
 /// \file
-/// A decoder gives the bits of `forward`: for every pattern, option, scalar, level, executor,
-/// layout and division of the tokens; also after rolling back, and in a fork.
+/// Decoders of softmax attention beyond the conformance suite: the bits of `forward` for scalars of
+/// 16 bits, any width and number of heads, over segments, with heads of different patterns, for any
+/// executor and layout; also after rolling back, and in a fork.
 #include "fovea/attention/softmax/decoder.hpp"
-
-#include <cmath>
-#include <limits>
 
 #include "attention/decoding.hpp"
 #include "fovea/core/thread_pool.hpp"
@@ -14,9 +12,16 @@
 
 namespace fovea_test::attention_decoder {
 
+using fovea::FixedAttention;
+using fovea::HeadAssignment;
+using fovea::SparseAttention;
+using fovea::StridedAttention;
+
 static_assert(fovea::IncrementalAttention<FullAttention, float>);
 static_assert(fovea::IncrementalAttention<LocalAttention, double>);
 static_assert(fovea::IncrementalAttention<FullAttention, Eigen::bfloat16>);
+static_assert(fovea::IncrementalAttention<StridedAttention, float>);
+static_assert(fovea::IncrementalAttention<SparseAttention, double>);
 static_assert(!fovea::IncrementalAttention<int, float>);
 
 /// Has exactly the members that IncrementalAttention requires.
@@ -58,6 +63,9 @@ static_assert(!fovea::IncrementalAttention<ArchetypeIncremental, double>);
 
 const FullAttention kFull;
 const FullAttention kCausal{{.causal = true}};
+constexpr HeadAssignment kAssignments[] = {HeadAssignment::separate, HeadAssignment::merged,
+                                           HeadAssignment::only_first, HeadAssignment::only_second};
+constexpr Beside kEverything{true, true, true, true};
 
 template <class T>
 class DecoderOf : public testing::Test {};
@@ -68,23 +76,16 @@ TYPED_TEST_SUITE(DecoderOf, Scalars);
 const std::vector<std::vector<Index>> kDivisions = {
     {1}, {3, 1, 70, 1, 1, 8, 130, 2}, {1000}, {64, 65, 16, 17}};
 
-TYPED_TEST(DecoderOf, FullAttentionForAnyStepSizes) {
+TYPED_TEST(DecoderOf, AnyStepSizes) {
   for (const auto& division : kDivisions) {
     expect_forward<TypeParam>(kCausal, {2, 4, 2, 290, 290, 17, 9}, division);
-    expect_forward<TypeParam>(kFull, {1, 3, 3, 270, 270, 64, 64}, division);
+    expect_forward<TypeParam>(kFull, {1, 3, 3, 270, 270, 64, 64}, division, kEverything);
     expect_forward<TypeParam>(kCausal, {1, 8, 1, 140, 140, 130, 33}, division);
     expect_forward<TypeParam>(FullAttention{{.window = {100, 40}, .scale = -0.3}},
                               {1, 4, 2, 420, 420, 5, 40}, division);
-  }
-}
-
-TYPED_TEST(DecoderOf, WindowsForAnyStepSizes) {
-  for (const auto& division : kDivisions) {
-    for (const auto& op :
-         {LocalAttention{}, LocalAttention{{.left = 4, .right = 4}}, LocalAttention{{.left = 31}},
-          LocalAttention{{.left = 32}}, LocalAttention{{.left = 70, .right = 3}},
-          LocalAttention{{.left = 0, .right = 90}}}) {
-      expect_forward<TypeParam>(op, {1, 4, 2, 390, 390, 32, 32}, division);
+    for (const Index left : {6, 50}) {
+      expect_forward<TypeParam>(LocalAttention{{.left = left}}, {2, 4, 2, 200, 200, 27, 19},
+                                division);
     }
   }
 }
@@ -114,24 +115,6 @@ TYPED_TEST(DecoderOf, Borders) {
   }
 }
 
-TEST(Decoder, OptionsForAnyStepSizes) {
-  const fovea::Dropout dropout{.probability = 0.3, .seed = 7};
-  for (const auto& division : kDivisions) {
-    for (const Beside& beside : {Beside{.bias = true}, Beside{.mask = true}, Beside{.alibi = true},
-                                 Beside{.sink = true}, Beside{true, true, true, true}}) {
-      for (const Index heads : {2, 6}) {
-        const AttentionShape shape{2, heads, 2, 210, 210, 16, 20};
-        expect_forward<float>(kCausal, shape, division, beside);
-        expect_forward<double>(LocalAttention{{.left = 40, .right = 1}}, shape, division, beside);
-        expect_forward<float>(LocalAttention{{.left = 6}}, shape, division, beside);
-        expect_forward<Eigen::bfloat16>(kFull, shape, division, beside);
-        expect_forward<float>(FullAttention{{.soft_cap = 2.0, .dropout = dropout}}, shape, division,
-                              beside);
-      }
-    }
-  }
-}
-
 /// A window without a right side shows all later keys to a query, also beyond the ring's capacity.
 TEST(Decoder, WindowsWithoutARightSide) {
   const FullAttention op{{.window = {.left = 10}}};
@@ -146,17 +129,41 @@ TEST(Decoder, OptionsOverSegments) {
   }
 }
 
-/// 4200 steps of one token against one call of forward.
-TEST(Decoder, TokenByToken) {
-  at_each_level([] {
-    const AttentionShape shape{1, 2, 1, 4200, 4200, 3, 5};
-    const TokenTensors<float> decoded(shape);
-    const TokenTensors<float> expected(shape);
-    auto decoder = kCausal.decoder<float>(decoded.decoder_shape());
-    decoded.decode(decoder, {1});
-    expected.forward(kCausal, 0, 4200);
-    EXPECT_TRUE(same_results(decoded, expected));
-  });
+/// Strided keys, and each summary column, fill several segments.
+TEST(Decoder, PatternsOverSegments) {
+  for (const HeadAssignment heads : {HeadAssignment::separate, HeadAssignment::merged}) {
+    const AttentionShape shape{1, 2, 1, 8300, 8300, 3, 3};
+    const std::vector<Index> division = {4090, 1, 1, 5, 90, 4000, 1, 10, 1, 80};
+    expect_forward<float>(StridedAttention{{.stride = 2, .heads = heads}}, shape, division);
+    expect_forward<float>(FixedAttention{{.stride = 4, .summary = 2, .heads = heads}}, shape,
+                          division);
+  }
+}
+
+/// Heads of one key head that see different keys, band, window, passes and list side by side.
+TYPED_TEST(DecoderOf, HeadsOfDifferentPatterns) {
+  const SparseAttention op{
+      {.patterns = {fovea::Window{4, 1}, fovea::strided_merged(6), fovea::DilatedWindow{5, 0, 3},
+                    fovea::fixed_merged({16, 2, 0, true}), fovea::Causal{}}}};
+  // Bounded and summaries of one stride: a ring.
+  const SparseAttention ring{{.patterns = {fovea::Window{4, 1}, fovea::Window{60, 0},
+                                           fovea::fixed_merged({16, 2, 0, true}),
+                                           fovea::FixedSummary{{16, 3, 1, false}}}}};
+  for (const auto& division : kDivisions) {
+    for (const Index key_heads : {1, 2, 6}) {
+      expect_forward<TypeParam>(op, {1, 12, key_heads, 200, 200, 8, 8}, division);
+    }
+    expect_forward<TypeParam>(ring, {1, 8, 4, 300, 300, 8, 8}, division);
+  }
+}
+
+/// Blocks of keys that are all there with the first tokens.
+TEST(Decoder, ListedBlocks) {
+  const fovea::BlockRows rows = {{0, 1, 3, 3, 6, 8}, {0, 0, 1, 0, 2, 3, 1, 4}};
+  for (const bool causal : {true, false}) {
+    const fovea::BlockSparseAttention op{{.block = 60, .layouts = {rows}, .causal = causal}};
+    expect_forward<float>(op, {1, 2, 2, 300, 300, 8, 8}, {260, 1, 5, 34});
+  }
 }
 
 TEST(Decoder, ManyTokensWithAWindow) {
@@ -170,23 +177,33 @@ TEST(Decoder, ManyTokensWithAWindow) {
   EXPECT_TRUE(same_results(decoded, expected));
 }
 
-TEST(Decoder, SameBitsWithAnyExecutor) {
+template <class Op>
+void expect_same_bits_with_any_executor(const Op& op, const AttentionShape& shape,
+                                        const std::vector<Index>& lengths) {
   fovea::ThreadPool two(2);
   fovea::ThreadPool four(4);
   Backwards backwards;
   Shuffled shuffled;
+  const TokenTensors<float> expected(shape);
+  auto serial = op.template decoder<float>(expected.decoder_shape());
+  expected.decode(serial, lengths);
+  for (AnyExecutor executor : {AnyExecutor::of(two), AnyExecutor::of(four),
+                               AnyExecutor::of(backwards), AnyExecutor::of(shuffled)}) {
+    const TokenTensors<float> decoded(shape);
+    auto decoder = op.template decoder<float>(decoded.decoder_shape());
+    decoded.decode(decoder, lengths, executor);
+    EXPECT_TRUE(same_results(decoded, expected));
+  }
+}
+
+TEST(Decoder, SameBitsWithAnyExecutor) {
   for (const Index key_heads : {1, 2}) {
-    const AttentionShape shape{1, 2, key_heads, 6200, 6200, 40, 24};
-    const TokenTensors<float> expected(shape);
-    auto serial = kCausal.decoder<float>(expected.decoder_shape());
-    expected.decode(serial, {6180, 1, 1, 4});
-    for (AnyExecutor executor : {AnyExecutor::of(two), AnyExecutor::of(four),
-                                 AnyExecutor::of(backwards), AnyExecutor::of(shuffled)}) {
-      const TokenTensors<float> decoded(shape);
-      auto decoder = kCausal.decoder<float>(decoded.decoder_shape());
-      decoded.decode(decoder, {6180, 1, 1, 4}, executor);
-      EXPECT_TRUE(same_results(decoded, expected));
-    }
+    expect_same_bits_with_any_executor(kCausal, {1, 2, key_heads, 6200, 6200, 40, 24},
+                                       {6180, 1, 1, 4});
+  }
+  for (const HeadAssignment heads : {HeadAssignment::separate, HeadAssignment::merged}) {
+    expect_same_bits_with_any_executor(FixedAttention{{.stride = 8, .summary = 3, .heads = heads}},
+                                       {1, 4, 2, 6200, 6200, 8, 8}, {6000, 1, 100, 1, 9, 1});
   }
 }
 
@@ -207,6 +224,9 @@ TEST(Decoder, SameBitsInAnyLayout) {
 TEST(Decoder, AppendThenStep) {
   expect_append_then_step<double>(kCausal);
   expect_append_then_step<double>(FullAttention{{.window = {50, 2}}});
+  for (const HeadAssignment heads : kAssignments) {
+    expect_append_then_step<double>(FixedAttention{{.stride = 24, .summary = 5, .heads = heads}});
+  }
 }
 
 TYPED_TEST(DecoderOf, RollBackAndFork) {
@@ -214,75 +234,44 @@ TYPED_TEST(DecoderOf, RollBackAndFork) {
     expect_rolled_back<TypeParam>(kCausal, tokens);
     expect_rolled_back<TypeParam>(LocalAttention{{.left = 50}}, tokens);
     expect_rolled_back<TypeParam>(LocalAttention{{.left = 5, .right = 4}}, tokens);
-  }
-}
-
-TEST(Decoder, ClearRestarts) {
-  const AttentionShape shape{1, 1, 1, 300, 300, 8, 8};
-  for (const FullAttention& op : {kCausal, FullAttention{{.causal = true, .window = {20, 0}}}}) {
-    const TokenTensors<float> first(shape, {}, {}, 10);
-    const TokenTensors<float> decoded(shape);
-    const TokenTensors<float> expected(shape);
-    auto decoder = op.decoder<float>(decoded.decoder_shape());
-    first.decode(decoder, {7});
-    const Index bytes = decoder.memory_bytes();
-    decoder.clear();
-    EXPECT_EQ(decoder.length(), 0);
-    decoded.decode(decoder, {7});
-    EXPECT_EQ(decoder.memory_bytes(), bytes);
-    auto fresh = op.decoder<float>(decoded.decoder_shape());
-    expected.decode(fresh, {7});
-    EXPECT_TRUE(same_results(decoded, expected));
-  }
-}
-
-/// A NaN reaches the rows that see it, and no bit of the others.
-TEST(Decoder, NaNReachesRowsThatSeeIt) {
-  at_each_level([] {
-    for (const bool in_keys : {true, false}) {
-      const AttentionShape shape{1, 1, 1, 200, 200, 8, 8};
-      const LocalAttention op{{.left = 40}};
-      const TokenTensors<float> decoded(shape);
-      const TokenTensors<float> expected(shape);
-      (in_keys ? decoded.k : decoded.v)(0, 0, 100, 3) = NAN;
-      auto decoder = op.decoder<float>(decoded.decoder_shape());
-      decoded.decode(decoder, {1, 2, 5});
-      expected.forward(op, 0, 200);
-      for (Index row = 0; row < 200; ++row) {
-        const bool sees = row >= 100 && row <= 140;
-        for (Index c = 0; c < 8; ++c) {
-          const float x = decoded.out(0, 0, row, c);
-          if (sees && (in_keys || c == 3)) {
-            EXPECT_TRUE(std::isnan(x)) << row;
-          } else {
-            EXPECT_EQ(x, expected.out(0, 0, row, c)) << row;
-          }
-        }
+    for (const HeadAssignment heads : kAssignments) {
+      expect_rolled_back<TypeParam>(StridedAttention{{.stride = 11, .heads = heads}}, tokens);
+      for (const Index summary : {1, 5, 11}) {
+        expect_rolled_back<TypeParam>(
+            FixedAttention{{.stride = 11, .summary = summary, .heads = heads}}, tokens);
       }
     }
-  });
+  }
 }
 
-/// Hidden by a mask, NaN changes no bit, and a row that sees nothing is 0.
-TEST(Decoder, HiddenNaNDoesNotChangeBits) {
-  at_each_level([] {
-    const AttentionShape shape{1, 3, 1, 150, 150, 8, 8};
-    TokenTensors<float> poisoned(shape, {.mask = true});
-    TokenTensors<float> clean(shape, {.mask = true});
-    for (const TokenTensors<float>* tokens : {&poisoned, &clean}) {
-      tokens->mask.fill([](Index, Index, Index i, Index j) { return i != 140 && j % 10 != 7; });
-    }
-    for (Index j = 7; j < 150; j += 10) {
-      for (Index c = 0; c < 8; ++c) poisoned.k(0, 0, j, c) = poisoned.v(0, 0, j, c) = NAN;
-    }
-    for (const TokenTensors<float>* tokens : {&poisoned, &clean}) {
-      auto decoder = kCausal.decoder<float>(tokens->decoder_shape());
-      tokens->decode(decoder, {120, 1, 5});
-    }
-    EXPECT_TRUE(same_results(poisoned, clean));
-    EXPECT_EQ(poisoned.out(0, 1, 140, 2), 0.0f);
-    EXPECT_EQ(poisoned.lse(0, 1, 140, 0), -std::numeric_limits<float>::infinity());
-  });
+/// Forked and rolled back as far as the ring goes, the summary has all tokens before.
+TEST(Decoder, RollsBackToTheEndOfTheRing) {
+  const FixedAttention op{{.stride = 20, .summary = 4, .heads = HeadAssignment::merged}};
+  const AttentionShape shape{1, 2, 1, 500, 500, 4, 4};
+  const TokenTensors<float> decoded(shape);
+  const TokenTensors<float> expected(shape);
+  auto decoder = op.decoder<float>(decoded.decoder_shape());
+  decoded.decode(decoder, {1});
+  // It holds 19 + 1 + 64 tokens, from 416 on.
+  decoder.rollback(436);
+  auto fork = decoder.fork();
+  for (auto* each : {&decoder, &fork}) {
+    each->step(decoded.queries(435, 1, 436), decoded.out_rows(435, 1), decoded.saved_rows(435, 1));
+    decoded.decode(*each, {7, 1});
+    expected.forward(op, 0, 500);
+    EXPECT_TRUE(same_results(decoded, expected));
+    each->rollback(436);
+  }
+}
+
+/// Tensors without elements may have no memory.
+TYPED_TEST(DecoderOf, ZeroWidthsWithoutMemory) {
+  using T = TypeParam;
+  const auto tensor = [](Index heads, Index n) { return View<T>(nullptr, {2, heads, n, 0}); };
+  auto decoder = kFull.decoder<T>({.batch = 2, .query_heads = 4, .key_heads = 2});
+  decoder.append(tensor(2, 3), tensor(2, 3));
+  decoder.step({tensor(4, 2), tensor(2, 5), tensor(2, 5)}, tensor(4, 2));
+  EXPECT_EQ(decoder.length(), 8);
 }
 
 }  // namespace fovea_test::attention_decoder

@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -239,7 +238,7 @@ void expect_append_then_step(const Op& op) {
 }
 
 /// Appends that many tokens of NaN and rolls them back: they have no effect on the decoder or a
-/// fork, and the fork has none on the decoder.
+/// fork, and the fork has none on the decoder. Cleared it keeps its memory, and begins anew.
 template <class T, class Op>
 void expect_rolled_back(const Op& op, Index rolled_back) {
   const AttentionShape shape{1, 4, 2, 400, 400, 8, 8};
@@ -262,7 +261,10 @@ void expect_rolled_back(const Op& op, Index rolled_back) {
   expected.decode(again, {300, 1, 1, 90, 8});
   EXPECT_TRUE(same_results(decoded, expected));
   EXPECT_EQ(decoder.length(), 300 + rolled_back);
+  const Index bytes = decoder.memory_bytes();
   decoder.clear();
+  EXPECT_EQ(decoder.length(), 0);
+  EXPECT_EQ(decoder.memory_bytes(), bytes);
   decoded.decode(decoder, {300, 1, 1, 90, 8});
   EXPECT_TRUE(same_results(decoded, expected));
 }

@@ -3,7 +3,6 @@
 /// Central differences: the Jacobian of an output by every number that has a gradient.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <vector>
 

@@ -6,7 +6,6 @@
 /// sink are equivalent to otherwise, the oracle of the conformance suite knows.)
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <limits>
 #include <vector>
 

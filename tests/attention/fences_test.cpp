@@ -27,12 +27,10 @@ std::vector<T> run_decoder(const Case<T>& op, const Problem<T>& problem) {
   AnyDecoder<T> decoder = op.decoder(decoder_shape(s));
   std::vector<T> all;
   const auto step = [&](Index count) {
-    const Tensor<T> out({s.batch, s.query_heads, count, s.value_width});
-    const Tensor<T> lse(op.is_softmax ? Shape{s.batch, s.query_heads, count, 1} : Shape{});
-    const AllSaved<T> saved = op.is_softmax ? AllSaved<T>{lse.view()} : AllSaved<T>{};
+    const Written<T> to(op, {s.batch, s.query_heads, count, s.value_width});
     const Index row = decoder.length();
-    decoder.step(rows_with_keys(problem.inputs(), row, count, row), out.view(), saved);
-    for (const Tensor<T>* x : {&out, &lse}) {
+    decoder.step(rows_with_keys(problem.inputs(), row, count, row), to.out.view(), to.saved());
+    for (const Tensor<T>* x : {&to.out, &to.lse}) {
       const std::vector<T> values = x->values();
       all.insert(all.end(), values.begin(), values.end());
     }

@@ -8,14 +8,11 @@
 #include "attention/gradients.hpp"
 #include "attention/linear_case.hpp"
 #include "fovea/core/eigen.hpp"
-#include "fovea/core/thread_pool.hpp"
-#include "support/executors.hpp"
 #include "support/refusal.hpp"
 
 namespace fovea_test::attention_fmm_saved {
 
 using fovea::FmmSaved;
-using fovea::LocalAttention;
 
 using Fmm = fovea::FmmTwoKernels;
 constexpr fovea::Band kBand{3, 2};

@@ -3,7 +3,6 @@
 /// FSAT and FAT attention in the conformance suite: each call makes the dominant indices of a
 /// reference mask of head, key and slot.
 #include <algorithm>
-#include <cmath>
 
 #include "attention/cases.hpp"
 #include "support/fill.hpp"

@@ -8,7 +8,6 @@
 #include "attention/fsat_problem.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/compare.hpp"
-#include "support/executors.hpp"
 #include "support/refusal.hpp"
 
 namespace fovea_test::attention_fsat_edges {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(OPTIMISED HEAP)
 /// \file
-/// FSAT attention beyond the conformance suites: any finite index; packed sequences; groups of
-/// heads; truncated gradients; long sequences; memory.
+/// FSAT attention beyond the conformance suites: any finite index; groups of heads; truncated
+/// gradients; long sequences; memory.
 #include "fovea/attention/fsat.hpp"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,6 @@
 #include "attention/fsat_problem.hpp"
 #include "fovea/attention/fat.hpp"
 #include "fovea/core/eigen.hpp"
-#include "support/levels.hpp"
 #include "support/scalars.hpp"
 
 namespace fovea_test::attention_fsat {
@@ -44,20 +43,6 @@ TYPED_TEST(Fsat, AcceptsAnyFiniteIndex) {
       if (name == "lse") return;
       for (const T x : numbers) EXPECT_TRUE(std::isfinite(x)) << name << ", " << huge;
     });
-  }
-}
-
-/// Packed sequences are sequences alone; with random edges the first one, whose number is 0.
-TYPED_TEST(Fsat, PackedSequencesEqualSequencesAlone) {
-  for (const FsatOptions& options : fsat_options(60)) {
-    FsatProblem<TypeParam> p(FsatAttention(options), {1, 4, 2, 130, 130, 5, 3});
-    p.cu_seqlens = {0, 60, 61, 61, 130 - 19, 130};
-    const CallResult<TypeParam> all = p.run();
-    for (std::size_t s = 0; s + 1 < p.cu_seqlens.size(); ++s) {
-      if (options.edges != EdgeSource::predicted && s > 0) continue;
-      const Index first = p.cu_seqlens[s];
-      expect_same_part(p, all, {.heads = 4, .first = first, .rows = p.cu_seqlens[s + 1] - first});
-    }
   }
 }
 

@@ -156,19 +156,18 @@ template <class T>
 BothResults<T> run_both(const Case<T>& op, const AllInputs<T>& in, const View<const T>& d_out,
                         AnyExecutor* executor = nullptr, const Layout& layout = {},
                         const Wanted& wanted = {}, const View<const T>& d_lse = {}) {
-  const Tensor<T> out(d_out.shape(), layout);
-  const Tensor<T> lse(op.is_softmax ? Shape{in.q.batch(), in.q.heads(), in.q.rows(), 1} : Shape{},
-                      layout);
-  const AllSaved<T> saved = op.is_softmax ? AllSaved<T>{lse.view()} : AllSaved<T>{};
-  op.forward(in, out.view(), saved, executor);
+  const Written<T> written(op, d_out.shape(), layout);
+  const View<T> out = written.out.view();
+  const AllSaved<T> saved = written.saved();
+  op.forward(in, out, saved, executor);
   GradStorage<T> to(in, layout);
   if (d_lse.empty()) {
-    op.backward(in, out.view(), saved, d_out, to.grads(in, wanted), executor);
+    op.backward(in, out, saved, d_out, to.grads(in, wanted), executor);
   } else {
-    op.backward_through_lse(in, out.view(), saved, {d_out, d_lse}, to.grads(in, wanted));
+    op.backward_through_lse(in, out, saved, {d_out, d_lse}, to.grads(in, wanted));
   }
-  EXPECT_EQ(out.changed_gaps() + lse.changed_gaps() + to.changed_gaps(), 0);
-  return {{d_out.shape(), out.values(), lse.values()}, to.values(fovea::shape_of(in), wanted)};
+  EXPECT_EQ(written.changed_gaps() + to.changed_gaps(), 0);
+  return {written.result(), to.values(fovea::shape_of(in), wanted)};
 }
 
 template <class T>

@@ -11,8 +11,7 @@
 #include <limits>
 #include <vector>
 
-#include "attention/cases.hpp"
-#include "attention/problem.hpp"
+#include "attention/conformance.hpp"
 #include "fovea/attention/indexed.hpp"
 #include "fovea/attention/indexed/phase_sizes.hpp"
 #include "fovea/core/arena.hpp"
@@ -57,13 +56,6 @@ Tensor<Index> visible_lists(const Tensor<Index>& lists, const Problem<T>& proble
   return visible;
 }
 
-template <class T>
-struct Result {
-  explicit Result(const Problem<T>& problem) : out(problem.out_shape()), lse(problem.row_shape()) {}
-
-  Tensor<T> out, lse;
-};
-
 /// The same elements, contiguous from the start of a cache line.
 template <class T>
 View<const T> aligned_copy(const View<const T>& x, fovea::Workspace& memory) {
@@ -92,32 +84,28 @@ class IndexedPhasesOf : public testing::Test {
     part.queries = most;
     EXPECT_FALSE(fovea::PhaseSizes<T>::are_worth_it(part, length));
     EXPECT_TRUE(fovea::PhaseSizes<T>::are_worth_it(s, length));
-    Result<T> result(problem);
+    const Written<T> to(Case<T>{}, problem.out_shape());
     for (Index r = 0; r < s.queries; r += most) {
       const Index rows = std::min(most, s.queries - r);
       AllInputs<T> in = part_of(problem.inputs(), r, rows, 0, s.keys);
       in.indices = cut(View<const Index>(lists.view()), 2, r, rows);
-      IndexedAttention{}.forward(in, cut(result.out.view(), 2, r, rows),
-                                 AllSaved<T>{cut(result.lse.view(), 2, r, rows)});
+      IndexedAttention{}.forward(in, cut(to.out.view(), 2, r, rows),
+                                 AllSaved<T>{cut(to.lse.view(), 2, r, rows)});
     }
-    return result;
+    return to.result();
   }
 
   template <class... E>
   static Result<T> at_once(const IndexedOptions& options, const Problem<T>& problem,
                            const Tensor<Index>& lists, E&&... executor) {
-    Result<T> result(problem);
+    const Written<T> to(Case<T>{}, problem.out_shape());
     AllInputs<T> in = problem.inputs();
     in.indices = lists.view();
-    IndexedAttention{options}.forward(in, result.out.view(), AllSaved<T>{result.lse.view()},
-                                      executor...);
-    return result;
+    IndexedAttention{options}.forward(in, to.out.view(), AllSaved<T>{to.lse.view()}, executor...);
+    return to.result();
   }
 
-  static void expect_same(const Result<T>& a, const Result<T>& b) {
-    EXPECT_TRUE(same_bits(a.out.values(), b.out.values(), a.out.shape()));
-    EXPECT_TRUE(same_bits(a.lse.values(), b.lse.values(), a.lse.shape()));
-  }
+  static void expect_same(const Result<T>& a, const Result<T>& b) { EXPECT_TRUE(same_bits(a, b)); }
 };
 // Both scalars in every suite: this is the test of the kernels' phases.
 using BothScalars = testing::Types<float, double>;
@@ -134,9 +122,9 @@ TYPED_TEST(IndexedPhasesOf, KeysAndValuesReadInPlace) {
   in.k = aligned_copy(in.k, keys);
   in.v = aligned_copy(in.v, values);
   at_each_level([&] {
-    Result<T> result(problem);
-    IndexedAttention{}.forward(in, result.out.view(), AllSaved<T>{result.lse.view()});
-    this->expect_same(this->few_rows_at_once(problem, lists), result);
+    const Written<T> to(Case<T>{}, problem.out_shape());
+    IndexedAttention{}.forward(in, to.out.view(), AllSaved<T>{to.lse.view()});
+    this->expect_same(this->few_rows_at_once(problem, lists), to.result());
   });
 }
 

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(OPTIMISED HEAP)
 /// \file
-/// IndexedAttention beyond the conformance suite: lists of all keys are full attention, padding and
-/// strides of lists change no bit, lists that differ by batch and sequence, groups of heads in the
-/// backward pass, memory, sort_indices, places of entries by key.
+/// IndexedAttention beyond the conformance suite: padding and strides of lists change no bit, lists
+/// that differ by batch and sequence, groups of heads in the backward pass, memory, sort_indices,
+/// places of entries by key.
 #include "fovea/attention/indexed.hpp"
 #include "fovea/attention/indexed/check.hpp"
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,7 +25,6 @@
 
 namespace fovea_test::attention_indexed {
 
-using fovea::FullAttention;
 using fovea::IndexedAttention;
 
 static_assert(fovea::Attention<IndexedAttention, Eigen::bfloat16>);
@@ -80,27 +77,6 @@ struct ListProblem {
 template <class T>
 class Indexed : public testing::Test {};
 TYPED_TEST_SUITE(Indexed, Scalars);
-
-TYPED_TEST(Indexed, ListsOfAllKeysEqualFullAttention) {
-  using T = TypeParam;
-  const AttentionShape s{2, 4, 2, 70, 90, 20, 7};
-  const ListProblem<T> p(s, some_lists(s, 1, s.keys));
-  at_each_level([&] {
-    for (const bool causal : {false, true}) {
-      const CallResult<T> listed = run_call(IndexedAttention{{.causal = causal}}, p);
-      const CallResult<T> full = run_call(FullAttention{{.causal = causal}}, p);
-      full.for_each([&](const std::string& name, const std::vector<T>& numbers) {
-        for (std::size_t i = 0; i < numbers.size(); ++i) {
-          const T expected = numbers[i];
-          if (listed[name][i] == expected) continue;  // -infinity
-          ASSERT_NEAR(listed[name][i], expected,
-                      64 * std::numeric_limits<T>::epsilon() * (1 + std::abs(expected)))
-              << name << ", element " << i;
-        }
-      });
-    }
-  });
-}
 
 /// Longer lists, and lists with other strides.
 TYPED_TEST(Indexed, PaddingAndStridesOfListsDoNotChangeBits) {

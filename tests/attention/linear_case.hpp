@@ -5,7 +5,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "attention/case.hpp"
 #include "attention/reference_masks.hpp"

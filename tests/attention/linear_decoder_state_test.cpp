@@ -28,7 +28,7 @@ TYPED_TEST(LinearDecoderState, ASavedStateCanBeContinued) {
   for_each_operator([](const auto& op, bool has_beta) {
     at_each_level([&] {
       const Stream<TypeParam> stream(kShape, has_beta);
-      const std::vector<TypeParam> expected = stream.forward(op);
+      const Tensor<TypeParam> expected = stream.forward(op);
       for (const Index at : {0, 1, 31, 32, 33, 63, 64, 100}) {
         auto first = op.template decoder<TypeParam>(stream.decoder_shape());
         stream.decode(first, at, 7);

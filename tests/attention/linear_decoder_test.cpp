@@ -2,20 +2,17 @@
 // fovea_test(OPTIMISED SHARDS 4)
 /// \file
 /// Decoders of linear attention, FMM attention and the delta rule beyond the conformance suite:
-/// memory that stays, states that are forked and rolled back, and sequences so long that sums in
-/// the scalar's own precision would have lost their digits.
+/// memory that stays, states that are rolled back and restored, and sequences so long that sums in
+/// the scalar's own precision would have lost their digits. (fuzz/decoders_test.cpp forks them.)
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdint>
 #include <cstdlib>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "attention/linear_decoder_stream.hpp"
 #include "fovea/core/thread_pool.hpp"
-#include "support/executors.hpp"
 #include "support/oracle/delta_rule.hpp"
 #include "support/refusal.hpp"
 #include "support/scalars.hpp"
@@ -26,42 +23,6 @@ template <class T>
 class LinearDecoder : public testing::Test {};
 TYPED_TEST_SUITE(LinearDecoder, Scalars);
 
-TYPED_TEST(LinearDecoder, ZeroWidths) {
-  for_each_operator([](const auto& op, bool has_beta) {
-    for (const auto& [width, value_width] : {std::pair{0, 7}, std::pair{9, 0}, std::pair{0, 0}}) {
-      const Stream<TypeParam> stream({2, 4, 2, 70, 70, width, value_width}, has_beta);
-      auto decoder = op.template decoder<TypeParam>(stream.decoder_shape());
-      stream.decode(decoder, 40);
-      auto restored = op.template decoder<TypeParam>(stream.decoder_shape());
-      restored.restore(decoder.save());
-      stream.decode(restored, 70, 15);
-      EXPECT_EQ(restored.length(), 70);
-      EXPECT_TRUE(stream.has_rows(stream.forward(op), 0, 70))
-          << op.name() << ", D " << width << ", Dv " << value_width;
-    }
-  });
-}
-
-TYPED_TEST(LinearDecoder, ForksAreIndependent) {
-  for_each_operator([](const auto& op, bool has_beta) {
-    const Stream<TypeParam> stream(kShape, has_beta);
-    const Stream<TypeParam> wrong(kShape, has_beta,
-                                  {gaussian(1), constant(NAN), constant(INFINITY)});
-    const std::vector<TypeParam> expected = stream.forward(op);
-    auto decoder = op.template decoder<TypeParam>(stream.decoder_shape());
-    stream.decode(decoder, 75, 8);
-    auto fork = decoder.fork();
-    wrong.decode(decoder, 120, 1);
-    stream.decode(fork, 200, 1);
-    EXPECT_TRUE(stream.has_rows(expected, 0, 200)) << op.name();
-    EXPECT_EQ(decoder.length(), 120);
-    decoder.clear();
-    stream.out.fill(constant(0));
-    stream.decode(decoder, 200, 11);
-    EXPECT_TRUE(stream.has_rows(expected, 0, 200)) << op.name();
-  });
-}
-
 /// Of the chunk that is open, tokens can be taken back; nothing of them is left.
 TYPED_TEST(LinearDecoder, RollsBackWithinTheChunk) {
   for_each_operator([](const auto& op, bool has_beta) {
@@ -69,7 +30,7 @@ TYPED_TEST(LinearDecoder, RollsBackWithinTheChunk) {
       const Stream<TypeParam> stream(kShape, has_beta);
       const Stream<TypeParam> wrong(kShape, has_beta,
                                     {gaussian(1), constant(NAN), constant(INFINITY)});
-      const std::vector<TypeParam> expected = stream.forward(op);
+      const Tensor<TypeParam> expected = stream.forward(op);
       for (const Index keep : {97, 100, 127}) {
         auto decoder = op.template decoder<TypeParam>(stream.decoder_shape());
         stream.decode(decoder, keep, 5);
@@ -93,18 +54,23 @@ TYPED_TEST(LinearDecoder, RollsBackWithinTheChunk) {
   });
 }
 
-TYPED_TEST(LinearDecoder, SameBitsOnThreads) {
-  fovea::ThreadPool pool(3);
-  AnyExecutor threads = AnyExecutor::of(pool);
+/// On threads, from a state that was saved, and again from the first token; of widths 0, too.
+TYPED_TEST(LinearDecoder, RestoresAndClears) {
+  const fovea::ThreadPool pool(3);
   for_each_operator([&](const auto& op, bool has_beta) {
-    const AttentionShape shape{3, 8, 4, 150, 150, 32, 64};
-    const Stream<TypeParam> stream(shape, has_beta);
-    auto decoder = op.template decoder<TypeParam>(stream.decoder_shape());
-    for (const Index count : {100, 1, 49}) {
-      const Index first = decoder.length();
-      decoder.step(stream.tokens(first, count), cut(stream.out.view(), 2, first, count), threads);
+    for (const auto& [width, value_width] : {std::pair{32, 64}, {0, 7}, {9, 0}}) {
+      const Stream<TypeParam> stream({3, 8, 4, 150, 150, width, value_width}, has_beta);
+      const Tensor<TypeParam> expected = stream.forward(op);
+      auto decoder = op.template decoder<TypeParam>(stream.decoder_shape());
+      stream.decode(decoder, 100, 40);
+      const auto saved = decoder.save();
+      decoder.clear();
+      decoder.step(stream.tokens(0, 60), cut(stream.out.view(), 2, 0, 60), pool);
+      EXPECT_TRUE(stream.has_rows(expected, 0, 60)) << op.name() << ", D " << width;
+      decoder.restore(saved);
+      decoder.step(stream.tokens(100, 50), cut(stream.out.view(), 2, 100, 50), pool);
+      EXPECT_TRUE(stream.has_rows(expected, 0, 150)) << op.name() << ", D " << width;
     }
-    EXPECT_TRUE(stream.has_rows(stream.forward(op), 0, 150)) << op.name();
   });
 }
 

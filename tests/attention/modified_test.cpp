@@ -15,7 +15,6 @@
 #include "fovea/attention/local.hpp"
 #include "fovea/attention/strided.hpp"
 #include "fovea/core/thread_pool.hpp"
-#include "support/compare.hpp"
 #include "support/fill.hpp"
 #include "support/levels.hpp"
 #include "support/scalars.hpp"

@@ -66,8 +66,13 @@ class WrittenTensors {
   WrittenTensors(const Op& op, const P& p, const Layout& layout = {}) {
     const Inputs in = p.inputs();
     made_.add("out", Tensor<T>(p.d_out.shape(), layout));
-    made_of_tensors<Saved>([&](const char* name, const auto& /*member*/) {
-      made_.add(name, Tensor<T>(p.saved_shape(op, name), layout));
+    made_of_tensors<Saved>([&]<class Member>(const char* name, const Member& /*member*/) {
+      const Shape shape = p.saved_shape(op, name);
+      if constexpr (kIsIndex<Member>) {
+        chosen_.add(name, Tensor<Index>(shape, layout));
+      } else {
+        made_.add(name, Tensor<T>(shape, layout));
+      }
     });
     made_of_tensors<Grads>([&](const std::string& name, const auto& /*member*/) {
       bool is_input = false;
@@ -85,10 +90,17 @@ class WrittenTensors {
   const Tensor<T>& out() const { return made_["out"]; }
   /// \param all whether the forward pass saves what the backward pass would compute again
   Saved saved(bool all = true) const {
-    return made_of_tensors<Saved>([&](const std::string& name, auto& member) {
-      if (all || name == "lse") member = made_[name].view();
+    return made_of_tensors<Saved>([&]<class Member>(const std::string& name, Member& member) {
+      if (!all && name != "lse") return;
+      if constexpr (kIsIndex<Member>) {
+        member = chosen_[name].view();
+      } else {
+        member = made_[name].view();
+      }
     });
   }
+  /// Indices that the forward pass saves.
+  const Tensor<Index>& chosen(const std::string& name) const { return chosen_[name]; }
   Grads grads() const {
     return grads([](const std::string& /*name*/) { return true; });
   }
@@ -133,7 +145,11 @@ class WrittenTensors {
   }
 
  private:
+  template <class Member>
+  static constexpr bool kIsIndex = std::same_as<fovea::Scalar<Member>, Index>;
+
   Named<Tensor<T>> made_;
+  Named<Tensor<Index>> chosen_;
   Named<Tensor<T>> grads_;
 };
 

@@ -44,17 +44,15 @@ TEST_P(Packed, PackedSequences) {
 
 /// cu_seqlens_k is that of the queries if it is not given.
 TEST_P(Packed, OneCuSeqlensIsUsedForBoth) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      const std::vector<Index> lengths = {7, 0, 64, 30};
-      const Problem<T> problem = make_packed(op, {1, 2, 2, 0, 0, 5, 6}, lengths, lengths);
-      AllInputs<T> in = problem.inputs();
-      in.cu_seqlens_k = {};
-      EXPECT_TRUE(same_bits(run(op, problem), run(op, in)));
-      const Tensor<T> d_out = make_d_out(problem);
-      EXPECT_TRUE(same_bits(run_backward(op, problem, d_out),
-                            run_backward(op, in, View<const T>(d_out.view()))));
-    });
+  each_at_levels([]<class T>(const Case<T>& op) {
+    const std::vector<Index> lengths = {7, 0, 64, 30};
+    const Problem<T> problem = make_packed(op, {1, 2, 2, 0, 0, 5, 6}, lengths, lengths);
+    AllInputs<T> in = problem.inputs();
+    in.cu_seqlens_k = {};
+    EXPECT_TRUE(same_bits(run(op, problem), run(op, in)));
+    const Tensor<T> d_out = make_d_out(problem);
+    EXPECT_TRUE(same_bits(run_backward(op, problem, d_out),
+                          run_backward(op, in, View<const T>(d_out.view()))));
   });
 }
 
@@ -81,23 +79,21 @@ TEST_P(Packed, Integers32Bit) {
 /// Packed queries are computed as blocks however few they are; others, if they are few, with the
 /// keys in the lanes.
 TEST_P(Packed, OnePackedSequenceEqualsNoPacking) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      struct Size {
-        Index heads, key_heads, queries, keys;
-      };
-      // The last one has more rows for a key head than a call of the kernel takes.
-      for (const auto& [heads, key_heads, queries, keys] :
-           {Size{4, 2, 150, 170}, Size{4, 2, 1, 300}, Size{4, 2, 5, 2300}, Size{26, 1, 5, 90}}) {
-        const Problem<T> packed =
-            make_packed(op, {1, heads, key_heads, 0, 0, 5, 6}, {queries}, {keys});
-        Problem<T> plain = packed.in({}, {}, {}, {});
-        plain.cu_q = plain.cu_k = {};
-        EXPECT_TRUE(same_bits(run(op, packed), run(op, plain))) << queries;
-        if (keys > 1000) continue;
-        EXPECT_TRUE(same_bits(run_backward(op, packed), run_backward(op, plain))) << queries;
-      }
-    });
+  each_at_levels([]<class T>(const Case<T>& op) {
+    struct Size {
+      Index heads, key_heads, queries, keys;
+    };
+    // The last one has more rows for a key head than a call of the kernel takes.
+    for (const auto& [heads, key_heads, queries, keys] :
+         {Size{4, 2, 150, 170}, Size{4, 2, 1, 300}, Size{4, 2, 5, 2300}, Size{26, 1, 5, 90}}) {
+      const Problem<T> packed =
+          make_packed(op, {1, heads, key_heads, 0, 0, 5, 6}, {queries}, {keys});
+      Problem<T> plain = packed.in({}, {}, {}, {});
+      plain.cu_q = plain.cu_k = {};
+      EXPECT_TRUE(same_bits(run(op, packed), run(op, plain))) << queries;
+      if (keys > 1000) continue;
+      EXPECT_TRUE(same_bits(run_backward(op, packed), run_backward(op, plain))) << queries;
+    }
   });
 }
 
@@ -115,32 +111,30 @@ std::vector<T> rows_of(const std::vector<T>& all, const Shape& shape, Index firs
 /// Output, lse if there is one, and the gradients of q, k and v. (Those of bias and sink are sums
 /// over sequences.)
 TEST_P(Packed, PackedSequencesEqualSeparateSequences) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      const Problem<T> problem = packed_problem(op);
-      const Tensor<T> d_out = make_d_out(problem);
-      const Result<T> all = run(op, problem);
-      const Gradients<T> grads = run_backward(op, problem, d_out);
-      for (std::size_t s = 0; s + 1 < problem.cu_q.size(); ++s) {
-        if (op.drops() && s > 0) break;  // the draws of the others are those of their number
-        const Index first = problem.cu_q[s];
-        const Index queries = problem.cu_q[s + 1] - first;
-        const Index first_key = problem.cu_k[s];
-        const Index keys = problem.cu_k[s + 1] - first_key;
-        SCOPED_TRACE("sequence " + std::to_string(s));
-        const AllInputs<T> alone = part_of(problem.inputs(), first, queries, first_key, keys);
-        const Result<T> out = run(op, alone);
-        EXPECT_TRUE(same_bits(rows_of(all.out, problem.out_shape(), first, queries), out.out));
-        if (op.is_softmax) {
-          EXPECT_TRUE(same_bits(rows_of(all.lse, problem.row_shape(), first, queries), out.lse));
-        }
-        const View<const T> d = cut(d_out.view(), 2, first, queries);
-        const Gradients<T> grad = run_backward(op, alone, d);
-        EXPECT_TRUE(same_bits(rows_of(grads.q, problem.q.shape(), first, queries), grad.q));
-        EXPECT_TRUE(same_bits(rows_of(grads.k, problem.k.shape(), first_key, keys), grad.k));
-        EXPECT_TRUE(same_bits(rows_of(grads.v, problem.v.shape(), first_key, keys), grad.v));
+  each_at_levels([]<class T>(const Case<T>& op) {
+    const Problem<T> problem = packed_problem(op);
+    const Tensor<T> d_out = make_d_out(problem);
+    const Result<T> all = run(op, problem);
+    const Gradients<T> grads = run_backward(op, problem, d_out);
+    for (std::size_t s = 0; s + 1 < problem.cu_q.size(); ++s) {
+      if (op.drops() && s > 0) break;  // the draws of the others are those of their number
+      const Index first = problem.cu_q[s];
+      const Index queries = problem.cu_q[s + 1] - first;
+      const Index first_key = problem.cu_k[s];
+      const Index keys = problem.cu_k[s + 1] - first_key;
+      SCOPED_TRACE("sequence " + std::to_string(s));
+      const AllInputs<T> alone = part_of(problem.inputs(), first, queries, first_key, keys);
+      const Result<T> out = run(op, alone);
+      EXPECT_TRUE(same_bits(rows_of(all.out, problem.out_shape(), first, queries), out.out));
+      if (op.is_softmax) {
+        EXPECT_TRUE(same_bits(rows_of(all.lse, problem.row_shape(), first, queries), out.lse));
       }
-    });
+      const View<const T> d = cut(d_out.view(), 2, first, queries);
+      const Gradients<T> grad = run_backward(op, alone, d);
+      EXPECT_TRUE(same_bits(rows_of(grads.q, problem.q.shape(), first, queries), grad.q));
+      EXPECT_TRUE(same_bits(rows_of(grads.k, problem.k.shape(), first_key, keys), grad.k));
+      EXPECT_TRUE(same_bits(rows_of(grads.v, problem.v.shape(), first_key, keys), grad.v));
+    }
   });
 }
 
@@ -284,65 +278,61 @@ TEST_P(Packed, LevelsWithFusedMultiplyAddAgreeOnPackedSequences) {
 
 /// Every tensor ends at a guard page and has an odd layout.
 TEST_P(Packed, PackedSequencesStayInTheirTensors) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      const Problem<T> problem = packed_problem(op);
-      const Tensor<T> d_out = make_d_out(problem);
-      const Result<T> out = run(op, problem);
-      const Gradients<T> grads = run_backward(op, problem, d_out);
-      for (const Guard guard : {Guard::before, Guard::behind, Guard::none}) {
-        Layout layout;
-        layout.guard = guard;
-        if (guard == Guard::none) layout = {{2, 0, 1, 3}, 3, 2, 1, {}, {}, guard};
-        const Problem<T> odd = problem.in(layout, layout, layout, layout);
-        EXPECT_TRUE(same_bits(out, run(op, odd, nullptr, layout)));
-        EXPECT_TRUE(same_bits(grads, run_backward(op, odd, d_out.in(layout), nullptr, layout)));
-      }
-    });
+  each_at_levels([]<class T>(const Case<T>& op) {
+    const Problem<T> problem = packed_problem(op);
+    const Tensor<T> d_out = make_d_out(problem);
+    const Result<T> out = run(op, problem);
+    const Gradients<T> grads = run_backward(op, problem, d_out);
+    for (const Guard guard : {Guard::before, Guard::behind, Guard::none}) {
+      Layout layout;
+      layout.guard = guard;
+      if (guard == Guard::none) layout = {{2, 0, 1, 3}, 3, 2, 1, {}, {}, guard};
+      const Problem<T> odd = problem.in(layout, layout, layout, layout);
+      EXPECT_TRUE(same_bits(out, run(op, odd, nullptr, layout)));
+      EXPECT_TRUE(same_bits(grads, run_backward(op, odd, d_out.in(layout), nullptr, layout)));
+    }
   });
 }
 
 /// NaN in one sequence does not affect the others.
 TEST_P(Packed, PackedSequencesDoNotSeeEachOther) {
-  each([]<class T>(const Case<T>& op) {
-    at_each_level([&] {
-      const Problem<T> problem = packed_problem(op);
-      const Tensor<T> d_out = make_d_out(problem);
-      const Result<T> clean = run(op, problem);
-      const Gradients<T> clean_grads = run_backward(op, problem, d_out);
-      for (const std::size_t s : {std::size_t{0}, std::size_t{5}, std::size_t{7}}) {
-        const Problem<T> poisoned = problem.in({}, {}, {}, {});
-        const Tensor<T> d = d_out.in({});
-        const T poison = all_poisons<T>()[s % 3];
-        for (Index i = problem.cu_q[s]; i < problem.cu_q[s + 1]; ++i) {
-          set_row(poisoned.q, 0, i, poison);
-          set_row(d, 0, i, poison);
-        }
-        for (Index j = problem.cu_k[s]; j < problem.cu_k[s + 1]; ++j) {
-          set_row(poisoned.k, 0, j, poison);
-          set_row(poisoned.v, 0, j, poison);
-        }
-        const Result<T> out = run(op, poisoned);
-        const Gradients<T> grads = run_backward(op, poisoned, d);
-        for (std::size_t other = 0; other + 1 < problem.cu_q.size(); ++other) {
-          if (other == s) continue;
-          const Index row = problem.cu_q[other];
-          const Index rows = problem.cu_q[other + 1] - row;
-          const Index key = problem.cu_k[other];
-          const Index keys = problem.cu_k[other + 1] - key;
-          const auto expect_same = [&](const std::vector<T>& a, const std::vector<T>& b,
-                                       const Shape& shape, Index first, Index count) {
-            EXPECT_TRUE(same_bits(rows_of(a, shape, first, count), rows_of(b, shape, first, count)))
-                << s << " changes " << other;
-          };
-          expect_same(clean.out, out.out, problem.out_shape(), row, rows);
-          if (op.is_softmax) expect_same(clean.lse, out.lse, problem.row_shape(), row, rows);
-          expect_same(clean_grads.q, grads.q, problem.q.shape(), row, rows);
-          expect_same(clean_grads.k, grads.k, problem.k.shape(), key, keys);
-          expect_same(clean_grads.v, grads.v, problem.v.shape(), key, keys);
-        }
+  each_at_levels([]<class T>(const Case<T>& op) {
+    const Problem<T> problem = packed_problem(op);
+    const Tensor<T> d_out = make_d_out(problem);
+    const Result<T> clean = run(op, problem);
+    const Gradients<T> clean_grads = run_backward(op, problem, d_out);
+    for (const std::size_t s : {std::size_t{0}, std::size_t{5}, std::size_t{7}}) {
+      const Problem<T> poisoned = problem.in({}, {}, {}, {});
+      const Tensor<T> d = d_out.in({});
+      const T poison = all_poisons<T>()[s % 3];
+      for (Index i = problem.cu_q[s]; i < problem.cu_q[s + 1]; ++i) {
+        set_row(poisoned.q, 0, i, poison);
+        set_row(d, 0, i, poison);
       }
-    });
+      for (Index j = problem.cu_k[s]; j < problem.cu_k[s + 1]; ++j) {
+        set_row(poisoned.k, 0, j, poison);
+        set_row(poisoned.v, 0, j, poison);
+      }
+      const Result<T> out = run(op, poisoned);
+      const Gradients<T> grads = run_backward(op, poisoned, d);
+      for (std::size_t other = 0; other + 1 < problem.cu_q.size(); ++other) {
+        if (other == s) continue;
+        const Index row = problem.cu_q[other];
+        const Index rows = problem.cu_q[other + 1] - row;
+        const Index key = problem.cu_k[other];
+        const Index keys = problem.cu_k[other + 1] - key;
+        const auto expect_same = [&](const std::vector<T>& a, const std::vector<T>& b,
+                                     const Shape& shape, Index first, Index count) {
+          EXPECT_TRUE(same_bits(rows_of(a, shape, first, count), rows_of(b, shape, first, count)))
+              << s << " changes " << other;
+        };
+        expect_same(clean.out, out.out, problem.out_shape(), row, rows);
+        if (op.is_softmax) expect_same(clean.lse, out.lse, problem.row_shape(), row, rows);
+        expect_same(clean_grads.q, grads.q, problem.q.shape(), row, rows);
+        expect_same(clean_grads.k, grads.k, problem.k.shape(), key, keys);
+        expect_same(clean_grads.v, grads.v, problem.v.shape(), key, keys);
+      }
+    }
   });
 }
 

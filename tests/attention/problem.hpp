@@ -4,10 +4,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <optional>
-#include <span>
 #include <sstream>
 #include <string>
 #include <vector>

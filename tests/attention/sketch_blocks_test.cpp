@@ -17,9 +17,7 @@
 #include "attention/sketch_problem.hpp"
 #include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/smart_bird/sketch_blocks.hpp"
-#include "fovea/core/thread_pool.hpp"
 #include "fovea/kernels/sketch/table.hpp"
-#include "support/executors.hpp"
 #include "support/levels.hpp"
 
 namespace fovea_test::attention_sketch_blocks {
@@ -157,18 +155,12 @@ TEST_P(SketchBlocksChoice, WithNaNInOneSequence) {
 TEST_P(SketchBlocksChoice, RespectsLengthsPackingAndAlignment) {
   BirdProblem<float> padded({.batch = 4, .heads = 2, .queries = 30, .keys = 9300});
   padded.key_lengths = {9300, 0, 1100, 8191};
-  expect_same_choice(padded, {.policy = GetParam()});
-  for (const auto alignment :
-       {fovea::CausalAlignment::top_left, fovea::CausalAlignment::key_length}) {
-    expect_same_choice(padded, {.policy = GetParam(), .causal = true, .alignment = alignment});
-  }
-  padded.first_positions.assign(4, 9270);
-  expect_same_choice(padded, {.policy = GetParam(), .causal = true});
   BirdProblem<float> packed({.heads = 2, .queries = 60, .keys = 9000});
   packed.cu_q = {0, 10, 10, 35, 60};
   packed.cu_k = {0, 1500, 1540, 1540, 9000};
-  expect_same_choice(packed, {.policy = GetParam()});
-  expect_same_choice(packed, {.policy = GetParam(), .causal = true});
+  for_each_position(padded, 9270, packed, GetParam(), [](const auto& problem, const auto& options) {
+    expect_same_choice(problem, options);
+  });
 }
 
 /// Every row of a causal sequence: before, at and after the ends of segments.
@@ -201,17 +193,9 @@ TEST_P(SketchBlocksChoice, SupportsDraws) {
 }
 
 TEST_P(SketchBlocksChoice, IsTheSameForAnyThreads) {
-  const BirdProblem<float> problem({.batch = 2, .heads = 2, .queries = 100, .keys = 5000});
-  const SmartBirdAttention op(
+  expect_same_for_any_threads(
+      BirdProblem<float>({.batch = 2, .heads = 2, .queries = 100, .keys = 5000}),
       {.policy = GetParam(), .causal = true, .search = SketchSearch::blocks});
-  const std::vector<Index> serial = values_of(op.select(problem.inputs().sketch(), 2).view());
-  Backwards backwards;
-  Shuffled shuffled;
-  fovea::ThreadPool pool(2);
-  AnyExecutor threads = AnyExecutor::of(pool);
-  EXPECT_EQ(serial, values_of(op.select(problem.inputs().sketch(), 2, backwards).view()));
-  EXPECT_EQ(serial, values_of(op.select(problem.inputs().sketch(), 2, shuffled).view()));
-  EXPECT_EQ(serial, values_of(op.select(problem.inputs().sketch(), 2, threads).view()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, SketchBlocksChoice, testing::ValuesIn(kPolicies), policy_name);

@@ -11,8 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "attention/operator_call.hpp"
 #include "bench/entries/all_inputs.hpp"
 #include "fovea/attention/smart_bird.hpp"
+#include "fovea/core/thread_pool.hpp"
 #include "support/executors.hpp"
 #include "support/fill.hpp"
 #include "support/levels.hpp"
@@ -49,20 +51,25 @@ struct BirdSizes {
   Index sketch_width = 4;
 };
 
+/// A problem of operator_call.hpp.
 template <class T>
 struct BirdProblem {
+  using Scalar = T;
+
   explicit BirdProblem(const BirdSizes& s, double deviation = 1, std::uint64_t seed = 1)
       : sizes(s),
         q({s.batch, s.heads, s.queries, s.width}),
         k({s.batch, s.key_heads, s.keys, s.width}),
         v({s.batch, s.key_heads, s.keys, s.value_width}),
         sketch_q({s.batch, 1, s.queries, s.sketch_width}),
-        sketch_k({s.batch, 1, s.keys, s.sketch_width}) {
+        sketch_k({s.batch, 1, s.keys, s.sketch_width}),
+        d_out(out_shape()) {
     q.fill(gaussian(seed));
     k.fill(gaussian(seed + 100));
     v.fill(gaussian(seed + 200));
     sketch_q.fill(gaussian(seed + 300, deviation));
     sketch_k.fill(gaussian(seed + 400));
+    d_out.fill(gaussian(seed + 500));
   }
 
   AllInputs<T> inputs() const {
@@ -80,9 +87,15 @@ struct BirdProblem {
   }
   Shape out_shape() const { return {sizes.batch, sizes.heads, sizes.queries, sizes.value_width}; }
   Shape row_shape() const { return {sizes.batch, sizes.heads, sizes.queries, 1}; }
+  /// Of lse, or of the lists of chosen keys.
+  Shape saved_shape(const SmartBirdAttention& op, const std::string& name) const {
+    Shape shape = row_shape();
+    if (name != "lse") shape[3] = op.options.keys_per_row;
+    return shape;
+  }
 
   BirdSizes sizes;
-  Tensor<T> q, k, v, sketch_q, sketch_k;
+  Tensor<T> q, k, v, sketch_q, sketch_k, d_out;
   std::optional<Tensor<T>> draws = {};
   std::vector<Index> key_lengths, cu_q, cu_k, first_positions;
 
@@ -94,47 +107,12 @@ struct BirdProblem {
         v(of.v.in(layout)),
         sketch_q(of.sketch_q.in(layout)),
         sketch_k(of.sketch_k.in(layout)),
+        d_out(of.d_out.in({})),
         key_lengths(of.key_lengths),
         cu_q(of.cu_q),
         cu_k(of.cu_k),
         first_positions(of.first_positions) {}
 };
-
-/// The outputs of both passes of one call, in logical order.
-template <class T>
-struct BirdResult {
-  std::vector<T> out, lse, d_q, d_k, d_v;
-  std::vector<Index> indices;  // or none
-
-  /// Calls f(name, numbers) for each.
-  template <class F>
-  void for_each(F&& f) const {
-    f("out", out), f("lse", lse);
-    f("d_q", d_q), f("d_k", d_k), f("d_v", d_v);
-  }
-};
-
-/// Both passes into NaN. \param saves whether the chosen keys are saved for the backward pass
-template <class T>
-BirdResult<T> run_bird(const SmartBirdAttention& op, const BirdProblem<T>& p,
-                       const Tensor<T>& d_out, AnyExecutor* executor = nullptr,
-                       const Layout& layout = {}, bool saves = false) {
-  const AllInputs<T> in = p.inputs();
-  const Tensor<T> out(p.out_shape(), layout), lse(p.row_shape(), layout);
-  const Tensor<T> d_q(p.q.shape(), layout), d_k(p.k.shape(), layout), d_v(p.v.shape(), layout);
-  Shape of_lists = p.row_shape();
-  of_lists[3] = op.options.keys_per_row;
-  const Tensor<Index> indices(saves ? of_lists : Shape{}, layout);
-  AllSaved<T> saved{lse.view()};
-  if (saves) saved.indices = indices.view();
-  on_executor(executor, [&](auto&& on) {
-    op.forward(in, out.view(), saved, on);
-    op.backward(in, View<const T>(out.view()), saved, View<const T>(d_out.view()),
-                bench::AllGrads<T>{d_q.view(), d_k.view(), d_v.view()}, on);
-  });
-  for (const Tensor<T>* x : {&out, &lse, &d_q, &d_k, &d_v}) EXPECT_EQ(x->changed_gaps(), 0);
-  return {out.values(), lse.values(), d_q.values(), d_k.values(), d_v.values(), indices.values()};
-}
 
 /// The keys of one row of a list.
 inline std::vector<Index> keys_of(const View<const Index>& indices, Index b, Index h, Index i) {
@@ -165,6 +143,37 @@ void expect_same_choice(const BirdProblem<T>& problem, SmartBirdOptions options,
     const IndexTensor some = SmartBirdAttention(options).select(in.sketch(), problem.sizes.heads);
     EXPECT_EQ(values_of(all.view()), values_of(some.view()));
   });
+}
+
+/// Any threads choose the same keys.
+inline void expect_same_for_any_threads(const BirdProblem<float>& problem,
+                                        const SmartBirdOptions& options) {
+  const SmartBirdAttention op(options);
+  const auto chosen = [&](auto&& executor) {
+    return values_of(op.select(problem.inputs().sketch(), problem.sizes.heads, executor).view());
+  };
+  const fovea::ThreadPool pool(2);
+  const std::vector<Index> serial = chosen(fovea::Serial{});
+  EXPECT_EQ(serial, chosen(Backwards{}));
+  EXPECT_EQ(serial, chosen(Shuffled{}));
+  EXPECT_EQ(serial, chosen(AnyExecutor::of(pool)));
+}
+
+/// Calls expect(problem, options) with padded sequences, whose rows are at every kind of position,
+/// and with packed ones. \param padded is given first positions   \param last the position of row 0
+template <class F>
+void for_each_position(BirdProblem<float>& padded, Index last, const BirdProblem<float>& packed,
+                       SamplingPolicy policy, const F& expect) {
+  using enum fovea::CausalAlignment;
+  expect(padded, SmartBirdOptions{.policy = policy});
+  for (const auto alignment : {top_left, key_length}) {
+    expect(padded, SmartBirdOptions{.policy = policy, .causal = true, .alignment = alignment});
+  }
+  padded.first_positions.assign(as_size(padded.sizes.batch), last);
+  expect(padded, SmartBirdOptions{.policy = policy, .causal = true});
+  for (const bool causal : {false, true}) {
+    expect(packed, SmartBirdOptions{.policy = policy, .causal = causal});
+  }
 }
 
 }  // namespace fovea_test

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cmath>
 #include <cstdio>
 #include <limits>
 #include <map>
@@ -15,8 +14,6 @@
 #include <vector>
 
 #include "attention/sketch_problem.hpp"
-#include "fovea/core/thread_pool.hpp"
-#include "support/executors.hpp"
 #include "support/levels.hpp"
 
 namespace fovea_test::attention_sketch_selection {
@@ -153,18 +150,12 @@ TEST_P(SketchSelection, IsNotMisledByASample) {
 TEST_P(SketchSelection, RespectsLengthsPackingAndAlignment) {
   BirdProblem<float> padded({.batch = 3, .heads = 2, .queries = 20, .keys = 90});
   padded.key_lengths = {90, 0, 37};
-  expect_oracle(padded, {.policy = GetParam()});
-  for (const auto alignment :
-       {fovea::CausalAlignment::top_left, fovea::CausalAlignment::key_length}) {
-    expect_oracle(padded, {.policy = GetParam(), .causal = true, .alignment = alignment});
-  }
-  padded.first_positions.assign(3, 70);
-  expect_oracle(padded, {.policy = GetParam(), .causal = true});
   BirdProblem<float> packed({.heads = 2, .queries = 60, .keys = 150});
   packed.cu_q = {0, 10, 10, 35, 60};
   packed.cu_k = {0, 31, 40, 40, 150};
-  expect_oracle(packed, {.policy = GetParam()});
-  expect_oracle(packed, {.policy = GetParam(), .causal = true});
+  for_each_position(padded, 70, packed, GetParam(), [](const auto& problem, const auto& options) {
+    expect_oracle(problem, options);
+  });
 }
 
 /// Poisoned keys beyond what is visible change nothing.
@@ -188,16 +179,9 @@ TEST_P(SketchSelection, DoesNotReadInvisibleKeys) {
 }
 
 TEST_P(SketchSelection, IsTheSameForAnyThreads) {
-  const BirdProblem<float> problem({.batch = 2, .heads = 3, .queries = 100, .keys = 300});
-  const SmartBirdAttention op({.policy = GetParam(), .causal = true});
-  const std::vector<Index> serial = values_of(op.select(problem.inputs().sketch(), 3).view());
-  Backwards backwards;
-  Shuffled shuffled;
-  fovea::ThreadPool pool(2);
-  AnyExecutor threads = AnyExecutor::of(pool);
-  EXPECT_EQ(serial, values_of(op.select(problem.inputs().sketch(), 3, backwards).view()));
-  EXPECT_EQ(serial, values_of(op.select(problem.inputs().sketch(), 3, shuffled).view()));
-  EXPECT_EQ(serial, values_of(op.select(problem.inputs().sketch(), 3, threads).view()));
+  expect_same_for_any_threads(
+      BirdProblem<float>({.batch = 2, .heads = 3, .queries = 100, .keys = 300}),
+      {.policy = GetParam(), .causal = true});
 }
 
 /// Any layout of the sketch, of the draws and of the indices.

@@ -4,7 +4,6 @@
 /// the visible ones are a reference mask; a choice among them is tested in
 /// sketch_selection_test.cpp and smart_bird_test.cpp.
 #include <algorithm>
-#include <memory>
 
 #include "attention/cases.hpp"
 #include "attention/list_case.hpp"

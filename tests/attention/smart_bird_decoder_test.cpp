@@ -3,10 +3,8 @@
 /// The decoder of Smart Bird attention: the bits of `forward`, whatever the steps, and its errors.
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "attention/sketch_problem.hpp"
 #include "fovea/core/thread_pool.hpp"
@@ -16,7 +14,6 @@
 
 namespace fovea_test::attention_smart_bird_decoder {
 
-using fovea::DecoderShape;
 using fovea::SmartBirdDecoder;
 
 fovea::SmartBirdDecoderShape decoder_shape(const BirdSizes& s) {

@@ -7,7 +7,6 @@
 
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "attention/sketch_problem.hpp"
 #include "bench/entries/all_inputs.hpp"
@@ -22,7 +21,6 @@
 namespace fovea_test::attention_smart_bird {
 
 using bench::AllGrads;
-using fovea::AttentionShape;
 
 /// The reference mask of the keys that the oracle chooses. \param in must outlive it
 template <class T>
@@ -51,18 +49,14 @@ void expect_oracle(const BirdProblem<T>& problem, const SmartBirdOptions& option
   if (options.scale) softmax.scale = *options.scale;
   const auto oracle = OracleOperator<T>::of(softmax, reference_mask, problem.sizes.width);
   const Expected<T> expected = softmax_oracle(in, oracle);
-  Tensor<T> d_out(problem.out_shape());
-  d_out.fill(gaussian(77));
-  const ExpectedGrads<T> grads = softmax_grad_oracle(in, oracle, View<const T>(d_out.view()));
-  const SmartBirdAttention op(options);
-  at_each_level([&] {
-    const BirdResult<T> got = run_bird(op, problem, d_out);
-    EXPECT_TRUE(within_ratio(got.out, expected.out, 16, {"smart_bird", "out"}));
-    EXPECT_TRUE(within_ratio(got.lse, expected.lse, 8, {"smart_bird", "lse"}));
-    EXPECT_TRUE(within_ratio(got.d_q, grads.q, 32, {"smart_bird", "d_q"}));
-    EXPECT_TRUE(within_ratio(got.d_k, grads.k, 32, {"smart_bird", "d_k"}));
-    EXPECT_TRUE(within_ratio(got.d_v, grads.v, 16, {"smart_bird", "d_v"}));
-  });
+  const ExpectedGrads<T> grads =
+      softmax_grad_oracle(in, oracle, View<const T>(problem.d_out.view()));
+  const auto judge = judge_of<T>({{"out", expected.out, 16},
+                                  {"lse", expected.lse, 8},
+                                  {"d_q", grads.q, 32},
+                                  {"d_k", grads.k, 32},
+                                  {"d_v", grads.v, 16}});
+  at_each_level([&] { judge(run_call(SmartBirdAttention(options), problem), "smart_bird"); });
 }
 
 TEST(SmartBird, AttendsToTheKeysOfTheOracle) {
@@ -93,34 +87,28 @@ TEST(SmartBird, EqualsIndexedAttentionOverItsChoice) {
   const BirdProblem<float> problem({.batch = 2, .heads = 4, .key_heads = 2});
   const SmartBirdAttention op({.keys_per_row = 6, .causal = true});
   AllInputs<float> in = problem.inputs();
-  const BirdResult<float> got =
-      run_bird(op, problem, Tensor<float>(problem.out_shape()), nullptr, {}, true);
+  const WrittenTensors<SmartBirdAttention, BirdProblem<float>> got(op, problem);
+  op.forward(in, got.out().view(), got.saved());
   const IndexTensor chosen = op.select(in.sketch(), 4);
-  EXPECT_EQ(got.indices, values_of(chosen.view()));
+  EXPECT_EQ(got.chosen("indices").values(), values_of(chosen.view()));
   AllInputs<float> listed{in.q, in.k, in.v};
   listed.indices = chosen.view();
   const Tensor<float> other(problem.out_shape());
   const Tensor<float> other_lse(problem.row_shape());
   fovea::IndexedAttention{}.forward(listed, other.view(), AllSaved<float>{other_lse.view()});
-  EXPECT_TRUE(same_bits(got.out, other.values()));
-  EXPECT_TRUE(same_bits(got.lse, other_lse.values()));
+  EXPECT_TRUE(same_bits(got.out().values(), other.values()));
+  EXPECT_TRUE(same_bits(got.result()["lse"], other_lse.values()));
 }
 
 /// The keys that were saved, and those chosen again, give the same gradients, for any threads.
 TEST(SmartBird, BackwardWithAndWithoutSavedKeys) {
   const BirdProblem<double> problem({.heads = 2, .key_heads = 2, .queries = 60, .keys = 60});
   const SmartBirdAttention op({.keys_per_row = 7, .seed = 5});
-  Tensor<double> d_out(problem.out_shape());
-  d_out.fill(gaussian(5));
   fovea::ThreadPool pool(2);
   AnyExecutor threads = AnyExecutor::of(pool);
-  const BirdResult<double> with = run_bird(op, problem, d_out, nullptr, {}, true);
-  for (const BirdResult<double>& other :
-       {run_bird(op, problem, d_out), run_bird(op, problem, d_out, &threads, {}, true)}) {
-    EXPECT_TRUE(same_bits(with.d_q, other.d_q));
-    EXPECT_TRUE(same_bits(with.d_k, other.d_k));
-    EXPECT_TRUE(same_bits(with.d_v, other.d_v));
-  }
+  const CallResult<double> with = run_call(op, problem);
+  EXPECT_TRUE(same_bits(with, run_call(op, problem, nullptr, {}, false)));
+  EXPECT_TRUE(same_bits(with, run_call(op, problem, &threads)));
 }
 
 TEST(SmartBird, ANaNSketchGivesNaNRows) {
@@ -147,17 +135,6 @@ TEST(SmartBird, ANaNSketchGivesNaNRows) {
       }
     }
   }
-}
-
-TEST(SmartBird, MoreKeysThanExist) {
-  const BirdProblem<float> problem({.heads = 2, .key_heads = 2, .queries = 9, .keys = 9});
-  const Tensor<float> out(problem.out_shape());
-  SmartBirdAttention({.keys_per_row = 1000}).forward(problem.inputs(), out.view());
-  const AllInputs<float> in = problem.inputs();
-  const auto everything = OracleOperator<float>::of(
-      {}, [](const Pair&) { return true; }, 16);
-  EXPECT_TRUE(
-      within_ratio(out.values(), softmax_oracle(in, everything).out, 16, {"smart_bird", "out"}));
 }
 
 /// Both passes allocate workspace_bytes and a few small objects; saved lists are not scratch.
@@ -238,31 +215,19 @@ TEST(SmartBird, CostsDependOnExistingKeys) {
       {.batch = 1, .heads = 2, .key_heads = 1, .queries = 50, .keys = 50});
   const fovea::SmartBirdInputs<float> in = problem.inputs();
   const fovea::SmartBirdShape shape = fovea::shape_of(in);
-  struct Results {
-    explicit Results(const BirdProblem<float>& p)
-        : out(p.out_shape()),
-          lse(p.row_shape()),
-          d_q(p.q.shape()),
-          d_k(p.k.shape()),
-          d_v(p.v.shape()) {}
-    Tensor<float> out, lse, d_q, d_k, d_v;
-  };
+  using Results = WrittenTensors<SmartBirdAttention, BirdProblem<float>>;
   const auto run = [&](const SmartBirdAttention& op, const Results& to) {
+    const auto saved = to.saved(false);
+    const auto grads = to.grads();
     const std::ptrdiff_t before = heap().reset();
-    op.forward(in, to.out.view(), AllSaved<float>{to.lse.view()});
-    op.backward(in, View<const float>(to.out.view()), AllSaved<float>{to.lse.view()},
-                View<const float>(to.out.view()),
-                AllGrads<float>{to.d_q.view(), to.d_k.view(), to.d_v.view()});
+    op.forward(in, to.out().view(), saved);
+    op.backward(in, to.out().view(), saved, problem.d_out.view(), grads);
     return heap().peak - before;
   };
-  const Results expected(problem);
-  const Results got(problem);
+  const Results expected(all, problem);
+  const Results got(all, problem);  // with room for as many keys as there are
   EXPECT_EQ(run(all, expected), run(more, got));
-  EXPECT_TRUE(same_bits(expected.out.values(), got.out.values()));
-  EXPECT_TRUE(same_bits(expected.lse.values(), got.lse.values()));
-  EXPECT_TRUE(same_bits(expected.d_q.values(), got.d_q.values()));
-  EXPECT_TRUE(same_bits(expected.d_k.values(), got.d_k.values()));
-  EXPECT_TRUE(same_bits(expected.d_v.values(), got.d_v.values()));
+  EXPECT_TRUE(same_bits(expected.result(false), got.result(false)));
   EXPECT_EQ(more.workspace_bytes<float>(shape), all.workspace_bytes<float>(shape));
   EXPECT_EQ(more.backward_workspace_bytes<float>(shape),
             all.backward_workspace_bytes<float>(shape));
@@ -276,11 +241,11 @@ TEST(SmartBird, CostsDependOnExistingKeys) {
                                       .width = in.q.width(),
                                       .value_width = in.v.width(),
                                       .sketch_width = in.sketch_q.width()});
-  const Results decoded(problem);
+  const Tensor<float> decoded(problem.out_shape());
   const std::ptrdiff_t before = heap().reset();
-  decoder.step(in, decoded.out.view());
+  decoder.step(in, decoded.view());
   EXPECT_LE(heap().peak - before, 50 * (4 << 10));
-  EXPECT_TRUE(same_bits(expected.out.values(), decoded.out.values()));
+  EXPECT_TRUE(same_bits(expected.out().values(), decoded.values()));
 }
 
 TEST(SmartBird, CountsAttendedPairs) {

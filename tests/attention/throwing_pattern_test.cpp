@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <stdexcept>
-#include <utility>
 
 #include "attention/decoding.hpp"
 #include "fovea/core/thread_pool.hpp"

@@ -1,39 +1,20 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Bias and mask over ranks: each rank has the rows of its queries, and the bits are those of one
-/// process.
+/// Bias and mask over ranks beyond drawn_softmax_test.cpp: under each pattern, in stages and with a
+/// large lse the bits are those of one process; what is sent; and what is refused.
 #include <gtest/gtest.h>
 
 #include "distributed/operators.hpp"
 #include "distributed/rank_call.hpp"
-#include "fovea/core/eigen.hpp"
-#include "fovea/core/thread_pool.hpp"
-#include "fovea/distributed/longformer.hpp"
 #include "fovea/distributed/softmax_backward.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
-#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_bias {
 
 using fovea::FullAttention;
 
 const FullAttention kCausal{{.causal = true}};
-
-TEST(DistributedBias, EqualsOneProcess) {
-  const std::vector<Extras> all = {{.bias = "bhqk"},
-                                   {.mask = "bhqk"},
-                                   {.bias = "hqk", .mask = "bk"},
-                                   {.bias = "bk", .mask = "qk"},
-                                   {.bias = "q", .mask = "h"}};
-  for (const Extras& extras : all) {
-    for (const Index rows : {1, 6, 190}) {
-      expect_one_process<float>(kCausal, square(2, 4, 2, rows), extras);
-    }
-    expect_one_process<float>(fovea::LocalAttention{{.left = 30, .right = 11}},
-                              square(2, 4, 2, 190), extras);
-  }
-}
 
 TEST(DistributedBias, EqualsOneProcessUnderEachPattern) {
   for_each_softmax_operator(190, [&](const auto& op) {
@@ -44,31 +25,9 @@ TEST(DistributedBias, EqualsOneProcessUnderEachPattern) {
                             {.bias = "qk"});
 }
 
-TEST(DistributedBias, EqualsOneProcessInOtherTypes) {
-  const Extras extras{.bias = "hqk", .mask = "qk"};
-  expect_one_process<OtherScalar>(kCausal, square(1, 2, 2, 130), extras);
-  expect_one_process<OtherScalar>(fovea::LocalAttention{{.left = 20, .right = 9}},
-                                  square(1, 2, 2, 130), extras);
-  expect_one_process<Eigen::half>(kCausal, square(1, 2, 1, 130), extras);
-}
-
-TEST(DistributedBias, EqualsOneProcessInLongformer) {
-  const fovea::ThreadPool pool(2);
-  expect_one_process<float>(fovea::LongformerAttention{{.left = 9, .right = 5, .global = {0, 77}}},
-                            square(2, 2, 1, 190), {.bias = "hqk", .mask = "bqk"},
-                            AnyExecutor::of(pool));
-}
-
 TEST(DistributedBias, EqualsOneProcessInStages) {
   expect_one_process<float>(kCausal, square(1, 1, 1, 3 * fovea::kKeySegment + 100),
                             {.bias = "k", .mask = "q"});
-}
-
-TEST(DistributedBias, WorksWithLengthsSlopesAndSinks) {
-  const SquareSequence s = square(2, 4, 2, 150, {150, 97});
-  const Extras extras{.bias = "bhqk", .mask = "qk", .alibi = true, .sink = true};
-  expect_one_process<float>(kCausal, s, extras);
-  expect_one_process<float>(FullAttention{{.causal = true, .soft_cap = 2.5}}, s, extras);
 }
 
 /// A large lse has a second number, which is found with the bias.

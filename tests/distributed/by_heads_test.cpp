@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Reformer and Sinkhorn attention over ranks, which are computed by heads: where blocks are, heads
-/// without a width, what is sent, and refusals. (See also drawn_by_heads_test.cpp.)
+/// Reformer and Sinkhorn attention over ranks, which are computed by heads: where blocks are, what
+/// is sent, and refusals. (See also drawn_by_heads_test.cpp.)
 #include <gtest/gtest.h>
 
 #include "distributed/operator_calls.hpp"
 #include "distributed/rank_call.hpp"
-#include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed/reformer.hpp"
 #include "fovea/distributed/sinkhorn.hpp"
 
@@ -16,13 +15,11 @@ namespace fovea_test::distributed_by_heads {
 using fovea::ReformerAttention;
 using fovea::ReformerOptions;
 using fovea::SinkhornAttention;
-using fovea::SinkhornOptions;
 using fovea::distributed::blocks_of;
 
 /// Sizes of a sequence of that many rows.
-AttentionShape sizes(Index batch, Index heads, Index key_heads, Index rows, Index width = 5,
-                     Index value_width = 3) {
-  return {batch, heads, key_heads, rows, rows, width, value_width};
+AttentionShape sizes(Index batch, Index heads, Index key_heads, Index rows) {
+  return {batch, heads, key_heads, rows, rows, 5, 3};
 }
 
 /// A call with random projections.
@@ -38,30 +35,10 @@ struct OfSinkhorn : SinkhornCall<float> {
       : SinkhornCall<float>(SquareSequence{shape}, gaussian_fills(1), block) {}
 };
 
-void check(const ReformerOptions& options, OfReformer&& call) {
-  fovea::ThreadPool pool(2);
-  expect_one_process(ReformerAttention(options), call, AnyExecutor::of(pool));
-}
-
-void check(const SinkhornOptions& options, const AttentionShape& shape) {
-  fovea::ThreadPool pool(2);
-  expect_one_process(SinkhornAttention(options), OfSinkhorn(shape, options.block),
-                     AnyExecutor::of(pool));
-}
-
 TEST(DistributedSinkhorn, BlocksAreWithTheirFirstRows) {
   const RowLayout rows({{{0, 5}, {12, 13}}, {{5, 12}}, {{13, 24}}, {}});
   const RowLayout blocks = blocks_of(rows, 6);
   EXPECT_EQ(blocks, RowLayout({{{0, 1}, {2, 3}}, {{1, 2}}, {{3, 4}}, {}}));
-}
-
-/// Heads without a width are heads: they have an lse, and the other tensors' widths.
-TEST(DistributedByHeads, SupportsZeroWidths) {
-  const ReformerOptions options{.chunk = 12, .rounds = 2, .buckets = 4};
-  for (const auto& [width, value_width] : {std::pair<Index, Index>{0, 3}, {5, 0}, {0, 0}}) {
-    check(options, OfReformer(sizes(2, 4, 4, 72, width, value_width), options));
-    check({.block = 12}, sizes(2, 4, 2, 72, width, value_width));
-  }
 }
 
 /// Of every tensor the rank's rows of the others' heads travel, once.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Calls over ranks of the operators whose own tests count messages and look for refusals: on
-/// threads, in another type of numbers, in an arena, without rows, and when a thread throws.
+/// Calls over ranks of the operators whose own tests count messages and look for refusals: in an
+/// arena, without rows, and when a thread throws. (For other data see the drawn tests.)
 #include <gtest/gtest.h>
 
 #include "distributed/operator_calls.hpp"
@@ -23,31 +23,32 @@ using fovea::kReductionBlock;
 
 /// Calls f(op, call, layouts) for each operator, with layouts that it supports. A sequence is
 /// divided into `parts` landmarks, projected keys, packed rows, blocks or chunks.
-template <class T, class F>
+template <class F>
 void for_each_call(const AttentionShape& shape, Index parts, const F& f) {
   const SquareSequence s{shape};
   const Fills fills = gaussian_fills(1);
   const int ranks = all_ranks().size();
   const std::vector<RowLayout> all = layouts_of(shape.queries, ranks);
   const Index block = std::max<Index>(1, shape.queries / parts);
-  f(fovea::LinformerAttention(), LinformerCall<T>(s, fills, parts, 1, shape.key_heads), all);
+  f(fovea::LinformerAttention(), LinformerCall<float>(s, fills, parts, 1, shape.key_heads), all);
   const auto luna = [&](const auto& op, bool is_pack) {
-    LunaCall<T> call(s, fills, is_pack, parts);
+    LunaCall<float> call(s, fills, is_pack, parts);
     call.slopes.role = Role::none;
     f(op, std::move(call), all);
   };
   luna(fovea::LunaPack(), true);
   luna(fovea::LunaUnpack(), false);
-  f(fovea::NystroemAttention({.landmarks = parts}), NystroemCall<T>(s, fills, parts), all);
-  f(fovea::SinkhornAttention({.block = block}), SinkhornCall<T>(s, fills, block), all);
+  f(fovea::NystroemAttention({.landmarks = parts}), NystroemCall<float>(s, fills, parts), all);
+  f(fovea::SinkhornAttention({.block = block}), SinkhornCall<float>(s, fills, block), all);
   const fovea::ReformerOptions options{.chunk = block, .rounds = 2, .buckets = 8};
   AttentionShape alike = shape;
   alike.key_heads = shape.query_heads;
-  f(fovea::ReformerAttention(options), ReformerCall<T>(SquareSequence{alike}, fills, options), all);
-  f(fovea::RandomSynthesizerAttention(), RandomCall<T>(s, fills, 1), all);
-  f(fovea::FactorisedSynthesizerAttention(), FactorisedCall<T>(s, fills, 1), all);
+  f(fovea::ReformerAttention(options), ReformerCall<float>(SquareSequence{alike}, fills, options),
+    all);
+  f(fovea::RandomSynthesizerAttention(), RandomCall<float>(s, fills, 1), all);
+  f(fovea::FactorisedSynthesizerAttention(), FactorisedCall<float>(s, fills, 1), all);
   const DenseSizes dense{.columns = shape.keys};
-  f(fovea::DenseSynthesizerAttention(), DenseCall<T>(s, fills, 1, dense),
+  f(fovea::DenseSynthesizerAttention(), DenseCall<float>(s, fills, 1, dense),
     std::vector<RowLayout>{RowLayout::zigzag(shape.queries, ranks, kReductionBlock)});
 }
 
@@ -57,26 +58,10 @@ bool is_by_heads(const Op& /*op*/) {
   return std::same_as<Op, fovea::ReformerAttention> || std::same_as<Op, fovea::SinkhornAttention>;
 }
 
-const AttentionShape kShort = {2, 4, 2, 240, 240, 5, 7};
-
-TEST(DistributedCalls, EqualOneProcessInDouble) {
-  for_each_call<OtherScalar>(kShort, 12, [](const auto& op, auto&& call, const auto& layouts) {
-    expect_one_process(op, call, layouts);
-  });
-}
-
-TEST(DistributedCalls, EqualOneProcessOnThreads) {
-  fovea::ThreadPool pool(3);
-  for_each_call<float>({1, 4, 2, 1056, 1056, 5, 7}, 96,
-                       [&](const auto& op, auto&& call, const auto& layouts) {
-                         expect_one_process(op, call, layouts, AnyExecutor::of(pool));
-                       });
-}
-
 TEST(DistributedCalls, EqualOneProcessWithoutRows) {
   for (const AttentionShape& shape :
        {AttentionShape{2, 2, 1, 0, 0, 5, 7}, {0, 2, 1, 24, 24, 5, 7}}) {
-    for_each_call<float>(shape, 3, [](const auto& op, auto&& call, const auto& layouts) {
+    for_each_call(shape, 3, [](const auto& op, auto&& call, const auto& layouts) {
       expect_one_process(op, call, layouts);
     });
   }
@@ -87,20 +72,21 @@ TEST(DistributedCalls, AllocateInAnArena) {
   fovea::ThreadPool pool(2);
   fovea::Arena arena(Index{1} << 27);
   fovea::Arena small(64);
-  for_each_call<float>(kShort, 12, [&](const auto& op, auto&& call, const auto& layouts) {
-    expect_one_process(op, call, layouts, AnyExecutor::of(pool, &arena));
-    const RankCall on_ranks(op, call, layouts[0]);
-    // However many ranks there are, the first one has rows and the last one heads.
-    const int rank = is_by_heads(op) ? all_ranks().size() - 1 : 0;
-    const std::string begin = "rank " + std::to_string(rank) + ": Arena: size_bytes is 64;";
-    const AnyExecutor executor =
-        AnyExecutor::of(pool, all_ranks().rank() == rank ? &small : &arena);
-    const std::string forward = refusal([&] { on_ranks.forward(executor); });
-    const std::string backward = refusal([&] { on_ranks.backward(executor); });
-    EXPECT_TRUE(forward.starts_with(begin)) << op.name() << forward;
-    EXPECT_TRUE(backward.starts_with(begin)) << op.name() << backward;
-    call.expect_untouched();
-  });
+  for_each_call(
+      {2, 4, 2, 240, 240, 5, 7}, 12, [&](const auto& op, auto&& call, const auto& layouts) {
+        expect_one_process(op, call, layouts, AnyExecutor::of(pool, &arena));
+        const RankCall on_ranks(op, call, layouts[0]);
+        // However many ranks there are, the first one has rows and the last one heads.
+        const int rank = is_by_heads(op) ? all_ranks().size() - 1 : 0;
+        const std::string begin = "rank " + std::to_string(rank) + ": Arena: size_bytes is 64;";
+        const AnyExecutor executor =
+            AnyExecutor::of(pool, all_ranks().rank() == rank ? &small : &arena);
+        const std::string forward = refusal([&] { on_ranks.forward(executor); });
+        const std::string backward = refusal([&] { on_ranks.backward(executor); });
+        EXPECT_TRUE(forward.starts_with(begin)) << op.name() << forward;
+        EXPECT_TRUE(backward.starts_with(begin)) << op.name() << backward;
+        call.expect_untouched();
+      });
 }
 
 /// A rank whose threads break still sends what others wait for, and all ranks throw its exception.
@@ -109,7 +95,7 @@ TEST(DistributedCalls, ThrowTheExceptionOfATask) {
   const Breaking breaking{all_ranks().rank() == last};
   const std::string expected = "rank " + std::to_string(last) + ": the thread broke";
   const AttentionShape shape = {1, 8, 8, 576, 576, 5, 7};
-  for_each_call<float>(shape, 12, [&](const auto& op, auto&& call, const auto& layouts) {
+  for_each_call(shape, 12, [&](const auto& op, auto&& call, const auto& layouts) {
     compute_in_one_process(op, call);
     // The last rank has the first rows, so that it computes the only segment of keys.
     const RankCall on_ranks(op, call, layouts.back());

@@ -16,7 +16,6 @@
 
 namespace fovea_test::distributed_drawn_broken {
 
-using fovea::AnyPattern;
 using fovea::SparseAttention;
 
 /// Says when a pattern breaks: at the call for which it has counted down to 0.

@@ -5,8 +5,6 @@
 /// appended, decoded, forgotten and refused in any order, and each row has the bits of one process.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>

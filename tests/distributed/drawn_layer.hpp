@@ -5,7 +5,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "distributed/drawn_trial.hpp"
 #include "distributed/layer_call.hpp"

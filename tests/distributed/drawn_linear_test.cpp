@@ -22,7 +22,7 @@ void try_far(const Op& op, Bytes& bytes) {
   if constexpr (requires(fovea::InputsOf<Op, T> in) { in.near_logits; }) {
     extras = drawn_blend(bytes);
   }
-  const DrawnSequence sequence(bytes, 1, 1500);
+  const DrawnSequence sequence(bytes, 1, 2 * fovea::kLinearSegment + 300);
   OperatorCall<Op, T> call(sequence, extras, {.features = kBeyond});
   const RowLayout layout = drawn_row_layout(bytes, sequence.shape.queries);
   try_sharded(op, "", call, false, layout, bytes);

@@ -28,7 +28,7 @@ void try_any(Bytes& bytes) {
   const DrawnSequence sequence(bytes, 1, 1500);
   if (kind == 0) {
     const fovea::IndexedAttention op{{.scale = drawn_scale(bytes), .causal = bytes.once_in(2)}};
-    const Index listed = bytes(1, 12);
+    const Index listed = bytes(1, 40);
     const Index step = bytes.once_in(2) ? 2 : bytes(1, 200);
     return try_lists<T>(op, sequence, {.listed = listed, .list_step = step}, bytes);
   }

@@ -48,9 +48,11 @@ void try_move(Bytes& bytes) {
   const Tensor<T> x = own_part(whole, from, drawn_input_layout(own));
   const Tensor<T> y(own_part(whole, to).shape(), drawn_layout(own));
   y.fill(constant(77));
-  redistribute(View<const T>(x.view()), from, y.view(), to);
+  const Index sent = redistribute(View<const T>(x.view()), from, y.view(), to).bytes_sent;
   expect_own_part(y, whole, to, "moved");
   EXPECT_EQ(y.changed_gaps(), 0);
+  EXPECT_LE(sent, from.own_count() * shape[0] * shape[1] * shape[3] * Index{sizeof(T)});
+  EXPECT_TRUE(sent == 0 || !(from.layout() == to.layout()));
   const Tensor<T> back(x.shape(), drawn_layout(own));
   redistribute(View<const T>(y.view()), to, back.view(), from);
   expect_own_part(back, whole, from, "back");

@@ -5,8 +5,6 @@
 /// drawn options, sizes, data and places: the bits are those of one process.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "distributed/operator_calls.hpp"
 #include "fovea/distributed/linformer_backward.hpp"
 #include "fovea/distributed/luna.hpp"

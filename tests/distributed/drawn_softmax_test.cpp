@@ -14,16 +14,9 @@ namespace fovea_test::distributed_drawn_softmax {
 
 /// For a sequence of that many rows.
 fovea::LongformerAttention drawn_longformer(Bytes& bytes, Index rows) {
-  fovea::LongformerAttention op;
-  draw_softmax(bytes, op.options);
-  const Index most = bytes.once_in(2) ? 8 : 200;
-  op.options.left = bytes(0, most);
-  op.options.right = bytes(0, most);
-  op.options.first_global = std::min(rows, bytes(0, 5));
-  for (Index at = op.options.first_global + bytes(0, 30); at < rows; at += bytes(1, 90)) {
-    op.options.global.push_back(at);
-  }
-  op.options.causal = bytes.once_in(2);
+  fovea::LongformerAttention op(fovea_test::drawn_longformer(bytes));
+  op.options.first_global = std::min(rows, op.options.first_global);
+  std::erase_if(op.options.global, [=](Index at) { return at >= rows; });
   return op;
 }
 
@@ -38,6 +31,9 @@ void try_softmax(Bytes& bytes, const Draw& draw) {
   const RowLayout layout = drawn_row_layout(bytes, rows);
   const auto run = [&]<class Op>(const Op& op, const std::string& made) {
     OperatorCall<Op, T> call(sequence, fills, extras);
+    if constexpr (std::same_as<Op, fovea::LongformerAttention>) {
+      if (bytes.once_in(2)) add_global_rows(call);
+    }
     try_sharded(op, made, call, false, layout, bytes);
   };
   if constexpr (requires { drawn.made; }) {

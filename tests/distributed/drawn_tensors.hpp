@@ -10,7 +10,6 @@
 #include <concepts>
 #include <initializer_list>
 #include <memory>
-#include <optional>
 #include <span>
 #include <sstream>
 #include <string>

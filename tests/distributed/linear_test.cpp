@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Linear, delta-rule and FMM attention over ranks: segments, key lengths and blends have the bits
-/// of one process; what is sent; and what is refused.
+/// Linear, delta-rule and FMM attention over ranks beyond drawn_linear_test.cpp: several segments,
+/// key lengths and no values have the bits of one process; what is sent; and what is refused.
 #include <gtest/gtest.h>
 
 #include "distributed/operators.hpp"
@@ -19,31 +19,14 @@ namespace fovea_test::distributed_linear {
 using fovea::EluPlusOne;
 using fovea::kLinearSegment;
 
-const fovea::Band kBand = {.left = 6};
-const fovea::FmmOneKernel kFmm({.band = kBand});
-const fovea::FmmOneKernel kCausalFmm({.band = kBand, .causal = true});
-const fovea::FmmTwoKernels kTwo({.band = kBand});
-const fovea::FmmTwoKernels kCausalTwo({.band = kBand, .causal = true});
-
-/// Expects the bits of one process. \param keeps whether ranks save the near field
-template <class T = float, class Op>
-void check(const Op& op, const SquareSequence& s, const Extras& extras = {}, bool keeps = true,
-           const AnyExecutor& executor = in_this_thread()) {
-  OperatorCall<Op, T> call(s, extras);
-  call.near_out.is_wanted = call.near_lse.is_wanted = keeps;
-  expect_one_process(op, call, executor);
-  for (const T x : call.d_near_logits.whole.values()) EXPECT_NE(x, 0);
-}
-
-TEST(DistributedLinear, ComputesTheNearFieldAgain) {
-  for_each_far_field_operator([&](const auto& op) { check(op, square(1, 2, 2, 150), {}, false); });
-}
+const fovea::FmmOneKernel kCausalFmm({.band = {.left = 6}, .causal = true});
 
 /// Several segments: states go over them, and sums are folded in their order.
 TEST(DistributedLinear, EqualsOneProcessOverSegments) {
   const fovea::ThreadPool pool(3);
   for_each_far_field_operator([&](const auto& op) {
-    check(op, square(1, 4, 2, 5 * kLinearSegment + 77), {}, true, AnyExecutor::of(pool));
+    expect_one_process<float>(op, square(1, 4, 2, 5 * kLinearSegment + 77), {},
+                              AnyExecutor::of(pool));
   });
 }
 
@@ -51,7 +34,8 @@ TEST(DistributedLinear, EqualsOneProcessOverSegments) {
 TEST(DistributedLinear, SupportsKeyLengths) {
   const Index count = 3 * kLinearSegment + 5;
   for_each_far_field_operator([&](const auto& op) {
-    check(op, square(4, 2, 1, count, {count, kLinearSegment + 130, 0, 2 * kLinearSegment}));
+    expect_one_process<float>(
+        op, square(4, 2, 1, count, {count, kLinearSegment + 130, 0, 2 * kLinearSegment}));
   });
 }
 
@@ -73,68 +57,10 @@ TEST(DistributedLinear, NoValuesGiveNoGradients) {
   expect_zero(fovea::DeltaRuleAttention<Relu>());
 }
 
-/// With a floor, the signs of each row are kept from the first step to the second.
-TEST(DistributedLinear, SavesWhatADenominatorFloorNeeds) {
-  const fovea::LinearAttention<fovea::Tanh, EluPlusOne> op(
-      {.causal = true, .denominator = fovea::Denominator::signed_floor(0.1)});
-  check(op, square(1, 4, 2, 2 * kLinearSegment + 77));
-}
-
-/// The gradients of the blend's logits are sums over all rows, which all ranks have.
-TEST(DistributedLinear, BlendsTheFields) {
-  const Extras by_head{.near_logits = "h", .far_logits = "h"};
-  const Extras one{.near_logits = "1", .far_logits = "1"};
-  const fovea::FmmOneKernel normalised({.band = kBand, .causal = true, .normalise_rows = true});
-  const SquareSequence whole = square(2, 4, 2, 333);
-  check(kFmm, whole, by_head);
-  check(kCausalFmm, whole, by_head, false);
-  check(normalised, whole, by_head);
-  check(kTwo, whole, by_head, false);
-  check(kCausalTwo, whole, by_head);
-  check(kFmm, whole, one);
-  const SquareSequence wide = square(1, 2, 2, 2 * kLinearSegment + 77);
-  const SquareSequence shorter = square(3, 2, 1, kLinearSegment + 99, {kLinearSegment + 5, 0, 40});
-  const fovea::ThreadPool pool(3);
-  check<OtherScalar>(kFmm, wide, by_head);
-  check<OtherScalar>(kCausalTwo, wide, by_head);
-  check(kFmm, shorter, by_head);
-  check(kCausalTwo, shorter, by_head);
-  check(kCausalTwo, square(2, 8, 4, 1500), one, true, AnyExecutor::of(pool));
-}
-
-/// With a delta rule the sums of products come down the chain of ranges with its states.
-TEST(DistributedLinear, BlendsADeltaRule) {
-  const Extras by_head{.near_logits = "h", .far_logits = "h"};
-  const fovea::FmmTwoKernelsFastWeight two({.band = kBand, .causal = true});
-  const fovea::FmmFastWeight one({.band = kBand, .causal = true, .normalise_rows = true});
-  const Index count = 2 * kLinearSegment + 99;
-  const SquareSequence shorter = square(4, 2, 1, count, {kLinearSegment + 5, 0, 40, count - 1});
-  const fovea::ThreadPool pool(3);
-  check(two, square(2, 4, 2, 333), by_head);
-  check(one, square(2, 4, 2, 333), by_head, false);
-  check<OtherScalar>(two, square(1, 2, 2, 2 * kLinearSegment + 77), by_head);
-  check(two, shorter, by_head);
-  check(one, shorter, by_head);
-  check(one, square(2, 8, 4, 1500), {.near_logits = "1", .far_logits = "1"}, true,
-        AnyExecutor::of(pool));
-}
-
-/// Columns with their own logits need the far field again.
-TEST(DistributedLinear, BlendsColumns) {
-  const Extras by_column{.near_logits = "hd", .far_logits = "hd"};
-  const SquareSequence s = square(3, 2, 1, kLinearSegment + 99, {kLinearSegment + 5, 0, 40});
-  const fovea::ThreadPool pool(3);
-  check(kFmm, s, by_column);
-  check(kCausalTwo, s, by_column, false);
-  check(fovea::FmmTwoKernelsFastWeight({.band = kBand, .causal = true, .normalise_rows = true}), s,
-        by_column);
-  check(kCausalFmm, s, by_column, true, AnyExecutor::of(pool));
-}
-
 /// Of no sequences at all the gradients of a blend's logits are 0.
 TEST(DistributedLinear, LogitsWithoutSequences) {
   for (const bool causal : {false, true}) {
-    const fovea::FmmOneKernel op({.band = kBand, .causal = causal});
+    const fovea::FmmOneKernel op({.band = {.left = 6}, .causal = causal});
     OperatorCall<fovea::FmmOneKernel, OtherScalar> call(square(0, 2, 2, 100),
                                                         {.near_logits = "h", .far_logits = "h"});
     expect_one_process(op, call);

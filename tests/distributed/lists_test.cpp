@@ -16,7 +16,6 @@
 #include "fovea/distributed/indexed_forward.hpp"
 #include "fovea/distributed/smart_bird_backward.hpp"
 #include "fovea/distributed/smart_bird_forward.hpp"
-#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_lists {
 
@@ -26,13 +25,6 @@ using fovea::SmartBirdAttention;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 const SmartBirdAttention kCausalBird{{.keys_per_row = kChosenKeys, .causal = true}};
-
-TEST(DistributedLists, EqualsOneProcessWithLongLists) {
-  for (const bool causal : {false, true}) {
-    OperatorCall<IndexedAttention, OtherScalar> call(square(1, 2, 2, 1100), {}, {.listed = 40});
-    expect_one_process(IndexedAttention{{.causal = causal}}, call);
-  }
-}
 
 /// With a large lse a second number of each row travels, since no other rank has all its keys.
 TEST(DistributedLists, EqualsOneProcessIfLseIsLarge) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Nystroem attention over ranks has the bits of one process.
+/// Nystroem attention over ranks: the bits of one process with a large lse (see also
+/// drawn_shared_test.cpp), what it sends, and refusals.
 #include "fovea/distributed/nystroem_backward.hpp"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,6 @@ namespace fovea_test::distributed_nystroem {
 
 using fovea::kKeySegment;
 using fovea::NystroemAttention;
-using fovea::NystroemScale;
 
 /// Batch, heads, rows and landmarks of a call.
 struct Sizes {
@@ -28,18 +28,7 @@ struct Call : NystroemCall<float> {
             gaussian_fills(1), s.landmarks) {}
 };
 
-NystroemAttention with(Index landmarks, NystroemScale scale = NystroemScale::matrix) {
-  return NystroemAttention({.landmarks = landmarks, .first_scale = scale});
-}
-
-TEST(DistributedNystroem, EqualsOneProcess) {
-  for (const Index rows : {4, 12, 336}) {
-    expect_one_process(with(4), Call({2, 4, 2, rows, 4}));
-    expect_one_process(with(2, NystroemScale::batch_max), Call({2, 4, 4, rows, 2}));
-  }
-  expect_one_process(with(1), Call({1, 2, 1, 1, 1}));
-  expect_one_process(with(8), Call({1, 2, 1, 2 * kKeySegment + 88, 8}));
-}
+NystroemAttention with(Index landmarks) { return NystroemAttention({.landmarks = landmarks}); }
 
 /// The rounding error of a large lse is computed over landmarks and over all keys.
 TEST(DistributedNystroem, EqualsOneProcessIfLseIsLarge) {

@@ -7,6 +7,7 @@
 
 #include "attention/dominant_fill.hpp"
 #include "distributed/drawn_trial.hpp"
+#include "fovea/attention/longformer.hpp"
 #include "fovea/distributed/messages/attention_calls.hpp"
 #include "support/members.hpp"
 
@@ -174,5 +175,18 @@ struct OperatorCall : MemberCall<Op, T> {
     return this->add(name, gradient_if(is_wanted), held, of.whole.shape());
   }
 };
+
+/// Adds projections of global rows to a call, and their gradients.
+template <class T>
+void add_global_rows(OperatorCall<fovea::LongformerAttention, T>& call) {
+  auto add = [&, seed = call.sequence.seed + 1000](const char* name, const char* gradient,
+                                                   const Shape& shape) mutable {
+    call.template add<T>(name, Role::read, Held::rows, shape, gaussian(seed++));
+    call.template add<T>(gradient, Role::gradient, Held::rows, shape);
+  };
+  add("global_q", "d_global_q", call.q.whole.shape());
+  add("global_k", "d_global_k", call.k.whole.shape());
+  add("global_v", "d_global_v", call.v.whole.shape());
+}
 
 }  // namespace fovea_test

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <stdexcept>
 
 #include "distributed/operators.hpp"
 #include "distributed/rank_call.hpp"

@@ -9,7 +9,6 @@
 #include <functional>
 #include <string>
 #include <type_traits>
-#include <vector>
 
 #include "fovea/fovea.hpp"
 #include "fovea/spectral.hpp"

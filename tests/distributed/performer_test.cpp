@@ -2,15 +2,13 @@
 // fovea_test(RANKS)
 /// \file
 /// Performer attention over ranks: segments, key lengths and running references have the bits of
-/// one process; what is sent; and what is refused.
+/// one process (see also drawn_linear_test.cpp); what is sent; and what is refused.
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "distributed/rank_call.hpp"
 #include "fovea/attention/linear/feature_stream.hpp"
-#include "fovea/core/arena.hpp"
-#include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed/performer_backward.hpp"
 #include "fovea/distributed/performer_forward.hpp"
 #include "fovea/kernels/linear/grad.hpp"
@@ -39,35 +37,26 @@ struct Call : OperatorCall<PerformerAttention, T> {
 };
 
 template <class T>
-void check(Call<T>& call, const AnyExecutor& executor = in_this_thread()) {
+void check(Call<T>&& call) {
   for (const bool causal : {true, false}) {
     SCOPED_TRACE(causal ? "causal" : "not causal");
-    expect_one_process(PerformerAttention({.causal = causal}), call, executor);
+    expect_one_process(PerformerAttention({.causal = causal}), call);
   }
-}
-template <class T = float>
-void check(const SquareSequence& s, const AnyExecutor& executor = in_this_thread()) {
-  Call<T> call(s);
-  check(call, executor);
-}
-
-TEST(DistributedPerformer, EqualsOneProcess) {
-  for (const Index rows : {1, 6, 333}) check(square(2, 4, 2, rows));
-  check<OtherScalar>(square(1, 2, 2, 200));
 }
 
 /// Several segments: states with references go over them, and sums are folded in their order.
 TEST(DistributedPerformer, EqualsOneProcessOverSegments) {
-  check(square(1, 4, 2, 5 * kLinearSegment + 77));
+  check(Call(square(1, 4, 2, 5 * kLinearSegment + 77)));
 }
 
 /// Blocks of rows after the last token begin anywhere, and may be on two ranks.
 TEST(DistributedPerformer, SupportsKeyLengths) {
   const Index count = 3 * kLinearSegment + 5;
-  check(square(5, 2, 1, count,
-               {count, kLinearSegment + 130, 0, 2 * kLinearSegment, kLinearSegment - 40}));
-  check<OtherScalar>(square(3, 2, 2, 2 * kLinearSegment + 40,
-                            {1, 2 * kLinearSegment - kFeatureRows / 2, 2 * kLinearSegment + 39}));
+  check(Call(square(5, 2, 1, count,
+                    {count, kLinearSegment + 130, 0, 2 * kLinearSegment, kLinearSegment - 40})));
+  check(Call<OtherScalar>(
+      square(3, 2, 2, 2 * kLinearSegment + 40,
+             {1, 2 * kLinearSegment - kFeatureRows / 2, 2 * kLinearSegment + 39})));
 }
 
 /// The first sequence and the last one cancel: of the one between them there is left in the
@@ -81,15 +70,7 @@ TEST(DistributedPerformer, SumsInTheOrderOfOneProcess) {
     const float size = b == 0 ? 1e12F : b == 1 ? 1.0F : -1e12F;
     return size * call.d_out.whole(b, h, n, c);
   });
-  check(call);
-}
-
-TEST(DistributedPerformer, RunsOnThreadsAndInAnArena) {
-  const fovea::ThreadPool pool(3);
-  const SquareSequence s = square(2, 8, 4, 1500, {1500, 700});
-  check(s, AnyExecutor::of(pool));
-  fovea::Arena arena(Index{1} << 24);
-  check(s, AnyExecutor::of(pool, &arena));
+  check(std::move(call));
 }
 
 /// A NaN reaches the rows that it reaches in one process.
@@ -97,26 +78,10 @@ TEST(DistributedPerformer, PropagatesNaNAcrossRanges) {
   Call<float> call(square(1, 2, 1, 400));
   call.k.whole(0, 0, 210, 2) = std::numeric_limits<float>::quiet_NaN();
   call.k.whole(0, 0, 350, 1) = std::numeric_limits<float>::infinity();
-  for (const bool causal : {true, false}) {
-    const PerformerAttention op({.causal = causal});
-    forward_in(Where::one_process, op, call);
-    const RankCall on_ranks(op, call, RowLayout::block_cyclic(400, all_ranks().size(), 37));
-    on_ranks.forward();
-    const std::vector<float> got = call.out.own.values();
-    const std::vector<float> want = own_part(call.out.whole, on_ranks.rows()).values();
-    for (std::size_t n = 0; n < want.size(); ++n) {
-      EXPECT_TRUE(got[n] == want[n] || (got[n] != got[n] && want[n] != want[n]));
-    }
-  }
+  check(std::move(call));
 }
 
-TEST(DistributedPerformer, SumsOfNothingAreZero) {
-  for (const bool causal : {true, false}) {
-    Call<float> call(square(2, 2, 1, 0));
-    RankCall(PerformerAttention({.causal = causal}), call).backward();
-    for (const float x : call.d_projection.own.values()) EXPECT_EQ(x, 0);
-  }
-}
+TEST(DistributedPerformer, SumsNothingAsOneProcessDoes) { check(Call(square(2, 2, 1, 0))); }
 
 /// The bytes that this rank sends of a pass over two ranks.
 Index sent(bool in_backward, bool causal, const SquareSequence& s, bool wants_projection = true) {

@@ -1,73 +1,18 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Rows move from every layout to every other, and back.
+/// Which rows are packed, and what is refused. (drawn_redistribute_test.cpp moves rows from any
+/// layout to any other, and back.)
 #include "fovea/distributed/redistribute.hpp"
 
 #include <gtest/gtest.h>
 
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
-#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_redistribute {
 
 using fovea::distributed::redistribute;
-
-const Layout kSpread = {.order = {2, 0, 3, 1}, .offset = 3, .innermost = 2, .gap = 5};
-
-template <class T>
-void moves(const Shape& shape) {
-  Tensor<T> whole(shape);
-  whole.fill(integers(3, 1000));
-  for (const RowLayout& a : layouts_of(shape[2], all_ranks().size())) {
-    for (const RowLayout& b : layouts_of(shape[2], all_ranks().size())) {
-      const Sharding from(all_ranks(), a);
-      const Sharding to(all_ranks(), b);
-      const Tensor<T> x = own_part(whole, from, kSpread);
-      const Tensor<T> y(own_part(whole, to).shape(), kSpread);
-      const Index sent =
-          redistribute(fovea::View<const T>(x.view()), from, y.view(), to).bytes_sent;
-      expect_own_part(y, whole, to, "moved");
-      EXPECT_EQ(y.changed_gaps(), 0);
-      const Index most = from.own_count() * shape[0] * shape[1] * shape[3] * Index{sizeof(T)};
-      EXPECT_LE(sent, most);
-      EXPECT_TRUE(sent == 0 || !(a == b));
-    }
-  }
-}
-
-TEST(Redistribute, MovesRowsOfAnyType) {
-  moves<float>({2, 3, 500, 5});
-  moves<OtherScalar>({1, 1, 7, 1});
-  moves<float>({1, 1, 0, 4});
-}
-
-/// Every other row of a rank goes to another one: more pieces than there are messages for, so that
-/// they are packed; some ranks have few, which are not.
-TEST(Redistribute, PacksShortPieces) {
-  constexpr Index rows = 3000;
-  const int size = all_ranks().size();
-  Tensor<float> whole({2, 3, rows, 5});
-  whole.fill(gaussian(9));
-  std::vector<std::vector<Range>> uneven(as_size(size));
-  uneven[0].push_back({0, rows - 5 * (size - 1)});
-  for (Index n = 1; n < size; ++n) {
-    const Index end = uneven[as_size(n - 1)].back().end;
-    uneven[as_size(n)].push_back({end, end + 5});
-  }
-  const Sharding dealt(all_ranks(), RowLayout::block_cyclic(rows, size, 1));
-  for (const RowLayout& layout : {RowLayout::contiguous(rows, size), RowLayout(uneven)}) {
-    const Sharding near(all_ranks(), layout);
-    const Tensor<float> x = own_part(whole, near);
-    const Tensor<float> y(own_part(whole, dealt).shape());
-    redistribute(fovea::View<const float>(x.view()), near, y.view(), dealt);
-    expect_own_part(y, whole, dealt, "dealt");
-    const Tensor<float> back(x.shape());
-    redistribute(fovea::View<const float>(y.view()), dealt, back.view(), near);
-    expect_own_part(back, whole, near, "back");
-  }
-}
 
 /// Which transfers are packed: those of many short pieces.
 TEST(PackedExchange, TakesManyShortPieces) {
@@ -83,24 +28,6 @@ TEST(PackedExchange, TakesManyShortPieces) {
   EXPECT_TRUE(packed.takes(ranges(129, 16'383)));
   EXPECT_FALSE(packed.takes(ranges(129, 16'384)));  // of 64 KiB each
   EXPECT_FALSE(packed.takes({}));
-}
-
-TEST(Redistribute, GathersToOneRankAndScatters) {
-  constexpr Index rows = 300;
-  const int size = all_ranks().size();
-  std::vector<std::vector<Range>> one(as_size(size));
-  one.back().push_back({0, rows});
-  const Sharding gathered(all_ranks(), RowLayout(one));
-  const Sharding sharded(all_ranks(), RowLayout::zigzag(rows, size));
-  Tensor<float> whole({1, 2, rows, 4});
-  whole.fill(gaussian(8));
-  const Tensor<float> x = own_part(whole, sharded);
-  const Tensor<float> all(own_part(whole, gathered).shape());
-  redistribute(fovea::View<const float>(x.view()), sharded, all.view(), gathered);
-  expect_own_part(all, whole, gathered, "gathered");
-  const Tensor<float> back(x.shape());
-  redistribute(fovea::View<const float>(all.view()), gathered, back.view(), sharded);
-  expect_own_part(back, whole, sharded, "scattered");
 }
 
 TEST(Redistribute, RefusesMismatches) {

@@ -9,7 +9,6 @@
 #include "fovea/distributed/sequence_parallel.hpp"
 #include "fovea/layers/depthwise_conv.hpp"
 #include "support/ranks.hpp"
-#include "support/refusal.hpp"
 #include "support/scalars.hpp"
 
 namespace fovea_test::distributed_sequence_parallel_convolution {
@@ -30,15 +29,6 @@ DepthwiseConv<T> made(Index width, Index taps) {
 template <class T>
 class DistributedConvolution : public testing::Test {};
 TYPED_TEST_SUITE(DistributedConvolution, Scalars);
-
-/// Some reach beyond the adjacent ranges, and some beyond the sequence.
-TYPED_TEST(DistributedConvolution, EqualsOneProcess) {
-  using T = TypeParam;
-  for (const Index taps : {Index{1}, Index{5}, 4 * kReductionBlock + 3}) {
-    check_layer<T>(made<T>(kLayerWidth, taps));
-  }
-  check_layer<T>(made<T>(3, 301), 3, {}, {1, 1, 2 * kReductionBlock + 1, 3});
-}
 
 /// The gradient goes along the ranks in parts.
 TYPED_TEST(DistributedConvolution, OfManyChannelsEqualsOneProcess) {

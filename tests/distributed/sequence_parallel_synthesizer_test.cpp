@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Layers of the Synthesizer over ranks: weights by position are used by the rows of every rank,
-/// and their gradients have the bits of one process (see also drawn_other_layers_test.cpp).
+/// What layers of the Synthesizer over ranks refuse. (See also drawn_other_layers_test.cpp.)
 #include <gtest/gtest.h>
 
 #include "distributed/layer_call.hpp"
-#include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed/sequence_parallel.hpp"
 #include "fovea/distributed/synthesizer_backward.hpp"
 #include "fovea/distributed/synthesizer_forward.hpp"
-#include "fovea/layers/encoder_block.hpp"
 #include "fovea/layers/synthesizer_layer.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
@@ -18,7 +15,6 @@
 namespace fovea_test::distributed_sequence_parallel_synthesizer {
 
 using fovea::Initialiser;
-using fovea::kReductionBlock;
 using fovea::SynthesizerLayerOptions;
 using fovea::distributed::sequence_parallel;
 
@@ -34,16 +30,6 @@ class DistributedSynthesizerLayer : public testing::Test {
 using Ops = testing::Types<fovea::RandomSynthesizerAttention, fovea::FactorisedSynthesizerAttention,
                            fovea::DenseSynthesizerAttention>;
 TYPED_TEST_SUITE(DistributedSynthesizerLayer, Ops);
-
-TYPED_TEST(DistributedSynthesizerLayer, MayBeInABlockOnThreads) {
-  using Layer = fovea::SynthesizerLayer<TypeParam, float>;
-  fovea::ThreadPool pool(3);
-  Initialiser initialiser(5);
-  const Layer layer =
-      TestFixture::template made<float>({.width = 16, .heads = 2, .length = 5 * kReductionBlock});
-  check_layer<float>(fovea::EncoderBlock<Layer, float>(layer, 16, 20, initialiser), 16, {},
-                     {2, 1, 4 * kReductionBlock + 2, 16}, pool);
-}
 
 /// The sequence is as long as all ranks' rows.
 TYPED_TEST(DistributedSynthesizerLayer, RefusesMoreTokensThanItHasPositions) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Layers over ranks have the bits of one process: outputs, gradients of tokens, and on every rank
-/// the gradients of all parameters.
+/// Layers over ranks beyond drawn_layers_test.cpp: short sequences, global rows, lists of keys,
+/// threads, arenas and positions have the bits of one process; and what is sent.
 #include "fovea/distributed/sequence_parallel.hpp"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,6 @@
 #include "fovea/distributed.hpp"
 #include "fovea/layers.hpp"
 #include "support/ranks.hpp"
-#include "support/refusal.hpp"
 #include "support/scalars.hpp"
 
 namespace fovea_test::distributed_sequence_parallel {
@@ -32,17 +31,6 @@ constexpr Index kWidth = kLayerWidth;
 template <class T>
 class DistributedLayer : public testing::Test {};
 TYPED_TEST_SUITE(DistributedLayer, Scalars);
-
-TYPED_TEST(DistributedLayer, LinearEqualsOneProcess) {
-  using T = TypeParam;
-  Initialiser initialiser(1);
-  check_layer<T>(fovea::Linear<T>(kWidth, 70, initialiser), 70);
-  check_layer<T>(fovea::Linear<T>(kWidth, 5, initialiser, {.bias = false}), 5);
-  for (const Index width : {1, 2, 130, 300}) {
-    check_layer<T>(fovea::Linear<T>(width, 33, initialiser), 33, {},
-                   {1, 1, 3 * kReductionBlock + 1, width});
-  }
-}
 
 /// Ranks have a few tokens of few sequences, or none.
 TYPED_TEST(DistributedLayer, LinearSupportsAnyLength) {
@@ -67,43 +55,15 @@ TYPED_TEST(DistributedLayer, SumsOfNothingAreZero) {
   }
 }
 
-TYPED_TEST(DistributedLayer, AttentionEqualsOneProcess) {
+/// Global rows with projections of their own, and without.
+TYPED_TEST(DistributedLayer, GlobalRowsEqualOneProcess) {
   using T = TypeParam;
   Initialiser initialiser(3);
-  const fovea::MultiHeadOptions plain = {.width = kWidth, .heads = 4, .sketch_width = 3};
-  const auto check_op = [&](const auto& op, const fovea::MultiHeadOptions& options) {
-    using Op = std::remove_cvref_t<decltype(op)>;
-    check_layer<T>(MultiHead<Op, T>(op, options, initialiser));
-  };
-  fovea::MultiHeadOptions full = plain;
-  full.key_heads = 2;
-  full.bias = true;
-  full.sinks = true;
-  full.rotary = fovea::RotaryOptions{};
-  check_op(fovea::FullAttention{{.causal = true}}, full);
-  fovea::MultiHeadOptions local = plain;
-  local.alibi = true;
-  check_op(fovea::LocalAttention{{.left = 30, .right = 5}}, local);
-  check_op(fovea::StridedAttention{{.stride = 16}}, plain);
-  check_op(fovea::LinearAttention<fovea::EluPlusOne>({.causal = true}), plain);
-  check_op(fovea::FmmOneKernel({.band = {.left = 7, .right = 4}}), plain);
-  check_op(fovea::FmmTwoKernels({.band = {.left = 7}, .causal = true}), plain);
-  check_op(fovea::PerformerAttention({.causal = true}), plain);
-  check_op(fovea::PerformerAttention(), plain);
-  check_op(fovea::SmartBirdAttention({.keys_per_row = 8}), plain);
-  fovea::MultiHeadOptions projected = plain;
-  projected.key_heads = 2;
-  projected.length = 10 * kReductionBlock;
-  projected.projected = 70;
-  check_op(fovea::LinformerAttention(), projected);
-  const fovea::LongformerAttention longformer{{.left = 30, .right = 5, .global = {0, 200}}};
-  check_op(longformer, full);
-  fovea::MultiHeadOptions apart = plain;
-  apart.global_projections = true;
-  check_op(longformer, apart);
-  using Nystroem = MultiHead<fovea::NystroemAttention, T>;
-  check_layer<T>(Nystroem(fovea::NystroemAttention({.landmarks = 8}), plain, initialiser), kWidth,
-                 {}, {2, 1, 9 * kReductionBlock + 16, kWidth});
+  const fovea::LongformerAttention op{{.left = 30, .right = 5, .global = {0, 200}}};
+  for (const bool projects : {false, true}) {
+    check_layer<T>(MultiHead<fovea::LongformerAttention, T>(
+        op, {.width = kWidth, .heads = 4, .global_projections = projects}, initialiser));
+  }
 }
 
 /// Each rank brings the lists of its rows.

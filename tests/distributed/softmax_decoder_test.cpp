@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// A decoder whose keys are spread over ranks has the bits of one that has them all: for every
-/// pattern, option, type, division of the tokens and number of threads; and what it refuses.
+/// Decoders whose keys are spread over ranks beyond drawn_decoder_test.cpp: every kind of pattern
+/// and type, prompts and threads have the bits of one process; what it stores, and what it refuses.
 #include "fovea/distributed/softmax_decoder.hpp"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,6 @@
 namespace fovea_test::distributed_softmax_decoder {
 
 using fovea::HeadAssignment;
-using fovea::SoftmaxInputs;
 using fovea::distributed::SoftmaxDecoder;
 
 const FullAttention kCausal{{.causal = true}};
@@ -106,60 +105,6 @@ TYPED_TEST(DistributedDecoderOf, EqualsOneProcess) {
   }
 }
 
-TEST(DistributedDecoder, ManyHeadsOfOneKeyHead) {
-  const Index appended = fovea::kKeySegment - 2;
-  for (const Index heads : {31, 65}) {
-    const Pair<float> pair({1, heads, 1, appended + 7, appended + 7, 3, 2});
-    pair.expect_same("causal", kCausal, appended, {1, 2, 4});
-  }
-}
-
-TEST(DistributedDecoder, NoWidth) {
-  const Index appended = fovea::kKeySegment - 2;
-  const fovea::SparseAttention bands(
-      {.patterns = {fovea::AnyPattern(fovea::Window{4, 0}), fovea::AnyPattern(fovea::Window{})}});
-  for (const auto& [width, value_width] : {std::pair<Index, Index>{0, 3}, {3, 0}, {0, 0}}) {
-    const Pair<float> pair({1, 2, 2, appended + 9, appended + 9, width, value_width});
-    pair.expect_same("causal", kCausal, appended, {1, 2, 6});
-    pair.expect_same("bands", bands, appended, {1, 2, 6});
-  }
-}
-
-TEST(DistributedDecoder, SupportsSlopesAndSinks) {
-  const Index appended = 3 * fovea::kKeySegment - 3;
-  const Pair<float> pair({2, 4, 2, appended + 8, appended + 8, 5, 7},
-                         {.alibi = true, .sink = true});
-  pair.expect_same("causal", kCausal, appended, {1, 4, 1});
-  pair.expect_same("BigBird", fovea::BigBirdAttention{{.block = 32, .causal = true}}, appended,
-                   {1, 4, 1});
-}
-
-/// A bias and a mask of the rows of a step, also one row for all.
-TEST(DistributedDecoder, TakesBiasAndMask) {
-  const Index keys = 3 * fovea::kKeySegment + 7;
-  const Pair<float> pair({1, 2, 1, keys, keys, 4, 4});
-  auto over_ranks = sharded_decoder<float>(kCausal, pair.sharded.decoder_shape());
-  auto alone = kCausal.decoder<float>(pair.whole.decoder_shape());
-  over_ranks.append(pair.sharded.keys(0, keys), pair.sharded.values(0, keys));
-  alone.append(pair.whole.keys(0, keys), pair.whole.values(0, keys));
-  for (const Index rows : {1, 40}) {
-    for (const Index bias_rows : {Index{1}, rows}) {
-      const Tensor<float> bias({1, 2, bias_rows, keys});
-      bias.fill(gaussian(8));
-      const Tensor<bool> mask({1, 1, rows, keys});
-      mask.fill([](Index, Index, Index i, Index j) { return (i + j) % 5 != 0; });
-      AllInputs<float> in = pair.sharded.queries(keys - rows, rows, keys);
-      in.bias = bias.view();
-      in.mask = mask.view();
-      over_ranks.step(in, pair.sharded.out_rows(keys - rows, rows),
-                      pair.sharded.saved_rows(keys - rows, rows));
-      alone.step(in, pair.whole.out_rows(keys - rows, rows),
-                 pair.whole.saved_rows(keys - rows, rows));
-      EXPECT_TRUE(same_results(pair.sharded, pair.whole)) << rows << ", " << bias_rows;
-    }
-  }
-}
-
 /// A prompt, and then steps.
 TEST(DistributedDecoder, SupportsAPrompt) {
   const Pair<float> pair({1, 2, 1, 2400, 2400, 3, 5});
@@ -174,59 +119,6 @@ TEST(DistributedDecoder, SameBitsWithAnyThreads) {
   Shuffled shuffled;
   pair.expect_same("pool", kCausal, appended, {1, 39}, pool);
   pair.expect_same("shuffled", kCausal, appended, {1, 39}, shuffled);
-}
-
-/// Tokens of NaN come and go again, over the ends of blocks; then all tokens go.
-TEST(DistributedDecoder, RollsBack) {
-  const Index keys = 2 * fovea::kKeySegment + 9;
-  const Pair<float> pair({1, 2, 1, keys, keys, 4, 4});
-  TokenTensors<float> wrong(pair.sharded.shape);
-  wrong.k.fill(constant(NAN));
-  wrong.v.fill(constant(NAN));
-  auto over_ranks = sharded_decoder<float>(kCausal, pair.sharded.decoder_shape());
-  auto alone = kCausal.decoder<float>(pair.whole.decoder_shape());
-  for (int round = 0; round < 2; ++round) {
-    for (const Index length : {Index{5}, fovea::kKeySegment - 1, keys - 10}) {
-      over_ranks.append(pair.sharded.keys(over_ranks.length(), length - over_ranks.length()),
-                        pair.sharded.values(over_ranks.length(), length - over_ranks.length()));
-      over_ranks.append(wrong.keys(length, keys - length), wrong.values(length, keys - length));
-      EXPECT_EQ(over_ranks.length(), keys);
-      over_ranks.rollback(length);
-      EXPECT_EQ(over_ranks.length(), length);
-    }
-    pair.sharded.decode(over_ranks, {1, 2, 3});
-    alone.clear();
-    alone.append(pair.whole.keys(0, keys - 10), pair.whole.values(0, keys - 10));
-    pair.whole.decode(alone, {1, 2, 3});
-    EXPECT_TRUE(same_results(pair.sharded, pair.whole));
-    over_ranks.clear();
-    EXPECT_EQ(over_ranks.length(), 0);
-  }
-}
-
-/// Every rank brings its own tokens, twice.
-TEST(DistributedDecoder, AppendsTheTokensOfEachRank) {
-  const Index keys = 5 * fovea::kKeySegment + 300;
-  const Pair<float> pair({1, 2, 1, keys + 2, keys + 2, 4, 4});
-  auto over_ranks = sharded_decoder<float>(kCausal, pair.sharded.decoder_shape());
-  auto alone = kCausal.decoder<float>(pair.whole.decoder_shape());
-  alone.append(pair.whole.keys(0, keys), pair.whole.values(0, keys));
-  Index before = 0;
-  for (const Index length : {Index{3000}, keys}) {
-    const Sharding first(all_ranks(), over_ranks.layout(before));
-    const Sharding rows(all_ranks(), over_ranks.layout(length));
-    const Index had = first.own_count();
-    const Index now = rows.own_count();
-    const Tensor<float> k = own_part(pair.sharded.k, rows);
-    const Tensor<float> v = own_part(pair.sharded.v, rows);
-    over_ranks.append_own({cut(View<const float>(k.view()), 2, had, now - had),
-                           cut(View<const float>(v.view()), 2, had, now - had)},
-                          length - before);
-    before = length;
-  }
-  pair.sharded.decode(over_ranks, {1});
-  pair.whole.decode(alone, {1});
-  EXPECT_TRUE(same_results(pair.sharded, pair.whole));
 }
 
 /// A rank stores its share, and sends the running softmaxes of its segments to each other rank.

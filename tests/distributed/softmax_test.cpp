@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Softmax attention over patterns over ranks: types, lengths, sinks and large lse have the bits of
-/// one process; what is sent; and what is refused.
+/// Softmax attention over patterns over ranks beyond drawn_softmax_test.cpp: long sequences and
+/// large lse have the bits of one process; what is sent; and what is refused.
 #include <gtest/gtest.h>
 
 #include "distributed/operators.hpp"
 #include "distributed/rank_call.hpp"
-#include "fovea/core/eigen.hpp"
-#include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed/softmax_backward.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
 #include "fovea/patterns/block_window.hpp"
@@ -22,11 +20,6 @@ using fovea::FullAttention;
 
 const FullAttention kCausal{{.causal = true}};
 const fovea::StridedAttention kMerged{{.stride = 16, .heads = fovea::HeadAssignment::merged}};
-
-TEST(DistributedSoftmax, EqualsOneProcessIn16Bits) {
-  expect_one_process<Eigen::half>(kCausal, square(1, 2, 1, 200));
-  expect_one_process<Eigen::half>(kMerged, square(1, 2, 1, 200));
-}
 
 /// Keys of long sequences come in stages, at whose ends the sums of a segment are closed.
 TEST(DistributedSoftmax, EqualsOneProcessInStages) {
@@ -42,15 +35,7 @@ TEST(DistributedSoftmax, EqualsOneProcessInStages) {
 }
 
 /// Of sinks every rank gets the gradients of the whole sequence.
-TEST(DistributedSoftmax, TakesLengthsSlopesAndSinks) {
-  const Extras extras{.alibi = true, .sink = true};
-  const fovea::ThreadPool pool(3);
-  for (const Index rows : {1, 64, 333}) {
-    const SquareSequence s = square(2, 4, 2, rows, {rows, rows / 2});
-    expect_one_process<float>(kCausal, s, extras, AnyExecutor::of(pool));
-    const fovea::LocalAttention window{{.left = 3, .right = 0}};
-    expect_one_process<OtherScalar>(window, s, extras);
-  }
+TEST(DistributedSoftmax, SinksEqualOneProcessIfLogitsAreLarge) {
   OperatorCall<fovea::StridedAttention, float> large(square(1, 4, 4, 333), {.sink = true});
   large.q.whole.fill(gaussian(1, 4000));
   expect_one_process(kMerged, large);

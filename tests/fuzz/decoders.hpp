@@ -100,12 +100,10 @@ class DecoderTrial {
   void expect_rows(Index row, Index rows, Call&& call) {
     const AttentionShape& s = problem_.shape;
     const Shape shape = {s.batch, s.query_heads, rows, s.value_width};
-    const Shape of_lse = {s.batch, s.query_heads, rows, 1};
     const auto results = [&](auto&& compute) {
-      const Tensor<T> out(shape);
-      const Tensor<T> lse(op_.is_softmax ? of_lse : Shape{});
-      compute(out.view(), op_.is_softmax ? AllSaved<T>{lse.view()} : AllSaved<T>{});
-      return Result<T>{shape, out.values(), lse.values()};
+      const Written<T> to(op_, shape);
+      compute(to.out.view(), to.saved());
+      return to.result();
     };
     const Result<T> expected = results([&](const View<T>& out, const AllSaved<T>& saved) {
       op_.forward(rows_with_keys(problem_.inputs(), row, rows, 0), out, saved, nullptr);

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <exception>
-#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>

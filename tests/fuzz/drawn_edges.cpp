@@ -104,13 +104,12 @@ IndexTensor expected_choice(const SmartBirdAttention& op, const AllInputs<T>& in
 }
 
 template <class T>
-void judge_bird(const SmartBirdAttention& op, const BirdProblem<T>& p, const Tensor<T>& d_out,
-                const BirdResult<T>& got) {
+void judge_bird(const SmartBirdAttention& op, const BirdProblem<T>& p, const CallResult<T>& got) {
   const AllInputs<T> in = p.inputs();
   const IndexTensor chosen = expected_choice(op, in);
-  if (!got.indices.empty()) {
-    EXPECT_EQ(got.indices, values_of(chosen.view()));
-  }
+  const WrittenTensors<SmartBirdAttention, BirdProblem<T>> to(op, p);
+  op.forward(in, to.out().view(), to.saved());
+  EXPECT_EQ(to.chosen("indices").values(), values_of(chosen.view()));
   const std::vector<OracleSequence> sequences = oracle_sequences(in);
   const ReferenceMask reference_mask = [&](const Pair& pair) {
     const OracleSequence& s = sequences[as_size(pair.b)];
@@ -123,13 +122,12 @@ void judge_bird(const SmartBirdAttention& op, const BirdProblem<T>& p, const Ten
   const fovea::SoftmaxOptions softmax{.scale = op.options.scale, .alignment = op.options.alignment};
   const auto oracle = OracleOperator<T>::of(softmax, reference_mask, p.sizes.width);
   const Expected<T> expected = softmax_oracle(in, oracle);
-  const ExpectedGrads<T> grads = softmax_grad_oracle(in, oracle, View<const T>(d_out.view()));
-  const std::string name = drawn_name("smart_bird");
-  EXPECT_TRUE(within_ratio(got.out, expected.out, 16, {name, "out"})) << "(out)";
-  EXPECT_TRUE(within_ratio(got.lse, expected.lse, 8, {name, "lse"})) << "(lse)";
-  EXPECT_TRUE(within_ratio(got.d_q, grads.q, 32, {name, "d_q"})) << "(d_q)";
-  EXPECT_TRUE(within_ratio(got.d_k, grads.k, 32, {name, "d_k"})) << "(d_k)";
-  EXPECT_TRUE(within_ratio(got.d_v, grads.v, 16, {name, "d_v"})) << "(d_v)";
+  const ExpectedGrads<T> grads = softmax_grad_oracle(in, oracle, View<const T>(p.d_out.view()));
+  judge_of<T>({{"out", expected.out, 16},
+               {"lse", expected.lse, 8},
+               {"d_q", grads.q, 32},
+               {"d_k", grads.k, 32},
+               {"d_v", grads.v, 16}})(got, drawn_name("smart_bird"));
 }
 
 template <class T>
@@ -154,8 +152,6 @@ void try_smart_bird(Bytes& bytes) {
       return 0.001 + 0.998 * uniform(hash(seed + 9, b, h, i, j));
     });
   }
-  Tensor<T> d_out(problem.out_shape());
-  d_out.fill(gaussian(seed + 500));
   const bool saves = bytes.once_in(2);
   std::ostringstream text;
   text << "Smart Bird " << scalar_name<T>() << ": B " << s.batch << ", Hq " << s.heads << ", Hk "
@@ -168,9 +164,9 @@ void try_smart_bird(Bytes& bytes) {
   try_here_and_elsewhere(
       bytes, [&](const Layout& layout) { return problem.in(layout); },
       [&](const BirdProblem<T>& p, AnyExecutor* executor, const Layout& layout) {
-        return run_bird(op, p, d_out, executor, layout, saves);
+        return run_call(op, p, executor, layout, saves);
       },
-      [&](const BirdProblem<T>& p, const BirdResult<T>& got) { judge_bird(op, p, d_out, got); },
+      [&](const BirdProblem<T>& p, const CallResult<T>& got) { judge_bird(op, p, got); },
       [&](const BirdProblem<T>& p) {
         poison_rows<T>(bytes, p.key_lengths, {&p.k, &p.v, &p.sketch_k});
       });

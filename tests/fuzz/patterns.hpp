@@ -5,12 +5,10 @@
 /// expectations.
 #pragma once
 
-#include <algorithm>
 #include <functional>
 #include <stdexcept>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "fovea/patterns/block_list.hpp"
 #include "fovea/patterns/fixed.hpp"

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <algorithm>
-#include <limits>
 #include <span>
 #include <string>
 #include <vector>

@@ -5,7 +5,6 @@
 /// it throws std::bad_alloc, and the same layer, with its saved state, then gives the right bits.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <optional>
 #include <vector>
 
@@ -38,15 +37,6 @@ Block make_block() {
   Attention attention(fovea::FullAttention{{.causal = true}}, {.width = kWidth, .heads = 2},
                       initialiser);
   return {std::move(attention), kWidth, 16, initialiser};
-}
-
-/// The gradients of all parameters, concatenated.
-std::vector<double> gradients_of(Block& block) {
-  std::vector<double> all;
-  block.visit([&](fovea::Parameter<double>& p) {
-    all.insert(all.end(), p.gradient.data(), p.gradient.data() + p.gradient.size());
-  });
-  return all;
 }
 
 TEST(LayersOfFailedAllocations, ForwardAndBackward) {

@@ -15,8 +15,15 @@ namespace fovea_test {
 template <class Layer>
 Weights weights_of(Layer& layer) {
   Weights all;
-  layer.visit([&](fovea::Parameter<double>& p) { all[p.name] = p.value; });
+  layer.visit([&](auto& p) { all[p.name] = p.value.template cast<double>(); });
   return all;
+}
+
+template <class T>
+Activations in_double(const Tensor<T>& x) {
+  Activations wide(x.shape());
+  wide.fill([&](Index b, Index h, Index n, Index d) { return double{x(b, h, n, d)}; });
+  return wide;
 }
 
 /// Columns [first, first + heads width) of x W + b, as [B, heads, L, width]. \param x [B, 1, L, C]
@@ -32,6 +39,18 @@ inline Activations projected(const Activations& x, const Weights& weights, const
     return sum;
   });
   return y;
+}
+
+struct ProjectedHeads {
+  Activations q, k, v;
+};
+/// Queries, keys and values, whose weights are side by side.
+inline ProjectedHeads heads_of(const Activations& x, const Weights& weights,
+                               const std::string& name, Index heads, Index key_heads, Index width) {
+  const auto part = [&](Index first, Index count) {
+    return projected(x, weights, name, first * width, count, width);
+  };
+  return {part(0, heads), part(heads, key_heads), part(heads + key_heads, key_heads)};
 }
 
 /// Heads side by side: [B, H, L, D] as [B, 1, L, H D].

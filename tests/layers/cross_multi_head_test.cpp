@@ -65,17 +65,11 @@ void expect_by_hand(const Op& op, double bound) {
   x.fill(gaussian(21, 1));
   memory.fill(gaussian(22, 1));
   layer.forward(extras.tokens(x.view(), memory.view()), y.view());
-  Weights weights;
-  layer.visit([&](fovea::Parameter<T>& p) { weights[p.name] = p.value.template cast<double>(); });
-  const auto widened = [](const Tensor<T>& from) {
-    Activations to(from.shape());
-    to.fill([&](Index b, Index h, Index n, Index d) { return double{from(b, h, n, d)}; });
-    return to;
-  };
-  const Activations q = projected(widened(x), weights, "q", 0, 4, 3);
-  const Activations k = projected(widened(memory), weights, "kv", 0, 2, 3);
-  const Activations v = projected(widened(memory), weights, "kv", 6, 2, 3);
-  const Activations bias = widened(extras.bias);
+  const Weights weights = weights_of(layer);
+  const Activations q = projected(in_double(x), weights, "q", 0, 4, 3);
+  const Activations k = projected(in_double(memory), weights, "kv", 0, 2, 3);
+  const Activations v = projected(in_double(memory), weights, "kv", 6, 2, 3);
+  const Activations bias = in_double(extras.bias);
   fovea::SoftmaxInputs<double> inputs{q.view(), k.view(), v.view(), kLengths};
   inputs.bias = bias.view();
   inputs.mask = extras.mask.view();
@@ -126,22 +120,11 @@ TEST(CrossMultiHead, GradientOfTheBias) {
   tokens.d_bias = extras.d_bias.view();
   layer.forward(tokens, y.view(), saved);
   layer.backward(tokens, saved, d_y.view(), {}, {});
-  const auto loss = [&] {
+  const auto forward = [&] {
     layer.forward(tokens, y.view());
-    double sum = 0;
-    for_each_index(
-        kX, [&](Index b, Index h, Index n, Index d) { sum += y(b, h, n, d) * d_y(b, h, n, d); });
-    return sum;
+    return y.values();
   };
-  for_each_index(extras.bias.shape(), [&](Index b, Index h, Index i, Index j) {
-    double& at = extras.bias(b, h, i, j);
-    at += 1e-5;
-    const double above = loss();
-    at -= 2e-5;
-    const double below = loss();
-    at += 1e-5;
-    EXPECT_NEAR(extras.d_bias(b, h, i, j), (above - below) / 2e-5, 1e-7);
-  });
+  expect_differences(extras.bias, extras.d_bias, d_y, forward, 1e-7);
 }
 
 /// Layers that read one memory add to one gradient; a gradient that is not given is not written.
@@ -173,14 +156,7 @@ TEST(CrossMultiHead, ThreadsDoNotChangeBits) {
     fovea::zero_gradients(layer);
     layer.forward(tokens, y.view(), saved, executor);
     layer.backward(tokens, saved, d_y.view(), d_x.view(), d_memory.view(), executor);
-    std::vector<double> values = y.values();
-    for (const auto& more : {d_x.values(), d_memory.values()}) {
-      values.insert(values.end(), more.begin(), more.end());
-    }
-    layer.visit([&](fovea::Parameter<double>& p) {
-      values.insert(values.end(), p.gradient.data(), p.gradient.data() + p.gradient.size());
-    });
-    return values;
+    return joined({y.values(), d_x.values(), d_memory.values(), gradients_of(layer)});
   };
   const fovea::ThreadPool pool(3);
   EXPECT_TRUE(same_bits(all(AnyExecutor::of(pool)), all(fovea::Serial{})));

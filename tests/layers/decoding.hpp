@@ -70,4 +70,62 @@ Tensor<T> decoded(Decoder& decoder, const Tensor<T>& x, const std::vector<Index>
   return y;
 }
 
+/// Any tokens.
+template <class T>
+Tensor<T> some_tokens(Index batch, Index rows) {
+  Tensor<T> x({batch, 1, rows, kDecodedWidth});
+  x.fill(gaussian(3, 1));
+  return x;
+}
+
+/// y of all tokens at once.
+template <class Layer, class T>
+Tensor<T> at_once(const Layer& layer, const Tensor<T>& x) {
+  Tensor<T> y(x.shape());
+  layer.forward(View<const T>(x.view()), y.view());
+  return y;
+}
+
+/// A decoder has the bits of the forward pass, with tokens in pieces of these sizes, in one thread
+/// and in several, and again when it was cleared.
+template <class Layer, class T>
+void expect_decoded_bits(const Layer& layer, const Tensor<T>& x,
+                         const std::vector<std::vector<Index>>& all_pieces) {
+  const std::vector<T> expected = at_once(layer, x).values();
+  fovea::ThreadPool pool(3);
+  const AnyExecutor three = AnyExecutor::of(pool);
+  for (const std::vector<Index>& pieces : all_pieces) {
+    auto decoder = layer.decoder({.batch = x.shape()[0], .reserve = x.shape()[2]});
+    EXPECT_TRUE(same_bits(decoded(decoder, x, pieces, fovea::Serial{}).values(), expected));
+    decoder.clear();
+    EXPECT_EQ(decoder.length(), 0);
+    EXPECT_TRUE(same_bits(decoded(decoder, x, pieces, three).values(), expected));
+  }
+}
+
+/// Tokens that are rolled back leave nothing in a decoder, and nothing reaches its fork.
+template <class Layer>
+void expect_forks_and_rollback(const Layer& layer, Index rollback_tokens = 0) {
+  const Activations x = some_tokens<double>(1, 110);
+  const Activations expected = at_once(layer, x);
+  const auto expect_rows = [&](auto& decoder, Index first, Index last) {
+    for (Index n = first; n < last; ++n) {
+      const Activations y({1, 1, 1, kDecodedWidth});
+      decoder.step(rows_from(x.view(), n, 1), y.view());
+      for (Index c = 0; c < kDecodedWidth; ++c) EXPECT_EQ(y(0, 0, 0, c), expected(0, 0, n, c));
+    }
+  };
+  auto decoder = layer.decoder({.rollback_tokens = rollback_tokens});
+  expect_rows(decoder, 0, 70);
+  auto other = decoder.fork();
+  const Activations draft({1, 1, 1, kDecodedWidth});
+  for (Index n = 100; n < 102; ++n) decoder.step(rows_from(x.view(), n, 1), draft.view());
+  EXPECT_EQ(decoder.length(), 72);
+  decoder.rollback(70);
+  expect_rows(decoder, 70, 80);
+  EXPECT_EQ(other.length(), 70);
+  expect_rows(other, 70, 74);
+  EXPECT_GT(decoder.memory_bytes(), 0);
+}
+
 }  // namespace fovea_test

@@ -184,9 +184,7 @@ TEST(AttentionDropout, EqualsTheOperators) {
     const auto layer = multi_head(full(0.4, own));
     auto by_hand = multi_head(full(0.4, 0));
     const Weights weights = weights_of(by_hand);
-    const Activations q = projected(x, weights, "qkv", 0, 2, 2);
-    const Activations k = projected(x, weights, "qkv", 4, 2, 2);
-    const Activations v = projected(x, weights, "qkv", 8, 2, 2);
+    const auto [q, k, v] = heads_of(x, weights, "qkv", 2, 2, 2);
     const Activations out({2, 2, 5, 2});
     full(0.4, fovea::dropout_seed(kStep, DropoutPlace::weights) ^ own)
         .forward({q.view(), k.view(), v.view()}, out.view());

@@ -70,56 +70,21 @@ TEST(EncoderStack, BackwardRequiresSavedTensors) {
 }
 
 template <class T>
-void expect_decoded_bits(bool norm_first) {
+void expect_decoded_stacks() {
   for_each_causal_operator([&](const char* name, const auto& op) {
     SCOPED_TRACE(name);
-    const auto stack = make_stack<T>(op, 2, norm_first);
-    Tensor<T> x({2, 1, 90, kWidth});
-    x.fill(gaussian(3, 1));
-    const Tensor<T> expected(x.shape());
-    stack.forward(View<const T>(x.view()), expected.view());
-    fovea::ThreadPool pool(3);
-    const AnyExecutor three = AnyExecutor::of(pool);
-    for (const auto& pieces : {std::vector<Index>{1}, {90}, {70, 1, 1, 33}}) {
-      auto decoder = stack.decoder({.batch = 2, .reserve = 90});
-      EXPECT_TRUE(same_bits(decoded(decoder, x, pieces, fovea::Serial{}).values(),
-                            expected.values(), x.shape()));
-      decoder.clear();
-      EXPECT_EQ(decoder.length(), 0);
-      EXPECT_TRUE(
-          same_bits(decoded(decoder, x, pieces, three).values(), expected.values(), x.shape()));
+    for (const bool norm_first : {true, false}) {
+      expect_decoded_bits(make_stack<T>(op, 2, norm_first), some_tokens<T>(2, 90),
+                          {{1}, {90}, {70, 1, 1, 33}});
     }
   });
 }
 
-TEST(EncoderStackDecoder, MatchesForwardBitwise) {
-  for (const bool norm_first : {true, false}) expect_decoded_bits<double>(norm_first);
-}
-TEST(EncoderStackDecoder, MatchesForwardBitwiseInFloat) {
-  for (const bool norm_first : {true, false}) expect_decoded_bits<float>(norm_first);
-}
+TEST(EncoderStackDecoder, MatchesForwardBitwise) { expect_decoded_stacks<double>(); }
+TEST(EncoderStackDecoder, MatchesForwardBitwiseInFloat) { expect_decoded_stacks<float>(); }
 
 TEST(EncoderStackDecoder, ForksAreIndependentAndTokensAreRolledBack) {
-  const auto stack = make_stack<double>(kCausal, 3);
-  const Activations x = drawn({1, 1, 20, kWidth}, 3);
-  const Activations expected(x.shape());
-  stack.forward(View<const double>(x.view()), expected.view());
-  const auto expect_rows = [&](auto& decoder, Index first, Index count) {
-    for (Index n = first; n < first + count; ++n) {
-      const Activations y({1, 1, 1, kWidth});
-      decoder.step(rows_from(x.view(), n, 1), y.view());
-      for (Index c = 0; c < kWidth; ++c) EXPECT_EQ(y(0, 0, 0, c), expected(0, 0, n, c));
-    }
-  };
-  auto decoder = stack.decoder();
-  expect_rows(decoder, 0, 12);
-  auto other = decoder.fork();
-  expect_rows(decoder, 12, 8);
-  decoder.rollback(10);
-  EXPECT_EQ(decoder.length(), 10);
-  expect_rows(decoder, 10, 3);
-  expect_rows(other, 12, 4);
-  EXPECT_GT(decoder.memory_bytes(), 0);
+  expect_forks_and_rollback(make_stack<double>(kCausal, 3));
 }
 
 TEST(EncoderStackDecoder, AllBlocksHaveTheSameTokensAfterAFailure) {

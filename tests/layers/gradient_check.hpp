@@ -7,11 +7,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "fovea/core/thread_pool.hpp"
 #include "fovea/layers/parameter.hpp"
+#include "support/central_differences.hpp"
 #include "support/compare.hpp"
 #include "support/executors.hpp"
 #include "support/fill.hpp"
@@ -45,6 +47,23 @@ void draw_parameters(Layer& layer, std::uint64_t seed, double deviation = 0.5) {
       }
     }
   });
+}
+
+/// The gradients of all parameters, concatenated.
+template <class Layer>
+std::vector<double> gradients_of(Layer& layer) {
+  std::vector<double> all;
+  layer.visit([&](fovea::Parameter<double>& p) {
+    all.insert(all.end(), p.gradient.data(), p.gradient.data() + p.gradient.size());
+  });
+  return all;
+}
+
+/// Lists one after the other.
+inline std::vector<double> joined(const std::vector<std::vector<double>>& lists) {
+  std::vector<double> all;
+  for (const std::vector<double>& list : lists) all.insert(all.end(), list.begin(), list.end());
+  return all;
 }
 
 /// |got - expected| <= bound (1 + |expected|) for every element, and not all of them 0.
@@ -152,13 +171,25 @@ std::vector<double> everything(Layer& layer, const Shape& x_shape, const Shape& 
   fovea::zero_gradients(layer);
   layer.forward(input(x.view()), y.view(), saved, executor);
   layer.backward(input(x.view()), saved, d_y.view(), d_x.view(), executor);
-  std::vector<double> all = y.values();
-  const std::vector<double> of_x = d_x.values();
-  all.insert(all.end(), of_x.begin(), of_x.end());
-  layer.visit([&](fovea::Parameter<double>& p) {
-    all.insert(all.end(), p.gradient.data(), p.gradient.data() + p.gradient.size());
+  return joined({y.values(), d_x.values(), gradients_of(layer)});
+}
+
+/// Holds the gradient of <y, d_y> by every element of x to central differences, of which one must
+/// be large. \param forward () -> y, flat
+template <class Forward>
+void expect_differences(const Activations& x, const Activations& gradient, const Activations& d_y,
+                        const Forward& forward, double tolerance) {
+  const std::vector<double> weights = d_y.values(), got = gradient.values();
+  const auto loss = [&] {
+    const std::vector<double> y = forward();
+    return std::inner_product(y.begin(), y.end(), weights.begin(), 0.0);
+  };
+  double largest = 0;
+  for_each_difference(x, 1e-5, loss, [&](std::size_t n, double expected) {
+    EXPECT_NEAR(got[n], expected, tolerance * (1 + std::abs(expected)));
+    largest = std::max(largest, std::abs(expected));
   });
-  return all;
+  EXPECT_GT(largest, 1e-3);
 }
 
 /// The same bits from one thread and from three, and from one pass without anything saved.

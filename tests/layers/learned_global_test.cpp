@@ -52,16 +52,12 @@ TEST(LearnedGlobal, EqualsTheOperatorBetweenProjections) {
     const Activations y(kShape);
     layer.forward(with_lengths(x.view()), y.view());
     const Weights weights = weights_of(layer);
-    const auto part = [&](const char* name, Index first, Index heads) {
-      return projected(x, weights, name, first * 3, heads, 3);
-    };
-    const Activations q = part("qkv", 0, 4), k = part("qkv", 4, 2), v = part("qkv", 6, 2);
-    const Activations own_q = part("global_qkv", 0, 4), own_k = part("global_qkv", 4, 2),
-                      own_v = part("global_qkv", 6, 2);
+    const auto [q, k, v] = heads_of(x, weights, "qkv", 4, 2, 3);
+    const ProjectedHeads global = heads_of(x, weights, "global_qkv", 4, 2, 3);
     fovea::LongformerInputs<double> inputs{q.view(), k.view(), v.view(), kLengths};
-    inputs.global_q = own_q.view();
-    inputs.global_k = own_k.view();
-    inputs.global_v = own_v.view();
+    inputs.global_q = global.q.view();
+    inputs.global_k = global.k.view();
+    inputs.global_v = global.v.view();
     const Activations out(q.shape());
     layer.op().forward(inputs, out.view());
     const Activations expected = projected(side_by_side(out), weights, "out", 0, 1, kWidth);

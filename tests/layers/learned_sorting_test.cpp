@@ -41,9 +41,7 @@ TEST(LearnedSorting, EqualsTheOperatorBetweenProjections) {
   const Activations y(kShape);
   layer.forward(tokens(x.view()), y.view());
   const Weights weights = weights_of(layer);
-  const Activations q = projected(x, weights, "qkv", 0, 4, 3);
-  const Activations k = projected(x, weights, "qkv", 12, 2, 3);
-  const Activations v = projected(x, weights, "qkv", 18, 2, 3);
+  const auto [q, k, v] = heads_of(x, weights, "qkv", 4, 2, 3);
   const Activations sums({kBatch, 1, kRows / kBlock, kWidth});
   sums.fill([&](Index b, Index, Index u, Index c) {
     return x(b, 0, 3 * u, c) + x(b, 0, 3 * u + 1, c) + x(b, 0, 3 * u + 2, c);

@@ -32,18 +32,14 @@ LunaTokens<double> tokens(const Activations& x, const Activations& packed) {
 }
 
 std::vector<double> both(const Activations& x, const Activations& packed) {
-  std::vector<double> all = x.values();
-  const std::vector<double> more = packed.values();
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
+  return joined({x.values(), packed.values()});
 }
 
 TEST(LunaLayer, EqualsTwoAttentionsBetweenProjections) {
   auto layer = make<double>();
   const Activations x = drawn(kX, 21), packed = drawn(kPacked, 22), y(kX), y_packed(kPacked);
   layer.forward(tokens(x, packed), {y.view(), y_packed.view()});
-  Weights weights;
-  layer.visit([&](fovea::Parameter<double>& p) { weights[p.name] = p.value; });
+  const Weights weights = weights_of(layer);
   const Activations pq = projected(packed, weights, "pack_q", 0, 4, 2);
   const Activations xk = projected(x, weights, "pack_kv", 0, 2, 2);
   const Activations xv = projected(x, weights, "pack_kv", 4, 2, 2);
@@ -164,13 +160,7 @@ TEST(LunaLayer, ThreadsDoNotChangeBits) {
     LunaLayer<double>::Saved saved;
     layer.forward(in, {y.view(), y_packed.view()}, saved, executor);
     layer.backward(in, saved, {y.view(), y_packed.view()}, {d_x.view(), d_packed.view()}, executor);
-    std::vector<double> all = both(y, y_packed);
-    const std::vector<double> more = both(d_x, d_packed);
-    all.insert(all.end(), more.begin(), more.end());
-    layer.visit([&](fovea::Parameter<double>& p) {
-      all.insert(all.end(), p.gradient.data(), p.gradient.data() + p.gradient.size());
-    });
-    return all;
+    return joined({both(y, y_packed), both(d_x, d_packed), gradients_of(layer)});
   };
   fovea::ThreadPool pool(3);
   EXPECT_TRUE(same_bits(run(fovea::Serial{}), run(AnyExecutor::of(pool))));

@@ -9,73 +9,28 @@ namespace fovea_test::layers_multi_head_decoder {
 
 constexpr Index kTokens = 150;
 
-template <class T>
-Tensor<T> some_tokens(Index batch) {
-  Tensor<T> x({batch, 1, kTokens, kDecodedWidth});
-  x.fill(gaussian(3, 1));
-  return x;
-}
-
-/// y of all tokens at once.
-template <class Layer, class T>
-Tensor<T> at_once(const Layer& layer, const Tensor<T>& x) {
-  Tensor<T> y(x.shape());
-  layer.forward(View<const T>(x.view()), y.view());
-  return y;
-}
-
 template <class T, class Op>
-void expect_bits_of_forward(const Op& op) {
+fovea::MultiHead<Op, T> drawn_layer(const Op& op) {
   fovea::Initialiser initialiser(1);
   auto layer = make_multi_head<Op, T>(op, initialiser);
   draw_parameters(layer, 5);
-  const Tensor<T> x = some_tokens<T>(2);
-  const Tensor<T> expected = at_once(layer, x);
-  fovea::ThreadPool pool(3);
-  for (const auto& pieces : {std::vector<Index>{1}, {kTokens}, {70, 1, 1, 33}, {2, 29}}) {
-    auto decoder = layer.decoder({.batch = 2});
-    EXPECT_TRUE(same_bits(decoded(decoder, x, pieces, fovea::Serial{}).values(), expected.values(),
-                          x.shape()));
-    decoder.clear();
-    const AnyExecutor three = AnyExecutor::of(pool);
-    EXPECT_TRUE(
-        same_bits(decoded(decoder, x, pieces, three).values(), expected.values(), x.shape()));
-  }
+  return layer;
 }
 
 TEST(MultiHeadDecoder, MatchesForwardBitwiseForAnyStepSizes) {
-  for_each_causal_operator([](const char* name, const auto& op) {
+  const std::vector<std::vector<Index>> pieces = {{1}, {kTokens}, {70, 1, 1, 33}, {2, 29}};
+  for_each_causal_operator([&](const char* name, const auto& op) {
     SCOPED_TRACE(name);
-    expect_bits_of_forward<float>(op);
-    expect_bits_of_forward<double>(op);
+    expect_decoded_bits(drawn_layer<float>(op), some_tokens<float>(2, kTokens), pieces);
+    expect_decoded_bits(drawn_layer<double>(op), some_tokens<double>(2, kTokens), pieces);
   });
 }
 
 TEST(MultiHeadDecoder, ForksAreIndependentAndTokensAreRolledBack) {
   for_each_causal_operator([](const char* name, const auto& op) {
     SCOPED_TRACE(name);
-    fovea::Initialiser initialiser(1);
-    auto layer = make_multi_head<std::remove_cvref_t<decltype(op)>, double>(op, initialiser);
-    draw_parameters(layer, 5);
-    const Tensor<double> x = some_tokens<double>(1);
-    const Tensor<double> expected = at_once(layer, x);
-    const auto expect_row = [&](auto& decoder, Index n) {
-      const Tensor<double> y({1, 1, 1, kDecodedWidth});
-      decoder.step(rows_from(x.view(), n, 1), y.view());
-      for (Index c = 0; c < kDecodedWidth; ++c) EXPECT_EQ(y(0, 0, 0, c), expected(0, 0, n, c));
-    };
     const bool is_window = std::string(name) == "local";  // sums take no promise
-    auto decoder = layer.decoder({.rollback_tokens = is_window ? 4 : 0});
-    for (Index n = 0; n < 70; ++n) expect_row(decoder, n);
-    auto other = decoder.fork();
-    const Tensor<double> draft({1, 1, 1, kDecodedWidth});
-    for (Index n = 100; n < 102; ++n) decoder.step(rows_from(x.view(), n, 1), draft.view());
-    EXPECT_EQ(decoder.length(), 72);
-    decoder.rollback(70);
-    for (Index n = 70; n < 80; ++n) expect_row(decoder, n);
-    EXPECT_EQ(other.length(), 70);
-    for (Index n = 70; n < 74; ++n) expect_row(other, n);
-    EXPECT_GT(decoder.memory_bytes(), 0);
+    expect_forks_and_rollback(drawn_layer<double>(op), is_window ? 4 : 0);
   });
 }
 
@@ -158,10 +113,8 @@ Tensor<float> with_rounded_heads(const Op& op, fovea::MultiHead<Op, float>& laye
 
 template <class S, class Op>
 void expect_short_cache(const Op& op) {
-  fovea::Initialiser initialiser(1);
-  auto layer = make_multi_head<Op, float>(op, initialiser);
-  draw_parameters(layer, 5);
-  const Tensor<float> x = some_tokens<float>(2);
+  auto layer = drawn_layer<float>(op);
+  const Tensor<float> x = some_tokens<float>(2, kTokens);
   const Tensor<float> expected = with_rounded_heads<S>(op, layer, x);
   EXPECT_NE(expected.values(), at_once(layer, x).values());
   fovea::ThreadPool pool(3);
@@ -193,8 +146,7 @@ template <class W>
 void expect_short_weights() {
   const fovea::FullAttention op{{.causal = true}};
   fovea::Initialiser initialiser(1);
-  auto layer = make_multi_head<fovea::FullAttention, float>(op, initialiser);
-  draw_parameters(layer, 5);
+  auto layer = drawn_layer<float>(op);
   fovea::MultiHead<fovea::FullAttention, float, W> short_layer(
       op, {.width = kDecodedWidth, .heads = 4, .key_heads = 2, .head_width = 5, .bias = true},
       initialiser);
@@ -207,7 +159,7 @@ void expect_short_weights() {
   EXPECT_EQ(rounded.at("qkv.bias"), values.at("qkv.bias"));
   layer.visit(
       [&](const std::string& name, auto& parameter) { parameter.value = rounded.at(name); });
-  const Tensor<float> x = some_tokens<float>(2);
+  const Tensor<float> x = some_tokens<float>(2, kTokens);
   const Tensor<float> expected = at_once(layer, x);
   EXPECT_TRUE(same_bits(at_once(short_layer, x).values(), expected.values(), x.shape()));
   auto decoder = short_layer.decoder({.batch = 2});

@@ -30,8 +30,6 @@ constexpr MultiHeadOptions kPlain = {.width = kWidth, .heads = 2, .sketch_width 
 struct Traits {
   bool has_lists = false;
   bool has_dominant = false;
-  /// Its pattern is that of the whole tensor, not of the length.
-  bool knows_rows = false;
   bool learns_sketch = false;
 };
 
@@ -69,12 +67,7 @@ class Subject {
     const Weights weights = weights_of(layer_);
     const fovea::HeadSizes sizes = layer_.sizes();
     const Index width = sizes.head_width;
-    const auto part = [&](Index first, Index heads) {
-      return projected(x, weights, "qkv", first * width, heads, width);
-    };
-    const Activations q = part(0, sizes.heads);
-    const Activations k = part(sizes.heads, sizes.key_heads);
-    const Activations v = part(sizes.heads + sizes.key_heads, sizes.key_heads);
+    const auto [q, k, v] = heads_of(x, weights, "qkv", sizes.heads, sizes.key_heads, width);
     bench::AllInputs<double> inputs{q.view(), k.view(), v.view(), kLengths};
     const Activations beta = rates(x, weights, sizes);
     if (weights.count("beta.weight") != 0) inputs.beta = beta.view();
@@ -116,36 +109,10 @@ class Subject {
                                  [&](const View<const double>& x) { return tokens(x, {}); });
   }
 
-  /// Rows of a length are those of the shorter sequence.
-  void expect_lengths() {
-    if (traits_.knows_rows) return;
-    const Activations x = drawn({kBatch, 1, kRows, kWidth}, 21);
-    const Activations y(x.shape());
-    const std::vector<Index> lengths = {7, 12};
-    layer_.forward(tokens(x.view(), lengths), y.view());
-    const Activations short_y({1, 1, 7, kWidth});
-    Tokens<double> shorter(cut(cut(x.view(), 0, 0, 1), 2, 0, 7));
-    if (traits_.has_lists) {
-      shorter.indices = cut(cut(View<const Index>(indices_.view()), 0, 0, 1), 2, 0, 7);
-    }
-    if (traits_.has_dominant) {
-      shorter.dominant = cut(cut(View<const double>(dominant_.view()), 0, 0, 1), 2, 0, 7);
-    }
-    layer_.forward(shorter, short_y.view());
-    EXPECT_TRUE(close_to(short_y.values(), first_rows(y, 7), 1e-13));
-  }
-
  private:
   static MultiHead<Op, double> make(const Op& op, const MultiHeadOptions& options) {
     fovea::Initialiser initialiser(3);
     return MultiHead<Op, double>(op, options, initialiser);
-  }
-
-  static std::vector<double> first_rows(const Activations& y, Index rows) {
-    std::vector<double> all;
-    for_each_index({1, 1, rows, kWidth},
-                   [&](Index b, Index h, Index n, Index d) { all.push_back(y(b, h, n, d)); });
-    return all;
   }
 
   static Activations rates(const Activations& x, const Weights& weights,
@@ -178,7 +145,6 @@ void expect_all(const Op& op, const Traits& traits = {}) {
     subject.expect_by_hand();
     subject.expect_gradients();
     subject.expect_bits();
-    subject.expect_lengths();
   }
 }
 
@@ -193,12 +159,11 @@ TEST(MultiHead, Longformer) {
   expect_all(fovea::LongformerAttention{{.left = 2, .right = 2, .first_global = 1}});
 }
 TEST(MultiHead, BigBird) {
-  expect_all(fovea::BigBirdAttention{{.block = 2, .global_blocks = 1, .random_blocks = 1}},
-             {.knows_rows = true});
+  expect_all(fovea::BigBirdAttention{{.block = 2, .global_blocks = 1, .random_blocks = 1}});
 }
 TEST(MultiHead, BlockSparse) {
   const fovea::BlockRows rows = {.offsets = {0, 1, 3, 4}, .columns = {0, 0, 1, 2}};
-  expect_all(fovea::BlockSparseAttention{{.block = 4, .layouts = {rows}}}, {.knows_rows = true});
+  expect_all(fovea::BlockSparseAttention{{.block = 4, .layouts = {rows}}});
 }
 TEST(MultiHead, Sparse) {
   expect_all(fovea::SparseAttention{{.patterns = {fovea::Window{2, 2}, fovea::Window{1, 5}}}});
@@ -236,15 +201,10 @@ TEST(MultiHead, RunsInAnArena) {
   const Activations y(x.shape()), d_x(x.shape());
   MultiHead<fovea::FullAttention, double>::Saved saved;
   const auto train = [&](auto&& executor) {
-    layer.visit([](fovea::Parameter<double>& p) { p.gradient_sum().setZero(); });
+    fovea::zero_gradients(layer);
     layer.forward(x.view(), y.view(), saved, executor);
     layer.backward(x.view(), saved, x.view(), d_x.view(), executor);
-    std::vector<double> all = y.values();
-    for (const double at : d_x.values()) all.push_back(at);
-    layer.visit([&](fovea::Parameter<double>& p) {
-      all.insert(all.end(), p.gradient.data(), p.gradient.data() + p.gradient.size());
-    });
-    return all;
+    return joined({y.values(), d_x.values(), gradients_of(layer)});
   };
   const fovea::AttentionShape shape{kBatch, 2, 2, kRows, kRows, kWidth / 2, kWidth / 2};
   fovea::Arena arena((std::max)(op.workspace_bytes<double>(shape, 3),

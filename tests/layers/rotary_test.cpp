@@ -452,13 +452,7 @@ TEST(Rotary, ThreadsDoNotChangeBitsOfALayer) {
 TEST(Rotary, DecodersContinueAtTheirPosition) {
   for (const RotaryPairing pairing : {RotaryPairing::halves, RotaryPairing::neighbours}) {
     const Layer layer = rotary_layer(pairing);
-    const Activations x = drawn({2, 1, 50, 6}, 1);
-    const Activations y(x.shape());
-    layer.forward(View<const double>(x.view()), y.view());
-    for (const auto& pieces : {std::vector<Index>{1}, {13, 1, 1}, {50}}) {
-      auto decoder = layer.decoder({.batch = 2});
-      EXPECT_TRUE(same_bits(decoded(decoder, x, pieces, fovea::Serial{}).values(), y.values()));
-    }
+    expect_decoded_bits(layer, drawn({2, 1, 50, 6}, 1), {{1}, {13, 1, 1}, {50}});
   }
 }
 

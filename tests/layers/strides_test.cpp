@@ -52,15 +52,6 @@ struct Case {
   std::function<std::vector<double>()> others = [] { return std::vector<double>(); };
 };
 
-template <class Layer>
-std::vector<double> gradients(Layer& layer) {
-  std::vector<double> all;
-  layer.visit([&](fovea::Parameter<double>& p) {
-    all.insert(all.end(), p.gradient.data(), p.gradient.data() + p.gradient.size());
-  });
-  return all;
-}
-
 /// x and y, then their gradients.
 std::vector<Place> usual(const Shape& y = kX) {
   return {
@@ -78,7 +69,7 @@ Case case_of(const std::string& name, Layer made, std::vector<Place> places, Inp
             fovea::zero_gradients(*layer);
             layer->backward(input(v), *saved, v[2], v[3]);
           },
-          [=] { return gradients(*layer); }};
+          [=] { return gradients_of(*layer); }};
 }
 template <class Layer>
 Case case_of(const std::string& name, Layer made, const Shape& y = kX) {
@@ -223,7 +214,7 @@ void add_layers_of_two_sequences(std::vector<Case>& all) {
                    fovea::zero_gradients(*cross);
                    cross->backward(tokens(v), *saved, v[2], v[3], v[5]);
                  },
-                 [=] { return gradients(*cross); }});
+                 [=] { return gradients_of(*cross); }});
   const auto decoder =
       std::make_shared<std::optional<fovea::CrossMultiHeadDecoder<fovea::FullAttention, double>>>();
   all.push_back({"CrossMultiHead",
@@ -249,7 +240,7 @@ void add_layers_of_two_sequences(std::vector<Case>& all) {
                    fovea::zero_gradients(*luna);
                    luna->backward({v[0], v[1], kLengths}, *kept, {v[4], v[5]}, {v[6], v[7]});
                  },
-                 [=] { return gradients(*luna); }});
+                 [=] { return gradients_of(*luna); }});
 }
 
 void add_decoders(std::vector<Case>& all) {
@@ -270,7 +261,7 @@ void add_decoders(std::vector<Case>& all) {
 void add_ends_of_models(std::vector<Case>& all) {
   fovea::Initialiser draw(7);
   const auto embedding = std::make_shared<fovea::Embedding<double>>(kClasses, kRows, kWidth, draw);
-  const auto of_embedding = [=] { return gradients(*embedding); };
+  const auto of_embedding = [=] { return gradients_of(*embedding); };
   all.push_back({"Embedding",
                  {{"y", kX, forward, true}, {"d_y", kX, backward}},
                  [=](const Views& v) { embedding->forward(kTokens, v[0]); },

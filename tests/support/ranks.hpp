@@ -64,13 +64,6 @@ Tensor<T> own_part(const Tensor<T>& whole, const Sharding& rows, const Layout& l
   return part;
 }
 
-/// The rows of this rank of what may have one row for all.
-template <class T>
-Tensor<T> own_logits(const Tensor<T>& whole, const Sharding& rows, const Layout& layout = {}) {
-  const bool has_one_row = whole.shape()[2] == 1 && rows.count() != 1;
-  return has_one_row ? whole.in(layout) : own_part(whole, rows, layout);
-}
-
 /// Expects that a rank's rows have the bits of those of the whole.
 template <class T>
 void expect_own_part(const Tensor<T>& part, const Tensor<T>& whole, const Sharding& rows,
@@ -89,15 +82,6 @@ void expect_own_part(const Tensor<T>& part, const Tensor<T>& whole, const Shardi
   ADD_FAILURE() << what << ": " << wrong << " numbers of rank " << rows.ranks().rank()
                 << " differ, of " << want.size() << "; the first, " << first << ", is "
                 << std::setprecision(21) << got[first] << " in place of " << want[first];
-}
-
-/// Expects of a gradient whose memory held 77 that a rank has its rows of the whole, or, if it did
-/// not want it, what was there.
-template <class T>
-void expect_if_wanted(bool is_wanted, const Tensor<T>& part, const Tensor<T>& whole,
-                      const Sharding& rows, const std::string& what = "wanted") {
-  if (is_wanted) return expect_own_part(part, whole, rows, what);
-  for (const T x : part.values()) EXPECT_EQ(x, 77);
 }
 
 }  // namespace fovea_test
