@@ -8,6 +8,7 @@
 #include "fovea/attention/softmax/head_plans.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/softmax/table.hpp"
+#include "fovea/simd/isa.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
