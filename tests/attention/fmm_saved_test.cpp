@@ -3,11 +3,13 @@
 /// The near field that FMM attention saves, and that its backward pass reads it.
 #include <gtest/gtest.h>
 
+#include <tuple>
 #include <vector>
 
 #include "attention/gradients.hpp"
 #include "attention/linear_case.hpp"
 #include "fovea/core/eigen.hpp"
+#include "support/levels.hpp"
 #include "support/refusal.hpp"
 
 namespace fovea_test::attention_fmm_saved {
@@ -163,6 +165,26 @@ TEST(FmmSaved, SixteenBitsAreNotRounded) {
     EXPECT_TRUE(same_bits(near_field.values(), near_of_steps.values(), near_field.shape())) << left;
     EXPECT_TRUE(same_bits(lse.values(), lse_of_steps.values(), lse.shape())) << left;
     EXPECT_TRUE(same_bits(out.values(), stepped.values(), out.shape())) << left;
+  }
+}
+
+/// The keys of a decoder are floats, whose products at v4_bf16 are those of v4.
+TEST(FmmSaved, SixteenBitsAreNotMultipliedInPairs) {
+  using Eigen::bfloat16;
+  Tensor<bfloat16> x({1, 2, 70, 6});
+  x.fill([draw = gaussian(3)](Index b, Index h, Index n, Index c) {
+    return bfloat16(static_cast<float>(draw(b, h, n, c)));
+  });
+  for (const Index left : {3, 50}) {
+    const fovea::FmmOneKernel op{{.band = {.left = left}, .causal = true}};
+    const auto results = [&](IsaLevel level) {
+      const AtLevel at(level);
+      const Tensor<bfloat16> out(x.shape());
+      const Tensor<float> near_field(x.shape()), lse({1, 2, 70, 1});
+      op.forward({x.view(), x.view(), x.view()}, out.view(), {near_field.view(), lse.view()});
+      return std::tuple(out.values(), near_field.values(), lse.values());
+    };
+    EXPECT_EQ(results(IsaLevel::v4_bf16), results(IsaLevel::v4)) << left;
   }
 }
 

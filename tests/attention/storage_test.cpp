@@ -227,6 +227,9 @@ TYPED_TEST(StorageOf, RoundsTheFloatResultOfFewRows) {
           }
         }
       }
+      // Several vectors of values at addresses that are not multiples of 4.
+      const Layout odd{.offset = 1, .gap = 1};
+      expect_rounded_by_every_pattern(Problem<TypeParam>(sizes(queries, 67, 8, 128), odd), odd);
     }
   });
 }

@@ -20,7 +20,8 @@ FOVEA_NAMESPACE_BEGIN
 /// v3: AVX2 + FMA + F16C. v4: AVX-512 F, BW, DQ, VL, CD. v4_bf16: v4 with AVX512-BF16, whose dot
 /// products round differently, so it is used only on request. It differs from v4 in softmax
 /// attention of bfloat16 tensors over patterns alone: there, weights are rounded to bfloat16 before
-/// they are multiplied by values, and subnormal numbers are taken as 0.
+/// they are multiplied by values, subnormal numbers are taken as 0, and products of queries and
+/// keys must be within the range of float before they are scaled.
 enum class IsaLevel { baseline = 1, v3 = 3, v4 = 4, v4_bf16 = 5 };
 
 // FOVEA_LEVELS(f, ...): f(name, ...) for each level above the baseline, from the lowest up, that

@@ -13,6 +13,13 @@
 
 FOVEA_INLINE Vec<float> from_bfloat16(ShortVec a) { return from_bits<float>(widened(a) << 16); }
 
+/// Pairs of 16-bit numbers, which need not be aligned like integers.
+FOVEA_INLINE IntVec<float> load_short_pairs(const void* p) {
+  IntVec<float> pairs;
+  __builtin_memcpy(&pairs.raw, p, sizeof(pairs.raw));
+  return pairs;
+}
+
 /// The first and the second of the two numbers in each lane.
 FOVEA_INLINE void split_bfloat16(IntVec<float> pairs, Vec<float>& first, Vec<float>& second) {
   first = from_bits<float>(pairs << 16);

@@ -8,10 +8,12 @@
 #include "fovea/attention/softmax/head_plans.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/softmax/table.hpp"
+#include "fovea/simd/isa.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The local attention of one call. A row has the same bits as in LocalAttention.
+/// The local attention of one call. A row has the same bits as in LocalAttention; at v4_bf16, as at
+/// v4, because decoders keep the near field's keys and values in the type of the arithmetic.
 template <class T>
 class NearBlocks {
  public:
@@ -59,7 +61,8 @@ class NearBlocks {
     args.block = block;
     args.block.first = 0;
     args.scratch = scratch;
-    SoftmaxKernels<Compute<T>, kStorage<T>>{}.band_block(args);
+    const SoftmaxKernels<Compute<T>, kStorage<T>> kernels{detail::common_level(isa_level())};
+    kernels.band_block(args);
     if (!saved_.near_out.empty()) {
       keep(to, block.count, detail::head_matrix(saved_.near_out, sequence.batch, head, first_row));
     }

@@ -399,7 +399,7 @@ class SoftmaxRow {
   RunPoints points_;      // of its run
   KeyRange keys_{};       // the tile's keys seen by some row
   T* weights_ = nullptr;  // [rows, kKeyTile] the tile's scores, then its weights
-  T* const queries_;      // [rows, q_row_], scaled
+  T* const queries_;      // [rows, q_row_], scaled; or pairs, not scaled
   T* const transposed_;   // [D padded, kTransposedKeys] some keys of the tile
   T* const values_;  // [kReductionBlock, Dv padded] the values of a reduction block, where they
                      // must be checked

@@ -179,8 +179,7 @@ struct WeightedValues {
   /// Two vectors of columns of a key.
   FOVEA_INLINE IntVec<T> load_columns_of(Index j, int x) const {
     if (j < 0 || j >= keys) return set1_int<T>(0);
-    const void* const from = short_element(v.data, j * v.row + column + x * kLanes<T>);
-    return load_int<T>(static_cast<const Int<T>*>(from));
+    return load_short_pairs(short_element(v.data, j * v.row + column + x * kLanes<T>));
   }
 
   FOVEA_INLINE void load_values(Index j, Vec<T> (&value)[V]) const {
@@ -191,7 +190,7 @@ struct WeightedValues {
       FOVEA_UNROLL
       for (int x = 0; x < V; x += 2) {
         const void* const pairs = short_element(v.data, row + column + x * kLanes<T>);
-        split_bfloat16(load_int<T>(static_cast<const Int<T>*>(pairs)), value[x], value[x + 1]);
+        split_bfloat16(load_short_pairs(pairs), value[x], value[x + 1]);
       }
     } else {
       FOVEA_UNROLL
