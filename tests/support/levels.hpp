@@ -54,8 +54,9 @@ constexpr bool has_fma(IsaLevel level) {
 template <class F>
 void at_each_level(F&& f) {
   static const bool only_highest = std::getenv("FOVEA_TEST_HIGHEST_LEVEL") != nullptr;
+  const IsaLevel highest = fovea::detail::common_level(first_isa_level());
   for (const IsaLevel level : {IsaLevel::baseline, IsaLevel::v3, IsaLevel::v4}) {
-    if (!has_level(level) || (only_highest && level != first_isa_level())) continue;
+    if (!has_level(level) || (only_highest && level != highest)) continue;
     const AtLevel at(level);
     SCOPED_TRACE(fovea::name(level));
     f();
