@@ -59,7 +59,7 @@ std::vector<double> gradients_of(Layer& layer) {
   return all;
 }
 
-/// Lists one after the other.
+/// The concatenation of lists.
 inline std::vector<double> joined(const std::vector<std::vector<double>>& lists) {
   std::vector<double> all;
   for (const std::vector<double>& list : lists) all.insert(all.end(), list.begin(), list.end());

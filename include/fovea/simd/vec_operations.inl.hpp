@@ -110,9 +110,8 @@ FOVEA_INLINE Vec<T> dot_pairs(IntVec<T> a, IntVec<T> b, Vec<T> sum) {
   return A::dot_pairs(a, b, sum);
 }
 
-/// Pairs of bfloat16 numbers, rounded to nearest even: of lane i of both vectors, or of lanes 2 i
-/// and 2 i + 1 of the two, one after the other. Numbers below 2^-126 become 0. Only where
-/// Arch::kHasFastPairs.
+/// Pairs of bfloat16 numbers, rounded to nearest even: lane i of both vectors, or lanes 2 i and
+/// 2 i + 1 of their concatenation. Numbers below 2^-126 become 0. Only where Arch::kHasFastPairs.
 template <class T, class A = Arch>
 FOVEA_INLINE IntVec<T> rounded_pairs(Vec<T> first, Vec<T> second) {
   return A::rounded_pairs(first, second);

@@ -60,8 +60,8 @@ class ForwardCalls {
     }
   }
 
-  /// Bytes of scratch memory that `forward` takes with that many workers, at most. Op documents what
-  /// they depend on.
+  /// Bytes of scratch memory that `forward` takes with that many workers, at most. Op documents
+  /// what they depend on.
   template <class T, class O = Op>
   [[nodiscard]] Index workspace_bytes(const typename O::Shape& shape, Index workers = 1) const {
     return counted_forward<T>(shape, workers);

@@ -12,8 +12,9 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The local attention of one call. A row has the same bits as in LocalAttention; at v4_bf16, as at
-/// v4, because decoders keep the near field's keys and values in the type of the arithmetic.
+/// The local attention of one call. A row has the same bits as in LocalAttention at v4 or below: at
+/// v4_bf16 the kernels of v4 are used, because decoders keep the near field's keys and values in
+/// the type of the arithmetic.
 template <class T>
 class NearBlocks {
  public:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// x86-64-v4 with AVX512-BF16. Not one of simd/each_level.inl.hpp, whose macros it describes:
-/// kernels that it changes include it themselves.
+/// x86-64-v4 with AVX512-BF16, described by the macros of simd/each_level.inl.hpp, which does not
+/// include it: simd/levels/regions.inl.hpp does, for the kernels that it changes.
 
 #define FOVEA_LEVEL 5
 #define FOVEA_LEVEL_NAME v4_bf16
