@@ -229,6 +229,23 @@ TEST(Decoder, AppendThenStep) {
   }
 }
 
+/// More new tokens than the ring can hold, of which the first are outside of every row's window.
+TYPED_TEST(DecoderOf, TokensThatNoRowSees) {
+  const LocalAttention op{{.left = 6}};
+  const AttentionShape shape{1, 2, 1, 300, 300, 6, 7};
+  const TokenTensors<TypeParam> decoded(shape);
+  const TokenTensors<TypeParam> expected(shape);
+  auto decoder = op.template decoder<TypeParam>(decoded.decoder_shape());
+  decoded.step(decoder, 0, 5);
+  AllInputs<TypeParam> in = decoded.queries(200, 100, 300);
+  in.k = decoded.keys(5, 295);
+  in.v = decoded.values(5, 295);
+  decoder.step(in, decoded.out_rows(200, 100), decoded.saved_rows(200, 100));
+  expected.forward(op, 0, 5);
+  expected.forward(op, 200, 100);
+  EXPECT_TRUE(same_results(decoded, expected));
+}
+
 TYPED_TEST(DecoderOf, RollBackAndFork) {
   for (const Index tokens : {1, 5, 64}) {
     expect_rolled_back<TypeParam>(kCausal, tokens);
