@@ -188,30 +188,14 @@ struct ListSubject : Subject<O> {
   }
 };
 
-/// Another choice of keys, to run in turns with.
-struct OtherChoice {
-  std::string name = {};
-  SmartBirdAttention op = {};
-
-  std::function<void(ThreadPool&)> operator()(const AllInputs<float>& in) const {
-    if (name.empty()) return {};
-    const auto data = std::make_shared<ListData<float>>(in, op);
-    return [data, op = op](ThreadPool& pool) {
-      op.select(data->inputs.sketch(), data->lists.view(), pool);
-    };
-  }
-};
-
 /// Choices of keys alone, whose output is not touched.
-inline Entry select_entry(Names names, const SmartBirdAttention& op, std::vector<Family> families,
-                          const OtherChoice& other = {}) {
+inline Entry select_entry(Names names, const SmartBirdAttention& op, std::vector<Family> families) {
   names.pass = Pass::select;
   Entry entry =
       entry_of(std::move(names), ListSubject<SmartBirdAttention>{{op}}, std::move(families));
   entry.attended_pairs = [](const AttentionShape&) { return Index{0}; };
-  entry.other = other.name;
   entry.f32 = {
-      [op, other](const AllInputs<float>& in, const View<float>&) {
+      [op](const AllInputs<float>& in, const View<float>&) {
         const auto data = std::make_shared<ListData<float>>(in, op);
         const auto run = [=](ThreadPool& pool) {
           op.select(data->inputs.sketch(), data->lists.view(), pool);
@@ -219,7 +203,7 @@ inline Entry select_entry(Names names, const SmartBirdAttention& op, std::vector
         const auto error = [=](Index samples) {
           return selection_error<float>(op, data->inputs, data->lists.view(), samples);
         };
-        return Prepared{.run = run, .error = error, .other = other(in)};
+        return Prepared{run, error};
       },
       [op](const AttentionShape& shape, Index workers) {
         const auto sizes = shape_for<SmartBirdAttention>(shape, kSketchWidth);

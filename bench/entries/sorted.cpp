@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "bench/entries/pass_entry.hpp"
-#include "fovea/attention/full.hpp"
 #include "fovea/attention/reformer.hpp"
 #include "fovea/attention/sinkhorn.hpp"
 #include "tests/support/oracle/softmax_grad.hpp"
@@ -22,7 +21,6 @@ namespace bench {
 
 namespace {
 
-using fovea::FullAttention;
 using fovea::ReformerAttention;
 using fovea::SinkhornAttention;
 
@@ -225,32 +223,13 @@ struct ReformerSubject : SortedSubject<ReformerAttention> {
   static void describe(Entry& entry) { SortedSubject::describe(entry, 4); }
 };
 
-/// Full attention in turns with a pass: over all rows, or over sequences of that many.
-struct FullBeside {
-  std::string name;
-  Index rows = 0;  ///< of a sequence; 0: all
-
-  template <class T>
-  std::function<void(ThreadPool&)> operator()(const AllInputs<T>& in) const {
-    const ForwardPasses<FullAttention> full{name, {FullAttention{}}};
-    if (rows == 0) return full(in);
-    // A head of n rows is n / rows sequences.
-    const auto cut = [&](const View<const T>& x) {
-      return View<const T>(x.data(), {1, x.heads() * x.rows() / rows, rows, x.width()});
-    };
-    return full(AllInputs<T>{cut(in.q), cut(in.k), cut(in.v)});
-  }
-};
-
-template <class Other = NoOther>
-Entry sinkhorn(Names names, std::vector<Family> families, const Other& other = {}) {
+Entry sinkhorn(Names names, std::vector<Family> families) {
   const SinkhornSubject of{{{SinkhornAttention{{.block = kRows}}}}};
-  return pass_entry(std::move(names), of, std::move(families), other);
+  return pass_entry(std::move(names), of, std::move(families));
 }
-template <class Other = NoOther>
-Entry reformer(Names names, std::vector<Family> families, const Other& other = {}) {
+Entry reformer(Names names, std::vector<Family> families) {
   const ReformerSubject of{{{ReformerAttention{{.chunk = kRows}}}}};
-  return pass_entry(std::move(names), of, std::move(families), other);
+  return pass_entry(std::move(names), of, std::move(families));
 }
 
 }  // namespace
@@ -258,7 +237,6 @@ Entry reformer(Names names, std::vector<Family> families, const Other& other = {
 std::vector<Entry> sorted_entries() {
   const std::vector<Family> families = {{.lengths = {1024, 4096, 16384}},
                                         {.threads = 2, .lengths = {16384}}};
-  const std::vector<Family> beside = {{.lengths = {4096, 16384}}};
   // clang-format off
   return {
       sinkhorn({"sinkhorn", "block:64", "Sinkhorn"}, families),
@@ -268,9 +246,6 @@ std::vector<Entry> sorted_entries() {
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
       sinkhorn({"sinkhorn", "block:64", "", Pass::backward}, families),
       reformer({"reformer", "chunk:64,rounds:4", "", Pass::backward}, families),
-      sinkhorn({"sinkhorn", "block:64,beside:blocks"}, beside, FullBeside{"blocks of 128", 2 * kRows}),
-      sinkhorn({"sinkhorn", "block:64,beside:full"}, beside, FullBeside{"full"}),
-      reformer({"reformer", "chunk:64,rounds:4,beside:full"}, beside, FullBeside{"full"}),
 #endif
   };
   // clang-format on
