@@ -170,11 +170,10 @@ struct ListSubject : Subject<O> {
     return error;
   }
   template <class T>
-  Error gradient_error(const ListData<T>& data, const View<const T>& out,
-                       const Training<O, T>& training, Index samples) const {
+  Error gradient_error(const ListData<T>& data, const View<const T>& d_out,
+                       const AllGrads<T>& grads, Index samples) const {
     return softmax_gradient_error(reference_mask(listed(data), fovea::shape_of(data.inputs)),
-                                  data.inputs, out, View<const T>(training.saved.lse),
-                                  training.d_out, all_grads<T>(training.grads), samples);
+                                  data.inputs, d_out, grads, samples);
   }
   void describe(Entry& entry) const {
     const bool causal = this->op.options.causal;
