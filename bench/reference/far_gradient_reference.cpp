@@ -4,14 +4,12 @@
 #include "bench/reference/far_oracles.hpp"
 #include "bench/reference/far_reference.hpp"
 #include "bench/reference/gradient_reference.hpp"
-#include "tests/support/oracle/linear_grad.hpp"
 
 namespace bench {
 
 namespace {
 
 using fovea_test::ExpectedGrads;
-using fovea_test::Reference;
 
 /// Adds the gradients of the near field in some rows of a head.
 /// \param d_out of the near field, [1, 1, N, Dv]
@@ -38,8 +36,9 @@ void add_sums(const FarModel& model, const AllInputs<T>& one, const std::vector<
     fovea_test::OracleLinearPlace at{0, 0, row, 0, {}};
     const Index end = model.causal ? row + 1 : one.k.rows();
     for (Index j = 0; j < end; ++j) at.keys.push_back(j);
-    for (const auto& map : maps)
+    for (const auto& map : maps) {
       fovea_test::detail::LinearRowGrad(one, op, map, at, d_out, to).add();
+    }
   }
 }
 
@@ -47,19 +46,14 @@ void add_sums(const FarModel& model, const AllInputs<T>& one, const std::vector<
 template <class T>
 void add_deltas(const FarModel& model, const AllInputs<T>& one, const View<const Wide<T>>& d_out,
                 ExpectedGrads<T>& to) {
-  const auto add = [](const Reference<T>& x, Reference<T>& sum) {
-    for (std::size_t i = 0; i < x.value.size(); ++i) {
-      sum.value[i] += x.value[i];
-      sum.gauge[i] += x.gauge[i];
-    }
-  };
+  using fovea_test::detail::add_to;
   for (const FarMap map : model.deltas) {
     const auto grads =
         delta_grad_oracle(one, fovea_test::OracleDelta<T>{oracle_map<T>(map)}, d_out);
-    add(grads.q, to.q);
-    add(grads.k, to.k);
-    add(grads.v, to.v);
-    add(grads.beta, to.beta);
+    add_to(to.q, grads.q);
+    add_to(to.k, grads.k);
+    add_to(to.v, grads.v);
+    add_to(to.beta, grads.beta);
   }
 }
 
@@ -84,9 +78,9 @@ Error far_gradient_error(const FarModel& model, const AllInputs<T>& in, const Vi
       return numbers;
     };
     const fovea::Shape shape = {1, 1, d_out.rows(), d_out.width()};
-    const auto [near_weight, far_weight] = blend_of(in, head);
-    const std::vector<W> near_numbers = weighted(near_weight);
-    const std::vector<W> far_numbers = weighted(far_weight);
+    const fovea_test::detail::OracleBlend<T> blend(in, {}, head, 0);
+    const std::vector<W> near_numbers = weighted(blend.near_field);
+    const std::vector<W> far_numbers = weighted(blend.far_field);
     const View<const W> d_far(far_numbers.data(), shape);
     if (model.near_field) {
       add_band(*model.near_field, one, rows, View<const W>(near_numbers.data(), shape), to);

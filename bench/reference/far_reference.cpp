@@ -114,8 +114,8 @@ Error far_error(const FarModel& model, const AllInputs<T>& given, Index tokens,
       for (Index c = 0; c < in.q.width(); ++c) q.push_back(in.q(0, head, row, c));
     }
     one.q = View<const T>(q.data(), {1, 1, std::ssize(rows), in.q.width()});
-    const auto [near_field, far_field] = blend_of(in, head);
-    const auto want = far_rows(model, one, positions, near_field, far_field);
+    const fovea_test::detail::OracleBlend<T> blend(in, {}, head, 0);
+    const auto want = far_rows(model, one, positions, blend.near_field, blend.far_field);
     for (std::size_t s = 0; s < rows.size(); ++s) {
       judge(want[s], out, head, rows[s], rounding, error);
     }
