@@ -189,6 +189,7 @@ class OperatorCall final : public PassCall {
   /// \pre the pass was not Pass::forward
   void backward(ThreadPool& pool) override {
     if constexpr (kTrains) {
+      threads_ = pool.concurrency();
       op_.backward(of_.inputs(data_, call_.inputs), out_, training_->saved, training_->d_out,
                    training_->grads, pool);
     }
@@ -202,9 +203,9 @@ class OperatorCall final : public PassCall {
                   }) {
       if (training_) {
         const View<const T> d_out = training_->d_out_of_rows(samples);
-        ThreadPool one(1);
+        ThreadPool pool(threads_);
         op_.backward(of_.inputs(data_, call_.inputs), out_, training_->saved, d_out,
-                     training_->grads, one);
+                     training_->grads, pool);
         error.add(of_.gradient_error(data_, d_out, all_grads<T>(training_->grads), samples));
       }
     }
@@ -220,6 +221,7 @@ class OperatorCall final : public PassCall {
   typename Of::template Data<T, S> data_;
   StoredCall<S, T> call_;
   View<const T> out_;
+  int threads_ = 1;  ///< of the last backward pass
   std::conditional_t<kTrains, std::optional<Training<Op, T>>, None> training_;
 };
 
