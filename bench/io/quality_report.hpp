@@ -161,13 +161,6 @@ inline PlotSeries best_of(const Json& rows, const std::string& heads, const char
   return best;
 }
 
-/// The line of that label, which is made if it is not there.
-inline PlotSeries& line_of(SvgPlot& plot, const std::string& label, const std::string& system) {
-  const auto line = std::ranges::find(plot.series, label, &PlotSeries::label);
-  if (line != plot.series.end()) return *line;
-  return plot.series.emplace_back(PlotSeries{label, system, {}, has_line_of(plot.series, system)});
-}
-
 }  // namespace detail
 
 /// \param all of a run, as quality_json makes it
@@ -196,7 +189,7 @@ inline std::vector<SvgPlot> pictures(const Json& all) {
   }
   for (const Json& row : results) {
     const std::string name = row.at("name");
-    detail::line_of(quality, name.substr(0, name.rfind(", ")), row.at("operator"))
+    line_of(quality.series, name.substr(0, name.rfind(", ")), row.at("operator"))
         .points.push_back(detail::point_of(row, of_all));
   }
   SvgPlot policies{
@@ -210,7 +203,7 @@ inline std::vector<SvgPlot> pictures(const Json& all) {
       "a policy of a sketch of " + std::to_string(kSketchWidth) + " dimensions for each key head"};
   for (const Json& point : all.at("policies")) {
     const std::string name = point.at("policy");
-    detail::line_of(policies, name, policy_style(name))
+    line_of(policies.series, name, policy_style(name))
         .points.emplace_back(point.at("keys_per_row"), point.at("weight"));
   }
   return {quality, policies};
