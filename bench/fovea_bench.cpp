@@ -5,8 +5,7 @@
 /// one thread unless it says otherwise. A row whose label says `other` runs in turns with that, and
 /// time_over_other divides their times (CPU times, of all threads). ns_per_token is of a row and
 /// head; cycles_per_pair, of choices of keys, of a row, key and head. Medians:
-/// --benchmark_repetitions=9 --benchmark_report_aggregates_only. Ratios of rows that ran are
-/// printed below the table; --benchmark_filter=heads:2/ runs the rows that have one.
+/// --benchmark_repetitions=9 --benchmark_report_aggregates_only.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -29,7 +28,6 @@
 #include "bench/measure/cells.hpp"
 #include "bench/measure/machine.hpp"
 #include "bench/measure/probe.hpp"
-#include "bench/measure/ratios.hpp"
 #include "bench/measure/stopwatch.hpp"
 
 namespace {
@@ -271,12 +269,10 @@ std::size_t matches(const std::vector<Cell>& all, std::string filter) {
   }
 }
 
-/// Prints facts about the machine, and ratios at the end. What Debian's library reports about its
-/// own build is wrong.
+/// Prints facts about the machine. What Debian's library reports about its own build is wrong.
 class Reporter : public benchmark::ConsoleReporter {
  public:
-  Reporter(OutputOptions options, const std::vector<Cell>& cells)
-      : ConsoleReporter(options), cells_(cells), pairs_(row_pairs(cells, operator_row_pairs())) {}
+  using ConsoleReporter::ConsoleReporter;
 
   bool ReportContext(const Context& context) override {
     name_field_width_ = context.name_field_width;
@@ -292,21 +288,7 @@ class Reporter : public benchmark::ConsoleReporter {
   void ReportRuns(const std::vector<Run>& runs) override {
     ConsoleReporter::ReportRuns(runs);
     GetOutputStream() << std::flush;
-    for (const Run& run : runs) {
-      if (run.error_occurred) continue;
-      const double milliseconds = run.GetAdjustedCPUTime();
-      const std::string name = run.run_name.str();
-      if (run.run_type == Run::RT_Iteration) times_.add(name, milliseconds);
-      if (run.aggregate_name == "median") times_.set_median(name, milliseconds);
-    }
   }
-
-  void Finalize() override { GetOutputStream() << ratio_lines(cells_, pairs_, times_); }
-
- private:
-  const std::vector<Cell>& cells_;
-  std::vector<RowPair> pairs_;
-  RowTimes times_;
 };
 
 /// Whether the user requested another format on stdout.
@@ -324,11 +306,7 @@ bool wants_console(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   const bool console = wants_console(argc, argv);
-  std::vector<Entry> entries = operators();
-#if defined(FOVEA_BENCH_FFTW)
-  for (Entry& entry : fsat_layer_entries()) entries.push_back(std::move(entry));
-#endif
-  const std::vector<Cell> all = cells_of(entries);
+  const std::vector<Cell> all = cells_of(operators());
   for (const Cell& cell : all) {
     benchmark::RegisterBenchmark(cell.name.c_str(), [cell](benchmark::State& state) {
       if (cell.family.scalar == Scalar::f32) run<float>(state, cell);
@@ -340,8 +318,7 @@ int main(int argc, char** argv) {
   progress().expect(matches(all, benchmark::GetBenchmarkFilter()));
   for (const auto& [key, value] : machine_facts()) benchmark::AddCustomContext(key, value);
   Reporter reporter(isatty(1) != 0 ? benchmark::ConsoleReporter::OO_ColorTabular
-                                   : benchmark::ConsoleReporter::OO_Tabular,
-                    all);
+                                   : benchmark::ConsoleReporter::OO_Tabular);
   benchmark::RunSpecifiedBenchmarks(console ? &reporter : nullptr);
   benchmark::Shutdown();
   return 0;

@@ -287,12 +287,10 @@ bench::SvgPlot plot_of(const bench::Json& json, const std::vector<std::string>& 
   for (const bench::Json& system : json.at("systems")) {
     const std::string name = system.at("system");
     if (!only.empty() && std::ranges::find(only, name) == only.end()) continue;
-    const std::string family = learning::name_of(name);
-    bench::PlotSeries series{name, family, {}, bench::has_line_of(plot.series, family)};
+    bench::PlotSeries& series = bench::line_of(plot.series, name, learning::name_of(name));
     for (const bench::Json& point : system.at("points")) {
       series.points.emplace_back(point.at("step"), point.at("mean_loss"));
     }
-    plot.series.push_back(std::move(series));
   }
   plot.line = "an attention: " + forms_of(plot.series);
   return plot;

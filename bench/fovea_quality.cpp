@@ -16,7 +16,6 @@
 #include "bench/io/human.hpp"
 #include "bench/io/program.hpp"
 #include "bench/io/quality_report.hpp"
-#include "bench/io/read_quality.hpp"
 #include "bench/io/svg_plot.hpp"
 #include "bench/measure/compare_measure.hpp"
 #include "bench/measure/head_kinds.hpp"
@@ -232,8 +231,8 @@ CompareArguments parse(int argc, char** argv) {
   return parsed;
 }
 
-void draw(const QualityRun& all, const std::string& directory) {
-  for (const SvgPlot& plot : pictures(all)) {
+void draw(const std::vector<SvgPlot>& plots, const std::string& directory) {
+  for (const SvgPlot& plot : plots) {
     fovea::write_file(directory + "/" + plot.file + ".svg", svg_text(plot));
   }
 }
@@ -243,10 +242,10 @@ int run_program(int argc, char** argv) {
   all.run.arguments = parse(argc, argv);
   if (all.run.arguments.help) return 0;
   if (!all.run.arguments.drawn_file.empty()) {
-    const std::string directory = all.run.arguments.directory;
-    all = read_quality(all.run.arguments.drawn_file);
-    make_directory(directory);
-    draw(all, directory);
+    const std::vector<SvgPlot> drawn =
+        read_result(all.run.arguments.drawn_file, "fovea_quality", pictures);
+    make_directory(all.run.arguments.directory);
+    draw(drawn, all.run.arguments.directory);
     return 0;
   }
   all.run.command.assign(argv, argv + argc);
@@ -279,8 +278,9 @@ int run_program(int argc, char** argv) {
   split_maps(all, in);
   all.run.seconds = watch.seconds();
   print(all);
-  fovea::write_file(json_file, quality_json(all));
-  draw(all, directory);
+  const Json json = quality_json(all);
+  fovea::write_file(json_file, text_of(json));
+  draw(pictures(json), directory);
   std::printf("took %s\n", human_seconds(all.run.seconds).c_str());
   return 0;
 }

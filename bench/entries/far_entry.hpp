@@ -89,10 +89,9 @@ struct FarSubject : Subject<O> {
     return far_error(far_model(this->op), data.inputs, tokens, out, samples, rounding);
   }
   template <class T>
-  Error gradient_error(const FarData<T>& data, const View<const T>& /*out*/,
-                       const Training<O, T>& training, Index samples) const {
-    return far_gradient_error(far_model(this->op), data.inputs, training.d_out,
-                              all_grads<T>(training.grads), samples);
+  Error gradient_error(const FarData<T>& data, const View<const T>& d_out, const AllGrads<T>& grads,
+                       Index samples) const {
+    return far_gradient_error(far_model(this->op), data.inputs, d_out, grads, samples);
   }
   void describe(Entry& entry) const {
     const auto far_field = this->op.template far_field<float>();

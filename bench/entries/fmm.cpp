@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Entries of FMM attention, and the ratios that operators with a far field are judged by.
+/// Entries of FMM attention.
 #include "bench/entries/operators.hpp"
 
-#include <string>
 #include <vector>
 
 #include "bench/entries/families.hpp"
@@ -52,18 +51,6 @@ std::vector<Entry> fmm_entries() {
 #endif
   };
   // clang-format on
-}
-
-/// How time grows from N = 4096 to 65536.
-std::vector<RowPair> far_row_pairs() {
-  std::vector<RowPair> pairs;
-  for (const char* row : {"linear/forward/f32/maps:1", "linear/forward/f32/causal,maps:1",
-                          "fmm/forward/f32/maps:3,band:4", "fmm/forward/f32/causal,maps:3,band:4",
-                          "delta/forward/f32/elu"}) {
-    const std::string name = std::string(row) + ",heads:2/D:64/N:";
-    pairs.emplace_back(name + "65536", name + "4096");
-  }
-  return pairs;
 }
 
 }  // namespace bench

@@ -12,6 +12,7 @@
 #include "bench/entries/pass_entry.hpp"
 #include "fovea/attention/linformer.hpp"
 #include "fovea/attention/nystroem.hpp"
+#include "tests/support/oracle/linformer.hpp"
 #include "tests/support/oracle/nystroem.hpp"
 
 namespace bench {
@@ -42,22 +43,11 @@ struct MixedData : PlainData<T> {
   }
 };
 
-/// P keys or values of a head, rounded from sums in a wider type.
+/// Appends the P keys or values of a head, rounded from sums in a wider type.
 template <class T>
-void project(const View<const T>& e, const View<const T>& x, Index head, T* to) {
-  std::vector<Wide<T>> row(static_cast<std::size_t>(x.width()));
-  for (Index p = 0; p < e.rows(); ++p) {
-    std::fill(row.begin(), row.end(), Wide<T>{0});
-    for (Index j = 0; j < x.rows(); ++j) {
-      const Wide<T> weight = e(0, 0, p, j);
-      for (Index c = 0; c < x.width(); ++c) {
-        row[static_cast<std::size_t>(c)] += weight * static_cast<Wide<T>>(x(0, head, j, c));
-      }
-    }
-    for (Index c = 0; c < x.width(); ++c) {
-      to[p * x.width() + c] = static_cast<T>(row[static_cast<std::size_t>(c)]);
-    }
-  }
+void project(const View<const T>& e, const View<const T>& x, Index head, std::vector<T>& to) {
+  const fovea_test::detail::OracleProjected<T> sums(e, x, 0, head, x.rows());
+  for (const auto& sum : sums.at) to.push_back(static_cast<T>(sum.value));
 }
 
 /// How far out is from softmax attention over the projected keys and values.
@@ -65,11 +55,10 @@ template <class T>
 Error mixed_error(const LinformerAttention&, const AllInputs<T>& in, const View<const T>& out,
                   Index samples) {
   const Index heads = in.k.heads();
-  std::vector<T> keys(static_cast<std::size_t>(heads * kProjected * in.k.width()));
-  std::vector<T> values(static_cast<std::size_t>(heads * kProjected * in.v.width()));
+  std::vector<T> keys, values;
   for (Index h = 0; h < heads; ++h) {
-    project(in.key_projection, in.k, h, keys.data() + h * kProjected * in.k.width());
-    project(in.value_projection, in.v, h, values.data() + h * kProjected * in.v.width());
+    project(in.key_projection, in.k, h, keys);
+    project(in.value_projection, in.v, h, values);
   }
   AllInputs<T> projected = in;
   projected.k = View<const T>(keys.data(), {1, heads, kProjected, in.k.width()});

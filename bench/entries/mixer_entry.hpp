@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Entries of the Fourier mixer, whose sequences x [N, D] are the heads of q, and of FFTW's
-/// two-dimensional real transform, of which the real part is used.
+/// Entries of the Fourier mixer, whose sequences x [N, D] are the heads of q.
 #pragma once
 
 #include <cmath>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bench/entries/cross_entry.hpp"
-#include "fovea/spectral/fftw.hpp"
-#include "fovea/spectral/fftw_lock.hpp"
 #include "fovea/spectral/fourier_mixer.hpp"
 
 namespace bench {
@@ -24,66 +20,6 @@ View<T> as_sequences(const View<T>& x) {
   const Shape& strides = x.strides();
   return {x.data(), {s[1], 1, s[2], s[3]}, {strides[1], s[2] * s[3], strides[2], strides[3]}};
 }
-
-/// The mixer of every head.
-class HeadMixer {
- public:
-  HeadMixer(Index /*rows*/, Index /*width*/, FftPlanning planning) : op_({planning}) {}
-  void run(const View<const float>& x, const View<float>& out, ThreadPool& pool) const {
-    op_.forward(as_sequences(x), as_sequences(out), pool);
-  }
-  static Index workspace_bytes(const AttentionShape& s, Index workers) {
-    return fovea::FourierMixer{}.workspace_bytes<float>(s.keys, s.width, workers);
-  }
-
- private:
-  fovea::FourierMixer op_;
-};
-
-/// A real transform of [N, D] by FFTW, and the real part of all of its spectrum, of one head.
-class WholeTransform {
- public:
-  WholeTransform(Index rows, Index width, FftPlanning planning)
-      : rows_(rows),
-        width_(width),
-        real_(rows * width, sizeof(float)),
-        complex_(rows * (width / 2 + 1), 2 * sizeof(float)) {
-    const unsigned flags = planning == FftPlanning::estimate ? FFTW_ESTIMATE : FFTW_MEASURE;
-    const fovea::FftwLock lock;
-    plan_ = fftwf_plan_dft_r2c_2d(static_cast<int>(rows), static_cast<int>(width),
-                                  real_.data<float>(), spectrum(), flags);
-  }
-  WholeTransform(const WholeTransform&) = delete;
-  WholeTransform& operator=(const WholeTransform&) = delete;
-  ~WholeTransform() {
-    const fovea::FftwLock lock;
-    fftwf_destroy_plan(plan_);
-  }
-
-  /// \param x, out dense and aligned as a Workspace is
-  void run(const View<const float>& x, const View<float>& out, ThreadPool& /*pool*/) {
-    fftwf_execute_dft_r2c(plan_, const_cast<float*>(x.data()), spectrum());
-    const Index half = width_ / 2 + 1;
-    for (Index k = 0; k < rows_; ++k) {
-      const fftwf_complex* const own = spectrum() + k * half;
-      const fftwf_complex* const mirror = spectrum() + (k == 0 ? 0 : rows_ - k) * half;
-      for (Index c = 0; c < half; ++c) out(0, 0, k, c) = own[c][0];
-      for (Index c = half; c < width_; ++c) out(0, 0, k, c) = mirror[width_ - c][0];
-    }
-  }
-  static Index workspace_bytes(const AttentionShape& s, Index /*workers*/) {
-    return s.keys * (2 * s.width + 2) * Index{sizeof(float)};
-  }
-
- private:
-  fftwf_complex* spectrum() { return reinterpret_cast<fftwf_complex*>(complex_.data<float>()); }
-
-  Index rows_;
-  Index width_;
-  fovea::Workspace real_;
-  fovea::Workspace complex_;
-  fftwf_plan plan_ = nullptr;
-};
 
 /// Element [k, c] of the mixer of a head, and of its adjoint.
 inline double mixed_element(const View<const float>& x, Index head, Index k, Index c) {
@@ -121,9 +57,8 @@ inline Error mixer_error(const View<const float>& x, const View<float>& out) {
   return error;
 }
 
-/// \tparam Mixer the operator or its peer
-template <class Mixer>
-Entry mixer_entry(Names names, FftPlanning planning) {
+inline Entry mixer_entry(Names names, FftPlanning planning) {
+  const fovea::FourierMixer op({planning});
   const std::vector<Family> families = {{.width = 512, .lengths = {1024, 4096}}};
   Entry entry = detail::cross_entry_of(std::move(names), families, 0);
   entry.own_flops = [](const AttentionShape& s) {
@@ -131,12 +66,15 @@ Entry mixer_entry(Names names, FftPlanning planning) {
     return static_cast<double>(s.query_heads) * 2.5 * size * std::log2(size);
   };
   entry.obstacle = one_width_for("mixer");
-  entry.f32 = {[=](const AllInputs<float>& in, const View<float>& out) {
-                 const auto mixer = std::make_shared<Mixer>(in.q.rows(), in.q.width(), planning);
-                 return Prepared{[=](ThreadPool& pool) { mixer->run(in.q, out, pool); },
+  entry.f32 = {[op](const AllInputs<float>& in, const View<float>& out) {
+                 return Prepared{[=](ThreadPool& pool) {
+                                   op.forward(as_sequences(in.q), as_sequences(out), pool);
+                                 },
                                  [=](Index) { return mixer_error(in.q, out); }};
                },
-               Mixer::workspace_bytes};
+               [op](const AttentionShape& s, Index workers) {
+                 return op.workspace_bytes<float>(s.keys, s.width, workers);
+               }};
   return entry;
 }
 

@@ -140,26 +140,21 @@ struct Entry {
   /// Query rows of one pass over n keys.
   Index queries(Index n) const { return names.pass == Pass::decode ? 1 : n; }
 
-  /// Flops of the matrix products of a forward pass, all heads: 2 of the visible pairs, and those
-  /// of the far field and of the sketch.
-  double forward_flops(const AttentionShape& shape) const {
-    if (own_flops) return own_flops(shape);
-    const fovea::FlopCount count{shape.width, shape.value_width};
-    const Index tokens = names.pass == Pass::decode ? 1 : shape.keys;
-    return count.forward(attended_pairs(shape) * shape.batch) + far_field.forward(shape, tokens) +
-           sketch.flops(shape);
-  }
-
-  /// Those of what the pass does; backward has 5 of the visible pairs.
+  /// Flops of the matrix products of a pass, all heads. Forward: 2 of the visible pairs, and those
+  /// of the far field and of the sketch; backward has 5 of the visible pairs.
   double flops(const AttentionShape& shape) const {
     if (own_flops) return own_flops(shape);
     const fovea::FlopCount count{shape.width, shape.value_width};
-    const bool has_backward = names.pass == Pass::backward || names.pass == Pass::training;
-    const bool has_forward = names.pass != Pass::backward && names.pass != Pass::plan;
-    const double backward = has_backward ? count.backward(attended_pairs(shape) * shape.batch) +
-                                               far_field.backward(shape)
-                                         : 0;
-    return (has_forward ? forward_flops(shape) : 0) + backward;
+    const Index pairs = attended_pairs(shape) * shape.batch;
+    double sum = 0;
+    if (names.pass != Pass::backward && names.pass != Pass::plan) {
+      const Index tokens = names.pass == Pass::decode ? 1 : shape.keys;
+      sum += count.forward(pairs) + far_field.forward(shape, tokens) + sketch.flops(shape);
+    }
+    if (names.pass == Pass::backward || names.pass == Pass::training) {
+      sum += count.backward(pairs) + far_field.backward(shape);
+    }
+    return sum;
   }
 };
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "bench/entries/operator_entry.hpp"
-#include "bench/measure/ratios.hpp"
 
 namespace bench {
 
@@ -22,13 +21,7 @@ Entries full_entries, local_entries, strided_entries, fixed_entries, longformer_
     smart_bird_entries, indexed_entries, sketch_entries, fsat_entries, sorted_entries,
     mixed_entries, luna_entries, synthesizer_entries, eigen_entries;
 /// Where FFTW is.
-Entries cross_entries, mixer_entries, fsat_cross_entries;
-/// The same; fovea_bench alone has it, and `operators` has not.
-Entries fsat_layer_entries;
-
-/// The ratios that the sparse operators, those with a far field and the cross are judged by.
-using RowPairs = std::vector<RowPair>();
-RowPairs sparse_row_pairs, far_row_pairs, cross_row_pairs;
+Entries cross_entries, mixer_entries, fsat_cross_entries, fsat_layer_entries;
 
 /// Every operator, in the order of the table. The first ones are full attention, not causal and
 /// causal, which fovea_compare measures the others against.
@@ -47,23 +40,12 @@ inline std::vector<Entry> operators() {
              cross_entries,
 #endif
              mixer_entries, fsat_cross_entries,
+#if !defined(FOVEA_BENCH_COMPARED_ONLY)
+             fsat_layer_entries,
+#endif
 #endif
        }) {
     for (Entry& entry : of_family()) all.push_back(std::move(entry));
-  }
-  return all;
-}
-
-/// Ratios in addition to those that `row_pairs` finds.
-inline std::vector<RowPair> operator_row_pairs() {
-  std::vector<RowPair> all;
-  for (RowPairs* const pairs : {
-         sparse_row_pairs, far_row_pairs,
-#if defined(FOVEA_BENCH_FFTW) && !defined(FOVEA_BENCH_COMPARED_ONLY)
-             cross_row_pairs,
-#endif
-       }) {
-    for (const RowPair& pair : pairs()) all.push_back(pair);
   }
   return all;
 }

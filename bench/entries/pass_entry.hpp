@@ -4,7 +4,7 @@
 /// the operator with what it is called with and judged by. Besides the members of Subject it has
 /// error(data, out, samples, rounding), how far the output is from the truth; describe(entry),
 /// which sets what an entry knows of the work; and, where gradients are checked,
-/// gradient_error(data, out, training, samples).
+/// gradient_error(data, d_out, grads, samples), with a gradient of some rows of the output.
 #pragma once
 
 #include <concepts>
@@ -109,6 +109,17 @@ class Training : KeptTensors<T> {
     });
   }
 
+  /// d_out in the rows of each head that are judged, and 0 in the others.
+  View<const T> d_out_of_rows(Index samples) {
+    const View<T> to = made(d_out.shape());
+    for (Index h = 0; h < to.heads(); ++h) {
+      for (const Index row : sampled_rows(samples, h, to.rows())) {
+        for (Index c = 0; c < to.width(); ++c) to(0, h, row, c) = d_out(0, h, row, c);
+      }
+    }
+    return to;
+  }
+
   View<const T> d_out;
   fovea::SavedOf<Op, T> saved;
   fovea::GradsOf<Op, T> grads;
@@ -178,6 +189,7 @@ class OperatorCall final : public PassCall {
   /// \pre the pass was not Pass::forward
   void backward(ThreadPool& pool) override {
     if constexpr (kTrains) {
+      threads_ = pool.concurrency();
       op_.backward(of_.inputs(data_, call_.inputs), out_, training_->saved, training_->d_out,
                    training_->grads, pool);
     }
@@ -186,8 +198,16 @@ class OperatorCall final : public PassCall {
   Error error(Index samples) override {
     call_.widen();
     Error error = of_.error(data_, out_, samples, rounding_to<S, T>());
-    if constexpr (kTrains && requires { of_.gradient_error(data_, out_, *training_, samples); }) {
-      if (training_) error.add(of_.gradient_error(data_, out_, *training_, samples));
+    if constexpr (kTrains && requires(const AllGrads<T>& grads) {
+                    of_.gradient_error(data_, out_, grads, samples);
+                  }) {
+      if (training_) {
+        const View<const T> d_out = training_->d_out_of_rows(samples);
+        ThreadPool pool(threads_);
+        op_.backward(of_.inputs(data_, call_.inputs), out_, training_->saved, d_out,
+                     training_->grads, pool);
+        error.add(of_.gradient_error(data_, d_out, all_grads<T>(training_->grads), samples));
+      }
     }
     return error;
   }
@@ -201,6 +221,7 @@ class OperatorCall final : public PassCall {
   typename Of::template Data<T, S> data_;
   StoredCall<S, T> call_;
   View<const T> out_;
+  int threads_ = 1;  ///< of the last backward pass
   std::conditional_t<kTrains, std::optional<Training<Op, T>>, None> training_;
 };
 

@@ -60,47 +60,29 @@ struct MapLogits {
 template <class T, class Times>
 Error performer_error(const AllInputs<T>& in, bool causal, const View<const T>& out, Index samples,
                       const Times& times) {
-  using W = Wide<T>;
-  constexpr double u = static_cast<double>(std::numeric_limits<T>::epsilon()) / 2;
-  Error error;
-  for (Index head = 0; head < out.heads(); ++head) {
-    const Index key_head = head / (in.q.heads() / in.k.heads());
-    std::vector<MapLogits<T>> keys;
+  std::vector<std::vector<MapLogits<T>>> keys(static_cast<std::size_t>(in.k.heads()));
+  for (Index h = 0; h < in.k.heads(); ++h) {
     for (Index j = 0; j < in.k.rows(); ++j) {
-      keys.emplace_back(in.k, in.projection, key_head, j, true);
-    }
-    const Index count = std::min(samples, in.q.rows());
-    for (Index s = 0; s < count; ++s) {
-      const Index row = sampled_row(s, count, head, in.q.rows());
-      const MapLogits<T> q(in.q, in.projection, head, row, false);
-      const Index end = causal ? row + in.k.rows() - in.q.rows() + 1 : in.k.rows();
-      std::vector<W> sums(static_cast<std::size_t>(out.width()));
-      std::vector<W> sizes(sums.size());
-      W total = 0;
-      W most = 0;
-      for (Index j = 0; j < end; ++j) {
-        const MapLogits<T>& key = keys[static_cast<std::size_t>(j)];
-        W weight = 0;
-        for (std::size_t r = 0; r < q.logits.size(); ++r) {
-          weight += std::exp(q.logits[r] + key.logits[r]);
-        }
-        weight *= static_cast<W>(times(j));
-        total += weight;
-        most = std::max(most, q.size + key.size);
-        for (std::size_t c = 0; c < sums.size(); ++c) {
-          const W v = in.v(0, key_head, j, static_cast<Index>(c));
-          sums[c] += weight * v;
-          sizes[c] += weight * std::abs(v);
-        }
-      }
-      for (std::size_t c = 0; c < sums.size(); ++c) {
-        const W got = out(0, head, row, static_cast<Index>(c));
-        error.add(static_cast<double>(std::abs(got - sums[c] / total)),
-                  u * static_cast<double>(sizes[c] / total * (1 + most)));
-      }
+      keys[static_cast<std::size_t>(h)].emplace_back(in.k, in.projection, h, j, true);
     }
   }
-  return error;
+  return sampled_error<T>(out, samples, [&](Index head, Index row) {
+    fovea_test::OracleRow<T> made;
+    made.key_head = head / (in.q.heads() / in.k.heads());
+    const MapLogits<T> q(in.q, in.projection, head, row, false);
+    const Index end = causal ? row + in.k.rows() - in.q.rows() + 1 : in.k.rows();
+    for (Index j = 0; j < end; ++j) {
+      const auto& key = keys[static_cast<std::size_t>(made.key_head)][static_cast<std::size_t>(j)];
+      Wide<T> weight = 0;  // of all features together
+      for (std::size_t r = 0; r < q.logits.size(); ++r) {
+        weight += std::exp(q.logits[r] + key.logits[r]);
+      }
+      weight *= static_cast<Wide<T>>(times(j));
+      if (weight > 0) made.add(j, std::log(weight), q.size + key.size);
+    }
+    fovea_test::set_weights(made);
+    return oracle_out(in, made);
+  });
 }
 
 /// Flops of the products with the projection and with the states. \param tokens that are added

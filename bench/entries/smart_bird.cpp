@@ -29,8 +29,6 @@ std::vector<Entry> smart_bird_entries() {
   using fovea::FullAttention;
   const SmartBirdAttention op({.keys_per_row = kKeysPerRow});
   const SmartBirdAttention causal({.keys_per_row = kKeysPerRow, .causal = true});
-  const SmartBirdAttention exhaustive(
-      {.keys_per_row = kKeysPerRow, .search = fovea::SketchSearch::exhaustive});
   const ForwardPasses<FullAttention> full{"full", {FullAttention{}}};
   const std::vector<Family> of_full = {{.lengths = {4096, 16384}}};
   // clang-format off
@@ -41,7 +39,6 @@ std::vector<Entry> smart_bird_entries() {
       list_decode_entry({"smart_bird", "keys:20", "Smart Bird, decoding"}, op, {{.lengths = {4096}}, {.threads = 2, .lengths = {4096}}}),
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
       select_entry({"smart_bird", "keys:20"}, op, list_families()),
-      select_entry({"smart_bird", "keys:20,beside:exhaustive"}, op, {{.lengths = {16384, 65536}}}, {"exhaustive", exhaustive}),
       list_entry({"smart_bird", "keys:20,beside:full"}, op, of_full, full),
       list_entry({"smart_bird", "keys:20", "", Pass::backward}, op, list_backward_families()),
 #endif

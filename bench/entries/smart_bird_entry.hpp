@@ -170,11 +170,10 @@ struct ListSubject : Subject<O> {
     return error;
   }
   template <class T>
-  Error gradient_error(const ListData<T>& data, const View<const T>& out,
-                       const Training<O, T>& training, Index samples) const {
+  Error gradient_error(const ListData<T>& data, const View<const T>& d_out,
+                       const AllGrads<T>& grads, Index samples) const {
     return softmax_gradient_error(reference_mask(listed(data), fovea::shape_of(data.inputs)),
-                                  data.inputs, out, View<const T>(training.saved.lse),
-                                  training.d_out, all_grads<T>(training.grads), samples);
+                                  data.inputs, d_out, grads, samples);
   }
   void describe(Entry& entry) const {
     const bool causal = this->op.options.causal;
@@ -188,30 +187,14 @@ struct ListSubject : Subject<O> {
   }
 };
 
-/// Another choice of keys, to run in turns with.
-struct OtherChoice {
-  std::string name = {};
-  SmartBirdAttention op = {};
-
-  std::function<void(ThreadPool&)> operator()(const AllInputs<float>& in) const {
-    if (name.empty()) return {};
-    const auto data = std::make_shared<ListData<float>>(in, op);
-    return [data, op = op](ThreadPool& pool) {
-      op.select(data->inputs.sketch(), data->lists.view(), pool);
-    };
-  }
-};
-
 /// Choices of keys alone, whose output is not touched.
-inline Entry select_entry(Names names, const SmartBirdAttention& op, std::vector<Family> families,
-                          const OtherChoice& other = {}) {
+inline Entry select_entry(Names names, const SmartBirdAttention& op, std::vector<Family> families) {
   names.pass = Pass::select;
   Entry entry =
       entry_of(std::move(names), ListSubject<SmartBirdAttention>{{op}}, std::move(families));
   entry.attended_pairs = [](const AttentionShape&) { return Index{0}; };
-  entry.other = other.name;
   entry.f32 = {
-      [op, other](const AllInputs<float>& in, const View<float>&) {
+      [op](const AllInputs<float>& in, const View<float>&) {
         const auto data = std::make_shared<ListData<float>>(in, op);
         const auto run = [=](ThreadPool& pool) {
           op.select(data->inputs.sketch(), data->lists.view(), pool);
@@ -219,7 +202,7 @@ inline Entry select_entry(Names names, const SmartBirdAttention& op, std::vector
         const auto error = [=](Index samples) {
           return selection_error<float>(op, data->inputs, data->lists.view(), samples);
         };
-        return Prepared{.run = run, .error = error, .other = other(in)};
+        return Prepared{run, error};
       },
       [op](const AttentionShape& shape, Index workers) {
         const auto sizes = shape_for<SmartBirdAttention>(shape, kSketchWidth);

@@ -46,11 +46,10 @@ struct SoftmaxSubject : Subject<O> {
                          rounding);
   }
   template <class D, class T>
-  Error gradient_error(const D& data, const View<const T>& out, const Training<O, T>& training,
+  Error gradient_error(const D& data, const View<const T>& d_out, const AllGrads<T>& grads,
                        Index samples) const {
     return softmax_gradient_error(reference_mask(this->op, fovea::shape_of(data.inputs)),
-                                  data.inputs, out, View<const T>(training.saved.lse),
-                                  training.d_out, all_grads<T>(training.grads), samples);
+                                  data.inputs, d_out, grads, samples);
   }
   void describe(Entry& entry) const {
     entry.attended_pairs = [op = this->op](const AttentionShape& shape) {

@@ -4,25 +4,22 @@
 /// attention in chunks of 64 with 4 rounds of 64 buckets.
 #include "bench/entries/operators.hpp"
 
-#include <algorithm>
 #include <cmath>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "bench/entries/pass_entry.hpp"
-#include "fovea/attention/full.hpp"
 #include "fovea/attention/reformer.hpp"
 #include "fovea/attention/sinkhorn.hpp"
-#include "tests/support/oracle/softmax_grad.hpp"
+#include "tests/support/oracle/reformer.hpp"
+#include "tests/support/oracle/sinkhorn.hpp"
 
 namespace bench {
 
 namespace {
 
-using fovea::FullAttention;
 using fovea::ReformerAttention;
 using fovea::SinkhornAttention;
 
@@ -39,40 +36,15 @@ struct SinkhornData : PlainData<T> {
   }
 };
 
-/// The weights of one head by plain loops.
-std::vector<double> sorting_weights(const View<const float>& logits, Index iterations, Index head) {
-  const Index n = logits.rows();
-  std::vector<double> x;
-  for (Index u = 0; u < n; ++u) {
-    for (Index w = 0; w < n; ++w) x.push_back(std::exp(double{logits(0, head, u, w)}));
-  }
-  for (Index step = 0; step < 2 * iterations; ++step) {
-    const auto at = [&](Index a, Index b) -> double& {
-      return x[static_cast<std::size_t>(step % 2 == 0 ? a * n + b : b * n + a)];
-    };
-    for (Index a = 0; a < n; ++a) {
-      double sum = 0;
-      for (Index b = 0; b < n; ++b) sum += at(a, b);
-      for (Index b = 0; b < n; ++b) at(a, b) /= sum;
-    }
-  }
-  return x;
-}
-
-RowReference<float> sinkhorn_row(const AllInputs<float>& in, const std::vector<double>& weights,
-                                 Index head, Index row) {
+/// The truth for a row, whose unit takes the sorted blocks for numbers that are given.
+RowReference<float> sinkhorn_row(const AllInputs<float>& in,
+                                 const fovea_test::OracleSort<float>& sort, Index head, Index row) {
   const Index key_head = head / (in.q.heads() / in.k.heads());
-  const Index n = in.k.rows() / kRows;
   const Index block = row / kRows;
   const double scale = 1 / std::sqrt(static_cast<double>(in.q.width()));
   const auto element = [&](const View<const float>& x, Index t, Index c) {
     if (t >= kRows) return double{x(0, key_head, block * kRows + t - kRows, c)};
-    double sum = 0;
-    for (Index w = 0; w < n; ++w) {
-      sum += weights[static_cast<std::size_t>(block * n + w)] *
-             double{x(0, key_head, w * kRows + t, c)};
-    }
-    return sum;
+    return sort.sorted(x, block, t, c).value;
   };
   fovea_test::OracleRow<float> made;
   for (Index t = 0; t < 2 * kRows; ++t) {
@@ -119,13 +91,12 @@ struct SinkhornSubject : SortedSubject<SinkhornAttention> {
 
   Error error(const SinkhornData<float>& data, const View<const float>& out, Index samples,
               const Rounding&) const {
-    std::vector<std::vector<double>> weights;
-    for (Index h = 0; h < data.inputs.k.heads(); ++h) {
-      weights.push_back(sorting_weights(data.inputs.sorting, op.options.iterations, h));
-    }
-    const Index group = data.inputs.q.heads() / data.inputs.k.heads();
+    const fovea::SinkhornInputs<float> in = data.inputs;
+    std::vector<fovea_test::OracleSort<float>> heads;
+    for (Index h = 0; h < in.k.heads(); ++h) heads.emplace_back(in, op.options, 0, h);
+    const Index group = in.q.heads() / in.k.heads();
     return sampled_error<float>(out, samples, [&](Index head, Index row) {
-      return sinkhorn_row(data.inputs, weights[static_cast<std::size_t>(head / group)], head, row);
+      return sinkhorn_row(data.inputs, heads[static_cast<std::size_t>(head / group)], head, row);
     });
   }
   static void describe(Entry& entry) { SortedSubject::describe(entry, 1); }
@@ -147,47 +118,6 @@ struct ReformerData : PlainData<T> {
   }
 };
 
-/// The rows of a head in the order of a round.
-std::vector<Index> sorted_rows(const std::vector<Index>& buckets, std::size_t first, Index rows) {
-  std::vector<Index> order;
-  for (Index n = 0; n < rows; ++n) order.push_back(n);
-  std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
-    return buckets[first + static_cast<std::size_t>(a)] <
-           buckets[first + static_cast<std::size_t>(b)];
-  });
-  return order;
-}
-
-/// What row sees in all rounds is in one softmax, as the rounds are weighed by their sums.
-/// \param orders of the rows in each round
-RowReference<float> reformer_row(const AllInputs<float>& in,
-                                 std::span<const std::vector<Index>> orders, Index head,
-                                 Index row) {
-  const double scale = 1 / std::sqrt(static_cast<double>(in.q.width()));
-  const Index chunks = in.q.rows() / kRows;
-  fovea_test::OracleRow<float> made;
-  made.key_head = head;
-  for (const std::vector<Index>& order : orders) {
-    const Index chunk = (std::find(order.begin(), order.end(), row) - order.begin()) / kRows;
-    for (Index t = 0; t < (chunks > 1 ? 2 : 1) * kRows; ++t) {
-      const Index seen = (chunk + (t < kRows ? 0 : chunks - 1)) % chunks;
-      const Index j = order[static_cast<std::size_t>(seen * kRows + t % kRows)];
-      double square = 0;
-      double product = 0;
-      double size = 0;
-      for (Index c = 0; c < in.q.width(); ++c) {
-        const double x = in.q(0, head, j, c);
-        square += x * x;
-        product += scale * double{in.q(0, head, row, c)} * x;
-        size += std::abs(scale * double{in.q(0, head, row, c)} * x);
-      }
-      made.add(j, j == row ? -5e4 : product / std::sqrt(square), size / std::sqrt(square));
-    }
-  }
-  fovea_test::set_weights(made);
-  return oracle_out(in, made);
-}
-
 struct ReformerSubject : SortedSubject<ReformerAttention> {
   template <class T, class S>
   using Data = ReformerData<T>;
@@ -205,52 +135,28 @@ struct ReformerSubject : SortedSubject<ReformerAttention> {
   }
   Error error(const ReformerData<float>& data, const View<const float>& out, Index samples,
               const Rounding&) const {
-    const Index rounds = op.options.rounds;
-    const Index heads = data.inputs.q.heads();
-    const Index rows = data.inputs.q.rows();
-    std::vector<Index> buckets(static_cast<std::size_t>(heads * rounds * rows));
-    op.buckets(inputs(data, data.inputs), View<Index>(buckets.data(), {1, heads, rounds, rows}));
-    std::vector<std::vector<Index>> orders;
-    for (Index n = 0; n < heads * rounds; ++n) {
-      orders.push_back(sorted_rows(buckets, static_cast<std::size_t>(n * rows), rows));
-    }
+    const fovea::ReformerInputs<float> in = inputs(data, data.inputs);
+    const Shape shape = {1, in.qk.heads(), op.options.rounds, in.qk.rows()};
+    std::vector<Index> numbers(static_cast<std::size_t>(shape[1] * shape[2] * shape[3]));
+    const View<Index> buckets(numbers.data(), shape);
+    op.buckets(in, buckets);
+    std::vector<fovea_test::OracleHashes<float>> heads;
+    for (Index h = 0; h < shape[1]; ++h) heads.emplace_back(in, op.options, 0, h, buckets);
     return sampled_error<float>(out, samples, [&](Index head, Index row) {
-      const std::span<const std::vector<Index>> all(orders);
-      return reformer_row(
-          data.inputs,
-          all.subspan(static_cast<std::size_t>(head * rounds), static_cast<std::size_t>(rounds)),
-          head, row);
+      const auto& hashes = heads[static_cast<std::size_t>(head)];
+      return hashes.out(hashes.row(row));
     });
   }
   static void describe(Entry& entry) { SortedSubject::describe(entry, 4); }
 };
 
-/// Full attention in turns with a pass: over all rows, or over sequences of that many.
-struct FullBeside {
-  std::string name;
-  Index rows = 0;  ///< of a sequence; 0: all
-
-  template <class T>
-  std::function<void(ThreadPool&)> operator()(const AllInputs<T>& in) const {
-    const ForwardPasses<FullAttention> full{name, {FullAttention{}}};
-    if (rows == 0) return full(in);
-    // A head of n rows is n / rows sequences.
-    const auto cut = [&](const View<const T>& x) {
-      return View<const T>(x.data(), {1, x.heads() * x.rows() / rows, rows, x.width()});
-    };
-    return full(AllInputs<T>{cut(in.q), cut(in.k), cut(in.v)});
-  }
-};
-
-template <class Other = NoOther>
-Entry sinkhorn(Names names, std::vector<Family> families, const Other& other = {}) {
+Entry sinkhorn(Names names, std::vector<Family> families) {
   const SinkhornSubject of{{{SinkhornAttention{{.block = kRows}}}}};
-  return pass_entry(std::move(names), of, std::move(families), other);
+  return pass_entry(std::move(names), of, std::move(families));
 }
-template <class Other = NoOther>
-Entry reformer(Names names, std::vector<Family> families, const Other& other = {}) {
+Entry reformer(Names names, std::vector<Family> families) {
   const ReformerSubject of{{{ReformerAttention{{.chunk = kRows}}}}};
-  return pass_entry(std::move(names), of, std::move(families), other);
+  return pass_entry(std::move(names), of, std::move(families));
 }
 
 }  // namespace
@@ -258,7 +164,6 @@ Entry reformer(Names names, std::vector<Family> families, const Other& other = {
 std::vector<Entry> sorted_entries() {
   const std::vector<Family> families = {{.lengths = {1024, 4096, 16384}},
                                         {.threads = 2, .lengths = {16384}}};
-  const std::vector<Family> beside = {{.lengths = {4096, 16384}}};
   // clang-format off
   return {
       sinkhorn({"sinkhorn", "block:64", "Sinkhorn"}, families),
@@ -268,9 +173,6 @@ std::vector<Entry> sorted_entries() {
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
       sinkhorn({"sinkhorn", "block:64", "", Pass::backward}, families),
       reformer({"reformer", "chunk:64,rounds:4", "", Pass::backward}, families),
-      sinkhorn({"sinkhorn", "block:64,beside:blocks"}, beside, FullBeside{"blocks of 128", 2 * kRows}),
-      sinkhorn({"sinkhorn", "block:64,beside:full"}, beside, FullBeside{"full"}),
-      reformer({"reformer", "chunk:64,rounds:4,beside:full"}, beside, FullBeside{"full"}),
 #endif
   };
   // clang-format on

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Entries of the two patterns of Sparse Transformers, and the ratios that they are judged by.
+/// Entries of the two patterns of Sparse Transformers.
 #include "bench/entries/operators.hpp"
 
 #include <vector>
@@ -26,8 +26,6 @@ std::vector<Family> strided_families() {
 std::vector<Family> sparse_decode_families() {
   return {{.lengths = {4096, 32768}}, {.threads = 2, .lengths = {32768}}};
 }
-
-constexpr const char* kStridedRows = "strided/forward/f32/stride:128,heads:2/D:64/N:16384";
 
 }  // namespace
 
@@ -87,13 +85,6 @@ std::vector<Entry> fixed_entries() {
 #endif
   };
   // clang-format on
-}
-
-/// Ratios in addition to those that `row_pairs` finds: growth from N to 4 N where l is the square
-/// root of N, and the speed-up over causal full attention.
-std::vector<RowPair> sparse_row_pairs() {
-  return {{"strided/forward/f32/stride:256,heads:2/D:64/N:65536", kStridedRows},
-          {"full/forward/f32/causal,heads:2/D:64/N:16384", kStridedRows}};
 }
 
 }  // namespace bench

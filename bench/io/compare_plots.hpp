@@ -75,12 +75,8 @@ inline std::vector<PlotSeries> series_of(const std::vector<Row>& rows, const Plo
   std::vector<PlotSeries> lines;
   for (const Row& row : rows) {
     if (!plot.shows(row)) continue;
-    auto line = std::ranges::find(lines, row.names.label, &PlotSeries::label);
-    if (line == lines.end()) {
-      lines.push_back({row.names.label, row.names.op, {}, has_line_of(lines, row.names.op)});
-      line = lines.end() - 1;
-    }
-    line->points.emplace_back(static_cast<double>(row.n), plot.value(row));
+    line_of(lines, row.names.label, row.names.op)
+        .points.emplace_back(static_cast<double>(row.n), plot.value(row));
   }
   return lines;
 }

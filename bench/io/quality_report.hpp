@@ -97,12 +97,11 @@ inline Json row_json(const QualityRow& row, const std::vector<HeadKind>& kinds) 
 
 /// Below the title of the plot, and in the JSON, from which captions in documents are made.
 inline std::string quality_caption(const Comparison& run) {
-  if (!run.caption.empty()) return run.caption;
   return std::string(run.arguments.causal ? "causal" : "not causal") +
          ", N = " + std::to_string(run.shape.keys) + ", " + subtitle_of(run);
 }
 
-inline std::string quality_json(const QualityRun& all) {
+inline Json quality_json(const QualityRun& all) {
   Json json = facts("fovea_quality", all.run.command, all.run.machine);
   json.update({{"caption", quality_caption(all.run)},
                {"input", all.run.input},
@@ -134,74 +133,78 @@ inline std::string quality_json(const QualityRun& all) {
     }
     split["rank_of_rest"] = row.rank;
   }
-  return text_of(json);
+  return json;
 }
 
-/// Of the rows, those that no other is both faster and nearer than, for the heads of a kind, or for
-/// all.
-inline PlotSeries best_of(const QualityRun& all, const HeadKind* kind) {
-  PlotSeries best;
-  best.label = "best for " + std::string(kind == nullptr ? "all" : name(*kind)) + " heads";
-  best.system = kind == nullptr ? "full" : "heads";
+namespace detail {
+
+/// Time and distance of a row. \param of the member that is the distance: of a kind of heads, or of
+/// all
+inline Point point_of(const Json& row, const char* of) {
+  const Json& distance = row.at(of);
+  return {row.at("milliseconds"), distance.is_null() ? 0 : distance.get<double>()};
+}
+
+/// Of the rows, those that no other is both faster and nearer than.
+inline PlotSeries best_of(const Json& rows, const std::string& heads, const char* of) {
+  PlotSeries best{"best for " + heads + " heads", heads == "all" ? "full" : "heads", {}};
   best.thick = true;
-  for (const QualityRow& row : all.rows) {
-    best.points.emplace_back(row.seconds * 1e3, row.mean(&Found::distance, all.kinds, kind));
-  }
+  for (const Json& row : rows) best.points.push_back(point_of(row, of));
   std::ranges::sort(best.points);
   double least = std::numeric_limits<double>::max();
-  std::erase_if(best.points, [&](const std::pair<double, double>& point) {
+  std::erase_if(best.points, [&](const Point& point) {
     // Full attention is at no distance, which has no place on the axis.
-    if (!(point.second < least) || point.second == 0) return true;
+    if (!(point.second < least) || !(point.second > 0)) return true;
     least = point.second;
     return false;
   });
   return best;
 }
 
-inline std::vector<SvgPlot> pictures(const QualityRun& all) {
-  const std::string causal = all.run.arguments.causal ? "causal" : "not causal";
+}  // namespace detail
+
+/// \param all of a run, as quality_json makes it
+inline std::vector<SvgPlot> pictures(const Json& all) {
+  constexpr const char* of_all = "relative_difference_from_full";
+  const std::string causal = all.at("causal") == "yes" ? "causal" : "not causal";
   SvgPlot quality{"quality",
                   "Distance from full attention against time, " + causal,
-                  quality_caption(all.run),
+                  all.at("caption"),
                   {.label = "milliseconds of a forward pass"},
                   {.label = "|out - full| / |full|, mean over heads"},
                   {},
                   false,
                   "an operator; marks are choices of its options",
                   "fastest within each distance, for heads of each kind"};
-  quality.series.push_back(best_of(all, nullptr));
+  const Json& results = all.at("results");
+  quality.series.push_back(detail::best_of(results, "all", of_all));
   for (const HeadKind kind : kHeadKinds) {
     // Heads of one kind are all heads.
-    if (std::ranges::count(all.kinds, kind) == std::ssize(all.kinds)) continue;
-    PlotSeries best = best_of(all, &kind);
+    const Json& heads = all.at("heads");
+    if (std::ranges::all_of(heads, [&](const Json& h) { return h.at("kind") == name(kind); })) {
+      continue;
+    }
+    PlotSeries best = detail::best_of(results, name(kind), name(kind));
     if (!best.points.empty()) quality.series.push_back(std::move(best));
   }
-  for (const QualityRow& row : all.rows) {
-    auto line = std::ranges::find(quality.series, row.choice.series, &PlotSeries::label);
-    if (line == quality.series.end()) {
-      quality.series.push_back({row.choice.series,
-                                row.choice.system,
-                                {},
-                                has_line_of(quality.series, row.choice.system)});
-      line = quality.series.end() - 1;
-    }
-    line->points.emplace_back(row.seconds * 1e3, row.mean(&Found::distance, all.kinds));
+  for (const Json& row : results) {
+    const std::string name = row.at("name");
+    line_of(quality.series, name.substr(0, name.rfind(", ")), row.at("operator"))
+        .points.push_back(detail::point_of(row, of_all));
   }
   SvgPlot policies{
       "policies",
       "Weight of full attention on the keys that a sketch finds",
-      quality_caption(all.run),
+      all.at("caption"),
       {.label = "keys of each row, K", .ticks = {kKeysOfFigure.begin(), kKeysOfFigure.end()}},
       {.label = "share of the weight of full attention"},
       {},
       true,
       "a policy of a sketch of " + std::to_string(kSketchWidth) + " dimensions for each key head"};
-  for (const PolicyRow& row : all.policies) {
-    PlotSeries line{row.name, policy_style(row.name), {}};
-    for (std::size_t k = 0; k < row.of_keys.size(); ++k) {
-      line.points.emplace_back(kKeysOfFigure[k], row.of_keys[k].weight);
-    }
-    policies.series.push_back(std::move(line));
+  for (const Json& point : all.at("policies")) {
+    const std::string name = point.at("policy");
+    line_of(policies.series, name, policy_style(name))
+        .points.emplace_back(point.at("keys_per_row"), point.at("weight"));
   }
   return {quality, policies};
 }

@@ -41,10 +41,14 @@ struct SvgPlot {
   std::string thick = {};                                    ///< the same of a thick line
 };
 
-/// Whether a further line of the system is a variant: one is there already.
-inline bool has_line_of(const std::vector<PlotSeries>& lines, std::string_view system) {
-  return std::ranges::any_of(
+/// The line of that label, which is added if it is not there: as a variant if its system has one.
+inline PlotSeries& line_of(std::vector<PlotSeries>& lines, const std::string& label,
+                           const std::string& system) {
+  const auto line = std::ranges::find(lines, label, &PlotSeries::label);
+  if (line != lines.end()) return *line;
+  const bool is_variant = std::ranges::any_of(
       lines, [&](const PlotSeries& s) { return !s.thick && !s.faint && s.system == system; });
+  return lines.emplace_back(PlotSeries{label, system, {}, is_variant});
 }
 
 /// text with the characters of markup escaped.

@@ -47,7 +47,7 @@ class FoveaLibrary:
         self._c = ctypes.CDLL(str(path))
         for name in ("error", "facts"):
             self._function(name).restype = ctypes.c_char_p
-        for name in ("pool", "decoder", "peak"):
+        for name in ("pool", "decoder"):
             self._function(name).restype = ctypes.c_void_p
         self.facts = self._read_facts()
         self.version = self.facts["fovea"]
@@ -61,7 +61,7 @@ class FoveaLibrary:
 
     def peak(self) -> "PeakSample":
         """A sample of the peak of one thread, without a burst yet."""
-        return PeakSample(self)
+        return PeakSample(self._c.fovea_peers_peak_burst)
 
     def forms(self, problem: Problem) -> list[Form]:
         """The one form of each pass."""
@@ -119,20 +119,18 @@ class FoveaLibrary:
 
 class PeakSample:
     """bench::PeakSample (bench/measure/probe.hpp): the peak of multiply-adds over a run, in flops
-    per second of one thread."""
+    per second of one thread. The library has one at a time."""
 
-    def __init__(self, library: FoveaLibrary) -> None:
-        self._library = library
-        self._handle = ctypes.c_void_p(library._function("peak")())
-        if not self._handle:
-            raise MemoryError
+    def __init__(self, add_burst: Callable[..., None]) -> None:
+        self._add_burst = add_burst
+        self._is_new = True
         self._best = ctypes.c_double()
         self._sustained = ctypes.c_double()
 
     def burst(self) -> None:
         """Measures for some milliseconds."""
-        self._library._function("peak_burst")(
-            self._handle, ctypes.byref(self._best), ctypes.byref(self._sustained))
+        self._add_burst(self._is_new, ctypes.byref(self._best), ctypes.byref(self._sustained))
+        self._is_new = False
 
     @property
     def best(self) -> float:
@@ -143,9 +141,6 @@ class PeakSample:
     def sustained(self) -> float:
         """Of all slices."""
         return self._sustained.value
-
-    def __del__(self) -> None:
-        self._library._function("peak_delete")(self._handle)
 
 
 class _Decoder:

@@ -147,20 +147,15 @@ FOVEA_PEERS_API const char* fovea_peers_facts() {
   return status == 0 ? text.c_str() : nullptr;
 }
 
-/// A new sample of the peak of float multiply-adds on one thread; null if allocation fails.
-FOVEA_PEERS_API bench::PeakSample* fovea_peers_peak() {
-  return new (std::nothrow) bench::PeakSample;
+/// Adds a burst to the sample of the peak of float multiply-adds on one thread, which begins anew
+/// if `is_first`; best and sustained take what it says now, in flops per second.
+FOVEA_PEERS_API void fovea_peers_peak_burst(bool is_first, double* best, double* sustained) {
+  static bench::PeakSample sample;
+  if (is_first) sample = {};
+  sample.add(bench::fma_burst<float>());
+  *best = sample.best();
+  *sustained = sample.sustained();
 }
-
-/// Adds a burst to the sample; best and sustained take what it says now, in flops per second.
-FOVEA_PEERS_API void fovea_peers_peak_burst(bench::PeakSample* sample, double* best,
-                                            double* sustained) {
-  sample->add(bench::fma_burst<float>());
-  *best = sample->best();
-  *sustained = sample->sustained();
-}
-
-FOVEA_PEERS_API void fovea_peers_peak_delete(bench::PeakSample* sample) { delete sample; }
 
 /// Threads for the calls below, including the calling one; null if allocation fails.
 FOVEA_PEERS_API fovea::ThreadPool* fovea_peers_pool(int threads) {

@@ -42,7 +42,8 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
                         help="only these peers: " + ", ".join(PEERS))
     parser.add_argument("--no-peers", action="store_const", const=[], dest="peers",
                         help="fovea alone")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to a file; those of a run that was stopped are in "
+    parser.add_argument("--json", type=Path, metavar="FILE",
+                        help="write all figures to a file; those of a run that was stopped are in "
                         "FILE.partial")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw the ratios (gnuplot)")
     parser.add_argument("--list", action="store_true", help="print the names of the rows")

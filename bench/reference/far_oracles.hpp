@@ -3,14 +3,10 @@
 /// An operator with a far field, head by head, as the oracles of the tests take it.
 #pragma once
 
-#include <cmath>
-#include <utility>
-
 #include "bench/entries/all_inputs.hpp"
 #include "bench/reference/far_model.hpp"
 #include "bench/reference/row_reference.hpp"
-#include "tests/support/oracle/delta_rule.hpp"
-#include "tests/support/oracle/linear.hpp"
+#include "tests/support/oracle/fmm.hpp"
 
 namespace bench {
 
@@ -32,17 +28,6 @@ AllInputs<T> one_head(const AllInputs<T>& in, Index head) {
   AllInputs<T> made{one(in.q, head), one(in.k, key_head), one(in.v, key_head)};
   made.beta = one(in.beta, key_head);
   return made;
-}
-
-/// The weights of near and far field of a head.
-template <class T>
-std::pair<Wide<T>, Wide<T>> blend_of(const AllInputs<T>& in, Index head) {
-  using W = Wide<T>;
-  const auto weight = [&](const View<const T>& logits) {
-    if (logits.empty()) return W{1};
-    return 1 / (1 + std::exp(-static_cast<W>(logits(0, logits.heads() == 1 ? 0 : head, 0, 0))));
-  };
-  return {weight(in.near_logits), weight(in.far_logits)};
 }
 
 /// Rows of the near field for the oracles.

@@ -104,19 +104,18 @@ Error far_error(const FarModel& model, const AllInputs<T>& given, Index tokens,
   const RepeatedTokens<T> all(given, tokens);
   const AllInputs<T>& in = all.inputs;
   Error error;
-  const Index count = std::min(samples, in.q.rows());
   for (Index head = 0; head < out.heads(); ++head) {
     AllInputs<T> one = one_head(in, head);
-    std::vector<Index> rows, positions;
+    const std::vector<Index> rows = sampled_rows(samples, head, in.q.rows());
+    std::vector<Index> positions;
     std::vector<T> q;
-    for (Index s = 0; s < count; ++s) {
-      rows.push_back(sampled_row(s, count, head, in.q.rows()));
-      positions.push_back(in.k.rows() - in.q.rows() + rows.back());
-      for (Index c = 0; c < in.q.width(); ++c) q.push_back(in.q(0, head, rows.back(), c));
+    for (const Index row : rows) {
+      positions.push_back(in.k.rows() - in.q.rows() + row);
+      for (Index c = 0; c < in.q.width(); ++c) q.push_back(in.q(0, head, row, c));
     }
-    one.q = View<const T>(q.data(), {1, 1, count, in.q.width()});
-    const auto [near_field, far_field] = blend_of(in, head);
-    const auto want = far_rows(model, one, positions, near_field, far_field);
+    one.q = View<const T>(q.data(), {1, 1, std::ssize(rows), in.q.width()});
+    const fovea_test::detail::OracleBlend<T> blend(in, {}, head, 0);
+    const auto want = far_rows(model, one, positions, blend.near_field, blend.far_field);
     for (std::size_t s = 0; s < rows.size(); ++s) {
       judge(want[s], out, head, rows[s], rounding, error);
     }

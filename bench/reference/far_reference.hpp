@@ -17,8 +17,8 @@ template <class T>
 Error far_error(const FarModel& model, const AllInputs<T>& in, Index tokens,
                 const fovea::View<const T>& out, Index samples, const Rounding& rounding = {});
 
-/// Compares `samples` rows of the gradients of k, v and beta of the first and the last key head,
-/// and of q of all heads that read them. \pre Nq = Nk
+/// Compares the gradients of k, v and beta of the first and the last key head, and of q of all
+/// heads that read them. \param d_out 0 but for sampled_rows of each head   \pre Nq = Nk
 template <class T>
 Error far_gradient_error(const FarModel& model, const AllInputs<T>& in,
                          const fovea::View<const T>& d_out, const AllGrads<T>& grads,

@@ -14,10 +14,8 @@ template <class T>
 Error sampled_error(const View<const T>& out, Index samples, const RowTruth<T>& truth,
                     const Rounding& rounding) {
   Error error;
-  const Index count = std::min(samples, out.rows());
   for (Index head = 0; head < out.heads(); ++head) {
-    for (Index s = 0; s < count; ++s) {
-      const Index row = sampled_row(s, count, head, out.rows());
+    for (const Index row : sampled_rows(samples, head, out.rows())) {
       judge(truth(head, row), out, head, row, rounding, error);
     }
   }

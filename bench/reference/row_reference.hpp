@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "bench/entries/all_inputs.hpp"
 #include "bench/measure/row.hpp"
@@ -49,6 +50,14 @@ inline Index sampled_row(Index sample, Index samples, Index head, Index rows) {
   const Index row = sample * (rows - 1) / (samples - 1);
   const Index gap = std::max<Index>(1, rows / samples);
   return std::max<Index>(0, row - (sample + 1 == samples && head == 0 ? 0 : head * 7 % gap));
+}
+
+/// All of a head, each once.
+inline std::vector<Index> sampled_rows(Index samples, Index head, Index rows) {
+  const Index count = std::min(samples, rows);
+  std::vector<Index> all;
+  for (Index s = 0; s < count; ++s) all.push_back(sampled_row(s, count, head, rows));
+  return all;
 }
 
 /// Compares a row of batch 0 of out with the truth.

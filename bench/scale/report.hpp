@@ -97,10 +97,8 @@ SvgPlot outlook_plot(const std::vector<OutlookOfSystem>& lines, const ScaleArgum
   plot.line = "an operator, by the model; its marks are 1, 2, 4, ... ranks";
   for (int ranks = 1; ranks <= kMostRanks; ranks *= 4) plot.x.ticks.push_back(ranks);
   for (const OutlookOfSystem& line : lines) {
-    const Look& look = line.look;
-    PlotSeries series{look.name, look.style, {}, has_line_of(plot.series, look.style)};
+    PlotSeries& series = line_of(plot.series, line.look.name, line.look.style);
     for (const Outlook& at : line.curve) series.points.emplace_back(at.ranks, y(at));
-    plot.series.push_back(std::move(series));
   }
   return plot;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The pair counts of benchmarks, compared with enumeration; and ratios of rows.
+// The pair counts of benchmarks, compared with enumeration; and names of rows.
 #include "bench/reference/head_patterns.hpp"
 
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/measure/ratios.hpp"
+#include "bench/measure/cells.hpp"
 #include "fovea/attention/big_bird.hpp"
 #include "fovea/attention/fixed.hpp"
 #include "fovea/attention/full.hpp"
@@ -17,7 +17,6 @@
 
 namespace fovea_test::bench_reference_head_patterns {
 
-using bench::Cell;
 using bench::Entry;
 using bench::Index;
 using bench::Pass;
@@ -101,15 +100,6 @@ TEST(HeadPatterns, ReportCausality) {
   }
 }
 
-/// A row with that many visible pairs for each query.
-Cell cell(Pass pass, Index pairs) {
-  Entry entry;
-  entry.names = {.op = "op", .variant = "v", .pass = pass};
-  entry.attended_pairs = [pairs](const AttentionShape& shape) { return pairs * shape.queries; };
-  entry.families = {{.lengths = {64}}};
-  return bench::cells_of({entry}).front();
-}
-
 /// Of a token, in units of D Dv.
 TEST(FarWork, CountsTheProductsWithStates) {
   constexpr AttentionShape shape{1, 8, 8, 100, 100, 4, 6};
@@ -132,23 +122,12 @@ TEST(FarWork, CountsTheProductsWithStates) {
   EXPECT_EQ(fmm.flops(decode), 3 * 4 * tokens / 100 + pairs / 100 * 2 * (4 + 6));
 }
 
-TEST(Ratios, AreOfTheMediansAndOfTheUsefulFlops) {
-  const std::vector<Cell> cells = {cell(Pass::forward, 4), cell(Pass::dense_mask, 4),
-                                   cell(Pass::backward, 10)};
-  ASSERT_EQ(cells[0].name, "op/forward/f32/v/D:64/N:64");
-  const auto pairs = bench::row_pairs(cells, {{cells[2].name, cells[0].name}});
-  ASSERT_EQ(pairs.size(), 2u);
-  EXPECT_EQ(pairs[1], (bench::RowPair{cells[1].name, cells[0].name}));
-
-  bench::RowTimes times;
-  EXPECT_EQ(bench::ratio_lines(cells, pairs, times), "");
-  for (const double time : {2.0, 9.0, 1.0}) times.add(cells[0].name, time);
-  times.add(cells[1].name, 7);
-  times.set_median(cells[1].name, 6);
-  times.add(cells[2].name, 10);
-  const std::string lines = bench::ratio_lines(cells, pairs, times);
-  EXPECT_NE(lines.find("    5.0000     2.5000     2.0000  " + cells[2].name), lines.npos) << lines;
-  EXPECT_NE(lines.find("    3.0000     1.0000     3.0000  " + cells[1].name), lines.npos) << lines;
+TEST(Cells, AreNamedByWhatTheyMeasure) {
+  Entry entry;
+  entry.names = {.op = "op", .variant = "v", .pass = Pass::backward};
+  entry.families = {{.threads = 2, .lengths = {64}, .heads = 4, .key_heads = 1}};
+  EXPECT_EQ(bench::cells_of({entry}).front().name,
+            "op/backward/f32/v,heads:4,key_heads:1,threads:2/D:64/N:64");
 }
 
 }  // namespace fovea_test::bench_reference_head_patterns

@@ -84,4 +84,22 @@ TEST(StoredCall, OfTheArithmeticTypeUsesTensorsInPlace) {
   EXPECT_EQ(call.out.data(), x.data());
 }
 
+/// A row whose largest weight has a value of 0: the result is e^-150, which is not representable in
+/// float.
+TEST(RowReference, WeightsBelowTheSmallestFloatAreIgnored) {
+  const std::vector<float> q = {1};
+  const std::vector<float> k = {0, -150};
+  const std::vector<float> v = {0, 1};
+  const fovea::Shape two = {1, 1, 2, 1};
+  const bench::AllInputs<float> in{View<const float>(q.data(), {1, 1, 1, 1}),
+                                   View<const float>(k.data(), two),
+                                   View<const float>(v.data(), two)};
+  const auto truth = bench::softmax_of_all<float>(1);
+  float out = 0;
+  const View<const float> view(&out, {1, 1, 1, 1});
+  EXPECT_LE(bench::softmax_error(truth, in, view, 1).ratio, 1);
+  out = 1e-30f;
+  EXPECT_GT(bench::softmax_error(truth, in, view, 1).ratio, bench::kErrorLimit);
+}
+
 }  // namespace fovea_test::bench_reference_row_reference

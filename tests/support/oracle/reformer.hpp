@@ -40,8 +40,10 @@ class OracleHashes {
  public:
   using W = Wide<T>;
 
+  /// \param buckets those of the rows [B, H, rounds, N], as where rounding may decide; by default
+  /// they are computed
   OracleHashes(const fovea::ReformerInputs<T>& in, const fovea::ReformerOptions& options, Index b,
-               Index h)
+               Index h, const View<const Index>& buckets = {})
       : in_(in), options_(options), b_(b), h_(h) {
     length_ = in.key_lengths.empty() ? in.qk.rows() : in.key_lengths[as_size(b)];
     for (Index i = 0; i < length_; ++i) {
@@ -53,9 +55,12 @@ class OracleHashes {
       }
     }
     for (Index r = 0; r < options.rounds; ++r) {
-      const std::vector<W> weights = projection(r);
+      std::vector<W> weights;
+      if (buckets.empty()) weights = projection(r);
       std::vector<Index> of_round;
-      for (Index i = 0; i < length_; ++i) of_round.push_back(bucket(weights, i));
+      for (Index i = 0; i < length_; ++i) {
+        of_round.push_back(buckets.empty() ? bucket(weights, i) : buckets(b, h, r, i));
+      }
       std::vector<Index> order(as_size(length_));
       for (Index i = 0; i < length_; ++i) order[as_size(i)] = i;
       std::stable_sort(order.begin(), order.end(), [&](Index x, Index y) {
@@ -134,6 +139,22 @@ class OracleHashes {
         const W p = weight * std::exp(logits[r][n] - made.round_lse[r]);
         made.candidates.push_back({seen[r][n], seen[r][n] == i, logits[r][n], p, p + kFaint<T>});
       }
+    }
+    return made;
+  }
+
+  OracleOut<T> out(const OracleHashedRow<T>& row) const {
+    OracleOut<T> made;
+    for (Index c = 0; c < in_.v.width(); ++c) {
+      W sum = 0;
+      W size = 0;
+      for (const OracleCandidate<T>& j : row.candidates) {
+        const W v = in_.v(b_, h_, j.key, c);
+        sum += j.p * v;
+        size += j.size * std::abs(v);
+      }
+      made.value.push_back(sum);
+      made.gauge.push_back(size * (1 + row.largest));
     }
     return made;
   }
@@ -252,13 +273,10 @@ ExpectedReformer<T> reformer_oracle(const fovea::ReformerInputs<T>& in,
         expected.round_lse.gauge[at * row.round_lse.size() + r] =
             1 + row.largest + std::abs(row.round_lse[r]);
       }
-      for (Index c = 0; c < width; ++c) {
-        for (const OracleCandidate<T>& j : row.candidates) {
-          const W v = in.v(b, h, j.key, c);
-          detail::add(expected.out, {b, h, i, c}, j.p * v,
-                      j.size * std::abs(v) * (1 + row.largest));
-        }
-      }
+      const OracleOut<T> out = hashes.out(row);
+      const auto first = static_cast<Index>(place_of(expected.out.shape, b, h, i, 0));
+      std::ranges::copy(out.value, expected.out.value.begin() + first);
+      std::ranges::copy(out.gauge, expected.out.gauge.begin() + first);
     }
   });
   return expected;

@@ -1,15 +1,29 @@
 // SPDX-License-Identifier: MIT
-#include "bench/io/sketch_rows.hpp"
+#include "bench/io/document_sketch.hpp"
 
 #include <Eigen/Eigenvalues>
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace bench {
 
 namespace {
 
-using Eigen::Index;
+using RowMatrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+/// [N, groups D]: heads side by side, those of a group added up.
+template <class T>
+Eigen::MatrixXd side_by_side(const View<const T>& x, Index groups) {
+  Eigen::MatrixXd all = Eigen::MatrixXd::Zero(x.rows(), groups * x.width());
+  for (Index h = 0; h < x.heads(); ++h) {
+    const Index first = h / (x.heads() / groups) * x.width();
+    for (Index c = 0; c < x.width(); ++c) {
+      for (Index n = 0; n < x.rows(); ++n) all(n, first + c) += static_cast<double>(x(0, h, n, c));
+    }
+  }
+  return all;
+}
 
 /// x^T x.
 Eigen::MatrixXd gram(const Eigen::MatrixXd& x) {
@@ -18,10 +32,11 @@ Eigen::MatrixXd gram(const Eigen::MatrixXd& x) {
   return products.selfadjointView<Eigen::Lower>();
 }
 
-}  // namespace
-
-SketchRows sketch_rows(const Eigen::MatrixXd& q, const Eigen::MatrixXd& all_keys, Index width,
-                       double scale) {
+/// Queries and keys of the sketch, [N, width].
+/// \param q, all_keys heads side by side   \param scale of the logits' mean
+std::pair<RowMatrix, RowMatrix> sketch_rows(const Eigen::MatrixXd& q,
+                                            const Eigen::MatrixXd& all_keys, Index width,
+                                            double scale) {
   const Eigen::RowVectorXd mean = all_keys.colwise().mean();
   const Eigen::MatrixXd k = all_keys.rowwise() - mean;
   const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> keys(gram(k));
@@ -48,5 +63,23 @@ SketchRows sketch_rows(const Eigen::MatrixXd& q, const Eigen::MatrixXd& all_keys
   }
   return {Eigen::MatrixXd(q * of_q), Eigen::MatrixXd(k * of_k)};
 }
+
+}  // namespace
+
+template <class T>
+Sketch<T> document_sketch(const AllInputs<T>& in, Index width) {
+  const Index groups = in.k.heads();
+  const double scale = std::sqrt(static_cast<double>(width) / static_cast<double>(in.q.width())) /
+                       static_cast<double>(in.q.heads());
+  const auto [q, k] =
+      sketch_rows(side_by_side(in.q, groups), side_by_side(in.k, groups), width, scale);
+  const auto narrowed = [](const RowMatrix& x) {
+    return std::vector<T>(x.data(), x.data() + x.size());
+  };
+  return {{1, 1, q.rows(), width}, {1, 1, k.rows(), width}, narrowed(q), narrowed(k)};
+}
+
+template Sketch<float> document_sketch(const AllInputs<float>&, Index);
+template Sketch<double> document_sketch(const AllInputs<double>&, Index);
 
 }  // namespace bench
