@@ -44,7 +44,8 @@ TEST(FatLayer, Gradients) {
   for (const HiddenMapKind map : {HiddenMapKind::fully_connected, HiddenMapKind::convolution,
                                   HiddenMapKind::two_fully_connected}) {
     Layer made = layer(map);
-    expect_layer_gradients(made, kShape, kShape, with_lengths, {.tolerance = 1e-6});
+    expect_layer_gradients(made, kShape, kShape, with_lengths,
+                           {.tolerance = 1e-6, .rows_on_threads = 200});
   }
 }
 

@@ -31,7 +31,7 @@ TEST(FeedForward, EqualsTheCompositionOfItsParts) {
 
 TEST(FeedForward, Gradients) {
   Layer layers = layer();
-  expect_layer_gradients(layers, {2, 1, 4, 3}, {2, 1, 4, 3}, alone);
+  expect_layer_gradients(layers, {2, 1, 4, 3}, {2, 1, 4, 3}, alone, {.rows_on_threads = 300});
 }
 
 }  // namespace fovea_test::layers_feed_forward

@@ -38,7 +38,8 @@ TEST(GatedFeedForward, Gradients) {
   for (const GateKind gate : {GateKind::silu, GateKind::gelu, GateKind::gelu_tanh}) {
     for (const bool bias : {false, true}) {
       GatedFeedForward<double> layer = made(gate, bias);
-      expect_layer_gradients(layer, {2, 1, 3, 4}, {2, 1, 3, 4}, alone, {.tolerance = 1e-6});
+      expect_layer_gradients(layer, {2, 1, 3, 4}, {2, 1, 3, 4}, alone,
+                             {.tolerance = 1e-6, .rows_on_threads = 300});
     }
   }
 }

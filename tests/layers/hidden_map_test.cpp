@@ -75,9 +75,10 @@ TEST(HiddenMap, GradientsOfAllFunctions) {
   for (const HiddenMapKind kind : kKinds) {
     for (const ActivationKind function : kFunctions) {
       Layer map = of_functions(kind, ActivationKind::tanh, function, 5);
-      expect_layer_gradients(map, {2, 1, 6, 3}, {2, 1, 6, 4}, [&](const View<const double>& x) {
-        return Tokens<double>(x, lengths);
-      });
+      expect_layer_gradients(
+          map, {2, 1, 6, 3}, {2, 1, 6, 4},
+          [&](const View<const double>& x) { return Tokens<double>(x, lengths); },
+          {.rows_on_threads = 200});
     }
   }
 }
