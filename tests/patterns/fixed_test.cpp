@@ -3,27 +3,12 @@
 /// Tests of patterns/fixed.hpp and patterns/block_window.hpp. (For masks see masks_test.cpp.)
 #include "fovea/patterns/fixed.hpp"
 
-#include "fovea/patterns/passes.hpp"
-
 #include "patterns/enumeration.hpp"
 
 namespace fovea_test::patterns_fixed {
 
 using fovea::BlockWindow;
 using fovea::FixedShape;
-
-/// Enumerated by hand: n = 16, l = 4, c = 1.
-TEST(Fixed, KnownRows) {
-  const auto row = [](Index i) {
-    std::vector<Index> keys;
-    for (Index j = 0; j < 16; ++j) {
-      if (fovea::fixed_merged({4, 1}).allows(i, j)) keys.push_back(j);
-    }
-    return keys;
-  };
-  EXPECT_EQ(row(8), (std::vector<Index>{3, 7, 8}));
-  EXPECT_EQ(row(11), (std::vector<Index>{3, 7, 8, 9, 10, 11}));
-}
 
 TEST(Fixed, BadShapesAreRefused) {
   const auto message = [](const FixedShape& shape) {

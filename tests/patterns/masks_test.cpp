@@ -14,6 +14,7 @@
 #include "fovea/patterns/strided.hpp"
 #include "fovea/patterns/window_and_tokens.hpp"
 #include "patterns/enumeration.hpp"
+#include "support/fill.hpp"
 
 namespace fovea_test::patterns_masks {
 
@@ -93,6 +94,8 @@ TEST(Patterns, BlockWindowsMatchTheirMasks) {
 
 TEST(Patterns, WindowsMatchTheirMasks) {
   constexpr Index far = Window::kUnbounded;
+  expect_masks(fovea::Dense{}, "dense", [](Index, Index) { return true; });
+  expect_masks(fovea::Causal{}, "causal", [](Index i, Index j) { return j <= i; });
   for (const Index left : {Index{0}, Index{1}, Index{2}, Index{5}, Index{11}, Index{40}, far}) {
     for (const Index right : {Index{0}, Index{1}, Index{3}, Index{8}, Index{35}, far}) {
       const std::string name = "left " + std::to_string(left) + ", right " + std::to_string(right);

@@ -25,16 +25,6 @@ TEST(Window, BlocksOfLongSequencesMatchTheReferenceMask) {
   }
 }
 
-TEST(Window, NamedWindowsMatchTheirNames) {
-  for (const Index queries : {1, 5, 70}) {
-    for (const Index keys : {1, 6, 90}) {
-      const SequenceShape shape = SequenceShape::of(queries, keys, CausalAlignment::bottom_right);
-      expect_mask(fovea::Dense{}, shape, "dense", [](Index, Index) { return true; });
-      expect_mask(fovea::Causal{}, shape, "causal", [](Index i, Index j) { return j <= i; });
-    }
-  }
-}
-
 TEST(Window, QueriesEndWhereKeysEndUnlessTopLeft) {
   EXPECT_EQ(SequenceShape::of(3, 10, CausalAlignment::bottom_right).first_position, 7);
   EXPECT_EQ(SequenceShape::of(10, 3, CausalAlignment::bottom_right).first_position, -7);
