@@ -10,6 +10,7 @@
 
 #include "attention/dominant_fill.hpp"
 #include "distributed/drawn_layer.hpp"
+#include "distributed/operator_call.hpp"
 #include "fovea/distributed.hpp"
 #include "fovea/layers.hpp"
 #include "support/scalars.hpp"

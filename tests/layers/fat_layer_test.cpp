@@ -2,6 +2,7 @@
 // fovea_test(NEEDS fftw)
 #include "fovea/layers/fat_layer.hpp"
 
+#include "fovea/attention/full.hpp"
 #include "layers/hidden_cross_by_hand.hpp"
 
 namespace fovea_test::layers_fat_layer {
