@@ -196,7 +196,7 @@ TYPED_TEST_P(ExecutorSuite, WorksAfterAnError) {
 }
 
 TYPED_TEST_P(ExecutorSuite, ManyShortCalls) {
-  for (int round = 0; round < 100; ++round) {
+  for (int round = 0; round < 1000; ++round) {
     Index sums[3] = {};  // gone when a late helper comes
     this->executor().parallel_for(3, [&](Index i) { sums[i] = i + round; });
     ASSERT_EQ(sums[0] + sums[1] + sums[2], 3 + 3 * round);

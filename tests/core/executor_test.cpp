@@ -9,8 +9,6 @@
 #include <cstdlib>
 #include <functional>
 #include <latch>
-#include <mutex>
-#include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -27,8 +25,6 @@
 
 #if defined(__linux__)
 #include <sched.h>
-#include <sys/resource.h>
-#include <unistd.h>
 #endif
 
 namespace fovea_test::core_executor {
@@ -98,6 +94,10 @@ template <int concurrency>
 struct PoolHolder {
   ThreadPool executor{concurrency};
 };
+struct AwakeHolder {
+  ThreadPool executor{3};
+  decltype(executor.stay_awake()) awake = executor.stay_awake();
+};
 struct EigenHolder {
   Eigen::ThreadPool pool{3};
   Eigen::ThreadPoolDevice device{&pool, 3};
@@ -105,7 +105,7 @@ struct EigenHolder {
 };
 
 using Holders = ::testing::Types<SerialHolder, PoolHolder<1>, PoolHolder<2>, PoolHolder<3>,
-                                 PoolHolder<4>, EigenHolder>;
+                                 PoolHolder<4>, AwakeHolder, EigenHolder>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Core, ExecutorSuite, Holders);
 
 /// Keeps every thread of an Eigen pool busy until it is destroyed.
@@ -202,55 +202,6 @@ TEST(ForEachTask, OneWorkerNeedsNoExecutorCall) {
   EXPECT_EQ(runs, 1);
 }
 
-/// Runs the first calls, then throws the given exception, if any.
-struct Quits {
-  Index calls;
-  std::function<void()> end;
-
-  static int concurrency() { return 4; }
-  template <class F>
-  void parallel_for(Index n, F&& f) const {
-    for (Index i = 0; i < std::min(n, calls); ++i) f(i);
-    if (end) end();
-  }
-};
-
-TEST(ForEachTask, RunsTasksThatAnExecutorSkipped) {
-  const auto no_memory = [] { throw std::bad_alloc(); };
-  const auto no_threads = [] {
-    throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
-  };
-  for (const std::function<void()>& end :
-       std::vector<std::function<void()>>{{}, no_memory, no_threads}) {
-    for (const Index calls : {0, 1, 4}) {
-      Tally runs(9);
-      fovea::for_each_task(Quits{calls, end}, 9, [&](Index task, Index worker) {
-        runs.raise(task);
-        EXPECT_LT(worker, 4);
-      });
-      EXPECT_TRUE(runs.all(1)) << calls;
-      EXPECT_EQ(error_of([&] {
-                  fovea::for_each_task(Quits{calls, end}, 9, [](Index task, Index) {
-                    if (task >= 5) fail_at(task);
-                  });
-                }),
-                "failed at 5");
-    }
-  }
-  EXPECT_EQ(error_of([&] {
-              fovea::for_each_task(Quits{0, [] { fail_at(7); }}, 9, [](Index, Index) {});
-            }),
-            "failed at 7");
-}
-
-TEST(ForEachTask, ConcurrencyBelowOneCountsAsOne) {
-  const Uncallable executor{0};
-  EXPECT_EQ(fovea::worker_count(executor, 5), 1);
-  Tally runs(5);
-  fovea::for_each_task(executor, 5, [&](Index task, Index) { runs.raise(task); });
-  EXPECT_TRUE(runs.all(1));
-}
-
 TEST(ForEachTask, SingleTaskMayUseTheExecutor) {
   const ThreadPool pool(3);
   std::barrier meeting(pool.concurrency());
@@ -286,15 +237,6 @@ TEST(ThreadPool, UsesAllItsThreads) {
     for (int round = 0; round < 20; ++round) {
       pool.parallel_for(concurrency, [&](Index) { meeting.arrive_and_wait(); });
     }
-  }
-}
-
-TEST(ThreadPool, ManyShortCallsLeaveNoHelpers) {
-  const ThreadPool pool(3);
-  for (int round = 0; round < 3000; ++round) {
-    Index seen[3] = {};  // gone when a late helper comes
-    pool.parallel_for(3, [&](Index i) { seen[i] = i + round; });
-    ASSERT_EQ(seen[0] + seen[1] + seen[2], 3 + 3 * round);
   }
 }
 
@@ -367,31 +309,6 @@ TEST(ThreadPool, ThreadNeverStartedEnds) {
       3, [] { return std::make_unique<fovea::detail::PoolThread>(); });
   EXPECT_EQ(threads.size(), 3u);
 }
-
-#if defined(__linux__)
-/// Takes this process's right to create threads away, then ends it: 0 if a pool still works.
-[[noreturn]] void run_without_threads() {
-  const rlimit none{0, 0};
-  // Root has no such limit, so it has to become someone else.
-  const bool limited = setrlimit(RLIMIT_NPROC, &none) == 0 && (getuid() != 0 || setuid(65534) == 0);
-  bool refused = false;
-  try {
-    std::thread([] {}).join();
-  } catch (const std::system_error&) {
-    refused = true;
-  }
-  if (!limited || !refused) std::_Exit(0);  // a system without that limit
-  const ThreadPool pool(4);
-  Tally calls(100);
-  pool.parallel_for(100, [&](Index i) { calls.raise(i); });
-  std::_Exit(pool.concurrency() == 1 && calls.all(1) ? 0 : 1);
-}
-
-TEST(ThreadPoolDeathTest, WorksWhereThreadsAreRefused) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(run_without_threads(), ::testing::ExitedWithCode(0), "");
-}
-#endif
 
 TEST(EigenExecutor, CountsTheCallerAmongTheThreads) {
   Eigen::ThreadPool pool(3);

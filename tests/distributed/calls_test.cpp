@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Calls over ranks of the operators whose own tests count messages and look for refusals: in an
-/// arena, without rows, and when a thread throws. (For other data see the drawn tests.)
+/// Calls over ranks of the operators whose own tests count messages and look for refusals: invalid
+/// lengths, an arena, and a thread that throws. (For other data see the drawn tests.)
 #include <gtest/gtest.h>
 
 #include "distributed/operator_calls.hpp"
@@ -58,13 +58,23 @@ bool is_by_heads(const Op& /*op*/) {
   return std::same_as<Op, fovea::ReformerAttention> || std::same_as<Op, fovea::SinkhornAttention>;
 }
 
-TEST(DistributedCalls, EqualOneProcessWithoutRows) {
-  for (const AttentionShape& shape :
-       {AttentionShape{2, 2, 1, 0, 0, 5, 7}, {0, 2, 1, 24, 24, 5, 7}}) {
-    for_each_call(shape, 3, [](const auto& op, auto&& call, const auto& layouts) {
-      expect_one_process(op, call, layouts);
-    });
-  }
+TEST(DistributedCalls, RefuseDifferentOptions) {
+  for_each_call({1, 2, 2, 24, 24, 5, 7}, 3, [](const auto& op, auto&& call, const auto&) {
+    expect_options_compared(op, call);
+  });
+}
+
+TEST(DistributedCalls, RefuseLengthsBeyondTheSequenceAndPacking) {
+  const std::vector<Index> lengths = {1000}, ends = {0, 24};
+  for_each_call({1, 2, 2, 24, 24, 5, 7}, 3, [&](const auto& op, auto&& call, const auto& layouts) {
+    const RankCall own(op, call, layouts[0]);
+    own.expect_refused([&](auto& a) { a.inputs.key_lengths = lengths; },
+                       "key_lengths[0] is 1000; expected ...");
+    if constexpr (requires { own.arguments().inputs.cu_seqlens_q; }) {
+      own.expect_refused([&](auto& a) { a.inputs.cu_seqlens_q = ends; },
+                         "cu_seqlens must not be given: the sequence is distributed over ranks");
+    }
+  });
 }
 
 /// An arena that is too small on one rank is refused on all.
@@ -74,7 +84,7 @@ TEST(DistributedCalls, AllocateInAnArena) {
   fovea::Arena small(64);
   for_each_call(
       {2, 4, 2, 240, 240, 5, 7}, 12, [&](const auto& op, auto&& call, const auto& layouts) {
-        expect_one_process(op, call, layouts, AnyExecutor::of(pool, &arena));
+        compute_in_one_process(op, call);
         const RankCall on_ranks(op, call, layouts[0]);
         // However many ranks there are, the first one has rows and the last one heads.
         const int rank = is_by_heads(op) ? all_ranks().size() - 1 : 0;

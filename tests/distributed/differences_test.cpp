@@ -13,18 +13,12 @@
 namespace fovea_test::distributed_differences {
 
 using fovea::FullAttention;
-using fovea::LocalAttention;
 using fovea::SparseAttention;
 
 class DistributedDifferences : public testing::Test {
  protected:
   void SetUp() override {
     if (size == 1) GTEST_SKIP() << "nobody to differ from";
-  }
-
-  template <class Op>
-  void expect_differs(const Op& odd, const Op& others, const std::string& own) {
-    expect_refused_together(odd, others, sizes, own);
   }
 
   const int size = all_ranks().size();
@@ -36,60 +30,6 @@ class DistributedDifferences : public testing::Test {
   Sharding dealt{all_ranks(), RowLayout::block_cyclic(count, size, 10)};
   const std::string differ = ": ranks differ in their row layouts or options";
 };
-
-TEST_F(DistributedDifferences, OfOptions) {
-  const FullAttention full;
-  expect_differs(FullAttention{{.causal = true, .window = {5, 5}}}, full,
-                 ", options {true, {5, 5}, {}, 0, {}, {0}}");
-  expect_differs(LocalAttention{{.left = 30}}, LocalAttention{{.left = 3}},
-                 ", options {30, 0, {}, 0, {}, {0}}");
-  expect_differs(LocalAttention{{.left = 3, .scale = 0.25}}, LocalAttention{{.left = 3}},
-                 ", options {3, 0, {0.25}, 0, {}, {0}}");
-  expect_differs(LocalAttention{{.soft_cap = 30}}, LocalAttention{},
-                 ", options {0, 0, {}, 0, {30}, {0}}");
-  expect_differs(LocalAttention{{.dropout = {0.5, 7}}}, LocalAttention{{.dropout = {0.5, 8}}},
-                 ", options {0, 0, {}, 0, {}, {0.5, 7}}");
-  // Nothing is drawn.
-  OperatorCall<FullAttention, float> call(sizes);
-  const RankCall on_ranks(full, call);
-  const FullAttention seeded{{.dropout = {0, 7}}};
-  EXPECT_EQ(on_ranks.refused(is_first ? full : seeded, on_ranks.arguments()), "accepted");
-}
-
-TEST_F(DistributedDifferences, OfOptionsOfOtherOperators) {
-  expect_differs(fovea::IndexedAttention{{.causal = true}}, fovea::IndexedAttention{},
-                 ", options {{}, true, 0}");
-  expect_differs(fovea::SmartBirdAttention{{.keys_per_row = 6, .sketch_scale = 2}},
-                 fovea::SmartBirdAttention{{.keys_per_row = 6}},
-                 ", options {6, 0, 0, false, 0, {}, {2}, 0}");
-  fovea::FsatOptions edges{.max_length = count};
-  edges.truncate_gradient = false;
-  const fovea::FsatAttention plain(edges);
-  edges.variance = 4;
-  expect_differs(fovea::FsatAttention(edges), plain,
-                 ", options {" + std::to_string(count) + ", {4}, 0, {}, 0, 0, false, {}}");
-}
-
-TEST_F(DistributedDifferences, OfOptionsOfReformer) {
-  const fovea::ReformerOptions few{.chunk = 4, .rounds = 1, .buckets = 2};
-  fovea::ReformerOptions seeded = few;
-  seeded.seed = 5;
-  const Tensor<float> x({1, 1, 40, 8}), out({1, 1, 40, 8});
-  x.fill(gaussian(1));
-  fovea::ReformerInputs<float> in;
-  in.qk = in.v = x.view();
-  const auto refused = [&](const fovea::ReformerOptions& options) {
-    return refusal([&] {
-      fovea::distributed::forward(fovea::ReformerAttention(options), in, out.view(), rows);
-    });
-  };
-  const std::string text = refused(is_first ? few : seeded);
-  EXPECT_NE(text.find(", options {4, 1, 2, false, 0, true, false, {}, 5}, where rank 0 calls "
-                      "ReformerAttention"),
-            std::string::npos)
-      << text;
-  EXPECT_EQ(refused(seeded), "accepted");
-}
 
 /// Only the last rank, which has the last rows, has a different option under which it sees the same
 /// keys, so messages are the same.

@@ -11,6 +11,7 @@
 
 #include "attention/decoding.hpp"
 #include "distributed/drawn_ranks.hpp"
+#include "distributed/score_modifier.hpp"
 #include "fovea/distributed/softmax_decoder.hpp"
 
 namespace fovea_test::distributed_drawn_decoder {
@@ -157,7 +158,9 @@ class ShardedDecoderTrial {
   }
   /// Some rows: those of new tokens, the last ones again, or both.
   void step() {
-    const Index most = bytes_.once_in(3) ? 70 : 3;
+    Index most = bytes_.once_in(3) ? 70 : 3;
+    // A prompt, of as many rows as a bias of all pairs leaves memory for.
+    if (bytes_.once_in(12)) most = std::min<Index>(2500, 6'000'000 / (whole_.shape.keys + 1));
     const Index tokens = bytes_.once_in(3) ? 0 : bytes_(0, std::min(rest(), most));
     const Index after = length_ + tokens;
     const Index rows = bytes_.once_in(2) ? tokens : bytes_(0, std::min(after, most));
@@ -198,7 +201,7 @@ class ShardedDecoderTrial {
     const AtLevel at(drawn_level_like(level_, own_));
     const Tensor<T> own_out(out.shape(), drawn_layout(own_));
     const Tensor<Number> own_lse(lse.shape(), drawn_layout(own_));
-    AnyExecutor executor = drawn_executor(own_);
+    AnyExecutor executor = drawn_executor_of_rank(own_);
     decoder_.step(own_in, own_out.view(), fovea::SoftmaxSaved<T>{own_lse.view()}, executor);
     length_ = after;
     EXPECT_TRUE(same_bits(out.values(), own_out.values(), out.shape()));
@@ -265,6 +268,9 @@ void try_any(Bytes& bytes) {
     case 0: {
       fovea::FullAttention op = drawn_full(bytes);
       if (bytes.once_in(2)) op.options.window = {};
+      if (bytes.once_in(3)) {
+        return try_decoder<T>(bytes, fovea::ModifiedAttention(op, NearerIsMore{}));
+      }
       return try_decoder<T>(bytes, op);
     }
     case 1:

@@ -10,6 +10,7 @@
 
 #include "attention/dominant_fill.hpp"
 #include "distributed/drawn_layer.hpp"
+#include "distributed/operator_call.hpp"
 #include "fovea/distributed.hpp"
 #include "fovea/layers.hpp"
 #include "support/scalars.hpp"
@@ -69,10 +70,16 @@ struct HeadsTrial {
     ChannelTensors<T> call(sequence, Held::rows);
     add(call);
     Initialiser initialiser(sequence.seed);
+    Op of_sequence = op;
+    if constexpr (requires { of_sequence.options.first_global; }) {
+      Index& global = of_sequence.options.first_global;
+      global = std::min(global, sequence.shape.keys);
+    }
     try_layer<T>(std::string("MultiHead of ") + Op::name() + ", H " +
                      std::to_string(options.heads) + ", Hk " + std::to_string(options.key_heads) +
                      ", D " + std::to_string(options.head_width),
-                 MultiHead<Op, T>(op, options, initialiser), call, extras, can_go_back, bytes);
+                 MultiHead<Op, T>(of_sequence, options, initialiser), call, extras, can_go_back,
+                 bytes);
   }
   template <class Op>
   void run(const Op& op, Index multiple = 1, bool can_go_back = true) {
@@ -111,10 +118,21 @@ template <class T>
 void try_heads(Bytes& bytes) {
   HeadsTrial<T> trial{bytes};
   trial.extras.has_lengths = true;
-  switch (bytes(0, 12)) {
+  switch (bytes(0, 13)) {
     case 0:
     case 1:
       return trial.run_softmax(drawn_full(bytes));
+    case 13: {
+      const Index keys = bytes(1, 12);
+      const fovea::IndexedAttention op{{.causal = bytes.once_in(2)}};
+      return trial.run(op, 1, true, [&](ChannelTensors<T>& call) {
+        AttentionShape s = call.sequence.shape;
+        s.query_heads = trial.options.heads;
+        trial.extras.indices = &call.ShardedTensors<T>::template add<Index>(
+            "indices", Role::read, Held::rows, {s.batch, s.query_heads, s.queries, keys});
+        trial.extras.indices->whole = ascending_lists(s, keys, 20, call.sequence.seed);
+      });
+    }
     case 2:
       return trial.run_softmax(drawn_strided(bytes));
     case 3:
@@ -155,7 +173,7 @@ void try_heads(Bytes& bytes) {
     }
     default: {
       fovea::LongformerAttention op{{.left = bytes(0, 40), .right = bytes(0, 40)}};
-      op.options.first_global = 0;
+      op.options.first_global = bytes(0, 3);
       trial.options.global_projections = bytes.once_in(2);
       return trial.run(op);
     }

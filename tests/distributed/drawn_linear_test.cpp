@@ -17,13 +17,14 @@ using fovea::EluMinusPlusOne;
 using fovea::EluPlusOne;
 
 template <class T, class Op>
-void try_far(const Op& op, Bytes& bytes) {
+void try_far(Op op, Bytes& bytes) {
   Extras extras;
   if constexpr (requires(fovea::InputsOf<Op, T> in) { in.near_logits; }) {
     extras = drawn_blend(bytes);
   }
-  const DrawnSequence sequence(bytes, 1, 2 * fovea::kLinearSegment + 300);
-  OperatorCall<Op, T> call(sequence, extras, {.features = kBeyond});
+  DrawnSequence sequence(bytes, 1, 5 * fovea::kLinearSegment + 100);
+  draw_positions(op, sequence, bytes);
+  OperatorCall<Op, T> call(sequence, extras, {.features = bytes(1, 40)});
   const RowLayout layout = drawn_row_layout(bytes, sequence.shape.queries);
   try_sharded(op, "", call, false, layout, bytes);
 }

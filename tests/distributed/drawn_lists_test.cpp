@@ -16,7 +16,8 @@
 namespace fovea_test::distributed_drawn_lists {
 
 template <class T, class Op>
-void try_lists(const Op& op, const DrawnSequence& sequence, const OtherSizes& sizes, Bytes& bytes) {
+void try_lists(Op op, DrawnSequence& sequence, const OtherSizes& sizes, Bytes& bytes) {
+  draw_positions(op, sequence, bytes);
   OperatorCall<Op, T> call(sequence, drawn_fills(bytes, sequence.seed), {}, sizes);
   const RowLayout layout = drawn_row_layout(bytes, sequence.shape.queries);
   try_sharded(op, "", call, false, layout, bytes);
@@ -25,7 +26,7 @@ void try_lists(const Op& op, const DrawnSequence& sequence, const OtherSizes& si
 template <class T>
 void try_any(Bytes& bytes) {
   const Index kind = bytes(0, 2);
-  const DrawnSequence sequence(bytes, 1, 1500);
+  DrawnSequence sequence(bytes, 1, 5000);
   if (kind == 0) {
     const fovea::IndexedAttention op{{.scale = drawn_scale(bytes), .causal = bytes.once_in(2)}};
     const Index listed = bytes(1, 40);
@@ -47,6 +48,7 @@ TEST(DistributedDrawnLists, EqualOneProcess) {
     Bytes bytes(data);
     with_any_drawn_scalar(bytes, [&]<class T>(T) { try_any<T>(bytes); });
   });
+  EXPECT_GT(large_rows(), 100);
 }
 
 }  // namespace fovea_test::distributed_drawn_lists

@@ -12,7 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "fovea/core/arena.hpp"
 #include "fovea/core/scalar.hpp"
+#include "fovea/core/thread_pool.hpp"
 #include "fuzz/drawn_problem.hpp"
 #include "support/ranks.hpp"
 #include "support/scalars.hpp"
@@ -49,6 +51,13 @@ inline std::vector<std::uint8_t> bytes_of_rank(std::uint64_t seed) {
         static_cast<std::uint8_t>(hash(seed, all_ranks().rank(), static_cast<Index>(n), 0, 0));
   }
   return bytes;
+}
+
+/// Threads of this rank, and its memory: the system's or that of an arena.
+inline AnyExecutor drawn_executor_of_rank(Bytes& own) {
+  static fovea::ThreadPool pool(3);
+  static fovea::Arena arena(Index{1} << 27);
+  return own.once_in(4) ? AnyExecutor::of(pool, &arena) : drawn_executor(own);
 }
 
 /// A level of this rank that promises the bits of another one.

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "distributed/operator_call.hpp"
+#include "distributed/score_modifier.hpp"
 #include "fovea/distributed/longformer.hpp"
 #include "fovea/distributed/softmax_backward.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
@@ -24,10 +25,11 @@ fovea::LongformerAttention drawn_longformer(Bytes& bytes, Index rows) {
 template <class T, class Draw>
 void try_softmax(Bytes& bytes, const Draw& draw) {
   const Extras extras = drawn_extras(bytes);
-  const DrawnSequence sequence(bytes, 1, 1500);
+  DrawnSequence sequence(bytes, 1, 1500);
   const Index rows = sequence.shape.queries;
   const Fills fills = drawn_fills(bytes, sequence.seed);
-  const auto drawn = draw(rows);
+  auto drawn = draw(rows);
+  draw_positions(drawn, sequence, bytes);
   const RowLayout layout = drawn_row_layout(bytes, rows);
   const auto run = [&]<class Op>(const Op& op, const std::string& made) {
     OperatorCall<Op, T> call(sequence, fills, extras);
@@ -45,9 +47,15 @@ void try_softmax(Bytes& bytes, const Draw& draw) {
 
 template <class T>
 void try_any(Bytes& bytes) {
-  switch (bytes(0, 7)) {
+  switch (bytes(0, 9)) {
     case 0:
       return try_softmax<T>(bytes, [&](Index) { return drawn_full(bytes); });
+    case 8:
+      return try_softmax<T>(bytes, [&](Index) {
+        return fovea::ModifiedAttention(drawn_full(bytes), NearerIsMore{});
+      });
+    case 9:
+      return try_softmax<T>(bytes, [](Index) { return fovea::FatAttention{}; });
     case 1:
       return try_softmax<T>(bytes, [&](Index) { return drawn_local(bytes); });
     case 2:
@@ -69,6 +77,7 @@ TEST(DistributedDrawnSoftmax, EqualsOneProcess) {
     Bytes bytes(data);
     with_any_drawn_scalar(bytes, [&]<class T>(T) { try_any<T>(bytes); });
   });
+  EXPECT_GT(large_rows(), 100);
 }
 
 }  // namespace fovea_test::distributed_drawn_softmax

@@ -16,6 +16,7 @@
 #include "fovea/distributed/hidden_state_cross.hpp"
 #include "fovea/distributed/softmax_backward.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
+#include "fovea/layers/encoder_block.hpp"
 #include "fovea/layers/fat_layer.hpp"
 #include "fovea/layers/fourier_mixer_layer.hpp"
 #include "fovea/layers/fsat_layer.hpp"
@@ -28,8 +29,14 @@ template <class T>
 void try_mixer(Bytes& bytes) {
   const Index width = bytes(1, 70);
   ChannelTensors<T> call(drawn_tokens(bytes, 1, width, width), Held::rows);
-  try_layer<T>("FourierMixerLayer", fovea::FourierMixerLayer<T>(width), call, TokenExtras<T>{},
-               true, bytes);
+  const fovea::FourierMixerLayer<T> mixer(width);
+  if (bytes.once_in(2)) {
+    Initialiser initialiser(3);
+    const fovea::EncoderBlock<fovea::FourierMixerLayer<T>, T> block(
+        mixer, width, bytes(1, 70), initialiser, {.norm_first = bytes.once_in(2)});
+    return try_layer<T>("EncoderBlock of mixers", block, call, TokenExtras<T>{}, true, bytes);
+  }
+  try_layer<T>("FourierMixerLayer", mixer, call, TokenExtras<T>{}, true, bytes);
 }
 
 /// Draws what FsatLayer and FatLayer have in common.

@@ -10,10 +10,12 @@
 #include <cmath>
 #include <concepts>
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "attention/poisons.hpp"
 #include "distributed/drawn_tensors.hpp"
 #include "distributed/out_grads.hpp"
 #include "fovea/distributed/comm_stats.hpp"
@@ -113,7 +115,7 @@ void compare_sharded(const std::string& what, ShardedTensors<T>& call, const Pas
   const std::vector<std::uint8_t> of_rank = bytes_of_rank(call.sequence.seed);
   Bytes own(of_rank);
   const AtLevel at(drawn_level_like(level, own));
-  AnyExecutor executor = drawn_executor(own);
+  AnyExecutor executor = drawn_executor_of_rank(own);
   sharded_tensors(call, passes, lse, parts, bytes, own);
   const auto is_for_backward = [d_out = call.named("d_out"),
                                 d_lse = call.named("d_lse")](const AnyShardedTensor& x) {
@@ -184,12 +186,60 @@ void compute_in_one_process(const Op& op, Call& call) {
   backward_in(Where::one_process, op, call);
 }
 
-/// How many numbers of lse are so large that their rounding errors are kept, too.
+/// How many rows of all calls had an lse so large that its rounding error is kept, too.
+inline Index& large_rows() {
+  static Index count = 0;
+  return count;
+}
+
+/// Makes NaN of the rows that key lengths hide.
 template <class T>
-Index large_count(const ShardedTensor<T>& lse) {
-  Index large = 0;
-  for (const T x : lse.whole.values()) large += std::abs(x) > fovea::kLargeLse ? 1 : 0;
-  return large;
+void hide_rows(const Tensor<T>& x, const std::vector<Index>& lengths) {
+  for (std::size_t b = 0; b < lengths.size(); ++b) {
+    for (Index n = lengths[b]; n < x.shape()[2]; ++n) {
+      set_row(x, static_cast<Index>(b), n, std::numeric_limits<T>::quiet_NaN());
+    }
+  }
+}
+
+/// Gives some calls data that ranks must treat alike: logits so large that lse has a second number;
+/// keys that become shorter, so that running references are raised; and NaN in the rows that key
+/// lengths hide.
+template <class Call>
+void draw_extremes(Call& call, Bytes& bytes) {
+  using T = typename Call::Scalar;
+  const std::uint64_t seed = call.sequence.seed;
+  const auto rows = static_cast<double>(call.sequence.shape.keys);
+  switch (bytes(0, 5)) {
+    case 1:
+      return call.q.whole.fill(gaussian(seed, 4000));
+    case 2:
+      return call.k.whole.fill([key = gaussian(seed), rows](Index b, Index h, Index n, Index c) {
+        return (1 + 12 * (rows - static_cast<double>(n)) / rows) * key(b, h, n, c);
+      });
+    case 3:
+      for (const ShardedTensor<T>* x : {&call.k, &call.v}) {
+        if (x->held == Held::rows) hide_rows(x->whole, call.sequence.lengths);
+      }
+      if constexpr (requires { call.dominant; }) {
+        hide_rows(call.dominant.whole, call.sequence.lengths);
+      }
+      return;
+    default:
+      return;
+  }
+}
+
+/// Gives some calls rows that are not at the positions of their keys, if the operator knows them.
+template <class Op>
+void draw_positions(Op& op, DrawnSequence& sequence, Bytes& bytes) {
+  if constexpr (requires { op.options.alignment; }) {
+    const Index way = bytes(0, 7);
+    if (way == 1) op.options.alignment = fovea::CausalAlignment::key_length;
+    for (Index b = 0; way == 2 && b < sequence.shape.batch; ++b) {
+      sequence.first_positions.push_back(bytes(-20, 20));
+    }
+  }
 }
 
 /// Compares attention over ranks with one process, as compare_sharded does.
@@ -204,10 +254,14 @@ void try_sharded(const Op& op, const std::string& made, Call& call, bool are_ali
   passes.keeps = bytes.once_in(2);
   passes.is_alike = are_alike;
   if (kTakesDLse<Op, T> && passes.has_backward && bytes.once_in(2)) call.d_lse.role = Role::read;
+  draw_extremes(call, bytes);
   compare_sharded(
       std::string(Op::name()) + made, call, passes, &call.lse, layout, bytes,
       [&](Where where, auto&&... more) { return forward_in(where, op, call, more...); },
       [&](Where where, auto&&... more) { return backward_in(where, op, call, more...); });
+  for (const auto lse : call.lse.whole.values()) {
+    large_rows() += std::isfinite(lse) && std::abs(lse) > fovea::kLargeLse ? 1 : 0;
+  }
 }
 
 }  // namespace fovea_test

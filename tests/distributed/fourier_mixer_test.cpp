@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS NEEDS fftw)
 /// \file
-/// The Fourier mixer over ranks beyond drawn_spectral_test.cpp: empty tensors and many columns on
-/// threads have the bits of one process; what it refuses, and what it sends.
+/// The Fourier mixer over ranks beyond drawn_spectral_test.cpp: what it refuses, what it sends, and
+/// its memory.
 #include <gtest/gtest.h>
 
 #include "distributed/rank_call.hpp"
@@ -14,21 +14,6 @@
 namespace fovea_test::distributed_fourier_mixer {
 
 using fovea::FourierMixer;
-
-void check(const SquareSequence& s, const AnyExecutor& executor = in_this_thread()) {
-  expect_one_process(FourierMixer(), MixerCall<float>(s), executor);
-}
-
-TEST(DistributedMixer, SupportsEmptyTensors) {
-  check(channels(0, 10, 4));
-  check(channels(2, 0, 4));
-  check(channels(2, 10, 0));
-}
-
-TEST(DistributedMixerThreads, DoNotChangeBits) {
-  fovea::ThreadPool pool(3);
-  check(channels(1, 1500, 150), AnyExecutor::of(pool));
-}
 
 /// Whether each row is on the rank of its mirror image.
 TEST(DistributedMixerTraffic, FollowsFromTheLayout) {

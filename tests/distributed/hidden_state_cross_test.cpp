@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS NEEDS fftw)
 /// \file
-/// The Fourier cross over ranks beyond drawn_spectral_test.cpp: what it does on threads and with
-/// few channels, and what it refuses.
+/// What the Fourier cross over ranks refuses. (See also drawn_spectral_test.cpp.)
 #include <gtest/gtest.h>
 
 #include "distributed/rank_call.hpp"
@@ -10,18 +9,6 @@
 #include "fovea/core/thread_pool.hpp"
 
 namespace fovea_test::distributed_hidden_state_cross {
-
-void check(const SquareSequence& s, const AnyExecutor& executor = in_this_thread()) {
-  expect_one_process(fovea::HiddenStateCross(), CrossCall<float>(s), executor);
-}
-
-/// Some ranks have no channel.
-TEST(DistributedCross, EqualsOneProcessWithFewChannels) { check(channels(1, 100, 2)); }
-
-TEST(DistributedCross, RunsOnThreads) {
-  fovea::ThreadPool pool(3);
-  check(channels(1, 1000, 40), AnyExecutor::of(pool));
-}
 
 TEST(DistributedCross, RefusesMismatches) {
   CrossCall<float> call(channels(1, 40, 6));

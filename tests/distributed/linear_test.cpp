@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Linear, delta-rule and FMM attention over ranks beyond drawn_linear_test.cpp: several segments,
-/// key lengths and no values have the bits of one process; what is sent; and what is refused.
+/// Linear, delta-rule and FMM attention over ranks beyond drawn_linear_test.cpp: gradients without
+/// values; what is sent; and what is refused.
 #include <gtest/gtest.h>
 
-#include "distributed/operators.hpp"
 #include "distributed/rank_call.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed/linear_backward.hpp"
@@ -20,24 +19,6 @@ using fovea::EluPlusOne;
 using fovea::kLinearSegment;
 
 const fovea::FmmOneKernel kCausalFmm({.band = {.left = 6}, .causal = true});
-
-/// Several segments: states go over them, and sums are folded in their order.
-TEST(DistributedLinear, EqualsOneProcessOverSegments) {
-  const fovea::ThreadPool pool(3);
-  for_each_far_field_operator([&](const auto& op) {
-    expect_one_process<float>(op, square(1, 4, 2, 5 * kLinearSegment + 77), {},
-                              AnyExecutor::of(pool));
-  });
-}
-
-/// Rows after the last key read the last chunk of keys token by token, on any rank.
-TEST(DistributedLinear, SupportsKeyLengths) {
-  const Index count = 3 * kLinearSegment + 5;
-  for_each_far_field_operator([&](const auto& op) {
-    expect_one_process<float>(
-        op, square(4, 2, 1, count, {count, kLinearSegment + 130, 0, 2 * kLinearSegment}));
-  });
-}
 
 /// Without values there is no output, so that denominators of exactly 0 reach no gradient.
 TEST(DistributedLinear, NoValuesGiveNoGradients) {
@@ -55,18 +36,6 @@ TEST(DistributedLinear, NoValuesGiveNoGradients) {
     expect_zero(fovea::FmmAttention<Relu>({.band = {.left = 9}, .causal = causal}));
   }
   expect_zero(fovea::DeltaRuleAttention<Relu>());
-}
-
-/// Of no sequences at all the gradients of a blend's logits are 0.
-TEST(DistributedLinear, LogitsWithoutSequences) {
-  for (const bool causal : {false, true}) {
-    const fovea::FmmOneKernel op({.band = {.left = 6}, .causal = causal});
-    OperatorCall<fovea::FmmOneKernel, OtherScalar> call(square(0, 2, 2, 100),
-                                                        {.near_logits = "h", .far_logits = "h"});
-    expect_one_process(op, call);
-    for (const double x : call.d_near_logits.own.values()) EXPECT_EQ(x, 0);
-    for (const double x : call.d_far_logits.own.values()) EXPECT_EQ(x, 0);
-  }
 }
 
 /// Causal, a state goes over each end of a range. In the backward pass ranges that end with
@@ -92,15 +61,10 @@ TEST(DistributedLinear, SendsStatesAndNoRows) {
 TEST(DistributedLinear, RefusesMismatches) {
   OperatorCall<fovea::DeltaRuleAttention<EluPlusOne>, float> call(square(1, 2, 2, 40));
   const RankCall delta(fovea::DeltaRuleAttention<EluPlusOne>(), call);
-  auto a = delta.arguments();
-  if (delta.is_last) a.inputs.beta = {};
-  std::string text = delta.refused(a);
-  EXPECT_TRUE(text.starts_with(delta.begin)) << text;
-  EXPECT_NE(text.find("beta"), std::string::npos) << text;
-  call.expect_untouched();
+  delta.expect_refused([](auto& a) { a.inputs.beta = {}; }, "...beta...");
   OperatorCall<fovea::FmmOneKernel, float> fmm_call(square(1, 2, 2, 40));
   const RankCall band(fovea::FmmOneKernel({.band = {.left = -1}}), fmm_call);
-  text = band.refused(band.arguments());
+  const std::string text = band.refused(band.arguments());
   EXPECT_TRUE(text.starts_with("rank 0: FmmAttention: ")) << text;
   fmm_call.expect_untouched();
 }
@@ -119,29 +83,19 @@ TEST(DistributedLinear, RefusesDifferentOptions) {
 
 /// Whether the near field is saved is the same on all ranks, and so are the gradients of logits.
 TEST(DistributedLinear, RefusesDifferentGradientsOfLogits) {
-  if (all_ranks().size() == 1) GTEST_SKIP() << "nobody to differ from";
   const SquareSequence s = square(1, 2, 2, 40);
   OperatorCall<fovea::FmmOneKernel, float> call(s, {.near_logits = "h"});
   OperatorCall<fovea::FmmOneKernel, float> call_by_column(s, {.near_logits = "hd"});
   const RankCall by_head(kCausalFmm, call);
-  const RankCall by_column(kCausalFmm, call_by_column);
-  const auto expect_differs = [&](const auto& arguments, const std::string& difference) {
-    const std::string text = by_head.refused_backward(arguments);
-    EXPECT_NE(text.find(difference), std::string::npos) << text;
-  };
-  auto a = by_head.arguments();
-  if (by_head.is_last) a.saved = {};
-  expect_differs(a, "near field saved");
-  a = by_head.arguments();
-  if (!by_head.is_last) a.grads.near_logits = {};
-  expect_differs(a, "gradients of logits");
-  a = by_head.arguments();
-  if (by_head.is_last) {
-    a.inputs.near_logits = by_column.arguments().inputs.near_logits;
-    a.grads.near_logits = by_column.arguments().grads.near_logits;
-  }
-  expect_differs(a, "gradients of logits of columns");
-  call.expect_untouched();
+  const auto by_column = RankCall(kCausalFmm, call_by_column).arguments();
+  by_head.expect_differs_backward([](auto& a) { a.saved = {}; }, "near field saved");
+  by_head.expect_differs_backward([](auto& a) { a.grads.near_logits = {}; }, "gradients of logits");
+  by_head.expect_differs_backward(
+      [&](auto& a) {
+        a.inputs.near_logits = by_column.inputs.near_logits;
+        a.grads.near_logits = by_column.grads.near_logits;
+      },
+      "gradients of logits of columns");
 }
 
 }  // namespace fovea_test::distributed_linear

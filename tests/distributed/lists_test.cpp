@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Attention over lists of keys over ranks, which are given, chosen by a sketch or predicted: large
-/// lse, NaN and long sequences have the bits of one process; what is sent; and what is refused.
+/// Attention over lists of keys over ranks, which are given, chosen by a sketch or predicted: NaN
+/// and long sequences have the bits of one process; what is sent; and what is refused.
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "distributed/operators.hpp"
 #include "distributed/rank_call.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed/fsat_backward.hpp"
@@ -24,33 +23,14 @@ using fovea::IndexedAttention;
 using fovea::SmartBirdAttention;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr Index kChosenKeys = OtherSizes{}.listed;
 const SmartBirdAttention kCausalBird{{.keys_per_row = kChosenKeys, .causal = true}};
-
-/// With a large lse a second number of each row travels, since no other rank has all its keys.
-TEST(DistributedLists, EqualsOneProcessIfLseIsLarge) {
-  const auto check = [&]<class Op>(const Op& op) {
-    OperatorCall<Op, float> call(square(1, 4, 2, 333));
-    call.q.whole.fill(gaussian(1, 300));
-    expect_one_process(op, call);
-    EXPECT_GT(large_count(call.lse), 100);
-  };
-  check(IndexedAttention{});
-  check(FsatAttention(fovea::FsatOptions{.max_length = 333}));
-}
 
 /// Long enough for the phases of one process.
 TEST(DistributedLists, FsatEqualsOneProcessWithManyRows) {
   const fovea::ThreadPool pool(3);
   expect_one_process<float>(FsatAttention(fovea::FsatOptions{.max_length = 9000}),
                             square(1, 1, 1, 9000), {}, AnyExecutor::of(pool));
-}
-
-TEST(DistributedLists, SmartBirdEqualsOneProcessOverBlocksOfKeys) {
-  const SmartBirdAttention op{{.keys_per_row = kChosenKeys,
-                               .policy = fovea::SamplingPolicy::top_k,
-                               .causal = true,
-                               .search = fovea::SketchSearch::blocks}};
-  expect_one_process<float>(op, square(1, 1, 1, 5000));
 }
 
 /// A row whose sketch contains NaN is NaN on its rank. It has chosen no key, and gives none a
@@ -96,59 +76,49 @@ TEST(DistributedLists, FsatSendsKeysToTheirQueries) {
 
 TEST(DistributedLists, RefusesListsOfOneRank) {
   OperatorCall<IndexedAttention, float> call(square(1, 2, 2, 70));
-  const RankCall wrong(IndexedAttention{}, call);
-  auto a = wrong.arguments();
+  const RankCall own(IndexedAttention{}, call);
   const Tensor<Index> beyond = call.indices.own.in({});
   beyond(0, 1, 2, 0) = 70;
-  if (wrong.is_last) a.inputs.indices = beyond.view();
-  EXPECT_EQ(wrong.refused(a), wrong.begin +
-                                  "indices[0, 1, 2, 0] is 70; expected 0 to 69, the keys of the "
-                                  "sequence, or -1 after the last one");
-  if (wrong.is_last) a.inputs.indices = {};
-  EXPECT_EQ(wrong.refused(a),
-            wrong.begin + "indices is required: [B, Hq, Nq, K], the keys of each row");
-  call.expect_untouched();
+  own.expect_refused(
+      [&](auto& a) { a.inputs.indices = beyond.view(); },
+      "indices[0, 1, 2, 0] is 70; expected 0 to 69, the keys of the sequence, or -1 after the last "
+      "one");
+  own.expect_refused([](auto& a) { a.inputs.indices = {}; },
+                     "indices is required: [B, Hq, Nq, K], the keys of each row");
   // Keys on other ranks are valid.
-  EXPECT_EQ(wrong.refused(wrong.arguments()), "accepted");
+  EXPECT_EQ(own.refused(own.arguments()), "accepted");
 }
 
 TEST(DistributedLists, RefusesDrawsAndWrongChoices) {
   OperatorCall<SmartBirdAttention, float> call(square(1, 2, 2, 40));
-  const RankCall wrong(kCausalBird, call);
-  auto a = wrong.arguments();
-  const Tensor<float> draws({1, 2, wrong.rows().own_count(), 40});
-  if (wrong.is_last) a.inputs.draws = draws.view();
-  EXPECT_EQ(wrong.refused(a),
-            wrong.begin + "draws must not be given: the sequence is distributed over ranks");
-  a = wrong.arguments();
-  const Tensor<Index> chosen({1, 2, wrong.rows().own_count(), kChosenKeys});
-  a.saved.indices = chosen.view();
+  const RankCall own(kCausalBird, call);
+  const Tensor<float> draws({1, 2, own.own_count, 40});
+  own.expect_refused([&](auto& a) { a.inputs.draws = draws.view(); },
+                     "draws must not be given: the sequence is distributed over ranks");
+  auto a = own.arguments();
+  const Tensor<Index> chosen({1, 2, own.own_count, kChosenKeys});
   chosen.fill(constant(-1));
-  if (wrong.is_last) chosen(0, 0, 0, 1) = 3;
-  EXPECT_EQ(wrong.refused_backward(a),
-            wrong.begin + "indices[0, 0, 0, 1] is 3; expected -1, as before it: -1 ends the list");
-  if (wrong.is_last) chosen(0, 0, 0, 0) = 40;
-  EXPECT_EQ(wrong.refused_backward(a),
-            wrong.begin +
-                "indices[0, 0, 0, 0] is 40; expected 0 to 39, the keys of the "
-                "sequence, or -1 after the last one");
+  a.saved.indices = chosen.view();
+  if (own.is_last) chosen(0, 0, 0, 1) = 3;
+  EXPECT_EQ(own.refused_backward(a),
+            own.begin + "indices[0, 0, 0, 1] is 3; expected -1, as before it: -1 ends the list");
+  if (own.is_last) chosen(0, 0, 0, 0) = 40;
+  EXPECT_EQ(own.refused_backward(a),
+            own.begin +
+                "indices[0, 0, 0, 0] is 40; expected 0 to 39, the keys of the sequence, or -1 "
+                "after the last one");
   call.expect_untouched();
 }
 
 TEST(DistributedLists, RefusesDominantIndicesOfOneRank) {
   OperatorCall<FsatAttention, float> call(square(1, 2, 2, 40));
-  const RankCall wrong(FsatAttention(fovea::FsatOptions{.max_length = 40}), call);
-  auto a = wrong.arguments();
-  if (wrong.is_last) a.inputs.dominant = {};
-  const std::string text = wrong.refused(a);
-  EXPECT_NE(text.find("dominant"), std::string::npos) << text;
-  a = wrong.arguments();
-  const Tensor<Index> queries({1, 2, wrong.rows().own_count(), 4});
-  if (wrong.is_last) a.inputs.random = queries.view();
-  EXPECT_EQ(wrong.refused(a),
-            wrong.begin + "random must not be given: the sequence is distributed over ranks");
+  const RankCall own(FsatAttention(fovea::FsatOptions{.max_length = 40}), call);
+  own.expect_refused([](auto& a) { a.inputs.dominant = {}; }, "...dominant...");
+  const Tensor<Index> queries({1, 2, own.own_count, 4});
+  own.expect_refused([&](auto& a) { a.inputs.random = queries.view(); },
+                     "random must not be given: the sequence is distributed over ranks");
   EXPECT_EQ(
-      wrong.refused(FsatAttention(fovea::FsatOptions{.max_length = 39}), wrong.arguments()),
+      own.refused(FsatAttention(fovea::FsatOptions{.max_length = 39}), own.arguments()),
       "rank 0: FsatAttention: max_length is 39; expected at least 40, the rows of the sequence");
   call.expect_untouched();
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Luna attention over ranks: the bits of one process over segments and with a large lse (see also
-/// drawn_shared_test.cpp), what it sends, and refusals.
+/// Luna attention over ranks: what it sends, and refusals. (See also drawn_shared_test.cpp.)
 #include "fovea/distributed/luna.hpp"
 
 #include <gtest/gtest.h>
@@ -19,11 +18,9 @@ using fovea::LunaPack;
 using fovea::LunaUnpack;
 using fovea::View;
 
-/// Batch, heads, rows and widths of a step.
+/// Batch, heads and rows of a step.
 struct Sizes {
   Index batch, query_heads, key_heads, packed, rows;
-  Index width = 5;
-  Index value_width = 7;
 };
 
 /// A step without slopes and sinks.
@@ -31,48 +28,12 @@ template <class Op>
 struct Call : LunaCall<float> {
   static constexpr bool kIsPack = std::same_as<Op, LunaPack>;
 
-  explicit Call(const Sizes& s, const std::vector<Index>& lengths = {})
-      : LunaCall<float>(SquareSequence{{s.batch, s.query_heads, s.key_heads, s.rows, s.rows,
-                                        s.width, s.value_width},
-                                       lengths},
+  explicit Call(const Sizes& s)
+      : LunaCall<float>(SquareSequence{{s.batch, s.query_heads, s.key_heads, s.rows, s.rows, 5, 7}},
                         gaussian_fills(1), kIsPack, s.packed) {
     slopes.role = sink.role = d_sink.role = Role::none;
   }
 };
-
-template <class Op>
-void check(Call<Op>&& call) {
-  const Index rows = call.sequence.shape.queries;
-  std::vector<RowLayout> layouts = layouts_of(rows, all_ranks().size());
-  layouts.push_back(RowLayout::contiguous(rows, all_ranks().size(), kKeySegment));
-  expect_one_process(Op(), call, layouts);
-}
-
-/// Several segments of keys, whose running softmaxes are merged in their order.
-TEST(DistributedLuna, EqualsOneProcessOverSegments) {
-  for (const Sizes& sizes :
-       {Sizes{1, 4, 2, 9, 4 * kKeySegment + 77}, Sizes{1, 1, 1, 70, 2 * kKeySegment}}) {
-    check(Call<LunaPack>(sizes));
-    check(Call<LunaUnpack>(sizes));
-  }
-}
-
-/// The rounding error of a large lse is computed over all keys.
-template <class Op>
-void check_large_lse(const std::vector<Index>& lengths) {
-  Call<Op> call({2, 2, 1, 70, 2 * kKeySegment + 300}, lengths);
-  call.q.whole.fill(gaussian(1, 4000));
-  call.sink.whole.fill(gaussian(2, 30));
-  call.sink.role = call.d_lse.role = Role::read;
-  call.d_sink.role = Role::gradient;
-  expect_one_process(Op(), call);
-  EXPECT_GT(large_count(call.lse), 100);
-}
-
-TEST(DistributedLuna, EqualsOneProcessIfLseIsLarge) {
-  check_large_lse<LunaPack>({2 * kKeySegment + 300, kKeySegment + 3});
-  check_large_lse<LunaUnpack>({});
-}
 
 /// The passes of operators of one sequence are not those of Luna.
 static_assert(!fovea::distributed::PatternAttention<LunaPack, float>);
@@ -128,58 +89,30 @@ TEST(DistributedLuna, SendsRowsOfDividedSegments) {
 
 TEST(DistributedLuna, RefusesMismatches) {
   Call<LunaPack> call({1, 2, 1, 6, 40});
+  call.sink.role = Role::read;
+  call.d_sink.role = Role::gradient;
   const RankCall own(LunaPack(), call);
-  auto a = own.arguments();
-  const Tensor<float> wrong({1, 1, 41, 5});
-  if (own.is_last) a.inputs.k = wrong.view();
-  std::string text = own.refused(a);
-  EXPECT_TRUE(text.starts_with(own.begin + "k has 41 rows;")) << text;
-  a = own.arguments();
-  const std::vector<Index> ends = {0, 6};
-  if (own.is_last) a.inputs.cu_seqlens_q = ends;
-  EXPECT_EQ(own.refused(a),
-            own.begin + "cu_seqlens must not be given: the sequence is distributed over ranks");
-  a = own.arguments();
-  const std::vector<Index> lengths = {41};
-  if (own.is_last) a.inputs.key_lengths = lengths;
-  text = own.refused(a);
-  EXPECT_TRUE(text.starts_with(own.begin + "key_lengths[0] is 41;")) << text;
-  a = own.arguments();
   const Tensor<float> bias({1, 1, 1, 1});
-  if (own.is_last) a.grads.bias = bias.view();
-  EXPECT_EQ(
-      own.refused_backward(a),
-      own.begin + "the gradient of bias must not be given: the sequence is distributed over ranks");
-  a = own.arguments();
+  own.expect_refused_backward(
+      [&](auto& a) { a.grads.bias = bias.view(); },
+      "the gradient of bias must not be given: the sequence is distributed over ranks");
+  own.expect_differs_backward([](auto& a) { a.grads.q = {}; }, "6 packed rows, the gradient of q");
+  own.expect_differs_backward([](auto& a) { a.grads.sink = {}; }, ", gradients of sinks");
+  call.lse.is_wanted = false;
+  const Tensor<float> fewer({1, 2, 5, 5}), out({1, 2, 5, 7});
+  own.expect_differs(
+      [&](auto& a) {
+        a.inputs.q = fewer.view();
+        a.out = out.view();
+      },
+      "5 packed rows, where rank 0 calls");
+  // The gradient by lse belongs to all ranks or to none.
+  call.lse.is_wanted = true;
+  auto a = own.arguments();
   a.d_lse = own.is_last ? a.d_out : View<const float>(a.saved.lse);
-  text = own.refused_backward(a);
+  std::string text = own.refused_backward(a);
   EXPECT_TRUE(text.starts_with(own.begin + "d_lse has shape 1x2x6x7")) << text;
-  if (own.last > 0) {
-    a.d_lse = own.is_last ? View<const float>() : View<const float>(a.saved.lse);
-    text = own.refused_backward(a);
-    EXPECT_TRUE(text.ends_with(", d_lse")) << text;
-    a = own.arguments();
-    if (own.is_last) a.grads.q = {};
-    text = own.refused_backward(a);
-    EXPECT_NE(text.find("6 packed rows, the gradient of q"), std::string::npos) << text;
-    a = own.arguments();
-    const std::vector<float> sinks(2);
-    std::vector<float> d_sinks(2);
-    a.inputs.sink = sinks;
-    if (own.is_last) a.grads.sink = d_sinks;
-    text = own.refused_backward(a);
-    EXPECT_NE(text.find(", gradients of sinks"), std::string::npos) << text;
-    a = own.arguments();
-    a.saved = {};
-    const Tensor<float> fewer({1, 2, 5, 5});
-    const Tensor<float> out({1, 2, 5, 7});
-    if (own.is_last) {
-      a.inputs.q = fewer.view();
-      a.out = out.view();
-    }
-    text = own.refused(a);
-    EXPECT_NE(text.find("5 packed rows, where rank 0 calls"), std::string::npos) << text;
-  }
+  own.expect_differs_backward([](auto& b) { b.d_lse = b.saved.lse; }, ", d_lse");
   call.expect_untouched();
 }
 
@@ -193,20 +126,14 @@ void check_refusal_of_logits(const Op& op) {
   const Shape of_pairs = {1, 1, a.inputs.q.rows(), a.inputs.k.rows()};
   const Tensor<float> bias(of_pairs);
   const Tensor<bool> mask(of_pairs);
-  auto with_bias = a;
-  auto with_mask = a;
-  if (all_ranks().rank() == 0) {
-    with_bias.inputs.bias = bias.view();
-    with_mask.inputs.mask = mask.view();
-  }
-  for (const auto& [with, name] : {std::pair{&with_bias, "bias"}, std::pair{&with_mask, "mask"}}) {
-    const std::string expected = std::string("rank 0: ") + op.name() + ": " + name +
-                                 " must not be given: the sequence is distributed over ranks";
-    EXPECT_EQ(own.refused(*with), expected);
-    EXPECT_EQ(own.refused_backward(*with), expected);
-  }
+  const std::string reason = " must not be given: the sequence is distributed over ranks";
+  const auto with_bias = [&](auto& b) { b.inputs.bias = bias.view(); };
+  const auto with_mask = [&](auto& b) { b.inputs.mask = mask.view(); };
+  own.expect_refused(with_bias, "bias" + reason);
+  own.expect_refused_backward(with_bias, "bias" + reason);
+  own.expect_refused(with_mask, "mask" + reason);
+  own.expect_refused_backward(with_mask, "mask" + reason);
 }
-
 TEST(DistributedLuna, RefusesBiasAndMask) {
   check_refusal_of_logits(LunaPack());
   check_refusal_of_logits(LunaUnpack());

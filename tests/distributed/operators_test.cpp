@@ -1,73 +1,54 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// What every operator whose rows are distributed has in common: both passes have the bits of one
-/// process, write only requested gradients, and fail together.
+/// What every operator whose rows are distributed refuses, and what it does if a thread throws.
+/// (That it has the bits of one process is in the drawn tests.)
 #include <gtest/gtest.h>
 
-#include <limits>
-
-#include "distributed/operators.hpp"
 #include "distributed/rank_call.hpp"
-#include "fovea/core/thread_pool.hpp"
+#include "distributed/score_modifier.hpp"
+#include "fovea/attention.hpp"
 #include "fovea/distributed.hpp"
-#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_operators {
 
-TEST(DistributedOperators, EqualOneProcess) {
-  for (const Index rows : {1, 6, 333}) {
-    for_each_operator(
-        rows, [&](const auto& op) { expect_one_process<float>(op, square(2, 4, 2, rows)); });
-  }
-}
-
-TEST(DistributedOperators, EqualOneProcessInDouble) {
-  for_each_operator(
-      700, [&](const auto& op) { expect_one_process<OtherScalar>(op, square(1, 2, 2, 700)); });
-}
-
-/// Keys from a length on may contain anything, and so may their dominant indices.
-TEST(DistributedOperators, SupportKeyLengthsAndThreads) {
-  const fovea::ThreadPool pool(3);
-  const AnyExecutor executor = AnyExecutor::of(pool);
-  for_each_operator(300, [&]<class Op>(const Op& op) {
-    OperatorCall<Op, float> call(square(3, 2, 2, 300, {300, 131, 0}));
-    if (call.dominant.role == Role::read) {
-      for (Index n = 131; n < 300; ++n) {
-        call.dominant.whole(1, 1, n, 0) = std::numeric_limits<float>::quiet_NaN();
-      }
-    }
-    expect_one_process(op, call, executor);
-  });
-}
-
-/// Ranks may want different gradients.
-TEST(DistributedOperators, WriteRequestedGradients) {
-  const bool is_even = all_ranks().rank() % 2 == 0;
-  for_each_operator(150, [&]<class Op>(const Op& op) {
-    for (const bool wants_k : {false, true}) {
-      OperatorCall<Op, float> call(square(1, 2, 2, 150));
-      call.d_q.is_wanted = !is_even;
-      call.d_k.is_wanted = wants_k;
-      call.d_v.is_wanted = is_even;
-      call.d_beta.is_wanted = call.d_dominant.is_wanted = !is_even;
-      call.d_projection.is_wanted = wants_k;
-      expect_one_process(op, call);
-    }
-  });
+/// Calls test(op) for an operator of every family, for a sequence of that many rows; of some for
+/// several, which take other paths.
+template <class F>
+void for_each_operator(Index rows, const F& test) {
+  using namespace fovea;
+  const FullAttention causal{{.causal = true}};
+  test(causal);
+  test(ModifiedAttention(causal, NearerIsMore{}));
+  test(StridedAttention{{.stride = 16, .heads = HeadAssignment::merged}});
+  test(FatAttention{});
+  test(LinearAttention<EluPlusOne>());
+  test(LinearAttention<EluPlusOne>({.causal = true}));
+  test(DeltaRuleAttention<EluPlusOne>());
+  test(FmmOneKernel({.band = Band::half_width(5)}));
+  test(FmmTwoKernelsFastWeight({.band = {.left = 9}, .causal = true}));
+  test(PerformerAttention());
+  test(PerformerAttention({.causal = true}));
+  test(IndexedAttention{});
+  test(SmartBirdAttention({.keys_per_row = OtherSizes{}.listed, .causal = true}));
+  test(FsatAttention(FsatOptions{.max_length = rows}));
 }
 
 TEST(DistributedOperators, RefusePackedSequences) {
   const std::vector<Index> ends = {0, 40};
   for_each_operator(40, [&]<class Op>(const Op& op) {
     OperatorCall<Op, float> call(square(1, 2, 2, 40));
-    const RankCall wrong(op, call);
-    auto a = wrong.arguments();
-    if (wrong.is_last) a.inputs.cu_seqlens_q = ends;
-    EXPECT_EQ(wrong.refused(a),
-              wrong.begin + "cu_seqlens must not be given: the sequence is distributed over ranks");
-    call.expect_untouched();
+    RankCall(op, call).expect_refused(
+        [&](auto& a) { a.inputs.cu_seqlens_q = ends; },
+        "cu_seqlens must not be given: the sequence is distributed over ranks");
+  });
+}
+
+/// (That the text of options has all of them is in options_text_test.cpp.)
+TEST(DistributedOperators, RefuseDifferentOptions) {
+  for_each_operator(40, []<class Op>(const Op& op) {
+    OperatorCall<Op, float> call(square(1, 2, 2, 40));
+    expect_options_compared(op, call);
   });
 }
 

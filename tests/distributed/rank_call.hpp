@@ -34,7 +34,11 @@ class RankCall {
 
  public:
   RankCall(const Op& op, Call& of, const RowLayout& layout)
-      : call(of), op_(op), rows_(layout, of.rows_of_block) {
+      : call(of),
+        own_count(layout.count(all_ranks().rank())),
+        rows_of_last(std::to_string(layout.count(last))),
+        op_(op),
+        rows_(layout, of.rows_of_block) {
     const std::vector<std::uint8_t> numbers = bytes_of_rank(call.sequence.seed);
     Bytes bytes(numbers);
     for (const auto& x : call.tensors) {
@@ -79,15 +83,49 @@ class RankCall {
     });
   }
 
+  /// Expects that a forward pass is refused if the last rank changes its arguments, and that
+  /// nothing is written.
+  /// \param change called as change(arguments)   \param said by the last rank, as in is_like
+  template <class Change>
+  void expect_refused(const Change& change, const std::string& said) const {
+    expect_said(refused(changed(change)), begin + said);
+  }
+  template <class Change>
+  void expect_refused_backward(const Change& change, const std::string& said) const {
+    expect_said(refused_backward(changed(change)), begin + said);
+  }
+  /// Expects the same of arguments that are valid on a rank alone, where other ranks have others.
+  template <class Change>
+  void expect_differs(const Change& change, const std::string& said) const {
+    if (last > 0) expect_said(refused(changed(change)), "..." + said + "...");
+  }
+  template <class Change>
+  void expect_differs_backward(const Change& change, const std::string& said) const {
+    if (last > 0) expect_said(refused_backward(changed(change)), "..." + said + "...");
+  }
+
   const Sharding& rows() const { return rows_.rows; }
 
   Call& call;
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;
+  const Index own_count;  // rows of this rank
+  const std::string rows_of_last;
   /// What the message of an error of the last rank begins with.
   const std::string begin = "rank " + std::to_string(last) + ": " + Op::name() + ": ";
 
  private:
+  template <class Change>
+  OwnArguments<Op, T> changed(const Change& change) const {
+    OwnArguments<Op, T> all = arguments();
+    if (is_last) change(all);
+    return all;
+  }
+  void expect_said(const std::string& text, const std::string& said) const {
+    EXPECT_TRUE(is_like(text, said)) << text << "\nexpected " << said;
+    call.expect_untouched();
+  }
+
   const Op op_;
   const CallRows rows_;
 };
@@ -151,6 +189,21 @@ void expect_refused_together(const Op& odd, const Op& of_first, const SquareSequ
   EXPECT_EQ(on_ranks.refused(odd, a), "accepted");
   expect_refused(on_ranks.refused_backward(op, a));
   call.expect_untouched({Role::gradient});
+}
+
+/// Expects that a forward pass is refused where the operator of the last rank has another scale: an
+/// option that no size shows.
+template <class Op, class Call>
+void expect_options_compared(const Op& op, Call& call) {
+  if constexpr (requires { op.options.scale; }) {
+    const RankCall own(op, call);
+    if (own.last == 0) return;
+    Op odd = op;
+    odd.options.scale = 0.125;
+    const std::string text = own.refused(own.is_last ? odd : op, own.arguments());
+    EXPECT_NE(text.find(", options {"), std::string::npos) << text;
+    call.expect_untouched();
+  }
 }
 
 }  // namespace fovea_test

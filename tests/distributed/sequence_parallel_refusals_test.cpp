@@ -24,25 +24,31 @@ using fovea::Initialiser;
 using fovea::kReductionBlock;
 using fovea::distributed::sequence_parallel;
 
-/// All ranks throw one rank's exception, and no gradient has changed.
-TEST(DistributedLayerBadInput, IsReportedOnAllRanks) {
+class DistributedLayerBadInput : public testing::Test {
+ protected:
+  using Linear = fovea::Linear<float>;
+
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;
+  const std::string of_last = "rank " + std::to_string(last) + ": ";
   const Sharding rows = chain_rows(500);
-  Initialiser initialiser(1);
-  const Tensor<float> x({1, 1, rows.own_count(), 6});
+  Initialiser initialiser{1};
+  const Tensor<float> x{{1, 1, rows.own_count(), 6}};
+  LayerCall<Linear, float> own{Linear(6, 6, initialiser), x, x};
+  Linear::Saved saved;
+};
+
+/// All ranks throw one rank's exception, and no gradient has changed.
+TEST_F(DistributedLayerBadInput, IsReportedOnAllRanks) {
   const Tensor<float> wide({1, 1, rows.own_count(), 7});
-  LayerCall<fovea::Linear<float>, float> own(fovea::Linear<float>(6, 6, initialiser), x, x);
-  fovea::Linear<float>::Saved saved;
   const auto call = [&](bool is_wrong, const Sharding& over_rows) {
     return refused_over(over_rows, [&](auto& over) {
       own.backward({is_wrong ? wide.view() : x.view()}, saved, over);
       own.backward({x.view()}, saved, over);
     });
   };
-  const std::string begin = "rank " + std::to_string(last) + ": Linear: x has width 7";
   const std::string text = call(is_last, rows);
-  EXPECT_TRUE(text.starts_with(begin)) << text;
+  EXPECT_TRUE(text.starts_with(of_last + "Linear: x has width 7")) << text;
   for (const float d : own.gradients()) EXPECT_EQ(d, 0);
 
   if (last == 0) return;
@@ -58,37 +64,29 @@ TEST(DistributedLayerBadInput, IsReportedOnAllRanks) {
       "reduction block of gradients of weights");
 }
 
-TEST(DistributedLayerBadInput, IncludesDifferentLayers) {
-  if (all_ranks().size() == 1) GTEST_SKIP() << "nobody to differ from";
-  const bool is_first = all_ranks().rank() == 0;
-  const Sharding rows = chain_rows(500);
-  Initialiser initialiser(1);
-  const Index width = is_first ? 6 : 7;
-  const Tensor<float> x({1, 1, rows.own_count(), width});
-  LayerCall<fovea::Linear<float>, float> own(fovea::Linear<float>(width, width, initialiser), x, x);
-  fovea::Linear<float>::Saved saved;
+TEST_F(DistributedLayerBadInput, IncludesDifferentLayers) {
+  if (last == 0) GTEST_SKIP() << "nobody to differ from";
+  const Index width = all_ranks().rank() == 0 ? 6 : 7;
+  const Tensor<float> tokens({1, 1, rows.own_count(), width});
+  LayerCall<Linear, float> other(Linear(width, width, initialiser), tokens, tokens);
   EXPECT_EQ(
-      refused_over(rows, [&](auto& over) { own.backward({x.view()}, saved, over); }),
+      refused_over(rows, [&](auto& over) { other.backward({tokens.view()}, saved, over); }),
       "rank 1 calls a sum over tokens of 7x7, 4 bytes per number, batch 1, where rank 0 calls a "
       "sum over tokens of 6x6, 4 bytes per number, batch 1");
 }
 
 /// Options of a layer besides its parameters: differences are found in its sums, or at the end.
-TEST(DistributedLayerBadInput, IncludesDifferentOptions) {
-  if (all_ranks().size() == 1) GTEST_SKIP() << "nobody to differ from";
-  const bool is_last = all_ranks().rank() + 1 == all_ranks().size();
-  const Sharding rows = chain_rows(500);
-  const Tensor<float> x({1, 1, rows.own_count(), 6});
-  x.fill(gaussian(3));
+TEST_F(DistributedLayerBadInput, IncludesDifferentOptions) {
+  if (last == 0) GTEST_SKIP() << "nobody to differ from";
   const auto refused = [&](auto odd, auto others, bool goes_back = true) {
     using Layer = decltype(odd);
-    LayerCall<Layer, float> own(is_last ? odd : others, x, x);
+    LayerCall<Layer, float> differing(is_last ? odd : others, x, x);
     Tokens<float> tokens;
     tokens.x = x.view();
     tokens.training = {.seed = 5, .step = 2};
     return refused_over(rows, [&](auto& over) {
-      typename Layer::Saved saved;
-      goes_back ? own.run(tokens, over) : own.forward(tokens, saved, over);
+      typename Layer::Saved kept;
+      goes_back ? differing.run(tokens, over) : differing.forward(tokens, kept, over);
     });
   };
   const std::string at_the_end = "sequence_parallel: ranks differ in their row layouts or options";
@@ -103,14 +101,10 @@ TEST(DistributedLayerBadInput, IncludesDifferentOptions) {
   using Drop = fovea::DropoutLayer<float>;
   EXPECT_EQ(refused(Drop(0.5), Drop(0.25)), at_the_end);
   using Gated = fovea::GatedFeedForward<float>;
-  const auto gated = [](fovea::GateKind kind) {
-    Initialiser initialiser(1);
-    return Gated(6, 8, initialiser, {.gate = kind});
-  };
+  const auto gated = [&](fovea::GateKind kind) { return Gated(6, 8, initialiser, {.gate = kind}); };
   EXPECT_EQ(refused(gated(fovea::GateKind::silu), gated(fovea::GateKind::gelu), false), at_the_end);
   using Heads = fovea::MultiHead<fovea::FullAttention, float>;
-  const auto heads = [](double base) {
-    Initialiser initialiser(1);
+  const auto heads = [&](double base) {
     return Heads(fovea::FullAttention{},
                  {.width = 6, .heads = 1, .rotary = fovea::RotaryOptions{.base = base}},
                  initialiser);
@@ -121,14 +115,7 @@ TEST(DistributedLayerBadInput, IncludesDifferentOptions) {
 }
 
 /// All ranks throw an exception of the program between two layers, or after the last one.
-TEST(DistributedLayerBadInput, ExceptionsOfTheProgramAreThrownByAll) {
-  const int last = all_ranks().size() - 1;
-  const bool is_last = all_ranks().rank() == last;
-  const Sharding rows = chain_rows(500);
-  Initialiser initialiser(1);
-  const Tensor<float> x({1, 1, rows.own_count(), 6});
-  LayerCall<fovea::Linear<float>, float> own(fovea::Linear<float>(6, 6, initialiser), x, x);
-  fovea::Linear<float>::Saved saved;
+TEST_F(DistributedLayerBadInput, ExceptionsOfTheProgramAreThrownByAll) {
   for (const int layers_behind : {0, 1}) {
     try {
       sequence_parallel(rows, fovea::Serial{}, [&](auto& over) {
@@ -138,16 +125,13 @@ TEST(DistributedLayerBadInput, ExceptionsOfTheProgramAreThrownByAll) {
       });
       ADD_FAILURE() << "nothing was thrown";
     } catch (const std::runtime_error& error) {
-      EXPECT_EQ(std::string(error.what()), "rank " + std::to_string(last) + ": no more");
+      EXPECT_EQ(error.what(), of_last + "no more");
     }
   }
 }
 
 /// A program may catch what all have thrown. What one rank throws after that, all throw again.
-TEST(DistributedLayerBadInput, MayBeCaughtByTheProgram) {
-  const int last = all_ranks().size() - 1;
-  const bool is_last = all_ranks().rank() == last;
-  const Sharding rows = chain_rows(500);
+TEST_F(DistributedLayerBadInput, MayBeCaughtByTheProgram) {
   const fovea::IndexedAttention lists;
   fovea::IndexedInputs<float> none;
   const auto caught_text = [&](auto& over) {
@@ -157,29 +141,26 @@ TEST(DistributedLayerBadInput, MayBeCaughtByTheProgram) {
     EXPECT_NE(caught_text(over), "accepted");
     if (is_last) throw std::invalid_argument("Op: no more");
   });
-  EXPECT_EQ(text, "rank " + std::to_string(last) + ": Op: no more");
+  EXPECT_EQ(text, of_last + "Op: no more");
 }
 
 /// A rank that passes a wrong number of rows reads and writes nothing beyond them.
-TEST(DistributedLayerBadInput, IncludesADifferentNumberOfRows) {
-  const int last = all_ranks().size() - 1;
-  const Sharding rows = chain_rows(7 * kReductionBlock);
-  const Index held = rows.layout().count(last);
-  Initialiser initialiser(1);
+TEST_F(DistributedLayerBadInput, IncludesADifferentNumberOfRows) {
+  const Sharding chains = chain_rows(7 * kReductionBlock);
+  const Index held = chains.layout().count(last);
   for (const Index brought : {held - 1, held + 1}) {
-    const Index count = all_ranks().rank() == last ? brought : rows.own_count();
-    const Tensor<float> x({1, 1, count, 6});
-    x.fill(gaussian(3));
+    const Index count = is_last ? brought : chains.own_count();
+    const Tensor<float> tokens({1, 1, count, 6});
     const auto expect_refused = [&](const char* what, const auto& layer) {
-      LayerCall<std::remove_cvref_t<decltype(layer)>, float> own(layer, x, x);
-      Tokens<float> tokens;
-      tokens.training = {.seed = 5, .step = 2};
-      EXPECT_EQ(refused_over(rows, [&](auto& over) { own.run(tokens, over); }),
-                "rank " + std::to_string(last) + ": sequence_parallel: the activations have " +
-                    std::to_string(brought) + " rows; expected " + std::to_string(held) +
-                    ", the rows of rank " + std::to_string(last))
+      LayerCall<std::remove_cvref_t<decltype(layer)>, float> call(layer, tokens, tokens);
+      Tokens<float> with;
+      with.training = {.seed = 5, .step = 2};
+      EXPECT_EQ(refused_over(chains, [&](auto& over) { call.run(with, over); }),
+                of_last + "sequence_parallel: the activations have " + std::to_string(brought) +
+                    " rows; expected " + std::to_string(held) + ", the rows of rank " +
+                    std::to_string(last))
           << what;
-      for (const float d : own.gradients()) EXPECT_EQ(d, 0) << what;
+      for (const float d : call.gradients()) EXPECT_EQ(d, 0) << what;
     };
     expect_refused("Linear", fovea::Linear<float>(6, 6, initialiser));
     expect_refused("LayerNorm", fovea::LayerNorm<float>(6));
@@ -193,19 +174,15 @@ TEST(DistributedLayerBadInput, IncludesADifferentNumberOfRows) {
 }
 
 /// So is what a layer gives out to others.
-TEST(DistributedLayerBadInput, IncludesWrongRowsOfOneRank) {
-  const int last = all_ranks().size() - 1;
-  const Sharding rows = chain_rows(500);
+TEST_F(DistributedLayerBadInput, IncludesWrongRowsOfOneRank) {
   const Index held = fovea::distributed::blocks_of(rows.layout(), 10).count(all_ranks().rank());
-  const bool is_last = all_ranks().rank() == last;
-  const Tensor<float> x({1, 1, held + (is_last ? 1 : 0), 6});
+  const Tensor<float> more({1, 1, held + (is_last ? 1 : 0), 6});
   const std::string text = refused_over(rows, [&](auto& over) {
     over.with_rows_of_others(
-        "Layer", View<const float>(x.view()), 10, [](const auto& own) { return own; },
+        "Layer", View<const float>(more.view()), 10, [](const auto& mine) { return mine; },
         [](const auto& /*all*/) { ADD_FAILURE() << "rows were given"; });
   });
-  const std::string begin = "rank " + std::to_string(last) + ": Layer: x has ";
-  EXPECT_TRUE(text.starts_with(begin)) << text;
+  EXPECT_TRUE(text.starts_with(of_last + "Layer: x has ")) << text;
 }
 
 /// Lengths count tokens of all ranks, and all have as many packed rows.

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Layers of Sinkhorn attention over ranks: the tokens of a block, whose sum makes its sorting
-/// logits, may be on several ranks, and the bits are those of one process. (For lengths, threads
-/// and other layouts see drawn_other_layers_test.cpp.)
+/// What layers of Sinkhorn attention over ranks refuse. (See also drawn_other_layers_test.cpp.)
 #include <gtest/gtest.h>
 
 #include "distributed/layer_call.hpp"
@@ -13,39 +11,10 @@
 #include "fovea/layers/multi_head.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
-#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_sequence_parallel_sinkhorn {
 
-using fovea::Initialiser;
-using fovea::kReductionBlock;
 using fovea::SinkhornAttention;
-using fovea::distributed::sequence_parallel;
-
-template <class T>
-using Layer = fovea::MultiHead<SinkhornAttention, T>;
-
-template <class T>
-Layer<T> made(Index width, Index block, Index most) {
-  Initialiser initialiser(3);
-  return Layer<T>(
-      SinkhornAttention({.block = block, .iterations = 3}),
-      {.width = width, .heads = 4, .key_heads = 2, .head_width = 6, .sorted_blocks = most},
-      initialiser);
-}
-
-template <class T>
-class DistributedSinkhornLayer : public testing::Test {};
-TYPED_TEST_SUITE(DistributedSinkhornLayer, Scalars);
-
-/// Blocks that ranges of tokens cut, that are as long as several of them, and more of them than are
-/// added up at once.
-TYPED_TEST(DistributedSinkhornLayer, EqualsOneProcess) {
-  using T = TypeParam;
-  check_layer<T>(made<T>(20, 12, 60), 20, {}, {2, 1, 9 * kReductionBlock, 20});
-  check_layer<T>(made<T>(6, 3 * kReductionBlock, 3), 6, {}, {1, 1, 9 * kReductionBlock, 6});
-  check_layer<T>(made<T>(6, 2, 5 * kReductionBlock), 6, {}, {1, 1, 7 * kReductionBlock + 6, 6});
-}
 
 /// The last rank has three rows, possibly those after the last complete block.
 RowLayout last_three_apart(Index count) {
@@ -57,7 +26,9 @@ RowLayout last_three_apart(Index count) {
 
 /// The message of a layer with block 7 and at most 40 blocks for a sequence.
 std::string said_to(Index count, Index block = 7, Index rows_missing = 0) {
-  Layer<float> layer = made<float>(6, 7, 40);
+  fovea::Initialiser initialiser(3);
+  fovea::MultiHead<SinkhornAttention, float> layer(
+      SinkhornAttention({.block = 7}), {.width = 6, .heads = 2, .sorted_blocks = 40}, initialiser);
   layer.op().options.block = block;
   const Sharding rows(all_ranks(), last_three_apart(count));
   const bool is_first = all_ranks().rank() == 0;

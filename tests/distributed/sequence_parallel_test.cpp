@@ -1,135 +1,23 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Layers over ranks beyond drawn_layers_test.cpp: short sequences, global rows, lists of keys,
-/// threads, arenas and positions have the bits of one process; and what is sent.
+/// Layers over ranks beyond drawn_layers_test.cpp: positions, and what is sent.
 #include "fovea/distributed/sequence_parallel.hpp"
 
 #include <gtest/gtest.h>
 
 #include "distributed/layer_call.hpp"
-#include "fovea/attention.hpp"
-#include "fovea/core/arena.hpp"
-#include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed.hpp"
 #include "fovea/layers.hpp"
 #include "support/ranks.hpp"
-#include "support/scalars.hpp"
 
 namespace fovea_test::distributed_sequence_parallel {
 
 using fovea::Initialiser;
 using fovea::kReductionBlock;
-using fovea::MultiHead;
-using fovea::Tokens;
 using fovea::View;
 using fovea::distributed::CommStats;
 using fovea::distributed::sequence_parallel;
-
-constexpr Index kWidth = kLayerWidth;
-
-template <class T>
-class DistributedLayer : public testing::Test {};
-TYPED_TEST_SUITE(DistributedLayer, Scalars);
-
-/// Ranks have a few tokens of few sequences, or none.
-TYPED_TEST(DistributedLayer, LinearSupportsAnyLength) {
-  using T = TypeParam;
-  Initialiser initialiser(1);
-  const fovea::Linear<T> layer(3, 4, initialiser);
-  for (const Index rows :
-       {Index{1}, kReductionBlock - 1, kReductionBlock, kReductionBlock + 1, 5 * kReductionBlock}) {
-    for (const Index batch : {1, 3}) check_layer<T>(layer, 4, {}, {batch, 1, rows, 3});
-  }
-}
-
-TYPED_TEST(DistributedLayer, SumsOfNothingAreZero) {
-  using T = TypeParam;
-  Initialiser initialiser(1);
-  for (const Shape& shape : {Shape{0, 1, 200, 6}, Shape{2, 1, 0, 6}}) {
-    const Sharding rows = chain_rows(shape[2]);
-    const Tensor<T> x({shape[0], 1, rows.own_count(), 6});
-    LayerCall<fovea::Linear<T>, T> own(fovea::Linear<T>(6, 6, initialiser), x, x);
-    sequence_parallel(rows, fovea::Serial{}, [&](auto& over) { own.run({}, over); });
-    for (const T d : own.gradients()) EXPECT_EQ(d, 0);
-  }
-}
-
-/// Global rows with projections of their own, and without.
-TYPED_TEST(DistributedLayer, GlobalRowsEqualOneProcess) {
-  using T = TypeParam;
-  Initialiser initialiser(3);
-  const fovea::LongformerAttention op{{.left = 30, .right = 5, .global = {0, 200}}};
-  for (const bool projects : {false, true}) {
-    check_layer<T>(MultiHead<fovea::LongformerAttention, T>(
-        op, {.width = kWidth, .heads = 4, .global_projections = projects}, initialiser));
-  }
-}
-
-/// Each rank brings the lists of its rows.
-TYPED_TEST(DistributedLayer, ListsOfKeysAreThoseOfTheRows) {
-  using T = TypeParam;
-  const Index count = 5 * kReductionBlock + 9;
-  Tensor<Index> lists({1, 4, count, 6});
-  lists.fill([&](Index /*b*/, Index h, Index n, Index c) {
-    const Index key = (n * 7 + h) % 50 + c * 60;
-    return key < count ? key : Index{-1};
-  });
-  Initialiser initialiser(3);
-  const MultiHead<fovea::IndexedAttention, T> layer(fovea::IndexedAttention{{.causal = true}},
-                                                    {.width = kWidth, .heads = 4}, initialiser);
-  Tensor<Index> own_lists;
-  const auto tokens_of = [&](const Sharding* rows) {
-    own_lists = rows == nullptr ? lists.in({}) : own_part(lists, *rows);
-    Tokens<T> tokens;
-    tokens.indices = own_lists.view();
-    return tokens;
-  };
-  check_layer_with<T>(layer, {1, 1, count, kWidth}, kWidth, tokens_of, fovea::Serial{},
-                      [](const Sharding& /*rows*/) {});
-}
-
-/// A batch of none has means of none, which no rank divides by.
-TYPED_TEST(DistributedLayer, SupportsNoSequences) {
-  using T = TypeParam;
-  const Sharding rows = chain_rows(300);
-  const Tensor<T> x({0, 1, rows.own_count(), 5}), d_x(x.shape()), y({0, 1, 1, 5});
-  fovea::MeanPool<T> pool;
-  typename fovea::MeanPool<T>::Saved saved;
-  const Tokens<T> tokens(View<const T>(x.view()));
-  const auto both = [&](auto& over) {
-    pool.forward(tokens, y.view(), saved, over);
-    pool.backward(tokens, saved, View<const T>(y.view()), d_x.view(), over);
-  };
-  EXPECT_EQ(refused_over(rows, both), "accepted");
-}
-
-TEST(DistributedLayerThreads, DoNotChangeBits) {
-  fovea::ThreadPool pool(3);
-  Initialiser initialiser(2);
-  check_layer<float>(fovea::FeedForward<float>(160, 300, initialiser), 160, {},
-                     {1, 1, 40 * kReductionBlock + 3, 160}, pool);
-}
-
-TEST(DistributedLayerMemory, CanBeAllocatedInAnArena) {
-  fovea::Arena arena(Index{1} << 22);
-  fovea::ThreadPool pool(2);
-  auto executor = arena.on(pool);
-  Initialiser initialiser(2);
-  using Attention = MultiHead<fovea::LocalAttention, float>;
-  check_layer<float>(
-      Attention(fovea::LocalAttention{{.left = 9}}, {.width = kWidth, .heads = 2}, initialiser),
-      kWidth, {}, {1, 1, 5 * kReductionBlock, kWidth}, executor);
-}
-
-/// A forward pass needs no chains.
-TEST(DistributedLayerForward, SupportsAnyLayout) {
-  Initialiser initialiser(3);
-  using Attention = MultiHead<fovea::FullAttention, float>;
-  const Attention layer(fovea::FullAttention{},
-                        {.width = 8, .heads = 2, .rotary = fovea::RotaryOptions{}}, initialiser);
-  check_forward<float>(layer, {1, 1, 211, 8}, layouts_of(211, all_ranks().size()));
-}
 
 /// Positions are those of the sequence, in whatever order its rows are spread, heads and all.
 TEST(DistributedRotary, UsesPositionsInTheSequence) {

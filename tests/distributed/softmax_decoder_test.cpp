@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Decoders whose keys are spread over ranks beyond drawn_decoder_test.cpp: every kind of pattern
-/// and type, prompts and threads have the bits of one process; what it stores, and what it refuses.
+/// Decoders whose keys are spread over ranks beyond drawn_decoder_test.cpp: what they store, and
+/// what they refuse.
 #include "fovea/distributed/softmax_decoder.hpp"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,6 @@
 #include <stdexcept>
 
 #include "attention/decoding.hpp"
-#include "distributed/operators.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/executors.hpp"
 #include "support/ranks.hpp"
@@ -19,7 +18,6 @@
 
 namespace fovea_test::distributed_softmax_decoder {
 
-using fovea::HeadAssignment;
 using fovea::distributed::SoftmaxDecoder;
 
 const FullAttention kCausal{{.causal = true}};
@@ -27,98 +25,6 @@ const FullAttention kCausal{{.causal = true}};
 template <class T, class Op>
 SoftmaxDecoder<Op, T> sharded_decoder(const Op& op, const DecoderShape& shape) {
   return {op, shape, all_ranks()};
-}
-
-/// Some tokens appended without queries, and the others in pieces: by a decoder over ranks and by
-/// one that has all tokens.
-template <class T>
-struct Pair {
-  TokenTensors<T> sharded;
-  TokenTensors<T> whole;
-
-  explicit Pair(const AttentionShape& shape, const Beside& beside = {}, const Layout& layout = {})
-      : sharded(shape, beside, layout), whole(shape, beside) {}
-
-  template <class Op, class E = fovea::Serial>
-  void expect_same(const std::string& name, const Op& op, Index appended,
-                   const std::vector<Index>& lengths, E&& executor = {}) const {
-    auto over_ranks = sharded_decoder<T>(op, sharded.decoder_shape());
-    auto alone = op.template decoder<T>(whole.decoder_shape());
-    over_ranks.append(sharded.keys(0, appended), sharded.values(0, appended));
-    alone.append(whole.keys(0, appended), whole.values(0, appended));
-    sharded.decode(over_ranks, lengths, executor);
-    whole.decode(alone, lengths);
-    EXPECT_EQ(over_ranks.length(), whole.shape.keys);
-    EXPECT_TRUE(same_results(sharded, whole)) << name << ", rank " << all_ranks().rank();
-  }
-};
-
-/// Steps of one row, of several and of more than are computed at a time, on both sides of the end
-/// of a block on any number of ranks.
-const std::vector<Index> kLengths = {1, 1, 5, 1, 9, 70};
-constexpr Index kAppended = 4 * fovea::kKeySegment - 4;
-
-TEST(DistributedDecoder, EqualsOneProcess) {
-  const Pair<float> tokens({1, 4, 2, kAppended + 90, kAppended + 90, 8, 8});
-  const auto expect = [&](const std::string& name, const auto& op) {
-    tokens.expect_same(name, op, kAppended, kLengths);
-  };
-  expect("full", FullAttention{});
-  expect("causal", kCausal);
-  expect("cap and dropout",
-         FullAttention{
-             {.causal = true, .soft_cap = 2.5, .dropout = {.probability = 0.3, .seed = 99}}});
-  expect("modified", fovea::ModifiedAttention(kCausal, NearerIsMore{}));
-  expect("strided", fovea::StridedAttention{{.stride = 2}});
-  expect("strided, merged",
-         fovea::StridedAttention{{.stride = 2, .heads = HeadAssignment::merged}});
-  expect("BigBird", fovea::BigBirdAttention{{.block = 64, .seed = 5}});
-  expect("blocks", fovea::BlockSparseAttention(
-                       {.block = 64, .layouts = {own_and_first_blocks(kAppended + 90, 64)}}));
-}
-
-/// Bands and runs of long steps, whose keys travel.
-TEST(DistributedDecoder, EqualsOneProcessIfKeysAreSent) {
-  const Pair<float> tokens({2, 4, 2, kAppended + 90, kAppended + 90, 5, 7}, {},
-                           {.order = {0, 2, 1, 3}, .offset = 3, .gap = 5});
-  const auto expect = [&](const std::string& name, const auto& op) {
-    tokens.expect_same(name, op, kAppended, kLengths);
-  };
-  expect("long stride", fovea::StridedAttention{{.stride = 100}});
-  expect("long stride, merged",
-         fovea::StridedAttention{{.stride = 100, .heads = HeadAssignment::merged}});
-  expect("bands", fovea::SparseAttention({.patterns = {fovea::AnyPattern(fovea::Window{20, 3}),
-                                                       fovea::AnyPattern(fovea::strided_merged(8)),
-                                                       fovea::AnyPattern(fovea::Window{4, 0})}}));
-}
-
-template <class T>
-class DistributedDecoderOf : public testing::Test {};
-using Scalars = ScalarsAnd<Eigen::bfloat16, Eigen::half>;
-TYPED_TEST_SUITE(DistributedDecoderOf, Scalars);
-
-TYPED_TEST(DistributedDecoderOf, EqualsOneProcess) {
-  const Index appended = 2 * fovea::kKeySegment - 3;
-  for (const auto& [heads, key_heads] : {std::pair<Index, Index>{6, 2}, {1, 1}}) {
-    const Pair<TypeParam> pair({2, heads, key_heads, appended + 50, appended + 50, 17, 9});
-    pair.expect_same("causal", kCausal, appended, {1, 3, 1, 45});
-  }
-}
-
-/// A prompt, and then steps.
-TEST(DistributedDecoder, SupportsAPrompt) {
-  const Pair<float> pair({1, 2, 1, 2400, 2400, 3, 5});
-  pair.expect_same("causal", kCausal, 0, {2040, 1, 9, 1, 149});
-  pair.expect_same("full", FullAttention{}, 0, {2400});
-}
-
-TEST(DistributedDecoder, SameBitsWithAnyThreads) {
-  const Index appended = 8 * fovea::kKeySegment - 4;  // all ranks have some
-  const Pair<float> pair({1, 2, 2, appended + 40, appended + 40, 16, 16});
-  fovea::ThreadPool pool(3);
-  Shuffled shuffled;
-  pair.expect_same("pool", kCausal, appended, {1, 39}, pool);
-  pair.expect_same("shuffled", kCausal, appended, {1, 39}, shuffled);
 }
 
 /// A rank stores its share, and sends the running softmaxes of its segments to each other rank.

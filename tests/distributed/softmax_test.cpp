@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(RANKS)
 /// \file
-/// Softmax attention over patterns over ranks beyond drawn_softmax_test.cpp: long sequences and
-/// large lse have the bits of one process; what is sent; and what is refused.
+/// Softmax attention over patterns over ranks beyond drawn_softmax_test.cpp: long sequences have
+/// the bits of one process; what is sent; and what is refused.
 #include <gtest/gtest.h>
 
-#include "distributed/operators.hpp"
 #include "distributed/rank_call.hpp"
 #include "fovea/distributed/softmax_backward.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
@@ -34,13 +33,6 @@ TEST(DistributedSoftmax, EqualsOneProcessInStages) {
   }
 }
 
-/// Of sinks every rank gets the gradients of the whole sequence.
-TEST(DistributedSoftmax, SinksEqualOneProcessIfLogitsAreLarge) {
-  OperatorCall<fovea::StridedAttention, float> large(square(1, 4, 4, 333), {.sink = true});
-  large.q.whole.fill(gaussian(1, 4000));
-  expect_one_process(kMerged, large);
-}
-
 /// Keys that no row of a rank sees have no effect on that rank.
 TEST(DistributedSoftmax, InvisibleRowsMayContainAnything) {
   OperatorCall<fovea::StridedAttention, float> call(square(1, 2, 2, 300));
@@ -57,23 +49,6 @@ TEST(DistributedSoftmax, InvisibleRowsMayContainAnything) {
   }
 }
 
-/// The gradient with respect to lse travels with the rows of queries.
-TEST(DistributedSoftmax, EqualsOneProcessThroughLse) {
-  for (const Index rows : {6, 333}) {
-    for_each_softmax_operator(rows, [&]<class Op>(const Op& op) {
-      OperatorCall<Op, float> call(square(2, 4, 2, rows), {.sink = true});
-      call.d_lse.role = Role::read;
-      expect_one_process(op, call);
-    });
-  }
-  OperatorCall<FullAttention, float> call(square(1, 2, 2, 333));
-  call.d_lse.role = Role::read;
-  call.q.whole.fill(gaussian(1, 4000));
-  expect_one_process(kCausal, call);
-  call.d_out.whole.fill(constant(0));
-  expect_one_process(kCausal, call);
-}
-
 /// Where rows of a block see a key in different runs, a key of a rank gets the sums of a block's
 /// runs as one number, however few rows of the block the keys of the rank are seen by.
 TEST(DistributedSoftmax, EqualsOneProcessIfRunsShareKeys) {
@@ -82,18 +57,6 @@ TEST(DistributedSoftmax, EqualsOneProcessIfRunsShareKeys) {
       fovea::subtract(fovea::FixedSummary{{3, 1, 0, false}}, fovea::unite(near, fovea::Causal{}));
   expect_one_process<OtherScalar>(fovea::SparseAttention({.patterns = {beyond}}),
                                   square(1, 2, 1, 600));
-}
-
-/// With a large lse a second number of each row travels, which is found with the keys of its rank.
-TEST(DistributedSoftmax, EqualsOneProcessIfLseIsLarge) {
-  const auto check = [&]<class Op>(const Op& op) {
-    OperatorCall<Op, float> call(square(1, 2, 2, 333));
-    call.q.whole.fill(gaussian(1, 4000));
-    expect_one_process(op, call);
-    EXPECT_GT(large_count(call.lse), 100);
-  };
-  check(kCausal);
-  check(kMerged);
 }
 
 /// A row that is needed goes over once, and no other.
@@ -114,35 +77,21 @@ class DistributedSoftmaxErrors : public testing::Test {
  protected:
   OperatorCall<FullAttention, float> call{square(1, 2, 2, 70)};
   const RankCall<FullAttention, OperatorCall<FullAttention, float>> wrong{FullAttention{}, call};
-  const Index own = wrong.rows().layout().count(wrong.last);
 };
 
 TEST_F(DistributedSoftmaxErrors, OneRankWithAWrongTensor) {
-  auto a = wrong.arguments();
-  const Tensor<float> longer({1, 2, own + 1, 5});
-  if (wrong.is_last) a.inputs.k = longer.view();
-  EXPECT_EQ(wrong.refused(a), wrong.begin + "k has " + std::to_string(own + 1) +
-                                  " rows; expected " + std::to_string(own) + ", the rows of rank " +
-                                  std::to_string(wrong.last));
-  const Tensor<float> narrow({1, 2, own, 3});
-  if (wrong.is_last) a.inputs.k = narrow.view();
-  std::string text = wrong.refused(a);
-  EXPECT_TRUE(text.starts_with(wrong.begin + "k has width ")) << text;
-  a = wrong.arguments();
-  const Tensor<float> none({1, 2, own, 6});
-  if (wrong.is_last) a.out = none.view();
-  text = wrong.refused(a);
-  EXPECT_TRUE(text.starts_with(wrong.begin + "out has shape 1x2x")) << text;
-  call.expect_untouched();
-  EXPECT_EQ(wrong.refused(wrong.arguments()), "accepted");
-}
-
-TEST_F(DistributedSoftmaxErrors, ALengthBeyondTheSequence) {
-  auto a = wrong.arguments();
+  const std::string more = std::to_string(wrong.rows().layout().count(wrong.last) + 1);
+  const Tensor<float> longer({1, 2, wrong.own_count + 1, 5});
+  wrong.expect_refused([&](auto& a) { a.inputs.k = longer.view(); },
+                       "k has " + more + " rows; expected " + wrong.rows_of_last +
+                           ", the rows of rank " + std::to_string(wrong.last));
+  const Tensor<float> narrow({1, 2, wrong.own_count, 3}), wide({1, 2, wrong.own_count, 6});
+  wrong.expect_refused([&](auto& a) { a.inputs.k = narrow.view(); }, "k has width ...");
+  wrong.expect_refused([&](auto& a) { a.out = wide.view(); }, "out has shape 1x2x...");
   const std::vector<Index> lengths = {71};
-  if (wrong.is_last) a.inputs.key_lengths = lengths;
-  EXPECT_EQ(wrong.refused(a),
-            wrong.begin + "key_lengths[0] is 71; expected 0 to 70, the rows of the sequence");
+  wrong.expect_refused([&](auto& a) { a.inputs.key_lengths = lengths; },
+                       "key_lengths[0] is 71; expected 0 to 70, the rows of the sequence");
+  EXPECT_EQ(wrong.refused(wrong.arguments()), "accepted");
 }
 
 TEST_F(DistributedSoftmaxErrors, RanksThatMakeDifferentCalls) {
@@ -157,7 +106,7 @@ TEST_F(DistributedSoftmaxErrors, RanksThatMakeDifferentCalls) {
   EXPECT_EQ(text.substr(0, first.size()), first);
   EXPECT_NE(text.find("where rank 0 calls FullAttention.forward"), std::string::npos) << text;
   // Tensors of another width on one rank fit each other there, and no other rank.
-  const Tensor<float> wide({1, 2, own, 6});
+  const Tensor<float> wide({1, 2, wrong.own_count, 6});
   if (wrong.is_last) a.inputs.q = a.inputs.k = wide.view();
   text = wrong.refused(a);
   EXPECT_NE(text.find("q 1x2x6"), std::string::npos) << text;
@@ -174,48 +123,46 @@ TEST_F(DistributedSoftmaxErrors, AnArenaExecutorInUse) {
 }
 
 TEST_F(DistributedSoftmaxErrors, AGradientOfNothingAndOneRanksOwnWishes) {
+  const Tensor<float> bias({1, 1, 1, 70}), heads({1, 3, wrong.own_count, 5});
+  wrong.expect_refused_backward([&](auto& a) { a.grads.bias = bias.view(); },
+                                "the gradient of bias must not be given: the inputs have no bias");
+  wrong.expect_refused_backward([&](auto& a) { a.grads.q = heads.view(); },
+                                "the gradient of q has shape 1x3x...");
+  OperatorCall<FullAttention, float> with_sinks(square(1, 2, 2, 70), {.sink = true});
+  RankCall(FullAttention{}, with_sinks)
+      .expect_differs_backward([](auto& a) { a.grads.sink = {}; }, ", gradients of sinks");
+}
+
+TEST_F(DistributedSoftmaxErrors, OtherPositionsOfRowsOnOneRank) {
   auto a = wrong.arguments();
-  const Tensor<float> bias({1, 1, 1, 70});
-  if (wrong.is_last) a.grads.bias = bias.view();
-  EXPECT_EQ(wrong.refused_backward(a),
-            wrong.begin + "the gradient of bias must not be given: the inputs have no bias");
+  const std::vector<Index> lengths = {40};
+  a.inputs.key_lengths = lengths;
+  FullAttention op = kCausal;
+  if (wrong.is_last) op.options.alignment = fovea::CausalAlignment::key_length;
   if (wrong.last > 0) {
-    a = wrong.arguments();
-    const std::vector<float> sinks(2);
-    std::vector<float> d_sinks(2);
-    a.inputs.sink = sinks;
-    if (wrong.is_last) a.grads.sink = d_sinks;
-    const std::string text = wrong.refused_backward(a);
-    EXPECT_NE(text.find(", gradients of sinks"), std::string::npos) << text;
+    const std::string text = wrong.refused(op, a);
+    EXPECT_NE(text.find("rows on other ranks than their keys"), std::string::npos) << text;
   }
-  a = wrong.arguments();
-  const Tensor<float> heads({1, 3, own, 5});
-  if (wrong.is_last) a.grads.q = heads.view();
-  const std::string text = wrong.refused_backward(a);
-  EXPECT_TRUE(text.starts_with(wrong.begin + "the gradient of q has shape 1x3x")) << text;
-  call.expect_untouched();
+  const std::vector<Index> positions = {0, 0};
+  wrong.expect_refused([&](auto& b) { b.inputs.first_positions = positions; },
+                       "the number of first_positions is 2; expected 1, the batch of q, or 0");
 }
 
 TEST_F(DistributedSoftmaxErrors, AGradientOfLseThatDoesNotFit) {
-  const auto refused = [&](const View<const float>& of_last, const View<const float>& of_others) {
-    auto a = wrong.arguments();
-    a.d_lse = wrong.is_last ? of_last : of_others;
-    return wrong.refused_backward(a);
-  };
-  const auto a = wrong.arguments();
-  const View<const float> right(a.saved.lse);
-  std::string text = refused(a.d_out, right);
-  EXPECT_TRUE(text.starts_with(wrong.begin + "d_lse has shape 1x2x")) << text;
+  wrong.expect_refused_backward([](auto& a) { a.d_lse = a.d_out; }, "d_lse has shape 1x2x...");
+  // Of another width.
+  wrong.expect_refused_backward([](auto& a) { a.d_lse = a.inputs.q; }, "d_lse has shape 1x2x...");
+  wrong.expect_differs_backward([](auto& a) { a.d_lse = a.saved.lse; },
+                                ", d_lse, where rank 0 calls");
+  auto a = wrong.arguments();
+  const View<const float> lse(a.saved.lse);
+  a.d_lse = wrong.is_last ? View<const float>() : lse;
   if (wrong.last > 0) {
-    text = refused(right, {});
-    EXPECT_NE(text.find(", d_lse, where rank 0 calls"), std::string::npos) << text;
-    text = refused({}, right);
-    EXPECT_TRUE(text.ends_with(", d_lse")) << text;
+    EXPECT_TRUE(wrong.refused_backward(a).ends_with(", d_lse"));
   }
-  text = refused(a.inputs.q, right);  // of another width
-  EXPECT_TRUE(text.starts_with(wrong.begin + "d_lse has shape 1x2x")) << text;
   call.expect_untouched();
-  EXPECT_EQ(refused(right, right), "accepted");
+  a.d_lse = lse;
+  EXPECT_EQ(wrong.refused_backward(a), "accepted");
 }
 
 }  // namespace fovea_test::distributed_softmax

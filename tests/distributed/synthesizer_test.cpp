@@ -43,30 +43,15 @@ TEST(DistributedSynthesizerTraffic, IsOfValuesAndKeys) {
 TEST(DistributedSynthesizerErrors, ReportInvalidArgumentsOfOneRank) {
   RandomCall<float> call(sequence(1, 1, 1, 70), gaussian_fills(1), 1);
   const RankCall own(RandomSynthesizerAttention(), call);
-  auto a = own.arguments();
-  const Tensor<float> narrow({1, 1, own.rows().own_count(), 69});
-  if (own.is_last) a.inputs.r = narrow.view();
-  EXPECT_EQ(own.refused(a), own.begin + "r has width 69; expected 70, the rows of the sequence");
-  a = own.arguments();
-  const Index own_rows = own.rows().layout().count(own.last);
-  const Tensor<float> longer({1, 1, own_rows + 1, 5});
-  if (own.is_last) a.inputs.v = longer.view();
-  EXPECT_EQ(own.refused(a), own.begin + "v has " + std::to_string(own_rows + 1) +
-                                " rows; expected " + std::to_string(own_rows) +
-                                ", the rows of rank " + std::to_string(own.last));
-  a = own.arguments();
-  const std::vector<Index> lengths = {71};
-  if (own.is_last) a.inputs.key_lengths = lengths;
-  EXPECT_EQ(own.refused(a),
-            own.begin + "key_lengths[0] is 71; expected 0 to 70, the rows of the sequence");
+  const Tensor<float> narrow({1, 1, own.own_count, 69});
+  own.expect_refused([&](auto& a) { a.inputs.r = narrow.view(); },
+                     "r has width 69; expected 70, the rows of the sequence");
   DenseCall<float> dense_call(sequence(1, 1, 1, 70), gaussian_fills(1), 1,
                               {.columns = 70, .has_b2 = false});
   const RankCall dense(DenseSynthesizerAttention(), dense_call);
-  auto d = dense.arguments();
   const Tensor<float> few({1, 1, 4, 69});
-  if (dense.is_last) d.inputs.w2 = few.view();
-  EXPECT_EQ(dense.refused(d),
-            dense.begin + "w2 has width 69; expected at least 70, the rows of the sequence");
+  dense.expect_refused([&](auto& a) { a.inputs.w2 = few.view(); },
+                       "w2 has width 69; expected at least 70, the rows of the sequence");
 }
 
 /// Gradients of weights are sums over tokens, which ranks want together and cut at chains.

@@ -4,13 +4,19 @@
 /// on dense tensors.
 #pragma once
 
+#include <cmath>
+#include <map>
 #include <string>
 
 #include "fovea/attention/attention.hpp"
 #include "layers/gradient_check.hpp"
-#include "support/oracle/fsat_layer.hpp"
 
 namespace fovea_test {
+
+using DoubleMatrix = fovea::RowMatrix<double>;
+using Weights = std::map<std::string, DoubleMatrix>;
+
+inline double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 template <class Layer>
 Weights weights_of(Layer& layer) {

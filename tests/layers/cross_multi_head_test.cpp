@@ -145,23 +145,6 @@ TEST(CrossMultiHead, GradientsAreAddedOrOmitted) {
   EXPECT_TRUE(same_bits(alone.values(), d_x.values()));
 }
 
-TEST(CrossMultiHead, ThreadsDoNotChangeBits) {
-  auto layer = make<double>();
-  const Activations x = drawn({2, 1, 150, kWidth}, 1), memory = drawn({2, 1, 210, kMemoryWidth}, 2);
-  const Activations d_y = drawn(x.shape(), 3);
-  const CrossTokens<double> tokens = {.x = x.view(), .memory = memory.view()};
-  const auto all = [&](auto&& executor) {
-    const Activations y(x.shape()), d_x(x.shape()), d_memory(memory.shape());
-    CrossMultiHead<FullAttention, double>::Saved saved;
-    fovea::zero_gradients(layer);
-    layer.forward(tokens, y.view(), saved, executor);
-    layer.backward(tokens, saved, d_y.view(), d_x.view(), d_memory.view(), executor);
-    return joined({y.values(), d_x.values(), d_memory.values(), gradients_of(layer)});
-  };
-  const fovea::ThreadPool pool(3);
-  EXPECT_TRUE(same_bits(all(AnyExecutor::of(pool)), all(fovea::Serial{})));
-}
-
 template <class T>
 void expect_decoded_bits() {
   const auto layer = make<T>();

@@ -141,10 +141,6 @@ TEST(Embedding, Refusals) {
     const Activations to(shape);
     return refusal([&] { embedding.forward(tokens, to.view()); });
   };
-  EXPECT_EQ(forward({0, 1, 2, 3, 5, 0}, {2, 1, 3, 7}),
-            "Embedding: token 4 is 5; expected 0 to 4, the vocabulary");
-  EXPECT_EQ(forward({0, -1, 2}, {1, 1, 3, 7}),
-            "Embedding: token 1 is -1; expected 0 to 4, the vocabulary");
   EXPECT_EQ(forward({0, 1}, {2, 1, 3, 7}),
             "Embedding: the number of tokens is 2; expected 6, the batch times the rows of y");
   EXPECT_EQ(forward({0, 1, 2, 3, 4}, {1, 1, 5, 7}),

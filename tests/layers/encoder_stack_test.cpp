@@ -49,14 +49,10 @@ TEST(EncoderStack, Gradients) {
     for (const bool norm_first : {true, false}) {
       auto stack = make_stack<double>(kCausal, blocks, norm_first);
       const Shape shape = {1, 1, 3, kWidth};
-      expect_layer_gradients(stack, shape, shape, alone, {.tolerance = 1e-6});
+      expect_layer_gradients(stack, shape, shape, alone,
+                             {.tolerance = 1e-6, .rows_on_threads = blocks == 2 ? 300 : 0});
     }
   }
-}
-
-TEST(EncoderStack, ThreadsDoNotChangeBits) {
-  auto stack = make_stack<double>(kCausal, 2);
-  expect_same_bits_for_threads(stack, {2, 1, 300, kWidth}, {2, 1, 300, kWidth}, alone);
 }
 
 TEST(EncoderStack, BackwardRequiresSavedTensors) {

@@ -2,7 +2,8 @@
 // fovea_test(NEEDS fftw)
 #include "fovea/layers/fat_layer.hpp"
 
-#include "layers/by_hand.hpp"
+#include "fovea/attention/full.hpp"
+#include "layers/hidden_cross_by_hand.hpp"
 
 namespace fovea_test::layers_fat_layer {
 
@@ -33,22 +34,19 @@ TEST(FatLayer, MatchesItsDefinition) {
   const Activations x = drawn(kShape, 11);
   const Activations y(kShape);
   made.forward(with_lengths(x.view()), y.view());
-  for (Index b = 0; b < 2; ++b) {
-    DoubleMatrix rows(kLengths[as_size(b)], 6);
-    for (Index i = 0; i < rows.size(); ++i) rows.data()[i] = x(b, 0, i / 6, i % 6);
-    const DoubleMatrix expected =
-        fsat_layer::layer(rows, weights_of(made), {.heads = 2, .head_width = 4});
-    for (Index i = 0; i < rows.size(); ++i) {
-      EXPECT_NEAR(y(b, 0, i / 6, i % 6), expected.data()[i], 1e-12);
-    }
-  }
+  const Weights weights = weights_of(made);
+  const auto expected =
+      hidden_cross_layer_by_hand(fovea::FullAttention(), x, hidden_cross(x, kLengths, weights),
+                                 Activations(), kLengths, weights, 2, 4);
+  EXPECT_TRUE(close_to(y.values(), expected, 1e-12));
 }
 
 TEST(FatLayer, Gradients) {
   for (const HiddenMapKind map : {HiddenMapKind::fully_connected, HiddenMapKind::convolution,
                                   HiddenMapKind::two_fully_connected}) {
     Layer made = layer(map);
-    expect_layer_gradients(made, kShape, kShape, with_lengths, {.tolerance = 1e-6});
+    expect_layer_gradients(made, kShape, kShape, with_lengths,
+                           {.tolerance = 1e-6, .rows_on_threads = 200});
   }
 }
 
@@ -97,11 +95,6 @@ TEST(FatLayer, BackwardRefusesOtherLengths) {
   const std::vector<Index> longer = {9, 10};
   EXPECT_EQ(refusal([&] { made.backward(Tokens<double>(x.view(), longer), saved, y.view(), {}); }),
             "FatLayer: key_lengths[1] is 10; expected 0 to 9, the rows of x");
-}
-
-TEST(FatLayer, ThreadsDoNotChangeBits) {
-  Layer made = layer(HiddenMapKind::convolution);
-  expect_same_bits_for_threads(made, {2, 1, 200, 6}, {2, 1, 200, 6}, alone);
 }
 
 }  // namespace fovea_test::layers_fat_layer

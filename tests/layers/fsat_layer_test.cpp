@@ -2,7 +2,7 @@
 // fovea_test(NEEDS fftw)
 #include "fovea/layers/fsat_layer.hpp"
 
-#include "layers/by_hand.hpp"
+#include "layers/hidden_cross_by_hand.hpp"
 
 namespace fovea_test::layers_fsat_layer {
 
@@ -36,27 +36,6 @@ Layer layer(const FsatLayerOptions& chosen, std::uint64_t seed = 17) {
   return made;
 }
 
-fsat_layer::Options oracle_options(const FsatLayerOptions& chosen, Index sequence) {
-  return {.heads = chosen.heads,
-          .head_width = kWidth / chosen.heads,
-          .slots_per_key = chosen.dominant,
-          .most = static_cast<double>(chosen.attention.max_length),
-          .density = chosen.attention.confidence == fovea::Confidence::density,
-          .predicted = chosen.attention.edges != EdgeSource::random,
-          .random = chosen.attention.edges != EdgeSource::predicted,
-          .seed = chosen.attention.seed,
-          .sequence = sequence};
-}
-
-/// The tokens of sequence b.
-DoubleMatrix sequence(const Activations& x, Index b) {
-  DoubleMatrix rows(kLengths[as_size(b)], kWidth);
-  for (Index n = 0; n < rows.rows(); ++n) {
-    for (Index c = 0; c < kWidth; ++c) rows(n, c) = x(b, 0, n, c);
-  }
-  return rows;
-}
-
 struct Kind {
   HiddenMapKind map;
   EdgeSource edges;
@@ -68,18 +47,11 @@ const std::vector<Kind> kKinds = {{HiddenMapKind::fully_connected, EdgeSource::p
 
 Tokens<double> with_lengths(const View<const double>& x) { return Tokens<double>(x, kLengths); }
 
-/// How far the dominant indices are from the nearest integer, where an edge would change.
-double distance_to_integers(Layer& made, const FsatLayerOptions& chosen, const Activations& x) {
-  double least = 1;
+/// The dominant indices by hand.
+Activations dominant_of(Layer& made, const FsatLayerOptions& chosen, const Activations& x) {
   const Weights weights = weights_of(made);
-  for (Index b = 0; b < kBatch; ++b) {
-    const DoubleMatrix ibar = fsat_layer::dominant(fsat_layer::hidden(sequence(x, b), weights),
-                                                   weights, oracle_options(chosen, b));
-    for (Index i = 0; i < ibar.size(); ++i) {
-      least = std::min(least, std::abs(ibar.data()[i] - std::round(ibar.data()[i])));
-    }
-  }
-  return least;
+  return dominant_by_hand(hidden_cross(x, kLengths, weights), weights, chosen.heads,
+                          chosen.dominant, static_cast<double>(chosen.attention.max_length));
 }
 
 TEST(FsatLayer, MatchesItsDefinition) {
@@ -90,17 +62,10 @@ TEST(FsatLayer, MatchesItsDefinition) {
     const Activations y(kShape);
     made.forward(with_lengths(x.view()), y.view());
     const Weights weights = weights_of(made);
-    for (Index b = 0; b < kBatch; ++b) {
-      const DoubleMatrix expected =
-          fsat_layer::layer(sequence(x, b), weights, oracle_options(chosen, b));
-      for (Index n = 0; n < kRows; ++n) {
-        for (Index c = 0; c < kWidth; ++c) {
-          // Behind its end W_O is applied to 0.
-          const double at = n < expected.rows() ? expected(n, c) : weights.at("out.bias")(0, c);
-          EXPECT_NEAR(y(b, 0, n, c), at, 1e-12) << b << " " << n << " " << c;
-        }
-      }
-    }
+    const auto expected = hidden_cross_layer_by_hand(
+        fovea::FsatAttention(chosen.attention), x, hidden_cross(x, kLengths, weights),
+        dominant_of(made, chosen, x), kLengths, weights, 2, kWidth / 2);
+    EXPECT_TRUE(close_to(y.values(), expected, 1e-12));
   }
 }
 
@@ -109,132 +74,23 @@ TEST(FsatLayer, GradientsOfFixedEdges) {
     const FsatLayerOptions chosen = options(kind.map, kind.edges, false);
     Layer made = layer(chosen);
     const Activations x = drawn(kShape, 11);
-    // A step of 1e-6 moves an index by less than 1e-4.
-    ASSERT_GT(distance_to_integers(made, chosen, x), 2e-4);
+    // A step of 1e-6 moves an index by less than 1e-4, so that none becomes another integer.
+    const Activations dominant = dominant_of(made, chosen, x);
+    for_each_index(dominant.shape(), [&](Index b, Index h, Index n, Index m) {
+      const double at = dominant(b, h, n, m);
+      ASSERT_TRUE(n >= kLengths[as_size(b)] || std::abs(at - std::round(at)) > 2e-4);
+    });
     expect_layer_gradients(made, kShape, kShape, with_lengths, {.step = 1e-6, .tolerance = 1e-6});
   }
 }
 
-/// The function whose gradient is the truncated gradient, near a point: the loss with the
-/// confidences of that point, and sum t Ibar with t[j, m] = sum over the edges of the slot of
-/// min(0, g) dconf/dIbar, g the derivative of the loss by a confidence.
-class Truncated {
- public:
-  Truncated(Layer& made, const FsatLayerOptions& chosen, const Activations& x,
-            const Activations& d_y)
-      : layer_(made), chosen_(chosen), x_(x), d_y_(d_y) {
-    const Weights weights = weights_of(made);
-    for (Index b = 0; b < kBatch; ++b) {
-      const fsat_layer::Options o = oracle_options(chosen, b);
-      const DoubleMatrix rows = sequence(x, b);
-      const DoubleMatrix c = fsat_layer::hidden(rows, weights);
-      const DoubleMatrix ibar = fsat_layer::dominant(c, weights, o);
-      graphs_.push_back(fsat_layer::graph(ibar, o));
-      slopes_.push_back(DoubleMatrix::Zero(ibar.rows(), ibar.cols()));
-      for (Index h = 0; h < o.heads; ++h) {
-        for (std::size_t e = 0; e < graphs_.back()[as_size(h)].size(); ++e) {
-          const fsat_layer::Edge edge = graphs_.back()[as_size(h)][e];
-          const auto loss_at = [&](double confidence) {
-            auto graph = graphs_.back();
-            graph[as_size(h)][e].confidence = confidence;
-            return loss(b, fsat_layer::output(rows, c, graph, weights, o));
-          };
-          const double g =
-              (loss_at(edge.confidence + 1e-4) - loss_at(edge.confidence - 1e-4)) / 2e-4;
-          (g < 0 ? negative_ : positive_)++;
-          const Index column = h * o.slots_per_key + edge.slot;
-          slopes_.back()(edge.key, column) +=
-              std::min(0.0, g) * edge.confidence *
-              (static_cast<double>(edge.query) - ibar(edge.key, column)) / o.most;
-        }
-      }
-    }
-  }
-
-  double operator()() const {
-    const Weights weights = weights_of(layer_);
-    double sum = 0;
-    for (Index b = 0; b < kBatch; ++b) {
-      const fsat_layer::Options o = oracle_options(chosen_, b);
-      const DoubleMatrix rows = sequence(x_, b);
-      const DoubleMatrix c = fsat_layer::hidden(rows, weights);
-      sum += loss(b, fsat_layer::output(rows, c, graphs_[as_size(b)], weights, o));
-      sum += slopes_[as_size(b)].cwiseProduct(fsat_layer::dominant(c, weights, o)).sum();
-    }
-    return sum;
-  }
-
-  /// Edges whose confidence has a gradient of that sign.
-  int negative() const { return negative_; }
-  int positive() const { return positive_; }
-
- private:
-  double loss(Index b, const DoubleMatrix& y) const {
-    double sum = 0;
-    for (Index n = 0; n < kRows; ++n) {
-      for (Index c = 0; c < kWidth; ++c) {
-        const double at = n < y.rows() ? y(n, c) : weights_of(layer_).at("out.bias")(0, c);
-        sum += d_y_(b, 0, n, c) * at;
-      }
-    }
-    return sum;
-  }
-
-  Layer& layer_;
-  const FsatLayerOptions& chosen_;
-  const Activations& x_;
-  const Activations& d_y_;
-  std::vector<std::vector<fsat_layer::Edges>> graphs_;
-  std::vector<DoubleMatrix> slopes_;
-  int negative_ = 0;
-  int positive_ = 0;
-};
-
-/// The default suite checks one parameter in five.
-constexpr Index kEachParameter = FOVEA_FULL_SUITE ? 1 : 5;
-
-TEST(FsatLayer, GradientsTruncated) {
-  for (const Kind& kind : {kKinds[0], kKinds[2]}) {
-    const FsatLayerOptions chosen = options(kind.map, kind.edges, true);
-    Layer made = layer(chosen);
-    const Activations x = drawn(kShape, 11);
-    const Activations d_x(kShape);
-    const Activations y(kShape);
-    const Activations d_y = drawn(kShape, 12);
-    const Truncated loss(made, chosen, x, d_y);
-    EXPECT_GT(loss.negative(), 10);
-    EXPECT_GT(loss.positive(), 10);
-    Layer::Saved saved;
-    fovea::zero_gradients(made);
-    made.forward(with_lengths(x.view()), y.view(), saved);
-    made.backward(with_lengths(x.view()), saved, d_y.view(), d_x.view());
-    const auto expect = [&](double& at, double gradient, const std::string& name) {
-      const double before = at;
-      at = before + 1e-5;
-      const double above = loss();
-      at = before - 1e-5;
-      const double difference = (above - loss()) / 2e-5;
-      at = before;
-      ASSERT_NEAR(gradient, difference, 1e-7 * (1 + std::abs(difference))) << name;
-    };
-    for_each_index(kShape, [&](Index b, Index h, Index n, Index d) {
-      expect(x(b, h, n, d), d_x(b, h, n, d), "x");
-    });
-    made.visit([&](fovea::Parameter<double>& p) {
-      for (Index i = 0; i < p.value.size(); i += kEachParameter) {
-        expect(p.value.data()[i], p.gradient.data()[i], p.name);
-      }
-    });
-  }
-}
-
-TEST(FsatLayer, ThreadsDoNotChangeBits) {
-  for (const Kind& kind : kKinds) {
-    FsatLayerOptions chosen = options(kind.map, kind.edges, true);
-    chosen.attention.max_length = 300;
-    Layer made = layer(chosen);
-    expect_same_bits_for_threads(made, {2, 1, 300, kWidth}, {2, 1, 300, kWidth}, alone);
-  }
+/// What the gradient is with truncation is the operator's property.
+TEST(FsatLayer, GradientsAreTruncatedByTheOperator) {
+  const auto run = [](bool truncates) {
+    Layer made = layer(options(HiddenMapKind::convolution, EdgeSource::both, truncates));
+    return everything(made, kShape, kShape, with_lengths, fovea::Serial{});
+  };
+  EXPECT_FALSE(same_bits(run(true), run(false)));
 }
 
 TEST(FsatLayer, DataBeyondALengthHaveNoEffect) {

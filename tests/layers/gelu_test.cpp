@@ -52,7 +52,7 @@ TEST(Gelu, ElementsAreIndependent) {
 TEST(Gelu, Gradients) {
   for (const fovea::GeluForm form : {fovea::GeluForm::erf, fovea::GeluForm::tanh}) {
     Layer layer(form);
-    expect_layer_gradients(layer, {2, 1, 3, 70}, {2, 1, 3, 70}, alone);
+    expect_layer_gradients(layer, {2, 1, 3, 70}, {2, 1, 3, 70}, alone, {.rows_on_threads = 300});
   }
 }
 
@@ -62,11 +62,6 @@ TEST(Gelu, BackwardRefusesWhatForwardRefuses) {
   Layer::Saved saved;
   EXPECT_EQ(refusal([&] { layer.backward(x.view(), saved, d_y.view(), d_x.view()); }),
             "Gelu: x has 2 heads; expected 1, since layers take activations [B, 1, L, width]");
-}
-
-TEST(Gelu, ThreadsDoNotChangeBits) {
-  Layer layer;
-  expect_same_bits_for_threads(layer, {2, 1, 300, 9}, {2, 1, 300, 9}, alone);
 }
 
 }  // namespace fovea_test::layers_gelu

@@ -86,6 +86,9 @@ struct DifferenceOptions {
   double tolerance = 1e-7;
   /// Parameters whose name contains this have no gradient: it must stay as it was.
   std::string untrained = "-";
+  /// The rows of x and y where threads are compared, if not those of the differences. More than 192
+  /// are more than one task.
+  Index rows_on_threads = 0;
 };
 
 /// Holds the gradients of <y, d_y> by every element of x and every weight to central differences.
@@ -141,24 +144,6 @@ void expect_gradients(Layer& layer, const Activations& x, const Activations& d_x
   });
 }
 
-/// The same for a layer of `Input`s: x alone or tokens. \param input (x) -> Input
-template <class Layer, class Input>
-void expect_layer_gradients(Layer& layer, const Shape& x_shape, const Shape& y_shape, Input&& input,
-                            const DifferenceOptions& options = {}) {
-  const Activations x = drawn(x_shape, 11);
-  const Activations d_x(x_shape);
-  const Activations y(y_shape);
-  const Activations d_y = drawn(y_shape, 12);
-  typename Layer::Saved saved;
-  expect_gradients(
-      layer, x, d_x, d_y,
-      [&] {
-        layer.forward(input(x.view()), y.view(), saved);
-        return y.values();
-      },
-      [&] { layer.backward(input(x.view()), saved, d_y.view(), d_x.view()); }, options);
-}
-
 /// y, d_x and every parameter's gradient of one forward and one backward pass.
 template <class Layer, class Input, class E>
 std::vector<double> everything(Layer& layer, const Shape& x_shape, const Shape& y_shape,
@@ -205,6 +190,30 @@ void expect_same_bits_for_threads(Layer& layer, const Shape& x_shape, const Shap
   layer.forward(input(x.view()), y.view(), three);
   const std::vector<double> first(serial.begin(), serial.begin() + size_of(y_shape));
   EXPECT_TRUE(same_bits(y.values(), first));
+}
+
+/// The same for a layer of `Input`s: x alone or tokens; and the same bits for any threads.
+/// \param input (x) -> Input
+template <class Layer, class Input>
+void expect_layer_gradients(Layer& layer, const Shape& x_shape, const Shape& y_shape, Input&& input,
+                            const DifferenceOptions& options = {}) {
+  const Activations x = drawn(x_shape, 11);
+  const Activations d_x(x_shape);
+  const Activations y(y_shape);
+  const Activations d_y = drawn(y_shape, 12);
+  typename Layer::Saved saved;
+  expect_gradients(
+      layer, x, d_x, d_y,
+      [&] {
+        layer.forward(input(x.view()), y.view(), saved);
+        return y.values();
+      },
+      [&] { layer.backward(input(x.view()), saved, d_y.view(), d_x.view()); }, options);
+  const auto on_threads = [&](Shape shape) {
+    if (options.rows_on_threads > 0) shape[2] = options.rows_on_threads;
+    return shape;
+  };
+  expect_same_bits_for_threads(layer, on_threads(x_shape), on_threads(y_shape), input);
 }
 
 /// For layers that look at x alone.

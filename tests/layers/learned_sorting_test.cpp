@@ -61,11 +61,6 @@ TEST(LearnedSorting, GradientsMatchDifferences) {
   expect_layer_gradients(layer, kShape, kShape, tokens);
 }
 
-TEST(LearnedSorting, BitsAreTheSameForAnyThreads) {
-  Layer layer = make();
-  expect_same_bits_for_threads(layer, kShape, kShape, tokens);
-}
-
 TEST(LearnedSorting, RefusesTooManyBlocks) {
   Layer layer = make();
   const Activations x = drawn({1, 1, 18, kWidth}, 1);

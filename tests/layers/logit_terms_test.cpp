@@ -191,17 +191,6 @@ fovea::EncoderStack<Block> stack(const Case& of) {
   return made;
 }
 
-TEST(LogitTerms, GradientsThroughAStack) {
-  for (const Case& of : {kCases[3], kCases.back()}) {
-    SCOPED_TRACE(of.name);
-    auto layer = stack(of);
-    const Tensors<double> tensors(of);
-    expect_layer_gradients(layer, of.x, of.x,
-                           [&](const View<const double>& x) { return tensors.tokens(x); },
-                           {.tolerance = 1e-6});
-  }
-}
-
 /// All blocks add to the gradient of the bias that they share.
 TEST(LogitTerms, GradientOfTheBias) {
   for (const Case& of : kCases) {
@@ -223,26 +212,6 @@ TEST(LogitTerms, GradientOfTheBias) {
         [&](Index b, Index h, Index i, Index j) { return tensors.d_bias(b, h, i, j) - 0.25; });
     expect_differences(tensors.bias, added, d_y, forward, 1e-6);
   }
-}
-
-TEST(LogitTerms, ThreadsDoNotChangeBits) {
-  Case of = kCases.back();
-  of.x = {1, 1, 300, kWidth};
-  of.bias = {1, kHeads, 300, 300};
-  of.mask = {1, 1, 300, 300};
-  of.packed = {0, 7, 130, 130, 300};
-  const Tensors<double> tensors(of);
-  auto layer = make<double>(of);
-  std::vector<double> first;
-  const auto input = [&](const View<const double>& x) { return tensors.tokens(x, true); };
-  expect_same_bits_for_threads(layer, of.x, of.x, input);
-  tensors.d_bias.fill(constant(0));
-  everything(layer, of.x, of.x, input, fovea::Serial{});
-  const std::vector<double> serial = tensors.d_bias.values();
-  tensors.d_bias.fill(constant(0));
-  const fovea::ThreadPool pool(3);
-  everything(layer, of.x, of.x, input, AnyExecutor::of(pool));
-  EXPECT_TRUE(same_bits(tensors.d_bias.values(), serial));
 }
 
 /// Packed sequences are those sequences alone, for operators of every family.

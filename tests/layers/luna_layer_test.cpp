@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The Luna layer against its two attentions by hand; gradients of x, p and the weights, through
-/// both outputs and through two layers; bits; what it refuses.
+/// both outputs; bits; what it refuses.
 #include "fovea/layers/luna_layer.hpp"
 
 #include "fovea/attention/full.hpp"
@@ -20,10 +20,10 @@ constexpr Shape kPacked = {2, 1, 3, kWidth};
 const std::vector<Index> kLengths = {7, 4};
 
 template <class T>
-LunaLayer<T> make(std::uint64_t seed = 3) {
-  fovea::Initialiser initialiser(seed);
+LunaLayer<T> make() {
+  fovea::Initialiser initialiser(3);
   LunaLayer<T> layer({.width = kWidth, .heads = 4, .key_heads = 2, .bias = true}, initialiser);
-  draw_parameters(layer, seed + 14, 0.4);
+  draw_parameters(layer, 17, 0.4);
   return layer;
 }
 
@@ -110,28 +110,6 @@ TEST(LunaLayer, RefusesMismatchedTokens) {
   expect({x.view(), other.view(), kLengths}, "packed has batch 1; expected 2, the batch of x");
 }
 
-TEST(LunaLayer, GradientsThroughTwoLayers) {
-  auto first = make<double>(3);
-  auto second = make<double>(5);
-  const Activations x = drawn(kX, 11), packed = drawn(kPacked, 13), y(kX), y_packed(kPacked);
-  const Activations z(kX), z_packed(kPacked), d_z = drawn(kX, 15);
-  const Activations d_y(kX), d_y_packed(kPacked), d_x(kX), d_packed(kPacked);
-  LunaLayer<double>::Saved saved_first, saved_second;
-  const auto forward = [&] {
-    first.forward(tokens(x, packed), {y.view(), y_packed.view()}, saved_first);
-    second.forward(tokens(y, y_packed), {z.view(), z_packed.view()}, saved_second);
-    return z.values();
-  };
-  const auto backward = [&] {
-    second.backward(tokens(y, y_packed), saved_second, {d_z.view(), {}},
-                    {d_y.view(), d_y_packed.view()});
-    first.backward(tokens(x, packed), saved_first, {d_y.view(), d_y_packed.view()},
-                   {d_x.view(), d_packed.view()});
-  };
-  expect_gradients(first, packed, d_packed, d_z, forward, backward);
-  expect_gradients(first, x, d_x, d_z, forward, backward);
-}
-
 TEST(LunaLayer, HiddenTokensDoNotChangeBits) {
   auto layer = make<float>();
   Tensor<float> x(kX), packed(kPacked), y(kX), y_packed(kPacked);
@@ -150,31 +128,11 @@ TEST(LunaLayer, HiddenTokensDoNotChangeBits) {
   EXPECT_TRUE(same_bits(rows.data(), after.data(), seen, {1, 1, 11, kWidth}));
 }
 
-TEST(LunaLayer, ThreadsDoNotChangeBits) {
-  const auto run = [](auto&& executor) {
-    auto layer = make<double>();
-    const Shape shape = {2, 1, 300, kWidth}, packed_shape = {2, 1, 20, kWidth};
-    const Activations x = drawn(shape, 1), packed = drawn(packed_shape, 2), y(shape),
-                      y_packed(packed_shape), d_x(shape), d_packed(packed_shape);
-    const LunaTokens<double> in{x.view(), packed.view()};
-    LunaLayer<double>::Saved saved;
-    layer.forward(in, {y.view(), y_packed.view()}, saved, executor);
-    layer.backward(in, saved, {y.view(), y_packed.view()}, {d_x.view(), d_packed.view()}, executor);
-    return joined({both(y, y_packed), both(d_x, d_packed), gradients_of(layer)});
-  };
-  fovea::ThreadPool pool(3);
-  EXPECT_TRUE(same_bits(run(fovea::Serial{}), run(AnyExecutor::of(pool))));
-}
-
 TEST(LunaLayer, Refusals) {
   auto layer = make<double>();
   const Activations x = drawn(kX, 1), packed = drawn(kPacked, 2), y(kX), y_packed(kPacked);
   const Activations other({1, 1, 3, kWidth}), narrow({2, 1, 3, 5});
   const LunaOutputs<double> out{y.view(), y_packed.view()};
-  EXPECT_EQ(refusal([&] {
-              layer.forward({x.view(), other.view()}, out);
-            }),
-            "LunaLayer: packed has batch 1; expected 2, the batch of x");
   EXPECT_EQ(refusal([&] {
               layer.forward({x.view(), narrow.view()}, out);
             }),
@@ -183,11 +141,6 @@ TEST(LunaLayer, Refusals) {
               layer.forward({x.view(), packed.view()}, {y.view(), packed.view()});
             }),
             "LunaLayer: y_packed overlaps packed; outputs must not alias inputs or each other");
-  const std::vector<Index> lengths = {7, 8};
-  EXPECT_EQ(refusal([&] {
-              layer.forward({x.view(), packed.view(), lengths}, out);
-            }),
-            "LunaLayer: key_lengths[1] is 8; expected 0 to 7, the rows of x");
   LunaLayer<double>::Saved saved;
   layer.forward({x.view(), packed.view()}, out, saved);
   EXPECT_EQ(refusal([&] {

@@ -55,11 +55,6 @@ TEST(ReformerLayer, GradientsMatchDifferences) {
   }
 }
 
-TEST(ReformerLayer, BitsAreTheSameForAnyThreads) {
-  ReformerLayer<double> layer = make(options());
-  expect_same_bits_for_threads(layer, kShape, kShape, tokens);
-}
-
 TEST(ReformerLayer, RefusesWhatItsOperatorRefuses) {
   ReformerLayer<double> layer = make(options());
   const Activations x = drawn({1, 1, 10, kWidth}, 1);

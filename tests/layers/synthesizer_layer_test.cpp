@@ -62,13 +62,6 @@ TYPED_TEST(SynthesizerLayer, OfShorterSequences) {
   EXPECT_TRUE(same_bits(y.values(), other.values()));
 }
 
-TYPED_TEST(SynthesizerLayer, ThreadsDoNotChangeBitsInABlock) {
-  auto layer = TestFixture::made({.width = 16, .heads = 2, .length = 150});
-  fovea::Initialiser initialiser(5);
-  fovea::EncoderBlock<typename TestFixture::Layer, double> block(layer, 16, 20, initialiser);
-  expect_same_bits_for_threads(block, {2, 1, 150, 16}, {2, 1, 150, 16}, alone);
-}
-
 TYPED_TEST(SynthesizerLayer, Refusals) {
   const auto layer = TestFixture::made({.width = 6, .heads = 2, .length = 6});
   const Activations x = drawn(kShape, 1);

@@ -1,57 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tests of patterns/block_list.hpp.
+/// Tests of patterns/block_list.hpp. (For masks see masks_test.cpp.)
 #include "fovea/patterns/block_list.hpp"
 
-#include <set>
-
 #include "patterns/enumeration.hpp"
-#include "support/fill.hpp"
 
 namespace fovea_test::patterns_block_list {
 
 using fovea::BlockList;
 using fovea::BlockRows;
-
-/// Random lists; density of 0 to 4 fifths.
-BlockRows random_rows(std::uint64_t seed, Index query_blocks, Index key_blocks) {
-  BlockRows rows{{0}, {}};
-  for (Index r = 0; r < query_blocks; ++r) {
-    for (Index k = 0; k < key_blocks; ++k) {
-      if (hash(seed, r, k, 0, 0) % 5 < seed % 5) rows.columns.push_back(k);
-    }
-    rows.offsets.push_back(static_cast<Index>(rows.columns.size()));
-  }
-  return rows;
-}
-
-TEST(BlockList, MatchesTheReferenceMask) {
-  for (std::uint64_t seed = 0; seed < 10; ++seed) {
-    for (const Index block : {1, 5, 16, 64, 100}) {
-      const Index blocks = 130 / block + 1;
-      const BlockRows rows = random_rows(seed, blocks, blocks);
-      const bool causal = seed % 2 == 1;
-      const BlockList list(block, blocks, rows, causal);
-      std::set<std::pair<Index, Index>> pairs;
-      for (Index r = 0; r < blocks; ++r) {
-        for (Index n = rows.offsets[as_size(r)]; n < rows.offsets[as_size(r + 1)]; ++n) {
-          pairs.insert({r, rows.columns[as_size(n)]});
-        }
-      }
-      for (const Index n : {0, 1, 63, 64, 65, 100, 130}) {
-        for (const Index m : {0, 1, 40, 130}) {
-          for (const CausalAlignment alignment : kAlignments) {
-            expect_mask(
-                list, SequenceShape::of(n, m, alignment), "block " + std::to_string(block),
-                [&](Index i, Index j) {
-                  return i >= 0 && pairs.count({i / block, j / block}) == 1 && (!causal || j <= i);
-                });
-          }
-        }
-      }
-    }
-  }
-}
 
 TEST(BlockList, NeighboursAreOneRun) {
   const BlockList list(64, 8, {{0, 5, 6}, {0, 1, 4, 5, 6, 2}});

@@ -1,87 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tests of patterns/fixed.hpp and patterns/block_window.hpp.
+/// Tests of patterns/fixed.hpp and patterns/block_window.hpp. (For masks see masks_test.cpp.)
 #include "fovea/patterns/fixed.hpp"
-
-#include "fovea/patterns/passes.hpp"
 
 #include "patterns/enumeration.hpp"
 
 namespace fovea_test::patterns_fixed {
 
 using fovea::BlockWindow;
-using fovea::FixedRemainder;
 using fovea::FixedShape;
-using fovea::FixedSummary;
-
-constexpr FixedShape kShapes[] = {{1, 1, 0},  {2, 1, 0},   {2, 1, 1},   {3, 2, 0},
-                                  {8, 2, 0},  {8, 2, 3},   {8, 8, 0},   {16, 3, 2},
-                                  {64, 8, 1}, {100, 1, 0}, {500, 4, 0}, {37, 37, 0}};
-
-/// Rounds down, without the library.
-Index block_of(Index i, Index l) {
-  Index block = 0;
-  while (block * l > i) --block;
-  while ((block + 1) * l <= i) ++block;
-  return block;
-}
-
-bool in_summary(Index j, const FixedShape& s) {
-  const Index column = j % s.stride;  // keys are not negative
-  return s.stride - (s.sub_block + 1) * s.summary <= column &&
-         column < s.stride - s.sub_block * s.summary;
-}
-
-std::string name_of(const FixedShape& s) {
-  return "stride " + std::to_string(s.stride) + ", summary " + std::to_string(s.summary) +
-         ", sub-block " + std::to_string(s.sub_block) + (s.causal ? ", causal" : "");
-}
-
-template <class F>
-void for_each_case(F&& f) {
-  for (FixedShape fixed : kShapes) {
-    for (const bool causal : {true, false}) {
-      fixed.causal = causal;
-      for_each_shape(130, [&](const SequenceShape& shape) { f(fixed, shape); });
-    }
-  }
-}
-
-TEST(Fixed, LocalMatchesTheReferenceMask) {
-  for_each_case([](const FixedShape& s, const SequenceShape& shape) {
-    expect_mask(fovea::fixed_local(s.stride, s.causal), shape, name_of(s), [&](Index i, Index j) {
-      return block_of(i, s.stride) == j / s.stride && (!s.causal || j <= i);
-    });
-  });
-}
-
-TEST(Fixed, SummaryMatchesTheReferenceMask) {
-  for_each_case([](const FixedShape& s, const SequenceShape& shape) {
-    expect_mask(FixedSummary{s}, shape, name_of(s),
-                [&](Index i, Index j) { return in_summary(j, s) && (!s.causal || j <= i); });
-  });
-}
-
-TEST(Fixed, BeyondMatchesTheReferenceMask) {
-  for_each_case([](const FixedShape& s, const SequenceShape& shape) {
-    expect_mask(FixedRemainder{s}, shape, name_of(s), [&](Index i, Index j) {
-      return in_summary(j, s) && block_of(i, s.stride) != j / s.stride && (!s.causal || j <= i);
-    });
-  });
-}
-
-/// Enumerated by hand: n = 16, l = 4, c = 1.
-TEST(Fixed, KnownRows) {
-  const auto row = [](Index i) {
-    std::vector<Index> keys;
-    for (Index j = 0; j < 16; ++j) {
-      if (fovea::fixed_merged({4, 1}).allows(i, j)) keys.push_back(j);
-    }
-    return keys;
-  };
-  EXPECT_EQ(row(8), (std::vector<Index>{3, 7, 8}));
-  EXPECT_EQ(row(11), (std::vector<Index>{3, 7, 8, 9, 10, 11}));
-}
 
 TEST(Fixed, BadShapesAreRefused) {
   const auto message = [](const FixedShape& shape) {
@@ -94,23 +21,6 @@ TEST(Fixed, BadShapesAreRefused) {
   EXPECT_EQ(message({8, 3, -1}), "Op: sub-block is -1; expected 0 to 1: a block of 8 keys has 2");
   EXPECT_EQ(message({8, 8, 0}), "accepted");
   EXPECT_EQ(message({8, 2, 3}), "accepted");
-}
-
-TEST(BlockWindow, MatchesTheReferenceMask) {
-  for (const Index block : {1, 3, 16, 40, 64, 200}) {
-    for (const auto& sides : {std::pair{0, 0}, std::pair{1, 1}, std::pair{3, 0}}) {
-      for (const bool causal : {true, false}) {
-        const BlockWindow window{block, sides.first, sides.second, causal};
-        const std::string name = "block " + std::to_string(block);
-        for_each_shape(130, [&](const SequenceShape& shape) {
-          expect_mask(window, shape, name, [&](Index i, Index j) {
-            const Index apart = j / block - block_of(i, block);
-            return -sides.first <= apart && apart <= sides.second && (!causal || j <= i);
-          });
-        });
-      }
-    }
-  }
 }
 
 TEST(BlockWindow, SidesOfAnySizeAreExact) {

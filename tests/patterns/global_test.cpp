@@ -1,52 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tests of patterns/global.hpp.
+/// Tests of patterns/global.hpp. (For masks see masks_test.cpp.)
 #include "fovea/patterns/global.hpp"
-
-#include <set>
 
 #include "patterns/enumeration.hpp"
 
 namespace fovea_test::patterns_global {
 
 using fovea::GlobalTokens;
-
-void expect_global(const GlobalTokens& tokens, const std::set<Index>& set, bool causal) {
-  for_each_shape(130, [&](const SequenceShape& shape) {
-    expect_mask(tokens, shape, causal ? "causal" : "both ways", [&](Index i, Index j) {
-      return (set.count(i) + set.count(j) > 0) && (!causal || j <= i);
-    });
-  });
-}
-
-TEST(GlobalTokens, MatchTheReferenceMask) {
-  for (const bool causal : {true, false}) {
-    for (const Index count : {0, 1, 3, 64, 100, 300}) {
-      std::set<Index> set;
-      for (Index i = 0; i < count; ++i) set.insert(i);
-      expect_global(GlobalTokens::first(count, causal), set, causal);
-    }
-    for (const std::vector<Index>& tokens :
-         {std::vector<Index>{}, {0}, {5}, {0, 1, 2, 7}, {3, 4, 9, 63, 64, 65, 129}, {200}}) {
-      expect_global(GlobalTokens::at(tokens, causal), {tokens.begin(), tokens.end()}, causal);
-    }
-  }
-}
-
-TEST(GlobalTokens, FirstAndLastMatchTheReferenceMask) {
-  struct Ends {
-    Index count, last, end;
-  };
-  for (const bool causal : {true, false}) {
-    for (const Ends& at : {Ends{3, 60, 70}, Ends{0, 5, 9}, Ends{5, 2, 9}, Ends{5, 5, 9},
-                           Ends{9, 3, 5}, Ends{4, 8, 0}, Ends{0, 0, 6}, Ends{0, 0, 0}}) {
-      std::set<Index> set;
-      for (Index i = 0; i < at.count; ++i) set.insert(i);
-      for (Index i = at.last; i < at.end; ++i) set.insert(i);
-      expect_global(GlobalTokens::first_and_last(at.count, at.last, at.end, causal), set, causal);
-    }
-  }
-}
 
 /// Neighbours share a run, and their rows have a separate block that sees all keys without bounds.
 TEST(GlobalTokens, GlobalRowsAreSeparateBlocks) {

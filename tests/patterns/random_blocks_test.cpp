@@ -59,21 +59,6 @@ TEST(RandomBlocks, QueriesBeyondTheKeysDraw) {
   }
 }
 
-TEST(RandomBlocks, PlanContainsDrawnBlocks) {
-  for (const Index block : {1, 4, 16, 60, 200}) {
-    for (const bool causal : {true, false}) {
-      for (const Index near : {-1, 1}) {
-        for_each_shape(130, [&](const SequenceShape& shape) {
-          const Index key_blocks = (shape.keys + block - 1) / block;
-          const RandomBlocks pattern{block, 3, key_blocks, 5, 1, causal, near == 1 ? 1 : 0, near};
-          expect_mask(pattern, shape, "block " + std::to_string(block),
-                      [&](Index i, Index j) { return pattern.allows(i, j); });
-        });
-      }
-    }
-  }
-}
-
 /// All keys of a drawn block are seen, by all of its queries, causal: up to their own position.
 TEST(RandomBlocks, EntireBlocksAreDrawn) {
   for (const bool causal : {true, false}) {

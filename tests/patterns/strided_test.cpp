@@ -1,68 +1,18 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tests of patterns/strided.hpp.
+/// Tests of patterns/strided.hpp. (For masks see masks_test.cpp.)
 #include "fovea/patterns/strided.hpp"
 
 #include "patterns/enumeration.hpp"
 
 namespace fovea_test::patterns_strided {
 
-using fovea::StridedExtent;
 using fovea::StridedKeys;
-using fovea::StridedRemainder;
-
-constexpr Index kStrides[] = {1, 2, 3, 8, 16, 64, 100, 500};
-
-std::string name_of(Index stride, bool causal) {
-  return "stride " + std::to_string(stride) + (causal ? ", causal" : "");
-}
-
-TEST(StridedLocal, MatchesTheReferenceMask) {
-  for (const Index l : kStrides) {
-    for_each_shape(130, [&](const SequenceShape& shape) {
-      expect_mask(fovea::strided_local(l), shape, name_of(l, true),
-                  [&](Index i, Index j) { return std::max(Index{0}, i - l) <= j && j <= i; });
-      expect_mask(fovea::strided_local(l, false), shape, name_of(l, false),
-                  [&](Index i, Index j) { return std::abs(i - j) <= l; });
-    });
-    const SequenceShape shape = SequenceShape::of(90, 90, CausalAlignment::top_left);
-    expect_mask(fovea::strided_local(l, true, StridedExtent::code), shape, "code",
-                [&](Index i, Index j) { return j <= i && i - j < l; });
-    expect_mask(fovea::strided_local(l, false, StridedExtent::code), shape, "code",
-                [&](Index i, Index j) { return std::abs(i - j) < l; });
-  }
-}
-
-TEST(StridedKeys, MatchesTheReferenceMask) {
-  for (const Index l : kStrides) {
-    for (const bool causal : {true, false}) {
-      for_each_shape(130, [&](const SequenceShape& shape) {
-        expect_mask(StridedKeys{l, causal}, shape, name_of(l, causal),
-                    [&](Index i, Index j) { return (i - j) % l == 0 && (!causal || j <= i); });
-      });
-    }
-  }
-}
-
-TEST(StridedRemainder, MatchesTheReferenceMask) {
-  const SequenceShape shape = SequenceShape::of(70, 90, CausalAlignment::bottom_right);
-  for (const Index l : kStrides) {
-    for (const bool causal : {true, false}) {
-      for (const StridedExtent receptive_field : {StridedExtent::formula, StridedExtent::code}) {
-        const Index most = receptive_field == StridedExtent::formula ? l : l - 1;
-        expect_mask(StridedRemainder{l, causal, receptive_field}, shape, name_of(l, causal),
-                    [&](Index i, Index j) {
-                      return (i - j) % l == 0 && (!causal || j <= i) && std::abs(i - j) > most;
-                    });
-      }
-    }
-  }
-}
 
 TEST(StridedKeys, LongOnesMatchTheReferenceMask) {
   for (const Index l : {1, 2, 37}) {
     expect_mask(StridedKeys{l}, SequenceShape::of(1500, 1300, CausalAlignment::bottom_right),
-                name_of(l, true), [&](Index i, Index j) { return (i - j) % l == 0 && j <= i; });
+                "long", [&](Index i, Index j) { return (i - j) % l == 0 && j <= i; });
   }
 }
 

@@ -1,78 +1,27 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tests of patterns/window.hpp and patterns/pattern.hpp.
+/// Tests of patterns/window.hpp and patterns/pattern.hpp. (For masks see masks_test.cpp.)
 #include "fovea/patterns/window.hpp"
 
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <string>
 
 #include "patterns/enumeration.hpp"
-#include "support/fill.hpp"
 
 namespace fovea_test::patterns_window {
 
 using fovea::DilatedWindow;
 using fovea::Window;
 
-std::string name_of(const Window& window) {
-  return "left " + std::to_string(window.left) + ", right " + std::to_string(window.right);
-}
-
-void expect_window(const Window& window, const SequenceShape& shape) {
-  expect_mask(window, shape, name_of(window), [&](Index i, Index j) {
-    const bool in_left = window.left == Window::kUnbounded || i - j <= window.left;
-    const bool in_right = window.right == Window::kUnbounded || j - i <= window.right;
-    return in_left && in_right;
-  });
-}
-
-TEST(Window, SmallOnesAllMatchTheReferenceMask) {
-  const Index sides[] = {0, 1, 2, 3, 5, 8, 11, Window::kUnbounded};
-  for (const CausalAlignment alignment : kAlignments) {
-    for (Index queries = 0; queries <= 9; ++queries) {
-      for (Index keys = 0; keys <= 9; ++keys) {
-        for (const Index left : sides) {
-          for (const Index right : sides) {
-            expect_window({left, right}, SequenceShape::of(queries, keys, alignment));
-          }
-        }
-      }
-    }
-  }
-}
-
-TEST(Window, LargerOnesMatchTheReferenceMask) {
-  for (std::uint64_t seed = 0; seed < 150; ++seed) {
-    const auto draw = [&](Index what, Index most) {
-      return static_cast<Index>(hash(seed, what, 0, 0, 0) % static_cast<std::uint64_t>(most + 1));
-    };
-    const Index queries = draw(0, 700);
-    const Index keys = draw(1, 500);
-    const Index receptive_field = draw(2, 3) == 0 ? 600 : 40;
-    const Window window = {draw(3, 5) == 0 ? Window::kUnbounded : draw(4, receptive_field),
-                           draw(5, 3) == 0 ? Window::kUnbounded : draw(6, receptive_field)};
-    expect_window(window, SequenceShape::of(queries, keys, kAlignments[draw(7, 1)]));
-  }
-}
-
 TEST(Window, BlocksOfLongSequencesMatchTheReferenceMask) {
   for (const Index queries : {511, 512, 513, 4095, 4096, 4097, 5000}) {
-    expect_window({3, 2}, SequenceShape::of(queries, 40, CausalAlignment::top_left));
-    expect_window({3, 2}, SequenceShape::of(queries, 40, CausalAlignment::bottom_right));
-    expect_window({Window::kUnbounded, 0},
-                  SequenceShape::of(queries, 700, CausalAlignment::bottom_right));
-  }
-}
-
-TEST(Window, NamedWindowsMatchTheirNames) {
-  for (const Index queries : {1, 5, 70}) {
-    for (const Index keys : {1, 6, 90}) {
-      const SequenceShape shape = SequenceShape::of(queries, keys, CausalAlignment::bottom_right);
-      expect_mask(fovea::Dense{}, shape, "dense", [](Index, Index) { return true; });
-      expect_mask(fovea::Causal{}, shape, "causal", [](Index i, Index j) { return j <= i; });
+    for (const CausalAlignment alignment : kAlignments) {
+      expect_mask(Window{3, 2}, SequenceShape::of(queries, 40, alignment), "narrow",
+                  [](Index i, Index j) { return i - j <= 3 && j - i <= 2; });
     }
+    expect_mask(fovea::Causal{}, SequenceShape::of(queries, 700, CausalAlignment::bottom_right),
+                "causal", [](Index i, Index j) { return j <= i; });
   }
 }
 
@@ -145,25 +94,6 @@ TEST(Window, QueryBlocksAreTheNeighbours) {
     EXPECT_EQ(near.end, std::min(Index{128}, p + 2));
     EXPECT_EQ(causal.query_blocks(p).begin, p);
     EXPECT_FALSE(window.meets(p, (p + 64) % 128));
-  }
-}
-
-TEST(DilatedWindow, MatchesTheReferenceMask) {
-  for (const Index dilation : {1, 2, 3, 7, 16, 200}) {
-    for (const Index left : {Index{0}, Index{1}, Index{5}, Window::kUnbounded}) {
-      for (const Index right : {0, 3}) {
-        const DilatedWindow window{left, right, dilation};
-        const std::string name = "dilation " + std::to_string(dilation);
-        for_each_shape(130, [&](const SequenceShape& shape) {
-          expect_mask(window, shape, name, [&](Index i, Index j) {
-            for (Index m = -std::min(left, Index{300}); m <= right; ++m) {
-              if (j == i + dilation * m) return true;
-            }
-            return false;
-          });
-        });
-      }
-    }
   }
 }
 

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace fovea_test {
 
@@ -48,6 +49,17 @@ inline std::string fault_of_message(const std::string& text) {
     }
   }
   return {};
+}
+
+/// Whether a text is what is expected, where "..." stands for any text.
+inline bool is_like(std::string_view text, std::string_view expected) {
+  const std::size_t gap = expected.find("...");
+  if (gap == std::string_view::npos) return text == expected;
+  if (!text.starts_with(expected.substr(0, gap))) return false;
+  for (std::size_t at = gap; at <= text.size(); ++at) {
+    if (is_like(text.substr(at), expected.substr(gap + 3))) return true;
+  }
+  return false;
 }
 
 /// The message of the std::invalid_argument that f throws, or "accepted". The message must have
