@@ -2,7 +2,7 @@
 /// \file
 /// Smart Bird attention in the conformance suite. Each row keeps as many keys as there are, so that
 /// the visible ones are a reference mask; a choice among them is tested in
-/// sketch_selection_test.cpp and smart_bird_test.cpp.
+/// sketch_selection_test.cpp and by the drawn calls (fuzz/drawn_edges.cpp).
 #include <algorithm>
 
 #include "attention/cases.hpp"
