@@ -254,14 +254,4 @@ TYPED_TEST(LinearDecoder, LongSequencesStayAccurate) {
   }
 }
 
-/// The forward pass of the same length has the bits of the decoder.
-TYPED_TEST(LinearDecoder, LongSequencesMatchTheForwardPass) {
-  for_each_operator([](const auto& op, bool has_beta) {
-    const Stream<TypeParam> stream({1, 1, 1, 9000, 9000, 8, 5}, has_beta);
-    auto decoder = op.template decoder<TypeParam>(stream.decoder_shape());
-    stream.decode(decoder, 9000, 1);
-    EXPECT_TRUE(stream.has_rows(stream.forward(op), 0, 9000)) << op.name();
-  });
-}
-
 }  // namespace fovea_test::attention_linear_decoder

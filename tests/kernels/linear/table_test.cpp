@@ -100,7 +100,8 @@ const std::vector<Case<T>>& policies() {
 /// Lengths around chunks, now and then around segments; as many rows as tokens in half of them.
 AttentionShape drawn_tokens(Bytes& bytes) {
   static const std::vector<Index> segments = {kStateSegment, kLinearSegment,
-                                              2 * kStateSegment + kLinearChunk};
+                                              2 * kStateSegment + kLinearChunk,
+                                              2 * kLinearSegment + kLinearChunk};
   AttentionShape s = drawn_shape(bytes);
   if (bytes.once_in(2)) s.queries = s.keys = bytes(1, 2 * kLinearChunk + 3);
   if (bytes.once_in(8)) {
