@@ -158,7 +158,7 @@ class RunningDelta {
         most_(state_.size()),
         error_size_(value_width_) {}
 
-  void add(const Problem<T>& p, const Tensor<T>& beta, Index n) {
+  void add(const Problem<T>& p, Index n) {
     const OracleShares<T> k(elu_plus_one<T>(), p.k.view(), 0, 0, n);
     for (std::size_t c = 0; c < value_width_; ++c) {
       W read = 0;
@@ -167,7 +167,7 @@ class RunningDelta {
       error_size_[c] = std::max(error_size_[c], std::abs(v) + std::abs(read));
       for (std::size_t d = 0; d < width_; ++d) {
         W& x = state_[d * value_width_ + c];
-        x += W{beta(0, 0, n, 0)} * k.share[d] * (v - read);
+        x += W{(*p.beta)(0, 0, n, 0)} * k.share[d] * (v - read);
         most_[d * value_width_ + c] = std::max(most_[d * value_width_ + c], std::abs(x));
       }
     }
@@ -246,7 +246,7 @@ TYPED_TEST(LinearDecoder, LongSequencesStayAccurate) {
       RunningDelta<T> delta(8, 8);
       expect_long_sequence(
           DeltaRuleAttention<EluPlusOne>{}, stream, data,
-          [&](Index n) { delta.add(stream.problem, stream.beta, n); },
+          [&](Index n) { delta.add(stream.problem, n); },
           [&](Index h, Index n, Index c, Wide<T>& value, Wide<T>& gauge) {
             delta.read(stream.problem, h, n, c, value, gauge);
           });

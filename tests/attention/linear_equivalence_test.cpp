@@ -49,28 +49,19 @@ class LinearEquivalence : public testing::Test {
   }
 
   /// `a` and `b` of the same inputs have the same bits of out and of the gradients of q, k and v.
-  template <class A, class B>
-  static void expect_same(const A& a, const AllInputs<T>& of_a, const B& b,
+  static void expect_same(const Case<T>& a, const AllInputs<T>& of_a, const Case<T>& b,
                           const Problem<T>& problem) {
     SCOPED_TRACE(describe(problem));
-    const AllInputs<T> of_b = problem.inputs();
     const Tensor<T> d_out = make_d_out(problem);
+    const Wanted wanted{.near_logits = false, .far_logits = false};
     at_each_level([&] {
-      const Tensor<T> out_a(problem.out_shape());
-      const Tensor<T> out_b(problem.out_shape());
-      const Tensor<T> lse(problem.row_shape());
-      const AllSaved<T> saved = requires { b.softmax_options(); }
-      ? AllSaved<T>{lse.view()} : AllSaved<T>{};
-      a.forward(of_a, out_a.view());
-      b.forward(of_b, out_b.view(), saved);
-      EXPECT_TRUE(same_bits(out_a.values(), out_b.values(), out_a.shape()));
-      GradStorage<T> grads_a(of_b, {});
-      GradStorage<T> grads_b(of_b, {});
-      a.backward(of_a, out_a.view(), AllSaved<T>{}, d_out.view(), grads_a.grads(of_b, {}));
-      b.backward(of_b, out_b.view(), saved, d_out.view(), grads_b.grads(of_b, {}));
-      EXPECT_TRUE(same_bits(grads_a.q.values(), grads_b.q.values(), of_a.q.shape())) << "d_q";
-      EXPECT_TRUE(same_bits(grads_a.k.values(), grads_b.k.values(), of_a.k.shape())) << "d_k";
-      EXPECT_TRUE(same_bits(grads_a.v.values(), grads_b.v.values(), of_a.v.shape())) << "d_v";
+      const auto both = [&](const Case<T>& op, const AllInputs<T>& in) {
+        return run_both(op, in, View<const T>(d_out.view()), nullptr, {}, wanted);
+      };
+      const auto [out_a, grads_a] = both(a, of_a);
+      const auto [out_b, grads_b] = both(b, problem.inputs());
+      EXPECT_TRUE(same_bits(out_a.out, out_b.out, out_a.shape));
+      EXPECT_TRUE(same_bits(grads_a, grads_b));
     });
   }
 };
@@ -83,10 +74,13 @@ TYPED_TEST(LinearEquivalence, OneFieldEqualsItsOperator) {
   const T one = this->kInfinity;
   const T zero = -this->kInfinity;
   for (const bool causal : {false, true}) {
-    const FmmAttention<EluPlusOne, fovea::TanhPlusOne> fmm{
-        {.band = {.left = 4, .right = 4}, .causal = causal}};
-    const LocalAttention near_field{{.left = 4, .right = causal ? 0 : 4}};
-    const LinearAttention<EluPlusOne, fovea::TanhPlusOne> far_field{{.causal = causal}};
+    const Case<T> fmm =
+        fmm_case<T>("fmm", FmmAttention<EluPlusOne, fovea::TanhPlusOne>{
+                               {.band = {.left = 4, .right = 4}, .causal = causal}});
+    const Case<T> near_field =
+        make_case<T>("near", LocalAttention{{.left = 4, .right = causal ? 0 : 4}}, all_pairs);
+    const Case<T> far_field =
+        linear_case<T>("far", LinearAttention<EluPlusOne, fovea::TanhPlusOne>{{.causal = causal}});
     this->for_each_problem([&](const Problem<T>& problem) {
       this->expect_same(fmm, this->with_weights(problem, one, zero), near_field, problem);
       this->expect_same(fmm, this->with_weights(problem, zero, one), far_field, problem);
