@@ -162,10 +162,10 @@ AttentionShape drawn_sizes(Bytes& bytes) {
 /// of any kind.
 TYPED_TEST(SoftmaxKernels, AnyPattern) {
   using T = TypeParam;
-  each_drawn(75, 1, [](std::span<const std::uint8_t> data) {
+  each_drawn(100, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
     const Case<T> op =
-        bytes.once_in(2) ? drawn_of(bytes, paths<T>()) : drawn_case_of_pattern<T>(bytes);
+        bytes.once_in(3) ? drawn_of(bytes, paths<T>()) : drawn_case_of_pattern<T>(bytes);
     const Problem<T> problem = make_problem(op, drawn_sizes(bytes));
     const AttentionShape& s = problem.shape;
     expect_both_conform(op, problem);
