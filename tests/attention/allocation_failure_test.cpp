@@ -8,13 +8,11 @@
 
 #include <vector>
 
+#include "attention/begun_sequence.hpp"
 #include "attention/gradients.hpp"
-#include "attention/pieces.hpp"
 #include "support/failing_allocations.hpp"
 
 namespace fovea_test::attention_allocation_failure {
-
-using fovea::DecoderShape;
 
 /// So many tokens that threads share the only head of a causal far field.
 constexpr AttentionShape kOneHead = {1, 1, 1, 2 * fovea::kStateSegment, 2 * fovea::kStateSegment,
@@ -86,38 +84,10 @@ TEST_P(Conformance, BackwardWithFailedAllocations) {
   });
 }
 
-/// A sequence of which a decoder has the first tokens.
-template <class T>
-struct Decoding {
-  static constexpr Index kBefore = 90;
-  static constexpr Index kAll = 130;
-
-  const Case<T>& op;
-  Problem<T> problem = make_problem(op, AttentionShape{1, 4, 2, kAll, kAll, 8, 8});
-  DecoderShape shape{.query_heads = 4, .key_heads = 2, .width = 8, .value_width = 8};
-
-  /// The tokens [first, first + count) and their queries.
-  AllInputs<T> tokens(Index first, Index count) const {
-    return rows_with_keys(problem.inputs(), first, count, first);
-  }
-
-  /// A decoder's results for the next tokens.
-  Result<T> next(const AnyDecoder<T>& decoder, Index count) const {
-    const Written<T> to(op, {1, 4, count, 8});
-    decoder.step(tokens(decoder.length(), count), to.out.view(), to.saved());
-    return to.result();
-  }
-
-  AnyDecoder<T> decoder() const {
-    const AnyDecoder<T> made = op.decoder(shape);
-    for (const Index count : {33, 1, 50, 6}) next(made, count);
-    return made;
-  }
-};
-
 /// Decoders that can be saved: what is saved, and a decoder that is to go on from there.
 template <class T>
-void expect_states_of_failed_allocations(const Decoding<T>& sequence, const AnyDecoder<T>& before) {
+void expect_states_of_failed_allocations(const BegunSequence<T>& sequence,
+                                         const AnyDecoder<T>& before) {
   if (!before.save) return;
   const std::vector<std::byte> expected = before.save();
   std::vector<std::byte> saved;
@@ -137,7 +107,7 @@ void expect_states_of_failed_allocations(const Decoding<T>& sequence, const AnyD
       },
       [&] { now.restore(expected); }, first,
       [&] {
-        EXPECT_EQ(now.length(), Decoding<T>::kBefore);
+        EXPECT_EQ(now.length(), BegunSequence<T>::kBefore);
         EXPECT_TRUE(same_bits(next, sequence.next(now, 2)));
       });
 }
@@ -145,7 +115,7 @@ void expect_states_of_failed_allocations(const Decoding<T>& sequence, const AnyD
 TEST_P(Conformance, DecodersWithFailedAllocations) {
   each([]<class T>(const Case<T>& op) {
     if (!op.has_decoder) return;
-    const Decoding<T> sequence{op};
+    const BegunSequence<T> sequence{op};
     serial_and_in_a_pool([&](AnyExecutor* executor) {
       const AnyDecoder<T> before = sequence.decoder();
       AnyDecoder<T> now;
@@ -155,16 +125,16 @@ TEST_P(Conformance, DecodersWithFailedAllocations) {
         const Result<T> expected = sequence.next(other, count);
         const Result<T> later = sequence.next(other, 2);
         const auto goes_on = [&] {
-          EXPECT_EQ(now.length(), Decoding<T>::kBefore + count);
+          EXPECT_EQ(now.length(), BegunSequence<T>::kBefore + count);
           EXPECT_TRUE(same_bits(later, sequence.next(now, 2))) << "later";
         };
         const auto as_before = [&] {
-          EXPECT_EQ(now.length(), Decoding<T>::kBefore);
+          EXPECT_EQ(now.length(), BegunSequence<T>::kBefore);
           EXPECT_TRUE(same_bits(expected, sequence.next(now, count))) << "again";
           goes_on();
         };
         const Written<T> to(op, {1, 4, count, 8});
-        const AllInputs<T> in = sequence.tokens(Decoding<T>::kBefore, count);
+        const AllInputs<T> in = sequence.tokens(BegunSequence<T>::kBefore, count);
         fail_each_allocation(
             [&] {
               reset();
@@ -188,9 +158,9 @@ TEST_P(Conformance, DecodersWithFailedAllocations) {
         fail_each_allocation(
             [&] {
               reset();
-              now.append(sequence.tokens(Decoding<T>::kBefore, 1));
+              now.append(sequence.tokens(BegunSequence<T>::kBefore, 1));
             },
-            [&] { now.rollback(Decoding<T>::kBefore); }, needs_none, as_before);
+            [&] { now.rollback(BegunSequence<T>::kBefore); }, needs_none, as_before);
         fail_each_allocation(
             reset, [&] { now.clear(); }, needs_none, [&] { EXPECT_EQ(now.length(), 0); });
       }
@@ -206,7 +176,7 @@ TEST_P(Conformance, DecodersWithFailedAllocations) {
       AnyDecoder<T> copy;
       fail_each_allocation(
           nothing, [&] { copy = before.fork(); }, nothing,
-          [&] { EXPECT_EQ(copy.length(), Decoding<T>::kBefore); });
+          [&] { EXPECT_EQ(copy.length(), BegunSequence<T>::kBefore); });
     });
   });
 }

@@ -76,6 +76,20 @@ TEST_F(BadSparseInput, BigBird) {
   refuses("the number of random blocks is -1; expected 0 to 64", {.random_blocks = -1});
   refuses("the number of random blocks is 65; expected 0 to 64", {.random_blocks = 65});
   refuses("accepted", {.block = kFarPosition / 4});
+  refuses("last_global_blocks is -1; expected 0 to " + std::to_string(kFarPosition / 4),
+          {.block = 4, .last_global_blocks = -1});
+  refuses(
+      "last_global_blocks is 1; expected 0 in a causal pattern: a row must not depend on where the "
+      "sequence ends",
+      {.block = 4, .last_global_blocks = 1, .causal = true});
+  refuses("accepted", {.block = 4, .global_blocks = 9, .last_global_blocks = 9});
+  refuses("columns[0], of row 0, is 3; expected 0 to 2, the blocks of keys",
+          {.block = 4, .given_blocks = {{{0, 1}, {3}}}});
+  refuses("columns[1], of row 0, is 1; expected more than 1: the columns of a row ascend",
+          {.block = 4, .given_blocks = {{{0, 2}, {1, 1}}}});
+  refuses("offsets is required: 0, and the end of each row of columns",
+          {.block = 4, .given_blocks = {{}}});
+  refuses("accepted", {.block = 4, .given_blocks = {{{0, 1}, {2}}, {{0}, {}}}});
 }
 
 /// Blocks of 4: 2 rows of blocks, 3 columns.

@@ -8,7 +8,6 @@
 #include "attention/big_bird_mask.hpp"
 #include "attention/gradients.hpp"
 #include "fovea/attention/block_sparse.hpp"
-#include "support/refusal.hpp"
 #include "support/scalars.hpp"
 
 namespace fovea_test::attention_big_bird {
@@ -144,33 +143,6 @@ TYPED_TEST(BigBird, ListedBlocksMayBeSmall) {
     return p.j / block == rows.columns[as_size(p.i() / block)];
   });
   expect_grads_conform(made, make_problem(made, {1, 1, 1, 400, 400, 3, 2}));
-}
-
-TEST(BigBirdBadInput, IsReported) {
-  const auto message = [](const BigBirdOptions& options) {
-    const Case<float> made =
-        make_case<float>("op", BigBirdAttention(options), [](const Pair&) { return true; });
-    const Problem<float> problem = make_problem(made, {1, 2, 2, 9, 9, 4, 3});
-    const Tensor<float> out(problem.out_shape());
-    return refusal([&] { made.forward(problem.inputs(), out.view(), {}, nullptr); });
-  };
-  const std::string name = "BigBirdAttention: ";
-  EXPECT_EQ(
-      message({.block = 4, .last_global_blocks = -1}),
-      name + "last_global_blocks is -1; expected 0 to " + std::to_string(fovea::kFarPosition / 4));
-  EXPECT_EQ(
-      message({.block = 4, .last_global_blocks = 1, .causal = true}),
-      name +
-          "last_global_blocks is 1; expected 0 in a causal pattern: a row must not depend on where "
-          "the sequence ends");
-  EXPECT_EQ(message({.block = 4, .given_blocks = {{{0, 1}, {3}}}}),
-            name + "columns[0], of row 0, is 3; expected 0 to 2, the blocks of keys");
-  EXPECT_EQ(message({.block = 4, .given_blocks = {{{0, 2}, {1, 1}}}}),
-            name + "columns[1], of row 0, is 1; expected more than 1: the columns of a row ascend");
-  EXPECT_EQ(message({.block = 4, .given_blocks = {{}}}),
-            name + "offsets is required: 0, and the end of each row of columns");
-  EXPECT_EQ(message({.block = 4, .given_blocks = {{{0, 1}, {2}}, {{0}, {}}}}), "accepted");
-  EXPECT_EQ(message({.block = 4, .global_blocks = 9, .last_global_blocks = 9}), "accepted");
 }
 
 /// Heads differ only in what is drawn: those that draw nothing are planned once.

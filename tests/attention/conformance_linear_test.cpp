@@ -37,16 +37,6 @@ TEST_P(LinearConformance, ChunksAndSegments) {
   });
 }
 
-TEST_P(LinearConformance, PackedSequences) {
-  each([]<class T>(const Case<T>& op) {
-    const std::vector<Index> queries = {70, 0, 1, 33, 5, 64};
-    const std::vector<Index> keys = {33, 2, 1, 70, 0, 65};
-    expect_conforms(op, make_packed(op, {1, 4, 2, 0, 0, 7, 5}, queries, keys));
-    expect_grads_conform(op, make_packed(op, {1, 4, 2, 0, 0, 7, 5}, queries, keys));
-    expect_grads_conform(op, make_packed(op, {1, 2, 2, 0, 0, 3, 17}, keys, keys));
-  });
-}
-
 /// Column 0 of q and k is of this size in some rows: features are huge, or underflow to 0 in whole
 /// rows.
 TEST_P(LinearConformance, FeaturesOfExtremeMagnitude) {

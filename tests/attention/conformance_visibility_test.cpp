@@ -15,7 +15,6 @@
 namespace fovea_test::attention_conformance_visibility {
 
 class Visibility : public Conformance {};
-class PlainVisibility : public PlainConformance {};
 
 TEST_P(Visibility, RowsWithoutKeysAreZero) {
   each_at_levels([]<class T>(const Case<T>& op) {
@@ -290,27 +289,7 @@ TEST_P(Visibility, SingleRowsHaveTheSameBits) {
   });
 }
 
-/// Where all rows see the same keys, their order means nothing.
-TEST_P(PlainVisibility, PermutedQueriesPermuteTheRows) {
-  each([]<class T>(const Case<T>& op) {
-    const AttentionShape shape = sizes(131, 140, 6, 5);
-    for (Index row = 1; row < shape.queries; ++row) {
-      if (!same_keys(op, shape, 0, shape, row)) return;
-    }
-    at_each_level([&] {
-      const Problem<T> problem = make_problem(op, shape);
-      Problem<T> permuted = make_problem(op, shape);
-      const auto place = [](Index row) { return row * 37 % 131; };
-      permuted.q.fill([&](Index, Index, Index n, Index d) { return problem.q(0, 0, place(n), d); });
-      const Result<T> a = run(op, problem);
-      const Result<T> b = run(op, permuted);
-      for (Index n = 0; n < 131; ++n) EXPECT_TRUE(same_row(a, {0, 0, place(n)}, b, {0, 0, n}));
-    });
-  });
-}
-
 INSTANTIATE_TEST_SUITE_P(, Visibility, conforming_subjects(), test_name);
-INSTANTIATE_TEST_SUITE_P(, PlainVisibility, plain_subjects(), test_name);
 
 /// A window that reaches over the whole sequence is no window.
 template <class T, class A, class B>

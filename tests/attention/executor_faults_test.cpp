@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "attention/begun_sequence.hpp"
 #include "attention/gradients.hpp"
-#include "attention/pieces.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/misbehaving_executors.hpp"
 
@@ -26,29 +26,8 @@ class ExecutorFaults : public Conformance {};
 /// Several heads, and fewer than there are threads.
 const std::vector<AttentionShape> kShapes = {{2, 4, 2, 70, 70, 8, 8}, {1, 1, 1, 600, 600, 4, 4}};
 
-/// A decoder with some tokens, and the next ones.
-template <class T>
-struct Decoding {
-  static constexpr Index kBefore = 70;
-  static constexpr Index kCount = 30;
-
-  const Case<T>& op;
-  Problem<T> problem = make_problem(op, AttentionShape{1, 4, 2, 100, 100, 8, 8});
-  AnyDecoder<T> begun = op.decoder(decoder_shape(problem.shape));
-
-  explicit Decoding(const Case<T>& of) : op(of) { step(begun, 0, kBefore, nullptr); }
-
-  std::vector<T> step(const AnyDecoder<T>& decoder, Index first, Index count,
-                      AnyExecutor* executor) const {
-    const Tensor<T> out({1, 4, count, 8});
-    decoder.step_on(rows_with_keys(problem.inputs(), first, count, first), out.view(), {},
-                    executor);
-    return out.values();
-  }
-  std::vector<T> next(const AnyDecoder<T>& decoder, AnyExecutor* executor) const {
-    return step(decoder, kBefore, kCount, executor);
-  }
-};
+/// Tokens of a decoder's step.
+constexpr Index kCount = 30;
 
 TEST_P(ExecutorFaults, BitsWithMisbehavingExecutors) {
   each([]<class T>(const Case<T>& op) {
@@ -64,12 +43,13 @@ TEST_P(ExecutorFaults, BitsWithMisbehavingExecutors) {
       });
     }
     if (!op.has_decoder) return;
-    const Decoding<T> decoding(op);
-    const std::vector<T> expected = decoding.next(decoding.begun.fork(), nullptr);
+    const BegunSequence<T> sequence{op};
+    const AnyDecoder<T> decoder = sequence.decoder();
+    const Result<T> expected = sequence.next(decoder.fork(), kCount);
     for_each_false_claim([&](const std::string& name, auto& executor) {
       SCOPED_TRACE(name);
       AnyExecutor any = AnyExecutor::of(executor);
-      EXPECT_TRUE(same_bits(expected, decoding.next(decoding.begun.fork(), &any)));
+      EXPECT_TRUE(same_bits(expected, sequence.next(decoder.fork(), kCount, &any)));
     });
   });
 }
@@ -98,16 +78,16 @@ TEST_P(ExecutorFaults, WorksAfterAnExecutorThrows) {
       EXPECT_TRUE(throws([&] { run_backward(op, problem, &any); }));
       EXPECT_TRUE(same_bits(grads, run_backward(op, problem)));
       if (!op.has_decoder) continue;
-      const Decoding<T> decoding(op);
-      const AnyDecoder<T>& decoder = decoding.begun;
-      const std::vector<T> next = decoding.next(decoder.fork(), nullptr);
-      if (throws([&] { decoding.next(decoder, &any); })) {
+      const BegunSequence<T> sequence{op};
+      const AnyDecoder<T> decoder = sequence.decoder();
+      const Result<T> next = sequence.next(decoder.fork(), kCount);
+      if (throws([&] { sequence.next(decoder, kCount, &any); })) {
         // Decoders that keep sums have dropped all tokens.
-        if (decoder.length() == 0) decoding.step(decoder, 0, Decoding<T>::kBefore, nullptr);
-        EXPECT_EQ(decoder.length(), Decoding<T>::kBefore);
-        EXPECT_TRUE(same_bits(next, decoding.next(decoder, nullptr)));
+        if (decoder.length() == 0) sequence.begin(decoder);
+        EXPECT_EQ(decoder.length(), BegunSequence<T>::kBefore);
+        EXPECT_TRUE(same_bits(next, sequence.next(decoder, kCount)));
       }
-      EXPECT_EQ(decoder.length(), Decoding<T>::kBefore + Decoding<T>::kCount);
+      EXPECT_EQ(decoder.length(), BegunSequence<T>::kBefore + kCount);
     }
   });
 }

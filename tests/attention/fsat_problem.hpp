@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -167,9 +168,11 @@ struct CallCases<FsatAttention> {
     const auto below = [](double x) {
       return static_cast<double>(std::nextafter(static_cast<float>(x), 0.0F));
     };
-    const std::array<double, 10> all = {0,     0.5,     1, below(7), 7,
-                                        n - 1, n - 0.5, n, n + 3.5,  below(n)};
-    return [all](Index, Index, Index j, Index m) { return all[as_size((j * 3 + m) % 10)]; };
+    // Beyond what an index can be, too.
+    constexpr double most = std::numeric_limits<float>::max();
+    const std::array<double, 13> all = {0, 0.5,     1,        below(7), 7,           n - 1, n - 0.5,
+                                        n, n + 3.5, below(n), 1e9,      below(1e19), most};
+    return [all](Index, Index, Index j, Index m) { return all[as_size((j * 3 + m) % 13)]; };
   }
 };
 

@@ -24,28 +24,6 @@ template <class T>
 class LinearDecoderState : public testing::Test {};
 TYPED_TEST_SUITE(LinearDecoderState, Scalars);
 
-TYPED_TEST(LinearDecoderState, ASavedStateCanBeContinued) {
-  for_each_operator([](const auto& op, bool has_beta) {
-    at_each_level([&] {
-      const Stream<TypeParam> stream(kShape, has_beta);
-      const Tensor<TypeParam> expected = stream.forward(op);
-      for (const Index at : {0, 1, 31, 32, 33, 63, 64, 100}) {
-        auto first = op.template decoder<TypeParam>(stream.decoder_shape());
-        stream.decode(first, at, 7);
-        const std::vector<std::byte> state = first.save();
-        auto second = op.template decoder<TypeParam>(stream.decoder_shape());
-        stream.decode(second, 50, 50);  // which the state takes the place of
-        second.restore(state);
-        EXPECT_EQ(second.length(), at);
-        stream.out.fill(constant(0));
-        stream.decode(second, 200, 3);
-        EXPECT_TRUE(stream.has_rows(expected, at, 200)) << op.name() << " at " << at;
-        EXPECT_EQ(first.length(), at);
-      }
-    });
-  });
-}
-
 std::int64_t word(const std::vector<std::byte>& bytes, std::size_t at) {
   std::int64_t number = 0;
   std::memcpy(&number, bytes.data() + at, sizeof(number));

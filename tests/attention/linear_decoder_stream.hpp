@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "attention/conformance.hpp"
+#include "attention/pieces.hpp"
 
 namespace fovea_test {
 
@@ -22,30 +23,16 @@ using fovea::LinearAttention;
 /// A sequence and a decoder's results for it.
 template <class T>
 struct Stream {
-  Case<T> plain = softmax_case<T>("plain", fovea::FullAttention{}, all_pairs);
   Problem<T> problem;
-  Tensor<T> beta;
   Tensor<T> out;
-  bool has_beta;
 
-  Stream(const AttentionShape& shape, bool with_beta, const Fills& fills = gaussian_fills(1))
-      : problem(make_problem(plain, shape, 1, fills)),
-        beta({shape.batch, shape.key_heads, shape.keys, 1}),
-        out(problem.out_shape()),
-        has_beta(with_beta) {
-    beta.fill(beta_fill(1));
-  }
+  Stream(const AttentionShape& shape, bool has_beta, const Fills& fills = gaussian_fills(1))
+      : problem(make_problem(case_with(has_beta), shape, 1, fills)), out(problem.out_shape()) {}
 
-  DecoderShape decoder_shape() const {
-    const AttentionShape& s = problem.shape;
-    return {s.batch, s.query_heads, s.key_heads, s.width, s.value_width};
-  }
+  DecoderShape decoder_shape() const { return fovea_test::decoder_shape(problem.shape); }
 
   AllInputs<T> tokens(Index first, Index count) const {
-    AllInputs<T> in{cut(problem.q.view(), 2, first, count), cut(problem.k.view(), 2, first, count),
-                    cut(problem.v.view(), 2, first, count)};
-    if (has_beta) in.beta = cut(beta.view(), 2, first, count);
-    return in;
+    return rows_with_keys(problem.inputs(), first, count, first);
   }
 
   /// Tokens up to `end`, in pieces of this length.
@@ -76,6 +63,13 @@ struct Stream {
       return values;
     };
     return same_bits(rows(out), rows(expected));
+  }
+
+ private:
+  static Case<T> case_with(bool beta) {
+    Case<T> made;
+    made.extras.beta = beta;
+    return made;
   }
 };
 

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <limits>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "attention/gradients.hpp"
@@ -50,28 +49,19 @@ class LinearEquivalence : public testing::Test {
   }
 
   /// `a` and `b` of the same inputs have the same bits of out and of the gradients of q, k and v.
-  template <class A, class B>
-  static void expect_same(const A& a, const AllInputs<T>& of_a, const B& b,
+  static void expect_same(const Case<T>& a, const AllInputs<T>& of_a, const Case<T>& b,
                           const Problem<T>& problem) {
     SCOPED_TRACE(describe(problem));
-    const AllInputs<T> of_b = problem.inputs();
     const Tensor<T> d_out = make_d_out(problem);
+    const Wanted wanted{.near_logits = false, .far_logits = false};
     at_each_level([&] {
-      const Tensor<T> out_a(problem.out_shape());
-      const Tensor<T> out_b(problem.out_shape());
-      const Tensor<T> lse(problem.row_shape());
-      const AllSaved<T> saved = requires { b.softmax_options(); }
-      ? AllSaved<T>{lse.view()} : AllSaved<T>{};
-      a.forward(of_a, out_a.view());
-      b.forward(of_b, out_b.view(), saved);
-      EXPECT_TRUE(same_bits(out_a.values(), out_b.values(), out_a.shape()));
-      GradStorage<T> grads_a(of_b, {});
-      GradStorage<T> grads_b(of_b, {});
-      a.backward(of_a, out_a.view(), AllSaved<T>{}, d_out.view(), grads_a.grads(of_b, {}));
-      b.backward(of_b, out_b.view(), saved, d_out.view(), grads_b.grads(of_b, {}));
-      EXPECT_TRUE(same_bits(grads_a.q.values(), grads_b.q.values(), of_a.q.shape())) << "d_q";
-      EXPECT_TRUE(same_bits(grads_a.k.values(), grads_b.k.values(), of_a.k.shape())) << "d_k";
-      EXPECT_TRUE(same_bits(grads_a.v.values(), grads_b.v.values(), of_a.v.shape())) << "d_v";
+      const auto both = [&](const Case<T>& op, const AllInputs<T>& in) {
+        return run_both(op, in, View<const T>(d_out.view()), nullptr, {}, wanted);
+      };
+      const auto [out_a, grads_a] = both(a, of_a);
+      const auto [out_b, grads_b] = both(b, problem.inputs());
+      EXPECT_TRUE(same_bits(out_a.out, out_b.out, out_a.shape));
+      EXPECT_TRUE(same_bits(grads_a, grads_b));
     });
   }
 };
@@ -84,64 +74,17 @@ TYPED_TEST(LinearEquivalence, OneFieldEqualsItsOperator) {
   const T one = this->kInfinity;
   const T zero = -this->kInfinity;
   for (const bool causal : {false, true}) {
-    const FmmAttention<EluPlusOne, fovea::TanhPlusOne> fmm{
-        {.band = {.left = 4, .right = 4}, .causal = causal}};
-    const LocalAttention near_field{{.left = 4, .right = causal ? 0 : 4}};
-    const LinearAttention<EluPlusOne, fovea::TanhPlusOne> far_field{{.causal = causal}};
+    const Case<T> fmm =
+        fmm_case<T>("fmm", FmmAttention<EluPlusOne, fovea::TanhPlusOne>{
+                               {.band = {.left = 4, .right = 4}, .causal = causal}});
+    const Case<T> near_field =
+        make_case<T>("near", LocalAttention{{.left = 4, .right = causal ? 0 : 4}}, all_pairs);
+    const Case<T> far_field =
+        linear_case<T>("far", LinearAttention<EluPlusOne, fovea::TanhPlusOne>{{.causal = causal}});
     this->for_each_problem([&](const Problem<T>& problem) {
       this->expect_same(fmm, this->with_weights(problem, one, zero), near_field, problem);
       this->expect_same(fmm, this->with_weights(problem, zero, one), far_field, problem);
     });
-  }
-}
-
-/// A band that covers everything, and a far field of weight 0.
-TYPED_TEST(LinearEquivalence, AWideBandEqualsFullAttention) {
-  using T = TypeParam;
-  for (const Index wide : {Index{2100}, std::numeric_limits<Index>::max()}) {
-    const FmmAttention<EluPlusOne> fmm{{.band = {.left = wide, .right = wide}}};
-    const FmmAttention<EluPlusOne> causal{{.band = {.left = wide}, .causal = true}};
-    const T all = this->kInfinity;
-    const T nothing = -all;
-    this->for_each_problem([&](const Problem<T>& problem) {
-      const AllInputs<T> in = this->with_weights(problem, all, nothing);
-      this->expect_same(fmm, in, FullAttention{}, problem);
-      this->expect_same(causal, in, FullAttention{{.causal = true}}, problem);
-    });
-  }
-}
-
-/// Weights that are normalised sum to 1 in every row, so that values of 1 come out as 1.
-TYPED_TEST(LinearEquivalence, NormalisedRowsSumToOne) {
-  using T = TypeParam;
-  for (const bool causal : {false, true}) {
-    const Case<T> op = fmm_case<T>(
-        "normalised",
-        FmmAttention<EluPlusOne, fovea::EluMinusPlusOne, fovea::TanhPlusOne>{
-            {.band = {.left = 9, .right = 3}, .causal = causal, .normalise_rows = true}},
-        {.near_logits = "hd", .far_logits = "h"});
-    const Problem<T> problem =
-        make_problem(op, {1, 3, 1, 140, 140, 6, 5}, 3, {gaussian(1), gaussian(2), constant(1)});
-    at_each_level([&] {
-      for (const T x : run(op, problem).out) {
-        ASSERT_TRUE(std::abs(x - 1) <= 8 * static_cast<T>(kRoundoff<T>)) << x;
-      }
-    });
-  }
-}
-
-/// Features of several maps side by side, of which each has more than one part (kFeaturePart) and
-/// ends within a cache line.
-TYPED_TEST(LinearEquivalence, WideJointMapsMatchTheOracle) {
-  using T = TypeParam;
-  for (const bool causal : {false, true}) {
-    const Case<T> joint = linear_case<T>("joint", LinearAttention<EluPlusOne, fovea::TanhPlusOne>{{
-                                                      .causal = causal,
-                                                      .combine = fovea::CombineMaps::joint,
-                                                  }});
-    const auto problem = make_problem(joint, {1, 2, 1, 40, 50, 70, 9});
-    expect_conforms(joint, problem);
-    expect_grads_conform(joint, problem);
   }
 }
 
@@ -187,51 +130,43 @@ TYPED_TEST(LinearEquivalence, TheDeltaRuleStoresValuesByKey) {
 /// No values is no output, so that no gradient depends on denominators, which are exactly 0 here.
 TYPED_TEST(LinearEquivalence, NoValuesGiveNoGradients) {
   using T = TypeParam;
-  const auto expect_zero = [](const std::string& name, const auto& op) {
-    SCOPED_TRACE(name);
+  const auto any = fovea::Denominator::propagate();
+  const Extras blend{.near_logits = "h", .far_logits = "h"};
+  const Extras delta_blend{.beta = true, .near_logits = "h", .far_logits = "h"};
+  std::vector<Case<T>> all = {
+      delta_case<T>("delta rule", DeltaRuleAttention<Relu>{}),
+      fmm_case<T>("FMM with a delta rule",
+                  FmmAttention<fovea::DeltaRule<Relu>, Relu>{{.band = {.left = 3}}}, delta_blend)};
+  for (const bool causal : {false, true}) {
+    all.push_back(linear_case<T>("ReLU", LinearAttention<Relu>{{.causal = causal}}));
+    all.push_back(linear_case<T>(
+        "tanh", LinearAttention<fovea::Tanh>{{.causal = causal, .denominator = any}}));
+    all.push_back(linear_case<T>(
+        "floor", LinearAttention<fovea::Tanh>{
+                     {.causal = causal, .denominator = fovea::Denominator::signed_floor(0.1)}}));
+    all.push_back(linear_case<T>(
+        "joint",
+        LinearAttention<Relu, fovea::Tanh>{
+            {.causal = causal, .denominator = any, .combine = fovea::CombineMaps::joint}}));
+    all.push_back(fmm_case<T>("FMM",
+                              FmmAttention<Relu, fovea::Tanh>{
+                                  {.band = {.left = 3}, .causal = causal, .denominator = any}},
+                              blend));
+  }
+  for (const Case<T>& op : all) {
     for (const double at : {0.0, -1.0}) {
-      const Problem<T> problem =
-          make_problem(softmax_case<T>("full", FullAttention{}, all_pairs),
-                       {2, 4, 2, 1500, 1500, 5, 0}, 1, {constant(at), constant(at), constant(1)});
-      const Tensor<T> beta({2, 2, 1500, 1});
-      beta.fill(beta_fill(1));
-      const T logits[] = {1, 2, 3, 4};
-      AllInputs<T> in = problem.inputs();
-      in.beta = beta.view();
-      in.near_logits = in.far_logits = View<const T>(logits, {1, 4, 1, 1});
-      const Tensor<T> d_out = make_d_out(problem);
+      const Problem<T> problem = make_problem(op, {2, 4, 2, 1500, 1500, 5, 0}, 1,
+                                              {constant(at), constant(at), constant(1)});
       at_each_level([&] {
-        GradStorage<T> to(in, {});
-        op.backward(in, View<const T>(d_out.view()), AllSaved<T>{}, View<const T>(d_out.view()),
-                    to.grads(in, {}));
-        for (const Tensor<T>* x : {&to.q, &to.k, &to.beta, &to.near_logits, &to.far_logits}) {
-          if (x == &to.beta && !std::decay_t<decltype(op)>::kHasBeta) continue;
-          if (!std::decay_t<decltype(op)>::kHasNear &&
-              (x == &to.near_logits || x == &to.far_logits)) {
-            continue;
-          }
-          for (const T& gradient : x->values()) ASSERT_EQ(gradient, T(0));
-        }
+        const Gradients<T> grads = run_backward(op, problem);
+        for_each_gradient(
+            [&](const char* name, const std::vector<T>& numbers) {
+              for (const T x : numbers) ASSERT_EQ(x, T(0)) << op.name << ", " << name;
+            },
+            grads);
       });
     }
-  };
-  const auto any = fovea::Denominator::propagate();
-  for (const bool causal : {false, true}) {
-    SCOPED_TRACE(causal);
-    expect_zero("ReLU", LinearAttention<Relu>{{.causal = causal}});
-    expect_zero("tanh", LinearAttention<fovea::Tanh>{{.causal = causal, .denominator = any}});
-    expect_zero("floor",
-                LinearAttention<fovea::Tanh>{
-                    {.causal = causal, .denominator = fovea::Denominator::signed_floor(0.1)}});
-    expect_zero("joint",
-                LinearAttention<Relu, fovea::Tanh>{
-                    {.causal = causal, .denominator = any, .combine = fovea::CombineMaps::joint}});
-    expect_zero("FMM", FmmAttention<Relu, fovea::Tanh>{
-                           {.band = {.left = 3}, .causal = causal, .denominator = any}});
   }
-  expect_zero("delta rule", DeltaRuleAttention<Relu>{});
-  expect_zero("FMM with a delta rule",
-              FmmAttention<fovea::DeltaRule<Relu>, Relu>{{.band = {.left = 3}}});
 }
 
 /// Small integers whose features are integers: every sum is exact, so the linear form has the

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Longformer with separate projections for global rows, beyond the conformance suite: equal
-/// projections, rows that are not read, arenas, refusals.
-#include <algorithm>
+/// projections, rows that are not read, refusals.
 #include <limits>
 
 #include "attention/longformer_problem.hpp"
-#include "fovea/core/thread_pool.hpp"
 #include "support/refusal.hpp"
 #include "support/scalars.hpp"
 
@@ -47,23 +45,6 @@ TYPED_TEST(LongformerProjections, UnusedRowsDoNotChangeBits) {
   });
   of.hide(nan);
   EXPECT_TRUE(same_bits(of.run(), expected));
-}
-
-/// An arena of the stated size is sufficient.
-TYPED_TEST(LongformerProjections, InAnArena) {
-  using T = TypeParam;
-  const LongformerOptions options{.left = 30, .right = 9, .first_global = 2, .global = {70}};
-  const AttentionShape shape{2, 2, 2, 140, 140, 9, 6};
-  const LongformerAttention op(options);
-  const LongformerProblem<T> of(op, shape);
-  const auto expected = of.run();
-  for (const int workers : {1, 3}) {
-    const fovea::ThreadPool pool(workers);
-    fovea::Arena arena(std::max(op.global_workspace_bytes<T>(shape, workers),
-                                op.global_backward_workspace_bytes<T>(shape, workers)));
-    AnyExecutor executor = AnyExecutor::of(pool, &arena);
-    EXPECT_TRUE(same_bits(of.run(&executor), expected));
-  }
 }
 
 TEST(LongformerProjectionsBadInput, IsReported) {

@@ -9,24 +9,17 @@
 
 #include <atomic>
 #include <cmath>
+#include <string>
 #include <vector>
 
-#include "fovea/attention/full.hpp"
-#include "fovea/attention/local.hpp"
-#include "fovea/attention/strided.hpp"
+#include "attention/gradients.hpp"
+#include "attention/pieces.hpp"
 #include "fovea/core/thread_pool.hpp"
-#include "support/fill.hpp"
-#include "support/levels.hpp"
-#include "support/scalars.hpp"
-#include "support/tensor.hpp"
 
 namespace fovea_test::attention_modified {
 
 using fovea::ModifiedAttention;
 using fovea::ScorePair;
-
-constexpr Index kHeads = 2;
-constexpr Index kWidth = 5;
 
 std::atomic<int> pairs_outside{0};
 
@@ -35,6 +28,10 @@ struct ByPosition {
   template <class T>
   T value(T z, ScorePair p) const noexcept {
     return static_cast<T>((7 * p.query + 3 * p.key + 5 * p.head + 11 * p.batch) % 13) / 4 + z;
+  }
+  template <class T>
+  T derivative(T /*z*/, ScorePair /*p*/) const noexcept {
+    return 1;
   }
 };
 
@@ -61,65 +58,44 @@ struct ByPair {
   }
 };
 
-/// Inputs, and the bias that adds what the modifier adds.
 template <class T>
-struct Pairs {
-  Index batch;
-  Tensor<T> q, k, v, d_out, bias;
-
-  Pairs(Index sequences, Index queries, Index keys, Index first_position, const ByPair& by)
-      : batch(sequences),
-        q({sequences, kHeads, queries, kWidth}),
-        k({sequences, kHeads, keys, kWidth}),
-        v({sequences, kHeads, keys, kWidth}),
-        d_out({sequences, kHeads, queries, kWidth}),
-        bias({sequences, kHeads, queries, keys}) {
-    std::uint64_t seed = 0;
-    for (Tensor<T>* x : {&q, &k, &v, &d_out}) x->fill(gaussian(++seed));
-    for_each_index(bias.shape(), [&](Index b, Index h, Index i, Index j) {
-      bias(b, h, i, j) = static_cast<T>(by.added({b, h, i + first_position, j, i}));
-    });
-  }
-  fovea::SoftmaxInputs<T> inputs() const { return {q.view(), k.view(), v.view()}; }
-  fovea::SoftmaxInputs<T> with_bias() const {
-    auto all = inputs();
-    all.bias = bias.view();
-    return all;
-  }
-};
-
-/// Output and gradients.
-template <class T, class Op>
-std::vector<Tensor<T>> run(const Op& op, const fovea::SoftmaxInputs<T>& in, const Pairs<T>& p) {
-  std::vector<Tensor<T>> all;
-  for (const Tensor<T>* x : {&p.q, &p.q, &p.k, &p.v}) all.emplace_back(x->shape());
-  const Tensor<T> lse({p.batch, kHeads, p.q.shape()[2], 1});
-  op.forward(in, all[0].view(), {.lse = lse.view()});
-  op.backward(in, all[0].view(), {.lse = lse.view()}, p.d_out.view(),
-              {.q = all[1].view(), .k = all[2].view(), .v = all[3].view()});
-  return all;
-}
-
-template <class T>
-void expect_near(const std::vector<Tensor<T>>& modified, const std::vector<Tensor<T>>& biased) {
+void expect_near(const std::vector<T>& modified, const std::vector<T>& biased) {
   const double tolerance = sizeof(T) == 4 ? 2e-5 : 1e-13;
+  ASSERT_EQ(modified.size(), biased.size());
   for (std::size_t n = 0; n < modified.size(); ++n) {
-    for_each_index(modified[n].shape(), [&](Index b, Index h, Index i, Index c) {
-      const double expected = static_cast<double>(biased[n](b, h, i, c));
-      ASSERT_NEAR(static_cast<double>(modified[n](b, h, i, c)), expected,
-                  tolerance * (1 + std::abs(expected)))
-          << "tensor " << n << ", row " << i;
-    });
+    const auto expected = static_cast<double>(biased[n]);
+    ASSERT_NEAR(static_cast<double>(modified[n]), expected, tolerance * (1 + std::abs(expected)))
+        << "element " << n;
   }
 }
 
+/// Output and gradients are those with a bias that adds what the modifier adds.
+/// \param first_positions of the inputs, or none
 template <class T, class Op>
-void expect_as_a_bias(const Op& op, Index queries, Index keys, Index first_position) {
+void expect_as_a_bias(const Op& op, Index queries, Index keys, Index first_position,
+                      const std::vector<Index>& first_positions = {}) {
   SCOPED_TRACE(std::to_string(queries) + " queries, " + std::to_string(keys) + " keys");
   const ByPair by{first_position, queries, keys};
-  const Pairs<T> pairs(3, queries, keys, first_position, by);
-  expect_near(run(ModifiedAttention(op, by), pairs.inputs(), pairs),
-              run(op, pairs.with_bias(), pairs));
+  const Case<T> modified = make_case<T>("modified", ModifiedAttention(op, by), all_pairs);
+  const Case<T> biased = make_case<T>("biased", op, all_pairs);
+  const Problem<T> problem = make_problem(biased, {3, 2, 2, queries, keys, 5, 5});
+  const Tensor<T> bias({3, 2, queries, keys});
+  bias.fill([&](Index b, Index h, Index i, Index j) {
+    return by.added({b, h, i + first_position, j, i});
+  });
+  AllInputs<T> in = problem.inputs();
+  in.first_positions = first_positions;
+  AllInputs<T> with_bias = in;
+  with_bias.bias = bias.view();
+  const Tensor<T> d = make_d_out(problem);
+  const View<const T> d_out = d.view();
+  const auto [out, grads] = run_both(modified, in, d_out);
+  const auto [expected, expected_grads] =
+      run_both(biased, with_bias, d_out, nullptr, {}, {.bias = false});
+  expect_near(out.out, expected.out);
+  expect_near(grads.q, expected_grads.q);
+  expect_near(grads.k, expected_grads.k);
+  expect_near(grads.v, expected_grads.v);
 }
 
 template <class T>
@@ -152,18 +128,10 @@ TYPED_TEST(Modified, GetsThePositionsOfAllPairs) {
 
 /// Rows at given positions, forward and backward.
 TYPED_TEST(Modified, GetsThePositionsInTheInputs) {
-  using T = TypeParam;
-  const Index first[] = {12, 12, 12};
-  at_each_level([&] {
+  at_each_level([] {
     for (const Index queries : {4, 40}) {
-      const ByPair by{12, queries, 18};
-      const Pairs<T> pairs(3, queries, 18, 12, by);
-      auto in = pairs.inputs();
-      in.first_positions = first;
-      auto with_bias = pairs.with_bias();
-      with_bias.first_positions = first;
-      const fovea::FullAttention op{{.causal = true}};
-      expect_near(run(ModifiedAttention(op, by), in, pairs), run(op, with_bias, pairs));
+      expect_as_a_bias<TypeParam>(fovea::FullAttention{{.causal = true}}, queries, 18, 12,
+                                  {12, 12, 12});
     }
   });
   EXPECT_EQ(pairs_outside, 0);
@@ -173,47 +141,36 @@ TYPED_TEST(Modified, TheDecoderAndThreadsMatchOneCallBitwise) {
   using T = TypeParam;
   constexpr Index n = 70;
   // A step has its own row numbers, so only positions are compared.
-  const ByPosition by;
-  const Pairs<T> pairs(3, n, n, 0, ByPair{0, n, n});
-  const ModifiedAttention op(fovea::FullAttention{{.causal = true}}, by);
+  const Case<T> op = make_case<T>(
+      "by position", ModifiedAttention(fovea::FullAttention{{.causal = true}}, ByPosition{}),
+      band(kAllKeys, 0));
+  const Problem<T> problem = make_problem(op, {3, 2, 2, n, n, 5, 5});
   at_each_level([&] {
-    const Tensor<T> all(pairs.q.shape());
-    op.forward(pairs.inputs(), all.view());
+    const Result<T> all = run(op, problem);
     fovea::ThreadPool pool(3);
-    const Tensor<T> by_threads(pairs.q.shape());
-    op.forward(pairs.inputs(), by_threads.view(), pool);
-    auto decoder = op.template decoder<T>({.batch = 3,
-                                           .query_heads = kHeads,
-                                           .key_heads = kHeads,
-                                           .width = kWidth,
-                                           .value_width = kWidth});
-    const Tensor<T> out({3, kHeads, 1, kWidth});
+    AnyExecutor threads = AnyExecutor::of(pool);
+    EXPECT_TRUE(same_bits(all, run(op, problem, &threads)));
+    const AnyDecoder<T> decoder = op.decoder(decoder_shape(problem.shape));
+    const Tensor<T> out(problem.out_shape());
     for (Index i = 0; i < n; ++i) {
-      const auto row = [&](const Tensor<T>& x) {
-        return fovea::View<const T>(&x(0, 0, i, 0), {3, kHeads, 1, kWidth},
-                                    {kHeads * n * kWidth, n * kWidth, kWidth, 1});
-      };
-      decoder.step({row(pairs.q), row(pairs.k), row(pairs.v)}, out.view());
-      for_each_index(out.shape(), [&](Index b, Index h, Index, Index c) {
-        ASSERT_EQ(out(b, h, 0, c), all(b, h, i, c)) << i;
-        ASSERT_EQ(by_threads(b, h, i, c), all(b, h, i, c)) << i;
-      });
+      decoder.step(rows_with_keys(problem.inputs(), i, 1, i), cut(out.view(), 2, i, 1), {});
     }
+    EXPECT_TRUE(same_bits(all.out, out.values()));
   });
 }
 
 /// Counts the logits that are not those of the pairs they come with.
 template <class T>
 struct ByLogit {
-  const Pairs<T>* pairs;
+  const Problem<T>* problem;
   std::atomic<int>* asked;
   std::atomic<int>* others;
 
   void compare(T z, ScorePair p) const noexcept {
     double expected = 0;
-    for (Index c = 0; c < kWidth; ++c) {
-      expected += static_cast<double>(pairs->q(p.batch, p.head, p.query, c)) *
-                  static_cast<double>(pairs->k(p.batch, p.head, p.key, c));
+    for (Index c = 0; c < 5; ++c) {
+      expected += static_cast<double>(problem->q(p.batch, p.head, p.query, c)) *
+                  static_cast<double>(problem->k(p.batch, p.head, p.key, c));
     }
     ++*asked;
     if (!(std::abs(static_cast<double>(z) - expected / 2) < 1e-4)) ++*others;
@@ -231,12 +188,14 @@ struct ByLogit {
 TYPED_TEST(Modified, IsCalledForHiddenPairsToo) {
   using T = TypeParam;
   constexpr Index n = 200;
-  const Pairs<T> pairs(1, n, n, 0, {0, n, n});
+  const Problem<T> problem = make_problem(Case<T>{}, {1, 2, 2, n, n, 5, 5});
   std::atomic<int> asked = 0;
   std::atomic<int> others = 0;
-  const ByLogit<T> by{&pairs, &asked, &others};
+  const ByLogit<T> by{&problem, &asked, &others};
   at_each_level([&] {
-    const auto ask = [&](const auto& op) { run(ModifiedAttention(op, by), pairs.inputs(), pairs); };
+    const auto ask = [&](const auto& op) {
+      run_both(make_case<T>("asked", ModifiedAttention(op, by), all_pairs), problem);
+    };
     ask(fovea::FullAttention{{.causal = true, .scale = 0.5}});
     ask(fovea::LocalAttention{{.left = 3, .right = 2, .scale = 0.5}});
     ask(fovea::StridedAttention{{.stride = 8, .scale = 0.5}});
@@ -251,18 +210,16 @@ struct Squared {
 };
 
 TEST(Modified, ForwardNeedsNoDerivative) {
-  const ByPair by{0, 9, 9};
-  const Pairs<float> pairs(1, 9, 9, 0, by);
-  const Tensor<float> out(pairs.q.shape());
-  const Tensor<float> plain(pairs.q.shape());
+  const Problem<float> problem = make_problem(Case<float>{}, {1, 2, 2, 9, 9, 5, 5});
+  const Tensor<float> out(problem.out_shape()), plain(problem.out_shape());
   const ModifiedAttention op(fovea::FullAttention{}, Squared{});
   static_assert(fovea::ScoreModifier<Squared, float>);
   static_assert(!fovea::DifferentiableScoreModifier<Squared, float>);
-  op.forward(pairs.inputs(), out.view());
+  op.forward(problem.inputs(), out.view());
   // Squares of logits that are all 0 are 0.
-  fovea::FullAttention{{.scale = 0}}.forward(pairs.inputs(), plain.view());
+  fovea::FullAttention{{.scale = 0}}.forward(problem.inputs(), plain.view());
   const ModifiedAttention zero(fovea::FullAttention{{.scale = 0}}, Squared{});
-  zero.forward(pairs.inputs(), out.view());
+  zero.forward(problem.inputs(), out.view());
   for_each_index(out.shape(), [&](Index b, Index h, Index i, Index c) {
     EXPECT_EQ(out(b, h, i, c), plain(b, h, i, c));
   });

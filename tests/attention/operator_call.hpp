@@ -209,20 +209,32 @@ void expect_all_or_nothing_of(const Op& op, const P& p) {
   }
 }
 
-/// workspace_bytes is sufficient, and an arena that is too small is refused.
+/// The bytes that an operator states for both passes of such a call.
+template <class T, class Op>
+std::pair<Index, Index> stated_bytes(const Op& op, const typename Op::Shape& shape, Index threads) {
+  if constexpr (requires { op.template global_workspace_bytes<T>(shape, threads); }) {
+    return {op.template global_workspace_bytes<T>(shape, threads),
+            op.template global_backward_workspace_bytes<T>(shape, threads)};
+  } else {
+    return {op.template workspace_bytes<T>(shape, threads),
+            op.template backward_workspace_bytes<T>(shape, threads)};
+  }
+}
+
+/// The stated bytes are sufficient, and an arena that is too small is refused.
 template <class Op, class P>
 void expect_serves_in_arena(const Op& op, const P& p, const typename Op::Shape& shape) {
   using T = typename P::Scalar;
   for (const int threads : {1, 3}) {
     fovea::ThreadPool pool(threads);
-    fovea::Arena arena(std::max(op.template workspace_bytes<T>(shape, threads),
-                                op.template backward_workspace_bytes<T>(shape, threads)));
+    const auto [forward, backward] = stated_bytes<T>(op, shape, threads);
+    fovea::Arena arena(std::max(forward, backward));
     AnyExecutor executor = AnyExecutor::of(pool, &arena);
     for (const bool saves : {true, false}) {
       EXPECT_TRUE(
           same_bits(run_call(op, p, nullptr, {}, saves), run_call(op, p, &executor, {}, saves)));
     }
-    fovea::Arena of_forward(op.template workspace_bytes<T>(shape, threads));
+    fovea::Arena of_forward(forward);
     const Tensor<T> out(p.d_out.shape());
     op.forward(p.inputs(), out.view(), of_forward.on(pool));
     fovea::Arena none(0);

@@ -15,7 +15,6 @@
 #include "attention/gradients.hpp"
 #include "attention/poisons.hpp"
 #include "fovea/core/thread_pool.hpp"
-#include "support/same_everywhere.hpp"
 
 namespace fovea_test::attention_packed {
 
@@ -108,32 +107,47 @@ std::vector<T> rows_of(const std::vector<T>& all, const Shape& shape, Index firs
   return rows;
 }
 
-/// Output, lse if there is one, and the gradients of q, k and v. (Those of bias and sink are sums
-/// over sequences.)
+template <class T>
+std::vector<T> end_to_end(const std::vector<std::vector<T>>& parts) {
+  std::vector<T> all;
+  for (const std::vector<T>& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+/// Output, lse if there is one, and the gradients of q, k and v of one sequence. (Those of bias and
+/// sink are sums over sequences.)
+template <class T>
+std::vector<T> results_of_sequence(const Problem<T>& p, const BothResults<T>& all, std::size_t s) {
+  const auto queries = [&](const std::vector<T>& x, const Shape& shape) {
+    return rows_of(x, shape, p.cu_q[s], p.cu_q[s + 1] - p.cu_q[s]);
+  };
+  const auto keys = [&](const std::vector<T>& x, const Shape& shape) {
+    return rows_of(x, shape, p.cu_k[s], p.cu_k[s + 1] - p.cu_k[s]);
+  };
+  const auto& [forward, grads] = all;
+  return end_to_end<T>({queries(forward.out, p.out_shape()),
+                        forward.lse.empty() ? forward.lse : queries(forward.lse, p.row_shape()),
+                        queries(grads.q, p.q.shape()), keys(grads.k, p.k.shape()),
+                        keys(grads.v, p.v.shape())});
+}
+
 TEST_P(Packed, PackedSequencesEqualSeparateSequences) {
   each_at_levels([]<class T>(const Case<T>& op) {
     const Problem<T> problem = packed_problem(op);
     const Tensor<T> d_out = make_d_out(problem);
-    const Result<T> all = run(op, problem);
-    const Gradients<T> grads = run_backward(op, problem, d_out);
+    const BothResults<T> all = run_both(op, problem, d_out);
     for (std::size_t s = 0; s + 1 < problem.cu_q.size(); ++s) {
       if (op.drops() && s > 0) break;  // the draws of the others are those of their number
       const Index first = problem.cu_q[s];
       const Index queries = problem.cu_q[s + 1] - first;
       const Index first_key = problem.cu_k[s];
       const Index keys = problem.cu_k[s + 1] - first_key;
-      SCOPED_TRACE("sequence " + std::to_string(s));
-      const AllInputs<T> alone = part_of(problem.inputs(), first, queries, first_key, keys);
-      const Result<T> out = run(op, alone);
-      EXPECT_TRUE(same_bits(rows_of(all.out, problem.out_shape(), first, queries), out.out));
-      if (op.is_softmax) {
-        EXPECT_TRUE(same_bits(rows_of(all.lse, problem.row_shape(), first, queries), out.lse));
-      }
-      const View<const T> d = cut(d_out.view(), 2, first, queries);
-      const Gradients<T> grad = run_backward(op, alone, d);
-      EXPECT_TRUE(same_bits(rows_of(grads.q, problem.q.shape(), first, queries), grad.q));
-      EXPECT_TRUE(same_bits(rows_of(grads.k, problem.k.shape(), first_key, keys), grad.k));
-      EXPECT_TRUE(same_bits(rows_of(grads.v, problem.v.shape(), first_key, keys), grad.v));
+      const auto [forward, grads] =
+          run_both(op, part_of(problem.inputs(), first, queries, first_key, keys),
+                   View<const T>(cut(d_out.view(), 2, first, queries)));
+      EXPECT_TRUE(same_bits(results_of_sequence(problem, all, s),
+                            end_to_end<T>({forward.out, forward.lse, grads.q, grads.k, grads.v})))
+          << "sequence " << s;
     }
   });
 }
@@ -247,60 +261,12 @@ TEST_P(Packed, PaddedSequencesWithRowsAtTheirEndsEqualPackedOnes) {
   });
 }
 
-/// Another order of tasks at every level, and threads at one of them: what they share does not
-/// depend on it.
-TEST_P(Packed, ThreadsAndSchedulesDoNotChangeBitsOfPackedSequences) {
-  each([]<class T>(const Case<T>& op) {
-    static fovea::ThreadPool pools[] = {fovea::ThreadPool(2), fovea::ThreadPool(4)};
-    const Problem<T> problem = packed_problem(op);
-    const auto expect_same = [&](AnyExecutor executor, const Result<T>& out,
-                                 const Gradients<T>& grads) {
-      EXPECT_TRUE(same_bits(out, run(op, problem, &executor)));
-      EXPECT_TRUE(same_bits(grads, run_backward(op, problem, &executor)));
-    };
-    at_each_level([&] {
-      Shuffled shuffled;
-      expect_same(AnyExecutor::of(shuffled), run(op, problem), run_backward(op, problem));
-    });
-    const Result<T> out = run(op, problem);
-    const Gradients<T> grads = run_backward(op, problem);
-    for (const fovea::ThreadPool& pool : pools) expect_same(AnyExecutor::of(pool), out, grads);
-  });
-}
-
-TEST_P(Packed, LevelsWithFusedMultiplyAddAgreeOnPackedSequences) {
-  each([]<class T>(const Case<T>& op) {
-    const Problem<T> problem = packed_problem(op);
-    expect_levels_agree([&] { return run(op, problem); });
-    expect_levels_agree([&] { return run_backward(op, problem); });
-  });
-}
-
-/// Every tensor ends at a guard page and has an odd layout.
-TEST_P(Packed, PackedSequencesStayInTheirTensors) {
-  each_at_levels([]<class T>(const Case<T>& op) {
-    const Problem<T> problem = packed_problem(op);
-    const Tensor<T> d_out = make_d_out(problem);
-    const Result<T> out = run(op, problem);
-    const Gradients<T> grads = run_backward(op, problem, d_out);
-    for (const Guard guard : {Guard::before, Guard::behind, Guard::none}) {
-      Layout layout;
-      layout.guard = guard;
-      if (guard == Guard::none) layout = {{2, 0, 1, 3}, 3, 2, 1, {}, {}, guard};
-      const Problem<T> odd = problem.in(layout, layout, layout, layout);
-      EXPECT_TRUE(same_bits(out, run(op, odd, nullptr, layout)));
-      EXPECT_TRUE(same_bits(grads, run_backward(op, odd, d_out.in(layout), nullptr, layout)));
-    }
-  });
-}
-
 /// NaN in one sequence does not affect the others.
 TEST_P(Packed, PackedSequencesDoNotSeeEachOther) {
   each_at_levels([]<class T>(const Case<T>& op) {
     const Problem<T> problem = packed_problem(op);
     const Tensor<T> d_out = make_d_out(problem);
-    const Result<T> clean = run(op, problem);
-    const Gradients<T> clean_grads = run_backward(op, problem, d_out);
+    const BothResults<T> clean = run_both(op, problem, d_out);
     for (const std::size_t s : {std::size_t{0}, std::size_t{5}, std::size_t{7}}) {
       const Problem<T> poisoned = problem.in({}, {}, {}, {});
       const Tensor<T> d = d_out.in({});
@@ -313,24 +279,11 @@ TEST_P(Packed, PackedSequencesDoNotSeeEachOther) {
         set_row(poisoned.k, 0, j, poison);
         set_row(poisoned.v, 0, j, poison);
       }
-      const Result<T> out = run(op, poisoned);
-      const Gradients<T> grads = run_backward(op, poisoned, d);
+      const BothResults<T> got = run_both(op, poisoned, d);
       for (std::size_t other = 0; other + 1 < problem.cu_q.size(); ++other) {
-        if (other == s) continue;
-        const Index row = problem.cu_q[other];
-        const Index rows = problem.cu_q[other + 1] - row;
-        const Index key = problem.cu_k[other];
-        const Index keys = problem.cu_k[other + 1] - key;
-        const auto expect_same = [&](const std::vector<T>& a, const std::vector<T>& b,
-                                     const Shape& shape, Index first, Index count) {
-          EXPECT_TRUE(same_bits(rows_of(a, shape, first, count), rows_of(b, shape, first, count)))
-              << s << " changes " << other;
-        };
-        expect_same(clean.out, out.out, problem.out_shape(), row, rows);
-        if (op.is_softmax) expect_same(clean.lse, out.lse, problem.row_shape(), row, rows);
-        expect_same(clean_grads.q, grads.q, problem.q.shape(), row, rows);
-        expect_same(clean_grads.k, grads.k, problem.k.shape(), key, keys);
-        expect_same(clean_grads.v, grads.v, problem.v.shape(), key, keys);
+        EXPECT_TRUE(other == s || same_bits(results_of_sequence(problem, clean, other),
+                                            results_of_sequence(problem, got, other)))
+            << s << " changes " << other;
       }
     }
   });

@@ -4,24 +4,19 @@
 /// and every bit stays.
 #include <gtest/gtest.h>
 
-#include <array>
-#include <concepts>
 #include <stdexcept>
-#include <string>
+#include <utility>
 #include <vector>
 
-#include "fovea/attention.hpp"
+#include "attention/gradients.hpp"
+#include "attention/linear_case.hpp"
 #include "fovea/attention/linear/causal_gradients.hpp"
 #include "fovea/core/arena.hpp"
 #include "fovea/core/eigen.hpp"
-#include "support/compare.hpp"
-#include "support/executors.hpp"
-#include "support/fill.hpp"
-#include "support/levels.hpp"
-#include "support/tensor.hpp"
 
 namespace fovea_test::attention_shared_stream {
 
+using fovea::CausalAlignment;
 using fovea::Denominator;
 using Linear = fovea::LinearAttention<fovea::EluPlusOne>;
 using TwoMaps = fovea::LinearAttention<fovea::EluPlusOne, fovea::Tanh>;
@@ -31,194 +26,179 @@ constexpr Index kSegment = fovea::kStateSegment;
 const fovea::FmmTwoKernels kFmm{
     {.band = {3, 2}, .causal = true, .denominator = Denominator::signed_floor(0.5)}};
 
-/// Which gradients are requested.
-struct Wanted {
-  bool q = true;
-  bool k = true;
-  bool v = true;
-};
-
-/// One problem. Operators with a near field read the logits of a blend.
 template <class T>
-struct SharedProblem {
-  using C = fovea::Compute<T>;
+Case<T> linear(CausalAlignment alignment = CausalAlignment::bottom_right) {
+  return linear_case<T>("linear", Linear{{.causal = true, .alignment = alignment}});
+}
+Case<float> fmm() {
+  return fmm_case<float>("fmm", kFmm, {.near_logits = "hd", .far_logits = "hd"});
+}
 
-  /// \param sizes batch, query heads, key heads, queries, keys, D, Dv
-  explicit SharedProblem(const std::array<Index, 7>& sizes)
-      : q({sizes[0], sizes[1], sizes[3], sizes[5]}),
-        k({sizes[0], sizes[2], sizes[4], sizes[5]}),
-        v({sizes[0], sizes[2], sizes[4], sizes[6]}),
-        d_out({sizes[0], sizes[1], sizes[3], sizes[6]}),
-        logits({1, sizes[1], 1, sizes[6]}) {
-    q.fill(gaussian(1));
-    k.fill(gaussian(2));
-    v.fill(gaussian(3));
-    d_out.fill(gaussian(4));
-    logits.fill(gaussian(5));
-  }
-
-  template <class Op>
-  fovea::InputsOf<Op, T> inputs() const {
-    fovea::InputsOf<Op, T> in{q.view(), k.view(), v.view(), key_lengths};
-    if constexpr (kHasBlend<Op>) in.near_logits = in.far_logits = logits.view();
-    return in;
-  }
-
-  /// What a forward pass on this executor writes.
-  template <class Op, class E>
-  std::vector<T> forward(const Op& op, E&& executor) const {
-    const Tensor<T> out(d_out.shape());
-    op.forward(inputs<Op>(), out.view(), {}, executor);
-    return out.values();
-  }
-  /// The same of a backward pass: all gradients.
-  template <class Op, class E>
-  std::vector<T> backward(const Op& op, E&& executor) const {
-    const Tensor<T> d_q(q.shape()), d_k(k.shape()), d_v(v.shape());
-    const Tensor<T> d_near(logits.shape()), d_far(logits.shape());
-    fovea::GradsOf<Op, T> grads;
-    if (wanted.q) grads.q = d_q.view();
-    if (wanted.k) grads.k = d_k.view();
-    if (wanted.v) grads.v = d_v.view();
-    if constexpr (kHasBlend<Op>) {
-      grads.near_logits = d_near.view();
-      grads.far_logits = d_far.view();
-    }
-    const Tensor<T> out(d_out.shape());
-    op.backward(inputs<Op>(), out.view(), {}, d_out.view(), grads, executor);
-    std::vector<T> all;
-    for (const Tensor<T>* x : {&d_q, &d_k, &d_v, &d_near, &d_far}) {
-      const std::vector<T> values = x->values();
-      all.insert(all.end(), values.begin(), values.end());
-    }
-    return all;
-  }
-
-  template <class Op>
-  static constexpr bool kHasBlend = requires(fovea::InputsOf<Op, T> in) {
-    in.near_logits;
+/// Runs both passes on one thread and with odd schedules of several, and compares the bits.
+template <class T>
+void expect_same_bits(const Case<T>& op, const AttentionShape& shape,
+                      const std::vector<Index>& key_lengths = {}, const Wanted& wanted = {}) {
+  Problem<T> problem = make_problem(op, shape);
+  problem.key_lengths = key_lengths;
+  SCOPED_TRACE(describe(problem));
+  const AllInputs<T> in = problem.inputs();
+  const Tensor<T> d_out = make_d_out(problem);
+  const auto run_on = [&](AnyExecutor* executor) {
+    return run_both(op, in, View<const T>(d_out.view()), executor, {}, wanted);
   };
-
-  Tensor<T> q, k, v, d_out;
-  Tensor<C> logits;
-  std::vector<Index> key_lengths = {};
-  Wanted wanted = {};
-};
-
-/// Both passes; the parameter is whether it is the backward pass.
-class SharedStream : public testing::TestWithParam<bool> {
- protected:
-  /// What the pass writes.
-  template <class T, class Op, class E>
-  std::vector<T> run(const SharedProblem<T>& problem, const Op& op, E&& executor) const {
-    if constexpr (std::floating_point<T>) {
-      if (is_backward) return problem.backward(op, executor);
-    }
-    return problem.forward(op, executor);
+  const BothResults<T> alone = run_on(nullptr);
+  Backwards backwards;
+  Shuffled shuffled;
+  for (AnyExecutor executor : {AnyExecutor::of(backwards), AnyExecutor::of(shuffled)}) {
+    EXPECT_TRUE(same_bits(alone, run_on(&executor)));
   }
-  /// Runs the pass on one thread and with odd schedules of several, and compares the bits. Tensors
-  /// of 16 bits have no backward pass.
-  template <class T, class Op>
-  void expect_same_bits(const Op& op, const std::array<Index, 7>& sizes,
-                        const std::vector<Index>& key_lengths = {},
-                        const Wanted& wanted = {}) const {
-    SCOPED_TRACE(std::to_string(sizes[3]) + " queries, " + std::to_string(sizes[4]) + " keys");
-    SharedProblem<T> problem(sizes);
-    problem.key_lengths = key_lengths;
-    problem.wanted = wanted;
-    const std::vector<T> alone = run(problem, op, fovea::Serial{});
-    EXPECT_TRUE(same_bits(alone, run(problem, op, Backwards{})));
-    EXPECT_TRUE(same_bits(alone, run(problem, op, Shuffled{})));
-  }
+}
 
-  const bool is_backward = GetParam();
-  /// The tokens that are summed before rows read, or whose products are at hand together.
-  const Index together = is_backward ? fovea::GradStates<float>::chunks(1) * fovea::kLinearChunk
-                                     : fovea::kSharedSegments * kSegment;
-};
+/// The same of tensors of 16 bits, which have no backward pass.
+template <class S, class Op>
+void expect_same_rounded_bits(const Op& op, const AttentionShape& s) {
+  const Tensor<S> q({s.batch, s.query_heads, s.queries, s.width});
+  const Tensor<S> k({s.batch, s.key_heads, s.keys, s.width});
+  const Tensor<S> v({s.batch, s.key_heads, s.keys, s.value_width});
+  const Tensor<float> logits({1, s.query_heads, 1, s.value_width});
+  q.fill(gaussian(1));
+  k.fill(gaussian(2));
+  v.fill(gaussian(3));
+  logits.fill(gaussian(5));
+  AllInputs<S> in{q.view(), k.view(), v.view()};
+  in.near_logits = in.far_logits = logits.view();
+  const auto run_on = [&](auto&& executor) {
+    const Tensor<S> out({s.batch, s.query_heads, s.queries, s.value_width});
+    op.forward(in, out.view(), {}, executor);
+    return out.values();
+  };
+  const std::vector<S> alone = run_on(fovea::Serial{});
+  EXPECT_TRUE(same_bits(alone, run_on(Backwards{})));
+  EXPECT_TRUE(same_bits(alone, run_on(Shuffled{})));
+}
 
-INSTANTIATE_TEST_SUITE_P(, SharedStream, testing::Bool(), [](const auto& pass) {
-  return std::string(pass.param ? "backward" : "forward");
-});
+/// The tokens that are summed before rows read, or whose products are at hand together.
+std::vector<Index> lengths_together() {
+  return {fovea::kSharedSegments * kSegment,
+          fovea::GradStates<float>::chunks(1) * fovea::kLinearChunk};
+}
 
 /// Lengths around chunks, segments, and what is at hand together.
-TEST_P(SharedStream, MatchesOneThreadBitwise) {
-  const Linear op{{.causal = true}};
-  for (const Index n : {2 * kSegment, 2 * kSegment + 1, 3 * kSegment - 31, together - 1, together,
-                        together + 1, together + kSegment + 33, 2 * together + 40}) {
-    expect_same_bits<float>(op, {1, 1, 1, n, n, 8, 9});
+TEST(SharedStream, MatchesOneThreadBitwise) {
+  const Case<float> op = linear<float>();
+  std::vector<Index> lengths = {2 * kSegment, 2 * kSegment + 1, 3 * kSegment - 31};
+  for (const Index together : lengths_together()) {
+    for (const Index more : {Index{-1}, Index{0}, Index{1}, kSegment + 33, together + 40}) {
+      lengths.push_back(together + more);
+    }
   }
-  at_each_level([&] { expect_same_bits<float>(op, {1, 1, 1, 1500, 1500, 64, 64}); });
-  expect_same_bits<double>(op, {1, 1, 1, 1100, 1100, 20, 33});
-  expect_same_bits<Eigen::bfloat16>(op, {1, 1, 1, 1100, 1100, 16, 16});
+  for (const Index n : lengths) expect_same_bits(op, {1, 1, 1, n, n, 8, 9});
+  at_each_level([&] { expect_same_bits(op, {1, 1, 1, 1500, 1500, 64, 64}); });
+  expect_same_bits(linear<double>(), {1, 1, 1, 1100, 1100, 20, 33});
+  expect_same_rounded_bits<Eigen::bfloat16>(Linear{{.causal = true}},
+                                            {1, 1, 1, 1100, 1100, 16, 16});
 }
 
 /// Rows before and after the tokens, sequences of several lengths, and grouped heads.
-TEST_P(SharedStream, MatchesAtAnyPosition) {
-  const Linear op{{.causal = true}};
-  const Linear top{{.causal = true, .alignment = fovea::CausalAlignment::top_left}};
-  const Linear end{{.causal = true, .alignment = fovea::CausalAlignment::key_length}};
-  expect_same_bits<float>(end, {2, 2, 1, 700, 2000, 8, 8}, {2000, 1200});
-  expect_same_bits<float>(end, {2, 2, 1, 2000, 1100, 8, 8}, {800, 800});
-  expect_same_bits<float>(op, {1, 2, 1, 5, 2000, 8, 8});
-  expect_same_bits<float>(op, {1, 2, 1, 3000, 1100, 8, 8});
-  expect_same_bits<float>(top, {1, 2, 1, 3000, 1100, 8, 8});
-  expect_same_bits<float>(top, {1, 2, 1, 700, 2000, 8, 8});
-  expect_same_bits<float>(top, {1, 1, 1, together + 700, 1100, 4, 4});
-  expect_same_bits<float>(op, {3, 2, 1, 1300, 1300, 8, 8}, {1300, 0, 600});
-  expect_same_bits<float>(op, {2, 4, 2, 1100, 1100, 8, 8}, {1, 1024});
-  expect_same_bits<float>(op, {2, 1, 1, together + 50, together + 50, 4, 4},
-                          {together + 50, together});
-  // Groups of heads have fewer chunks at hand, down to one for each part.
-  for (const Index heads : {3, 8, 20}) {
-    expect_same_bits<float>(op, {1, heads, 1, 1100, 1100, 4, 5});
+TEST(SharedStream, MatchesAtAnyPosition) {
+  const Case<float> op = linear<float>();
+  const Case<float> top = linear<float>(CausalAlignment::top_left);
+  const Case<float> end = linear<float>(CausalAlignment::key_length);
+  expect_same_bits(end, {2, 2, 1, 700, 2000, 8, 8}, {2000, 1200});
+  expect_same_bits(end, {2, 2, 1, 2000, 1100, 8, 8}, {800, 800});
+  expect_same_bits(op, {1, 2, 1, 5, 2000, 8, 8});
+  expect_same_bits(op, {1, 2, 1, 3000, 1100, 8, 8});
+  expect_same_bits(top, {1, 2, 1, 3000, 1100, 8, 8});
+  expect_same_bits(top, {1, 2, 1, 700, 2000, 8, 8});
+  expect_same_bits(op, {3, 2, 1, 1300, 1300, 8, 8}, {1300, 0, 600});
+  expect_same_bits(op, {2, 4, 2, 1100, 1100, 8, 8}, {1, 1024});
+  for (const Index n : lengths_together()) {
+    expect_same_bits(top, {1, 1, 1, n + 700, 1100, 4, 4});
+    expect_same_bits(op, {2, 1, 1, n + 50, n + 50, 4, 4}, {n + 50, n});
   }
+  // Groups of heads have fewer chunks at hand, down to one for each part.
+  for (const Index heads : {3, 8, 20}) expect_same_bits(op, {1, heads, 1, 1100, 1100, 4, 5});
 }
 
 /// Several maps, policies for denominators, a near field and its blend, and any of the gradients
 /// alone.
-TEST_P(SharedStream, MatchesWithEveryFarField) {
+TEST(SharedStream, MatchesWithEveryFarField) {
   for (const Denominator& policy :
        {Denominator::propagate(), Denominator::zero_row(), Denominator::signed_floor(0.25)}) {
-    const TwoMaps maps{{.causal = true, .denominator = policy}};
-    expect_same_bits<float>(maps, {1, 2, 1, 1700, 1700, 12, 17});
+    expect_same_bits(linear_case<float>("maps", TwoMaps{{.causal = true, .denominator = policy}}),
+                     {1, 2, 1, 1700, 1700, 12, 17});
   }
-  expect_same_bits<float>(kFmm, {1, 2, 2, 1700, 1700, 12, 17});
-  expect_same_bits<float>(kFmm, {1, 2, 1, 1200, 1500, 12, 17});
-  expect_same_bits<Eigen::half>(kFmm, {1, 1, 1, 1100, 1100, 16, 16});
+  expect_same_bits(fmm(), {1, 2, 2, 1700, 1700, 12, 17});
+  expect_same_bits(fmm(), {1, 2, 1, 1200, 1500, 12, 17});
+  expect_same_rounded_bits<Eigen::half>(kFmm, {1, 1, 1, 1100, 1100, 16, 16});
   for (const Wanted& wanted :
        {Wanted{true, false, false}, {false, true, false}, {false, false, true}}) {
-    expect_same_bits<float>(Linear{{.causal = true}}, {1, 2, 1, 1200, 1200, 12, 17}, {}, wanted);
+    expect_same_bits(linear<float>(), {1, 2, 1, 1200, 1200, 12, 17}, {}, wanted);
   }
 }
 
+/// One call, whose passes run on executors of their own.
+struct Passes {
+  Passes(const Case<float>& of, const AttentionShape& shape)
+      : op(of),
+        problem(make_problem(op, shape)),
+        in(problem.inputs()),
+        d_out(make_d_out(problem)),
+        written(op, problem.out_shape()),
+        grads(in, {}) {}
+
+  void run(bool is_backward, AnyExecutor executor) {
+    if (is_backward) {
+      op.backward(in, written.out.view(), written.saved(), d_out.view(), grads.grads(in, {}),
+                  &executor);
+    } else {
+      op.forward(in, written.out.view(), written.saved(), &executor);
+    }
+  }
+  BothResults<float> results() const { return {written.result(), grads.values(problem.shape)}; }
+
+  const Case<float> op;
+  const Problem<float> problem;
+  AllInputs<float> in;
+  Tensor<float> d_out;
+  Written<float> written;
+  GradStorage<float> grads;
+};
+
 /// One head is divided among threads, and short ones are not, nor as many as there are threads.
-TEST_P(SharedStream, DividesFewHeads) {
-  const auto calls = [&](const auto& op, Index heads, Index n) {
-    Index most = 0;
-    run(SharedProblem<float>({1, heads, heads, n, n, 4, 4}), op, CountsTasks{most});
-    return most;
+TEST(SharedStream, DividesFewHeads) {
+  const auto calls = [](const Case<float>& op, Index heads, Index n) {
+    Passes passes(op, {1, heads, heads, n, n, 4, 4});
+    Index forward = 0, backward = 0;
+    CountsTasks of_forward{forward}, of_backward{backward};
+    passes.run(false, AnyExecutor::of(of_forward));
+    passes.run(true, AnyExecutor::of(of_backward));
+    EXPECT_EQ(forward, backward);
+    return forward;
   };
-  const Linear op{{.causal = true}};
-  EXPECT_EQ(calls(op, 1, 4 * kSegment), 6);
-  EXPECT_EQ(calls(op, 1, kSegment), 0);  // a single task does not use the executor
-  EXPECT_EQ(calls(op, 2, kSegment), 2);
-  EXPECT_EQ(calls(kFmm, 1, 4 * kSegment), 6);
+  EXPECT_EQ(calls(linear<float>(), 1, 4 * kSegment), 6);
+  EXPECT_EQ(calls(linear<float>(), 1, kSegment), 0);  // a single task does not use the executor
+  EXPECT_EQ(calls(linear<float>(), 2, kSegment), 2);
+  EXPECT_EQ(calls(fmm(), 1, 4 * kSegment), 6);
 }
 
 /// The stated bytes count what threads share.
-TEST_P(SharedStream, FitsAnArenaOfItsSize) {
-  const SharedProblem<float> problem({1, 2, 1, 1200, 1200, 12, 17});
-  const fovea::AttentionShape shape{1, 2, 1, 1200, 1200, 12, 17};
-  const Index workers = Backwards::concurrency();
-  const Index bytes = is_backward ? kFmm.backward_workspace_bytes<float>(shape, workers)
-                                  : kFmm.workspace_bytes<float>(shape, workers);
+TEST(SharedStream, FitsAnArenaOfItsSize) {
+  Passes passes(fmm(), {1, 2, 1, 1200, 1200, 12, 17});
+  const AttentionShape& shape = passes.problem.shape;
   Backwards executor;
-  const std::vector<float> expected = run(problem, kFmm, executor);
-  fovea::Arena arena(bytes);
-  EXPECT_TRUE(same_bits(expected, run(problem, kFmm, arena.on(executor))));
-  fovea::Arena small(bytes - 4096);
-  EXPECT_THROW(run(problem, kFmm, small.on(executor)), std::invalid_argument);
+  for (const bool is_backward : {false, true}) {
+    const Index bytes = is_backward
+                            ? passes.op.backward_workspace_bytes(shape, Backwards::concurrency())
+                            : passes.op.workspace_bytes(shape, Backwards::concurrency());
+    passes.run(is_backward, AnyExecutor::of(executor));
+    const BothResults<float> expected = passes.results();
+    fovea::Arena arena(bytes);
+    passes.run(is_backward, AnyExecutor::of(executor, &arena));
+    EXPECT_TRUE(same_bits(expected, passes.results()));
+    fovea::Arena small(bytes - 4096);
+    EXPECT_THROW(passes.run(is_backward, AnyExecutor::of(executor, &small)), std::invalid_argument);
+  }
 }
 
 }  // namespace fovea_test::attention_shared_stream

@@ -19,6 +19,7 @@
 #include "fovea/attention/smart_bird/sketch_blocks.hpp"
 #include "fovea/kernels/sketch/table.hpp"
 #include "support/levels.hpp"
+#include "support/same_everywhere.hpp"
 
 namespace fovea_test::attention_sketch_blocks {
 
@@ -158,9 +159,16 @@ TEST_P(SketchBlocksChoice, RespectsLengthsPackingAndAlignment) {
   BirdProblem<float> packed({.heads = 2, .queries = 60, .keys = 9000});
   packed.cu_q = {0, 10, 10, 35, 60};
   packed.cu_k = {0, 1500, 1540, 1540, 9000};
-  for_each_position(padded, 9270, packed, GetParam(), [](const auto& problem, const auto& options) {
-    expect_same_choice(problem, options);
-  });
+  using enum fovea::CausalAlignment;
+  expect_same_choice(padded, {.policy = GetParam()});
+  for (const auto alignment : {top_left, key_length}) {
+    expect_same_choice(padded, {.policy = GetParam(), .causal = true, .alignment = alignment});
+  }
+  padded.first_positions.assign(4, 9270);
+  expect_same_choice(padded, {.policy = GetParam(), .causal = true});
+  for (const bool causal : {false, true}) {
+    expect_same_choice(packed, {.policy = GetParam(), .causal = causal});
+  }
 }
 
 /// Every row of a causal sequence: before, at and after the ends of segments.
@@ -193,9 +201,16 @@ TEST_P(SketchBlocksChoice, SupportsDraws) {
 }
 
 TEST_P(SketchBlocksChoice, IsTheSameForAnyThreads) {
-  expect_same_for_any_threads(
-      BirdProblem<float>({.batch = 2, .heads = 2, .queries = 100, .keys = 5000}),
+  const BirdProblem<float> problem({.batch = 2, .heads = 2, .queries = 100, .keys = 5000});
+  const SmartBirdAttention op(
       {.policy = GetParam(), .causal = true, .search = SketchSearch::blocks});
+  expect_same_bits_on_executors(1, [&](AnyExecutor* executor) {
+    std::vector<Index> chosen;
+    on_executor(executor, [&](auto&& on) {
+      chosen = values_of(op.select(problem.inputs().sketch(), 2, on).view());
+    });
+    return chosen;
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, SketchBlocksChoice, testing::ValuesIn(kPolicies), policy_name);
@@ -357,12 +372,6 @@ TEST(SketchBlocks, AreMostlyLeftClosed) {
       for (const Index all : looked_at) EXPECT_EQ(all, keys);
     });
   }
-}
-
-TEST(SketchBlocks, CanBeRequested) {
-  const BirdProblem<float> problem({.queries = 5, .keys = 50});
-  const SmartBirdAttention op({.search = static_cast<SketchSearch>(3)});
-  EXPECT_THROW(static_cast<void>(op.select(problem.inputs().sketch(), 2)), std::invalid_argument);
 }
 
 }  // namespace fovea_test::attention_sketch_blocks

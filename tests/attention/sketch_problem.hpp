@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <optional>
@@ -14,8 +15,6 @@
 #include "attention/operator_call.hpp"
 #include "bench/entries/all_inputs.hpp"
 #include "fovea/attention/smart_bird.hpp"
-#include "fovea/core/thread_pool.hpp"
-#include "support/executors.hpp"
 #include "support/fill.hpp"
 #include "support/levels.hpp"
 #include "support/oracle/sketch.hpp"
@@ -130,6 +129,42 @@ inline std::vector<Index> values_of(const View<const Index>& x) {
   return all;
 }
 
+/// How many rows of how many the oracle leaves to rounding.
+struct Share {
+  Index undecided = 0;
+  Index rows = 0;
+};
+
+/// Chosen keys against the oracle, row by row, and their form.
+template <class T>
+Share expect_choice(const SmartBirdOptions& options, const View<const Index>& chosen,
+                    const AllInputs<T>& in) {
+  Share share;
+  for (const OracleSequence& s : oracle_sequences(in)) {
+    for (Index h = 0; h < chosen.heads(); ++h) {
+      for (Index row = 0; row < s.queries; ++row) {
+        const OracleChoice expected = oracle_choice(in, options, s, h, row);
+        const std::vector<Index> got = keys_of(chosen, s.batch, h, s.first_query + row);
+        ++share.rows;
+        EXPECT_EQ(got.size(), expected.keys.size());
+        EXPECT_TRUE(std::is_sorted(got.begin(), got.end()));
+        for (std::size_t n = 0; n < as_size(options.keys_per_row); ++n) {
+          const Index j = chosen(s.batch, h, s.first_query + row, static_cast<Index>(n));
+          EXPECT_EQ(j == -1, n >= got.size()) << "-1 stands behind the last key alone";
+        }
+        if (!expected.is_decided) {
+          ++share.undecided;
+        } else {
+          EXPECT_EQ(got, expected.keys)
+              << "sequence " << s.index << " head " << h << " row " << row;
+        }
+        if (testing::Test::HasFailure()) return share;
+      }
+    }
+  }
+  return share;
+}
+
 /// Both ways to search for the keys of a sketch choose the same keys, at every level.
 template <class T>
 void expect_same_choice(const BirdProblem<T>& problem, SmartBirdOptions options,
@@ -143,37 +178,6 @@ void expect_same_choice(const BirdProblem<T>& problem, SmartBirdOptions options,
     const IndexTensor some = SmartBirdAttention(options).select(in.sketch(), problem.sizes.heads);
     EXPECT_EQ(values_of(all.view()), values_of(some.view()));
   });
-}
-
-/// Any threads choose the same keys.
-inline void expect_same_for_any_threads(const BirdProblem<float>& problem,
-                                        const SmartBirdOptions& options) {
-  const SmartBirdAttention op(options);
-  const auto chosen = [&](auto&& executor) {
-    return values_of(op.select(problem.inputs().sketch(), problem.sizes.heads, executor).view());
-  };
-  const fovea::ThreadPool pool(2);
-  const std::vector<Index> serial = chosen(fovea::Serial{});
-  EXPECT_EQ(serial, chosen(Backwards{}));
-  EXPECT_EQ(serial, chosen(Shuffled{}));
-  EXPECT_EQ(serial, chosen(AnyExecutor::of(pool)));
-}
-
-/// Calls expect(problem, options) with padded sequences, whose rows are at every kind of position,
-/// and with packed ones. \param padded is given first positions   \param last the position of row 0
-template <class F>
-void for_each_position(BirdProblem<float>& padded, Index last, const BirdProblem<float>& packed,
-                       SamplingPolicy policy, const F& expect) {
-  using enum fovea::CausalAlignment;
-  expect(padded, SmartBirdOptions{.policy = policy});
-  for (const auto alignment : {top_left, key_length}) {
-    expect(padded, SmartBirdOptions{.policy = policy, .causal = true, .alignment = alignment});
-  }
-  padded.first_positions.assign(as_size(padded.sizes.batch), last);
-  expect(padded, SmartBirdOptions{.policy = policy, .causal = true});
-  for (const bool causal : {false, true}) {
-    expect(packed, SmartBirdOptions{.policy = policy, .causal = causal});
-  }
 }
 
 }  // namespace fovea_test

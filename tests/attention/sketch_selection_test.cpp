@@ -18,42 +18,6 @@
 
 namespace fovea_test::attention_sketch_selection {
 
-/// How many rows of how many the oracle leaves to rounding.
-struct Share {
-  Index undecided = 0;
-  Index rows = 0;
-};
-
-/// Chosen keys against the oracle, row by row, and their form.
-template <class T>
-Share expect_choice(const BirdProblem<T>& problem, const SmartBirdOptions& options,
-                    const View<const Index>& chosen, const AllInputs<T>& in) {
-  Share share;
-  for (const OracleSequence& s : oracle_sequences(in)) {
-    for (Index h = 0; h < problem.sizes.heads; ++h) {
-      for (Index row = 0; row < s.queries; ++row) {
-        const OracleChoice expected = oracle_choice(in, options, s, h, row);
-        const std::vector<Index> got = keys_of(chosen, s.batch, h, s.first_query + row);
-        ++share.rows;
-        EXPECT_EQ(got.size(), expected.keys.size());
-        EXPECT_TRUE(std::is_sorted(got.begin(), got.end()));
-        for (std::size_t n = 0; n < as_size(options.keys_per_row); ++n) {
-          const Index j = chosen(s.batch, h, s.first_query + row, static_cast<Index>(n));
-          EXPECT_EQ(j == -1, n >= got.size()) << "-1 stands behind the last key alone";
-        }
-        if (!expected.is_decided) {
-          ++share.undecided;
-        } else {
-          EXPECT_EQ(got, expected.keys)
-              << "sequence " << s.index << " head " << h << " row " << row;
-        }
-        if (testing::Test::HasFailure()) return share;
-      }
-    }
-  }
-  return share;
-}
-
 /// Every level chooses as the oracle does, and all of them the same keys.
 template <class T>
 void expect_oracle(const BirdProblem<T>& problem, const SmartBirdOptions& options,
@@ -69,7 +33,7 @@ void expect_oracle(const BirdProblem<T>& problem, const SmartBirdOptions& option
       return;
     }
     first = values_of(chosen.view());
-    const Share share = expect_choice(problem, options, chosen.view(), in);
+    const Share share = expect_choice(options, chosen.view(), in);
     // Of 64 keys almost alike, rounding may order a few.
     EXPECT_LE(share.undecided * 50, share.rows + 49) << "the oracle decides too little";
   });
@@ -147,17 +111,6 @@ TEST_P(SketchSelection, IsNotMisledByASample) {
   }
 }
 
-TEST_P(SketchSelection, RespectsLengthsPackingAndAlignment) {
-  BirdProblem<float> padded({.batch = 3, .heads = 2, .queries = 20, .keys = 90});
-  padded.key_lengths = {90, 0, 37};
-  BirdProblem<float> packed({.heads = 2, .queries = 60, .keys = 150});
-  packed.cu_q = {0, 10, 10, 35, 60};
-  packed.cu_k = {0, 31, 40, 40, 150};
-  for_each_position(padded, 70, packed, GetParam(), [](const auto& problem, const auto& options) {
-    expect_oracle(problem, options);
-  });
-}
-
 /// Poisoned keys beyond what is visible change nothing.
 TEST_P(SketchSelection, DoesNotReadInvisibleKeys) {
   BirdProblem<float> problem({.heads = 2, .queries = 40, .keys = 40});
@@ -176,12 +129,6 @@ TEST_P(SketchSelection, DoesNotReadInvisibleKeys) {
       EXPECT_EQ(keys_of(before.view(), 0, h, i), keys_of(after.view(), 0, h, i)) << "row " << i;
     }
   }
-}
-
-TEST_P(SketchSelection, IsTheSameForAnyThreads) {
-  expect_same_for_any_threads(
-      BirdProblem<float>({.batch = 2, .heads = 3, .queries = 100, .keys = 300}),
-      {.policy = GetParam(), .causal = true});
 }
 
 /// Any layout of the sketch, of the draws and of the indices.
@@ -213,7 +160,7 @@ TEST(SketchSelectionMargin, FewRowsAreLeftToRounding) {
   for (const SamplingPolicy policy : kPolicies) {
     const SmartBirdOptions options{.policy = policy};
     const IndexTensor chosen = SmartBirdAttention(options).select(in.sketch(), 2);
-    const Share of_policy = expect_choice(problem, options, chosen.view(), in);
+    const Share of_policy = expect_choice(options, chosen.view(), in);
     share.undecided += of_policy.undecided;
     share.rows += of_policy.rows;
   }

@@ -2,7 +2,7 @@
 /// \file
 /// Smart Bird attention in the conformance suite. Each row keeps as many keys as there are, so that
 /// the visible ones are a reference mask; a choice among them is tested in
-/// sketch_selection_test.cpp and smart_bird_test.cpp.
+/// sketch_selection_test.cpp and by the drawn calls (fuzz/drawn_edges.cpp).
 #include <algorithm>
 
 #include "attention/cases.hpp"
@@ -48,21 +48,14 @@ Case<T> smart_bird_case(const std::string& name, const fovea::SmartBirdOptions& 
   made.forward = [chosen](const AllInputs<T>& in, const View<T>& out, const AllSaved<T>& saved,
                           AnyExecutor* executor) {
     const SketchedCall<T> call(in, chosen);
-    if (executor == nullptr) {
-      call.op.forward(call.inputs, out, saved);
-    } else {
-      call.op.forward(call.inputs, out, saved, *executor);
-    }
+    on_executor(executor, [&](auto&& on) { call.op.forward(call.inputs, out, saved, on); });
   };
   made.backward = [chosen](const AllInputs<T>& in, const View<const T>& out,
                            const AllSaved<T>& saved, const View<const T>& d_out,
                            const AllGrads<T>& grads, AnyExecutor* executor) {
     const SketchedCall<T> call(in, chosen);
-    if (executor == nullptr) {
-      call.op.backward(call.inputs, out, saved, d_out, grads);
-    } else {
-      call.op.backward(call.inputs, out, saved, d_out, grads, *executor);
-    }
+    on_executor(executor,
+                [&](auto&& on) { call.op.backward(call.inputs, out, saved, d_out, grads, on); });
   };
   made.decoder = [chosen](const fovea::DecoderShape& shape) {
     constexpr Index more_than_any_test_appends = 5000;

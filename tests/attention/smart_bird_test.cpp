@@ -1,86 +1,23 @@
 // SPDX-License-Identifier: MIT
 // fovea_test(HEAP)
 /// \file
-/// Smart Bird attention beyond the conformance suite: that it is attention over the keys that the
-/// oracle chooses, its gradients, and rows whose sketch contains NaN.
+/// Smart Bird attention beyond the conformance suite and the drawn calls: that it is indexed
+/// attention over its choice, saved keys, rows whose sketch contains NaN, and memory.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
 #include "attention/sketch_problem.hpp"
-#include "bench/entries/all_inputs.hpp"
 #include "fovea/core/arena.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/compare.hpp"
 #include "support/executors.hpp"
-#include "support/levels.hpp"
 #include "support/memory.hpp"
-#include "support/oracle/softmax_grad.hpp"
 
 namespace fovea_test::attention_smart_bird {
 
 using bench::AllGrads;
-
-/// The reference mask of the keys that the oracle chooses. \param in must outlive it
-template <class T>
-ReferenceMask chosen_mask(const AllInputs<T>& in, const SmartBirdOptions& options) {
-  return [&in, options](const Pair& p) {
-    const OracleSequence s = oracle_sequences(in)[as_size(p.b)];
-    const OracleChoice choice = oracle_choice(in, options, s, p.h, p.row);
-    return std::binary_search(choice.keys.begin(), choice.keys.end(), p.j);
-  };
-}
-
-/// Small enough that no row is left to rounding; CheckedByOracle asserts it.
-template <class T>
-void expect_oracle(const BirdProblem<T>& problem, const SmartBirdOptions& options) {
-  const AllInputs<T> in = problem.inputs();
-  for (const OracleSequence& s : oracle_sequences(in)) {
-    for (Index h = 0; h < problem.sizes.heads; ++h) {
-      for (Index row = 0; row < s.queries; ++row) {
-        ASSERT_TRUE(oracle_choice(in, options, s, h, row).is_decided);
-      }
-    }
-  }
-  const ReferenceMask reference_mask = chosen_mask(in, options);
-  fovea::SoftmaxOptions softmax;
-  softmax.alignment = options.alignment;
-  if (options.scale) softmax.scale = *options.scale;
-  const auto oracle = OracleOperator<T>::of(softmax, reference_mask, problem.sizes.width);
-  const Expected<T> expected = softmax_oracle(in, oracle);
-  const ExpectedGrads<T> grads =
-      softmax_grad_oracle(in, oracle, View<const T>(problem.d_out.view()));
-  const auto judge = judge_of<T>({{"out", expected.out, 16},
-                                  {"lse", expected.lse, 8},
-                                  {"d_q", grads.q, 32},
-                                  {"d_k", grads.k, 32},
-                                  {"d_v", grads.v, 16}});
-  at_each_level([&] { judge(run_call(SmartBirdAttention(options), problem), "smart_bird"); });
-}
-
-TEST(SmartBird, AttendsToTheKeysOfTheOracle) {
-  for (const bool causal : {false, true}) {
-    for (const SamplingPolicy policy :
-         {SamplingPolicy::squared_inverse_log, SamplingPolicy::raw, SamplingPolicy::top_k}) {
-      const SmartBirdOptions options{
-          .keys_per_row = 5, .policy = policy, .seed = 2, .causal = causal};
-      expect_oracle(BirdProblem<float>({.batch = 2, .queries = 24, .keys = 24}), options);
-      expect_oracle(BirdProblem<double>({.heads = 4, .key_heads = 2, .queries = 13, .keys = 31}),
-                    options);
-    }
-  }
-}
-
-TEST(SmartBird, AttendsWithinPackedSequences) {
-  BirdProblem<float> problem({.heads = 2, .key_heads = 2, .queries = 30, .keys = 60});
-  problem.cu_q = {0, 9, 9, 30};
-  problem.cu_k = {0, 22, 30, 60};
-  expect_oracle(problem, {.keys_per_row = 4, .causal = true});
-  BirdProblem<float> padded({.batch = 2, .heads = 2, .key_heads = 1, .queries = 12, .keys = 40});
-  padded.key_lengths = {0, 25};
-  expect_oracle(padded, {.keys_per_row = 6, .scale = 0.3, .sketch_scale = 2});
-}
 
 /// Forward is IndexedAttention over what select gives; and what is saved is that.
 TEST(SmartBird, EqualsIndexedAttentionOverItsChoice) {

@@ -65,15 +65,14 @@ Case<T> synthesizer_case(const std::string& name, bool causal, const Extras& ext
   made.has_decoder = false;  // it is given weights whole, and not rows of them
   made.forward = [op](const AllInputs<T>& in, const View<T>& out, const AllSaved<T>& saved,
                       AnyExecutor* executor) {
-    executor == nullptr ? op.forward(Form::inputs(in), out, saved)
-                        : op.forward(Form::inputs(in), out, saved, *executor);
+    on_executor(executor, [&](auto&& on) { op.forward(Form::inputs(in), out, saved, on); });
   };
   made.backward = [op](const AllInputs<T>& in, const View<const T>& out, const AllSaved<T>& saved,
                        const View<const T>& d_out, const AllGrads<T>& grads,
                        AnyExecutor* executor) {
-    const auto given = Form::inputs(in);
-    executor == nullptr ? op.backward(given, out, saved, d_out, Form::grads(grads))
-                        : op.backward(given, out, saved, d_out, Form::grads(grads), *executor);
+    on_executor(executor, [&](auto&& on) {
+      op.backward(Form::inputs(in), out, saved, d_out, Form::grads(grads), on);
+    });
     Form::finish(grads);
   };
   made.workspace_bytes = [op](const AttentionShape& shape, Index workers) {

@@ -2,7 +2,7 @@
 // fovea_test(OPTIMISED)
 /// \file
 /// The three forms of the Synthesizer beyond the conformance suite: what is not visible, what NaN
-/// reaches, how the forms relate, tensors of 16 bits.
+/// reaches, tensors of 16 bits.
 #include <cmath>
 #include <limits>
 
@@ -75,25 +75,6 @@ TEST(RandomSynthesizer, MinusInfinityHides) {
   for (Index c = 0; c < 5; ++c) EXPECT_EQ(got["out"][as_size(15 + c)], 0);
   EXPECT_EQ(got["lse"][3], -std::numeric_limits<float>::infinity());
   for (Index j = 0; j < 20; ++j) EXPECT_EQ(got["d_r"][as_size(60 + j)], 0);
-}
-
-/// The factorised form is full attention of the scale 1.
-TEST(FactorisedSynthesizer, EqualsTheRandomFormOfTheProduct) {
-  const AttentionShape shape{1, 2, 2, 30, 30, 3, 5};
-  const FactorisedProblem<double> factors({}, shape);
-  const RandomProblem<double> product({}, shape);
-  const View<double> v = factors.view("v");
-  product["v"].fill([&](Index b, Index h, Index n, Index d) { return v(b, h, n, d); });
-  const View<double> r = product.view("r");
-  const View<double> r1 = factors.view("r1");
-  const View<double> r2 = factors.view("r2");
-  for_each_index(r.shape(), [&](Index b, Index h, Index i, Index j) {
-    r(b, h, i, j) = 0;
-    for (Index c = 0; c < 3; ++c) r(b, h, i, j) += r1(b, h, i, c) * r2(b, h, j, c);
-  });
-  const auto a = factors.run();
-  const auto b = product.run();
-  for (std::size_t i = 0; i < a["out"].size(); ++i) EXPECT_NEAR(a["out"][i], b["out"][i], 1e-14);
 }
 
 /// Tensors of 16 bits give what their values give in float, rounded.

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "attention/decoding.hpp"
+#include "attention/gradients.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/executors.hpp"
 
@@ -111,25 +112,17 @@ TEST(ThrowingPattern, ReachesTheCallerOfBackward) {
   in.v = tokens.v.view();
   const Tensor<float> d_out(tokens.out.shape());
   d_out.fill(gaussian(9));
-  struct Gradients {
-    Tensor<float> q, k, v;
-    explicit Gradients(const TokenTensors<float>& of)
-        : q(of.q.shape()), k(of.k.shape()), v(of.v.shape()) {}
-    bench::AllGrads<float> views() const { return {.q = q.view(), .k = k.view(), .v = v.view()}; }
-  };
-  const Gradients expected(tokens);
-  const Gradients got(tokens);
+  GradStorage<float> expected(in, {});
+  GradStorage<float> got(in, {});
   const AllSaved<float> saved{tokens.lse.view()};
-  kPlain.backward(in, tokens.out.view(), saved, d_out.view(), expected.views());
+  kPlain.backward(in, tokens.out.view(), saved, d_out.view(), expected.grads(in, {}));
   fovea::ThreadPool pool(3);
   AnyExecutor threads = AnyExecutor::of(pool);
   const auto backward = [&] {
-    kOperator.backward(in, tokens.out.view(), saved, d_out.view(), got.views(), threads);
+    kOperator.backward(in, tokens.out.view(), saved, d_out.view(), got.grads(in, {}), threads);
   };
   for (int round = 0; round < 5; ++round) EXPECT_GT(throw_at_each_question(backward), 3);
-  EXPECT_TRUE(same_bits(expected.q.values(), got.q.values()));
-  EXPECT_TRUE(same_bits(expected.k.values(), got.k.values()));
-  EXPECT_TRUE(same_bits(expected.v.values(), got.v.values()));
+  EXPECT_TRUE(same_bits(expected.values(shape), got.values(shape)));
 }
 
 /// A decoder forgets the tokens of a step that threw.

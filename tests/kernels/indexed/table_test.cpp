@@ -9,9 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "attention/fsat_problem.hpp"
-#include "attention/gradients.hpp"
 #include "attention/indexed_case.hpp"
-#include "support/same_everywhere.hpp"
+#include "kernels/through_operators.hpp"
 
 namespace fovea_test::kernels_indexed_table {
 
@@ -34,18 +33,8 @@ class IndexedKernels : public testing::Test {
   /// Both passes against the oracle and with other strides, and the bits of v3 and v4.
   static void expect_all(const Case<T>& op, const AttentionShape& shape) {
     const Problem<T> problem = make_problem(op, shape);
-    expect_conforms(op, problem);
-    expect_grads_conform(op, problem);
-    expect_levels_agree([&] { return run(op, problem); });
-    expect_levels_agree([&] { return run_backward(op, problem); });
-    const Layout apart{.innermost = 3, .gap = 1, .guard = Guard::behind};
-    const Problem<T> strided = problem.in(apart, apart, apart, apart);
-    const Tensor<T> d_out = make_d_out(problem);
-    at_each_level([&] {
-      EXPECT_TRUE(same_bits(run(op, problem), run(op, strided, nullptr, apart)));
-      EXPECT_TRUE(same_bits(run_backward(op, problem, d_out),
-                            run_backward(op, strided, d_out.in(apart), nullptr, apart)));
-    });
+    expect_both_conform(op, problem);
+    expect_same_elsewhere(op, problem);
   }
 
   /// The same for edges with confidences, in consecutive lists.
@@ -58,7 +47,6 @@ class IndexedKernels : public testing::Test {
     expect_levels_agree([&] { return problem.run(); });
   }
 };
-using BothScalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(IndexedKernels, BothScalars);
 
 TYPED_TEST(IndexedKernels, AnyLengthOfLists) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// ReLU, SiLU and the hyperbolic tangent with their derivatives, at every level: against the
-/// definition in double, at the ends, and each element for itself.
+/// definition in double, and at the ends.
 #include "kernels/layers/element_functions.hpp"
 
 namespace fovea_test::kernels_layers_activation {
@@ -65,20 +65,6 @@ TYPED_TEST(Activation, Tanh) {
     EXPECT_EQ(of<T>(&Kernels::tanh, {-inf, inf}), (std::vector<T>{-1, 1}));
     EXPECT_EQ(of<T>(&Kernels::tanh_grad, {-inf, inf}, {1, 1}), (std::vector<T>{0, 0}));
     EXPECT_TRUE(std::isnan(of<T>(&Kernels::tanh, {std::numeric_limits<T>::quiet_NaN()})[0]));
-  });
-}
-
-TYPED_TEST(Activation, ElementsAreIndependent) {
-  using T = TypeParam;
-  using Kernels = fovea::LayerKernels<T>;
-  const std::vector<T> x = range<T>(-7, 7, 0.31);
-  at_each_level([&] {
-    for (const auto function : {&Kernels::relu, &Kernels::silu, &Kernels::tanh}) {
-      const std::vector<T> y = of<T>(function, x);
-      for (std::size_t i = 0; i < x.size(); ++i) {
-        EXPECT_TRUE(same_bits(of<T>(function, {x[i]}), {y[i]})) << x[i];
-      }
-    }
   });
 }
 

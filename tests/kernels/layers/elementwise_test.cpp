@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The sigmoid with its derivative, at every level: against the definition in double,
-/// at the ends, and each element for itself.
+/// The sigmoid with its derivative, at every level, against the definition in double; and of all
+/// functions of elements, each element for itself.
 #include "kernels/layers/element_functions.hpp"
 
 namespace fovea_test::kernels_layers_elementwise {
@@ -37,7 +37,8 @@ TYPED_TEST(Elementwise, ElementsAreIndependent) {
   using Kernels = fovea::LayerKernels<T>;
   const std::vector<T> x = range<T>(-7, 7, 0.31);
   at_each_level([&] {
-    for (const auto function : {&Kernels::gelu, &Kernels::gelu_tanh, &Kernels::sigmoid}) {
+    for (const auto function : {&Kernels::gelu, &Kernels::gelu_tanh, &Kernels::sigmoid,
+                                &Kernels::relu, &Kernels::silu, &Kernels::tanh}) {
       const std::vector<T> y = of<T>(function, x);
       for (std::size_t i = 0; i < x.size(); ++i) {
         EXPECT_TRUE(same_bits(of<T>(function, {x[i]}), {y[i]})) << x[i];

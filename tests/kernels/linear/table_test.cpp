@@ -2,27 +2,24 @@
 // fovea_test(HEAP)
 /// \file
 /// The kernels of linear attention and the delta rule in float and double, called by the operators,
-/// at every level. Against the oracles: any widths and lengths, every map and policy, features far
-/// from 1, long sums of equal terms. By bits: any division into steps, levels, strides,
-/// denominators of both passes, NaN in tokens that rows do not see, and tensors of 16 bits.
+/// at every level. Drawn calls: any widths and lengths, every map and policy, features far from 1,
+/// division into steps, levels, strides, NaN in tokens that rows do not see. Beyond them long sums
+/// of equal terms, denominators of both passes, and tensors of 16 bits.
 #include "fovea/kernels/linear/table.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
-#include <string>
 #include <vector>
 
-#include "attention/gradients.hpp"
 #include "attention/linear_case.hpp"
 #include "attention/pieces.hpp"
-#include "attention/poisons.hpp"
 #include "fovea/core/eigen.hpp"
+#include "fuzz/drawn_problem.hpp"
+#include "kernels/through_operators.hpp"
 #include "support/between_fences.hpp"
-#include "support/same_everywhere.hpp"
 #include "support/scratch.hpp"
 
 namespace fovea_test::kernels_linear_table {
@@ -72,89 +69,81 @@ Fills features_around(double centre, double deviation) {
   return {around(centre, deviation, 1), around(centre, deviation, 2), gaussian(3)};
 }
 
+/// Linear attention of each map with each policy, and the delta rule of each map that it may have.
+template <class T>
+const std::vector<Case<T>>& policies() {
+  static const std::vector<Case<T>> all = [] {
+    std::vector<Case<T>> made;
+    const auto add = [&]<class Map>(Map) {
+      for (const bool causal : {true, false}) {
+        for (const Denominator& denominator :
+             {Denominator::propagate(), Denominator::zero_row(), Denominator::signed_floor(0.3)}) {
+          made.push_back(
+              linear_case<T>("linear_policy",
+                             LinearAttention<Map>{{.causal = causal, .denominator = denominator}}));
+        }
+      }
+      if constexpr (Map::kNonNegative) {
+        made.push_back(delta_case<T>("delta_map", fovea::DeltaRuleAttention<Map>{}));
+      }
+    };
+    add(fovea::EluMinusPlusOne{});
+    add(TanhPlusOne{});
+    add(fovea::Tanh{});
+    add(Relu{});
+    add(SquarePlusOne{});
+    return made;
+  }();
+  return all;
+}
+
+/// Lengths around chunks, now and then around segments; as many rows as tokens in half of them.
+AttentionShape drawn_tokens(Bytes& bytes) {
+  static const std::vector<Index> segments = {kStateSegment, kLinearSegment,
+                                              2 * kStateSegment + kLinearChunk,
+                                              2 * kLinearSegment + kLinearChunk};
+  AttentionShape s = drawn_shape(bytes);
+  if (bytes.once_in(2)) s.queries = s.keys = bytes(1, 2 * kLinearChunk + 3);
+  if (bytes.once_in(8)) {
+    s = sizes(20, drawn_of(bytes, segments) + bytes(0, 2) - 1, 4, 3);
+    if (bytes.once_in(2)) s.queries = s.keys;
+  }
+  return s;
+}
+
+/// Numbers of any kind, some rows of relu without a feature, a key without a sign.
+template <class T>
+Problem<T> drawn_features(Bytes& bytes, const Case<T>& op) {
+  static const std::vector<Fills> kinds = {gaussian_fills(1), gaussian_fills(2),
+                                           features_around(1, 1), features_around(-3, 0.5)};
+  Problem<T> made = make_problem(op, drawn_tokens(bytes), 1, drawn_of(bytes, kinds));
+  if (made.shape.queries > 0 && made.shape.keys > 0 && bytes.once_in(2)) {
+    set_row(made.q, 0, made.shape.queries / 5, T{-1});
+    set_row(made.k, 0, made.shape.keys / 9, T{0});
+  }
+  const bool has_lengths = bytes.once_in(3);
+  for (Index b = 0; has_lengths && b < made.shape.batch; ++b) {
+    made.key_lengths.push_back(bytes(0, made.shape.keys));
+  }
+  return made;
+}
+
 template <class T>
 class LinearKernels : public testing::Test {};
-using BothScalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(LinearKernels, BothScalars);
 
-TYPED_TEST(LinearKernels, AnyWidth) {
-  const Index widths[] = {1, 2, 5, 16, 31, 64, 65, 130};
-  for (const auto& op : paths<TypeParam>()) {
-    for (std::size_t i = 0; i < std::size(widths); ++i) {
-      for (const std::size_t shift : {std::size_t{3}, std::size_t{6}}) {
-        const Index other = widths[(i + shift) % std::size(widths)];
-        expect_both_conform(op, make_problem(op, sizes(40, 45, widths[i], other), i));
-      }
-    }
-  }
-}
-
-/// All rows of short sequences, and of long ones the last, which see every segment.
-TYPED_TEST(LinearKernels, AnyLength) {
-  for (const auto& op : paths<TypeParam>()) {
-    for (Index n = 1; n < 2 * kLinearChunk + 3; n += op.extras.beta ? 1 : 5) {
-      expect_both_conform(op, make_problem(op, sizes(n, n, 8, 8)));
-    }
-    for (const Index n : {kStateSegment - 1, kStateSegment, kStateSegment + 1, kLinearSegment + 1,
-                          2 * kStateSegment + kLinearChunk}) {
-      expect_both_conform(op, make_problem(op, sizes(20, n, 4, 3)));
-    }
-  }
-  const auto& causal = paths<TypeParam>()[1];
-  expect_both_conform(causal,
-                      make_problem(causal, sizes(kLinearSegment + 9, kLinearSegment + 9, 3, 2)));
-}
-
-/// Rows before the first key, and after the last one.
-TYPED_TEST(LinearKernels, OtherNumbersOfRowsThanOfTokens) {
-  for (const auto& op : paths<TypeParam>()) {
-    for (const Index rows : {1, 7, 90, 130}) {
-      expect_both_conform(op, make_problem(op, {1, 2, 1, rows, 50, 8, 8}));
-      auto problem = make_problem(op, {3, 1, 1, rows, 100, 5, 9});
-      problem.key_lengths = {64, 0, 99};
-      expect_both_conform(op, problem);
-    }
-    expect_both_conform(op, make_problem(op, {1, 3, 1, 33, 97, 40, 33}));
-  }
-}
-
-/// Calls f(op) for linear attention of this map with every policy, and for its delta rule.
-template <class T, class Map, class F>
-void for_each_policy(const F& f) {
-  for (const bool causal : {true, false}) {
-    for (const Denominator& denominator :
-         {Denominator::propagate(), Denominator::zero_row(), Denominator::signed_floor(0.3)}) {
-      f(linear_case<T>("linear_policy",
-                       LinearAttention<Map>{{.causal = causal, .denominator = denominator}}));
-    }
-  }
-  if constexpr (Map::kNonNegative) {
-    f(delta_case<T>("delta_map", fovea::DeltaRuleAttention<Map>{}));
-  }
-}
-
-/// Also with rows of relu without a feature, a key without a sign, and features that vanish.
-TYPED_TEST(LinearKernels, EveryMapAndPolicy) {
+TYPED_TEST(LinearKernels, AnyMapAndPolicy) {
   using T = TypeParam;
-  const auto check = [](const Case<T>& op) {
-    for (const Index width : {2, 17}) {
-      Problem<T> problem = make_problem(op, {1, 2, 1, 40, 45, width, 9});
-      expect_both_conform(op, problem);
-      set_row(problem.q, 0, 7, T{-1});
-      set_row(problem.k, 0, 3, T{0});
-      expect_both_conform(op, problem);
-      expect_both_conform(op, make_problem(op, sizes(70, 70, width, 9), 1, features_around(1, 1)));
-    }
-    expect_both_conform(op, make_problem(op, sizes(70, 70, 8, 8), 1, features_around(-3, 0.5)));
-  };
-  for_each_policy<T, fovea::EluMinusPlusOne>(check);
-  for_each_policy<T, TanhPlusOne>(check);
-  for_each_policy<T, fovea::Tanh>(check);
-  for_each_policy<T, Relu>(check);
-  for_each_policy<T, SquarePlusOne>(check);
+  each_drawn(100, 1, [](std::span<const std::uint8_t> data) {
+    Bytes bytes(data);
+    const Case<T>& op = drawn_of(bytes, policies<T>());
+    expect_both_conform(op, drawn_features(bytes, op));
+    if (!bytes.once_in(4)) return;
+    expect_conforms(op, make_problem(op, sizes(40, 40, 20, 8), 1, features_around(1e4, 1)));
+  });
 }
 
-/// As small as T can represent, and as large as 1e4. Rows of 32 features have no gaps.
+/// As small as T can represent. Rows of 32 features have no gaps.
 TYPED_TEST(LinearKernels, FeaturesFarFromOne) {
   using T = TypeParam;
   const double small = sizeof(T) == 4 ? -69 : -600;
@@ -166,10 +155,67 @@ TYPED_TEST(LinearKernels, FeaturesFarFromOne) {
                       make_problem(op, sizes(40, 40, width, 8), 1, features_around(smallest, 0.1)));
     }
   }
-  const auto check = [](const Case<T>& op) {
-    expect_conforms(op, make_problem(op, sizes(40, 40, 20, 8), 1, features_around(1e4, 1)));
-  };
-  for_each_policy<T, Relu>(check);
+}
+
+/// Steps of any length have the bits of one call.
+template <class T>
+void expect_same_steps(const Case<T>& op, const Problem<T>& problem, Index step) {
+  at_each_level([&] {
+    const AnyDecoder<T> decoder = op.decoder(decoder_shape(problem.shape));
+    const Tensor<T> out(problem.out_shape());
+    for (Index row = 0; row < problem.shape.keys; row += step) {
+      const Index rows = std::min(step, problem.shape.keys - row);
+      decoder.step(rows_with_keys(problem.inputs(), row, rows, row), cut(out.view(), 2, row, rows),
+                   {});
+    }
+    EXPECT_TRUE(same_bits(run(op, problem).out, out.values())) << op.name << ", by " << step;
+  });
+}
+
+/// Rows before a token keep their bits, forward and backward, whatever it and later ones contain;
+/// its own row does not.
+template <class T>
+void expect_blind(const Case<T>& op, const Problem<T>& clean, Index token) {
+  const AttentionShape& s = clean.shape;
+  const Problem<T> poisoned = clean.in({}, {}, {}, {});
+  for_each_index({s.batch, 1, s.keys - token, 1}, [&](Index b, Index, Index n, Index) {
+    set_row(poisoned.k, b, token + n, std::numeric_limits<T>::quiet_NaN());
+    set_row(poisoned.v, b, token + n, std::numeric_limits<T>::quiet_NaN());
+  });
+  const Index first_blind = std::max<Index>(0, token - (s.keys - s.queries));
+  at_each_level([&] {
+    const BothResults<T> expected = run_both(op, clean);
+    const BothResults<T> got = run_both(op, poisoned);
+    for_each_index(clean.row_shape(), [&](Index b, Index h, Index row, Index) {
+      if (row < first_blind) {
+        EXPECT_TRUE(same_row(expected.forward, {b, h, row}, got.forward, {b, h, row})) << row;
+        EXPECT_TRUE(same_bits(expected.backward.q_row(b, h, row), got.backward.q_row(b, h, row),
+                              as_size(s.width), {}))
+            << row;
+      } else if (s.width > 0 && s.value_width > 0) {
+        EXPECT_TRUE(std::isnan(*got.forward.row(b, h, row))) << row;
+        EXPECT_TRUE(std::isnan(*got.backward.q_row(b, h, row))) << row;
+      }
+    });
+  });
+}
+
+TYPED_TEST(LinearKernels, AnyPath) {
+  using T = TypeParam;
+  each_drawn(100, 2, [](std::span<const std::uint8_t> data) {
+    Bytes bytes(data);
+    const Case<T>& op = drawn_of(bytes, paths<T>());
+    Problem<T> problem = drawn_features(bytes, op);
+    expect_both_conform(op, problem);
+    expect_same_elsewhere(op, problem);
+    if (!op.has_decoder) return;
+    problem.key_lengths = {};
+    SCOPED_TRACE(op.name + ", " + describe(problem));
+    if (problem.shape.queries == problem.shape.keys) {
+      expect_same_steps(op, problem, bytes(1, 2 * kLinearChunk));
+    }
+    if (problem.shape.keys > 0) expect_blind(op, problem, bytes(0, problem.shape.keys - 1));
+  });
 }
 
 /// Equal values are the output of every row; of two kinds of tokens, gradients do not drift; nor
@@ -200,101 +246,6 @@ TYPED_TEST(LinearKernels, LongSums) {
   }
   const auto delta = delta_case<T>("delta", fovea::DeltaRuleAttention<EluPlusOne>{});
   expect_conforms(delta, make_problem(delta, sizes(20000, 20000, 4, 3)));
-}
-
-/// Rates of 0 and 1.
-TYPED_TEST(LinearKernels, ExtremeRates) {
-  const auto op = delta_case<TypeParam>("delta", fovea::DeltaRuleAttention<EluPlusOne>{});
-  for (const double rate : {0.0, 1.0}) {
-    auto problem = make_problem(op, sizes(70, 70, 8, 8));
-    problem.beta->fill(constant(rate));
-    expect_both_conform(op, problem);
-  }
-}
-
-/// Problems whose bits are compared.
-template <class T>
-std::vector<Problem<T>> compared(const Case<T>& op) {
-  std::vector<Problem<T>> all;
-  for (const AttentionShape& shape :
-       {AttentionShape{1, 1, 1, 100, 100, 9, 5}, AttentionShape{1, 3, 1, 100, 100, 40, 64},
-        AttentionShape{1, 2, 2, 96, 96, 130, 48},
-        AttentionShape{1, 1, 1, kStateSegment + 40, kStateSegment + 40, 3, 2}}) {
-    all.push_back(make_problem(op, shape));
-  }
-  return all;
-}
-
-TYPED_TEST(LinearKernels, AnyDivisionIntoStepsHasTheSameBits) {
-  using T = TypeParam;
-  for (const Case<T>& op : paths<T>()) {
-    if (!op.has_decoder) continue;
-    for (const Problem<T>& problem : compared(op)) {
-      at_each_level([&] {
-        const Result<T> whole = run(op, problem);
-        for (const Index step : {1, 7, 31, 32, 33, 64}) {
-          const AnyDecoder<T> decoder = op.decoder(decoder_shape(problem.shape));
-          const Tensor<T> out(problem.out_shape());
-          for (Index row = 0; row < problem.shape.keys; row += step) {
-            const Index rows = std::min(step, problem.shape.keys - row);
-            decoder.step(rows_with_keys(problem.inputs(), row, rows, row),
-                         cut(out.view(), 2, row, rows), {});
-          }
-          EXPECT_TRUE(same_bits(whole.out, out.values())) << op.name << ", by " << step;
-        }
-      });
-    }
-  }
-}
-
-TYPED_TEST(LinearKernels, LevelsAndStridesDoNotChangeBits) {
-  using T = TypeParam;
-  const Layout layout{
-      .order = {0, 3, 1, 2}, .innermost = 2, .gap = 3, .reversed = {false, true, true, false}};
-  const Layout out{.order = {3, 0, 2, 1}, .innermost = 3, .gap = 2};
-  for (const Case<T>& op : paths<T>()) {
-    SCOPED_TRACE(op.name);
-    for (const Problem<T>& problem : compared(op)) {
-      expect_levels_agree([&] { return run(op, problem); });
-      expect_levels_agree([&] { return run_backward(op, problem); });
-      const Problem<T> apart = problem.in(layout, layout, layout, layout);
-      const Tensor<T> d_out = make_d_out(problem);
-      at_each_level([&] {
-        EXPECT_TRUE(same_bits(run(op, problem), run(op, apart, nullptr, out)));
-        EXPECT_TRUE(same_bits(run_backward(op, problem, d_out),
-                              run_backward(op, apart, d_out.in(layout), nullptr, out)));
-      });
-    }
-  }
-}
-
-/// Rows before a token keep their bits, forward and backward, whatever it contains; the next one
-/// does not.
-TYPED_TEST(LinearKernels, LaterTokensAreInvisible) {
-  using T = TypeParam;
-  for (const Case<T>& op : paths<T>()) {
-    if (!op.has_decoder) continue;
-    const Problem<T> clean = make_problem(op, sizes(75, 80, 20, 9));
-    at_each_level([&] {
-      const Result<T> out = run(op, clean);
-      const Gradients<T> grads = run_backward(op, clean);
-      for (const Index token : {5, 31, 32, 33, 63, 79}) {
-        SCOPED_TRACE(op.name + ", token " + std::to_string(token));
-        const Problem<T> poisoned = clean.in({}, {}, {}, {});
-        for (Index n = token; n < 80; ++n) {
-          set_row(poisoned.k, 0, n, std::numeric_limits<T>::quiet_NaN());
-          set_row(poisoned.v, 0, n, std::numeric_limits<T>::quiet_NaN());
-        }
-        const Result<T> got = run(op, poisoned);
-        const Gradients<T> got_grads = run_backward(op, poisoned);
-        const Index before = token - 5;  // rows
-        EXPECT_TRUE(same_bits(got.out.data(), out.out.data(), as_size(before * 9), {}));
-        EXPECT_TRUE(same_bits(got_grads.q.data(), grads.q.data(), as_size(before * 20), {}));
-        EXPECT_TRUE(std::isnan(*got.row(0, 0, before)));
-        EXPECT_TRUE(std::isnan(*got_grads.q_row(0, 0, before)));
-      }
-    });
-  }
 }
 
 /// Both passes of causal attention divide by denominators with the same bits, so that a floored or
