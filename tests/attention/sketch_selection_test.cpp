@@ -94,6 +94,16 @@ TEST_P(SketchSelection, SupportsDraws) {
   EXPECT_EQ(values_of(by_seed.view()), values_of(op.select(in.sketch(), 2).view()));
 }
 
+/// Those of packed sequences, whose columns are keys of all sequences.
+TEST_P(SketchSelection, SupportsDrawsOfPackedSequences) {
+  BirdProblem<float> problem({.heads = 2, .queries = 12, .keys = 120});
+  problem.cu_q = {0, 5, 12};
+  problem.cu_k = {0, 50, 120};
+  Tensor<float> draws({1, 2, 12, 120});
+  draws.fill([](Index b, Index h, Index i, Index j) { return uniform(hash(9, b, h, i, j)); });
+  expect_oracle<float>(problem, {.keys_per_row = 5, .policy = GetParam()}, draws.view());
+}
+
 /// Whatever a sample of vectors shows of a row, the others may hide better keys, or as good ones.
 TEST_P(SketchSelection, IsNotMisledByASample) {
   for (const Index lanes : {2, 4, 8, 16}) {
