@@ -33,12 +33,14 @@ std::vector<Entry> cross_entries() {
 #endif
 
 std::vector<Entry> mixer_entries() {
+  // clang-format off
   return {
-    mixer_entry({"mixer", "estimate", "Fourier mixer"}, FftPlanning::estimate),
+      mixer_entry({"mixer", "estimate", "Fourier mixer"}, FftPlanning::estimate),
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
-        mixer_entry({"mixer", "measure"}, FftPlanning::measure),
+      mixer_entry({"mixer", "measure"}, FftPlanning::measure),
 #endif
   };
+  // clang-format on
 }
 
 std::vector<Entry> fsat_cross_entries() {

@@ -74,7 +74,8 @@ TYPED_TEST(LinearDecoder, RestoresAndClears) {
   });
 }
 
-/// Steps so long that several threads are in the kernels at once: each has memory of its own.
+/// The steps are long enough that several threads run kernels at the same time, each with its own
+/// scratch memory.
 TYPED_TEST(LinearDecoder, SameBitsOnThreads) {
   fovea::ThreadPool pool(4);
   for_each_operator([&](const auto& op, bool has_beta) {
