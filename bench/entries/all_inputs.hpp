@@ -12,12 +12,70 @@
 
 namespace bench {
 
+// Each tensor of some operator, once: X(type, name). Inputs besides q, k and v.
+#define BENCH_INPUTS(X)                                     \
+  X(fovea::IndexSpan, key_lengths)                          \
+  X(fovea::IndexSpan, cu_seqlens_q)                         \
+  X(fovea::IndexSpan, cu_seqlens_k)                         \
+  X(fovea::IndexSpan, first_positions)                      \
+  X(fovea::View<const fovea::Compute<T>>, bias)             \
+  X(fovea::View<const bool>, mask)                          \
+  X(std::span<const fovea::Compute<T>>, alibi_slopes)       \
+  X(std::span<const fovea::Compute<T>>, sink)               \
+  X(fovea::View<const fovea::Compute<T>>, beta)             \
+  X(fovea::View<const fovea::Compute<T>>, near_logits)      \
+  X(fovea::View<const fovea::Compute<T>>, far_logits)       \
+  X(fovea::View<const fovea::Index>, indices)               \
+  X(fovea::View<const fovea::Compute<T>>, sketch_q)         \
+  X(fovea::View<const fovea::Compute<T>>, sketch_k)         \
+  X(fovea::View<const fovea::Compute<T>>, draws)            \
+  X(fovea::View<const fovea::Compute<T>>, dominant)         \
+  X(fovea::View<const fovea::Compute<T>>, projection)       \
+  X(fovea::View<const fovea::Compute<T>>, key_projection)   \
+  X(fovea::View<const fovea::Compute<T>>, value_projection) \
+  X(fovea::View<const fovea::Compute<T>>, sorting)
+#define BENCH_SAVED(X)                                \
+  X(fovea::View<fovea::Compute<T>>, lse)              \
+  X(fovea::View<fovea::Index>, indices)               \
+  X(fovea::View<fovea::Compute<T>>, near_out)         \
+  X(fovea::View<fovea::Compute<T>>, near_lse)         \
+  X(fovea::View<fovea::Compute<T>>, projected_keys)   \
+  X(fovea::View<fovea::Compute<T>>, projected_values) \
+  X(fovea::View<fovea::Compute<T>>, landmark_lse)     \
+  X(fovea::View<fovea::Compute<T>>, landmark_values)
+#define BENCH_GRADS(X)              \
+  X(fovea::View<T>, q)              \
+  X(fovea::View<T>, k)              \
+  X(fovea::View<T>, v)              \
+  X(fovea::View<T>, bias)           \
+  X(std::span<T>, sink)             \
+  X(fovea::View<T>, beta)           \
+  X(fovea::View<T>, near_logits)    \
+  X(fovea::View<T>, far_logits)     \
+  X(fovea::View<T>, dominant)       \
+  X(fovea::View<T>, projection)     \
+  X(fovea::View<T>, key_projection) \
+  X(fovea::View<T>, value_projection)
+#define BENCH_MEMBER(Type, name) Type name = {};
+#define BENCH_VISIT(Type, name) visit(#name, name);
+#define BENCH_ASSIGN(Type, name) to.name = name;
+#define BENCH_ASSIGN_IF_MEMBER(Type, name) \
+  if constexpr (requires { to.name; }) to.name = name;
+
 namespace detail {
 
 /// Something whose q is a View<T>.
 template <class To, class T>
 concept HasQueries = std::is_aggregate_v<To> && std::default_initializable<To> && requires(To to) {
   requires std::derived_from<decltype(to.q), fovea::View<T>>;
+};
+
+/// Something that an operator saves.
+template <class To, class T>
+concept IsSaved = std::same_as<To, fovea::LinearSaved<T>> || requires(To to) {
+  requires std::derived_from<decltype(to.lse), fovea::View<fovea::Compute<T>>>;
+} || requires(To to) {
+  requires std::derived_from<decltype(to.near_lse), fovea::View<fovea::Compute<T>>>;
 };
 
 }  // namespace detail
@@ -28,58 +86,28 @@ struct AllInputs {
   fovea::View<const T> q = {};
   fovea::View<const T> k = {};
   fovea::View<const T> v = {};
-  fovea::IndexSpan key_lengths = {};
-  fovea::IndexSpan cu_seqlens_q = {};
-  fovea::IndexSpan cu_seqlens_k = {};
-  fovea::IndexSpan first_positions = {};
-  fovea::View<const fovea::Compute<T>> bias = {};
-  fovea::View<const bool> mask = {};
-  std::span<const fovea::Compute<T>> alibi_slopes = {};
-  std::span<const fovea::Compute<T>> sink = {};
-  fovea::View<const fovea::Compute<T>> beta = {};
-  fovea::View<const fovea::Compute<T>> near_logits = {};
-  fovea::View<const fovea::Compute<T>> far_logits = {};
-  fovea::View<const fovea::Index> indices = {};
-  fovea::View<const fovea::Compute<T>> sketch_q = {};
-  fovea::View<const fovea::Compute<T>> sketch_k = {};
-  fovea::View<const fovea::Compute<T>> draws = {};
-  fovea::View<const fovea::Compute<T>> dominant = {};
-  fovea::View<const fovea::Compute<T>> projection = {};
-  fovea::View<const fovea::Compute<T>> key_projection = {};
-  fovea::View<const fovea::Compute<T>> value_projection = {};
-  fovea::View<const fovea::Compute<T>> sorting = {};
+  BENCH_INPUTS(BENCH_MEMBER)
+
+  /// Calls visit(name, member) for each, as structs with FOVEA_TENSORS do.
+  template <class F>
+  void for_each_tensor(const F& visit) const {
+    visit("q", q);
+    visit("k", k);
+    visit("v", v);
+    BENCH_INPUTS(BENCH_VISIT)
+  }
 
   /// The inputs of a family.
   template <detail::HasQueries<const T> To>
   // NOLINTNEXTLINE(google-explicit-constructor): an operator is called with these
   operator To() const {
-    auto to = fovea::detail::inputs_as<To>(*this);
-    if constexpr (requires { to.bias; }) {
-      to.bias = bias;
-      to.mask = mask;
-      to.alibi_slopes = alibi_slopes;
-      to.sink = sink;
-    }
-    if constexpr (requires { to.indices; }) to.indices = indices;
-    if constexpr (requires { to.sketch_q; }) {
-      to.sketch_q = sketch_q;
-      to.sketch_k = sketch_k;
-      to.draws = draws;
-    }
-    if constexpr (requires { to.dominant; }) to.dominant = dominant;
-    if constexpr (requires { to.projection; }) to.projection = projection;
-    if constexpr (requires { to.key_projection; }) {
-      to.key_projection = key_projection;
-      to.value_projection = value_projection;
-    }
+    To to;
+    to.q = q;
+    to.k = k;
+    to.v = v;
+    BENCH_INPUTS(BENCH_ASSIGN_IF_MEMBER)
     return to;
   }
-
-  /// Those of Sinkhorn attention, which takes no packed sequences.
-  template <detail::HasQueries<const T> To>
-  requires requires(To to) { to.sorting; }
-  // NOLINTNEXTLINE(google-explicit-constructor): as above
-  operator To() const { return {q, k, v, key_lengths, sorting}; }
 
   /// The same with other q, k and v.
   template <class S>
@@ -87,11 +115,9 @@ struct AllInputs {
       const fovea::View<const S>& other_q, const fovea::View<const S>& other_k,
       const fovea::View<const S>& other_v)
   const {
-    return {
-        other_q,         other_k,    other_v,        key_lengths,      cu_seqlens_q, cu_seqlens_k,
-        first_positions, bias,       mask,           alibi_slopes,     sink,         beta,
-        near_logits,     far_logits, indices,        sketch_q,         sketch_k,     draws,
-        dominant,        projection, key_projection, value_projection, sorting};
+    AllInputs<S> to{other_q, other_k, other_v};
+    BENCH_INPUTS(BENCH_ASSIGN)
+    return to;
   }
 
   /// What chooses keys alone.
@@ -103,41 +129,14 @@ struct AllInputs {
 /// What some operator saves.
 template <class T>
 struct AllSaved {
-  fovea::View<fovea::Compute<T>> lse = {};
-  fovea::View<fovea::Index> indices = {};
-  fovea::View<fovea::Compute<T>> near_out = {};
-  fovea::View<fovea::Compute<T>> near_lse = {};
-  fovea::View<fovea::Compute<T>> projected_keys = {};
-  fovea::View<fovea::Compute<T>> projected_values = {};
-  fovea::View<fovea::Compute<T>> landmark_lse = {};
-  fovea::View<fovea::Compute<T>> landmark_values = {};
+  BENCH_SAVED(BENCH_MEMBER)
 
   /// The saved tensors of a family.
-  template <class To>
-  requires std::same_as<To, fovea::SoftmaxSaved<T>> || std::same_as<To, fovea::SmartBirdSaved<T>> ||
-      std::same_as<To, fovea::FmmSaved<T>> || std::same_as<To, fovea::LinearSaved<T>> ||
-      requires(To to) {
-    to.projected_keys;
-  } || requires(To to) {
-    to.landmark_lse;
-  }
+  template <detail::IsSaved<T> To>
   // NOLINTNEXTLINE(google-explicit-constructor): as of the inputs
   operator To() const {
     To to;
-    if constexpr (requires { to.lse; }) to.lse = lse;
-    if constexpr (requires { to.indices; }) to.indices = indices;
-    if constexpr (requires { to.near_out; }) {
-      to.near_out = near_out;
-      to.near_lse = near_lse;
-    }
-    if constexpr (requires { to.projected_keys; }) {
-      to.projected_keys = projected_keys;
-      to.projected_values = projected_values;
-    }
-    if constexpr (requires { to.landmark_lse; }) {
-      to.landmark_lse = landmark_lse;
-      to.landmark_values = landmark_values;
-    }
+    BENCH_SAVED(BENCH_ASSIGN_IF_MEMBER)
     return to;
   }
 };
@@ -145,45 +144,25 @@ struct AllSaved {
 /// The gradients of some operator.
 template <class T>
 struct AllGrads {
-  fovea::View<T> q = {};
-  fovea::View<T> k = {};
-  fovea::View<T> v = {};
-  fovea::View<T> bias = {};
-  std::span<T> sink = {};
-  fovea::View<T> beta = {};
-  fovea::View<T> near_logits = {};
-  fovea::View<T> far_logits = {};
-  fovea::View<T> dominant = {};
-  fovea::View<T> projection = {};
-  fovea::View<T> key_projection = {};
-  fovea::View<T> value_projection = {};
+  BENCH_GRADS(BENCH_MEMBER)
 
   /// The gradients of a family.
   template <detail::HasQueries<T> To>
   // NOLINTNEXTLINE(google-explicit-constructor): as of the inputs
   operator To() const {
     To to;
-    to.q = q;
-    to.k = k;
-    to.v = v;
-    if constexpr (requires { to.bias; }) {
-      to.bias = bias;
-      to.sink = sink;
-    }
-    if constexpr (requires { to.beta; }) to.beta = beta;
-    if constexpr (requires { to.near_logits; }) {
-      to.near_logits = near_logits;
-      to.far_logits = far_logits;
-    }
-    if constexpr (requires { to.dominant; }) to.dominant = dominant;
-    if constexpr (requires { to.projection; }) to.projection = projection;
-    if constexpr (requires { to.key_projection; }) {
-      to.key_projection = key_projection;
-      to.value_projection = value_projection;
-    }
+    BENCH_GRADS(BENCH_ASSIGN_IF_MEMBER)
     return to;
   }
 };
+
+#undef BENCH_ASSIGN_IF_MEMBER
+#undef BENCH_ASSIGN
+#undef BENCH_VISIT
+#undef BENCH_MEMBER
+#undef BENCH_GRADS
+#undef BENCH_SAVED
+#undef BENCH_INPUTS
 
 /// The shape of the operator `Op`. \param beyond K, M, P, R or d, if that says one of them
 template <class Op>

@@ -19,7 +19,6 @@
 
 #include "bench/entries/operator_entry.hpp"
 #include "bench/io/gaussian.hpp"
-#include "tests/support/members.hpp"
 
 namespace bench {
 
@@ -96,10 +95,10 @@ class Training : KeptTensors<T> {
       : d_out(this->keep(out, gaussians<T>(2, 0, out[1] * out[2] * out[3]))) {
     using Saved = fovea::SavedOf<Op, T>;
     using Grads = fovea::GradsOf<Op, T>;
-    saved = fovea_test::made_of_tensors<Saved>([&]<class X>(const char* name, X& to) {
+    saved = fovea::detail::made_of_tensors<Saved>([&]<class X>(const char* name, X& to) {
       if constexpr (std::derived_from<X, View<T>>) to = made(saved_shape(name));
     });
-    grads = fovea_test::made_of_tensors<Grads>([&]<class X>(std::string_view name, X& to) {
+    grads = fovea::detail::made_of_tensors<Grads>([&]<class X>(std::string_view name, X& to) {
       if constexpr (std::derived_from<X, View<T>>) {
         in.for_each_tensor([&](const char* own, const auto& x) {
           if (name != own || x.empty()) return;

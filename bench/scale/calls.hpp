@@ -12,7 +12,6 @@
 
 #include "bench/scale/system.hpp"
 #include "fovea/attention/attention.hpp"
-#include "tests/support/members.hpp"
 
 namespace bench {
 
@@ -60,7 +59,7 @@ struct Call {
   }
   auto inputs(Tensors& t) const {
     using Inputs = fovea::InputsOf<Op, float>;
-    return fovea_test::made_of_tensors<Inputs>([&]<class X>(const std::string& name, X& to) {
+    return fovea::detail::made_of_tensors<Inputs>([&]<class X>(const std::string& name, X& to) {
       if (!t.has(name) || options.left_out.contains(name)) return;
       if constexpr (std::derived_from<X, View<const Index>>) to = t.lists(kChosen);
       if constexpr (std::derived_from<X, View<const float>>) to = t.read(place(name));
@@ -69,14 +68,14 @@ struct Call {
   auto saved(Tensors& t) const {
     using Saved = fovea::SavedOf<Op, float>;
     if (!options.saves) return Saved{};
-    return fovea_test::made_of_tensors<Saved>([&]<class X>(const std::string& name, X& to) {
+    return fovea::detail::made_of_tensors<Saved>([&]<class X>(const std::string& name, X& to) {
       if constexpr (std::derived_from<X, View<Index>>) to = t.made_indices(name, t.shape(name));
       if constexpr (std::derived_from<X, View<float>>) to = t.written(place(name));
     });
   }
   auto grads(Tensors& t) const {
     using Grads = fovea::GradsOf<Op, float>;
-    return fovea_test::made_of_tensors<Grads>([&]<class X>(const std::string& of, X& to) {
+    return fovea::detail::made_of_tensors<Grads>([&]<class X>(const std::string& of, X& to) {
       const std::string name = "d_" + of;
       if (!t.has(of) || options.left_out.contains(name)) return;
       if constexpr (std::derived_from<X, View<float>>) to = t.written(place(name));

@@ -10,34 +10,16 @@
 #if !defined(FOVEA_COMPILED)
 #error "fovea: define FOVEA_COMPILED for this source, and for all sources that use fovea"
 #endif
+#if defined(FOVEA_HAS_PASS_BODIES)
+#error "fovea: include fovea/compiled.hpp before the other headers of fovea"
+#endif
 #define FOVEA_KERNELS_UNIT FOVEA_COMPILED_BITS
 #define FOVEA_PASSES_UNIT FOVEA_COMPILED_BITS
+#define FOVEA_COMPILES_ALL
 
 #include <Eigen/Core>
 
-#include "fovea/attention/call/checked_calls.inl.hpp"
-#include "fovea/attention/dense_synthesizer.inl.hpp"
-#include "fovea/attention/factorised_synthesizer.inl.hpp"
-#include "fovea/attention/fmm/passes.inl.hpp"
-#include "fovea/attention/fsat.inl.hpp"
-#include "fovea/attention/indexed.inl.hpp"
-#include "fovea/attention/linear/decoder_core.inl.hpp"
-#include "fovea/attention/linear/passes.inl.hpp"
-#include "fovea/attention/linear/performer_decoder_core.inl.hpp"
-#include "fovea/attention/linear/performer_passes.inl.hpp"
-#include "fovea/attention/linformer.inl.hpp"
-#include "fovea/attention/longformer.inl.hpp"
-#include "fovea/attention/nystroem.inl.hpp"
-#include "fovea/attention/random_synthesizer.inl.hpp"
-#include "fovea/attention/reformer.inl.hpp"
-#include "fovea/attention/scores.inl.hpp"
-#include "fovea/attention/sinkhorn.inl.hpp"
-#include "fovea/attention/smart_bird.inl.hpp"
-#include "fovea/attention/smart_bird/decoder.inl.hpp"
-#include "fovea/attention/softmax/decoder_core.inl.hpp"
-#include "fovea/attention/softmax/passes.inl.hpp"
-#include "fovea/attention/synthesizer/hidden_layer.inl.hpp"
-#include "fovea/attention/synthesizer/key_columns.inl.hpp"
+#include "fovea/attention.hpp"
 #include "fovea/kernels/indexed/table.hpp"
 #include "fovea/kernels/layers/table.hpp"
 #include "fovea/kernels/linear/table.hpp"

@@ -47,12 +47,15 @@ std::string whole_message(const std::string& text) {
 
 /// One call on memory that it owns; a test spoils one thing.
 template <class T>
-struct Call {
+struct Call : AllInputs<T> {
   static constexpr Index kBatch = 2, kHeads = 4, kKeyHeads = 2, kQueries = 6, kKeys = 9;
   static constexpr Index kWidth = 5, kValueWidth = 3;
 
   Call() {
     for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<T>(i % 13) - 6;
+    this->q = {at(0), {kBatch, kHeads, kQueries, kWidth}};
+    this->k = {at(1000), {kBatch, kKeyHeads, kKeys, kWidth}};
+    this->v = {at(2000), {kBatch, kKeyHeads, kKeys, kValueWidth}};
   }
 
   /// Calls check and forward; returns their message, or "accepted".
@@ -76,19 +79,12 @@ struct Call {
   }
 
   AllInputs<T> inputs() const {
-    AllInputs<T> in{q, k, v, lengths, cu_q, cu_k};
-    in.bias = bias;
-    in.mask = mask;
+    AllInputs<T> in = *this;
+    in.key_lengths = lengths;
+    in.cu_seqlens_q = cu_q;
+    in.cu_seqlens_k = cu_k;
     in.alibi_slopes = {slopes, slope_count};
-    in.sink = {sink, sink_count};
-    in.beta = beta;
-    in.near_logits = near_logits;
-    in.far_logits = far_logits;
-    in.indices = indices;
-    in.dominant = dominant;
-    in.projection = projection;
-    in.key_projection = key_projection;
-    in.value_projection = value_projection;
+    in.sink = {sinks, sink_count};
     return in;
   }
   AllSaved<T> all_saved() const {
@@ -100,7 +96,8 @@ struct Call {
   /// Makes it a call of packed sequences, which are one batch entry.
   void pack(const std::vector<Index>& ends_q, const std::vector<Index>& ends_k) {
     const auto take_one = [](auto& x) { x = cut(x, 0, 0, 1); };
-    take_one(q), take_one(k), take_one(v), take_one(out), take_one(lse), take_one(d_out);
+    take_one(this->q), take_one(this->k), take_one(this->v), take_one(out), take_one(lse),
+        take_one(d_out);
     take_one(grads.q), take_one(grads.k), take_one(grads.v);
     cu_q = ends_q;
     cu_k = ends_k;
@@ -109,28 +106,15 @@ struct Call {
   T* at(Index offset) { return memory.data() + offset; }
 
   std::vector<T> memory = std::vector<T>(12000);
-  View<const T> q{at(0), {kBatch, kHeads, kQueries, kWidth}};
-  View<const T> k{at(1000), {kBatch, kKeyHeads, kKeys, kWidth}};
-  View<const T> v{at(2000), {kBatch, kKeyHeads, kKeys, kValueWidth}};
   View<T> out{at(3000), {kBatch, kHeads, kQueries, kValueWidth}};
   View<T> lse{at(4000), {kBatch, kHeads, kQueries, 1}};
   std::vector<Index> lengths;
   std::vector<Index> cu_q;
   std::vector<Index> cu_k;
-  View<const T> bias;
-  View<const bool> mask;
   const T* slopes = at(5000);
   std::size_t slope_count = 0;
-  T* sink = at(5100);
+  T* sinks = at(5100);
   std::size_t sink_count = 0;
-  View<const T> beta;
-  View<const T> near_logits;
-  View<const T> far_logits;
-  View<const Index> indices;
-  View<const T> dominant;
-  View<const T> projection;
-  View<const T> key_projection;
-  View<const T> value_projection;
   AllSaved<T> saved;  // besides lse
   View<const T> d_out{at(5200), {kBatch, kHeads, kQueries, kValueWidth}};
   AllGrads<T> grads{View<T>(at(6000), {kBatch, kHeads, kQueries, kWidth}),

@@ -213,7 +213,7 @@ TYPED_TEST(BadInput, OutputsOverlappingLogitModifiers) {
     call.mask = {reinterpret_cast<const bool*>(call.at(offset + 1)), {1, 1, 6, 9}};
   });
   expect("sink", [&](Index offset) {
-    call.sink = call.at(offset + 20);
+    call.sinks = call.at(offset + 20);
     call.sink_count = 4;
   });
   expect("alibi_slopes", [&](Index offset) {

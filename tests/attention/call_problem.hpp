@@ -16,7 +16,6 @@
 #include "attention/case.hpp"
 #include "attention/operator_call.hpp"
 #include "support/fill.hpp"
-#include "support/members.hpp"
 #include "support/tensor.hpp"
 
 namespace fovea_test {
@@ -82,22 +81,9 @@ class CallProblem {
     return x == nullptr ? View<T>() : x->view();
   }
 
-  Inputs inputs() const {
-    auto in = made_of_tensors<Inputs>([&]<class Member>(const char* name, Member& member) {
-      if constexpr (std::derived_from<Member, View<const T>>) member = view(name);
-    });
-    in.key_lengths = key_lengths;
-    if constexpr (requires { in.cu_seqlens_q; }) in.cu_seqlens_q = cu_seqlens;
-    return in;
-  }
+  Inputs inputs() const { return inputs_as<Inputs>(); }
   /// The same for oracles of any operator.
-  AllInputs<T> all_inputs() const {
-    AllInputs<T> in{view("q"), view("k"), view("v"), key_lengths, cu_seqlens};
-    in.dominant = view("dominant");
-    in.key_projection = view("key_projection");
-    in.value_projection = view("value_projection");
-    return in;
-  }
+  AllInputs<T> all_inputs() const { return inputs_as<AllInputs<T>>(); }
   AttentionShape shape() const {
     return {extents.at('b'), extents.at('H'), extents.at('h'), extents.at('q'),
             extents.at('k'), extents.at('d'), extents.at('v')};
@@ -227,6 +213,17 @@ class CallProblem {
     d_out = Tensor<T>(of_out().shape(extents), layout);
     d_out.fill(gaussian(seed));
     if constexpr (requires { Form::fill(*this, first); }) Form::fill(*this, first);
+  }
+
+  template <class Members>
+  Members inputs_as() const {
+    const auto set = [&]<class Member>(const char* name, Member& member) {
+      if constexpr (std::derived_from<Member, View<const T>>) member = view(name);
+    };
+    auto in = made_of_tensors<Members>(set);
+    in.key_lengths = key_lengths;
+    if constexpr (requires { in.cu_seqlens_q; }) in.cu_seqlens_q = cu_seqlens;
+    return in;
   }
 
   static Extents joined(const AttentionShape& s, const Extents& more) {

@@ -21,10 +21,11 @@
 #include "support/compare.hpp"
 #include "support/executors.hpp"
 #include "support/failing_allocations.hpp"
-#include "support/members.hpp"
 #include "support/tensor.hpp"
 
 namespace fovea_test {
+
+using fovea::detail::made_of_tensors;
 
 /// Tensors, or the numbers in them, by name.
 template <class X>

@@ -9,9 +9,10 @@
 #include "distributed/drawn_trial.hpp"
 #include "fovea/attention/longformer.hpp"
 #include "fovea/distributed/messages/attention_calls.hpp"
-#include "support/members.hpp"
 
 namespace fovea_test {
+
+using fovea::detail::made_of_tensors;
 
 /// Sizes of tensors that only some operators have.
 struct OtherSizes {

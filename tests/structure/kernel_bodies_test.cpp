@@ -148,9 +148,20 @@ TEST(KernelBodies, EveryBodyIsInAList) {
   EXPECT_EQ(missing, "");
 }
 
+/// The headers that a source which includes that one includes.
+Names reached_from(const fs::path& root, const std::string& header) {
+  Names reached = {header};
+  for (std::size_t i = 0; i < reached.size(); ++i) {
+    for (const std::string& name : includes(text_of(root / reached[i]))) {
+      if (std::ranges::find(reached, name) == reached.end()) reached.push_back(name);
+    }
+  }
+  return reached;
+}
+
 TEST(CompiledForm, HasAllKernelsAndPasses) {
   const fs::path root = FOVEA_SOURCE_DIR "/include";
-  const Names has = includes(text_of(root / "fovea/compiled.hpp"));
+  const Names has = reached_from(root, "fovea/compiled.hpp");
   Names wanted;
   for (const char* directory : {"attention", "kernels"}) {
     for (const auto& entry : fs::recursive_directory_iterator(root / "fovea" / directory)) {
@@ -160,9 +171,8 @@ TEST(CompiledForm, HasAllKernelsAndPasses) {
       if (name.ends_with(end) && name != "fovea/kernels/table.hpp") wanted.push_back(name);
     }
   }
-  std::ranges::sort(wanted);
   EXPECT_GT(wanted.size(), 20U);
-  EXPECT_EQ(has, wanted);
+  for (const std::string& name : wanted) EXPECT_EQ(std::ranges::count(has, name), 1) << name;
 }
 
 TEST(KernelBodiesBroken, ViolationsAreFound) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "fovea/attention/call/grads.hpp"
@@ -37,6 +38,13 @@ struct LongformerInputs {
   ViewMember<const T> global_v = {};  ///< [B, Hk, Nk, Dv]: replaces v for those rows
 
   FOVEA_TENSORS(q, k, v, bias, mask, alibi_slopes, sink, global_q, global_k, global_v)
+
+  /// The shape of a tensor in a call, as detail::shape_in_call.
+  template <class S>
+  static Shape shape_in_call(const S& s, std::string_view tensor) {
+    if (tensor.starts_with("global_")) tensor.remove_prefix(std::string_view("global_").size());
+    return detail::shape_in_call(s, tensor);
+  }
 
   /// Whether the rows of global positions have separate projections.
   bool has_global() const { return !global_q.empty() || !global_k.empty() || !global_v.empty(); }

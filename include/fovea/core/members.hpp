@@ -58,6 +58,17 @@ struct CallScalar<Out> {
   using Type = typename ViewTraits<std::remove_cvref_t<Out>>::Scalar;
 };
 
+/// Calls set(name, member) for each tensor of a struct of tensors, and returns the struct.
+template <class Members, class F>
+Members made_of_tensors(const F& set) {
+  Members made;
+  made.for_each_tensor([&](const char* name, const auto& member) {
+    // The visitor alone is constant, not the struct.
+    set(name, const_cast<std::remove_cvref_t<decltype(member)>&>(member));
+  });
+  return made;
+}
+
 /// A tensor of scalar T, a type that the library computes with; it may be const.
 template <class X, class T>
 concept TensorOf = OfScalar<X, T> && TensorScalar<T>;

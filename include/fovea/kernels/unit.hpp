@@ -8,7 +8,8 @@
 /// units also define FOVEA_KERNELS_UNIT and include the tables of kernels, or define
 /// FOVEA_PASSES_UNIT and include files that define passes (`.inl.hpp` outside of kernels), which
 /// headers then omit. If these macros are 32 or 64, a unit compiles only code for float (and 16-bit
-/// numbers) or double. fovea/compiled.hpp is such a library in one source.
+/// numbers) or double. fovea/compiled.hpp is such a library in one source: there FOVEA_COMPILES_ALL is
+/// defined, and headers include all definitions.
 #pragma once
 
 #include "fovea/core/scalar.hpp"
@@ -24,7 +25,7 @@
 // Whether headers include the definitions of passes. Distributed passes, which need MPI, and those
 // of the Fourier cross, which need FFTW, are omitted where FOVEA_COMPILED_MPI and
 // FOVEA_COMPILED_FFTW are defined.
-#if defined(FOVEA_COMPILED)
+#if defined(FOVEA_COMPILED) && !defined(FOVEA_COMPILES_ALL)
 #define FOVEA_HAS_PASS_BODIES 0
 #else
 #define FOVEA_HAS_PASS_BODIES 1

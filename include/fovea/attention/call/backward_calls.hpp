@@ -95,7 +95,7 @@ class BackwardCalls {
     return detail::counted_bytes(workers, [&](const ExecutorRef& executor) {
       using detail::out_shape;
       const auto inputs = detail::of_shape<InputsOf<Op, T>>(shape);
-      const auto grads = detail::of_shape<GradsOf<Op, T>>(shape);
+      const auto grads = detail::of_shape<InputsOf<Op, T>, GradsOf<Op, T>>(shape);
       Shape rows = out_shape(inputs);
       const View<const T> out = detail::only_shape<const T>(rows);
       rows[3] = 1;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <concepts>
+#include <string_view>
 #include <type_traits>
 
 #include "fovea/core/members.hpp"
@@ -14,6 +15,23 @@
 #include "fovea/core/view.hpp"
 
 FOVEA_NAMESPACE_BEGIN
+
+namespace detail {
+
+/// The shape of a tensor of several families in a call, or of its gradient: by its name, the one
+/// that needs most memory if there is a choice. {} if it needs none.
+/// \param s the operator's Shape
+template <class S>
+Shape shape_in_call(const S& s, std::string_view tensor) {
+  if (tensor == "q") return {s.batch, s.query_heads, s.queries, s.width};
+  if (tensor == "k") return {s.batch, s.key_heads, s.keys, s.width};
+  if (tensor == "v") return {s.batch, s.key_heads, s.keys, s.value_width};
+  if (tensor == "beta") return {s.batch, s.key_heads, s.keys, 1};
+  if (tensor.ends_with("_logits")) return {1, s.query_heads, 1, s.value_width};
+  return {};
+}
+
+}  // namespace detail
 
 /// The inputs of softmax attention over patterns; everything but q, k and v is optional. Other
 /// tensors of numbers have the type of the arithmetic, `Compute<T>`, which is float for 16-bit
@@ -130,6 +148,13 @@ struct PerformerInputs {
   ViewMember<const Compute<T>> projection = {};
 
   FOVEA_TENSORS(q, k, v, projection)
+
+  /// The shape of a tensor in a call, as detail::shape_in_call.
+  template <class S>
+  static Shape shape_in_call(const S& s, std::string_view tensor) {
+    if (tensor == "projection") return {1, 1, s.features, s.width};
+    return detail::shape_in_call(s, tensor);
+  }
 };
 
 /// The inputs of attention over lists of keys.
@@ -146,6 +171,13 @@ struct IndexedInputs {
   ViewMember<const Index> indices = {};
 
   FOVEA_TENSORS(q, k, v, indices)
+
+  /// The shape of a tensor in a call, as detail::shape_in_call.
+  template <class S>
+  static Shape shape_in_call(const S& s, std::string_view tensor) {
+    if (tensor == "indices") return {s.batch, s.query_heads, s.queries, s.keys_per_row};
+    return detail::shape_in_call(s, tensor);
+  }
 };
 
 /// The inputs of Smart Bird attention.
@@ -163,6 +195,14 @@ struct SmartBirdInputs {
   ViewMember<const Compute<T>> draws = {};     ///< as in SketchInputs
 
   FOVEA_TENSORS(q, k, v, sketch_q, sketch_k, draws)
+
+  /// The shape of a tensor in a call, as detail::shape_in_call.
+  template <class S>
+  static Shape shape_in_call(const S& s, std::string_view tensor) {
+    if (tensor == "sketch_q") return {s.batch, 1, s.queries, s.sketch_width};
+    if (tensor == "sketch_k") return {s.batch, 1, s.keys, s.sketch_width};
+    return detail::shape_in_call(s, tensor);
+  }
 };
 
 /// The inputs of the choice of keys by a sketch, without q, k and v.
@@ -200,6 +240,13 @@ struct FsatInputs {
   ViewMember<const Index> random = {};
 
   FOVEA_TENSORS(q, k, v, dominant, random)
+
+  /// The shape of a tensor in a call, as detail::shape_in_call.
+  template <class S>
+  static Shape shape_in_call(const S& s, std::string_view tensor) {
+    if (tensor == "dominant") return {s.batch, s.query_heads, s.keys, s.dominants};
+    return detail::shape_in_call(s, tensor);
+  }
 };
 
 namespace detail {

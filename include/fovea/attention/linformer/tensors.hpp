@@ -3,6 +3,8 @@
 /// The inputs, saved tensors and gradients of Linformer attention.
 #pragma once
 
+#include <string_view>
+
 #include "fovea/attention/call/shapes.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -25,6 +27,13 @@ struct LinformerInputs {
   ViewMember<const T> value_projection = {};
 
   FOVEA_TENSORS(q, k, v, key_projection, value_projection)
+
+  /// The shape of a tensor in a call, as detail::shape_in_call.
+  template <class S>
+  static Shape shape_in_call(const S& s, std::string_view tensor) {
+    if (tensor.ends_with("projection")) return {1, s.key_heads, s.projected_keys, s.keys};
+    return detail::shape_in_call(s, tensor);
+  }
 };
 
 /// What Linformer attention saves. A member is written only if a tensor is given. If `lse` and both

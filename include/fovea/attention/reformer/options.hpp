@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <type_traits>
 
 #include "fovea/core/members.hpp"
@@ -57,6 +58,14 @@ struct ReformerInputs {
   ViewMember<const T> projection = {};
 
   FOVEA_TENSORS(qk, v, projection)
+
+  /// The shape of a tensor in a call, as detail::shape_in_call.
+  template <class S>
+  static Shape shape_in_call(const S& s, std::string_view tensor) {
+    if (tensor == "qk") return {s.batch, s.heads, s.rows, s.width};
+    if (tensor == "v") return {s.batch, s.heads, s.rows, s.value_width};
+    return {};
+  }
 };
 
 /// What Reformer attention saves. A member is written only if a tensor is given.

@@ -4,6 +4,8 @@
 /// section 7). They have no queries and keys: logits depend on positions, or on one token alone.
 #pragma once
 
+#include <string_view>
+
 #include "fovea/attention/call/shapes.hpp"
 #include "fovea/core/members.hpp"
 #include "fovea/core/scalar.hpp"
@@ -27,6 +29,13 @@ struct RandomSynthesizerInputs {
   IndexSpan key_lengths = {};
 
   FOVEA_TENSORS(r, v)
+
+  /// The shape of a tensor in a call, as detail::shape_in_call.
+  template <class S>
+  static Shape shape_in_call(const S& s, std::string_view tensor) {
+    if (tensor == "r") return {1, s.query_heads, s.queries, s.queries};
+    return {s.batch, s.key_heads, s.queries, s.value_width};
+  }
 };
 
 /// The inputs of the factorised Synthesizer.
@@ -38,6 +47,14 @@ struct FactorisedSynthesizerInputs {
   IndexSpan key_lengths = {};   ///< [B], or empty, as in RandomSynthesizerInputs
 
   FOVEA_TENSORS(r1, r2, v)
+
+  /// The shape of a tensor in a call, as detail::shape_in_call.
+  template <class S>
+  static Shape shape_in_call(const S& s, std::string_view tensor) {
+    if (tensor == "r1") return {1, s.query_heads, s.queries, s.width};
+    if (tensor == "r2") return {1, s.key_heads, s.queries, s.width};
+    return {s.batch, s.key_heads, s.queries, s.value_width};
+  }
 };
 
 /// The inputs of the dense Synthesizer. \tparam T float or double
@@ -53,6 +70,16 @@ struct DenseSynthesizerInputs {
   IndexSpan key_lengths = {};   ///< [B], or empty, as in RandomSynthesizerInputs
 
   FOVEA_TENSORS(x, w1, b1, w2, b2, v)
+
+  /// The shape of a tensor in a call, as detail::shape_in_call.
+  template <class S>
+  static Shape shape_in_call(const S& s, std::string_view tensor) {
+    if (tensor == "x") return {s.batch, 1, s.queries, s.width};
+    if (tensor == "w1") return {s.batch, s.query_heads, s.width, s.hidden};
+    if (tensor == "w2") return {s.batch, s.key_heads, s.hidden, s.queries};
+    if (tensor == "v") return {s.batch, s.key_heads, s.queries, s.value_width};
+    return {};
+  }
 };
 
 /// The gradients of the random Synthesizer.
