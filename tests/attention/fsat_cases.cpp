@@ -19,8 +19,8 @@ constexpr Index kSlots = 4;
 double dominant_index(Index h, Index j, Index m) {
   const double u = uniform(hash(78, h, j, m, 0));
   const auto key = static_cast<double>(j);
-  const double all[kSlots] = {key + 24 * u - 12, static_cast<double>(j / 64 * 64) + 64 * u, u * key,
-                              2 * u * key};
+  const auto block = static_cast<double>(j - j % 64);
+  const double all[kSlots] = {key + 24 * u - 12, block + 64 * u, u * key, 2 * u * key};
   return std::max(0.0, all[m]);
 }
 

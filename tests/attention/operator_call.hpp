@@ -44,6 +44,7 @@ class Named {
   /// Calls f(name, x) for each.
   template <class F>
   void for_each(F&& f) const {
+    // NOLINTNEXTLINE(readability-redundant-string-cstr): f may take a const char*
     for (const auto& [name, x] : all_) f(name.c_str(), x);
   }
 

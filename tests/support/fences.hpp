@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <span>
@@ -78,8 +79,9 @@ class FencedHeap {
       const bool is_beside = p < first || p >= first + piece.size;
       if (is_beside && *p != std::byte{kBeside}) ++changes();
     }
-    mmap(piece.base, piece.mapped, PROT_NONE,
-         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    void* const unmapped = mmap(piece.base, piece.mapped, PROT_NONE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    if (unmapped == MAP_FAILED) std::abort();
     return piece.size;
   }
 

@@ -79,6 +79,8 @@ concept OutputOf = TensorOf<X, T> && ConvertsTo<X, View<T>>;
 
 }  // namespace detail
 
+// NOLINTBEGIN(google-explicit-constructor,bugprone-forwarding-reference-overload)
+
 /// A View as a struct member: converts from what a View<T> can be made from; anything else fails to
 /// compile with a message. View itself stays strict, so that functions can be overloaded for views
 /// of several types.
@@ -93,13 +95,11 @@ class ViewMember : public View<T> {
   ViewMember(T* data, const Shape& shape, const Shape& strides) : View<T>(data, shape, strides) {}
   /// From anything that converts to a View<T>.
   template <detail::ConvertsTo<View<T>> X>
-  // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload)
   ViewMember(X&& x) : View<T>(std::forward<X>(x)) {}
 
   /// Catches every other type.
   template <class X>
   requires detail::NoConversion<X, View<T>>
-  // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload)
   __attribute__((unavailable(
       "fovea: this member must be a tensor: an Eigen tensor of rank 4, an Eigen matrix (both need "
       "<fovea/core/eigen.hpp>) or fovea::View(pointer, shape); evaluate expressions first")))
@@ -107,7 +107,6 @@ class ViewMember : public View<T> {
   /// Catches tensors of another scalar type.
   template <class X>
   requires detail::NoConversion<X, View<T>> && detail::OfOtherScalar<X, std::remove_const_t<T>>
-  // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload)
   __attribute__((unavailable(
       "fovea: this tensor has the wrong scalar type: q, k, v and out must have the same, other "
       "numbers the arithmetic type (float for 16-bit tensors), masks bool and indices "
@@ -115,7 +114,6 @@ class ViewMember : public View<T> {
   /// Catches const tensors for a member that is written.
   template <class X>
   requires detail::NoConversion<X, View<T>> && detail::OfScalar<X, std::remove_const_t<T>>
-  // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload)
   __attribute__((unavailable("fovea: this member is written, so its tensor must not be const")))
   ViewMember(X&& x);
 };
@@ -132,19 +130,18 @@ class SpanMember : public std::span<T> {
   SpanMember() = default;
   /// From anything that converts to a std::span<T>.
   template <detail::ConvertsTo<std::span<T>> X>
-  // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload)
   SpanMember(X&& x) : std::span<T>(std::forward<X>(x)) {}
   /// `count` numbers from `data` on.
   SpanMember(T* data, std::size_t count) : std::span<T>(data, count) {}
 
   /// Catches every other type.
   template <class X>
-  requires(!detail::ConvertsTo<X, std::span<T>>)
-      // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload)
-      __attribute__((unavailable(
-          "fovea: this member must be a std::vector, std::array or std::span with one number for "
-          "each head, of the arithmetic type (float for 16-bit tensors)"))) SpanMember(X&& x);
+  requires(!detail::ConvertsTo<X, std::span<T>>) __attribute__((unavailable(
+      "fovea: this member must be a std::vector, std::array or std::span with one number for "
+      "each head, of the arithmetic type (float for 16-bit tensors)"))) SpanMember(X&& x);
 };
+
+// NOLINTEND(google-explicit-constructor,bugprone-forwarding-reference-overload)
 
 FOVEA_NAMESPACE_END
 
