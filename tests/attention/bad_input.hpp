@@ -30,7 +30,7 @@ inline constexpr Index kMost = std::numeric_limits<Index>::max();
 /// \param memory of all tensors
 template <class T, class Check, class Run>
 std::string refusal_of_call(const std::vector<T>& memory, const Check& check, const Run& run) {
-  const std::vector<T> before = memory;
+  const std::vector<T> before(memory.begin(), memory.end());
   const std::string checked = refusal(check);
   EXPECT_TRUE(same_bits(before, memory)) << "written by the check";
   const std::string ran = refusal(run);

@@ -46,7 +46,8 @@ TEST(DistributedLists, RowsWithoutASketchAreNaN) {
 TEST(DistributedLists, InvisibleKeysMayContainAnything) {
   OperatorCall<IndexedAttention, float> call(square(1, 2, 2, 120, {119}), {}, {.listed = 4});
   call.indices.whole.fill([](Index, Index, Index n, Index c) {
-    return c == 0 ? static_cast<double>(n / 2) : c == 1 ? 119.0 : -1.0;
+    const Index half = n / 2;
+    return c == 0 ? static_cast<double>(half) : c == 1 ? 119.0 : -1.0;
   });
   for (Index h = 0; h < 2; ++h) {
     for (Index d = 0; d < 5; ++d) call.k.whole(0, h, 119, d) = kNaN;

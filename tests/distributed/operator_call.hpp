@@ -29,8 +29,8 @@ inline Tensor<Index> ascending_lists(const AttentionShape& s, Index listed, Inde
                                      std::uint64_t seed) {
   Tensor<Index> lists({s.batch, s.query_heads, s.queries, listed});
   for_each_index({s.batch, s.query_heads, s.queries, 1}, [&](Index b, Index h, Index n, Index) {
-    Index key = static_cast<Index>(uniform(hash(seed, b, h, n, 0)) *
-                                   static_cast<double>(s.keys + s.keys / 8));
+    const Index most = s.keys + s.keys / 8;
+    Index key = static_cast<Index>(uniform(hash(seed, b, h, n, 0)) * static_cast<double>(most));
     for (Index c = 0; c < listed; ++c) {
       lists(b, h, n, c) = key < s.keys ? key : -1;
       key += 1 + static_cast<Index>(hash(seed, b, h, n, c + 1) % static_cast<std::uint64_t>(step));

@@ -33,7 +33,7 @@ struct ExchangePlan {
   template <class Needs>
   static ExchangePlan of(const RowLayout& layout, int rank, const Needs& needs) {
     ExchangePlan plan;
-    const std::vector<Range> own_needs = needs(rank);
+    const std::vector<Range>& own_needs = needs(rank);
     for (int other = 0; other < layout.ranks(); ++other) {
       if (other == rank) continue;
       add(plan.receives, other, intersection(own_needs, layout.of(other)));
