@@ -20,10 +20,4 @@
 #include <Eigen/Core>
 
 #include "fovea/attention.hpp"
-#include "fovea/kernels/indexed/table.hpp"
-#include "fovea/kernels/layers/table.hpp"
-#include "fovea/kernels/linear/table.hpp"
-#include "fovea/kernels/sketch/table.hpp"
-#include "fovea/kernels/softmax/table.hpp"
-#include "fovea/kernels/sorting/table.hpp"
-#include "fovea/kernels/spectral/table.hpp"
+#include "fovea/kernels/table.hpp"

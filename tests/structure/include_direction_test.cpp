@@ -34,18 +34,24 @@ std::string included_by(const std::string& line) {
   return std::regex_search(line, match, directive) ? std::string(match[1]) : std::string();
 }
 
+/// The names that a file includes, in order.
+std::vector<std::string> includes_of(const fs::path& path) {
+  std::vector<std::string> names;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.find('#') == std::string::npos) continue;
+    if (std::string name = included_by(line); !name.empty()) names.push_back(std::move(name));
+  }
+  return names;
+}
+
 /// Every header below the directory, but fovea/compiled.hpp, which is a source of a program.
 Headers read_headers(const fs::path& include) {
   Headers headers;
   for (const auto& entry : fs::recursive_directory_iterator(include)) {
     const std::string header = fs::relative(entry.path(), include).generic_string();
     if (entry.path().extension() != ".hpp" || header == "fovea/compiled.hpp") continue;
-    std::vector<std::string>& names = headers[header];
-    std::ifstream file(entry.path());
-    for (std::string line; std::getline(file, line);) {
-      if (line.find('#') == std::string::npos) continue;
-      if (std::string name = included_by(line); !name.empty()) names.push_back(std::move(name));
-    }
+    headers[header] = includes_of(entry.path());
   }
   return headers;
 }
@@ -286,6 +292,21 @@ const Headers& our_headers() {
   return headers;
 }
 
+/// The kernels and passes that the compiled form in one source lacks.
+Complaints missing_in_compiled(Headers headers) {
+  const std::string compiled = "fovea/compiled.hpp";
+  headers[compiled] = includes_of(fs::path(FOVEA_SOURCE_DIR "/include") / compiled);
+  const std::set<std::string> reached = reached_from(headers, compiled);
+  Complaints missing;
+  for (const auto& [header, names] : headers) {
+    const std::string layer = layer_of(header);
+    const bool is_table = layer == "kernels" && header.ends_with("/table.hpp");
+    const bool is_pass = layer == "attention" && header.ends_with(".inl.hpp");
+    if ((is_table || is_pass) && reached.count(header) == 0) missing.push_back(header);
+  }
+  return missing;
+}
+
 TEST(IncludeDirection, TheHeadersWereRead) {
   EXPECT_GT(our_headers().size(), 30u);
   const auto& names = our_headers().at("fovea/core/view.hpp");
@@ -367,6 +388,13 @@ TEST(IncludeDirection, ViolationsAreFound) {
       {"fovea/patterns/strided_new.hpp",
        "fovea/patterns.hpp lacks fovea/patterns/strided_new.hpp"}};
   for (const auto& [header, complaint] : made) expect_complaint(header, "", complaint);
+}
+
+TEST(IncludeDirection, CompiledFormHasAllKernelsAndPasses) {
+  Headers headers = our_headers();
+  EXPECT_EQ(joined(missing_in_compiled(headers)), "");
+  headers["fovea/attention/linformer.hpp"].clear();
+  EXPECT_EQ(missing_in_compiled(headers), Complaints{"fovea/attention/linformer.inl.hpp"});
 }
 
 /// Names are read from lines of both kinds, also with spaces.

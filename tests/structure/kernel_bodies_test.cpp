@@ -148,33 +148,6 @@ TEST(KernelBodies, EveryBodyIsInAList) {
   EXPECT_EQ(missing, "");
 }
 
-/// The headers that a source which includes that one includes.
-Names reached_from(const fs::path& root, const std::string& header) {
-  Names reached = {header};
-  for (std::size_t i = 0; i < reached.size(); ++i) {
-    for (const std::string& name : includes(text_of(root / reached[i]))) {
-      if (std::ranges::find(reached, name) == reached.end()) reached.push_back(name);
-    }
-  }
-  return reached;
-}
-
-TEST(CompiledForm, HasAllKernelsAndPasses) {
-  const fs::path root = FOVEA_SOURCE_DIR "/include";
-  const Names has = reached_from(root, "fovea/compiled.hpp");
-  Names wanted;
-  for (const char* directory : {"attention", "kernels"}) {
-    for (const auto& entry : fs::recursive_directory_iterator(root / "fovea" / directory)) {
-      const std::string name = fs::relative(entry.path(), root).generic_string();
-      const bool is_kernels = name.find("/kernels/") != std::string::npos;
-      const char* const end = is_kernels ? "/table.hpp" : ".inl.hpp";
-      if (name.ends_with(end) && name != "fovea/kernels/table.hpp") wanted.push_back(name);
-    }
-  }
-  EXPECT_GT(wanted.size(), 20U);
-  for (const std::string& name : wanted) EXPECT_EQ(std::ranges::count(has, name), 1) << name;
-}
-
 TEST(KernelBodiesBroken, ViolationsAreFound) {
   const std::string block =
       "#if !defined(FOVEA_LEVEL)  // for editors\n#pragma once\n"

@@ -8,8 +8,8 @@
 /// units also define FOVEA_KERNELS_UNIT and include the tables of kernels, or define
 /// FOVEA_PASSES_UNIT and include files that define passes (`.inl.hpp` outside of kernels), which
 /// headers then omit. If these macros are 32 or 64, a unit compiles only code for float (and 16-bit
-/// numbers) or double. fovea/compiled.hpp is such a library in one source: there FOVEA_COMPILES_ALL is
-/// defined, and headers include all definitions.
+/// numbers) or double. fovea/compiled.hpp is such a library in one source: it defines
+/// FOVEA_COMPILES_ALL, and headers include all definitions.
 #pragma once
 
 #include "fovea/core/scalar.hpp"
